@@ -1,0 +1,123 @@
+//! Bytes waiting to leave on one stream. Small frames are copied into one
+//! tail, so that a batch leaves with one call; large payloads are shared.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use crate::sink::{ByteSink, SinkFull};
+
+/// Payloads of at least this many bytes are shared instead of copied.
+pub const SHARE_BYTES_MIN: usize = 4096;
+
+/// Capacity that [`SendBuf::clear`] keeps for the next batch.
+pub const KEEP_BYTES_MAX: usize = 64 * 1024;
+
+/// An ordered run of bytes made of shared chunks and a copied tail.
+#[derive(Clone, Debug, Default)]
+pub struct SendBuf {
+    chunks: Vec<Bytes>,
+    tail: Vec<u8>,
+    chunk_bytes: usize,
+}
+
+impl SendBuf {
+    /// An empty buffer that owns no memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            tail: Vec::new(),
+            chunk_bytes: 0,
+        }
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.chunk_bytes + self.tail.len()
+    }
+
+    /// Whether no bytes are held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends a copy of `bytes`.
+    pub fn put_slice(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+    }
+
+    /// Appends `bytes`: shared when large, copied when small.
+    pub fn put_bytes(&mut self, bytes: &Bytes) {
+        if bytes.len() < SHARE_BYTES_MIN {
+            self.tail.extend_from_slice(bytes);
+            return;
+        }
+        self.seal_tail();
+        self.chunk_bytes += bytes.len();
+        self.chunks.push(bytes.clone());
+    }
+
+    /// The bytes as slices, in order.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.chunks
+            .iter()
+            .map(AsRef::as_ref)
+            .chain((!self.tail.is_empty()).then_some(self.tail.as_slice()))
+    }
+
+    /// Takes everything as shared chunks, leaving the buffer empty.
+    pub fn take_chunks(&mut self) -> Vec<Bytes> {
+        self.seal_tail();
+        self.chunk_bytes = 0;
+        core::mem::take(&mut self.chunks)
+    }
+
+    /// Empties the buffer, keeping at most [`KEEP_BYTES_MAX`] of capacity.
+    pub fn clear(&mut self) {
+        self.chunks.clear();
+        self.chunk_bytes = 0;
+        self.tail.clear();
+        self.tail.shrink_to(KEEP_BYTES_MAX);
+    }
+
+    fn seal_tail(&mut self) {
+        if !self.tail.is_empty() {
+            let tail = Bytes::from(core::mem::take(&mut self.tail));
+            self.chunk_bytes += tail.len();
+            self.chunks.push(tail);
+        }
+    }
+}
+
+impl ByteSink for SendBuf {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), SinkFull> {
+        self.put_slice(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn order_is_kept_across_shared_and_copied_parts() {
+        let mut buf = SendBuf::new();
+        buf.put_slice(b"ab");
+        let large = Bytes::from(vec![7u8; SHARE_BYTES_MIN]);
+        buf.put_bytes(&large);
+        buf.put_bytes(&Bytes::from_static(b"cd"));
+        assert_eq!(buf.len(), 4 + SHARE_BYTES_MIN);
+        let joined: Vec<u8> = buf.slices().flatten().copied().collect();
+        let chunks = buf.take_chunks();
+        assert!(buf.is_empty());
+        assert_eq!(chunks.iter().map(Bytes::len).sum::<usize>(), joined.len());
+        assert_eq!(&joined[..2], b"ab");
+        assert_eq!(&joined[joined.len() - 2..], b"cd");
+        assert_eq!(chunks[1].as_ptr(), large.as_ptr(), "large payload is shared");
+    }
+}
