@@ -15,5 +15,6 @@
 extern crate alloc;
 
 pub mod client;
+pub mod scram;
 #[cfg(feature = "alloc")]
 pub mod server;
