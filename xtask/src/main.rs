@@ -1,2 +1,58 @@
-//! Repository automation.
-fn main() {}
+//! Repository automation: `cargo xtask tidy`, `spec` and `ci`.
+//!
+//! It reads the repository as text and knows no Dunlin crate: it must build
+//! and run when the crates do not.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the output of a command line tool is its purpose"
+)]
+
+mod ci;
+mod finding;
+mod source;
+mod spec;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  tidy [--report]           hold the layer table, file openings, sizes, links
+  spec [--json] [--check]   list the statements of MQTT 5.0 and their tests
+  spec --book               write the summary into docs/book/src/conformance.md
+  ci                        format, lints, tests, documentation: the whole gate
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether everything that was asked for holds.
+fn run(args: &[&str]) -> Result<bool> {
+    match args {
+        ["tidy"] => tidy::run(false),
+        ["tidy", "--report"] => tidy::run(true),
+        ["spec", options @ ..] => spec::run(options),
+        ["ci"] => ci::run(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(true)
+        }
+        _ => bail!("unknown task `{}`\n\n{USAGE}", args.join(" ")),
+    }
+}

@@ -1,0 +1,67 @@
+//! `cargo xtask ci`: the whole gate, in the order in which failures are
+//! cheapest to find. It runs cargo and knows nothing of what cargo builds.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+
+use crate::tidy;
+use crate::tree::Tree;
+
+/// A step: what it is called, cargo's arguments, `RUSTDOCFLAGS`.
+type Step = (&'static str, &'static [&'static str], &'static str);
+
+const STEPS: [Step; 4] = [
+    ("format", &["fmt", "--all", "--check"], ""),
+    (
+        "lints",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        "",
+    ),
+    ("tests", &["test", "--workspace"], ""),
+    (
+        "documentation",
+        &[
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+        ],
+        "-D warnings",
+    ),
+];
+
+/// Runs every step until one fails.
+///
+/// # Errors
+/// Cargo cannot be started.
+pub(crate) fn run() -> Result<bool> {
+    if !tidy::run(false)? {
+        return Ok(false);
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    for (name, args, rustdocflags) in STEPS {
+        eprintln!("ci: {name}: cargo {}", args.join(" "));
+        let start = Instant::now();
+        let mut command = Command::new(&cargo);
+        command.args(args).current_dir(Tree::root());
+        if !rustdocflags.is_empty() {
+            command.env("RUSTDOCFLAGS", rustdocflags);
+        }
+        let status = command.status().context("cannot start cargo")?;
+        if !status.success() {
+            eprintln!("ci: {name}: failed");
+            return Ok(false);
+        }
+        eprintln!("ci: {name}: {:.1} s", start.elapsed().as_secs_f32());
+    }
+    Ok(true)
+}
