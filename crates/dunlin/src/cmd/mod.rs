@@ -1,0 +1,44 @@
+//! The command line: one file per command. Each has a `clap::Args` struct and
+//! `run(self) -> anyhow::Result<ExitCode>`, and is registered in [`Command`].
+//!
+//! `pub` and `sub` give `-h` to the host, as mosquitto does, so their variants
+//! carry `#[command(disable_help_flag = true)]` and their structs a `--help`
+//! of their own (`#[arg(long, action = clap::ArgAction::Help)]`).
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// MQTT over QUIC, TCP, TLS and WebSocket: broker, clients and tools.
+#[derive(Debug, Parser)]
+#[command(name = "dunlin", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Command {}
+
+impl Cli {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// A chain that reads as one sentence; `main` prints it.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

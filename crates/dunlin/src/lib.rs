@@ -1,0 +1,10 @@
+//! Everything behind the `dunlin` command, as a library so that tests and the
+//! broker's threads can name it.
+//!
+//! This is layer 6: it composes the crates below and is the only one that
+//! reads configuration files, handles signals and prints. No protocol is
+//! implemented here.
+
+#![forbid(unsafe_code)]
+
+pub mod cmd;

@@ -1,0 +1,21 @@
+//! The `dunlin` program: reads the command line, runs the command, turns an
+//! error into one sentence and a non-zero exit. Nothing else belongs here.
+
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use dunlin::cmd::Cli;
+
+fn main() -> ExitCode {
+    match Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            // Nothing is left to do when standard error is closed too.
+            let _ = writeln!(io::stderr(), "dunlin: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
