@@ -12,3 +12,5 @@
 )]
 
 extern crate alloc;
+
+pub mod auth;
