@@ -13,6 +13,7 @@ mod ci;
 mod finding;
 mod source;
 mod spec;
+mod testcode;
 mod tidy;
 mod tree;
 

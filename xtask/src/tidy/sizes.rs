@@ -1,10 +1,11 @@
 //! Files and functions stay short. Test code does not count: a table of cases
 //! is as long as it must be.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::finding::Finding;
 use crate::source::Source;
+use crate::testcode::test_files;
 use crate::tree::Tree;
 
 /// A file longer than this is reported on request.
@@ -56,40 +57,11 @@ fn file_lines(tree: &Tree) -> Vec<(String, usize)> {
 
 /// Rust files without those that hold only tests.
 fn code_files(tree: &Tree) -> Vec<(&str, Source)> {
-    let sources: Vec<(&str, Source)> = tree
-        .rust()
-        .filter(|(path, _)| !is_test_path(path))
+    let tests = test_files(tree);
+    tree.rust()
+        .filter(|(path, _)| !tests.contains(path))
         .map(|(path, text)| (path, Source::new(text)))
-        .collect();
-    let mut test_modules = BTreeSet::new();
-    for (path, source) in &sources {
-        for module in source.test_modules() {
-            test_modules.insert(format!("{}{module}", module_folder(path)));
-        }
-    }
-    let is_module_of = |path: &str, module: &str| {
-        path.strip_prefix(module)
-            .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
-    };
-    sources
-        .into_iter()
-        .filter(|(path, _)| !test_modules.iter().any(|m| is_module_of(path, m)))
         .collect()
-}
-
-/// Whether a path is in a folder of tests.
-pub(crate) fn is_test_path(path: &str) -> bool {
-    path.split('/').any(|part| part == "tests")
-}
-
-/// Where the modules that a file declares are.
-fn module_folder(path: &str) -> String {
-    let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
-    let folder = format!("{folder}/");
-    match file {
-        "lib.rs" | "main.rs" | "mod.rs" => folder,
-        _ => format!("{folder}{}/", file.trim_end_matches(".rs")),
-    }
 }
 
 fn check_functions(tree: &Tree, findings: &mut Vec<Finding>) {
