@@ -1,0 +1,50 @@
+# The commands of the repository. `make help` lists them.
+#
+# Everything that is downloaded or built goes into target/; the only packages
+# installed on the machine are the ones scripts/setup-test.sh names, and only
+# for root.
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+ARGS ?=
+
+.PHONY: help run test check interop bench doc clean setup
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+run: ## build the release binary and start a broker (ARGS='--config x.toml')
+	$(CARGO) build --release --package dunlin
+	exec "$(TARGET)/release/dunlin" broker $(ARGS)
+
+test: setup ## everything that must hold: lints, tests, coverage, other clients
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --workspace
+	$(CARGO) xtask spec --check
+	$(CARGO) build --package dunlin
+	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
+
+check: ## the gate without third-party programs: cargo xtask ci
+	$(CARGO) xtask ci
+
+setup: ## install what the tests need and is missing
+	scripts/setup-test.sh
+
+interop: setup ## third-party clients, QUIC ones included, against a release build
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
+
+bench: setup ## the table beside Debian's mosquitto
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" bench/compare.sh
+
+doc: ## documentation of the crates, and the book when mdbook is there
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	@if command -v mdbook >/dev/null; then mdbook build docs/book; \
+	else echo "doc: skipped: the book needs mdbook (cargo install mdbook)"; fi
+
+clean: ## remove everything that was built or downloaded
+	$(CARGO) clean
+	rm -rf target docs/book/book

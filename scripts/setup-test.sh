@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Installs what the tests with third-party programs need and is missing:
+#
+#   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv (root)
+#   target/venv      a Python environment with paho-mqtt
+#   target/interop   MQTT.js from npm
+#
+# Each step is quick when its result is there. A step that cannot be done is
+# skipped with one line that says why; the tests that need it skip themselves.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Longest that one download may take.
+readonly SECONDS_MAX=300
+
+skip() { printf 'setup: skipped: %s\n' "$*" >&2; }
+done_with() { printf 'setup: %s\n' "$*"; }
+
+# Installing a daemon starts it on Debian. The policy file forbids that while
+# packages are unpacked, so that port 1883 stays free for the tests.
+policy=/usr/sbin/policy-rc.d
+forbid_daemons() {
+    [ -e "$policy" ] && return
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    trap 'rm -f "$policy"' EXIT
+}
+
+apt_install() {
+    DEBIAN_FRONTEND=noninteractive timeout "$SECONDS_MAX" \
+        apt-get install -y -qq --no-install-recommends "$@" >target/setup-apt.log 2>&1
+}
+
+debian_packages() {
+    local missing=()
+    command -v mosquitto >/dev/null || [ -x /usr/sbin/mosquitto ] || missing+=(mosquitto)
+    command -v mosquitto_pub >/dev/null || missing+=(mosquitto-clients)
+    command -v openssl >/dev/null || missing+=(openssl)
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+    if [ ${#missing[@]} -eq 0 ]; then
+        return
+    fi
+    if ! command -v apt-get >/dev/null; then
+        skip "${missing[*]}: not installed, and this is no Debian"
+        return
+    fi
+    if [ "$(id -u)" -ne 0 ]; then
+        skip "${missing[*]}: not installed; as root: apt-get install ${missing[*]}"
+        return
+    fi
+    forbid_daemons
+    if apt_install "${missing[@]}" ||
+        { timeout "$SECONDS_MAX" apt-get update -qq >/dev/null 2>&1 && apt_install "${missing[@]}"; }; then
+        done_with "installed ${missing[*]}"
+    else
+        skip "${missing[*]}: apt-get failed, see target/setup-apt.log"
+        return
+    fi
+    # Where systemd runs, the policy holds until the next boot only.
+    case " ${missing[*]} " in
+    *" mosquitto "*)
+        if [ -d /run/systemd/system ]; then
+            systemctl disable --now --quiet mosquitto.service || true
+        fi
+        ;;
+    esac
+}
+
+python_environment() {
+    local python=target/venv/bin/python
+    if "$python" -c 'import paho.mqtt; assert paho.mqtt.__version__ >= "2"' 2>/dev/null; then
+        return
+    fi
+    if ! command -v python3 >/dev/null; then
+        skip 'paho-mqtt: no python3'
+    elif python3 -m venv target/venv >target/setup-venv.log 2>&1 &&
+        timeout "$SECONDS_MAX" "$python" -m pip install --quiet --disable-pip-version-check \
+            'paho-mqtt>=2.1,<3' >>target/setup-venv.log 2>&1; then
+        done_with 'installed paho-mqtt into target/venv'
+    else
+        skip 'paho-mqtt: see target/setup-venv.log'
+    fi
+}
+
+node_packages() {
+    if [ -d target/interop/node_modules/mqtt ]; then
+        return
+    fi
+    if ! command -v npm >/dev/null; then
+        skip 'MQTT.js: no npm'
+        return
+    fi
+    mkdir -p target/interop
+    if timeout "$SECONDS_MAX" npm install --prefix target/interop --silent --no-audit --no-fund \
+        'mqtt@^5.10' >target/setup-npm.log 2>&1; then
+        done_with 'installed MQTT.js into target/interop'
+    else
+        skip 'MQTT.js: see target/setup-npm.log'
+    fi
+}
+
+mkdir -p target
+debian_packages
+python_environment
+node_packages
