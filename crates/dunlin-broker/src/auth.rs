@@ -1,57 +1,260 @@
-//! Questions to the authenticator and its answers. Hashing a password takes
-//! milliseconds, so it happens outside the shard.
+//! Who may connect: the policy of a listener, and the questions that a shard
+//! asks of the authenticator as values.
+//!
+//! Password hashing takes milliseconds, so it never happens here: the shard
+//! emits an [`AuthRequest`] and goes on; the answer comes back as an input.
+
+use core::fmt;
 
 use bytes::Bytes;
 use dunlin_base::Text;
 use dunlin_base::transport::Peer;
 
-/// A question about a client.
+/// Whether a client without credentials may connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// Nobody.
+    Never,
+    /// Clients on this machine.
+    #[default]
+    Loopback,
+    /// Everybody.
+    Always,
+}
+
+impl Anonymous {
+    /// Whether `peer` may connect without credentials.
+    #[must_use]
+    pub const fn allows(self, peer: &Peer) -> bool {
+        match self {
+            Self::Never => false,
+            // An IPv4 client of a dual-stack socket arrives as ::ffff:127.0.0.1.
+            Self::Loopback => peer.addr.ip().to_canonical().is_loopback(),
+            Self::Always => true,
+        }
+    }
+}
+
+/// What a listener asks of its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuthPolicy {
+    /// Whether a client without credentials may connect.
+    pub anonymous: Anonymous,
+    /// A password file is loaded. Without one, a user name cannot be verified
+    /// and its bearer counts as anonymous.
+    pub passwords: bool,
+    /// A verified client certificate is a credential, and its name the user.
+    pub certificates: bool,
+}
+
+/// What follows from a CONNECT before anything slow is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FirstStep {
+    /// Let it in as this user, or as nobody in particular.
+    Accept {
+        /// Verified name, for the access list.
+        user: Option<Text>,
+    },
+    /// Ask the authenticator.
+    Ask(AuthRequest),
+    /// Not authorized.
+    Refuse,
+}
+
+impl AuthPolicy {
+    /// Decides on a CONNECT without enhanced authentication.
+    #[must_use]
+    pub fn first_step(
+        &self,
+        peer: &Peer,
+        client_id: &Text,
+        user: Option<&Text>,
+        password: Option<&Bytes>,
+    ) -> FirstStep {
+        if self.passwords && (user.is_some() || password.is_some()) {
+            return FirstStep::Ask(AuthRequest::Password {
+                user: user.cloned().unwrap_or_default(),
+                password: password.cloned().unwrap_or_default(),
+                client_id: client_id.clone(),
+                peer: peer.clone(),
+            });
+        }
+        if self.certificates && peer.identity.is_some() {
+            return FirstStep::Accept {
+                user: peer.identity.clone(),
+            };
+        }
+        if self.anonymous.allows(peer) {
+            return FirstStep::Accept { user: None };
+        }
+        FirstStep::Refuse
+    }
+}
+
+/// A question to the authenticator.
+#[derive(Clone, PartialEq, Eq)]
 pub enum AuthRequest {
-    /// User name and password of a CONNECT.
+    /// Verify a user name and password.
     Password {
-        /// User name.
+        /// User name; empty if the client sent only a password.
         user: Text,
-        /// Password.
+        /// Password; empty if the client sent none.
         password: Bytes,
         /// Client identifier.
         client_id: Text,
-        /// Who is there.
+        /// Where the client is.
         peer: Peer,
     },
-    /// The stored keys of a user, for SCRAM-SHA-256.
+    /// Look up what SCRAM-SHA-256 needs of a user.
     Scram {
-        /// User name, decoded.
+        /// User name.
         user: Text,
     },
 }
 
-/// The answer.
+// Passwords must not reach a log by way of a derived `Debug`.
+impl fmt::Debug for AuthRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Password {
+                user,
+                client_id,
+                peer,
+                ..
+            } => f
+                .debug_struct("Password")
+                .field("user", user)
+                .field("client_id", client_id)
+                .field("peer", peer)
+                .finish_non_exhaustive(),
+            Self::Scram { user } => f.debug_struct("Scram").field("user", user).finish(),
+        }
+    }
+}
+
+/// The authenticator's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthAnswer {
-    /// The client is who it says.
+    /// The credentials are right.
     Accept {
-        /// Its user name.
+        /// Verified name, for the access list.
         user: Option<Text>,
     },
-    /// It is not.
+    /// Bad user name or password.
     Refuse,
-    /// The authenticator has too much to do.
+    /// Too many questions wait; the client may try again later.
     Busy,
-    /// Keys for SCRAM; also for users that do not exist, so that they cannot
-    /// be told from those that do.
+    /// What SCRAM needs; for unknown users made up, so that they fail only at
+    /// the proof and cannot be told from known ones.
     Scram(ScramCredential),
 }
 
-/// What the server keeps of a password (RFC 5802 section 3).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a server keeps of a password for SCRAM-SHA-256 (RFC 5802 section 3).
+#[derive(Clone, PartialEq, Eq)]
 pub struct ScramCredential {
     /// Salt.
     pub salt: Bytes,
-    /// PBKDF2 iterations.
+    /// Iteration count.
     pub iterations: u32,
-    /// StoredKey.
+    /// `StoredKey`.
     pub stored_key: [u8; 32],
-    /// ServerKey.
+    /// `ServerKey`.
     pub server_key: [u8; 32],
+}
+
+// The keys let their holder pose as the server: not for logs.
+impl fmt::Debug for ScramCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScramCredential")
+            .field("iterations", &self.iterations)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use dunlin_base::transport::Transport;
+
+    use super::*;
+
+    fn peer(addr: &str, identity: Option<&'static str>) -> Peer {
+        Peer {
+            addr: addr.parse().expect("address"),
+            transport: Transport::Tls,
+            listener: 0,
+            identity: identity.map(Text::from_static),
+            early_data: false,
+        }
+    }
+
+    #[test]
+    fn anonymous_access_is_by_address() {
+        let cases = [
+            ("127.0.0.1:1", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("[::ffff:10.0.0.1]:1", false),
+            ("192.0.2.1:1", false),
+            ("[2001:db8::1]:1", false),
+        ];
+        for (addr, local) in cases {
+            let peer = peer(addr, None);
+            assert_eq!(Anonymous::Loopback.allows(&peer), local, "{addr}");
+            assert!(!Anonymous::Never.allows(&peer));
+            assert!(Anonymous::Always.allows(&peer));
+        }
+    }
+
+    #[test]
+    fn credentials_come_before_certificates_before_anonymity() {
+        let open = AuthPolicy {
+            anonymous: Anonymous::Always,
+            passwords: true,
+            certificates: true,
+        };
+        let closed = AuthPolicy {
+            anonymous: Anonymous::Never,
+            ..open
+        };
+        let unchecked = AuthPolicy {
+            passwords: false,
+            certificates: false,
+            ..open
+        };
+        let (id, alice, secret) = (Text::from("c"), Text::from("alice"), Bytes::from("x"));
+        let stranger = peer("192.0.2.1:1", None);
+        let device = peer("192.0.2.1:1", Some("device"));
+        let accept = |user: Option<&str>| FirstStep::Accept {
+            user: user.map(Text::from),
+        };
+
+        let step = open.first_step(&device, &id, Some(&alice), Some(&secret));
+        assert!(matches!(step, FirstStep::Ask(_)), "{step:?}");
+        let step = open.first_step(&device, &id, None, Some(&secret));
+        assert!(matches!(step, FirstStep::Ask(_)), "{step:?}");
+        let step = closed.first_step(&device, &id, None, None);
+        assert_eq!(step, accept(Some("device")));
+        let step = closed.first_step(&stranger, &id, None, None);
+        assert_eq!(step, FirstStep::Refuse);
+        let step = open.first_step(&stranger, &id, None, None);
+        assert_eq!(step, accept(None));
+        // Nothing can verify the name, so it is not believed.
+        let step = unchecked.first_step(&device, &id, Some(&alice), Some(&secret));
+        assert_eq!(step, accept(None));
+    }
+
+    #[test]
+    fn passwords_are_not_printed() {
+        let policy = AuthPolicy {
+            passwords: true,
+            ..AuthPolicy::default()
+        };
+        let (id, alice, secret) = (Text::from("c"), Text::from("alice"), Bytes::from("hunter2"));
+        let step = policy.first_step(&peer("[::1]:1", None), &id, Some(&alice), Some(&secret));
+        let printed = format!("{step:?}");
+        assert!(printed.contains("alice") && !printed.contains("hunter2"));
+    }
 }
