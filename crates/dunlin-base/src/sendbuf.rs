@@ -68,6 +68,18 @@ impl SendBuf {
             .chain((!self.tail.is_empty()).then_some(self.tail.as_slice()))
     }
 
+    /// The leading bytes, as shared chunks; [`SendBuf::tail`] follows them.
+    #[must_use]
+    pub fn chunks(&self) -> &[Bytes] {
+        &self.chunks
+    }
+
+    /// The bytes after [`SendBuf::chunks`].
+    #[must_use]
+    pub fn tail(&self) -> &[u8] {
+        &self.tail
+    }
+
     /// Takes everything as shared chunks, leaving the buffer empty.
     pub fn take_chunks(&mut self) -> Vec<Bytes> {
         self.seal_tail();
