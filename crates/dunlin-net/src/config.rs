@@ -1,0 +1,268 @@
+//! Settings of a loop, its listeners and its dialled connections. Every limit
+//! of this crate that someone may want to change is in [`NetLimits`].
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use bytes::BytesMut;
+use dunlin_base::ShardId;
+use dunlin_base::transport::Transport;
+use quinn_udp::EcnCodepoint;
+
+use crate::slots::SLOTS_MAX;
+use crate::{Clock, NetError};
+
+/// Settings of one [`crate::Net`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NetConfig {
+    /// Which shard this loop serves; part of its connections' ids.
+    pub shard: ShardId,
+    /// How many shards share the listeners' addresses.
+    pub shards: u16,
+    /// The process clock.
+    pub clock: Clock,
+    /// Limits and deadlines.
+    pub limits: NetLimits,
+    /// Secrets shared by all shards, and across restarts.
+    pub keys: NetKeys,
+}
+
+impl NetConfig {
+    /// Settings with default limits.
+    #[must_use]
+    pub fn new(shard: ShardId, shards: u16, clock: Clock, keys: NetKeys) -> Self {
+        Self {
+            shard,
+            shards: shards.max(1),
+            clock,
+            limits: NetLimits::default(),
+            keys,
+        }
+    }
+
+    /// Settings of a loop that only dials.
+    ///
+    /// # Errors
+    /// The operating system gave no random keys.
+    pub fn client(clock: Clock) -> Result<Self, NetError> {
+        Ok(Self::new(ShardId(0), 1, clock, NetKeys::random()?))
+    }
+}
+
+/// Secrets that every shard must share, so that a datagram is understood at
+/// whichever socket it arrives.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct NetKeys {
+    /// Masks the shard within QUIC connection ids.
+    pub cid: [u8; 16],
+    /// Derives QUIC stateless reset tokens (RFC 9000 section 10.3).
+    pub reset: [u8; 32],
+    /// Seals QUIC Retry and address validation tokens (RFC 9000 section 8.1).
+    pub token: [u8; 32],
+}
+
+impl NetKeys {
+    /// Fresh keys.
+    ///
+    /// # Errors
+    /// The operating system's random source failed.
+    pub fn random() -> Result<Self, NetError> {
+        let mut keys = Self {
+            cid: [0; 16],
+            reset: [0; 32],
+            token: [0; 32],
+        };
+        for part in [&mut keys.cid[..], &mut keys.reset[..], &mut keys.token[..]] {
+            getrandom::fill(part).map_err(|e| NetError::Loop(std::io::Error::other(e)))?;
+        }
+        Ok(keys)
+    }
+}
+
+impl fmt::Debug for NetKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NetKeys(..)")
+    }
+}
+
+/// Limits and deadlines of one loop.
+///
+/// Worst-case memory of a TCP connection is
+/// [`backlog_bytes_max`](Self::backlog_bytes_max); of a QUIC connection that
+/// plus `quic_receive_window` and `quic_send_window`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NetLimits {
+    /// Connections at most. Default and ceiling: 1,048,576.
+    pub connections_max: usize,
+    /// Connections from one address at most; 0: no limit (default).
+    pub connections_per_address_max: u32,
+    /// New connections from one address per second at most; 0: no limit
+    /// (default).
+    pub handshakes_per_address_per_second: u32,
+    /// Handshakes pending at most, all transports together. Default 8,192.
+    pub handshakes_pending_max: usize,
+    /// Pending handshakes from which on a QUIC client must first prove its
+    /// address (Retry). Default 1,024.
+    pub quic_retry_pending: usize,
+    /// Time for a handshake: TCP connect, TLS, WebSocket or QUIC. Default 10 s.
+    pub handshake_timeout: Duration,
+    /// Time in which an accepted connection must say something after its
+    /// handshake. Default 10 s.
+    pub first_bytes_timeout: Duration,
+    /// Idle timeout of a connection until `set_idle_timeout`, and its maximum;
+    /// also QUIC's `max_idle_timeout`, which cannot be raised later. Default
+    /// 98,303 s: one and a half times the longest keep alive of MQTT.
+    pub idle_timeout_max: Duration,
+    /// Time in which a closing connection may still flush. Default 5 s.
+    pub close_linger: Duration,
+    /// Time in which a peer that ended its side may still read. Default 10 s.
+    pub half_close_linger: Duration,
+    /// Bytes waiting to leave on one connection, beyond which it is aborted.
+    /// The caller's own bound should be well below. Default 64 MiB.
+    pub backlog_bytes_max: usize,
+    /// Bytes read from one connection before others get a turn. Default
+    /// 256 KiB.
+    pub read_budget_bytes: usize,
+    /// Connections accepted from one listener before others get a turn.
+    /// Default 64.
+    pub accept_budget: usize,
+    /// Bytes of a WebSocket upgrade request or answer. Default 8 KiB.
+    pub ws_handshake_bytes_max: usize,
+    /// Bytes of one WebSocket message, summed over its fragments. Default
+    /// 256 MiB + 5, the largest MQTT packet.
+    pub ws_message_bytes_max: u64,
+    /// Bidirectional streams a QUIC peer may have open. Default 16.
+    pub quic_bidi_streams: u32,
+    /// Unidirectional streams a QUIC peer may have open. Default 8.
+    pub quic_uni_streams: u32,
+    /// Bytes a QUIC peer may send ahead of us on a connection. Default
+    /// 256 KiB.
+    pub quic_receive_window: u32,
+    /// Bytes a QUIC peer may send ahead of us on a stream. Default 128 KiB.
+    pub quic_stream_receive_window: u32,
+    /// Unacknowledged bytes kept for a QUIC connection. Default 256 KiB.
+    pub quic_send_window: u32,
+    /// Whether QUIC searches for a larger MTU. Default true.
+    pub quic_mtu_discovery: bool,
+    /// Receive and send buffers asked of the kernel for UDP sockets. Default
+    /// 2 MiB.
+    pub udp_buffer_bytes: usize,
+}
+
+impl Default for NetLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: SLOTS_MAX,
+            connections_per_address_max: 0,
+            handshakes_per_address_per_second: 0,
+            handshakes_pending_max: 8192,
+            quic_retry_pending: 1024,
+            handshake_timeout: Duration::from_secs(10),
+            first_bytes_timeout: Duration::from_secs(10),
+            idle_timeout_max: Duration::from_secs(98_303),
+            close_linger: Duration::from_secs(5),
+            half_close_linger: Duration::from_secs(10),
+            backlog_bytes_max: 64 << 20,
+            read_budget_bytes: 256 << 10,
+            accept_budget: 64,
+            ws_handshake_bytes_max: 8 << 10,
+            ws_message_bytes_max: dunlin_base::limits::MQTT_PACKET_BYTES_MAX as u64,
+            quic_bidi_streams: 16,
+            quic_uni_streams: 8,
+            quic_receive_window: 256 << 10,
+            quic_stream_receive_window: 128 << 10,
+            quic_send_window: 256 << 10,
+            quic_mtu_discovery: true,
+            udp_buffer_bytes: 2 << 20,
+        }
+    }
+}
+
+/// Where to accept connections.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListenerConfig {
+    /// What to speak.
+    pub transport: Transport,
+    /// Address; port 0 lets the system choose.
+    pub addr: SocketAddr,
+    /// Number of the listener, reported in `Peer::listener`. Shards that share
+    /// an address must give it the same number.
+    pub index: u16,
+    /// Share the address with other shards (`SO_REUSEPORT`). Must be set in
+    /// the first that binds as well.
+    pub reuse_port: bool,
+}
+
+impl ListenerConfig {
+    /// A listener that shares its address with no other shard.
+    #[must_use]
+    pub fn new(transport: Transport, addr: SocketAddr) -> Self {
+        Self {
+            transport,
+            addr,
+            index: 0,
+            reuse_port: false,
+        }
+    }
+}
+
+/// Where to connect to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DialConfig {
+    /// What to speak.
+    pub transport: Transport,
+    /// Address.
+    pub addr: SocketAddr,
+    /// Name to verify in the server's certificate, and to send (SNI, HTTP
+    /// `Host`).
+    pub server_name: String,
+    /// Local address to send from; port 0 lets the system choose.
+    pub local_addr: Option<SocketAddr>,
+    /// Time for the whole handshake; `None`: as [`NetLimits`] says.
+    pub handshake_timeout: Option<Duration>,
+}
+
+impl DialConfig {
+    /// A connection to `addr`, verified as `server_name` where encrypted.
+    #[must_use]
+    pub fn new(transport: Transport, addr: SocketAddr, server_name: &str) -> Self {
+        Self {
+            transport,
+            addr,
+            server_name: server_name.into(),
+            local_addr: None,
+            handshake_timeout: None,
+        }
+    }
+}
+
+/// A QUIC datagram that arrived at one shard and belongs to another.
+#[derive(Debug)]
+pub struct ForeignDatagram {
+    /// Number of the listener it arrived at.
+    pub(crate) listener: u16,
+    pub(crate) remote: SocketAddr,
+    pub(crate) local_ip: Option<IpAddr>,
+    pub(crate) ecn: Option<EcnCodepoint>,
+    pub(crate) data: BytesMut,
+}
+
+impl ForeignDatagram {
+    /// Bytes held, for the bound of the queue that carries it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Whether it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+}

@@ -1,0 +1,312 @@
+//! Loops against loops on loopback, with ports that the system chooses and no
+//! waiting for anything but events.
+
+mod tcp;
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::time::Instant as StdInstant;
+
+use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
+use dunlin_base::{ConnId, SendBuf, ShardId, StreamId};
+
+use crate::{Clock, DialConfig, ListenerConfig, Net, NetConfig, NetKeys, NetLimits};
+
+/// After this a test has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An event that owns its bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ev {
+    Opened(ConnId, Peer),
+    Bytes(ConnId, StreamId, Vec<u8>),
+    Finished(ConnId, StreamId),
+    Reset(ConnId, StreamId, u64),
+    Sent(ConnId, usize),
+    Migrated(ConnId, SocketAddr),
+    Closed(ConnId, CloseCause),
+}
+
+impl Ev {
+    fn from(event: NetEvent<'_>) -> Self {
+        match event {
+            NetEvent::Opened { conn, peer } => Self::Opened(conn, peer),
+            NetEvent::Bytes { conn, stream, data } => Self::Bytes(conn, stream, data.to_vec()),
+            NetEvent::StreamFinished { conn, stream } => Self::Finished(conn, stream),
+            NetEvent::StreamReset { conn, stream, code } => Self::Reset(conn, stream, code),
+            NetEvent::Sent { conn, bytes } => Self::Sent(conn, bytes),
+            NetEvent::Migrated { conn, addr } => Self::Migrated(conn, addr),
+            NetEvent::Closed { conn, cause } => Self::Closed(conn, cause),
+            other => panic!("unknown event {other:?}"),
+        }
+    }
+}
+
+/// One loop and what it reported.
+pub(crate) struct Side {
+    pub(crate) net: Net,
+    pub(crate) events: Vec<Ev>,
+}
+
+impl Side {
+    pub(crate) fn new(limits: NetLimits) -> Self {
+        Self::shard(0, 1, limits, NetKeys::random().unwrap())
+    }
+
+    pub(crate) fn shard(shard: u16, shards: u16, limits: NetLimits, keys: NetKeys) -> Self {
+        let mut config = NetConfig::new(ShardId(shard), shards, Clock::new(), keys);
+        config.limits = limits;
+        Self {
+            net: Net::new(config).unwrap(),
+            events: Vec::new(),
+        }
+    }
+
+    pub(crate) fn poll(&mut self) {
+        let events = &mut self.events;
+        self.net
+            .poll(Some(Duration::from_millis(1)), &mut |e| {
+                events.push(Ev::from(e))
+            })
+            .unwrap();
+    }
+
+    pub(crate) fn opened(&self) -> Option<(ConnId, Peer)> {
+        self.events.iter().find_map(|e| match e {
+            Ev::Opened(conn, peer) => Some((*conn, peer.clone())),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn closed(&self) -> Option<CloseCause> {
+        self.events.iter().find_map(|e| match e {
+            Ev::Closed(_, cause) => Some(cause.clone()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn received(&self, stream: StreamId) -> Vec<u8> {
+        let of = |e: &Ev| match e {
+            Ev::Bytes(_, s, data) if *s == stream => data.clone(),
+            _ => Vec::new(),
+        };
+        self.events.iter().flat_map(of).collect()
+    }
+
+    pub(crate) fn sent(&self) -> usize {
+        self.events
+            .iter()
+            .map(|e| if let Ev::Sent(_, n) = e { *n } else { 0 })
+            .sum()
+    }
+
+    pub(crate) fn send(&mut self, conn: ConnId, stream: StreamId, bytes: &[u8]) -> usize {
+        let mut data = SendBuf::new();
+        data.put_slice(bytes);
+        let left = self.net.send(conn, stream, &mut data);
+        assert!(data.is_empty());
+        left
+    }
+}
+
+/// A client loop and a server loop.
+pub(crate) struct Pair {
+    pub(crate) client: Side,
+    pub(crate) server: Side,
+}
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        Self::with_limits(NetLimits::default(), NetLimits::default())
+    }
+
+    pub(crate) fn with_limits(client: NetLimits, server: NetLimits) -> Self {
+        Self {
+            client: Side::new(client),
+            server: Side::new(server),
+        }
+    }
+
+    /// Polls both sides until `done`.
+    pub(crate) fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let start = StdInstant::now();
+        while !done(self) {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no {what}\nclient: {:?}\nserver: {:?}",
+                brief(&self.client.events),
+                brief(&self.server.events),
+            );
+            self.client.poll();
+            self.server.poll();
+        }
+    }
+
+    /// Listens, dials and waits for both ends to be open.
+    pub(crate) fn connect(
+        &mut self,
+        listen: ListenerConfig,
+        dial: impl FnOnce(SocketAddr) -> DialConfig,
+    ) -> (ConnId, ConnId) {
+        let addr = self.server.net.listen(listen).unwrap();
+        let dialled = self.client.net.dial(&dial(addr)).unwrap();
+        self.until("connection", |p| {
+            p.client.opened().is_some() && p.server.opened().is_some()
+        });
+        let (client, _) = self.client.opened().unwrap();
+        assert_eq!(client, dialled);
+        (client, self.server.opened().unwrap().0)
+    }
+}
+
+fn brief(events: &[Ev]) -> Vec<String> {
+    let mut texts: Vec<String> = events.iter().map(|e| format!("{e:.200?}")).collect();
+    texts.iter_mut().for_each(|t| t.truncate(200));
+    let skip = texts.len().saturating_sub(20);
+    texts.split_off(skip)
+}
+
+pub(crate) fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+pub(crate) fn pattern(n: usize) -> Vec<u8> {
+    (0..n).map(|i| (i * 31 + i / 251) as u8).collect()
+}
+
+/// What every transport must do; `connect` makes a fresh pair.
+pub(crate) mod every {
+    use super::*;
+
+    /// Bytes arrive as sent, both ways, and the credit adds up.
+    pub(crate) fn echo(mut pair: Pair, client: ConnId, server: ConnId, transport: Transport) {
+        let (_, peer) = pair.server.opened().unwrap();
+        assert_eq!(peer.transport, transport);
+        let mut left = pair.client.send(client, StreamId::CONTROL, b"ping");
+        pair.until("ping", |p| p.server.received(StreamId::CONTROL) == b"ping");
+        let answered = pair.server.send(server, StreamId::CONTROL, b"pong!");
+        pair.until("pong", |p| p.client.received(StreamId::CONTROL) == b"pong!");
+        left += pair.client.sent();
+        assert_eq!((left, answered + pair.server.sent()), (4, 5));
+        closes_in_order(pair, client, server);
+    }
+
+    /// What was sent before `close` arrives, then the end.
+    fn closes_in_order(mut pair: Pair, client: ConnId, server: ConnId) {
+        let _ = pair.server.send(server, StreamId::CONTROL, b"bye");
+        pair.server.net.close(server, 0);
+        pair.until("end", |p| {
+            p.client
+                .events
+                .iter()
+                .any(|e| matches!(e, Ev::Finished(..) | Ev::Closed(..)))
+        });
+        assert_eq!(pair.client.received(StreamId::CONTROL), b"pong!bye");
+        pair.client.net.close(client, 0);
+        pair.until("both closed", |p| {
+            p.client.closed().is_some() && p.server.closed().is_some()
+        });
+        assert_eq!(pair.server.closed(), Some(CloseCause::Local));
+        assert_eq!(pair.client.closed(), Some(CloseCause::Peer { code: 0 }));
+        pair.until("nothing left", |p| {
+            p.client.net.connections() + p.server.net.connections() == 0
+        });
+    }
+
+    /// A reader that stops slows the writer down; nothing is lost.
+    pub(crate) fn bulk_with_back_pressure(mut pair: Pair, client: ConnId, server: ConnId) {
+        const TOTAL: usize = 10 << 20;
+        const CREDIT: usize = 256 << 10;
+        let data = pattern(TOTAL);
+        pair.server.net.pause_reading(server, true);
+        let (mut given, mut room) = (0, CREDIT);
+        let mut feed = |p: &mut Pair| {
+            let announced: usize = p.client.sent();
+            p.client.events.retain(|e| !matches!(e, Ev::Sent(..)));
+            room += announced;
+            while room > 0 && given < TOTAL {
+                let n = room.min(TOTAL - given).min(40_000);
+                room -= n;
+                room += p
+                    .client
+                    .send(client, StreamId::CONTROL, &data[given..given + n]);
+                given += n;
+            }
+            (given, room)
+        };
+        // Until the writer finds no room for a while of many polls.
+        let (mut stuck, mut last) = (0, 0);
+        pair.until("back-pressure", |p| {
+            let (given, room) = feed(p);
+            stuck = if given == last && room == 0 {
+                stuck + 1
+            } else {
+                0
+            };
+            last = given;
+            stuck > 50
+        });
+        assert!(last < TOTAL, "the writer was stopped");
+        let early = pair.server.received(StreamId::CONTROL).len();
+        assert!(early <= CREDIT, "read {early} bytes while paused");
+        pair.server.net.pause_reading(server, false);
+        let mut got = Vec::with_capacity(TOTAL);
+        pair.until("all bytes", |p| {
+            feed(p);
+            for e in p.server.events.drain(..) {
+                if let Ev::Bytes(_, _, data) = e {
+                    got.extend(data);
+                }
+            }
+            got.len() == TOTAL
+        });
+        assert!(got == data, "bytes differ");
+        pair.until("credit back", |p| feed(p) == (TOTAL, CREDIT));
+    }
+
+    /// One side ends its sending; the other still can.
+    pub(crate) fn half_close_by(mut pair: Pair, finish: impl FnOnce(&mut Pair), server: ConnId) {
+        finish(&mut pair);
+        pair.until("end of the client's side", |p| {
+            p.server
+                .events
+                .contains(&Ev::Finished(server, StreamId::CONTROL))
+        });
+        let _ = pair.server.send(server, StreamId::CONTROL, b"late");
+        pair.until("late bytes", |p| {
+            p.client.received(StreamId::CONTROL) == b"late"
+        });
+    }
+
+    /// Silence for longer than the idle timeout ends the connection.
+    pub(crate) fn idle_timeout(mut pair: Pair, client: ConnId, server: ConnId) {
+        let _ = pair.client.send(client, StreamId::CONTROL, b"x");
+        pair.until("byte", |p| !p.server.received(StreamId::CONTROL).is_empty());
+        pair.server
+            .net
+            .set_idle_timeout(server, Duration::from_millis(40));
+        pair.until("idle timeout", |p| p.server.closed().is_some());
+        assert_eq!(pair.server.closed(), Some(CloseCause::IdleTimeout));
+        assert_eq!(pair.server.net.counters().idle_timeouts, 1);
+    }
+
+    /// A client that says nothing is closed.
+    pub(crate) fn silent_client(mut pair: Pair) {
+        pair.until("silence ends", |p| p.server.closed().is_some());
+        assert_eq!(pair.server.net.counters().silent_timeouts, 1);
+        pair.until("client sees it", |p| {
+            p.client
+                .events
+                .iter()
+                .any(|e| matches!(e, Ev::Finished(..) | Ev::Closed(..)))
+        });
+    }
+
+    pub(crate) fn impatient() -> NetLimits {
+        NetLimits {
+            handshake_timeout: Duration::from_millis(50),
+            first_bytes_timeout: Duration::from_millis(50),
+            ..NetLimits::default()
+        }
+    }
+}
