@@ -1,0 +1,50 @@
+//! Who gets a message: the subscription tree with shared groups, the index of
+//! retained messages, and the bookkeeping of what other shards need to know.
+//!
+//! Layer 2. It knows topics and filters, and nothing of sessions, packets,
+//! shards or stores: subscribers are keys and their options are values that
+//! the broker chooses. Topics and filters are expected to be valid by
+//! [`dunlin_base::topic`]; invalid ones match by the same rules and never
+//! panic.
+//!
+//! # Order
+//! Every visit happens in an order that follows from the sequence of calls
+//! alone, never from hash values, so a simulation repeats whatever its seed.
+//!
+//! # Hostile input
+//! Only the edges of the subscription tree are hashed, with a key that the
+//! constructor takes: give it entropy in production. Everything else is
+//! ordered, so that no choice of topics makes it slow. What remains is
+//! inherent in wildcards: a client that holds many filters of the shape
+//! `{a,+}/{a,+}/…` makes every publish to `a/a/…` walk the ones it matches in
+//! part, so subscriptions per client want a limit in the broker.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+extern crate alloc;
+
+mod arena;
+mod edges;
+mod entries;
+mod hash;
+mod interest;
+mod label;
+mod order;
+mod retained;
+mod shared;
+mod tree;
+mod walk;
+
+pub use interest::Interest;
+pub use retained::{Page, RetainedTree};
+pub use shared::{SharedMatch, SharedMember};
+pub use tree::{FilterId, SubscriptionTree};
+pub use walk::Match;
+
+#[cfg(test)]
+mod tests;
