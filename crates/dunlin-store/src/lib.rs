@@ -24,6 +24,6 @@ mod request;
 pub use memory::MemoryStore;
 pub use recovered::{QueuedExtra, QueuedRef, Recovered, RecoveredSession};
 pub use request::{
-    Batch, InflightState, Request, Seq, SessionKey, SessionRecord, StoreDone, StoreError, StoreOp,
-    StoredWill, Target,
+    Batch, InflightState, LoadedMessage, Request, Seq, SessionKey, SessionRecord, StoreDone,
+    StoreError, StoreOp, StoredWill, Target,
 };

@@ -259,8 +259,8 @@ impl Batch {
 pub enum Request {
     /// Apply; answered by `Committed` or `Failed`.
     Write(Batch),
-    /// Read queued messages, seeing what the same submitter wrote before;
-    /// answered by `Loaded` or `Failed`.
+    /// Read queued messages, seeing what the same submitter wrote before, and
+    /// perhaps what it wrote soon after; answered by `Loaded` or `Failed`.
     Load {
         /// Returned in the answer.
         token: u64,
@@ -300,6 +300,9 @@ impl Request {
     }
 }
 
+/// A queued message as loaded; `None`: not stored.
+pub type LoadedMessage = (Seq, Option<Arc<Message>>);
+
 /// What a store answers: exactly once for each request that it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreDone {
@@ -308,9 +311,8 @@ pub enum StoreDone {
         /// Of the request.
         token: u64,
     },
-    /// The store cannot vouch for the batch. Its effects are not visible in
-    /// later answers; after a failure of the disk itself they may be there
-    /// after a restart, as a whole.
+    /// The store cannot vouch for the batch: a restart finds all of it or
+    /// nothing of it. A batch over a limit leaves nothing.
     Failed {
         /// Of the request.
         token: u64,
@@ -322,7 +324,7 @@ pub enum StoreDone {
         /// Of the request.
         token: u64,
         /// One pair for each `seq` asked for.
-        messages: Vec<(Seq, Option<Arc<Message>>)>,
+        messages: Vec<LoadedMessage>,
     },
 }
 

@@ -1,0 +1,327 @@
+//! One open database without threads: groups of batches in, verdicts out. The
+//! writer thread drives it; so do tests, which then decide what a group is and
+//! what the disk does.
+
+use core::panic::AssertUnwindSafe;
+use core::time::Duration;
+use std::io;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use dunlin_store::{Batch, LoadedMessage, Recovered, Seq, StoreError, StoreOp};
+use redb::{Database, StorageBackend};
+
+use crate::changes::Changes;
+use crate::disk::Disk;
+use crate::error::{Fault, OpenError};
+use crate::index::Index;
+use crate::tables::{self, LogReader};
+
+/// How long a store that could not be opened again, or a full disk, is left
+/// alone before the next try. At least ten times what opening took.
+pub const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// From this size on, every commit also saves redb's allocator state. That
+/// costs a second sync and a few pages a commit, and spares the next start
+/// after a kill from reading the whole file twice.
+pub const QUICK_REPAIR_BYTES_MIN: u64 = 1024 * 1024 * 1024;
+
+/// What an engine needs to know.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Name of the store in messages for people.
+    pub path: PathBuf,
+    /// Memory for cached pages, in bytes.
+    pub cache_bytes: usize,
+    /// Whether a commit waits for the disk.
+    pub sync: bool,
+    /// See [`QUICK_REPAIR_BYTES_MIN`].
+    pub quick_repair_bytes_min: u64,
+    /// See [`RETRY_AFTER`].
+    pub retry_after: Duration,
+}
+
+impl EngineConfig {
+    /// The defaults for a store of this name.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            cache_bytes: crate::store::CACHE_BYTES_DEFAULT,
+            sync: true,
+            quick_repair_bytes_min: QUICK_REPAIR_BYTES_MIN,
+            retry_after: RETRY_AFTER,
+        }
+    }
+}
+
+type MakeBackend = Box<dyn FnMut() -> io::Result<Box<dyn StorageBackend>> + Send>;
+
+/// A store on disk, for one caller at a time.
+pub struct Engine {
+    make: MakeBackend,
+    config: EngineConfig,
+    state: State,
+    /// Until then, what needs space is refused without touching the disk.
+    full_until: Option<Instant>,
+    /// What the last opening took.
+    opening: Duration,
+}
+
+enum State {
+    Up(Box<Up>),
+    Down {
+        error: StoreError,
+        retry_at: Instant,
+    },
+}
+
+struct Up {
+    db: Database,
+    index: Index,
+    disk: Disk,
+}
+
+impl Engine {
+    /// Opens the store in the back end that `make` returns; it is called again
+    /// when the store has to be reopened after a failure.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        mut make: impl FnMut() -> io::Result<Box<dyn StorageBackend>> + Send + 'static,
+        config: EngineConfig,
+    ) -> Result<(Self, Recovered), OpenError> {
+        let started = Instant::now();
+        let (up, recovered) = open_up(&mut make, &config)
+            .map_err(|fault| fault.into_open_error(config.path.clone()))?;
+        let engine = Self {
+            make: Box::new(make),
+            config,
+            state: State::Up(Box::new(up)),
+            full_until: None,
+            opening: started.elapsed(),
+        };
+        Ok((engine, recovered))
+    }
+
+    /// Commits a group of batches in one transaction; a verdict for each.
+    ///
+    /// When the disk is full, batches that only free space or change little
+    /// are tried again without the others.
+    pub fn write(&mut self, batches: &[Batch]) -> Vec<Result<(), StoreError>> {
+        let mut verdicts: Vec<_> = batches.iter().map(Batch::check).collect();
+        if self.is_full() {
+            refuse_growth(batches, &mut verdicts, &StoreError::DiskFull);
+        }
+        let Err(error) = self.try_group(batches, &verdicts) else {
+            return verdicts;
+        };
+        if error == StoreError::DiskFull {
+            refuse_growth(batches, &mut verdicts, &error);
+            self.full_until = Some(Instant::now() + self.patience());
+            let Err(error) = self.try_group(batches, &verdicts) else {
+                return verdicts;
+            };
+            refuse(&mut verdicts, &error);
+        } else {
+            refuse(&mut verdicts, &error);
+        }
+        verdicts
+    }
+
+    /// Makes everything committed survive a power cut.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        let synced = self.up()?.disk.force_sync();
+        synced.map_err(|error| self.fail(&Fault::Io(error)))
+    }
+
+    /// Reads queued messages as of the last commit.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn load(&mut self, seqs: &[Seq]) -> Result<Vec<LoadedMessage>, StoreError> {
+        let reader = self.reader()?;
+        load(&reader, seqs)
+    }
+
+    /// A view of the queued messages as of the last commit, for another
+    /// thread.
+    pub(crate) fn reader(&mut self) -> Result<LogReader, StoreError> {
+        match LogReader::new(&self.up()?.db) {
+            Ok(reader) => Ok(reader),
+            Err(Fault::Closed) => {
+                self.fail(&Fault::Closed);
+                let reader = LogReader::new(&self.up()?.db);
+                reader.map_err(|fault| self.fail(&fault))
+            }
+            Err(fault) => Err(self.fail(&fault)),
+        }
+    }
+
+    fn is_full(&mut self) -> bool {
+        let full = self.full_until.is_some_and(|at| Instant::now() < at);
+        if !full {
+            self.full_until = None;
+        }
+        full
+    }
+
+    fn patience(&self) -> Duration {
+        /// A store that takes long to open is opened in vain less often.
+        const OPENINGS: u32 = 10;
+        self.config
+            .retry_after
+            .max(self.opening.saturating_mul(OPENINGS))
+            .min(self.config.retry_after.saturating_mul(100))
+    }
+
+    /// Commits the batches that nothing is held against.
+    fn try_group(
+        &mut self,
+        batches: &[Batch],
+        verdicts: &[Result<(), StoreError>],
+    ) -> Result<(), StoreError> {
+        let wanted = || {
+            let good = verdicts.iter().map(Result::is_ok);
+            batches
+                .iter()
+                .zip(good)
+                .filter_map(|(b, ok)| ok.then_some(b))
+        };
+        if wanted().next().is_none() {
+            return Ok(());
+        }
+        let quick_repair_from = self.config.quick_repair_bytes_min;
+        let mut last = None;
+        // Twice: a failed read, of which nobody told, leaves a database that
+        // refuses everything until it is opened again.
+        for _ in 0..2 {
+            let up = self.up()?;
+            let quick_repair = up.disk.bytes() >= quick_repair_from;
+            // A damaged file can make redb panic: that is an answer too.
+            let commit = AssertUnwindSafe(|| commit(up, wanted(), quick_repair));
+            let fault = match catch_unwind(commit) {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(fault)) => fault,
+                Err(_) => Fault::Damaged("the database engine panicked".to_owned()),
+            };
+            let closed = matches!(fault, Fault::Closed);
+            last = Some(self.fail(&fault));
+            if !closed {
+                break;
+            }
+        }
+        last.map_or(Ok(()), Err)
+    }
+
+    /// The database, opened again if it had to be given up.
+    fn up(&mut self) -> Result<&mut Up, StoreError> {
+        if let State::Down { error, retry_at } = &self.state {
+            if Instant::now() < *retry_at {
+                return Err(error.clone());
+            }
+            let started = Instant::now();
+            match open_up(&mut self.make, &self.config) {
+                Ok((up, _)) => {
+                    self.opening = started.elapsed();
+                    self.state = State::Up(Box::new(up));
+                }
+                Err(fault) => {
+                    let error = fault.to_store_error();
+                    self.state = State::Down {
+                        error: error.clone(),
+                        retry_at: Instant::now() + self.patience(),
+                    };
+                    return Err(error);
+                }
+            }
+        }
+        match &mut self.state {
+            State::Up(up) => Ok(up),
+            State::Down { error, .. } => Err(error.clone()),
+        }
+    }
+
+    /// Gives the database up; the next request opens it again. The index is
+    /// read anew then, so it never claims what the file does not hold.
+    fn fail(&mut self, fault: &Fault) -> StoreError {
+        let error = fault.to_store_error();
+        self.state = State::Down {
+            error: error.clone(),
+            retry_at: Instant::now(),
+        };
+        error
+    }
+}
+
+/// Reads messages through a view.
+pub(crate) fn load(reader: &LogReader, seqs: &[Seq]) -> Result<Vec<LoadedMessage>, StoreError> {
+    let one = |seq: &Seq| Ok((*seq, reader.get(*seq)?));
+    let all: Result<_, Fault> = seqs.iter().map(one).collect();
+    all.map_err(|fault| fault.to_store_error())
+}
+
+fn open_up(
+    make: &mut dyn FnMut() -> io::Result<Box<dyn StorageBackend>>,
+    config: &EngineConfig,
+) -> Result<(Up, Recovered), Fault> {
+    let disk = Disk::new(make()?, config.sync);
+    let open = || {
+        let db = Database::builder()
+            .set_cache_size(config.cache_bytes)
+            .create_with_backend(disk.clone())?;
+        tables::prepare(&db)?;
+        let (index, recovered) = tables::scan(&db)?;
+        Ok((db, index, recovered))
+    };
+    let (db, index, recovered) = catch_unwind(AssertUnwindSafe(open))
+        .unwrap_or_else(|_| Err(Fault::Damaged("the database engine panicked".to_owned())))?;
+    Ok((Up { db, index, disk }, recovered))
+}
+
+fn commit<'a>(
+    up: &mut Up,
+    batches: impl Iterator<Item = &'a Batch>,
+    quick_repair: bool,
+) -> Result<(), Fault> {
+    let mut txn = up.db.begin_write()?;
+    txn.set_quick_repair(quick_repair);
+    let mut changes = Changes::default();
+    let is_stored = |seq| tables::is_stored(&txn, seq);
+    for op in batches.flat_map(|batch| &batch.ops) {
+        changes.add(op, &mut up.index, &is_stored)?;
+    }
+    if changes.is_empty() {
+        txn.abort()?;
+        return Ok(());
+    }
+    tables::write(&txn, &changes, &up.index)?;
+    txn.commit()?;
+    Ok(())
+}
+
+fn refuse(verdicts: &mut [Result<(), StoreError>], error: &StoreError) {
+    for verdict in verdicts.iter_mut().filter(|v| v.is_ok()) {
+        *verdict = Err(error.clone());
+    }
+}
+
+/// Refuses the batches that need space worth the name.
+fn refuse_growth(batches: &[Batch], verdicts: &mut [Result<(), StoreError>], error: &StoreError) {
+    let grows = |op: &StoreOp| {
+        matches!(
+            op,
+            StoreOp::Enqueue { .. } | StoreOp::PutRetained { .. } | StoreOp::PutMeta { .. }
+        )
+    };
+    for (batch, verdict) in batches.iter().zip(verdicts) {
+        if verdict.is_ok() && batch.ops.iter().any(grows) {
+            *verdict = Err(error.clone());
+        }
+    }
+}

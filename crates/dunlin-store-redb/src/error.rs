@@ -1,0 +1,141 @@
+//! Errors of redb and of the file system, sorted by what can be done about
+//! them.
+
+use std::io;
+use std::path::PathBuf;
+
+use dunlin_base::Text;
+use dunlin_store::StoreError;
+
+use crate::codec::DecodeError;
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process, or another part of this one, has it open.
+    #[error("the store {} is in use by another process", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file, or its folder, cannot be read or written.
+    #[error("the store {} cannot be opened: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The file is not a store, or is damaged.
+    #[error("the store {} is damaged or not a store: {text}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit, for people.
+        text: String,
+    },
+    /// A newer release wrote the file.
+    #[error("the store {} has format {found}, which this release does not know", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its version of the layout.
+        found: u64,
+    },
+    /// The system has no thread left for the writer.
+    #[error("the store's thread cannot be started: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// Anything that goes wrong below.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    InUse,
+    Io(io::Error),
+    /// The database closed itself after an earlier failure of the disk.
+    Closed,
+    Damaged(String),
+    Format(u64),
+}
+
+impl Fault {
+    /// As an answer to a request.
+    pub(crate) fn to_store_error(&self) -> StoreError {
+        match self {
+            Self::Io(error) if is_full(error) => StoreError::DiskFull,
+            Self::Io(error) => StoreError::Io(Text::from(error.to_string())),
+            Self::InUse => StoreError::Io(Text::from_static("the file is in use")),
+            Self::Closed => StoreError::Io(Text::from_static("an earlier access failed")),
+            Self::Damaged(text) => StoreError::Corrupt(Text::from(text.as_str())),
+            Self::Format(_) => StoreError::Corrupt(Text::from_static("the format has changed")),
+        }
+    }
+
+    /// As the reason that `path` cannot be opened.
+    pub(crate) fn into_open_error(self, path: PathBuf) -> OpenError {
+        match self {
+            Self::InUse => OpenError::InUse { path },
+            Self::Io(error) => OpenError::Io { path, error },
+            Self::Closed => OpenError::Io {
+                path,
+                error: io::Error::other("an earlier access failed"),
+            },
+            Self::Damaged(text) => OpenError::Damaged { path, text },
+            Self::Format(found) => OpenError::Format { path, found },
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+impl From<redb::Error> for Fault {
+    fn from(error: redb::Error) -> Self {
+        match error {
+            redb::Error::DatabaseAlreadyOpen => Self::InUse,
+            // What redb says of a file that is not its own.
+            redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Self::Damaged(error.to_string())
+            }
+            redb::Error::Io(error) => Self::Io(error),
+            redb::Error::PreviousIo | redb::Error::DatabaseClosed => Self::Closed,
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+macro_rules! from_redb {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Fault {
+            fn from(error: $error) -> Self {
+                redb::Error::from(error).into()
+            }
+        }
+    )*};
+}
+
+from_redb!(
+    redb::DatabaseError,
+    redb::TransactionError,
+    redb::TableError,
+    redb::StorageError,
+    redb::CommitError
+);
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

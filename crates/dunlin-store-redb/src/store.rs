@@ -1,0 +1,246 @@
+//! The store as the daemon uses it: opened once, submitted to by every shard.
+
+use core::time::Duration;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use dunlin_store::{MemoryStore, Recovered, Request, StoreDone};
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+
+use crate::engine::{Engine, EngineConfig};
+use crate::error::OpenError;
+use crate::writer::{Command, Core, LOADS_MAX, OnDone, Pending, Writer, run_reader};
+
+/// Default of [`StoreConfig::commit_window`].
+pub const COMMIT_WINDOW_DEFAULT: Duration = Duration::from_millis(1);
+
+/// Largest commit window: beyond it, waiting costs more than it spares.
+pub const COMMIT_WINDOW_MAX: Duration = Duration::from_millis(5);
+
+/// Default of [`StoreConfig::queue_limit`].
+pub const QUEUE_LIMIT_DEFAULT: usize = 4096;
+
+/// Default of [`StoreConfig::cache_bytes`].
+pub const CACHE_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
+
+/// What `Committed` promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Survives a power cut, as far as the disk keeps its word.
+    #[default]
+    Fsync,
+    /// Survives the end of the process, however violent. A power cut can cost
+    /// the latest commits or, because the system writes pages in any order,
+    /// the whole file.
+    Os,
+}
+
+/// How a store is run.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// What `Committed` promises.
+    pub durability: Durability,
+    /// How long a commit waits for company while requests keep coming; at
+    /// most [`COMMIT_WINDOW_MAX`], zero: not at all.
+    pub commit_window: Duration,
+    /// Requests held for the writer; at least 1. A shard that meets the limit
+    /// gets its request back.
+    pub queue_limit: usize,
+    /// Memory for cached pages.
+    pub cache_bytes: usize,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Fsync,
+            commit_window: COMMIT_WINDOW_DEFAULT,
+            queue_limit: QUEUE_LIMIT_DEFAULT,
+            cache_bytes: CACHE_BYTES_DEFAULT,
+        }
+    }
+}
+
+/// An open store: its threads. Dropping it closes it.
+#[derive(Debug)]
+pub struct RedbStore {
+    commands: SyncSender<Command>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl RedbStore {
+    /// Opens the store in the file `path`, creating it if there is none.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; opening a store twice is [`OpenError::InUse`].
+    pub fn open(path: &Path, config: StoreConfig) -> Result<(Self, Recovered), OpenError> {
+        let engine_config = EngineConfig {
+            cache_bytes: config.cache_bytes,
+            sync: config.durability == Durability::Fsync,
+            ..EngineConfig::new(path)
+        };
+        let file = path.to_owned();
+        let make = move || open_file(&file);
+        let (engine, recovered) = Engine::open(make, engine_config)?;
+        let store = Self::start(Core::Disk(Box::new(engine)), &config)?;
+        Ok((store, recovered))
+    }
+
+    /// A store of the same shape that keeps nothing: durability `memory`.
+    ///
+    /// # Errors
+    /// [`OpenError::Thread`].
+    pub fn in_memory(config: StoreConfig) -> Result<Self, OpenError> {
+        let config = StoreConfig {
+            commit_window: Duration::ZERO,
+            ..config
+        };
+        Self::start(Core::Memory(MemoryStore::new()), &config)
+    }
+
+    /// As [`RedbStore::open`] with an engine of one's own, for tests with a
+    /// faulty disk.
+    ///
+    /// # Errors
+    /// [`OpenError::Thread`].
+    pub fn with_engine(engine: Engine, config: StoreConfig) -> Result<Self, OpenError> {
+        Self::start(Core::Disk(Box::new(engine)), &config)
+    }
+
+    fn start(core: Core, config: &StoreConfig) -> Result<Self, OpenError> {
+        let (commands, receiver) = sync_channel(config.queue_limit.max(1));
+        let mut threads = Vec::new();
+        let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let builder = thread::Builder::new().name(name.to_owned());
+            threads.push(builder.spawn(run).map_err(OpenError::Thread)?);
+            Ok(())
+        };
+        let loads = if matches!(core, Core::Disk(_)) {
+            let (loads, receiver) = sync_channel(LOADS_MAX);
+            spawn("store-reader", Box::new(move || run_reader(&receiver)))?;
+            Some(loads)
+        } else {
+            None
+        };
+        let writer = Writer {
+            core,
+            commands: receiver,
+            loads,
+            window: config.commit_window.min(COMMIT_WINDOW_MAX),
+        };
+        spawn("store-writer", Box::new(move || writer.run()))?;
+        Ok(Self { commands, threads })
+    }
+
+    /// A way to submit requests, whose answers go to `on_done`. It is called
+    /// on the store's threads, in the order of submission for writes, and must
+    /// not block.
+    #[must_use]
+    pub fn submitter(&self, on_done: Box<dyn Fn(StoreDone) + Send + Sync>) -> Submitter {
+        Submitter {
+            commands: self.commands.clone(),
+            on_done: Arc::from(on_done),
+        }
+    }
+
+    /// Carries out what was submitted, closes the file, and waits for both.
+    /// What is submitted later is refused.
+    pub fn close(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        // An error means that the writer has gone already.
+        let _ = self.commands.send(Command::Close);
+        for thread in self.threads.drain(..).rev() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for RedbStore {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// One shard's way into the store. Never blocks.
+#[derive(Clone)]
+pub struct Submitter {
+    commands: SyncSender<Command>,
+    on_done: OnDone,
+}
+
+impl core::fmt::Debug for Submitter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Submitter").finish_non_exhaustive()
+    }
+}
+
+/// Why a request was not taken. It comes back, and no answer will follow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The queue is at [`StoreConfig::queue_limit`]: hold the request, take
+    /// in less, and try again after the next answer.
+    #[error("the store is busy")]
+    Busy(Request),
+    /// The store is closed, or its thread has died.
+    #[error("the store is closed")]
+    Closed(Request),
+}
+
+impl Submitter {
+    /// Submits a request. What this submitter submits is carried out in that
+    /// order.
+    ///
+    /// # Errors
+    /// [`SubmitError`], with the request.
+    pub fn submit(&self, request: Request) -> Result<(), SubmitError> {
+        let pending = Pending::new(request, self.on_done.clone());
+        let (refused, busy) = match self.commands.try_send(Command::Request(pending)) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(refused)) => (refused, true),
+            Err(TrySendError::Disconnected(refused)) => (refused, false),
+        };
+        let request = match refused {
+            Command::Request(pending) => pending.withdraw(),
+            Command::Close => None,
+        };
+        match request {
+            Some(request) if busy => Err(SubmitError::Busy(request)),
+            Some(request) => Err(SubmitError::Closed(request)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<Box<dyn StorageBackend>> {
+    let is_new = !path.exists();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
+    if is_new {
+        sync_parent(path)?;
+    }
+    let backend = FileBackend::new(file).map_err(io::Error::other)?;
+    Ok(Box::new(backend))
+}
+
+/// A new file's name survives a power cut only when its folder was synced.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}

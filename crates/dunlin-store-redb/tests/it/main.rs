@@ -1,0 +1,7 @@
+//! Tests of the store on disk: the conformance suite, then what only a disk
+//! can do.
+
+mod conformance;
+mod crash;
+mod store;
+mod support;
