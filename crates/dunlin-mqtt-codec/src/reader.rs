@@ -1,0 +1,126 @@
+//! A cursor over received bytes: the data types of MQTT 5.0 section 1.5.
+
+use crate::{DecodeError, PacketId};
+
+/// Reads a Variable Byte Integer (section 1.5.5) at the start of `bytes`: its
+/// value and length, or `None` when more bytes are needed.
+#[inline]
+pub(crate) fn varint(bytes: &[u8]) -> Result<Option<(u32, usize)>, DecodeError> {
+    let mut value = 0;
+    for (at, &byte) in bytes.iter().take(4).enumerate() {
+        value |= u32::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            if byte == 0 && at > 0 {
+                return Err(DecodeError::VarintNotMinimal);
+            }
+            return Ok(Some((value, at + 1)));
+        }
+    }
+    if bytes.len() < 4 {
+        return Ok(None);
+    }
+    Err(DecodeError::VarintTooLong)
+}
+
+/// What remains to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The bytes not read yet.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Takes all that is left.
+    pub(crate) const fn take_rest(&mut self) -> &'a [u8] {
+        let rest = self.rest;
+        self.rest = &[];
+        rest
+    }
+
+    /// Nothing may be left.
+    pub(crate) const fn finish(self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(DecodeError::TrailingBytes)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (head, rest) = self
+            .rest
+            .split_at_checked(len)
+            .ok_or(DecodeError::Truncated)?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (head, rest) = self
+            .rest
+            .split_first_chunk()
+            .ok_or(DecodeError::Truncated)?;
+        self.rest = rest;
+        Ok(*head)
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    #[inline]
+    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self) -> Result<u32, DecodeError> {
+        let (value, len) = varint(self.rest)?.ok_or(DecodeError::Truncated)?;
+        self.take(len)?;
+        Ok(value)
+    }
+
+    /// Binary Data (section 1.5.6).
+    #[inline]
+    pub(crate) fn binary(&mut self) -> Result<&'a [u8], DecodeError> {
+        let len = self.u16()?;
+        self.take(usize::from(len))
+    }
+
+    /// UTF-8 Encoded String (section 1.5.4). A byte order mark is kept
+    /// [MQTT-1.5.4-3].
+    #[inline]
+    pub(crate) fn text(&mut self) -> Result<&'a str, DecodeError> {
+        let bytes = self.binary()?;
+        let text = core::str::from_utf8(bytes).map_err(|_| DecodeError::Utf8)?;
+        if bytes.contains(&0) {
+            return Err(DecodeError::NullCharacter);
+        }
+        Ok(text)
+    }
+
+    /// A Packet Identifier (section 2.2.1).
+    #[inline]
+    pub(crate) fn packet_id(&mut self) -> Result<PacketId, DecodeError> {
+        PacketId::new(self.u16()?).ok_or(DecodeError::PacketIdZero)
+    }
+}
