@@ -8,3 +8,4 @@
 #![forbid(unsafe_code)]
 
 pub mod cmd;
+pub mod config;

@@ -1,0 +1,304 @@
+//! Where the broker accepts connections, as configured.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+
+use dunlin_base::transport::Transport;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Path of the WebSocket endpoint when none is configured.
+pub const WEBSOCKET_PATH: &str = "/mqtt";
+
+/// One `[[listener]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Listener {
+    /// What it speaks.
+    pub transport: Kind,
+    /// Address and port; all addresses and the transport's usual port when
+    /// absent.
+    pub address: Option<Address>,
+    /// Path of the WebSocket endpoint.
+    pub path: Option<String>,
+    /// Who may connect without credentials; as `[auth]` says when absent.
+    pub anonymous: Option<Anonymous>,
+    /// Certificates; the development ones when absent.
+    pub tls: Option<Tls>,
+}
+
+impl Listener {
+    /// A listener on all addresses at the transport's usual port.
+    #[must_use]
+    pub fn new(transport: Kind) -> Self {
+        Self {
+            transport,
+            address: Some(Address::Any(transport.port())),
+            path: None,
+            anonymous: None,
+            tls: None,
+        }
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        let any = Address::Any(self.transport.port());
+        self.address.clone().unwrap_or(any)
+    }
+
+    /// Its WebSocket path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(WEBSOCKET_PATH)
+    }
+
+    /// What is wrong with it, as key and sentence.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        let name = self.transport.name();
+        if self.tls.is_some() && !self.transport.transport().is_encrypted() {
+            let why = format!("a {name} listener does not use certificates; use tls, wss or quic");
+            return Err(("tls", why));
+        }
+        let is_websocket = matches!(self.transport, Kind::Ws | Kind::Wss);
+        match &self.path {
+            Some(_) if !is_websocket => {
+                return Err((
+                    "path",
+                    format!("a {name} listener has no path; only ws and wss do"),
+                ));
+            }
+            Some(path) if !path.starts_with('/') => {
+                return Err(("path", format!("`{path}` does not begin with `/`")));
+            }
+            _ => {}
+        }
+        if let Some(tls) = &self.tls
+            && tls.require_client_cert
+            && tls.client_ca.is_none()
+        {
+            let why = "requires `tls.client_ca`, to verify client certificates with";
+            return Err(("tls.require_client_cert", why.into()));
+        }
+        Ok(())
+    }
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// MQTT over QUIC.
+    Quic,
+    /// MQTT over TCP, not encrypted.
+    Tcp,
+    /// MQTT over TLS.
+    Tls,
+    /// MQTT over WebSocket, not encrypted.
+    Ws,
+    /// MQTT over WebSocket and TLS.
+    Wss,
+}
+
+impl Kind {
+    /// All of them, in the order in which they listen by default.
+    pub const ALL: [Self; 5] = [Self::Quic, Self::Tcp, Self::Tls, Self::Ws, Self::Wss];
+
+    /// As written in the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quic => "quic",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+            Self::Ws => "ws",
+            Self::Wss => "wss",
+        }
+    }
+
+    /// The usual port.
+    #[must_use]
+    pub const fn port(self) -> u16 {
+        match self {
+            Self::Quic => 14567,
+            Self::Tcp => 1883,
+            Self::Tls => 8883,
+            Self::Ws => 8083,
+            Self::Wss => 8084,
+        }
+    }
+
+    /// The transport of the vocabulary.
+    #[must_use]
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Quic => Transport::Quic,
+            Self::Tcp => Transport::Tcp,
+            Self::Tls => Transport::Tls,
+            Self::Ws => Transport::Ws,
+            Self::Wss => Transport::Wss,
+        }
+    }
+}
+
+/// Certificates of a listener, as PEM files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Tls {
+    /// Certificate chain, the server's own certificate first.
+    pub cert: PathBuf,
+    /// Private key of the certificate.
+    pub key: PathBuf,
+    /// Certificates that client certificates are verified with.
+    pub client_ca: Option<PathBuf>,
+    /// Refuse clients without a certificate.
+    #[serde(default)]
+    pub require_client_cert: bool,
+}
+
+/// Who may connect without credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Anonymous {
+    /// Nobody.
+    Never,
+    /// Clients on this machine.
+    #[default]
+    Loopback,
+    /// Everybody.
+    Always,
+}
+
+impl From<Anonymous> for dunlin_broker::auth::Anonymous {
+    fn from(value: Anonymous) -> Self {
+        match value {
+            Anonymous::Never => Self::Never,
+            Anonymous::Loopback => Self::Loopback,
+            Anonymous::Always => Self::Always,
+        }
+    }
+}
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Address {
+    /// `*:PORT`: every address of the machine, IPv6 and IPv4.
+    Any(u16),
+    /// `192.0.2.1:PORT` or `[2001:db8::1]:PORT`.
+    Socket(SocketAddr),
+    /// `NAME:PORT`: every address that the name has.
+    Name(String, u16),
+}
+
+impl Address {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is not an address such as \"*:1883\", \"127.0.0.1:1883\", \"[::1]:1883\" or \"localhost:1883\""
+            )
+        };
+        if let Ok(addr) = text.parse() {
+            return Ok(Self::Socket(addr));
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        match host {
+            "*" => Ok(Self::Any(port)),
+            _ if !host.is_empty() && host.chars().all(is_name) => Ok(Self::Name(host.into(), port)),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        match self {
+            Self::Any(port) | Self::Name(_, port) => *port,
+            Self::Socket(addr) => addr.port(),
+        }
+    }
+
+    /// Socket addresses to bind. A socket bound to `[::]` takes IPv4 clients
+    /// too; where the machine has no IPv6, all addresses are `0.0.0.0`.
+    ///
+    /// # Errors
+    /// The name has no address.
+    pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        match self {
+            Self::Any(port) => {
+                let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+                let ip = match UdpSocket::bind((v6, 0)) {
+                    Ok(_) => v6,
+                    Err(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                };
+                Ok(vec![SocketAddr::new(ip, *port)])
+            }
+            Self::Socket(addr) => Ok(vec![*addr]),
+            Self::Name(name, port) => {
+                let mut found: Vec<_> = (name.as_str(), *port).to_socket_addrs()?.collect();
+                found.sort_unstable();
+                found.dedup();
+                Ok(found)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any(port) => write!(f, "*:{port}"),
+            Self::Socket(addr) => addr.fmt(f),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_written_and_resolved() {
+        for text in [
+            "*:1883",
+            "127.0.0.1:1883",
+            "[::1]:0",
+            "localhost:8883",
+            "my-host.example:1",
+        ] {
+            assert_eq!(Address::parse(text).expect(text).to_string(), text);
+        }
+        for text in [
+            "", "1883", ":1883", "*:", "*:70000", "a b:1", "::1:1883", "[::1]",
+        ] {
+            let error = Address::parse(text).expect_err(text);
+            assert!(error.contains("is not an address such as"), "{error}");
+        }
+        let all = Address::Any(7).resolve().expect("local");
+        assert!(all.len() == 1 && all[0].ip().is_unspecified() && all[0].port() == 7);
+        let local = Address::Name("localhost".into(), 1)
+            .resolve()
+            .expect("local");
+        assert!(local.iter().all(|addr| addr.ip().is_loopback()));
+    }
+}

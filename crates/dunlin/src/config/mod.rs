@@ -1,0 +1,247 @@
+//! `dunlin.toml`: everything about the broker that can be chosen.
+//!
+//! A [`Config`] is made in three steps, each with its own kind of error: the
+//! file, the overrides of the command line (`--set KEY=VALUE`), the check of
+//! how values fit together. It says what is wanted and opens nothing.
+
+mod error;
+pub mod listener;
+pub mod sections;
+pub mod units;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use error::ConfigError;
+use listener::{Kind, Listener};
+use sections::{Auth, Limits, Log, Quic, Store, Sys};
+
+/// The commented file that shows every key with its default.
+pub const EXAMPLE: &str = include_str!("../../../../dunlin.example.toml");
+
+/// Most shards that can be asked for.
+pub const SHARDS_MAX: u16 = 1024;
+
+/// Most listeners that can be configured.
+pub const LISTENERS_MAX: usize = 256;
+
+/// Configuration of the broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where the store and the development certificates are.
+    pub data_dir: PathBuf,
+    /// Number of shards; 0: one per core.
+    pub shards: u16,
+    /// Where connections are accepted.
+    pub listener: Vec<Listener>,
+    /// What clients may take.
+    pub limits: Limits,
+    /// Flow control of QUIC connections.
+    pub quic: Quic,
+    /// What survives a restart.
+    pub store: Store,
+    /// Who may connect.
+    pub auth: Auth,
+    /// What is logged.
+    pub log: Log,
+    /// Statistics on `$SYS` topics.
+    pub sys: Sys,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: "dunlin-data".into(),
+            shards: 0,
+            listener: Kind::ALL.map(Listener::new).into(),
+            limits: Limits::default(),
+            quic: Quic::default(),
+            store: Store::default(),
+            auth: Auth::default(),
+            log: Log::default(),
+            sys: Sys::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file, applies overrides, and checks how it all fits together.
+    /// Without a file, the defaults.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn load(file: Option<&Path>, overrides: &[String]) -> Result<Self, ConfigError> {
+        let mut config = match file {
+            None => Self::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+                    path: path.into(),
+                    source,
+                })?;
+                Self::parse(path, &text)?
+            }
+        };
+        for argument in overrides {
+            config = config.overridden(argument)?;
+        }
+        Ok(config)
+    }
+
+    /// Reads and checks the text of a file; `path` is named in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self =
+            toml::from_str(text).map_err(|error| ConfigError::in_file(path, text, &error))?;
+        match config.check() {
+            Ok(()) => Ok(config),
+            Err((key, message)) => Err(ConfigError::at_key(path, text, &key, message)),
+        }
+    }
+
+    /// With one `KEY=VALUE` applied. The value is TOML, or else a string, so
+    /// that `limits.max_packet_size=2MiB` needs no quotes.
+    ///
+    /// # Errors
+    /// There is no such key, or the value is wrong for it.
+    pub fn overridden(&self, argument: &str) -> Result<Self, ConfigError> {
+        let wrong = |message: String| ConfigError::Override {
+            argument: argument.into(),
+            message,
+        };
+        let (key, value) = argument
+            .split_once('=')
+            .ok_or_else(|| wrong("expected KEY=VALUE, as in limits.max_inflight=100".into()))?;
+        let value = match format!("v = {value}").parse::<toml::Table>() {
+            Ok(mut table) if table.len() == 1 => table.remove("v"),
+            _ => None,
+        }
+        .unwrap_or_else(|| value.trim().into());
+        let mut root = toml::Value::try_from(self).map_err(|error| wrong(error.to_string()))?;
+        set(&mut root, key.trim(), value).map_err(wrong)?;
+        let config: Self = root
+            .try_into()
+            .map_err(|error: toml::de::Error| wrong(error::humanize(error.message())))?;
+        config
+            .check()
+            .map_err(|(key, message)| wrong(format!("{key}: {message}")))?;
+        Ok(config)
+    }
+
+    /// Number of shards to start.
+    #[must_use]
+    pub fn shard_count(&self) -> u16 {
+        match self.shards {
+            0 => std::thread::available_parallelism()
+                .ok()
+                .and_then(|cores| u16::try_from(cores.get()).ok())
+                .unwrap_or(1)
+                .min(SHARDS_MAX),
+            shards => shards,
+        }
+    }
+
+    /// File of the store.
+    #[must_use]
+    pub fn store_path(&self) -> PathBuf {
+        let within = || self.data_dir.join("store.redb");
+        self.store.path.clone().unwrap_or_else(within)
+    }
+
+    /// Directory of the development certificates.
+    #[must_use]
+    pub fn certs_dir(&self) -> PathBuf {
+        self.data_dir.join("certs")
+    }
+
+    /// Whether a listener needs the development certificates.
+    #[must_use]
+    pub fn needs_development_certs(&self) -> bool {
+        self.listener
+            .iter()
+            .any(|l| l.transport.transport().is_encrypted() && l.tls.is_none())
+    }
+
+    /// What a listener asks of its clients.
+    #[must_use]
+    pub fn auth_policy(&self, listener: &Listener) -> dunlin_broker::auth::AuthPolicy {
+        dunlin_broker::auth::AuthPolicy {
+            anonymous: listener.anonymous.unwrap_or(self.auth.anonymous).into(),
+            passwords: self.auth.password_file.is_some(),
+            certificates: listener
+                .tls
+                .as_ref()
+                .is_some_and(|tls| tls.client_ca.is_some()),
+        }
+    }
+
+    /// How values fit together: key and sentence of the first that does not.
+    fn check(&self) -> Result<(), (String, String)> {
+        if self.shards > SHARDS_MAX {
+            let why = format!("{} is more than {SHARDS_MAX}", self.shards);
+            return Err(("shards".into(), why));
+        }
+        let in_section =
+            |name: &'static str| move |(key, why): sections::Wrong| (format!("{name}.{key}"), why);
+        self.limits.check().map_err(in_section("limits"))?;
+        self.quic.check().map_err(in_section("quic"))?;
+        self.store.check().map_err(in_section("store"))?;
+        self.check_listeners()
+    }
+
+    fn check_listeners(&self) -> Result<(), (String, String)> {
+        if self.listener.is_empty() || self.listener.len() > LISTENERS_MAX {
+            let why = format!("there must be 1 to {LISTENERS_MAX} listeners");
+            return Err(("listener".into(), why));
+        }
+        let mut seen = BTreeMap::new();
+        for (index, listener) in self.listener.iter().enumerate() {
+            let wrong = |key: &str, why| Err((format!("listener.{index}.{key}"), why));
+            if let Err((key, why)) = listener.check() {
+                return wrong(key, why);
+            }
+            let address = listener.address();
+            // Port 0 lets the system choose, a different one each time.
+            let protocol = (listener.transport == Kind::Quic, address.to_string());
+            if address.port() != 0
+                && let Some(other) = seen.insert(protocol, index)
+            {
+                return wrong("address", format!("{address} is taken by listener {other}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts a value at a dotted key; numbers index arrays.
+fn set(root: &mut toml::Value, key: &str, value: toml::Value) -> Result<(), String> {
+    let mut place = root;
+    for part in key.split('.') {
+        if part.is_empty() {
+            return Err("expected KEY=VALUE, as in limits.max_inflight=100".into());
+        }
+        place = match place {
+            toml::Value::Table(table) => table
+                .entry(part)
+                .or_insert_with(|| toml::Value::Table(toml::Table::new())),
+            toml::Value::Array(array) => {
+                let len = array.len();
+                part.parse::<usize>()
+                    .ok()
+                    .and_then(|index| array.get_mut(index))
+                    .ok_or_else(|| format!("there is no `{part}` among {len}, counted from 0"))?
+            }
+            _ => return Err(format!("there is no key `{part}` in a value")),
+        };
+    }
+    *place = value;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! The tables of `dunlin.toml` besides listeners, with their defaults. Each
+//! key is documented for users in `dunlin.example.toml`; a test holds the two
+//! together.
+
+use core::time::Duration;
+use std::path::PathBuf;
+
+use dunlin_base::limits::{MQTT_PACKET_BYTES_MAX, PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
+use serde::{Deserialize, Serialize};
+
+use super::listener::Anonymous;
+use super::units::{Expiry, Size, Span};
+
+/// Smallest `max_packet_size` that is accepted: a CONNECT with a will fits.
+const PACKET_BYTES_MIN: u64 = 256;
+
+/// Longest keep alive that MQTT can express.
+const KEEP_ALIVE_SECS_MAX: u64 = 65_535;
+
+/// Longest `commit_window` accepted: clients wait that long for each
+/// acknowledgement.
+const COMMIT_WINDOW_MAX: Duration = Duration::from_secs(1);
+
+/// What is wrong with a section: key within it, and a sentence.
+pub(super) type Wrong = (&'static str, String);
+
+/// `[limits]`: what one client, and all of them, may take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Largest packet accepted.
+    pub max_packet_size: Size,
+    /// Receive Maximum announced to clients.
+    pub receive_maximum: u16,
+    /// Topic Alias Maximum announced to clients.
+    pub topic_alias_maximum: u16,
+    /// Time for a handshake, and after it for the CONNECT.
+    pub connect_timeout: Span,
+    /// Longest keep alive; zero: no limit.
+    pub max_keep_alive: Span,
+    /// Silence after which a client with keep alive 0 is dropped.
+    pub idle_timeout: Span,
+    /// Longest session expiry.
+    pub max_session_expiry: Expiry,
+    /// Most messages in flight to one client.
+    pub max_inflight: u16,
+    /// Most messages queued for one session.
+    pub max_queued_messages: usize,
+    /// Most bytes queued for one session.
+    pub max_queued_bytes: Size,
+    /// Queued messages of one session kept in memory.
+    pub max_queued_in_memory: usize,
+    /// What happens when a queue is full.
+    pub queue_full: QueueFull,
+    /// Unsent bytes of a connection at which its queue waits.
+    pub max_send_backlog: Size,
+    /// Unsent bytes of a connection at which QoS 0 messages are dropped.
+    pub max_qos0_backlog: Size,
+    /// Most connections of the broker.
+    pub max_connections: usize,
+    /// Most connections from one address; 0: no limit.
+    pub max_connections_per_address: u32,
+    /// Most new connections from one address in a second; 0: no limit.
+    pub max_handshakes_per_address: u32,
+    /// Most handshakes going on.
+    pub max_pending_handshakes: usize,
+    /// Most subscriptions of one session.
+    pub max_subscriptions_per_session: usize,
+    /// Most retained messages.
+    pub max_retained_messages: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_packet_size: Size(PACKET_BYTES_DEFAULT as u64),
+            receive_maximum: RECEIVE_MAXIMUM_DEFAULT,
+            topic_alias_maximum: 16,
+            connect_timeout: Span::secs(10),
+            max_keep_alive: Span::secs(0),
+            idle_timeout: Span::secs(24 * 3600),
+            max_session_expiry: Expiry::Never,
+            max_inflight: 1024,
+            max_queued_messages: 100_000,
+            max_queued_bytes: Size::mib(64),
+            max_queued_in_memory: 1000,
+            queue_full: QueueFull::Reject,
+            max_send_backlog: Size::kib(256),
+            max_qos0_backlog: Size::mib(1),
+            max_connections: 1_000_000,
+            max_connections_per_address: 0,
+            max_handshakes_per_address: 0,
+            max_pending_handshakes: 8192,
+            max_subscriptions_per_session: 200_000,
+            max_retained_messages: 1_000_000,
+        }
+    }
+}
+
+impl Limits {
+    /// What is wrong with it, as key and sentence.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let packet = self.max_packet_size;
+        if !(PACKET_BYTES_MIN..=u64::from(MQTT_PACKET_BYTES_MAX)).contains(&packet.0) {
+            let why =
+                format!("{packet} is not between 256B and 268435460B, which MQTT can express");
+            return Err(("max_packet_size", why));
+        }
+        if self.max_queued_bytes < packet {
+            let why = format!(
+                "{} is less than max_packet_size, {packet}",
+                self.max_queued_bytes
+            );
+            return Err(("max_queued_bytes", why));
+        }
+        for (key, value) in [
+            ("receive_maximum", usize::from(self.receive_maximum)),
+            ("max_inflight", usize::from(self.max_inflight)),
+            ("max_queued_messages", self.max_queued_messages),
+            ("max_queued_in_memory", self.max_queued_in_memory),
+            ("max_send_backlog", self.max_send_backlog.as_usize()),
+            ("max_qos0_backlog", self.max_qos0_backlog.as_usize()),
+            ("max_connections", self.max_connections),
+            ("max_pending_handshakes", self.max_pending_handshakes),
+        ] {
+            if value == 0 {
+                return Err((key, "must be at least 1".into()));
+            }
+        }
+        for (key, value) in [
+            ("connect_timeout", self.connect_timeout),
+            ("idle_timeout", self.idle_timeout),
+        ] {
+            if value.0.is_zero() {
+                return Err((key, "must be longer than nothing".into()));
+            }
+        }
+        let keep_alive = self.max_keep_alive.0;
+        if keep_alive.as_secs() > KEEP_ALIVE_SECS_MAX || keep_alive.subsec_nanos() > 0 {
+            let why = format!(
+                "{} is not a number of whole seconds up to 65535s",
+                self.max_keep_alive
+            );
+            return Err(("max_keep_alive", why));
+        }
+        Ok(())
+    }
+}
+
+/// What happens to a QoS 1 or 2 message when the queue of one of its receivers
+/// is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueFull {
+    /// The publisher is refused.
+    #[default]
+    Reject,
+    /// That receiver does not get it.
+    DropNewest,
+}
+
+/// `[quic]`: flow control of QUIC connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Quic {
+    /// Streams, besides the control stream, that a client may have open.
+    pub max_data_streams: u32,
+    /// Bytes that a client may send ahead on a connection.
+    pub receive_window: Size,
+    /// Bytes that a client may send ahead on a stream.
+    pub stream_receive_window: Size,
+    /// Unacknowledged bytes kept for a connection.
+    pub send_window: Size,
+    /// Pending handshakes from which on clients must prove their address.
+    pub retry_from_pending: usize,
+    /// Search for a larger packet size than 1200 bytes.
+    pub mtu_discovery: bool,
+}
+
+impl Default for Quic {
+    fn default() -> Self {
+        Self {
+            max_data_streams: 16,
+            receive_window: Size::kib(256),
+            stream_receive_window: Size::kib(128),
+            send_window: Size::kib(256),
+            retry_from_pending: 1024,
+            mtu_discovery: true,
+        }
+    }
+}
+
+impl Quic {
+    /// Windows that no peer could live with, or that do not fit the protocol.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let range = Size::kib(4)..=Size::mib(1024);
+        for (key, window) in [
+            ("receive_window", self.receive_window),
+            ("stream_receive_window", self.stream_receive_window),
+            ("send_window", self.send_window),
+        ] {
+            if !range.contains(&window) {
+                return Err((key, format!("{window} is not between 4KiB and 1GiB")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `[store]`: what survives a restart, and how it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Store {
+    /// What an acknowledgement promises.
+    pub durability: Durability,
+    /// How long the writer collects what others submit before it commits.
+    pub commit_window: Span,
+    /// The file; within the data directory when absent.
+    pub path: Option<PathBuf>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Fsync,
+            commit_window: Span::millis(1),
+            path: None,
+        }
+    }
+}
+
+impl Store {
+    /// What is wrong with it, as key and sentence.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        if self.commit_window.0 > COMMIT_WINDOW_MAX {
+            let why = format!("{} is longer than 1s", self.commit_window);
+            return Err(("commit_window", why));
+        }
+        Ok(())
+    }
+}
+
+/// What an acknowledgement promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// It is on disk: survives loss of power.
+    #[default]
+    Fsync,
+    /// It was given to the operating system: survives `kill -9`.
+    Os,
+    /// Nothing survives the process.
+    Memory,
+}
+
+/// `[auth]`: who may connect, and what they may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Auth {
+    /// Who may connect without credentials.
+    pub anonymous: Anonymous,
+    /// Users and their password hashes.
+    pub password_file: Option<PathBuf>,
+    /// Topics that users and clients may use.
+    pub acl_file: Option<PathBuf>,
+}
+
+/// `[log]`: what is written to standard error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Log {
+    /// How much.
+    pub level: Level,
+    /// In which form.
+    pub format: Format,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// What needs somebody's attention.
+    Error,
+    /// What looks wrong.
+    Warn,
+    /// Start, stop, reload.
+    #[default]
+    Info,
+    /// Connections and sessions.
+    Debug,
+    /// Packets.
+    Trace,
+}
+
+impl Level {
+    /// As written in the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[sys]`: statistics on `$SYS` topics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Sys {
+    /// How often they are published; zero: never.
+    pub interval: Span,
+}
+
+impl Default for Sys {
+    fn default() -> Self {
+        Self {
+            interval: Span::secs(10),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The configuration against its example, its book page and its mistakes.
+
+use core::fmt::Write as _;
+
+use super::sections::{Durability, QueueFull};
+use super::units::{Size, Span};
+use super::*;
+
+/// The example without the `#` before keys.
+fn uncommented() -> String {
+    let is_key = |line: &str| {
+        line.strip_prefix('#')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+    };
+    EXAMPLE
+        .lines()
+        .map(|line| if is_key(line) { &line[1..] } else { line })
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Dotted keys of a table; indices of arrays are dropped.
+fn keys(prefix: &str, value: &toml::Value, found: &mut Vec<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let dot = if prefix.is_empty() { "" } else { "." };
+                keys(&format!("{prefix}{dot}{key}"), value, found);
+            }
+        }
+        toml::Value::Array(array) => array.iter().for_each(|value| keys(prefix, value, found)),
+        _ => found.push(prefix.into()),
+    }
+}
+
+#[test]
+fn example_is_exactly_the_defaults() {
+    let parsed = Config::parse(Path::new("example"), EXAMPLE).expect("valid");
+    assert_eq!(parsed, Config::default());
+    let empty = Config::parse(Path::new("empty"), "").expect("valid");
+    assert_eq!(empty, Config::default());
+}
+
+#[test]
+fn example_shows_every_key() {
+    let text = uncommented();
+    let full = Config::parse(Path::new("example"), &text).expect("valid when uncommented");
+    let (mut shown, mut known) = (Vec::new(), Vec::new());
+    keys(
+        "",
+        &text.parse::<toml::Table>().expect("toml").into(),
+        &mut shown,
+    );
+    // Every key without default is set in `full`, or its listener check would
+    // not see it: what serializes is all there is.
+    let mut everything = full.clone();
+    let first = everything.listener.first_mut().expect("listener");
+    first.path = Some("/".into());
+    keys(
+        "",
+        &toml::Value::try_from(&everything).expect("toml"),
+        &mut known,
+    );
+    for list in [&mut shown, &mut known] {
+        list.sort();
+        list.dedup();
+    }
+    assert_eq!(shown, known);
+    assert!(full.store.path.is_some() && full.auth.password_file.is_some());
+    assert!(full.auth.acl_file.is_some());
+    let listener = &full.listener[0];
+    assert!(listener.anonymous.is_some());
+    assert!(
+        listener
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.client_ca.is_some())
+    );
+}
+
+#[test]
+fn book_page_is_in_step() {
+    let page = book_page();
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/book/src/configuration.md"
+    );
+    if std::env::var_os("DUNLIN_BLESS").is_some() {
+        std::fs::write(path, &page).expect("written");
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        found == page,
+        "docs/book/src/configuration.md is not what dunlin.example.toml says; \
+         DUNLIN_BLESS=1 cargo test -p dunlin book_page writes it"
+    );
+}
+
+/// A table for each section, from the example's comments.
+fn book_page() -> String {
+    let mut page = String::from(
+        "# Configuration\n\n\
+         `dunlin broker` needs no configuration. `--config FILE` reads a file in TOML;\n\
+         `--set KEY=VALUE` sets one key after it, and may be repeated; `--check` says\n\
+         whether everything is right and ends. `dunlin broker --example` prints a file\n\
+         with every key and its default, which is also `dunlin.example.toml` in the\n\
+         repository. This page is made from it.\n\n\
+         Durations are numbers with `ms`, `s`, `m`, `h`, `d` or `w`; sizes are numbers\n\
+         with `B`, `KiB`, `MiB` or `GiB`; both in quotes. Relative paths begin at the\n\
+         directory in which the broker was started. `SIGHUP` makes it read the password\n\
+         file and the access list again.\n\n## At the top\n\n",
+    );
+    let head = "| key | default | meaning |\n|---|---|---|\n";
+    page.push_str(head);
+    let mut comment: Vec<&str> = Vec::new();
+    let mut listeners = 0;
+    for line in EXAMPLE.lines().skip_while(|line| !line.is_empty()) {
+        let key = line.trim_start_matches('#').split_once(" = ");
+        if line.starts_with('[') {
+            listeners += usize::from(line == "[[listener]]");
+            if listeners < 2 {
+                let text = comment.join(" ");
+                write!(page, "\n## `{line}`\n\n{text}\n\n{head}").expect("memory");
+            }
+            comment.clear();
+        } else if let Some((key, value)) = key.filter(|_| !line.starts_with("# ")) {
+            let value = match line.strip_prefix('#') {
+                Some(_) => "–".into(),
+                None if listeners > 0 => "–".into(),
+                None => format!("`{value}`"),
+            };
+            let shown_before = listeners > 1 && comment.is_empty();
+            if !shown_before {
+                let text = comment.join(" ");
+                writeln!(page, "| `{key}` | {value} | {text} |").expect("memory");
+            }
+            comment.clear();
+        } else if let Some(text) = line.strip_prefix('#') {
+            comment.push(text.trim());
+        } else {
+            comment.clear();
+        }
+    }
+    page
+}
+
+#[test]
+fn mistakes_in_a_file_are_one_sentence() {
+    let cases = [
+        (
+            "[limits]\nreceive_maximun = 5",
+            "f:2: limits.receive_maximun: unknown key `receive_maximun`, did you mean `receive_maximum`?",
+        ),
+        (
+            "\n[limit]\n",
+            "f:2: limit: unknown key `limit`, did you mean `limits`?",
+        ),
+        (
+            "[limits]\n\nreceive_maximum = \"many\"",
+            "f:3: limits.receive_maximum: wrong type: string \"many\", expected a whole number from 0 to 65535",
+        ),
+        (
+            "[limits]\nreceive_maximum = 70000",
+            "f:2: limits.receive_maximum: invalid value: integer `70000`, expected a whole number from 0 to 65535",
+        ),
+        (
+            "[limits]\nreceive_maximum = 0",
+            "f:2: limits.receive_maximum: must be at least 1",
+        ),
+        (
+            "[limits]\nconnect_timeout = \"soon\"",
+            "f:2: limits.connect_timeout: `soon` is not a duration such as \"10s\" or \"1h\" (ms, s, m, h, d, w)",
+        ),
+        (
+            "[limits]\nconnect_timeout = 10",
+            "f:2: limits.connect_timeout: wrong type: integer `10`, expected a duration in quotes such as \"10s\"",
+        ),
+        (
+            "[limits]\nmax_packet_size = \"1MB\"",
+            "f:2: limits.max_packet_size: `1MB` is not a size such as \"64KiB\" or \"1MiB\" (B, KiB, MiB, GiB)",
+        ),
+        (
+            "[limits]\nmax_packet_size = \"1GiB\"",
+            "f:2: limits.max_packet_size: 1GiB is not between 256B and 268435460B, which MQTT can express",
+        ),
+        (
+            "[limits]\nmax_keep_alive = \"1d\"",
+            "f:2: limits.max_keep_alive: 1d is not a number of whole seconds up to 65535s",
+        ),
+        (
+            "[limits]\nmax_queued_bytes = \"1KiB\"",
+            "f:2: limits.max_queued_bytes: 1KiB is less than max_packet_size, 1MiB",
+        ),
+        (
+            "[store]\ndurability = \"maybe\"",
+            "f:2: store.durability: unknown value `maybe`, expected one of `fsync`, `os`, `memory`",
+        ),
+        (
+            "[store]\ncommit_window = \"2s\"",
+            "f:2: store.commit_window: 2s is longer than 1s",
+        ),
+        (
+            "[quic]\nmtu_discovery = 1",
+            "f:2: quic.mtu_discovery: wrong type: integer `1`, expected true or false",
+        ),
+        (
+            "[quic]\nsend_window = \"1B\"",
+            "f:2: quic.send_window: 1B is not between 4KiB and 1GiB",
+        ),
+        ("shards = 5000", "f:1: shards: 5000 is more than 1024"),
+        (
+            "listener = []",
+            "f:1: listener: there must be 1 to 256 listeners",
+        ),
+        (
+            "[[listener]]\naddress = \"*:1\"",
+            "f:1: listener: missing key `transport`",
+        ),
+        (
+            "[[listener]]\ntransport = \"udp\"",
+            "f:2: listener.transport: unknown value `udp`, expected one of `quic`, `tcp`, `tls`, `ws`, `wss`",
+        ),
+        (
+            "[[listener]]\ntransport = \"tcp\"\naddress = \"here\"",
+            "f:3: listener.address: `here` is not an address such as \"*:1883\", \"127.0.0.1:1883\", \"[::1]:1883\" or \"localhost:1883\"",
+        ),
+        (
+            "[[listener]]\ntransport = \"tcp\"\ntls.cert = \"a\"\ntls.key = \"b\"",
+            "f:3: listener.0.tls: a tcp listener does not use certificates; use tls, wss or quic",
+        ),
+        (
+            "[[listener]]\ntransport = \"tls\"\n[listener.tls]\ncert = \"a\"",
+            "f:3: listener.tls: missing key `key`",
+        ),
+        (
+            "[[listener]]\ntransport = \"tcp\"\n[[listener]]\ntransport = \"tcp\"",
+            "f:3: listener.1.address: *:1883 is taken by listener 0",
+        ),
+        (
+            "[[listener]]\ntransport = \"tcp\"\npath = \"/x\"",
+            "f:3: listener.0.path: a tcp listener has no path; only ws and wss do",
+        ),
+        (
+            "[[listener]]\ntransport = \"ws\"\npath = \"x\"",
+            "f:3: listener.0.path: `x` does not begin with `/`",
+        ),
+        (
+            "[[listener]]\ntransport = \"tls\"\n[listener.tls]\ncert = \"a\"\nkey = \"b\"\nrequire_client_cert = true",
+            "f:6: listener.0.tls.require_client_cert: requires `tls.client_ca`, to verify client certificates with",
+        ),
+    ];
+    for (text, sentence) in cases {
+        let error = Config::parse(Path::new("f"), text).expect_err(text);
+        assert_eq!(error.to_string(), sentence, "{text}");
+    }
+}
+
+#[test]
+fn broken_toml_names_its_line() {
+    for text in ["a =", "[limits", "x = \"", "\n\n= 1"] {
+        let error = Config::parse(Path::new("f"), text)
+            .expect_err(text)
+            .to_string();
+        let line = text.lines().count().max(1);
+        assert!(error.starts_with(&format!("f:{line}: ")), "{text}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn missing_file_is_named() {
+    let path = Path::new("no/such/dunlin.toml");
+    let error = Config::load(Some(path), &[]).expect_err("missing");
+    let want = "cannot read the configuration no/such/dunlin.toml: No such file";
+    assert!(error.to_string().starts_with(want), "{error}");
+}
+
+#[test]
+fn overrides_set_one_key_each() {
+    let overrides = [
+        "limits.receive_maximum=100",
+        "limits.max_packet_size=2MiB",
+        "limits.max_session_expiry=never",
+        "limits.queue_full = drop-newest",
+        "store.durability=\"os\"",
+        "store.path=a b/c.redb",
+        "store.commit_window=0s",
+        "listener.1.address=127.0.0.1:0",
+        "listener.1.anonymous=never",
+        "shards=2",
+        "data_dir=elsewhere",
+    ];
+    let config = Config::load(None, &overrides.map(String::from)).expect("valid");
+    assert_eq!(config.limits.receive_maximum, 100);
+    assert_eq!(config.limits.max_packet_size, Size::mib(2));
+    assert_eq!(config.limits.queue_full, QueueFull::DropNewest);
+    assert_eq!(config.store.durability, Durability::Os);
+    assert_eq!(config.store.commit_window, Span::secs(0));
+    assert_eq!(config.store_path(), Path::new("a b/c.redb"));
+    assert_eq!(config.listener[1].address().to_string(), "127.0.0.1:0");
+    assert_eq!(config.certs_dir(), Path::new("elsewhere/certs"));
+    assert_eq!((config.shard_count(), config.listener.len()), (2, 5));
+
+    let one = "listener=[{transport=\"tcp\",address=\"127.0.0.1:0\"}]";
+    let config = Config::default().overridden(one).expect("valid");
+    assert_eq!(config.listener.len(), 1);
+    assert!(!config.needs_development_certs());
+    assert!(Config::default().needs_development_certs());
+}
+
+#[test]
+fn mistakes_in_overrides_name_the_override() {
+    let cases = [
+        (
+            "shards",
+            "--set shards: expected KEY=VALUE, as in limits.max_inflight=100",
+        ),
+        (
+            "limits.=1",
+            "--set limits.=1: expected KEY=VALUE, as in limits.max_inflight=100",
+        ),
+        (
+            "limits.inflight=1",
+            "--set limits.inflight=1: unknown key `inflight`",
+        ),
+        (
+            "shards.x=1",
+            "--set shards.x=1: there is no key `x` in a value",
+        ),
+        (
+            "listener.9.address=*:1",
+            "--set listener.9.address=*:1: there is no `9` among 5, counted from 0",
+        ),
+        (
+            "limits.max_inflight=0",
+            "--set limits.max_inflight=0: limits.max_inflight: must be at least 1",
+        ),
+        (
+            "limits.idle_timeout=never",
+            "--set limits.idle_timeout=never: `never` is not a duration",
+        ),
+        (
+            "x=1",
+            "--set x=1: unknown key `x`, expected one of `data_dir`",
+        ),
+    ];
+    for (argument, sentence) in cases {
+        let error = Config::default().overridden(argument).expect_err(argument);
+        assert!(error.to_string().starts_with(sentence), "{error}");
+    }
+}
+
+#[test]
+fn policy_follows_listener_then_section() {
+    let text = "[auth]\nanonymous = \"always\"\npassword_file = \"p\"\n\
+        [[listener]]\ntransport = \"tcp\"\nanonymous = \"never\"\n\
+        [[listener]]\ntransport = \"tls\"\n\
+        tls = { cert = \"c\", key = \"k\", client_ca = \"a\" }\n";
+    let config = Config::parse(Path::new("f"), text).expect("valid");
+    let policies: Vec<_> = config
+        .listener
+        .iter()
+        .map(|l| config.auth_policy(l))
+        .collect();
+    use dunlin_broker::auth::Anonymous;
+    assert_eq!(policies[0].anonymous, Anonymous::Never);
+    assert!(policies[0].passwords && !policies[0].certificates);
+    assert_eq!(policies[1].anonymous, Anonymous::Always);
+    assert!(policies[1].certificates);
+}
