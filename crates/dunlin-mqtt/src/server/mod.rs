@@ -1,1 +1,21 @@
-//! The server session engine.
+//! The server's half of MQTT: parts that a broker shard composes.
+//!
+//! [`Framer`] cuts bytes into packets, [`Outbound`] is the sending half of a
+//! session (queue, packet identifiers, QoS 1 and 2 towards the client),
+//! [`Inbound`] the receiving half (order of acknowledgements, QoS 2
+//! de-duplication, receive quota), [`TopicAliases`] and [`AliasTable`] the two
+//! directions of topic aliases. [`delivery`] maps between PUBLISH packets and
+//! the neutral message.
+//!
+//! Nothing here routes, stores or sends: the shard does.
+
+mod aliases;
+pub mod delivery;
+mod framer;
+mod inbound;
+mod outbound;
+
+pub use aliases::{AliasTable, TopicAliases};
+pub use framer::Framer;
+pub use inbound::{Ack, AckToken, Inbound, Receipt};
+pub use outbound::{Content, Delivery, Identifiers, Outbound, Outgoing, Received};

@@ -1,0 +1,258 @@
+//! The receiving half of a session: which QoS 2 identifiers are open, which
+//! acknowledgements are due and in which order, and the receive quota.
+
+use alloc::collections::VecDeque;
+use core::num::NonZeroU16;
+
+use dunlin_base::{QoS, StreamId};
+use dunlin_mqtt_codec::ReasonCode;
+use hashbrown::HashMap;
+
+/// Names the work that an acknowledgement waits for; the shard chooses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckToken(pub u64);
+
+/// An acknowledgement that may leave now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// Stream that the PUBLISH came on.
+    pub stream: StreamId,
+    /// Its packet identifier.
+    pub packet_id: NonZeroU16,
+    /// QoS 1 is answered with PUBACK, QoS 2 with PUBREC.
+    pub qos: QoS,
+    /// Outcome.
+    pub reason: ReasonCode,
+}
+
+/// What a PUBLISH with QoS 1 or 2 is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// Not seen before: route it.
+    New,
+    /// QoS 2, already routed: answer PUBREC again, do not route
+    /// [MQTT-4.3.3-10].
+    Duplicate,
+    /// QoS 2, routing is under way: its PUBREC will come.
+    Pending,
+    /// The client overran the server's Receive Maximum [MQTT-3.3.4-9].
+    QuotaExceeded,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ack: Ack,
+    token: AckToken,
+    ready: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Qos2 {
+    Pending,
+    Received,
+}
+
+/// The receiving half of one session.
+#[derive(Debug, Default)]
+pub struct Inbound {
+    /// QoS 2 identifiers between PUBLISH and PUBREL. Bounded by the quota on
+    /// this connection plus what earlier connections of the session left, which
+    /// the same quota bounded.
+    qos2: HashMap<(StreamId, NonZeroU16), Qos2>,
+    /// Due acknowledgements in order of arrival; bounded by the quota.
+    waiting: VecDeque<Waiting>,
+    used: u16,
+}
+
+impl Inbound {
+    /// Starts a connection: the quota is whole again. Acknowledgements of
+    /// QoS 1 that were due on the old connection are forgotten, since the
+    /// client sends those messages again.
+    pub fn handle_connected(&mut self) {
+        self.used = 0;
+        self.waiting.retain(|w| w.ack.qos == QoS::ExactlyOnce);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Restores a QoS 2 identifier from the store.
+    pub fn restore(&mut self, packet_id: NonZeroU16) {
+        self.qos2
+            .insert((StreamId::CONTROL, packet_id), Qos2::Received);
+    }
+
+    /// Registers a PUBLISH with QoS 1 or 2 under the work it will wait for.
+    pub fn handle_publish(&mut self, ack: Ack, token: AckToken, receive_maximum: u16) -> Receipt {
+        let key = (ack.stream, ack.packet_id);
+        if ack.qos == QoS::ExactlyOnce {
+            match self.qos2.get(&key) {
+                Some(Qos2::Received) => return Receipt::Duplicate,
+                Some(Qos2::Pending) => return Receipt::Pending,
+                None => {}
+            }
+        }
+        if self.used >= receive_maximum {
+            return Receipt::QuotaExceeded;
+        }
+        self.used += 1;
+        if ack.qos == QoS::ExactlyOnce {
+            self.qos2.insert(key, Qos2::Pending);
+        }
+        self.waiting.push_back(Waiting {
+            ack,
+            token,
+            ready: false,
+        });
+        Receipt::New
+    }
+
+    /// The packet identifier that waits under `token`.
+    #[must_use]
+    pub fn packet_id(&self, token: AckToken) -> Option<NonZeroU16> {
+        // The newest is asked for, so look from the back.
+        let mut newest_first = self.waiting.iter().rev();
+        newest_first
+            .find(|w| w.token == token)
+            .map(|w| w.ack.packet_id)
+    }
+
+    /// The work behind `token` ended: its acknowledgement may leave once all
+    /// earlier ones have [MQTT-4.6.0-2].
+    pub fn complete(&mut self, token: AckToken, reason: ReasonCode) {
+        if let Some(waiting) = self.waiting.iter_mut().find(|w| w.token == token) {
+            waiting.ready = true;
+            waiting.ack.reason = reason;
+        }
+    }
+
+    /// The next acknowledgement that may leave.
+    pub fn poll_ack(&mut self) -> Option<Ack> {
+        if !self.waiting.front()?.ready {
+            return None;
+        }
+        let ack = self.waiting.pop_front()?.ack;
+        let key = (ack.stream, ack.packet_id);
+        if ack.qos == QoS::ExactlyOnce && !ack.reason.is_error() {
+            self.qos2.insert(key, Qos2::Received);
+        } else {
+            self.qos2.remove(&key);
+            self.used = self.used.saturating_sub(1);
+        }
+        Some(ack)
+    }
+
+    /// A PUBREL: `true` when its identifier was open [MQTT-4.3.3-11]. The PUBCOMP is due
+    /// either way; [`Inbound::handle_released`] returns the quota.
+    pub fn handle_pubrel(&mut self, stream: StreamId, packet_id: NonZeroU16) -> bool {
+        // A session resumed after a reconnect sends PUBREL on control for a
+        // PUBLISH that an earlier connection carried on a data stream.
+        if self.qos2.remove(&(stream, packet_id)).is_some() {
+            return true;
+        }
+        self.qos2.remove(&(StreamId::CONTROL, packet_id)).is_some()
+    }
+
+    /// The PUBCOMP leaves: one more PUBLISH is welcome.
+    pub fn handle_released(&mut self) {
+        self.used = self.used.saturating_sub(1);
+    }
+
+    /// PUBLISH packets of this connection not yet acknowledged in full.
+    #[must_use]
+    pub const fn used(&self) -> u16 {
+        self.used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(id: u16, qos: QoS) -> Ack {
+        Ack {
+            stream: StreamId::CONTROL,
+            packet_id: NonZeroU16::new(id).expect("not zero"),
+            qos,
+            reason: ReasonCode::Success,
+        }
+    }
+
+    #[test]
+    fn acknowledgements_leave_in_order_of_arrival() {
+        //= mqtt5#[MQTT-4.6.0-2] type=test
+        //= mqtt5#[MQTT-4.6.0-3] type=test
+        let mut inbound = Inbound::default();
+        for id in 1..=3 {
+            let qos = if id == 2 {
+                QoS::ExactlyOnce
+            } else {
+                QoS::AtLeastOnce
+            };
+            let token = AckToken(u64::from(id));
+            assert_eq!(
+                inbound.handle_publish(ack(id, qos), token, 10),
+                Receipt::New
+            );
+        }
+        inbound.complete(AckToken(3), ReasonCode::Success);
+        inbound.complete(AckToken(2), ReasonCode::Success);
+        assert_eq!(inbound.poll_ack(), None);
+        inbound.complete(AckToken(1), ReasonCode::Success);
+        let order: alloc::vec::Vec<u16> =
+            core::iter::from_fn(|| inbound.poll_ack().map(|a| a.packet_id.get())).collect();
+        assert_eq!(order, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_repeated_qos_2_publish_is_not_routed_again() {
+        //= mqtt5#[MQTT-4.3.3-10] type=test
+        let mut inbound = Inbound::default();
+        let publish = ack(7, QoS::ExactlyOnce);
+        assert_eq!(
+            inbound.handle_publish(publish, AckToken(1), 10),
+            Receipt::New
+        );
+        assert_eq!(
+            inbound.handle_publish(publish, AckToken(2), 10),
+            Receipt::Pending
+        );
+        inbound.complete(AckToken(1), ReasonCode::Success);
+        assert!(inbound.poll_ack().is_some());
+        assert_eq!(
+            inbound.handle_publish(publish, AckToken(3), 10),
+            Receipt::Duplicate
+        );
+        assert!(inbound.handle_pubrel(StreamId::CONTROL, publish.packet_id));
+        inbound.handle_released();
+        //= mqtt5#[MQTT-4.3.3-12] type=test
+        assert_eq!(
+            inbound.handle_publish(publish, AckToken(4), 10),
+            Receipt::New
+        );
+    }
+
+    #[test]
+    fn the_receive_quota_is_per_connection_and_comes_back() {
+        //= mqtt5#[MQTT-3.3.4-9] type=test
+        let mut inbound = Inbound::default();
+        assert_eq!(
+            inbound.handle_publish(ack(1, QoS::AtLeastOnce), AckToken(1), 1),
+            Receipt::New
+        );
+        assert_eq!(
+            inbound.handle_publish(ack(2, QoS::AtLeastOnce), AckToken(2), 1),
+            Receipt::QuotaExceeded
+        );
+        inbound.complete(AckToken(1), ReasonCode::Success);
+        assert!(inbound.poll_ack().is_some());
+        assert_eq!(
+            inbound.handle_publish(ack(2, QoS::AtLeastOnce), AckToken(2), 1),
+            Receipt::New
+        );
+        inbound.handle_connected();
+        assert_eq!(inbound.used(), 0);
+    }
+}
