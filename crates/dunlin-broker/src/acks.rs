@@ -1,0 +1,186 @@
+//! PUBACK, PUBREC, PUBREL and PUBCOMP, both ways.
+
+use core::num::NonZeroU16;
+
+use dunlin_base::{ConnId, QoS, StreamId};
+use dunlin_mqtt::server::Received;
+use dunlin_mqtt_codec::{Ack, PacketType, ReasonCode};
+use dunlin_store::{InflightState, Seq, SessionKey, StoreOp};
+
+use crate::conn::{ConnIdx, Phase};
+use crate::pending::Pending;
+use crate::session::SessionIdx;
+use crate::shard::Shard;
+
+impl Shard {
+    /// Sends the acknowledgements that may leave.
+    pub(crate) fn send_acks(&mut self, s: SessionIdx) {
+        loop {
+            let Some(session) = self.sessions.get_mut(s) else {
+                return;
+            };
+            let Some(c) = session.conn else {
+                return;
+            };
+            if !matches!(
+                self.conns.get(c).map(|conn| &conn.phase),
+                Some(Phase::Connected(_))
+            ) {
+                return;
+            }
+            let Some(ack) = session.inbound.poll_ack() else {
+                return;
+            };
+            let kind = match ack.qos {
+                QoS::ExactlyOnce => PacketType::PubRec,
+                _ => PacketType::PubAck,
+            };
+            self.send_ack(c, ack.stream, kind, ack.packet_id, ack.reason);
+        }
+    }
+
+    pub(crate) fn send_pubrec(
+        &mut self,
+        c: ConnIdx,
+        stream: StreamId,
+        packet_id: NonZeroU16,
+        reason: ReasonCode,
+    ) {
+        self.send_ack(c, stream, PacketType::PubRec, packet_id, reason);
+    }
+
+    pub(crate) fn handle_puback(&mut self, c: ConnIdx, s: SessionIdx, ack: &Ack<'_>) {
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        let key = session.key;
+        let received = session.outbound.handle_puback(ack.packet_id);
+        self.forget(key, ack.packet_id, &received);
+        let _ = c;
+        self.pump(s);
+    }
+
+    pub(crate) fn handle_pubrec(
+        &mut self,
+        c: ConnIdx,
+        s: SessionIdx,
+        stream: StreamId,
+        ack: &Ack<'_>,
+    ) {
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        let (key, packet_id) = (session.key, ack.packet_id);
+        if ack.reason.is_error() {
+            //= mqtt5#[MQTT-4.3.3-4]
+            let received = session.outbound.handle_refused(packet_id);
+            self.forget(key, packet_id, &received);
+            return self.pump(s);
+        }
+        match session.outbound.handle_pubrec(packet_id) {
+            Received::Release => {
+                self.send_ack(
+                    c,
+                    stream,
+                    PacketType::PubRel,
+                    packet_id,
+                    ReasonCode::Success,
+                );
+            }
+            Received::StoreRelease { seq } => {
+                self.write(StoreOp::PutInflight {
+                    session: key,
+                    packet_id: packet_id.get(),
+                    seq: Seq(seq),
+                    state: InflightState::Released,
+                });
+                self.write_together(StoreOp::Dequeue {
+                    seq: Seq(seq),
+                    session: key,
+                });
+                let token = self.token();
+                let pending = Pending::Release {
+                    session: key,
+                    packet_id,
+                };
+                self.await_writes(token, pending);
+            }
+            Received::Unknown => {
+                let reason = ReasonCode::PacketIdentifierNotFound;
+                self.send_ack(c, stream, PacketType::PubRel, packet_id, reason);
+            }
+            Received::Pending | Received::Done { .. } => {}
+        }
+    }
+
+    pub(crate) fn handle_pubcomp(&mut self, c: ConnIdx, s: SessionIdx, ack: &Ack<'_>) {
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        let key = session.key;
+        let received = session.outbound.handle_pubcomp(ack.packet_id);
+        self.forget(key, ack.packet_id, &received);
+        let _ = c;
+        self.pump(s);
+    }
+
+    pub(crate) fn handle_pubrel(
+        &mut self,
+        c: ConnIdx,
+        s: SessionIdx,
+        stream: StreamId,
+        ack: &Ack<'_>,
+    ) {
+        let (Some(session), Some(conn)) = (self.sessions.get_mut(s), self.conns.get(c)) else {
+            return;
+        };
+        let known = session.inbound.handle_pubrel(stream, ack.packet_id);
+        let (key, conn, packet_id) = (session.key, conn.id, ack.packet_id);
+        //= mqtt5#[MQTT-4.3.3-11]
+        let reason = if known {
+            ReasonCode::Success
+        } else {
+            ReasonCode::PacketIdentifierNotFound
+        };
+        let stored = session.is_persistent() && self.config.durable;
+        if !(known && stored) {
+            return self.send_pubcomp(conn, key, stream, packet_id, reason);
+        }
+        // A crash must not leave the identifier behind: the next message that
+        // uses it would be taken for a repetition and lost.
+        self.write(StoreOp::DeleteInbound {
+            session: key,
+            packet_id: packet_id.get(),
+        });
+        let token = self.token();
+        let pending = Pending::Complete {
+            conn,
+            session: key,
+            stream,
+            packet_id,
+            reason,
+        };
+        self.await_removal(token, pending);
+    }
+
+    /// PUBCOMP, if the client is still there.
+    pub(crate) fn send_pubcomp(
+        &mut self,
+        conn: ConnId,
+        key: SessionKey,
+        stream: StreamId,
+        packet_id: NonZeroU16,
+        reason: ReasonCode,
+    ) {
+        let Some(s) = self.session_of(key) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(s)
+            && let Some(c) = session.conn
+            && self.conns.get(c).is_some_and(|entry| entry.id == conn)
+        {
+            session.inbound.handle_released();
+            self.send_ack(c, stream, PacketType::PubComp, packet_id, reason);
+        }
+    }
+}

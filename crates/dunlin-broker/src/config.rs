@@ -1,0 +1,114 @@
+//! What a shard is told at start. Every number here is a limit or a default;
+//! the daemon reads them from `dunlin.toml`, the simulator sets them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use dunlin_base::ShardId;
+use dunlin_base::limits::{PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
+
+use crate::auth::AuthPolicy;
+
+/// What happens to a QoS 1 or 2 message when the queue of one of its receivers
+/// is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueFull {
+    /// The publisher is told: 0x97 Quota exceeded in MQTT 5.0, end of the
+    /// connection in 3.1.1, which has no way to refuse a PUBLISH. Nothing
+    /// acknowledged is lost.
+    #[default]
+    Reject,
+    /// That receiver does not get it; the publisher is acknowledged.
+    DropNewest,
+}
+
+/// Configuration of one shard.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This shard.
+    pub shard: ShardId,
+    /// Number of shards in the process.
+    pub shards: u16,
+    /// Seed for hash keys, identifiers and jitter.
+    pub seed: u64,
+    /// What each listener asks of its clients, by index; the default stands in
+    /// for missing ones.
+    pub listeners: Vec<AuthPolicy>,
+    /// Largest packet accepted, in bytes. Announced to clients only when it is
+    /// lower than the default, because real clients refuse some values.
+    pub packet_bytes_max: u32,
+    /// Receive Maximum announced to clients.
+    pub receive_maximum: u16,
+    /// Topic Alias Maximum announced to clients.
+    pub topic_alias_maximum: u16,
+    /// Time from the first byte to a complete CONNECT.
+    pub connect_timeout: Duration,
+    /// Longest keep alive in seconds; longer ones, and 0, are lowered to it by
+    /// Server Keep Alive. 0: no limit.
+    pub keep_alive_secs_max: u16,
+    /// Transport idle timeout of a client with keep alive 0.
+    pub idle_timeout_max: Duration,
+    /// Longest session expiry in seconds; `u32::MAX`: no limit.
+    pub session_expiry_secs_max: u32,
+    /// Most messages in flight to one client, whatever its Receive Maximum.
+    pub inflight_max: u16,
+    /// Most messages queued for one session.
+    pub queue_messages_max: usize,
+    /// Most bytes queued for one session.
+    pub queue_bytes_max: usize,
+    /// Messages of an offline session kept in memory; the rest is loaded from
+    /// the store when its turn comes.
+    pub queue_held_max: usize,
+    /// Policy of a full queue.
+    pub queue_full: QueueFull,
+    /// Bytes given to the transport and not yet sent, at which queued messages
+    /// wait.
+    pub send_backlog_bytes: usize,
+    /// Bytes waiting for one connection, at which QoS 0 messages to it are
+    /// dropped.
+    pub qos0_backlog_bytes: usize,
+    /// Most connections on this shard.
+    pub connections_max: usize,
+    /// Most subscriptions of one session.
+    pub subscriptions_max: usize,
+    /// Most retained messages.
+    pub retained_max: usize,
+    /// Client-opened QUIC streams besides control, per connection.
+    pub data_streams_max: usize,
+    /// Interval of `$SYS` messages; zero: none.
+    pub sys_interval: Duration,
+    /// Sessions, retained messages and queues go to a store that answers.
+    pub durable: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            shard: ShardId(0),
+            shards: 1,
+            seed: 0,
+            listeners: vec![],
+            packet_bytes_max: PACKET_BYTES_DEFAULT,
+            receive_maximum: RECEIVE_MAXIMUM_DEFAULT,
+            topic_alias_maximum: 16,
+            connect_timeout: Duration::from_secs(10),
+            keep_alive_secs_max: 0,
+            idle_timeout_max: Duration::from_secs(24 * 3600),
+            session_expiry_secs_max: u32::MAX,
+            inflight_max: 1024,
+            queue_messages_max: 100_000,
+            queue_bytes_max: 64 * 1024 * 1024,
+            queue_held_max: 1000,
+            queue_full: QueueFull::Reject,
+            send_backlog_bytes: 256 * 1024,
+            qos0_backlog_bytes: 1024 * 1024,
+            connections_max: 1_000_000,
+            subscriptions_max: 200_000,
+            retained_max: 1_000_000,
+            data_streams_max: 16,
+            sys_interval: Duration::from_secs(10),
+            durable: true,
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! From a matched message to the bytes of its receivers.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU16;
+
+use dunlin_base::{Message, QoS, ShardId, Text};
+use dunlin_mqtt::server::{Content, Delivery, Identifiers, Outgoing, Received, delivery};
+use dunlin_mqtt_codec::{
+    PacketType, Publish, ReasonCode, SubscribeOptions, SubscriptionIdentifiers,
+};
+use dunlin_router::{Match, SharedMatch};
+use dunlin_store::{InflightState, Request, Seq, SessionKey, StoreOp, Target};
+use slab::Slab;
+
+use crate::config::QueueFull;
+use crate::conn::Conn;
+use crate::io::{Forward, Output};
+use crate::pending::{Due, Pending};
+use crate::publish::{Forwards, Hit, Scope};
+use crate::session::{Session, SessionIdx};
+use crate::shard::{Shard, Subscribed, Subscriber};
+use crate::source::Source;
+
+/// Messages loaded from the store at a time.
+const LOAD_MAX: usize = 64;
+
+/// Messages that an online member of a shared subscription may have waiting
+/// before others are preferred.
+const SHARED_QUEUE_MAX: usize = 64;
+
+impl Shard {
+    /// Matches a topic: sessions of this shard into `self.hits`, other shards
+    /// into the result. With a scope: only what another shard asked for.
+    pub(crate) fn find(&mut self, topic: &str, scope: Option<&Scope<'_>>) -> Forwards {
+        let mut finder = Finder {
+            hits: core::mem::take(&mut self.hits),
+            forwards: Forwards::new(),
+            conns: &self.conns,
+            sessions: &mut self.sessions,
+            mark: self.mark + 1,
+            local: scope.is_some(),
+        };
+        self.mark += 1;
+        finder.hits.clear();
+        if scope.is_none_or(|scope| scope.plain) {
+            self.tree.matches(topic, |found| match found {
+                Match::Subscriber { key, value } => finder.add(key, value, None),
+                Match::Shared(shared) if scope.is_none() => finder.add_shared(&shared),
+                _ => {}
+            });
+        }
+        for share in scope.map_or(&[][..], |scope| scope.shares) {
+            if let Some((group, filter)) = split_share(share)
+                && let Some(shared) = self.tree.shared_group(group, filter)
+            {
+                finder.add_shared(&shared);
+            }
+        }
+        let (hits, forwards) = (finder.hits, finder.forwards);
+        self.hits = hits;
+        forwards
+    }
+
+    /// Delivers to `self.hits`. Deliveries that must be stored first go to
+    /// `due`, what is to be stored to `ops`. `false`, and nothing delivered,
+    /// when a queue is full and the policy is to refuse.
+    pub(crate) fn deliver_hits(
+        &mut self,
+        origin: u64,
+        source: &mut Source<'_>,
+        ops: &mut Vec<StoreOp>,
+        due: &mut Vec<Due>,
+    ) -> bool {
+        if self.hits.is_empty() {
+            return true;
+        }
+        let mut hits = core::mem::take(&mut self.hits);
+        let published = source.qos();
+        if published != QoS::AtMostOnce && !self.all_have_room(&hits, source) {
+            self.hits = hits;
+            return false;
+        }
+        let mut targets = Vec::new();
+        let mut seq = None;
+        for hit in hits.drain(..) {
+            let Ok(options) = SubscribeOptions::from_byte(hit.options) else {
+                continue;
+            };
+            let Some(session) = self.sessions.get_mut(hit.session) else {
+                continue;
+            };
+            //= mqtt5#[MQTT-3.8.3-3]
+            if options.no_local && session.key.0 == origin {
+                continue;
+            }
+            let qos = delivery::effective_qos(published, options.qos);
+            //= mqtt5#[MQTT-3.3.1-12]
+            let retain = options.retain_as_published && source.retain();
+            if qos == QoS::AtMostOnce {
+                self.deliver_qos0(source, &hit, retain);
+                continue;
+            }
+            let message = source.message();
+            let durable = self.config.durable && session.is_persistent();
+            let key = session.key;
+            let mut delivery = Delivery {
+                content: Content::Held(message),
+                seq: None,
+                qos,
+                retain,
+                identifiers: hit.identifiers,
+                share: hit.share,
+                stream: hit.stream,
+                maybe_sent: false,
+            };
+            if durable {
+                let at = *seq.get_or_insert_with(|| {
+                    self.next_seq += 1;
+                    Seq::new(self.next_seq, self.config.shard)
+                });
+                targets.push(target(key, &delivery));
+                delivery.seq = Some(at.0);
+                let cost = source.message().cost();
+                session.outbound.reserve(cost);
+                due.push(Due {
+                    session: key,
+                    delivery,
+                    cost,
+                });
+            } else if self.has_room(hit.session, source) {
+                if let Some(session) = self.sessions.get_mut(hit.session) {
+                    session.outbound.push(delivery);
+                }
+                self.pump(hit.session);
+            } else {
+                self.stats.messages_dropped_full += 1;
+            }
+        }
+        self.hits = hits;
+        if let Some(seq) = seq {
+            ops.push(StoreOp::Enqueue {
+                seq,
+                message: source.message(),
+                targets,
+            });
+        }
+        true
+    }
+
+    fn has_room(&self, s: SessionIdx, source: &mut Source<'_>) -> bool {
+        let (messages, bytes) = (self.config.queue_messages_max, self.config.queue_bytes_max);
+        let cost = source.message().cost();
+        self.sessions
+            .get(s)
+            .is_some_and(|session| session.outbound.has_room(cost, messages, bytes))
+    }
+
+    fn all_have_room(&mut self, hits: &[Hit], source: &mut Source<'_>) -> bool {
+        if self.config.queue_full == QueueFull::DropNewest {
+            return true;
+        }
+        hits.iter().all(|hit| {
+            (hit.options & 3) == QoS::AtMostOnce as u8 || self.has_room(hit.session, source)
+        })
+    }
+
+    /// QoS 0 goes out at once, or not at all.
+    pub(crate) fn deliver_qos0(&mut self, source: &mut Source<'_>, hit: &Hit, retain: bool) {
+        let Some(c) = self.sessions.get(hit.session).and_then(|s| s.conn) else {
+            return;
+        };
+        let limit = self.config.qos0_backlog_bytes;
+        let Some(conn) = self.conns.get(c) else {
+            return;
+        };
+        if conn.backlog() >= limit {
+            self.stats.messages_dropped_slow += 1;
+            return;
+        }
+        let (version, bytes_max) = (conn.version, conn.packet_bytes_max);
+        let plain = hit.identifiers.is_empty() && !conn.aliases_out.is_enabled();
+        self.stats.messages_sent += 1;
+        if plain {
+            if let Some(out) = self.out(c, hit.stream) {
+                source.append_qos0(version, retain, bytes_max, out);
+            }
+            return;
+        }
+        let publish = Publish {
+            qos: QoS::AtMostOnce,
+            packet_id: None,
+            retain,
+            ..source.view().clone()
+        };
+        self.send_publish(c, hit.stream, publish, &hit.identifiers, None);
+    }
+
+    /// Adds identifiers and alias, checks the size, encodes. `false` when the
+    /// client does not take a packet of that size.
+    fn send_publish<'a>(
+        &mut self,
+        c: usize,
+        stream: dunlin_base::StreamId,
+        mut publish: Publish<'a>,
+        identifiers: &'a Identifiers,
+        shared: Option<&Arc<Message>>,
+    ) -> bool {
+        let Some(conn) = self.conns.get_mut(c) else {
+            return true;
+        };
+        publish.properties.subscription_identifiers =
+            SubscriptionIdentifiers::new(identifiers.as_slice());
+        let (version, max) = (conn.version, conn.packet_bytes_max as usize);
+        //= mqtt5#[MQTT-3.1.2-24]
+        if publish.encoded_len(version).is_ok_and(|len| len > max) {
+            return false;
+        }
+        if conn.aliases_out.is_enabled()
+            && let Some((alias, is_new)) = conn.aliases_out.alias(publish.topic)
+        {
+            publish.properties.topic_alias = Some(alias);
+            if !is_new {
+                publish.topic = "";
+            }
+        }
+        let Some(out) = self.out(c, stream) else {
+            return true;
+        };
+        if publish
+            .encode_header(version, publish.payload.len(), out)
+            .is_ok()
+        {
+            match shared {
+                Some(message) => out.put_bytes(&message.payload),
+                None => out.put_slice(publish.payload),
+            }
+        }
+        true
+    }
+
+    /// Sends what the session's queue, window and transport allow.
+    pub(crate) fn pump(&mut self, s: SessionIdx) {
+        loop {
+            let Some(session) = self.sessions.get_mut(s) else {
+                return;
+            };
+            let Some(c) = session.conn else {
+                return;
+            };
+            let Some(conn) = self.conns.get_mut(c) else {
+                return;
+            };
+            if !matches!(conn.phase, crate::conn::Phase::Connected(_)) {
+                return;
+            }
+            if conn.backlog() >= self.config.send_backlog_bytes {
+                conn.blocked = true;
+                return;
+            }
+            let window = conn.receive_maximum.min(self.config.inflight_max);
+            let Some(outgoing) = session.outbound.poll(self.now, window) else {
+                if !self.walk_retained(s) {
+                    return;
+                }
+                continue;
+            };
+            self.handle_outgoing(s, c, outgoing);
+        }
+    }
+
+    fn handle_outgoing(&mut self, s: SessionIdx, c: usize, outgoing: Outgoing) {
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        let key = session.key;
+        match outgoing {
+            Outgoing::Publish { packet_id, dup } => self.send_delivery(s, c, packet_id, dup),
+            Outgoing::Release { packet_id, stream } => {
+                let reason = ReasonCode::Success;
+                self.send_ack(c, stream, PacketType::PubRel, packet_id, reason);
+            }
+            Outgoing::Store { packet_id, seq } => {
+                self.write(StoreOp::PutInflight {
+                    session: key,
+                    packet_id: packet_id.get(),
+                    seq: Seq(seq),
+                    state: InflightState::Published,
+                });
+                let token = self.token();
+                let pending = Pending::Outgoing {
+                    session: key,
+                    packet_id,
+                };
+                self.await_writes(token, pending);
+            }
+            Outgoing::Load => {
+                let seqs = session.outbound.stored_at_front(LOAD_MAX);
+                let seqs = seqs.into_iter().map(Seq).collect();
+                let token = self.token();
+                self.loads.insert(token, key.0);
+                self.output(Output::Store(Request::Load { token, seqs }));
+            }
+            //= mqtt5#[MQTT-3.3.2-5]
+            Outgoing::Expired(delivery) => {
+                self.stats.messages_expired += 1;
+                self.dequeue(key, delivery.seq);
+            }
+        }
+    }
+
+    fn send_delivery(&mut self, s: SessionIdx, c: usize, packet_id: NonZeroU16, dup: bool) {
+        let Some(session) = self.sessions.get(s) else {
+            return;
+        };
+        let Some(delivery) = session.outbound.delivery(packet_id) else {
+            return;
+        };
+        let Content::Held(message) = &delivery.content else {
+            return;
+        };
+        let message = Arc::clone(message);
+        let (qos, retain, stream) = (delivery.qos, delivery.retain, delivery.stream);
+        let identifiers = delivery.identifiers.clone();
+        let publish = Publish {
+            dup,
+            qos,
+            retain,
+            packet_id: Some(packet_id),
+            ..delivery::view(&message, self.now)
+        };
+        self.stats.messages_sent += 1;
+        if !self.send_publish(c, stream, publish, &identifiers, Some(&message))
+            && let Some(session) = self.sessions.get_mut(s)
+        {
+            // Too large for this client: as if it had been delivered.
+            let key = session.key;
+            let received = session.outbound.handle_refused(packet_id);
+            self.forget(key, packet_id, &received);
+        }
+    }
+
+    /// Tells the store that a delivery is over.
+    pub(crate) fn forget(&mut self, key: SessionKey, packet_id: NonZeroU16, received: &Received) {
+        if let Received::Done { seq, id_stored } = received {
+            self.dequeue(key, *seq);
+            if *id_stored {
+                self.write(StoreOp::DeleteInflight {
+                    session: key,
+                    packet_id: packet_id.get(),
+                });
+            }
+        }
+    }
+
+    pub(crate) fn dequeue(&mut self, session: SessionKey, seq: Option<u64>) {
+        if let Some(seq) = seq {
+            self.write(StoreOp::Dequeue {
+                seq: Seq(seq),
+                session,
+            });
+        }
+    }
+
+    /// Messages that a session wanted came from the store, or are lost.
+    pub(crate) fn handle_loaded(&mut self, key: u64, messages: &[(u64, Option<Arc<Message>>)]) {
+        if let Some(&s) = self.session_keys.get(&key)
+            && let Some(session) = self.sessions.get_mut(s)
+        {
+            session.outbound.handle_loaded(messages);
+            if !messages.is_empty() {
+                self.pump(s);
+            }
+        }
+    }
+
+    /// Gives a message of one shared subscription to another member than
+    /// `except`, which had it. `false` when there is nobody.
+    pub(crate) fn redeliver(
+        &mut self,
+        delivery: &Delivery,
+        except: SessionIdx,
+        old: SessionKey,
+    ) -> bool {
+        let (Some(share), Content::Held(message)) = (&delivery.share, &delivery.content) else {
+            return false;
+        };
+        let Some((group, filter)) = split_share(share) else {
+            return false;
+        };
+        let Some(shared) = self.tree.shared_group(group, filter) else {
+            return false;
+        };
+        let (sessions, conns) = (&self.sessions, &self.conns);
+        let chosen = shared.select(|key, _| match key {
+            Subscriber::Session(s) => {
+                *s as usize != except && is_available(sessions, conns, *s as usize)
+            }
+            Subscriber::Shard(_) => true,
+        });
+        let Some((key, _)) = chosen else {
+            return false;
+        };
+        let message = Arc::clone(message);
+        let share = Text::from(&**share);
+        let token = self.token();
+        let mut publish = crate::pending::PendingPublish::default();
+        if let Some(seq) = delivery.seq {
+            let (seq, session) = (Seq(seq), old);
+            publish.ops.push(StoreOp::Dequeue { seq, session });
+        }
+        match key {
+            Subscriber::Session(_) => {
+                let scope = Scope {
+                    plain: false,
+                    shares: core::slice::from_ref(&share),
+                };
+                self.find(&message.topic, Some(&scope));
+                self.hits.retain(|hit| hit.session != except);
+                let view = delivery::view(&message, self.now);
+                let mut source = Source::from_message(&message, &view, self.now);
+                self.deliver_hits(0, &mut source, &mut publish.ops, &mut publish.due);
+            }
+            Subscriber::Shard(to) => {
+                publish.preparing = 1;
+                let forward = Forward {
+                    message,
+                    origin: 0,
+                    plain: false,
+                    shares: alloc::vec![share],
+                    retain: false,
+                };
+                let token = Some(token);
+                let message = crate::io::BusMessage::Forward { forward, token };
+                self.output(Output::Bus { to, message });
+            }
+        }
+        self.advance_publish(token, publish);
+        true
+    }
+}
+
+/// The name and the filter of `$share/NAME/FILTER`.
+pub(crate) fn split_share(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix("$share/")?.split_once('/')
+}
+
+fn target(session: SessionKey, delivery: &Delivery) -> Target {
+    Target {
+        session,
+        qos: delivery.qos,
+        retain: delivery.retain,
+        identifiers: delivery.identifiers.to_vec(),
+        shared: delivery.share.as_deref().map(Text::from),
+    }
+}
+
+/// Whether a member of a shared subscription can take a message now.
+fn is_available(sessions: &Slab<Session>, conns: &Slab<Conn>, s: SessionIdx) -> bool {
+    sessions.get(s).is_some_and(|session| {
+        session.outbound.queued() < SHARED_QUEUE_MAX
+            && session
+                .conn
+                .and_then(|c| conns.get(c))
+                .is_some_and(|conn| !conn.blocked)
+    })
+}
+
+/// Collects the receivers of one message.
+struct Finder<'a> {
+    hits: Vec<Hit>,
+    forwards: Forwards,
+    conns: &'a Slab<Conn>,
+    sessions: &'a mut Slab<Session>,
+    mark: u64,
+    /// Other shards are not wanted.
+    local: bool,
+}
+
+impl Finder<'_> {
+    fn add(&mut self, key: Subscriber, value: &Subscribed, share: Option<&Text>) {
+        match key {
+            Subscriber::Shard(to) if !self.local => {
+                let forward = self.forward(to);
+                match share {
+                    Some(share) => forward.shares.push(share.clone()),
+                    None => forward.plain = true,
+                }
+            }
+            Subscriber::Shard(_) => {}
+            Subscriber::Session(s) => self.add_session(s as usize, value, share),
+        }
+    }
+
+    fn forward(&mut self, to: ShardId) -> &mut Forward {
+        let at = match self.forwards.iter().position(|(shard, _)| *shard == to) {
+            Some(at) => at,
+            None => {
+                let forward = Forward {
+                    message: Arc::new(Message::default()),
+                    origin: 0,
+                    plain: false,
+                    shares: Vec::new(),
+                    retain: false,
+                };
+                self.forwards.push((to, forward));
+                self.forwards.len() - 1
+            }
+        };
+        // Just found or pushed.
+        #[allow(clippy::indexing_slicing)]
+        &mut self.forwards[at].1
+    }
+
+    fn add_session(&mut self, s: SessionIdx, value: &Subscribed, share: Option<&Text>) {
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        // A shared subscription delivers besides any plain one.
+        if share.is_none() {
+            if session.mark == self.mark
+                && let Some(hit) = self.hits.get_mut(session.mark_at)
+            {
+                return merge(hit, value);
+            }
+            session.mark = self.mark;
+            session.mark_at = self.hits.len();
+        }
+        let mut identifiers = Identifiers::new();
+        if value.identifier != 0 {
+            identifiers.push(value.identifier);
+        }
+        self.hits.push(Hit {
+            session: s,
+            options: value.options,
+            identifiers,
+            stream: value.stream,
+            share: share.map(|share| Arc::from(share.as_str())),
+        });
+    }
+
+    /// One member, in turn: one that can take it now, else any.
+    fn add_shared(&mut self, shared: &SharedMatch<'_, Subscriber, Subscribed>) {
+        let local = self.local;
+        let (sessions, conns) = (&*self.sessions, self.conns);
+        let chosen = shared
+            .select(|key, _| match key {
+                Subscriber::Session(s) => is_available(sessions, conns, *s as usize),
+                Subscriber::Shard(_) => !local,
+            })
+            .or_else(|| shared.select(|key, _| !local || matches!(key, Subscriber::Session(_))));
+        if let Some((key, value)) = chosen {
+            let share = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
+            self.add(key, value, Some(&Text::from(share)));
+        }
+    }
+}
+
+/// Overlapping subscriptions of one session give one copy, with the highest
+/// QoS and all identifiers [MQTT-3.3.4-2, MQTT-3.3.4-4].
+fn merge(hit: &mut Hit, value: &Subscribed) {
+    let (old, new) = (hit.options, value.options);
+    let qos = (old & 3).max(new & 3);
+    // No Local holds only if all agree; Retain As Published if any wants it.
+    let no_local = old & new & 0b0100;
+    let retain_as_published = (old | new) & 0b1000;
+    hit.options = qos | no_local | retain_as_published;
+    if value.identifier != 0 && !hit.identifiers.contains(&value.identifier) {
+        hit.identifiers.push(value.identifier);
+    }
+}

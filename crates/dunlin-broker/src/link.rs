@@ -1,0 +1,500 @@
+//! From bytes to packets and back to closed connections: the life of a
+//! network connection in a shard.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+use dunlin_base::transport::{CloseCause, Peer, close_code};
+use dunlin_base::{ConnId, StreamId, Text};
+use dunlin_mqtt::server::Framer;
+use dunlin_mqtt_codec::{
+    Ack, ConnAck, Disconnect, Packet, PacketType, ReasonCode, ReasonProperties, Version, decode,
+};
+
+use crate::conn::{Conn, ConnIdx, DataStream, PARKED_BYTES_MAX, Phase};
+use crate::fault::Fault;
+use crate::io::{BusMessage, Event, NetCommand, Output, OwnedNetEvent};
+use crate::shard::Shard;
+use crate::timers::Timer;
+
+/// What to do after a packet.
+pub(crate) enum Flow {
+    /// Go on with the next one.
+    Continue,
+    /// The session lives on another shard: give it this packet and the rest.
+    HandOver(dunlin_base::ShardId),
+}
+
+impl Shard {
+    pub(crate) fn handle_opened(&mut self, conn: ConnId, peer: Peer) {
+        self.stats.connections += 1;
+        let over = self.conns.len() >= self.config.connections_max;
+        let entry = Conn::new(conn, peer, self.now);
+        let c = self.conns.insert(entry);
+        self.conn_ids.insert(conn, c);
+        if over || self.is_shutting_down() {
+            self.close(c, close_code::OVERLOADED);
+            return;
+        }
+        self.timers
+            .set(self.now + self.config.connect_timeout, Timer::Conn(conn));
+    }
+
+    /// Takes bytes of one stream and handles every whole packet in them.
+    pub(crate) fn handle_bytes(&mut self, c: ConnIdx, stream: StreamId, mut data: &[u8]) {
+        loop {
+            let Some(conn) = self.conns.get_mut(c) else {
+                return;
+            };
+            match conn.phase {
+                Phase::Closing | Phase::HandedOver(_) => return,
+                Phase::Authenticating(_) | Phase::Storing(..) => return self.park(c, stream, data),
+                Phase::ExpectConnect | Phase::Exchanging(..) if stream != StreamId::CONTROL => {
+                    return self.park(c, stream, data);
+                }
+                _ => {}
+            }
+            let Some(mut framer) = self.take_framer(c, stream) else {
+                return self.reset_stream(c, stream, ReasonCode::QuotaExceeded);
+            };
+            let before = data;
+            let outcome = match framer.next(&mut data, self.config.packet_bytes_max) {
+                Ok(None) => {
+                    self.put_framer(c, stream, framer);
+                    return;
+                }
+                Ok(Some(packet)) => self
+                    .handle_packet(c, stream, packet)
+                    .map(|flow| (flow, packet)),
+                Err(error) => Err(Fault::from(error)),
+            };
+            match outcome {
+                Ok((Flow::Continue, _)) => self.put_framer(c, stream, framer),
+                Ok((Flow::HandOver(to), packet)) => {
+                    let mut bytes = Vec::with_capacity(packet.len() + before.len());
+                    bytes.extend_from_slice(packet);
+                    bytes.extend_from_slice(data);
+                    return self.hand_over(c, to, bytes.into());
+                }
+                Err(fault) => return self.fail(c, stream, fault),
+            }
+        }
+    }
+
+    fn hand_over(&mut self, c: ConnIdx, to: dunlin_base::ShardId, data: Bytes) {
+        let Some(entry) = self.conns.get_mut(c) else {
+            return;
+        };
+        entry.phase = Phase::HandedOver(to);
+        let conn = entry.id;
+        let message = BusMessage::Handover {
+            conn,
+            peer: entry.peer.clone(),
+            data,
+        };
+        let parked = core::mem::take(&mut entry.parked);
+        self.output(Output::Bus { to, message });
+        for (stream, bytes) in parked {
+            let event = OwnedNetEvent::Bytes(stream, bytes.into());
+            let message = BusMessage::Net { conn, event };
+            self.output(Output::Bus { to, message });
+        }
+    }
+
+    fn handle_packet(
+        &mut self,
+        c: ConnIdx,
+        stream: StreamId,
+        packet: &[u8],
+    ) -> Result<Flow, Fault> {
+        let now = self.now;
+        let Some(conn) = self.conns.get_mut(c) else {
+            return Ok(Flow::Continue);
+        };
+        conn.last_packet = now;
+        let decoded = decode(packet, conn.version)?;
+        let s = match conn.phase {
+            Phase::Connected(s) => s,
+            Phase::ExpectConnect => {
+                return match decoded {
+                    Packet::Connect(connect) => self.handle_connect(c, packet, &connect),
+                    //= mqtt5#[MQTT-3.1.0-1]
+                    _ => Err(Fault::protocol("the first packet must be CONNECT")),
+                };
+            }
+            Phase::Exchanging(..) => {
+                return match decoded {
+                    Packet::Auth(auth) => self.handle_auth_exchange(c, &auth),
+                    Packet::Disconnect(_) => {
+                        self.close(c, close_code::NO_ERROR);
+                        Ok(Flow::Continue)
+                    }
+                    //= mqtt5#[MQTT-3.1.2-30]
+                    _ => Err(Fault::protocol("only AUTH may follow CONNECT here")),
+                };
+            }
+            _ => return Ok(Flow::Continue),
+        };
+        self.handle_session_packet(c, s, stream, decoded)?;
+        Ok(Flow::Continue)
+    }
+
+    fn handle_session_packet(
+        &mut self,
+        c: ConnIdx,
+        s: usize,
+        stream: StreamId,
+        packet: Packet<'_>,
+    ) -> Result<(), Fault> {
+        let control = stream == StreamId::CONTROL;
+        match packet {
+            Packet::Publish(publish) => self.handle_publish(c, s, stream, &publish),
+            Packet::PubAck(ack) => {
+                self.handle_puback(c, s, &ack);
+                Ok(())
+            }
+            Packet::PubRec(ack) => {
+                self.handle_pubrec(c, s, stream, &ack);
+                Ok(())
+            }
+            Packet::PubRel(ack) => {
+                self.handle_pubrel(c, s, stream, &ack);
+                Ok(())
+            }
+            Packet::PubComp(ack) => {
+                self.handle_pubcomp(c, s, &ack);
+                Ok(())
+            }
+            Packet::Subscribe(subscribe) => self.handle_subscribe(c, s, stream, &subscribe),
+            Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(c, s, stream, &unsubscribe),
+            //= mqtt5#[MQTT-3.12.4-1]
+            Packet::PingReq => {
+                self.send(c, stream, &Packet::PingResp);
+                Ok(())
+            }
+            Packet::Disconnect(disconnect) if control => self.handle_disconnect(c, s, &disconnect),
+            Packet::Auth(auth) if control => self.handle_reauth(c, s, &auth),
+            //= mqtt5#[MQTT-3.1.0-2]
+            _ => Err(Fault::protocol("this packet is not allowed here")),
+        }
+    }
+
+    /// What happened on a connection, besides bytes.
+    pub(crate) fn handle_conn_event(&mut self, c: ConnIdx, event: OwnedNetEvent) {
+        match event {
+            OwnedNetEvent::Bytes(stream, data) => {
+                self.stats.bytes_received += data.len() as u64;
+                self.handle_bytes(c, stream, &data);
+            }
+            OwnedNetEvent::Sent(bytes) => self.handle_sent(c, bytes),
+            OwnedNetEvent::Closed(cause) => self.handle_closed(c, &cause),
+            OwnedNetEvent::Migrated(addr) => {
+                if let Some(conn) = self.conns.get_mut(c) {
+                    conn.peer.addr = addr;
+                    let conn = conn.id;
+                    self.stats.migrations += 1;
+                    self.event(Event::Migrated { conn, addr });
+                }
+            }
+            OwnedNetEvent::StreamFinished(stream) | OwnedNetEvent::StreamReset(stream, _)
+                if stream == StreamId::CONTROL =>
+            {
+                self.close(c, close_code::NO_ERROR);
+            }
+            OwnedNetEvent::StreamFinished(stream) => self.end_stream(c, stream, None),
+            OwnedNetEvent::StreamReset(stream, code) => self.end_stream(c, stream, Some(code)),
+        }
+    }
+
+    fn handle_closed(&mut self, c: ConnIdx, cause: &CloseCause) {
+        if let Some(conn) = self.conns.get(c) {
+            let (id, session) = (conn.id, conn.session());
+            let client_id = session.and_then(|s| Some(self.sessions.get(s)?.client_id.clone()));
+            let cause = Text::from(alloc::format!("{cause}"));
+            self.event(Event::Disconnected {
+                conn: id,
+                client_id,
+                cause,
+            });
+            if let Some(s) = session {
+                self.detach(s, true);
+            }
+        }
+        self.remove_conn(c);
+    }
+
+    pub(crate) fn remove_conn(&mut self, c: ConnIdx) {
+        if let Some(conn) = self.conns.try_remove(c) {
+            self.conn_ids.remove(&conn.id);
+        }
+    }
+
+    /// Bytes left the transport: what waited for them may go on.
+    fn handle_sent(&mut self, c: ConnIdx, bytes: usize) {
+        let Some(conn) = self.conns.get_mut(c) else {
+            return;
+        };
+        conn.unsent = conn.unsent.saturating_sub(bytes);
+        if conn.blocked && conn.backlog() <= self.config.send_backlog_bytes / 2 {
+            conn.blocked = false;
+            if let Phase::Connected(s) = conn.phase {
+                self.pump(s);
+            }
+        }
+    }
+
+    /// The CONNECT deadline or the keep alive may have passed.
+    pub(crate) fn check_silence(&mut self, c: ConnIdx) {
+        let now = self.now;
+        let Some(conn) = self.conns.get_mut(c) else {
+            return;
+        };
+        let allowed = match conn.phase {
+            Phase::Connected(_) => conn.silence_max,
+            Phase::Closing | Phase::HandedOver(_) => Duration::ZERO,
+            _ => self.config.connect_timeout,
+        };
+        if allowed.is_zero() {
+            return;
+        }
+        let due = conn.last_packet + allowed;
+        if now < due {
+            let id = conn.id;
+            self.timers.set(due, Timer::Conn(id));
+        } else if conn.session().is_some() {
+            //= mqtt5#[MQTT-3.1.2-22]
+            self.stats.keep_alive_timeouts += 1;
+            self.fail(
+                c,
+                StreamId::CONTROL,
+                Fault::new(ReasonCode::KeepAliveTimeout, "keep alive timeout"),
+            );
+        } else {
+            self.close(c, close_code::NO_ERROR);
+        }
+    }
+
+    /// Ends a connection, or one data stream, for a broken rule: with the
+    /// reason code where the protocol has a packet for it.
+    pub(crate) fn fail(&mut self, c: ConnIdx, stream: StreamId, fault: Fault) {
+        self.stats.protocol_errors += 1;
+        if stream != StreamId::CONTROL && fault.reason == ReasonCode::MalformedPacket {
+            return self.reset_stream(c, stream, fault.reason);
+        }
+        let Some(conn) = self.conns.get(c) else {
+            return;
+        };
+        let id = conn.id;
+        let session = conn.session();
+        let client_id = session.and_then(|s| Some(self.sessions.get(s)?.client_id.clone()));
+        self.event(Event::Disconnected {
+            conn: id,
+            client_id,
+            cause: Text::from_static(fault.text),
+        });
+        self.disconnect(c, fault.reason);
+    }
+
+    /// Sends DISCONNECT (or a refusing CONNACK) with a reason, publishes the
+    /// will, closes.
+    pub(crate) fn disconnect(&mut self, c: ConnIdx, reason: ReasonCode) {
+        let Some(conn) = self.conns.get(c) else {
+            return;
+        };
+        match (&conn.phase, conn.version) {
+            //= mqtt5#[MQTT-4.13.2-1]
+            (Phase::Connected(_), Version::V5) => {
+                let packet = Packet::Disconnect(Disconnect {
+                    reason,
+                    ..Disconnect::default()
+                });
+                self.send(c, StreamId::CONTROL, &packet);
+            }
+            (Phase::Authenticating(_) | Phase::Exchanging(..) | Phase::Storing(..), _) => {
+                self.send_refusal(c, reason);
+            }
+            _ => {}
+        }
+        if let Some(s) = self.conns.get(c).and_then(Conn::session) {
+            self.detach(s, reason != ReasonCode::ServerShuttingDown);
+        }
+        let code = match reason {
+            ReasonCode::ServerShuttingDown | ReasonCode::ServerBusy => close_code::OVERLOADED,
+            _ => close_code::NO_ERROR,
+        };
+        self.close(c, code);
+    }
+
+    /// CONNACK with an error.
+    pub(crate) fn send_refusal(&mut self, c: ConnIdx, reason: ReasonCode) {
+        self.stats.clients_refused += 1;
+        let packet = Packet::ConnAck(ConnAck {
+            reason,
+            ..ConnAck::default()
+        });
+        self.send(c, StreamId::CONTROL, &packet);
+    }
+
+    /// Sends what is waiting and closes; the connection is deaf from now on.
+    pub(crate) fn close(&mut self, c: ConnIdx, code: u64) {
+        if let Some(s) = self.conns.get(c).and_then(Conn::session) {
+            self.detach(s, true);
+        }
+        self.flush(c);
+        let Some(conn) = self.conns.get_mut(c) else {
+            return;
+        };
+        if matches!(conn.phase, Phase::Closing) {
+            return;
+        }
+        conn.phase = Phase::Closing;
+        conn.parked = Vec::new();
+        let conn = conn.id;
+        self.command(NetCommand::Close { conn, code });
+    }
+
+    /// Encodes a packet onto a stream, unless the client does not take one of
+    /// that size.
+    pub(crate) fn send(&mut self, c: ConnIdx, stream: StreamId, packet: &Packet<'_>) {
+        let Some(conn) = self.conns.get(c) else {
+            return;
+        };
+        let (version, max) = (conn.version, conn.packet_bytes_max as usize);
+        //= mqtt5#[MQTT-3.1.2-24]
+        if packet.encoded_len(version).is_ok_and(|len| len <= max)
+            && let Some(out) = self.out(c, stream)
+        {
+            let _ = packet.encode(version, out);
+        }
+    }
+
+    /// Sends an acknowledgement; a success needs no properties.
+    pub(crate) fn send_ack(
+        &mut self,
+        c: ConnIdx,
+        stream: StreamId,
+        kind: PacketType,
+        packet_id: core::num::NonZeroU16,
+        reason: ReasonCode,
+    ) {
+        let ack = Ack {
+            packet_id,
+            reason,
+            properties: ReasonProperties::default(),
+        };
+        let packet = match kind {
+            PacketType::PubRec => Packet::PubRec(ack),
+            PacketType::PubRel => Packet::PubRel(ack),
+            PacketType::PubComp => Packet::PubComp(ack),
+            _ => Packet::PubAck(ack),
+        };
+        self.send(c, stream, &packet);
+    }
+
+    pub(crate) fn pause(&mut self, c: ConnIdx, paused: bool) {
+        if let Some(conn) = self.conns.get_mut(c)
+            && conn.paused != paused
+        {
+            conn.paused = paused;
+            let conn = conn.id;
+            self.command(NetCommand::PauseReading { conn, paused });
+        }
+    }
+
+    fn park(&mut self, c: ConnIdx, stream: StreamId, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        let Some(conn) = self.conns.get(c) else {
+            return;
+        };
+        // Before CONNECT a pause would keep CONNECT itself away.
+        if matches!(conn.phase, Phase::Authenticating(_) | Phase::Storing(..)) {
+            self.pause(c, true);
+        }
+        let Some(conn) = self.conns.get_mut(c) else {
+            return;
+        };
+        let parked: usize = conn.parked.iter().map(|(_, bytes)| bytes.len()).sum();
+        if parked + data.len() > PARKED_BYTES_MAX {
+            let fault = Fault::new(ReasonCode::QuotaExceeded, "too much before CONNACK");
+            return self.fail(c, StreamId::CONTROL, fault);
+        }
+        match conn.parked.iter_mut().find(|(id, _)| *id == stream) {
+            Some((_, bytes)) => bytes.extend_from_slice(data),
+            None => conn.parked.push((stream, data.to_vec())),
+        }
+    }
+
+    /// Handles what came before the CONNECT was decided.
+    pub(crate) fn unpark(&mut self, c: ConnIdx) {
+        let Some(conn) = self.conns.get_mut(c) else {
+            return;
+        };
+        let parked = core::mem::take(&mut conn.parked);
+        for (stream, bytes) in parked {
+            self.handle_bytes(c, stream, &bytes);
+        }
+        self.pause(c, false);
+    }
+
+    fn take_framer(&mut self, c: ConnIdx, stream: StreamId) -> Option<Framer> {
+        let streams_max = self.config.data_streams_max;
+        let conn = self.conns.get_mut(c)?;
+        if stream == StreamId::CONTROL {
+            return Some(core::mem::take(&mut conn.framer));
+        }
+        if let Some((_, data)) = conn.streams.iter_mut().find(|(id, _)| *id == stream) {
+            return Some(core::mem::take(&mut data.framer));
+        }
+        // Data streams of the client, both dialects; nobody else opens any.
+        if stream.is_server_initiated() || conn.streams.len() >= streams_max {
+            return None;
+        }
+        conn.streams.push((stream, DataStream::default()));
+        Some(Framer::default())
+    }
+
+    fn put_framer(&mut self, c: ConnIdx, stream: StreamId, framer: Framer) {
+        let Some(conn) = self.conns.get_mut(c) else {
+            return;
+        };
+        if stream == StreamId::CONTROL {
+            conn.framer = framer;
+        } else if let Some((_, data)) = conn.streams.iter_mut().find(|(id, _)| *id == stream) {
+            data.framer = framer;
+        }
+    }
+
+    fn reset_stream(&mut self, c: ConnIdx, stream: StreamId, reason: ReasonCode) {
+        self.end_stream(c, stream, Some(u64::from(reason as u8)));
+    }
+
+    /// A data stream ended: its subscriptions move to control when the session
+    /// is persistent, and go otherwise.
+    fn end_stream(&mut self, c: ConnIdx, stream: StreamId, code: Option<u64>) {
+        self.flush(c);
+        let Some(conn) = self.conns.get_mut(c) else {
+            return;
+        };
+        let id = conn.id;
+        conn.streams.retain(|(other, _)| *other != stream);
+        let session = conn.session();
+        let answer = match code {
+            _ if stream.is_unidirectional() && code.is_none() => None,
+            None => Some(NetCommand::FinishStream { conn: id, stream }),
+            Some(code) => Some(NetCommand::ResetStream {
+                conn: id,
+                stream,
+                code,
+            }),
+        };
+        if let Some(command) = answer {
+            self.command(command);
+        }
+        if let Some(s) = session {
+            self.rehome_subscriptions(s, stream);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Work that waits: for other shards to prepare, for the store to commit.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU16;
+
+use dunlin_base::{ConnId, Message, ShardId, StreamId};
+use dunlin_mqtt::server::Delivery;
+use dunlin_mqtt_codec::ReasonCode;
+use dunlin_store::{SessionKey, StoreOp};
+
+use crate::session::RetainedWalk;
+
+/// A delivery whose message is on its way to the store. The session's queue
+/// has room reserved for it.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub(crate) session: SessionKey,
+    pub(crate) delivery: Delivery,
+    pub(crate) cost: usize,
+}
+
+/// A publish that is not settled yet.
+#[derive(Debug, Default)]
+pub(crate) struct PendingPublish {
+    /// Publisher's session, and whether an acknowledgement is due there.
+    pub(crate) origin: Option<SessionKey>,
+    /// Outcome if all goes well.
+    pub(crate) reason: ReasonCode,
+    /// Shards that have not said what they need stored.
+    pub(crate) preparing: usize,
+    /// What is to be stored, here and for the others.
+    pub(crate) ops: Vec<StoreOp>,
+    /// Shards that wait for the outcome.
+    pub(crate) participants: Vec<ShardId>,
+    pub(crate) refused: bool,
+    pub(crate) due: Vec<Due>,
+    pub(crate) retained: Option<Arc<Message>>,
+}
+
+/// The part of another shard's publish that this shard has prepared.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pub(crate) due: Vec<Due>,
+    pub(crate) retained: Option<Arc<Message>>,
+}
+
+/// A SUBSCRIBE or UNSUBSCRIBE that is not in force everywhere yet.
+#[derive(Debug)]
+pub(crate) struct PendingSubscribe {
+    pub(crate) conn: ConnId,
+    pub(crate) session: SessionKey,
+    pub(crate) stream: StreamId,
+    pub(crate) packet_id: NonZeroU16,
+    pub(crate) reasons: Vec<ReasonCode>,
+    pub(crate) unsubscribe: bool,
+    pub(crate) walks: Vec<RetainedWalk>,
+    /// Shards and store that have not answered.
+    pub(crate) waiting: usize,
+}
+
+/// Work that waits under a token.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// CONNACK waits for the session's record.
+    Connect {
+        conn: ConnId,
+    },
+    Publish(PendingPublish),
+    Subscribe(PendingSubscribe),
+    /// A durable QoS 2 message may leave once its packet id is stored.
+    Outgoing {
+        session: SessionKey,
+        packet_id: NonZeroU16,
+    },
+    /// PUBREL may leave once PUBREC is stored.
+    Release {
+        session: SessionKey,
+        packet_id: NonZeroU16,
+    },
+    /// PUBCOMP may leave once the inbound id is deleted.
+    Complete {
+        conn: ConnId,
+        session: SessionKey,
+        stream: StreamId,
+        packet_id: NonZeroU16,
+        reason: ReasonCode,
+    },
+}

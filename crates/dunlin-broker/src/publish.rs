@@ -1,0 +1,341 @@
+//! PUBLISH: from a client (or a will, or another shard) to the sessions of
+//! this shard and to the shards that want it.
+//!
+//! A message that no durable receiver waits for goes straight from the
+//! publisher's packet into the receivers' send buffers. For QoS 1 and 2 with
+//! durable receivers the order is: every shard prepares, one batch is stored,
+//! receivers see it, the publisher is acknowledged.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_base::{Message, QoS, ShardId, StreamId, Text};
+use dunlin_mqtt::server::{Ack, AckToken, Identifiers, Receipt};
+use dunlin_mqtt_codec::{Publish, ReasonCode, Version};
+use dunlin_store::{SessionKey, StoreOp};
+use smallvec::SmallVec;
+
+use crate::access::Action;
+use crate::conn::ConnIdx;
+use crate::fault::Fault;
+use crate::io::{BusMessage, Forward, Output};
+use crate::pending::{Due, Pending, PendingPublish, Prepared};
+use crate::random::home_shard;
+use crate::session::SessionIdx;
+use crate::shard::Shard;
+use crate::source::Source;
+
+/// A session that a message goes to, overlapping subscriptions merged.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    pub(crate) session: SessionIdx,
+    pub(crate) options: u8,
+    pub(crate) identifiers: Identifiers,
+    pub(crate) stream: StreamId,
+    pub(crate) share: Option<Arc<str>>,
+}
+
+/// Shards that a message goes to.
+pub(crate) type Forwards = SmallVec<[(ShardId, Forward); 2]>;
+
+impl Shard {
+    /// A PUBLISH from a client.
+    pub(crate) fn handle_publish(
+        &mut self,
+        c: ConnIdx,
+        s: SessionIdx,
+        stream: StreamId,
+        publish: &Publish<'_>,
+    ) -> Result<(), Fault> {
+        self.stats.messages_received += 1;
+        if !publish.properties.subscription_identifiers.is_empty() {
+            //= mqtt5#[MQTT-3.3.4-6]
+            return Err(Fault::protocol("a client sends no subscription identifier"));
+        }
+        let alias_topic = self.resolve_alias(c, publish)?;
+        let topic = alias_topic.as_deref().unwrap_or(publish.topic);
+        let Some(session) = self.sessions.get_mut(s) else {
+            return Ok(());
+        };
+        let origin = session.key;
+        let token = self.next_token + 1;
+        self.next_token = token;
+        if let Some(packet_id) = publish.packet_id {
+            let ack = Ack {
+                stream,
+                packet_id,
+                qos: publish.qos,
+                reason: ReasonCode::Success,
+            };
+            let receive_maximum = self.config.receive_maximum;
+            match session
+                .inbound
+                .handle_publish(ack, AckToken(token), receive_maximum)
+            {
+                Receipt::New => {}
+                Receipt::Pending => return Ok(()),
+                Receipt::Duplicate => {
+                    self.send_pubrec(c, stream, packet_id, ReasonCode::Success);
+                    return Ok(());
+                }
+                Receipt::QuotaExceeded => {
+                    //= mqtt5#[MQTT-3.3.4-8]
+                    return Err(Fault::new(
+                        ReasonCode::ReceiveMaximumExceeded,
+                        "more messages in flight than the Receive Maximum",
+                    ));
+                }
+            }
+        }
+        if !self.may(s, Action::Publish, topic) {
+            return self.acknowledge_now(s, token, publish.qos, ReasonCode::NotAuthorized);
+        }
+        let mut source = Source::from_packet(publish, topic, self.now);
+        self.dispatch(Some(origin), token, &mut source);
+        Ok(())
+    }
+
+    /// Acknowledges without routing. 3.1.1 has no reason codes: there a
+    /// refusal looks like an acceptance [MQTT-3.3.5-2].
+    fn acknowledge_now(
+        &mut self,
+        s: SessionIdx,
+        token: u64,
+        qos: QoS,
+        reason: ReasonCode,
+    ) -> Result<(), Fault> {
+        let Some(session) = self.sessions.get_mut(s) else {
+            return Ok(());
+        };
+        if qos != QoS::AtMostOnce {
+            let reason = match session.version {
+                Version::V5 => reason,
+                Version::V311 => ReasonCode::Success,
+            };
+            session.inbound.complete(AckToken(token), reason);
+            self.send_acks(s);
+        }
+        Ok(())
+    }
+
+    fn resolve_alias(&mut self, c: ConnIdx, publish: &Publish<'_>) -> Result<Option<Text>, Fault> {
+        let Some(alias) = publish.properties.topic_alias else {
+            return Ok(None);
+        };
+        let Some(conn) = self.conns.get_mut(c) else {
+            return Ok(None);
+        };
+        let invalid = Fault::new(ReasonCode::TopicAliasInvalid, "unknown topic alias");
+        if publish.topic.is_empty() {
+            return conn.aliases_in.topic(alias).map(Some).ok_or(invalid);
+        }
+        //= mqtt5#[MQTT-3.3.2-9]
+        if !conn.aliases_in.set(alias, publish.topic) {
+            return Err(invalid);
+        }
+        Ok(None)
+    }
+
+    /// Routes a message of a client (with the session to acknowledge) or of
+    /// the server itself.
+    pub(crate) fn dispatch(
+        &mut self,
+        origin: Option<SessionKey>,
+        token: u64,
+        source: &mut Source<'_>,
+    ) {
+        let mut forwards = self.find(source.topic(), None);
+        let mut publish = PendingPublish {
+            origin: origin.filter(|_| source.qos() != QoS::AtMostOnce),
+            ..PendingPublish::default()
+        };
+        if self.hits.is_empty() && forwards.is_empty() {
+            publish.reason = ReasonCode::NoMatchingSubscribers;
+        }
+        if source.retain() {
+            self.place_retained(source, &mut publish, &mut forwards);
+        }
+        let key = origin.map_or(0, |key| key.0);
+        publish.refused |= !self.deliver_hits(key, source, &mut publish.ops, &mut publish.due);
+        let acknowledged = source.qos() != QoS::AtMostOnce;
+        for (to, mut forward) in forwards {
+            forward.message = source.message();
+            forward.origin = key;
+            publish.preparing += usize::from(acknowledged);
+            let token = acknowledged.then_some(token);
+            let message = BusMessage::Forward { forward, token };
+            self.output(Output::Bus { to, message });
+        }
+        if acknowledged {
+            self.remember_inbound(&mut publish, token, source.qos());
+            self.advance_publish(token, publish);
+        }
+    }
+
+    /// A QoS 2 identifier of a persistent session is stored with the message.
+    fn remember_inbound(&self, publish: &mut PendingPublish, token: u64, qos: QoS) {
+        if qos == QoS::ExactlyOnce
+            && let Some(key) = publish.origin
+            && let Some(session) = self.session_of(key).and_then(|s| self.sessions.get(s))
+            && session.is_persistent()
+            && self.config.durable
+            && let Some(packet_id) = session.inbound.packet_id(AckToken(token))
+        {
+            publish.ops.push(StoreOp::PutInbound {
+                session: key,
+                packet_id: packet_id.get(),
+            });
+        }
+    }
+
+    /// Stores or finishes a publish whose preparation may be complete.
+    pub(crate) fn advance_publish(&mut self, token: u64, mut publish: PendingPublish) {
+        if publish.preparing > 0 {
+            self.pending.insert(token, Pending::Publish(publish));
+        } else if publish.refused || publish.ops.is_empty() {
+            let stored = !publish.refused;
+            self.finish_publish(token, publish, stored);
+        } else {
+            for op in core::mem::take(&mut publish.ops) {
+                self.write_together(op);
+            }
+            self.await_writes(token, Pending::Publish(publish));
+        }
+    }
+
+    /// The batch of a publish was stored, or the publish is off.
+    pub(crate) fn finish_publish(&mut self, token: u64, publish: PendingPublish, stored: bool) {
+        self.settle_due(publish.due, publish.retained, stored);
+        for to in publish.participants {
+            let message = BusMessage::Settled {
+                token,
+                committed: stored,
+            };
+            self.output(Output::Bus { to, message });
+        }
+        let Some(s) = publish.origin.and_then(|key| self.session_of(key)) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        let mut reason = publish.reason;
+        if !stored {
+            self.stats.publishes_refused += 1;
+            reason = ReasonCode::QuotaExceeded;
+            if session.version == Version::V311
+                && let Some(c) = session.conn
+            {
+                let fault = Fault::new(reason, "the publish cannot be kept");
+                return self.fail(c, StreamId::CONTROL, fault);
+            }
+        }
+        session.inbound.complete(AckToken(token), reason);
+        self.send_acks(s);
+    }
+
+    /// Gives stored deliveries to their sessions, or their room back.
+    pub(crate) fn settle_due(
+        &mut self,
+        due: Vec<Due>,
+        retained: Option<Arc<Message>>,
+        stored: bool,
+    ) {
+        if let Some(message) = retained.filter(|_| stored) {
+            self.set_retained(&message);
+        }
+        for Due {
+            session,
+            delivery,
+            cost,
+        } in due
+        {
+            let Some(s) = self.session_of(session) else {
+                continue;
+            };
+            if let Some(entry) = self.sessions.get_mut(s) {
+                entry.outbound.unreserve(cost);
+                if stored {
+                    entry.outbound.push(delivery);
+                    self.pump(s);
+                }
+            }
+        }
+    }
+
+    /// A message from another shard.
+    pub(crate) fn handle_forward(&mut self, from: ShardId, forward: &Forward, token: Option<u64>) {
+        let scope = Scope {
+            plain: forward.plain,
+            shares: &forward.shares,
+        };
+        self.find(&forward.message.topic, Some(&scope));
+        let message = Arc::clone(&forward.message);
+        let mut prepared = Prepared::default();
+        let mut ops = Vec::new();
+        let mut room = true;
+        if forward.retain {
+            room = self.own_retained(&message, token.is_some(), &mut ops, &mut prepared.retained);
+        }
+        let view = dunlin_mqtt::server::delivery::view(&message, self.now);
+        let mut source = Source::from_message(&message, &view, self.now);
+        room &= self.deliver_hits(forward.origin, &mut source, &mut ops, &mut prepared.due);
+        if let Some(token) = token {
+            if !ops.is_empty() {
+                self.prepared.insert((from, token), prepared);
+            } else {
+                self.settle_due(prepared.due, prepared.retained, room);
+            }
+            let message = BusMessage::Prepared {
+                token,
+                ops,
+                refused: !room,
+            };
+            self.output(Output::Bus { to: from, message });
+        }
+    }
+
+    /// The owner of a topic's retained message stores it; others ask it to.
+    fn place_retained(
+        &mut self,
+        source: &mut Source<'_>,
+        publish: &mut PendingPublish,
+        forwards: &mut Forwards,
+    ) {
+        let owner = ShardId(home_shard(source.topic(), self.config.shards));
+        if owner != self.config.shard {
+            if let Some((_, forward)) = forwards.iter_mut().find(|(to, _)| *to == owner) {
+                forward.retain = true;
+                return;
+            }
+            let forward = Forward {
+                message: source.message(),
+                origin: 0,
+                plain: false,
+                shares: Vec::new(),
+                retain: true,
+            };
+            forwards.push((owner, forward));
+            return;
+        }
+        let message = source.message();
+        let waits = source.qos() != QoS::AtMostOnce;
+        publish.refused |=
+            !self.own_retained(&message, waits, &mut publish.ops, &mut publish.retained);
+    }
+
+    /// Access control for the session.
+    pub(crate) fn may(&self, s: SessionIdx, action: Action, topic: &str) -> bool {
+        let (Some(acl), Some(session)) = (&self.acl, self.sessions.get(s)) else {
+            return true;
+        };
+        acl.allows(session.user.as_deref(), &session.client_id, action, topic)
+    }
+}
+
+/// What a forwarded message may be delivered to.
+#[derive(Debug)]
+pub(crate) struct Scope<'a> {
+    pub(crate) plain: bool,
+    pub(crate) shares: &'a [Text],
+}

@@ -1,0 +1,142 @@
+//! A shard after a restart: its sessions and the retained messages from what
+//! the store kept.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU16;
+use core::time::Duration;
+
+use dunlin_base::topic::Filter;
+use dunlin_base::{QoS, StreamId, Text};
+use dunlin_mqtt::server::{Content, Delivery, Identifiers};
+use dunlin_mqtt_codec::{SubscribeOptions, Version};
+use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
+use hashbrown::HashMap;
+
+use crate::io::InterestChange;
+use crate::random::home_shard;
+use crate::session::{Session, Subscription};
+use crate::shard::Shard;
+use crate::timers::Timer;
+
+impl Shard {
+    /// Takes over what belongs to this shard. Call it on every shard, before
+    /// any input; what the shards then tell each other is in their outputs.
+    pub fn restore(&mut self, recovered: &Recovered) {
+        self.next_seq = self.next_seq.max(recovered.last_seq.counter());
+        self.next_session = self.next_session.max((recovered.next_session >> 16) + 1);
+        for message in &recovered.retained {
+            self.keep_retained(&Arc::new(message.clone()));
+        }
+        let mut changes = Vec::new();
+        for session in &recovered.sessions {
+            let home = home_shard(&session.record.client_id, self.config.shards);
+            if home == self.config.shard.0 {
+                self.restore_session(session, &mut changes);
+            }
+        }
+        if !changes.is_empty() {
+            self.tell_all(0, &changes);
+        }
+    }
+
+    fn restore_session(&mut self, from: &RecoveredSession, changes: &mut Vec<InterestChange>) {
+        let record = &from.record;
+        let version = match record.version {
+            4 => Version::V311,
+            _ => Version::V5,
+        };
+        let mut session = Session::new(from.key, record.client_id.clone(), version);
+        session.user = record.user_name.clone();
+        session.expiry_secs = record.expiry_interval_secs;
+        // A session that was connected when the process died lost its
+        // connection then; now is the best estimate of that.
+        session.disconnected_at = Some(record.disconnected_at.unwrap_or(self.now));
+        session.will = record.will.clone().map(Box::new);
+        session.will_due = session.will.as_ref().map(|will| {
+            let delay = will.delay_secs.min(record.expiry_interval_secs);
+            self.now + Duration::from_secs(u64::from(delay))
+        });
+        session.stored = true;
+        restore_queue(&mut session, from);
+        let deadlines = [session.will_due, session.expires_at()];
+        let s = self.sessions.insert(session);
+        self.client_ids.insert(record.client_id.clone(), s);
+        self.session_keys.insert(from.key.0, s);
+        for at in deadlines.into_iter().flatten() {
+            self.timers.set(at, Timer::Session(from.key.0));
+        }
+        for (text, options, identifier) in &from.subscriptions {
+            let (Ok(options), Ok(filter)) =
+                (SubscribeOptions::from_byte(*options), Filter::parse(text))
+            else {
+                continue;
+            };
+            let subscription = Subscription {
+                options,
+                identifier: *identifier,
+                stream: StreamId::CONTROL,
+            };
+            if let Some(session) = self.sessions.get_mut(s) {
+                session.subscriptions.insert(text.clone(), subscription);
+            }
+            self.plant(s, text, subscription);
+            changes.extend(self.count_in(text, &filter));
+        }
+    }
+}
+
+/// Queue, in-flight and inbound identifiers of a session.
+fn restore_queue(session: &mut Session, from: &RecoveredSession) {
+    let mut in_flight: HashMap<u64, u16> = HashMap::new();
+    for (packet_id, seq, state) in &from.inflight {
+        if *state == InflightState::Published {
+            in_flight.insert(seq.0, *packet_id);
+        }
+    }
+    for queued in &from.queue {
+        let delivery = delivery(queued);
+        let packet_id = in_flight.remove(&queued.seq().0).and_then(NonZeroU16::new);
+        match packet_id {
+            Some(packet_id) => session.outbound.restore_inflight(packet_id, Some(delivery)),
+            None => session.outbound.push(delivery),
+        }
+    }
+    // PUBREC arrived for these, and the message is gone: PUBREL is due.
+    let released = from
+        .inflight
+        .iter()
+        .filter(|(_, seq, state)| {
+            *state == InflightState::Released || in_flight.contains_key(&seq.0)
+        })
+        .filter_map(|(packet_id, ..)| NonZeroU16::new(*packet_id));
+    for packet_id in released {
+        session.outbound.restore_inflight(packet_id, None);
+    }
+    for packet_id in from.inbound.iter().copied().filter_map(NonZeroU16::new) {
+        session.inbound.restore(packet_id);
+    }
+}
+
+fn delivery(queued: &QueuedRef) -> Delivery {
+    Delivery {
+        content: Content::Stored {
+            cost: u32::try_from(queued.cost()).unwrap_or(u32::MAX),
+            expires: queued.expires(),
+        },
+        seq: Some(queued.seq().0),
+        qos: queued.qos(),
+        retain: queued.retain(),
+        identifiers: queued
+            .identifiers()
+            .iter()
+            .copied()
+            .collect::<Identifiers>(),
+        share: queued
+            .shared()
+            .map(|share: &Text| Arc::from(share.as_str())),
+        stream: StreamId::CONTROL,
+        maybe_sent: queued.qos() == QoS::AtLeastOnce,
+    }
+}
