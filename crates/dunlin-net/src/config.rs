@@ -4,6 +4,7 @@
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use dunlin_base::ShardId;
@@ -11,7 +12,10 @@ use dunlin_base::transport::Transport;
 use quinn_udp::EcnCodepoint;
 
 use crate::slots::SLOTS_MAX;
-use crate::{Clock, NetError};
+use crate::{ClientTls, Clock, NetError, ServerTls};
+
+/// Where MQTT is found on a WebSocket server.
+const WS_PATH: &str = "/mqtt";
 
 /// Settings of one [`crate::Net`].
 #[derive(Clone, Debug)]
@@ -196,6 +200,10 @@ pub struct ListenerConfig {
     /// Share the address with other shards (`SO_REUSEPORT`). Must be set in
     /// the first that binds as well.
     pub reuse_port: bool,
+    /// Certificate and key; needed by every transport that is encrypted.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Path of a WebSocket. Default `/mqtt`.
+    pub ws_path: String,
 }
 
 impl ListenerConfig {
@@ -207,6 +215,8 @@ impl ListenerConfig {
             addr,
             index: 0,
             reuse_port: false,
+            tls: None,
+            ws_path: WS_PATH.into(),
         }
     }
 }
@@ -226,6 +236,10 @@ pub struct DialConfig {
     pub local_addr: Option<SocketAddr>,
     /// Time for the whole handshake; `None`: as [`NetLimits`] says.
     pub handshake_timeout: Option<Duration>,
+    /// Whom to trust; needed by every transport that is encrypted.
+    pub tls: Option<Arc<ClientTls>>,
+    /// Path of a WebSocket. Default `/mqtt`.
+    pub ws_path: String,
 }
 
 impl DialConfig {
@@ -238,6 +252,8 @@ impl DialConfig {
             server_name: server_name.into(),
             local_addr: None,
             handshake_timeout: None,
+            tls: None,
+            ws_path: WS_PATH.into(),
         }
     }
 }

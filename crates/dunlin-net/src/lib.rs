@@ -39,12 +39,14 @@ mod config;
 mod counters;
 mod error;
 mod net;
+mod quic;
 mod slots;
 mod stream;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod tls;
 mod waker;
 
 pub use clock::Clock;
@@ -52,4 +54,5 @@ pub use config::{DialConfig, ForeignDatagram, ListenerConfig, NetConfig, NetKeys
 pub use counters::{ConnStats, Counters};
 pub use error::NetError;
 pub use net::Net;
+pub use tls::{ClientTls, ClientTlsBuilder, ServerTls, ServerTlsOptions, TlsError};
 pub use waker::Waker;

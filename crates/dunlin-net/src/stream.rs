@@ -12,11 +12,16 @@ use dunlin_base::{ConnId, Instant, SendBuf, StreamId};
 use mio::net::TcpStream;
 
 use crate::backlog::{Backlog, SLICES_MAX};
-use crate::{ConnStats, Counters, NetLimits, tcp};
+use crate::{Clock, ConnStats, Counters, NetLimits, tcp};
 
 /// Bytes read with one call, and the size of the buffer shared by all
 /// connections of a loop.
 pub(crate) const READ_BYTES: usize = 64 << 10;
+
+/// Datagram batches: how many buffers, and the size of each. The kernel may
+/// coalesce datagrams up to the largest IP packet.
+pub(crate) const UDP_BATCH: usize = 8;
+pub(crate) const UDP_BYTES: usize = 64 << 10;
 
 /// Time for which a closed connection still discards what the peer sends, so
 /// that the kernel does not answer with RST and destroy what we sent last.
@@ -25,6 +30,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// What connections use of the loop while they run.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Instant,
+    pub(crate) clock: &'a Clock,
     pub(crate) limits: &'a NetLimits,
     pub(crate) counters: &'a mut Counters,
     pub(crate) scratch: &'a mut Scratch,
@@ -35,13 +41,24 @@ pub(crate) struct Cx<'a> {
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) read: Vec<u8>,
+    /// For one batch of received datagrams; empty until there is a UDP socket.
+    pub(crate) udp_in: Vec<u8>,
+    /// For one transmission.
+    pub(crate) udp_out: Vec<u8>,
 }
 
 impl Scratch {
     pub(crate) fn new() -> Self {
         Self {
             read: vec![0; READ_BYTES],
+            udp_in: Vec::new(),
+            udp_out: Vec::new(),
         }
+    }
+
+    /// Makes room for datagrams.
+    pub(crate) fn reserve_udp(&mut self) {
+        self.udp_in.resize(UDP_BATCH * UDP_BYTES, 0);
     }
 }
 
@@ -83,6 +100,8 @@ pub(crate) struct StreamConn {
     pub(crate) pending: bool,
     /// Its end was reported.
     pub(crate) reported: bool,
+    /// We end, or ended, our side; the peer's may go on.
+    finished: bool,
     /// The peer has sent its FIN.
     peer_finished: bool,
     /// Something arrived since it opened.
@@ -128,6 +147,7 @@ impl StreamConn {
             accepted: new.listener.is_some(),
             pending: new.listener.is_some(),
             reported: false,
+            finished: false,
             peer_finished: false,
             spoke: false,
             paused: false,
@@ -178,8 +198,9 @@ impl StreamConn {
     }
 
     /// Accepted connections have no connect to wait for.
-    pub(crate) fn start_accepted(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn start_accepted(&mut self, cx: &mut Cx<'_>) -> Step {
         self.connected(cx);
+        Step::Wait
     }
 
     /// Reads until nothing is left or the budget is spent.
@@ -293,6 +314,7 @@ impl StreamConn {
                 bytes: left,
             });
         }
+        self.shutdown_if_flushed();
         if self.phase == Phase::Flushing && self.backlog.is_empty() {
             let cause = self.end_writing(cx.now);
             self.report(cause, cx.out);
@@ -339,7 +361,7 @@ impl StreamConn {
         limits: &NetLimits,
         counters: &mut Counters,
     ) -> Result<usize, CloseCause> {
-        if self.phase > Phase::Open || self.broken.is_some() {
+        if self.phase > Phase::Open || self.finished || self.broken.is_some() {
             data.clear();
             return Ok(0);
         }
@@ -434,6 +456,19 @@ impl StreamConn {
         };
         self.owed -= freed;
         freed
+    }
+
+    /// Ends our side after the backlog; the connection stays.
+    pub(crate) fn finish(&mut self) {
+        if self.phase == Phase::Open && !core::mem::replace(&mut self.finished, true) {
+            self.shutdown_if_flushed();
+        }
+    }
+
+    fn shutdown_if_flushed(&mut self) {
+        if self.finished && self.backlog.is_empty() {
+            let _ = self.sock.shutdown(Shutdown::Write);
+        }
     }
 
     /// Ends the connection after its backlog; returns the cause when that is

@@ -37,6 +37,11 @@ impl Timers {
         self.heap.pop().map(|Reverse(entry)| entry)
     }
 
+    /// Entries held, stale ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// When the next entry is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)

@@ -1,6 +1,8 @@
 //! Loops against loops on loopback, with ports that the system chooses and no
 //! waiting for anything but events.
 
+mod certs;
+mod quic;
 mod tcp;
 
 use core::net::SocketAddr;

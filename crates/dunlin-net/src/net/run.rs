@@ -1,0 +1,313 @@
+//! How the loop runs: wait, read, time, report.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io;
+
+use dunlin_base::Instant;
+use dunlin_base::transport::{NetEvent, Transport};
+use mio::Events;
+use mio::net::TcpStream;
+
+use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, mark};
+use crate::slots::SLOTS_MAX;
+use crate::stream::{Cx, Step};
+use crate::tcp;
+
+/// Pause before accepting again when descriptors ran out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where events go.
+pub(super) type Handler<'a> = dyn FnMut(NetEvent<'_>) + 'a;
+
+/// Why a connection is run.
+#[derive(Clone, Copy)]
+enum Cause {
+    /// The kernel reports readiness.
+    Ready {
+        readable: bool,
+        writable: bool,
+        hup: bool,
+    },
+    /// It has something left to read, or failed.
+    Again,
+    /// It was just accepted (TCP), or has got datagrams (QUIC).
+    Input,
+    Timer,
+}
+
+impl Net {
+    /// Waits for something to happen, at most `timeout`, and reports it.
+    ///
+    /// # Errors
+    /// The event queue failed; the loop cannot go on.
+    pub fn poll(
+        &mut self,
+        timeout: Option<Duration>,
+        handler: &mut dyn FnMut(NetEvent<'_>),
+    ) -> io::Result<()> {
+        self.flush();
+        let reported = self.report(handler);
+        self.now = self.config.clock.now();
+        let wait = if reported || self.is_busy() {
+            Some(Duration::ZERO)
+        } else {
+            self.wait(timeout)
+        };
+        match self.poll.poll(&mut self.events, wait) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => result?,
+        }
+        self.waker.clear();
+        self.now = self.config.clock.now();
+        let again = core::mem::take(&mut self.ready);
+        self.dispatch(handler);
+        for serial in again {
+            self.run(serial, Cause::Again, handler);
+        }
+        self.run_sources(handler);
+        self.run_timers(handler);
+        self.report(handler);
+        Ok(())
+    }
+
+    fn dispatch(&mut self, handler: &mut Handler<'_>) {
+        let events = core::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            let token = event.token();
+            if token == WAKER {
+                continue;
+            }
+            let (readable, writable) = (event.is_readable(), event.is_writable());
+            if token.0 >= SLOTS_MAX {
+                let hup = event.is_read_closed() || event.is_error();
+                let cause = Cause::Ready {
+                    readable,
+                    writable,
+                    hup,
+                };
+                self.run(token.0 as u64, cause, handler);
+                continue;
+            }
+            match self.sources.get_mut(token.0 - SOURCE_BASE) {
+                Some(Source::Tcp(listener)) => listener.ready = true,
+                Some(Source::Udp(endpoint)) => {
+                    endpoint.readable |= readable;
+                    if writable {
+                        self.unblock(token.0 - SOURCE_BASE);
+                    }
+                }
+                Some(Source::Gone) | None => {}
+            }
+        }
+        self.events = events;
+    }
+
+    fn run_sources(&mut self, handler: &mut Handler<'_>) {
+        for index in 0..self.sources.len() {
+            match self.sources.get(index) {
+                Some(Source::Tcp(listener)) if listener.ready => self.accept(index, handler),
+                Some(Source::Udp(endpoint)) if endpoint.readable => self.receive(index, handler),
+                _ => {}
+            }
+        }
+    }
+
+    /// Runs a QUIC connection after it got datagrams.
+    pub(super) fn run_input(&mut self, serial: u64, handler: &mut Handler<'_>) {
+        self.run(serial, Cause::Input, handler);
+    }
+
+    /// Runs a connection and does what it asks for.
+    fn run(&mut self, serial: u64, cause: Cause, handler: &mut Handler<'_>) {
+        let Some(conn) = self.slots.get_mut(serial) else {
+            return;
+        };
+        let mut cx = Cx {
+            now: self.now,
+            clock: &self.config.clock,
+            limits: &self.config.limits,
+            counters: &mut self.counters,
+            scratch: &mut self.scratch,
+            out: handler,
+        };
+        let (step, pending, handshaking) = match conn {
+            Conn::Stream(tcp) => {
+                let step = match cause {
+                    Cause::Ready {
+                        readable,
+                        writable,
+                        hup,
+                    } => tcp.ready(readable, writable, hup, &mut cx),
+                    Cause::Again => tcp.read(&mut cx),
+                    Cause::Input => tcp.start_accepted(&mut cx),
+                    Cause::Timer => tcp.on_timer(&mut cx),
+                };
+                let handshaking = tcp.is_handshaking();
+                (step, &mut tcp.pending, handshaking)
+            }
+            Conn::Quic(quic) => {
+                let step = match cause {
+                    Cause::Timer => quic.on_timer(&mut cx),
+                    _ => quic.run(&mut cx),
+                };
+                // Its timer is armed when it is flushed.
+                mark(&mut self.dirty, serial, &mut quic.dirty);
+                let handshaking = quic.is_handshaking();
+                (step, &mut quic.pending, handshaking)
+            }
+        };
+        if *pending && !handshaking {
+            *pending = false;
+            self.admission.handshake_over();
+        }
+        match step {
+            Step::Gone(cause) => {
+                if let Conn::Stream(tcp) = conn {
+                    tcp.report(cause, handler);
+                }
+                self.remove(serial);
+                return;
+            }
+            Step::Again => self.ready.push(serial),
+            Step::Wait => {}
+        }
+        if let Conn::Stream(tcp) = conn {
+            self.timers.arm(serial, tcp.next_deadline(), &mut tcp.armed);
+        }
+    }
+
+    /// Whether there is something to do without the kernel.
+    fn is_busy(&self) -> bool {
+        let now = self.now;
+        !self.ready.is_empty()
+            || !self.dirty.is_empty()
+            || self.sources.iter().any(|source| match source {
+                Source::Tcp(listener) => listener.ready && listener.not_before <= now,
+                Source::Udp(endpoint) => endpoint.readable,
+                Source::Gone => false,
+            })
+    }
+
+    /// Time to wait: the caller's bound, the next timer, a paused listener.
+    fn wait(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let paused = self.sources.iter().filter_map(|source| match source {
+            Source::Tcp(listener) if listener.ready => Some(listener.not_before),
+            _ => None,
+        });
+        let next = paused.chain(self.timers.next()).min();
+        let next = next.map(|at| at.saturating_duration_since(self.now));
+        match (timeout, next) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn accept(&mut self, index: usize, handler: &mut Handler<'_>) {
+        for _ in 0..self.config.limits.accept_budget {
+            let Some(Source::Tcp(listener)) = self.sources.get_mut(index) else {
+                return;
+            };
+            if listener.not_before > self.now {
+                return;
+            }
+            match listener.socket.accept() {
+                Ok((sock, addr)) => {
+                    let (transport, number) = (listener.config.transport, listener.config.index);
+                    self.accepted(sock, addr, transport, number, handler);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    listener.ready = false;
+                    return;
+                }
+                Err(e) if tcp::is_exhausted(&e) => {
+                    listener.not_before = self.now + ACCEPT_PAUSE;
+                    self.counters.accept_exhausted += 1;
+                    tracing::warn!(error = %e, "cannot accept connections for a moment");
+                    return;
+                }
+                // The connection died in the queue; the next one may live.
+                Err(error) => tracing::debug!(%error, "a connection ended before it was accepted"),
+            }
+        }
+    }
+
+    fn accepted(
+        &mut self,
+        sock: TcpStream,
+        addr: SocketAddr,
+        transport: Transport,
+        listener: u16,
+        handler: &mut Handler<'_>,
+    ) {
+        let (limits, live) = (&self.config.limits, self.slots.len());
+        let counters = &mut self.counters;
+        if !self
+            .admission
+            .admit(addr.ip(), live, self.now, limits, counters)
+        {
+            return;
+        }
+        let _ = sock.set_nodelay(true);
+        let deadline = self.now + limits.handshake_timeout;
+        match self.insert_stream(sock, addr, transport, Some(listener), deadline) {
+            Ok(Some(serial)) => {
+                self.counters.accepted += 1;
+                self.admission.begin(addr.ip(), &self.config.limits);
+                self.run(serial, Cause::Input, handler);
+            }
+            Ok(None) => self.counters.refused_full += 1,
+            Err(error) => tracing::warn!(%error, "cannot watch an accepted connection"),
+        }
+    }
+
+    fn run_timers(&mut self, handler: &mut Handler<'_>) {
+        // Bounded by what is due now, so that a deadline that is armed for the
+        // past cannot hold the loop.
+        for _ in 0..self.timers.len() {
+            let Some((at, serial)) = self.timers.pop_due(self.now) else {
+                break;
+            };
+            let Some(armed) = self.slots.get_mut(serial).map(Conn::armed_mut) else {
+                continue;
+            };
+            // A stale entry: the one that counts is another.
+            if *armed != at {
+                continue;
+            }
+            *armed = Instant::FAR_FUTURE;
+            self.run(serial, Cause::Timer, handler);
+        }
+        let slots = &self.slots;
+        self.timers.sweep(slots.len(), |serial, at| {
+            slots.get(serial).is_some_and(|conn| conn.armed() == at)
+        });
+    }
+
+    fn report(&mut self, handler: &mut Handler<'_>) -> bool {
+        let any = !self.reports.is_empty();
+        for report in self.reports.drain(..) {
+            handler(match report {
+                Report::Sent(conn, bytes) => NetEvent::Sent { conn, bytes },
+                Report::Closed(conn, cause) => NetEvent::Closed { conn, cause },
+            });
+        }
+        any
+    }
+}
+
+impl Conn {
+    const fn armed(&self) -> Instant {
+        match self {
+            Self::Stream(tcp) => tcp.armed,
+            Self::Quic(quic) => quic.armed,
+        }
+    }
+
+    fn armed_mut(&mut self) -> &mut Instant {
+        match self {
+            Self::Stream(tcp) => &mut tcp.armed,
+            Self::Quic(quic) => &mut quic.armed,
+        }
+    }
+}

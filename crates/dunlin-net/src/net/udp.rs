@@ -1,0 +1,330 @@
+//! Datagrams: in from the sockets to their connections or to other shards,
+//! and out from all connections that have something to say.
+
+use core::net::{IpAddr, SocketAddr};
+use std::io::{self, IoSliceMut};
+
+use bytes::BytesMut;
+use quinn_proto::{DatagramEvent, Incoming};
+use quinn_udp::{EcnCodepoint, RecvMeta};
+
+use super::run::Handler;
+use super::{Conn, Net, Source, mark};
+use crate::ForeignDatagram;
+use crate::quic::shard_of_datagram;
+use crate::stream::{UDP_BATCH, UDP_BYTES};
+
+/// Batches read from one socket before others get a turn.
+const RECV_ROUNDS_MAX: usize = 8;
+/// Transmissions of one connection before others get a turn.
+const TRANSMITS_MAX: usize = 8;
+/// Datagrams kept for other shards; beyond it they are dropped, as a network
+/// would.
+const FOREIGN_MAX: usize = 4096;
+
+/// Where a datagram comes from.
+struct Arrival {
+    source: usize,
+    remote: SocketAddr,
+    local_ip: Option<IpAddr>,
+    ecn: Option<EcnCodepoint>,
+}
+
+impl Net {
+    /// Takes a datagram that arrived at another shard's socket. What it leads
+    /// to is reported by the next [`Net::poll`].
+    pub fn handle_foreign(&mut self, datagram: ForeignDatagram) {
+        let source = self.sources.iter().position(
+            |source| matches!(source, Source::Udp(e) if e.listener == Some(datagram.listener)),
+        );
+        if let Some(source) = source {
+            self.now = self.config.clock.now();
+            let arrival = Arrival {
+                source,
+                remote: datagram.remote,
+                local_ip: datagram.local_ip,
+                ecn: datagram.ecn,
+            };
+            self.handle_datagram(&arrival, datagram.data);
+            // They are run by the next `poll`.
+            for serial in self.touched.drain(..) {
+                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                    quic.touched = false;
+                    self.ready.push(serial);
+                }
+            }
+        }
+    }
+
+    /// Sends what has gathered: QUIC datagrams of all connections touched
+    /// since the last call. Also done at the start of [`Net::poll`].
+    pub fn flush(&mut self) {
+        if self.dirty.is_empty() {
+            return;
+        }
+        self.now = self.config.clock.now();
+        let mut listed = core::mem::take(&mut self.dirty);
+        for serial in listed.drain(..) {
+            self.flush_one(serial);
+        }
+        // Keeps the allocation, and what became listed meanwhile.
+        listed.append(&mut self.dirty);
+        self.dirty = listed;
+    }
+
+    fn flush_one(&mut self, serial: u64) {
+        let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
+            return;
+        };
+        let Some(Source::Udp(endpoint)) = self.sources.get_mut(quic.source) else {
+            return;
+        };
+        quic.dirty = false;
+        let mut drained = false;
+        while let Some(event) = quic.proto.poll_endpoint_events() {
+            drained |= event.is_drained();
+            if let Some(event) = endpoint.proto.handle_event(quic.handle, event) {
+                quic.proto.handle_event(event);
+            }
+        }
+        if drained {
+            self.remove(serial);
+            return;
+        }
+        let std_now = self.config.clock.to_std(self.now);
+        let buf = &mut self.scratch.udp_out;
+        let mut transmits = 0;
+        while !endpoint.is_blocked_for(serial) {
+            if transmits == TRANSMITS_MAX {
+                mark(&mut self.dirty, serial, &mut quic.dirty);
+                break;
+            }
+            buf.clear();
+            let segments = endpoint.max_segments();
+            let Some(transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {
+                break;
+            };
+            endpoint.transmit(transmit, buf, &mut self.counters);
+            transmits += 1;
+        }
+        let at = quic.next_deadline(&self.config.clock);
+        self.timers.arm(serial, at, &mut quic.armed);
+    }
+
+    /// A UDP socket takes datagrams again.
+    pub(super) fn unblock(&mut self, source: usize) {
+        if let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) {
+            for serial in endpoint.on_writable(&mut self.counters) {
+                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                    mark(&mut self.dirty, serial, &mut quic.dirty);
+                }
+            }
+        }
+    }
+
+    /// Reads datagrams of a socket, a batch at a time, and runs the
+    /// connections that they belong to after each batch.
+    pub(super) fn receive(&mut self, source: usize, handler: &mut Handler<'_>) {
+        let mut buf = core::mem::take(&mut self.scratch.udp_in);
+        for _ in 0..RECV_ROUNDS_MAX {
+            let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
+                break;
+            };
+            let mut meta = [RecvMeta::default(); UDP_BATCH];
+            let mut slices = buf.chunks_exact_mut(UDP_BYTES).map(IoSliceMut::new);
+            let mut slices: [IoSliceMut<'_>; UDP_BATCH] =
+                core::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+            match endpoint.recv(&mut slices, &mut meta) {
+                Ok(n) => {
+                    for (slice, meta) in slices.iter().zip(&meta).take(n) {
+                        self.take_datagrams(source, slice, meta);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    endpoint.readable = false;
+                    break;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // An ICMP error of an earlier datagram; the socket is fine.
+                Err(error) => tracing::debug!(%error, "receiving a datagram failed"),
+            }
+            self.run_touched(handler);
+        }
+        self.scratch.udp_in = buf;
+    }
+
+    fn run_touched(&mut self, handler: &mut Handler<'_>) {
+        let mut touched = core::mem::take(&mut self.touched);
+        for serial in touched.drain(..) {
+            if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                quic.touched = false;
+                self.run_input(serial, handler);
+            }
+        }
+        self.touched = touched;
+    }
+
+    /// Splits what the kernel coalesced.
+    fn take_datagrams(&mut self, source: usize, bytes: &[u8], meta: &RecvMeta) {
+        let Some(bytes) = bytes.get(..meta.len) else {
+            return;
+        };
+        self.counters.udp_bytes_in += meta.len as u64;
+        let arrival = Arrival {
+            source,
+            remote: meta.addr,
+            local_ip: meta.dst_ip,
+            ecn: meta.ecn,
+        };
+        let mut data = BytesMut::from(bytes);
+        while !data.is_empty() {
+            self.counters.datagrams_in += 1;
+            let datagram = data.split_to(meta.stride.clamp(1, data.len()));
+            if let Some(datagram) = self.keep_foreign(&arrival, datagram) {
+                self.handle_datagram(&arrival, datagram);
+            }
+        }
+    }
+
+    /// Puts a datagram of another shard aside; returns all others.
+    fn keep_foreign(&mut self, arrival: &Arrival, data: BytesMut) -> Option<BytesMut> {
+        if self.config.shards < 2 {
+            return Some(data);
+        }
+        let Some(Source::Udp(endpoint)) = self.sources.get(arrival.source) else {
+            return Some(data);
+        };
+        let (Some(listener), Some(shard)) =
+            (endpoint.listener, shard_of_datagram(&self.quic.cids, &data))
+        else {
+            return Some(data);
+        };
+        if shard == self.config.shard {
+            return Some(data);
+        }
+        self.counters.datagrams_foreign += 1;
+        if self.foreign.len() < FOREIGN_MAX {
+            let datagram = ForeignDatagram {
+                listener,
+                remote: arrival.remote,
+                local_ip: arrival.local_ip,
+                ecn: arrival.ecn,
+                data,
+            };
+            self.foreign.push_back((shard, datagram));
+        }
+        None
+    }
+
+    fn handle_datagram(&mut self, arrival: &Arrival, data: BytesMut) {
+        let Some(Source::Udp(endpoint)) = self.sources.get_mut(arrival.source) else {
+            return;
+        };
+        let std_now = self.config.clock.to_std(self.now);
+        let ecn = arrival.ecn.map(|e| e as u8);
+        let ecn = ecn.and_then(quinn_proto::EcnCodepoint::from_bits);
+        let buf = &mut self.scratch.udp_out;
+        buf.clear();
+        let event =
+            endpoint
+                .proto
+                .handle(std_now, arrival.remote, arrival.local_ip, ecn, data, buf);
+        match event {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let serial = endpoint.serial(handle);
+                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                    quic.proto.handle_event(event);
+                    quic.on_datagram(self.now);
+                    mark(&mut self.touched, serial, &mut quic.touched);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.incoming(arrival.source, incoming),
+            Some(DatagramEvent::Response(transmit)) => {
+                endpoint.transmit(transmit, buf, &mut self.counters);
+            }
+            None => {}
+        }
+    }
+
+    /// A client's first packet: refuse it, ask for a proof of address, or
+    /// accept it.
+    fn incoming(&mut self, source: usize, incoming: Incoming) {
+        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
+            return;
+        };
+        let listener = endpoint.listener;
+        let limits = &self.config.limits;
+        let (ip, live) = (incoming.remote_address().ip(), self.slots.len());
+        let buf = &mut self.scratch.udp_out;
+        buf.clear();
+        // Before its address is proved a client costs no memory here.
+        if self.admission.pending() >= limits.quic_retry_pending && incoming.may_retry() {
+            if let Ok(transmit) = endpoint.proto.retry(incoming, buf) {
+                self.counters.retries_sent += 1;
+                endpoint.transmit(transmit, buf, &mut self.counters);
+            }
+            return;
+        }
+        let counters = &mut self.counters;
+        if !self.admission.admit(ip, live, self.now, limits, counters) {
+            let transmit = endpoint.proto.refuse(incoming, buf);
+            endpoint.transmit(transmit, buf, &mut self.counters);
+            return;
+        }
+        let std_now = self.config.clock.to_std(self.now);
+        match endpoint.proto.accept(incoming, std_now, buf, None) {
+            Ok((handle, proto)) => {
+                let deadline = self.now + limits.handshake_timeout;
+                let Some(serial) = self.insert_quic(source, handle, proto, listener, deadline)
+                else {
+                    self.counters.refused_full += 1;
+                    return;
+                };
+                self.counters.accepted += 1;
+                self.admission.begin(ip, &self.config.limits);
+                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                    mark(&mut self.touched, serial, &mut quic.touched);
+                }
+            }
+            Err(error) => {
+                self.counters.handshake_failures += 1;
+                tracing::debug!(cause = %error.cause, "a QUIC connection was not accepted");
+                if let Some(transmit) = error.response {
+                    endpoint.transmit(transmit, buf, &mut self.counters);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Net {
+    /// Address of the first UDP socket.
+    pub(crate) fn sources_addr(&mut self) -> SocketAddr {
+        let udp = self.sources.iter_mut().find_map(|source| match source {
+            Source::Udp(endpoint) => Some(endpoint),
+            _ => None,
+        });
+        udp.unwrap().socket_mut().local_addr().unwrap()
+    }
+
+    /// Gives the socket of a dialled connection another port, as a NAT does.
+    pub(crate) fn rebind_for_test(&mut self, conn: dunlin_base::ConnId) {
+        let Some(Conn::Quic(quic)) = self.slots.get_mut(conn.serial()) else {
+            panic!("not a QUIC connection");
+        };
+        let source = quic.source;
+        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
+            panic!("no socket");
+        };
+        let mut local = endpoint.bound_to;
+        local.set_port(0);
+        endpoint.replace_socket(crate::quic::bind(local, false).unwrap());
+        let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
+        let token = mio::Token(super::SOURCE_BASE + source);
+        let registry = self.poll.registry();
+        registry
+            .register(endpoint.socket_mut(), token, interest)
+            .unwrap();
+    }
+}

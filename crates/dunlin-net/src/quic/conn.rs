@@ -1,0 +1,661 @@
+//! One QUIC connection: events of quinn-proto become events of this crate,
+//! bytes that a stream does not take wait in its backlog, and deadlines that
+//! the protocol does not know are kept here.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use bytes::Bytes;
+use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
+use dunlin_base::{ConnId, Instant, SendBuf, StreamId};
+use quinn_proto::{
+    Connection, ConnectionError, ConnectionHandle, Dir, Event, ReadError, ReadableError,
+    StreamEvent, StreamId as QuicStreamId, VarInt, WriteError,
+};
+use rustls::pki_types::CertificateDer;
+
+use crate::backlog::Backlog;
+use crate::stream::{Cx, Step, failure};
+use crate::{Clock, ConnStats, Counters, NetLimits, tls};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum Phase {
+    Handshake,
+    Open,
+    /// Closed by us; waits until the peer has acknowledged all streams.
+    Flushing,
+    /// Over; kept until quinn-proto has drained it.
+    Over,
+}
+
+/// A connection over QUIC.
+pub(crate) struct QuicConn {
+    id: ConnId,
+    /// Index of its socket among the loop's sources.
+    pub(crate) source: usize,
+    pub(crate) handle: ConnectionHandle,
+    pub(crate) proto: Connection,
+    addr: SocketAddr,
+    admitted_ip: IpAddr,
+    listener: u16,
+    phase: Phase,
+    pub(crate) accepted: bool,
+    pub(crate) pending: bool,
+    pub(crate) reported: bool,
+    /// Listed for transmission.
+    pub(crate) dirty: bool,
+    /// Listed to be run after datagrams.
+    pub(crate) touched: bool,
+    spoke: bool,
+    paused: bool,
+    close_code: VarInt,
+    /// Streams that we may send on and have not ended.
+    sending: Vec<QuicStreamId>,
+    /// Streams that we have ended and the peer has not fully acknowledged.
+    ending: Vec<QuicStreamId>,
+    /// Bytes that streams did not take.
+    backlogs: Vec<StreamBacklog>,
+    /// Streams that were not read to their end, for want of budget or because
+    /// reading is paused.
+    unread: Vec<QuicStreamId>,
+    last_read: Instant,
+    idle: Duration,
+    deadline: Instant,
+    pub(crate) armed: Instant,
+}
+
+#[derive(Debug)]
+struct StreamBacklog {
+    id: QuicStreamId,
+    bytes: Backlog,
+    /// End the stream after them.
+    finish: bool,
+}
+
+/// How a connection comes to be.
+pub(crate) struct NewQuic {
+    pub(crate) id: ConnId,
+    pub(crate) source: usize,
+    pub(crate) handle: ConnectionHandle,
+    pub(crate) proto: Connection,
+    /// The listener that accepted it; `None`: dialled.
+    pub(crate) listener: Option<u16>,
+    pub(crate) handshake_deadline: Instant,
+}
+
+impl fmt::Debug for QuicConn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicConn")
+            .field("id", &self.id)
+            .field("phase", &self.phase)
+            .finish_non_exhaustive()
+    }
+}
+
+impl QuicConn {
+    pub(crate) fn new(new: NewQuic, now: Instant, limits: &NetLimits) -> Self {
+        Self {
+            id: new.id,
+            source: new.source,
+            handle: new.handle,
+            addr: new.proto.remote_address(),
+            admitted_ip: new.proto.remote_address().ip(),
+            proto: new.proto,
+            listener: new.listener.unwrap_or(0),
+            phase: Phase::Handshake,
+            accepted: new.listener.is_some(),
+            pending: new.listener.is_some(),
+            reported: false,
+            dirty: false,
+            touched: false,
+            spoke: false,
+            paused: false,
+            close_code: VarInt::from_u32(0),
+            sending: Vec::new(),
+            ending: Vec::new(),
+            backlogs: Vec::new(),
+            unread: Vec::new(),
+            last_read: now,
+            idle: limits.idle_timeout_max,
+            deadline: new.handshake_deadline,
+            armed: Instant::FAR_FUTURE,
+        }
+    }
+
+    /// The address under which it was admitted; later ones may differ.
+    pub(crate) const fn admitted_ip(&self) -> IpAddr {
+        self.admitted_ip
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.phase == Phase::Handshake
+    }
+
+    pub(crate) fn stats(&self) -> ConnStats {
+        let backlog = self.backlogs.iter().map(|b| b.bytes.len()).sum();
+        let from = self.proto.stats();
+        let mut stats = ConnStats::new(Transport::Quic, backlog);
+        stats.protocol = self.protocol();
+        stats.rtt = Some(from.path.rtt);
+        stats.congestion_window = Some(from.path.cwnd);
+        stats.lost_packets = from.path.lost_packets;
+        stats.mtu = Some(from.path.current_mtu);
+        stats.datagrams_out = from.udp_tx.datagrams;
+        stats.datagrams_in = from.udp_rx.datagrams;
+        stats
+    }
+
+    fn protocol(&self) -> Option<Vec<u8>> {
+        let data = self.proto.crypto_session().handshake_data()?;
+        let data = data
+            .downcast::<quinn_proto::crypto::rustls::HandshakeData>()
+            .ok()?;
+        data.protocol
+    }
+
+    /// A datagram for this connection was handed to quinn-proto.
+    pub(crate) fn on_datagram(&mut self, now: Instant) {
+        self.last_read = now;
+    }
+
+    /// Reports what happened, and reads what has arrived.
+    pub(crate) fn run(&mut self, cx: &mut Cx<'_>) -> Step {
+        let mut budget = cx.limits.read_budget_bytes;
+        self.read_unread(&mut budget, cx);
+        while let Some(event) = self.proto.poll() {
+            self.on_event(event, &mut budget, cx);
+        }
+        self.check_address(cx);
+        self.finish_closing(cx);
+        if self.phase == Phase::Open && !self.paused && !self.unread.is_empty() {
+            Step::Again
+        } else {
+            Step::Wait
+        }
+    }
+
+    fn on_event(&mut self, event: Event, budget: &mut usize, cx: &mut Cx<'_>) {
+        match event {
+            Event::Connected => self.open(false, cx),
+            Event::ConnectionLost { reason } => self.on_lost(reason, cx),
+            Event::Stream(event) => self.on_stream_event(event, budget, cx),
+            Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
+        }
+    }
+
+    fn open(&mut self, early_data: bool, cx: &mut Cx<'_>) {
+        if self.phase != Phase::Handshake {
+            return;
+        }
+        self.phase = Phase::Open;
+        self.deadline = if self.accepted {
+            cx.now + cx.limits.first_bytes_timeout
+        } else {
+            Instant::FAR_FUTURE
+        };
+        cx.counters.opened += 1;
+        let certs = self.proto.crypto_session().peer_identity();
+        let certs = certs.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
+        (cx.out)(NetEvent::Opened {
+            conn: self.id,
+            peer: Peer {
+                addr: self.addr,
+                transport: Transport::Quic,
+                listener: self.listener,
+                identity: certs.and_then(|certs| tls::identity(&certs)),
+                early_data,
+            },
+        });
+    }
+
+    fn on_lost(&mut self, reason: ConnectionError, cx: &mut Cx<'_>) {
+        // What arrived before the end is delivered before it, paused or not;
+        // the receive window bounds it.
+        self.paused = false;
+        let mut unbounded = usize::MAX;
+        self.read_unread(&mut unbounded, cx);
+        let handshaking = self.phase == Phase::Handshake;
+        if handshaking {
+            cx.counters.handshake_failures += 1;
+        }
+        self.end(cause_of(reason, handshaking), cx);
+    }
+
+    fn on_stream_event(&mut self, event: StreamEvent, budget: &mut usize, cx: &mut Cx<'_>) {
+        // Streams before the handshake ends carry 0-RTT data.
+        self.open(true, cx);
+        match event {
+            StreamEvent::Opened { dir } => {
+                while let Some(id) = self.proto.streams().accept(dir) {
+                    if dir == Dir::Bi {
+                        self.sending.push(id);
+                    }
+                    self.read_stream(id, budget, cx);
+                }
+            }
+            StreamEvent::Readable { id } => self.read_stream(id, budget, cx),
+            StreamEvent::Writable { id } => {
+                let left = self.write_backlog(id);
+                self.report_sent(left, cx);
+            }
+            StreamEvent::Finished { id } => self.ending.retain(|e| *e != id),
+            StreamEvent::Stopped { id, error_code } => {
+                let dropped = self.forget_sending(id);
+                let _ = self.proto.send_stream(id).reset(error_code);
+                self.report_sent(dropped, cx);
+                self.report_reset(id, error_code, cx);
+            }
+            StreamEvent::Available { .. } => {}
+        }
+    }
+
+    fn report_sent(&self, bytes: usize, cx: &mut Cx<'_>) {
+        if bytes > 0 && self.phase == Phase::Open {
+            (cx.out)(NetEvent::Sent {
+                conn: self.id,
+                bytes,
+            });
+        }
+    }
+
+    fn report_reset(&self, id: QuicStreamId, code: VarInt, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Open {
+            (cx.out)(NetEvent::StreamReset {
+                conn: self.id,
+                stream: StreamId(id.into()),
+                code: code.into_inner(),
+            });
+        }
+    }
+
+    fn check_address(&mut self, cx: &mut Cx<'_>) {
+        let addr = self.proto.remote_address();
+        if addr != self.addr {
+            self.addr = addr;
+            cx.counters.migrations += 1;
+            if self.phase == Phase::Open {
+                (cx.out)(NetEvent::Migrated {
+                    conn: self.id,
+                    addr,
+                });
+            }
+        }
+    }
+
+    fn read_unread(&mut self, budget: &mut usize, cx: &mut Cx<'_>) {
+        if self.paused || self.unread.is_empty() {
+            return;
+        }
+        for id in core::mem::take(&mut self.unread) {
+            self.read_stream(id, budget, cx);
+        }
+    }
+
+    fn read_stream(&mut self, id: QuicStreamId, budget: &mut usize, cx: &mut Cx<'_>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        if self.paused || *budget == 0 {
+            if !self.unread.contains(&id) {
+                self.unread.push(id);
+            }
+            return;
+        }
+        let (conn, stream) = (self.id, StreamId(id.into()));
+        let mut recv = self.proto.recv_stream(id);
+        let mut chunks = match recv.read(true) {
+            Ok(chunks) => chunks,
+            Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return,
+        };
+        let end = loop {
+            if *budget == 0 {
+                self.unread.push(id);
+                break None;
+            }
+            match chunks.next(*budget) {
+                Ok(Some(chunk)) => {
+                    *budget = budget.saturating_sub(chunk.bytes.len());
+                    let data = &chunk.bytes;
+                    (cx.out)(NetEvent::Bytes { conn, stream, data });
+                    self.spoke = true;
+                }
+                Ok(None) => break Some(NetEvent::StreamFinished { conn, stream }),
+                Err(ReadError::Blocked) => break None,
+                Err(ReadError::Reset(code)) => {
+                    let code = code.into_inner();
+                    break Some(NetEvent::StreamReset { conn, stream, code });
+                }
+            }
+        };
+        // Whether credit frames wait is found out when flushing.
+        let _ = chunks.finalize();
+        if let Some(event) = end {
+            (cx.out)(event);
+        }
+        if self.spoke && self.deadline != Instant::FAR_FUTURE {
+            self.deadline = Instant::FAR_FUTURE;
+        }
+    }
+
+    /// Takes all of `data`; returns how many bytes left at once.
+    pub(crate) fn send(
+        &mut self,
+        stream: StreamId,
+        data: &mut SendBuf,
+        limits: &NetLimits,
+        counters: &mut Counters,
+    ) -> Result<usize, CloseCause> {
+        let Some(id) = self.stream_id(stream).filter(|_| self.phase <= Phase::Open) else {
+            let all = data.len();
+            data.clear();
+            return Ok(all);
+        };
+        if let Some(backlog) = self.backlogs.iter_mut().find(|b| b.id == id) {
+            backlog.bytes.put(data, 0);
+            if backlog.bytes.len() > limits.backlog_bytes_max {
+                counters.backlog_overflows += 1;
+                return Err(failure("the peer reads too slowly: backlog limit reached"));
+            }
+            return Ok(0);
+        }
+        let total = data.len();
+        let left = self.write_direct(id, data);
+        if left < total {
+            let mut bytes = Backlog::default();
+            bytes.put(data, left);
+            self.backlogs.push(StreamBacklog {
+                id,
+                bytes,
+                finish: false,
+            });
+        }
+        data.clear();
+        Ok(left)
+    }
+
+    /// The stream, if we may send on it. A dialled connection opens its
+    /// control stream by sending on it.
+    fn stream_id(&mut self, stream: StreamId) -> Option<QuicStreamId> {
+        let id = quic_id(stream)?;
+        if self.sending.contains(&id) {
+            return Some(id);
+        }
+        if stream == StreamId::CONTROL && !self.accepted && self.sending.is_empty() {
+            return self.open_stream(true).and_then(quic_id);
+        }
+        None
+    }
+
+    /// Gives bytes to the stream until it takes no more. A stream that takes
+    /// nothing any more swallows them: its end is reported otherwise.
+    fn write_direct(&mut self, id: QuicStreamId, data: &SendBuf) -> usize {
+        let mut stream = self.proto.send_stream(id);
+        let mut wrote = 0;
+        if !data.chunks().is_empty() {
+            let mut chunks = data.chunks().to_vec();
+            let all: usize = chunks.iter().map(Bytes::len).sum();
+            match stream.write_chunks(&mut chunks) {
+                Ok(written) => wrote += written.bytes,
+                Err(WriteError::Blocked) => {}
+                Err(_) => return data.len(),
+            }
+            if wrote < all {
+                return wrote;
+            }
+        }
+        if !data.tail().is_empty() {
+            match stream.write(data.tail()) {
+                Ok(n) => wrote += n,
+                Err(WriteError::Blocked) => {}
+                Err(_) => return data.len(),
+            }
+        }
+        wrote
+    }
+
+    /// Gives waiting bytes to the stream; returns how many it took.
+    fn write_backlog(&mut self, id: QuicStreamId) -> usize {
+        let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
+            return 0;
+        };
+        let Some(backlog) = self.backlogs.get_mut(at) else {
+            return 0;
+        };
+        let mut wrote = 0;
+        let mut stream = self.proto.send_stream(id);
+        while let Some(chunk) = backlog.bytes.pop() {
+            let mut chunks = [chunk];
+            match stream.write_chunks(&mut chunks) {
+                Ok(written) => wrote += written.bytes,
+                Err(WriteError::Blocked) => {}
+                Err(_) => {
+                    let [rest] = chunks;
+                    wrote += rest.len() + backlog.bytes.len();
+                    backlog.bytes = Backlog::default();
+                    break;
+                }
+            }
+            let [rest] = chunks;
+            if !rest.is_empty() {
+                backlog.bytes.unpop(rest);
+                break;
+            }
+        }
+        if backlog.bytes.is_empty() {
+            let finish = backlog.finish;
+            self.backlogs.swap_remove(at);
+            if finish {
+                self.finish_now(id);
+            }
+        }
+        wrote
+    }
+
+    /// Opens a stream, if the peer allows one more.
+    pub(crate) fn open_stream(&mut self, bidirectional: bool) -> Option<StreamId> {
+        let dir = if bidirectional { Dir::Bi } else { Dir::Uni };
+        let id = self.proto.streams().open(dir)?;
+        self.sending.push(id);
+        Some(StreamId(id.into()))
+    }
+
+    /// Ends our side of a stream after its backlog.
+    pub(crate) fn finish_stream(&mut self, stream: StreamId) {
+        if let Some(id) = quic_id(stream) {
+            match self.backlogs.iter_mut().find(|b| b.id == id) {
+                Some(backlog) => backlog.finish = true,
+                None => self.finish_now(id),
+            }
+        }
+    }
+
+    fn finish_now(&mut self, id: QuicStreamId) {
+        if let Some(at) = self.sending.iter().position(|s| *s == id) {
+            self.sending.swap_remove(at);
+            if self.proto.send_stream(id).finish().is_ok() {
+                self.ending.push(id);
+            }
+        }
+    }
+
+    /// Abandons our side of a stream; returns the credit of dropped bytes.
+    pub(crate) fn reset_stream(&mut self, stream: StreamId, code: u64) -> usize {
+        let Some(id) = quic_id(stream) else {
+            return 0;
+        };
+        let may_send = self.sending.contains(&id) || self.ending.contains(&id);
+        let dropped = self.forget_sending(id);
+        if may_send {
+            let _ = self.proto.send_stream(id).reset(varint(code));
+        }
+        dropped
+    }
+
+    /// Asks the peer to stop sending on a stream.
+    pub(crate) fn stop_stream(&mut self, stream: StreamId, code: u64) {
+        // Only the peer's unidirectional streams and bidirectional ones have a
+        // receiving side; quinn-proto takes the others for a bug.
+        let ours = stream.is_server_initiated() == self.accepted;
+        if let Some(id) = quic_id(stream)
+            && !(stream.is_unidirectional() && ours)
+        {
+            self.unread.retain(|u| *u != id);
+            let _ = self.proto.recv_stream(id).stop(varint(code));
+        }
+    }
+
+    fn forget_sending(&mut self, id: QuicStreamId) -> usize {
+        self.sending.retain(|s| *s != id);
+        self.ending.retain(|s| *s != id);
+        let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
+            return 0;
+        };
+        self.backlogs.swap_remove(at).bytes.len()
+    }
+
+    /// Begins to close: ends all streams and waits until they arrived.
+    pub(crate) fn close(&mut self, code: u64, now: Instant, limits: &NetLimits) {
+        if self.phase > Phase::Open {
+            return;
+        }
+        self.close_code = varint(code);
+        self.phase = Phase::Flushing;
+        self.deadline = now + limits.close_linger;
+        for id in self.sending.clone() {
+            self.finish_stream(StreamId(id.into()));
+        }
+    }
+
+    /// Whether a connection closed by us waits for nothing any more; then it
+    /// is over now.
+    pub(crate) fn is_flushed(&mut self, clock: &Clock, now: Instant) -> bool {
+        let flushed =
+            self.phase == Phase::Flushing && self.ending.is_empty() && self.backlogs.is_empty();
+        if flushed {
+            self.abort(clock, now);
+        }
+        flushed
+    }
+
+    fn finish_closing(&mut self, cx: &mut Cx<'_>) {
+        if self.is_flushed(cx.clock, cx.now) {
+            self.report(CloseCause::Local, cx.out);
+        }
+    }
+
+    /// Ends it without waiting for anything.
+    pub(crate) fn abort(&mut self, clock: &Clock, now: Instant) {
+        self.proto
+            .close(clock.to_std(now), self.close_code, Bytes::new());
+        self.over();
+    }
+
+    fn end(&mut self, cause: CloseCause, cx: &mut Cx<'_>) {
+        self.over();
+        self.report(cause, cx.out);
+    }
+
+    fn over(&mut self) {
+        self.phase = Phase::Over;
+        self.deadline = Instant::FAR_FUTURE;
+        self.backlogs = Vec::new();
+        self.unread = Vec::new();
+    }
+
+    pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<'_>)) {
+        if !core::mem::replace(&mut self.reported, true) {
+            out(NetEvent::Closed {
+                conn: self.id,
+                cause,
+            });
+        }
+    }
+
+    pub(crate) fn set_idle_timeout(&mut self, idle: Duration) {
+        self.idle = idle;
+    }
+
+    /// Returns whether there is something to read now.
+    pub(crate) fn pause(&mut self, paused: bool) -> bool {
+        self.paused = paused;
+        !paused && !self.unread.is_empty()
+    }
+
+    /// When the connection must be looked at, if nothing happens before.
+    pub(crate) fn next_deadline(&mut self, clock: &Clock) -> Instant {
+        // Rounded up, so that quinn-proto agrees that it is time.
+        let proto = self.proto.poll_timeout();
+        let proto = proto.map_or(Instant::FAR_FUTURE, |at| {
+            clock.from_std(at) + Duration::from_micros(1)
+        });
+        self.own_deadline().min(proto)
+    }
+
+    fn own_deadline(&self) -> Instant {
+        if self.phase == Phase::Open {
+            self.deadline.min(self.last_read + self.idle)
+        } else {
+            self.deadline
+        }
+    }
+
+    /// A deadline may be over.
+    pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) -> Step {
+        self.proto.handle_timeout(cx.clock.to_std(cx.now));
+        if self.own_deadline() <= cx.now {
+            let cause = match self.phase {
+                Phase::Handshake => {
+                    cx.counters.handshake_timeouts += 1;
+                    CloseCause::HandshakeTimeout
+                }
+                Phase::Open if !self.spoke && self.deadline <= cx.now => {
+                    cx.counters.silent_timeouts += 1;
+                    CloseCause::IdleTimeout
+                }
+                Phase::Open => {
+                    cx.counters.idle_timeouts += 1;
+                    CloseCause::IdleTimeout
+                }
+                Phase::Flushing | Phase::Over => CloseCause::Local,
+            };
+            self.abort(cx.clock, cx.now);
+            self.report(cause, cx.out);
+        }
+        self.run(cx)
+    }
+}
+
+fn cause_of(reason: ConnectionError, handshaking: bool) -> CloseCause {
+    match reason {
+        ConnectionError::ApplicationClosed(close) => CloseCause::Peer {
+            code: close.error_code.into_inner(),
+        },
+        ConnectionError::TimedOut if handshaking => CloseCause::HandshakeTimeout,
+        ConnectionError::TimedOut => CloseCause::IdleTimeout,
+        ConnectionError::LocallyClosed => CloseCause::Local,
+        ConnectionError::Reset => failure("the peer does not know the connection any more"),
+        ConnectionError::TransportError(error) => failure(&describe(&error)),
+        ConnectionError::ConnectionClosed(close) => {
+            failure(&format!("QUIC: closed by the peer: {close}"))
+        }
+        other => failure(&format!("QUIC: {other}")),
+    }
+}
+
+/// quinn-proto keeps only the text of a TLS error.
+fn describe(error: &quinn_proto::TransportError) -> String {
+    if error.reason.contains("UnknownIssuer") {
+        let error = rustls::CertificateError::UnknownIssuer;
+        return tls::describe(&rustls::Error::InvalidCertificate(error));
+    }
+    format!("QUIC: {error}")
+}
+
+fn quic_id(stream: StreamId) -> Option<QuicStreamId> {
+    VarInt::from_u64(stream.0).ok().map(Into::into)
+}
+
+fn varint(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}

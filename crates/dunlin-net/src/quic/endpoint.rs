@@ -1,0 +1,264 @@
+//! A UDP socket and the quinn-proto endpoint on it.
+
+use core::fmt;
+use core::net::SocketAddr;
+use std::io;
+use std::sync::Arc;
+
+use aws_lc_rs::{hkdf, hmac};
+use mio::net::UdpSocket;
+use quinn_proto::crypto::HandshakeTokenKey;
+use quinn_proto::{
+    ConnectionHandle, Endpoint, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig,
+    TransportConfig, VarInt,
+};
+use quinn_udp::UdpSocketState;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::cid::{CidCodec, ShardCids};
+use crate::{Counters, NetConfig, NetError, NetLimits, ServerTls};
+
+/// What all endpoints of a loop share.
+pub(crate) struct QuicSettings {
+    pub(crate) cids: CidCodec,
+    endpoint: Arc<EndpointConfig>,
+    token_key: Arc<dyn HandshakeTokenKey>,
+    pub(crate) transport: Arc<TransportConfig>,
+}
+
+impl QuicSettings {
+    pub(crate) fn new(config: &NetConfig) -> Result<Self, NetError> {
+        let (shard, keys) = (config.shard, &config.keys);
+        let cids = CidCodec::new(keys.cid, config.shards);
+        let reset_key = hmac::Key::new(hmac::HMAC_SHA256, &keys.reset);
+        let mut endpoint = EndpointConfig::new(Arc::new(reset_key));
+        endpoint.cid_generator(move || Box::new(ShardCids::new(cids, shard)));
+        let token_key = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&keys.token);
+        Ok(Self {
+            cids,
+            endpoint: Arc::new(endpoint),
+            token_key: Arc::new(token_key),
+            transport: Arc::new(transport_config(&config.limits)?),
+        })
+    }
+
+    pub(crate) fn server_config(&self, tls: &ServerTls) -> ServerConfig {
+        let mut config = ServerConfig::new(Arc::clone(&tls.quic) as _, Arc::clone(&self.token_key));
+        config.transport_config(Arc::clone(&self.transport));
+        config
+    }
+}
+
+impl fmt::Debug for QuicSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicSettings").finish_non_exhaustive()
+    }
+}
+
+fn transport_config(limits: &NetLimits) -> Result<TransportConfig, NetError> {
+    let mut config = TransportConfig::default();
+    let idle = IdleTimeout::try_from(limits.idle_timeout_max)
+        .map_err(|_| NetError::Config("the longest idle timeout is too long for QUIC"))?;
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(limits.quic_bidi_streams))
+        .max_concurrent_uni_streams(VarInt::from_u32(limits.quic_uni_streams))
+        .max_idle_timeout(Some(idle))
+        .receive_window(VarInt::from_u32(limits.quic_receive_window))
+        .stream_receive_window(VarInt::from_u32(limits.quic_stream_receive_window))
+        .send_window(u64::from(limits.quic_send_window))
+        .datagram_receive_buffer_size(None)
+        .datagram_send_buffer_size(0)
+        .mtu_discovery_config(limits.quic_mtu_discovery.then(MtuDiscoveryConfig::default));
+    Ok(config)
+}
+
+/// A UDP socket for QUIC.
+pub(crate) struct UdpEndpoint {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    pub(crate) proto: Endpoint,
+    /// Serial numbers by connection handle, which are small and dense.
+    serials: Vec<u64>,
+    /// Number of the listener; `None`: for dialled connections.
+    pub(crate) listener: Option<u16>,
+    /// The address asked for, by which a dialled connection finds its socket.
+    pub(crate) bound_to: SocketAddr,
+    /// The kernel may have more datagrams for us.
+    pub(crate) readable: bool,
+    /// A transmission that the kernel did not take.
+    held: Option<Held>,
+    /// Connections that wait for the socket to take more.
+    waiting: Vec<u64>,
+}
+
+struct Held {
+    transmit: quinn_proto::Transmit,
+    contents: Vec<u8>,
+}
+
+impl fmt::Debug for UdpEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpEndpoint")
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
+    }
+}
+
+impl UdpEndpoint {
+    pub(crate) fn new(
+        socket: UdpSocket,
+        bound_to: SocketAddr,
+        listener: Option<u16>,
+        server: Option<ServerConfig>,
+        settings: &QuicSettings,
+        limits: &NetLimits,
+    ) -> io::Result<Self> {
+        let state = UdpSocketState::new((&socket).into())?;
+        // The kernel may grant less; that is no reason not to serve.
+        let _ = state.set_recv_buffer_size((&socket).into(), limits.udp_buffer_bytes);
+        let _ = state.set_send_buffer_size((&socket).into(), limits.udp_buffer_bytes);
+        let allow_mtud = !state.may_fragment();
+        let endpoint = Arc::clone(&settings.endpoint);
+        Ok(Self {
+            proto: Endpoint::new(endpoint, server.map(Arc::new), allow_mtud, None),
+            socket,
+            state,
+            serials: Vec::new(),
+            listener,
+            bound_to,
+            readable: false,
+            held: None,
+            waiting: Vec::new(),
+        })
+    }
+
+    pub(crate) fn socket_mut(&mut self) -> &mut UdpSocket {
+        &mut self.socket
+    }
+
+    /// Stops to accept; connections stay.
+    pub(crate) fn refuse_new(&mut self) {
+        self.proto.set_server_config(None);
+    }
+
+    pub(crate) fn bind_serial(&mut self, handle: ConnectionHandle, serial: u64) {
+        if self.serials.len() <= handle.0 {
+            self.serials.resize(handle.0 + 1, 0);
+        }
+        if let Some(slot) = self.serials.get_mut(handle.0) {
+            *slot = serial;
+        }
+    }
+
+    pub(crate) fn serial(&self, handle: ConnectionHandle) -> u64 {
+        self.serials.get(handle.0).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn max_segments(&self) -> usize {
+        /// More delays other connections for longer than it saves calls.
+        const SEGMENTS_MAX: usize = 32;
+        self.state.max_gso_segments().clamp(1, SEGMENTS_MAX)
+    }
+
+    pub(crate) fn recv(
+        &self,
+        bufs: &mut [io::IoSliceMut<'_>],
+        meta: &mut [quinn_udp::RecvMeta],
+    ) -> io::Result<usize> {
+        self.state.recv((&self.socket).into(), bufs, meta)
+    }
+
+    /// Whether the socket takes nothing; `serial` is woken when it does again.
+    pub(crate) fn is_blocked_for(&mut self, serial: u64) -> bool {
+        if self.held.is_some() {
+            self.waiting.push(serial);
+        }
+        self.held.is_some()
+    }
+
+    /// Sends, or holds it until the socket is writable.
+    pub(crate) fn transmit(
+        &mut self,
+        transmit: quinn_proto::Transmit,
+        contents: &[u8],
+        counters: &mut Counters,
+    ) {
+        let contents = contents.get(..transmit.size).unwrap_or(contents);
+        if self.held.is_some() {
+            // Only stateless answers come here then; they may be lost.
+            counters.datagrams_unsent += 1;
+            return;
+        }
+        if !self.try_transmit(&transmit, contents, counters) {
+            self.held = Some(Held {
+                contents: contents.to_vec(),
+                transmit,
+            });
+        }
+    }
+
+    /// The socket is writable: sends what was held and says who waits.
+    pub(crate) fn on_writable(&mut self, counters: &mut Counters) -> Vec<u64> {
+        if let Some(held) = self.held.take()
+            && !self.try_transmit(&held.transmit, &held.contents, counters)
+        {
+            self.held = Some(held);
+            return Vec::new();
+        }
+        core::mem::take(&mut self.waiting)
+    }
+
+    fn try_transmit(
+        &self,
+        transmit: &quinn_proto::Transmit,
+        contents: &[u8],
+        counters: &mut Counters,
+    ) -> bool {
+        let ecn = transmit.ecn.map(|e| e as u8);
+        let udp = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: ecn.and_then(quinn_udp::EcnCodepoint::from_bits),
+            contents,
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        };
+        let segments = transmit
+            .segment_size
+            .map_or(1, |size| contents.len().div_ceil(size.max(1)));
+        match self.state.try_send((&self.socket).into(), &udp) {
+            Ok(()) => {
+                counters.datagrams_out += segments as u64;
+                counters.udp_bytes_out += contents.len() as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
+            // The network lost it, as it may lose any datagram.
+            Err(error) => {
+                counters.datagrams_unsent += segments as u64;
+                tracing::debug!(%error, to = %transmit.destination, "datagram not sent");
+            }
+        }
+        true
+    }
+}
+
+/// Binds a UDP socket.
+pub(crate) fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    if reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if addr.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&SockAddr::from(addr))?;
+    Ok(UdpSocket::from_std(socket.into()))
+}
+
+#[cfg(test)]
+impl UdpEndpoint {
+    pub(crate) fn replace_socket(&mut self, socket: UdpSocket) {
+        self.state = UdpSocketState::new((&socket).into()).unwrap();
+        self.socket = socket;
+    }
+}

@@ -1,0 +1,10 @@
+//! QUIC: one UDP socket per listener or local address, many connections on
+//! it. The protocol itself is quinn-proto's; this drives it.
+
+mod cid;
+mod conn;
+mod endpoint;
+
+pub(crate) use cid::shard_of_datagram;
+pub(crate) use conn::{NewQuic, QuicConn};
+pub(crate) use endpoint::{QuicSettings, UdpEndpoint, bind};

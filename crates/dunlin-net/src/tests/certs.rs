@@ -1,0 +1,72 @@
+//! A certificate authority, a server and a device, made once per test run.
+
+use std::sync::{Arc, OnceLock};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use crate::{ClientTls, ClientTlsBuilder, ServerTls, ServerTlsOptions};
+
+pub(crate) struct Certs {
+    pub(crate) ca: String,
+    pub(crate) server: (String, String),
+    pub(crate) server_der: Vec<u8>,
+    pub(crate) server_key_der: Vec<u8>,
+    pub(crate) device: (String, String),
+    /// An authority that signed nothing here.
+    pub(crate) stranger: String,
+}
+
+fn ca(name: &str) -> (String, Issuer<'static, KeyPair>) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let key = KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    (pem, Issuer::new(params, key))
+}
+
+pub(crate) fn certs() -> &'static Certs {
+    static CERTS: OnceLock<Certs> = OnceLock::new();
+    CERTS.get_or_init(|| {
+        use rcgen::PublicKeyData;
+        let (ca_pem, issuer) = ca("Test CA");
+        let (stranger, _) = ca("Stranger");
+        let signed = |names: &[&str], common_name: &str| {
+            let names: Vec<String> = names.iter().map(|n| (*n).into()).collect();
+            let mut params = CertificateParams::new(names).unwrap();
+            params
+                .distinguished_name
+                .push(DnType::CommonName, common_name);
+            let key = KeyPair::generate().unwrap();
+            (params.signed_by(&key, &issuer).unwrap(), key)
+        };
+        let (server, server_key) = signed(&["localhost", "127.0.0.1"], "server");
+        let (device, device_key) = signed(&[], "device-7");
+        Certs {
+            ca: ca_pem,
+            server_der: server.der().to_vec(),
+            server_key_der: server_key.subject_public_key_info(),
+            server: (server.pem(), server_key.serialize_pem()),
+            device: (device.pem(), device_key.serialize_pem()),
+            stranger,
+        }
+    })
+}
+
+pub(crate) fn server_options() -> ServerTlsOptions {
+    let (cert, key) = &certs().server;
+    ServerTlsOptions::new(cert.clone().into(), key.clone().into())
+}
+
+pub(crate) fn server_tls() -> Arc<ServerTls> {
+    Arc::new(ServerTls::new(&server_options()).unwrap())
+}
+
+pub(crate) fn client_builder() -> ClientTlsBuilder {
+    ClientTls::builder().ca_pem(certs().ca.as_bytes()).unwrap()
+}
+
+pub(crate) fn client_tls() -> Arc<ClientTls> {
+    Arc::new(client_builder().build().unwrap())
+}

@@ -1,0 +1,216 @@
+//! TLS of a dialled connection.
+
+use core::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::verify::{Pin, Verifier};
+use super::{ALPN_HTTP, ALPN_MQTT, TlsError, parse_certs, parse_key, provider, read_file};
+
+/// TLS of dialled connections; share one value among them, so that they also
+/// share session tickets.
+pub struct ClientTls {
+    pub(crate) tcp: Arc<rustls::ClientConfig>,
+    pub(crate) ws: Arc<rustls::ClientConfig>,
+    /// Holds the cache of address tokens, so it is cloned, not rebuilt.
+    pub(crate) quic: quinn_proto::ClientConfig,
+}
+
+impl ClientTls {
+    /// Starts with nothing trusted.
+    #[must_use]
+    pub fn builder() -> ClientTlsBuilder {
+        ClientTlsBuilder {
+            roots: RootCertStore::empty(),
+            pins: Vec::new(),
+            identity: None,
+            alpn: vec![ALPN_MQTT.to_vec()],
+            accept_any: false,
+        }
+    }
+
+    /// Trusts what the operating system trusts.
+    ///
+    /// # Errors
+    /// The system has no usable authority.
+    pub fn system() -> Result<Self, TlsError> {
+        Self::builder().system_roots()?.build()
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").finish_non_exhaustive()
+    }
+}
+
+/// Collects what a client trusts and who it is.
+///
+/// With authorities and pins both must hold. With pins alone, the pinned
+/// certificate or key is trusted whatever its issuer, name and age.
+pub struct ClientTlsBuilder {
+    roots: RootCertStore,
+    pins: Vec<Pin>,
+    identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+    alpn: Vec<Vec<u8>>,
+    accept_any: bool,
+}
+
+impl ClientTlsBuilder {
+    /// Trusts the authorities of the operating system.
+    ///
+    /// # Errors
+    /// None could be loaded.
+    pub fn system_roots(mut self) -> Result<Self, TlsError> {
+        let found = rustls_native_certs::load_native_certs();
+        let (added, _) = self.roots.add_parsable_certificates(found.certs);
+        if added == 0 {
+            let why = found.errors.first().map(ToString::to_string);
+            return Err(TlsError::Roots(
+                why.unwrap_or_else(|| "the system has none".into()),
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Trusts the authorities in a PEM file.
+    ///
+    /// # Errors
+    /// The file cannot be read or used.
+    pub fn ca_pem_file(self, path: &Path) -> Result<Self, TlsError> {
+        self.add_roots(&read_file(path)?, &path.display().to_string())
+    }
+
+    /// Trusts the authorities in PEM text.
+    ///
+    /// # Errors
+    /// The text cannot be used.
+    pub fn ca_pem(self, pem: &[u8]) -> Result<Self, TlsError> {
+        self.add_roots(pem, "the authority")
+    }
+
+    fn add_roots(mut self, pem: &[u8], what: &str) -> Result<Self, TlsError> {
+        for cert in parse_certs(pem, what)? {
+            self.roots
+                .add(cert)
+                .map_err(|e| TlsError::Roots(format!("{what}: {e}")))?;
+        }
+        Ok(self)
+    }
+
+    /// Requires the server's certificate to have this SHA-256.
+    #[must_use]
+    pub fn pin_certificate_sha256(mut self, hash: [u8; 32]) -> Self {
+        self.pins.push(Pin::Certificate(hash));
+        self
+    }
+
+    /// Requires the server's public key (SubjectPublicKeyInfo) to have this
+    /// SHA-256.
+    #[must_use]
+    pub fn pin_public_key_sha256(mut self, hash: [u8; 32]) -> Self {
+        self.pins.push(Pin::PublicKey(hash));
+        self
+    }
+
+    /// Presents a certificate from PEM files when the server asks.
+    ///
+    /// # Errors
+    /// A file cannot be read or used.
+    pub fn client_cert_files(mut self, cert: &Path, key: &Path) -> Result<Self, TlsError> {
+        let chain = parse_certs(&read_file(cert)?, &cert.display().to_string())?;
+        let key = parse_key(&read_file(key)?, &key.display().to_string())?;
+        self.identity = Some((chain, key));
+        Ok(self)
+    }
+
+    /// Presents a certificate from PEM text when the server asks.
+    ///
+    /// # Errors
+    /// The text cannot be used.
+    pub fn client_cert_pem(mut self, cert: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let chain = parse_certs(cert, "the client certificate")?;
+        self.identity = Some((chain, parse_key(key, "the client key")?));
+        Ok(self)
+    }
+
+    /// Offers these application protocols on TCP and QUIC instead of `mqtt`.
+    #[must_use]
+    pub fn alpn(mut self, protocols: Vec<Vec<u8>>) -> Self {
+        self.alpn = protocols;
+        self
+    }
+
+    /// Trusts every server. An attacker on the path reads and changes
+    /// everything; only for experiments.
+    #[must_use]
+    pub fn dangerous_accept_any_certificate(mut self) -> Self {
+        self.accept_any = true;
+        self
+    }
+
+    /// Puts it together.
+    ///
+    /// # Errors
+    /// Nothing is trusted, or the parts do not fit.
+    pub fn build(self) -> Result<ClientTls, TlsError> {
+        let provider = provider();
+        let chain: Option<Arc<dyn ServerCertVerifier>> = if self.accept_any || self.roots.is_empty()
+        {
+            None
+        } else {
+            let roots = Arc::new(self.roots);
+            let builder = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
+            Some(
+                builder
+                    .build()
+                    .map_err(|e| TlsError::Roots(e.to_string()))?,
+            )
+        };
+        if chain.is_none() && self.pins.is_empty() && !self.accept_any {
+            return Err(TlsError::NothingTrusted);
+        }
+        let verifier = Arc::new(Verifier {
+            chain,
+            pins: self.pins,
+            provider: Arc::clone(&provider),
+        });
+        let base = |versions: &[&'static rustls::SupportedProtocolVersion]| {
+            let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_protocol_versions(versions)
+                .map_err(|e| TlsError::Setup(e.to_string()))?
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::clone(&verifier) as _);
+            match &self.identity {
+                Some((chain, key)) => builder
+                    .with_client_auth_cert(chain.clone(), key.clone_key())
+                    .map_err(TlsError::KeyMismatch),
+                None => Ok(builder.with_no_client_auth()),
+            }
+        };
+        let mut tcp = base(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
+        tcp.alpn_protocols.clone_from(&self.alpn);
+        let mut ws = tcp.clone();
+        ws.alpn_protocols = vec![ALPN_HTTP.to_vec()];
+        let mut quic = base(&[&rustls::version::TLS13])?;
+        quic.alpn_protocols = self.alpn;
+        let quic = QuicClientConfig::try_from(quic).map_err(|e| TlsError::Setup(e.to_string()))?;
+        Ok(ClientTls {
+            tcp: Arc::new(tcp),
+            ws: Arc::new(ws),
+            quic: quinn_proto::ClientConfig::new(Arc::new(quic)),
+        })
+    }
+}
+
+impl fmt::Debug for ClientTlsBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTlsBuilder").finish_non_exhaustive()
+    }
+}

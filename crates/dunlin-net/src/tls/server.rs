@@ -1,0 +1,156 @@
+//! TLS of a listener.
+
+use core::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use quinn_proto::crypto::rustls::QuicServerConfig;
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+
+use super::{ALPN_HTTP, ALPN_MQTT, TlsError, parse_certs, parse_key, provider, read_file};
+
+/// What a listener's TLS is made of, as PEM text.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerTlsOptions {
+    /// Certificate chain, the server's own first.
+    pub cert_pem: Vec<u8>,
+    /// Private key: PKCS #8, PKCS #1 or SEC 1.
+    pub key_pem: Vec<u8>,
+    /// Authorities of client certificates; `None`: clients are not asked.
+    pub client_ca_pem: Option<Vec<u8>>,
+    /// Refuse clients without a certificate.
+    pub require_client_cert: bool,
+    /// Application protocols of TCP and QUIC, by preference.
+    pub alpn: Vec<Vec<u8>>,
+}
+
+impl ServerTlsOptions {
+    /// A certificate chain and its key; clients are not asked for theirs.
+    #[must_use]
+    pub fn new(cert_pem: Vec<u8>, key_pem: Vec<u8>) -> Self {
+        Self {
+            cert_pem,
+            key_pem,
+            client_ca_pem: None,
+            require_client_cert: false,
+            alpn: vec![ALPN_MQTT.to_vec()],
+        }
+    }
+}
+
+/// TLS of listeners; one value serves all transports and all shards, which
+/// then also share session tickets.
+pub struct ServerTls {
+    pub(crate) tcp: Arc<rustls::ServerConfig>,
+    pub(crate) ws: Arc<rustls::ServerConfig>,
+    pub(crate) quic: Arc<QuicServerConfig>,
+}
+
+impl ServerTls {
+    /// Reads the PEM files.
+    ///
+    /// # Errors
+    /// A file cannot be read or used; the error names it.
+    pub fn from_pem_files(
+        cert: &Path,
+        key: &Path,
+        client_ca: Option<&Path>,
+        require_client_cert: bool,
+    ) -> Result<Self, TlsError> {
+        let mut options = ServerTlsOptions::new(read_file(cert)?, read_file(key)?);
+        options.client_ca_pem = client_ca.map(read_file).transpose()?;
+        options.require_client_cert = require_client_cert;
+        let name = |path: &Path| path.display().to_string();
+        let client_ca = client_ca.map(name);
+        Self::build(
+            &options,
+            [
+                &name(cert),
+                &name(key),
+                client_ca.as_deref().unwrap_or_default(),
+            ],
+        )
+    }
+
+    /// Uses PEM text that is in memory.
+    ///
+    /// # Errors
+    /// A part cannot be used.
+    pub fn new(options: &ServerTlsOptions) -> Result<Self, TlsError> {
+        Self::build(
+            options,
+            ["the certificate", "the private key", "the client authority"],
+        )
+    }
+
+    fn build(options: &ServerTlsOptions, names: [&str; 3]) -> Result<Self, TlsError> {
+        let [cert_name, key_name, ca_name] = names;
+        let chain = parse_certs(&options.cert_pem, cert_name)?;
+        let key = parse_key(&options.key_pem, key_name)?;
+        let verifier = client_verifier(options, ca_name)?;
+        let setup = |e: rustls::Error| TlsError::Setup(e.to_string());
+        let base = |versions: &[&'static rustls::SupportedProtocolVersion]| {
+            rustls::ServerConfig::builder_with_provider(provider())
+                .with_protocol_versions(versions)
+                .map_err(setup)?
+                .with_client_cert_verifier(Arc::clone(&verifier))
+                .with_single_cert(chain.clone(), key.clone_key())
+                .map_err(TlsError::KeyMismatch)
+        };
+        let ticketer = Ticketer::new().map_err(setup)?;
+        let mut tcp = base(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
+        tcp.alpn_protocols.clone_from(&options.alpn);
+        tcp.ticketer = Arc::clone(&ticketer);
+        // One ticket per connection is enough for a client that reconnects.
+        tcp.send_tls13_tickets = 1;
+        let mut ws = tcp.clone();
+        ws.alpn_protocols = vec![ALPN_HTTP.to_vec()];
+        let mut quic = base(&[&rustls::version::TLS13])?;
+        quic.alpn_protocols.clone_from(&options.alpn);
+        quic.ticketer = ticketer;
+        quic.send_tls13_tickets = 1;
+        let quic = QuicServerConfig::try_from(quic).map_err(|e| TlsError::Setup(e.to_string()))?;
+        Ok(Self {
+            tcp: Arc::new(tcp),
+            ws: Arc::new(ws),
+            quic: Arc::new(quic),
+        })
+    }
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").finish_non_exhaustive()
+    }
+}
+
+fn client_verifier(
+    options: &ServerTlsOptions,
+    name: &str,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let Some(pem) = &options.client_ca_pem else {
+        if options.require_client_cert {
+            return Err(TlsError::Roots(
+                "client certificates are required, but no authority for them is given".into(),
+            ));
+        }
+        return Ok(WebPkiClientVerifier::no_client_auth());
+    };
+    let mut roots = RootCertStore::empty();
+    for cert in parse_certs(pem, name)? {
+        roots
+            .add(cert)
+            .map_err(|e| TlsError::Roots(format!("{name}: {e}")))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+    let builder = if options.require_client_cert {
+        builder
+    } else {
+        builder.allow_unauthenticated()
+    };
+    builder.build().map_err(|e| TlsError::Roots(e.to_string()))
+}
