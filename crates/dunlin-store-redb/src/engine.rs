@@ -4,18 +4,18 @@
 
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
-use std::io;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dunlin_store::{Batch, LoadedMessage, Recovered, Seq, StoreError, StoreOp};
-use redb::{Database, StorageBackend};
+use redb::{CompactionError, Database};
 
 use crate::changes::Changes;
 use crate::disk::Disk;
-use crate::error::{Fault, OpenError};
+use crate::error::{self, Fault, OpenError};
 use crate::index::Index;
+use crate::place::Place;
 use crate::tables::{self, LogReader};
 
 /// How long a store that could not be opened again, or a full disk, is left
@@ -56,16 +56,17 @@ impl EngineConfig {
     }
 }
 
-type MakeBackend = Box<dyn FnMut() -> io::Result<Box<dyn StorageBackend>> + Send>;
-
 /// A store on disk, for one caller at a time.
 pub struct Engine {
-    make: MakeBackend,
+    place: Box<dyn Place>,
     config: EngineConfig,
     state: State,
-    /// Until then, what needs space is refused without touching the disk.
-    full_until: Option<Instant>,
-    /// What the last opening took.
+    /// The reserve is spent: what needs space is refused until there is room
+    /// for the reserve, which is looked for from this time on.
+    full: Option<Instant>,
+    /// The file was written to since it was compacted.
+    loose: bool,
+    /// What the last opening, or compacting, took.
     opening: Duration,
 }
 
@@ -84,24 +85,31 @@ struct Up {
 }
 
 impl Engine {
-    /// Opens the store in the back end that `make` returns; it is called again
-    /// when the store has to be reopened after a failure.
+    /// Opens the store at `place`, and again when it failed.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(
-        mut make: impl FnMut() -> io::Result<Box<dyn StorageBackend>> + Send + 'static,
+        place: impl Place + 'static,
         config: EngineConfig,
     ) -> Result<(Self, Recovered), OpenError> {
         let started = Instant::now();
-        let (up, recovered) = open_up(&mut make, &config)
-            .map_err(|fault| fault.into_open_error(config.path.clone()))?;
+        let mut place: Box<dyn Place> = Box::new(place);
+        let mut opened = open_up(place.as_mut(), &config);
+        if matches!(&opened, Err(fault) if fault.is_full()) {
+            // Repairing takes some space.
+            place.spend();
+            opened = open_up(place.as_mut(), &config);
+        }
+        let (up, recovered) = opened.map_err(|fault| fault.into_open_error(config.path.clone()))?;
+        let full = lacks_room(place.as_mut()).then(Instant::now);
         let engine = Self {
-            make: Box::new(make),
+            place,
             config,
             state: State::Up(Box::new(up)),
-            full_until: None,
+            full,
             opening: started.elapsed(),
+            loose: false,
         };
         Ok((engine, recovered))
     }
@@ -120,7 +128,8 @@ impl Engine {
         };
         if error == StoreError::DiskFull {
             refuse_growth(batches, &mut verdicts, &error);
-            self.full_until = Some(Instant::now() + self.patience());
+            self.place.spend();
+            self.full = Some(Instant::now() + self.patience());
             let Err(error) = self.try_group(batches, &verdicts) else {
                 return verdicts;
             };
@@ -164,11 +173,36 @@ impl Engine {
     }
 
     fn is_full(&mut self) -> bool {
-        let full = self.full_until.is_some_and(|at| Instant::now() < at);
-        if !full {
-            self.full_until = None;
+        let Some(look_from) = self.full else {
+            return false;
+        };
+        let now = Instant::now();
+        if now < look_from {
+            return true;
         }
+        if core::mem::take(&mut self.loose) {
+            self.compact();
+        }
+        let full = lacks_room(self.place.as_mut());
+        self.full = full.then(|| Instant::now() + self.patience());
         full
+    }
+
+    /// Gives free pages of the file back to the disk, where the reserve can
+    /// have them. Costs what moving the used ones costs, so it is for a full
+    /// disk only.
+    fn compact(&mut self) {
+        let started = Instant::now();
+        let Ok(up) = self.up() else {
+            return;
+        };
+        match up.db.compact() {
+            Ok(_) | Err(CompactionError::TransactionInProgress) => {}
+            Err(error) => {
+                self.fail(&redb::Error::from(error).into());
+            }
+        }
+        self.opening = started.elapsed();
     }
 
     fn patience(&self) -> Duration {
@@ -196,6 +230,7 @@ impl Engine {
         if wanted().next().is_none() {
             return Ok(());
         }
+        self.loose = true;
         let quick_repair_from = self.config.quick_repair_bytes_min;
         let mut last = None;
         // Twice: a failed read, of which nobody told, leaves a database that
@@ -226,7 +261,7 @@ impl Engine {
                 return Err(error.clone());
             }
             let started = Instant::now();
-            match open_up(&mut self.make, &self.config) {
+            match open_up(self.place.as_mut(), &self.config) {
                 Ok((up, _)) => {
                     self.opening = started.elapsed();
                     self.state = State::Up(Box::new(up));
@@ -259,6 +294,12 @@ impl Engine {
     }
 }
 
+/// Whether the reserve cannot be held for want of space. Without a reserve for
+/// another reason, the store does without.
+fn lacks_room(place: &mut dyn Place) -> bool {
+    place.hold().is_err_and(|error| error::is_full(&error))
+}
+
 /// Reads messages through a view.
 pub(crate) fn load(reader: &LogReader, seqs: &[Seq]) -> Result<Vec<LoadedMessage>, StoreError> {
     let one = |seq: &Seq| Ok((*seq, reader.get(*seq)?));
@@ -266,11 +307,8 @@ pub(crate) fn load(reader: &LogReader, seqs: &[Seq]) -> Result<Vec<LoadedMessage
     all.map_err(|fault| fault.to_store_error())
 }
 
-fn open_up(
-    make: &mut dyn FnMut() -> io::Result<Box<dyn StorageBackend>>,
-    config: &EngineConfig,
-) -> Result<(Up, Recovered), Fault> {
-    let disk = Disk::new(make()?, config.sync);
+fn open_up(place: &mut dyn Place, config: &EngineConfig) -> Result<(Up, Recovered), Fault> {
+    let disk = Disk::new(place.open()?, config.sync);
     let open = || {
         let db = Database::builder()
             .set_cache_size(config.cache_bytes)

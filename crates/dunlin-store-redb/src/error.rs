@@ -61,6 +61,11 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Whether space would help.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Io(error) if is_full(error))
+    }
+
     /// As an answer to a request.
     pub(crate) fn to_store_error(&self) -> StoreError {
         match self {
@@ -88,7 +93,8 @@ impl Fault {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+/// Whether space would help.
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge

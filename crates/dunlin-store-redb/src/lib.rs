@@ -82,13 +82,15 @@ mod disk;
 mod engine;
 mod error;
 mod index;
+mod place;
 mod store;
 mod tables;
 mod writer;
 
 pub use engine::{Engine, EngineConfig, QUICK_REPAIR_BYTES_MIN, RETRY_AFTER};
 pub use error::OpenError;
+pub use place::Place;
 pub use store::{
     CACHE_BYTES_DEFAULT, COMMIT_WINDOW_DEFAULT, COMMIT_WINDOW_MAX, Durability, QUEUE_LIMIT_DEFAULT,
-    RedbStore, StoreConfig, SubmitError, Submitter,
+    RESERVE_BYTES_DEFAULT, RedbStore, StoreConfig, SubmitError, Submitter,
 };

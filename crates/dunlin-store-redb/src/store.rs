@@ -1,19 +1,16 @@
 //! The store as the daemon uses it: opened once, submitted to by every shard.
 
 use core::time::Duration;
-use std::fs::{File, OpenOptions};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use dunlin_store::{MemoryStore, Recovered, Request, StoreDone};
-use redb::StorageBackend;
-use redb::backends::FileBackend;
 
 use crate::engine::{Engine, EngineConfig};
 use crate::error::OpenError;
+use crate::place::{self, FilePlace};
 use crate::writer::{Command, Core, LOADS_MAX, OnDone, Pending, Writer, run_reader};
 
 /// Default of [`StoreConfig::commit_window`].
@@ -27,6 +24,9 @@ pub const QUEUE_LIMIT_DEFAULT: usize = 4096;
 
 /// Default of [`StoreConfig::cache_bytes`].
 pub const CACHE_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
+
+/// Default of [`StoreConfig::reserve_bytes`].
+pub const RESERVE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
 
 /// What `Committed` promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,9 @@ pub struct StoreConfig {
     pub queue_limit: usize,
     /// Memory for cached pages.
     pub cache_bytes: usize,
+    /// Disk space held in a file beside the store, given up when the disk is
+    /// full so that queues can still drain; zero: none.
+    pub reserve_bytes: u64,
 }
 
 impl Default for StoreConfig {
@@ -63,6 +66,7 @@ impl Default for StoreConfig {
             commit_window: COMMIT_WINDOW_DEFAULT,
             queue_limit: QUEUE_LIMIT_DEFAULT,
             cache_bytes: CACHE_BYTES_DEFAULT,
+            reserve_bytes: RESERVE_BYTES_DEFAULT,
         }
     }
 }
@@ -85,9 +89,9 @@ impl RedbStore {
             sync: config.durability == Durability::Fsync,
             ..EngineConfig::new(path)
         };
-        let file = path.to_owned();
-        let make = move || open_file(&file);
-        let (engine, recovered) = Engine::open(make, engine_config)?;
+        place::create(path)?;
+        let place = FilePlace::new(path, config.reserve_bytes);
+        let (engine, recovered) = Engine::open(place, engine_config)?;
         let store = Self::start(Core::Disk(Box::new(engine)), &config)?;
         Ok((store, recovered))
     }
@@ -219,28 +223,4 @@ impl Submitter {
             None => Ok(()),
         }
     }
-}
-
-fn open_file(path: &Path) -> io::Result<Box<dyn StorageBackend>> {
-    let is_new = !path.exists();
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)?;
-    if is_new {
-        sync_parent(path)?;
-    }
-    let backend = FileBackend::new(file).map_err(io::Error::other)?;
-    Ok(Box::new(backend))
-}
-
-/// A new file's name survives a power cut only when its folder was synced.
-fn sync_parent(path: &Path) -> io::Result<()> {
-    if cfg!(unix) {
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-        File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
-    }
-    Ok(())
 }

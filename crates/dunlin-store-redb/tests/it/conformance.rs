@@ -41,6 +41,7 @@ fn check(durability: Durability, histories: u64) {
         }
         let config = StoreConfig {
             durability,
+            reserve_bytes: 0,
             ..StoreConfig::default()
         };
         let path = dir.path().join(format!("store-{generation}"));

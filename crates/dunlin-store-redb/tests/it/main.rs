@@ -3,5 +3,6 @@
 
 mod conformance;
 mod crash;
+mod faulty;
 mod store;
 mod support;
