@@ -7,5 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod certs;
 pub mod cmd;
 pub mod config;
+pub mod files;

@@ -5,6 +5,8 @@
 //! carry `#[command(disable_help_flag = true)]` and their structs a `--help`
 //! of their own (`#[arg(long, action = clap::ArgAction::Help)]`).
 
+mod cert;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -19,7 +21,9 @@ pub struct Cli {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Cert(cert::Cert),
+}
 
 impl Cli {
     /// Runs the command.
@@ -27,7 +31,9 @@ impl Cli {
     /// # Errors
     /// A chain that reads as one sentence; `main` prints it.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {}
+        match self.command {
+            Command::Cert(cert) => cert.run(),
+        }
     }
 }
 
