@@ -1,0 +1,170 @@
+"""Brokers under test: how each is configured, started and stopped.
+
+The one place that knows configuration formats. A broker is started in an
+empty directory on free ports of the loopback interface.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+# Longest that a broker may take to listen, and to stop.
+START_SECONDS_MAX = 20
+STOP_SECONDS_MAX = 10
+
+TRANSPORTS = ("tcp", "tls", "ws", "wss", "quic")
+
+
+def free_port(kind: int) -> int:
+    """A port that nobody listens on now."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def make_certificates(folder: Path) -> None:
+    """A certificate authority and a server certificate for localhost."""
+    folder.mkdir(parents=True)
+
+    def openssl(*args: str) -> None:
+        subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
+
+    (folder / "server.ext").write_text(
+        "subjectAltName=DNS:localhost,IP:127.0.0.1\n"
+        "basicConstraints=critical,CA:FALSE\n"
+        "keyUsage=critical,digitalSignature\n"
+        "extendedKeyUsage=serverAuth\n"
+    )
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl(
+        *("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2"),
+        *("-subj", "/CN=interop CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign"),
+    )
+    openssl("req", *curve, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
+    openssl(
+        *("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key"),
+        *("-CAcreateserial", "-days", "2", "-extfile", "server.ext", "-out", "server.pem"),
+    )
+
+
+class Broker:
+    """A broker process."""
+
+    name = ""
+    transports: tuple[str, ...] = ()
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = {
+            transport: free_port(socket.SOCK_DGRAM if transport == "quic" else socket.SOCK_STREAM)
+            for transport in self.transports
+        }
+        self.certificates = folder / "certificates"
+        self.log = folder / "broker.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def ca(self) -> Path:
+        return self.certificates / "ca.pem"
+
+    def command(self) -> list[str]:
+        """Writes the configuration and says how to start with it."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        make_certificates(self.certificates)
+        command = self.command()
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        for transport, port in self.ports.items():
+            if transport == "quic":
+                continue
+            while not self.listens(port):
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f"{self.name} does not listen for {transport} on {port}:\n{self.tail()}"
+                    )
+                time.sleep(0.05)
+
+    @staticmethod
+    def listens(port: int) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def tail(self) -> str:
+        """The end of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+
+    def stop(self) -> None:
+        """Asks it to stop; insists after a while."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Dunlin(Broker):
+    """The broker of this repository."""
+
+    name = "dunlin"
+    transports = TRANSPORTS
+
+    @staticmethod
+    def binary() -> Path | None:
+        named = os.environ.get("DUNLIN")
+        if named:
+            return Path(named).resolve()
+        built = [TARGET / profile / "dunlin" for profile in ("release", "debug")]
+        built = [path for path in built if path.is_file()]
+        return max(built, key=lambda path: path.stat().st_mtime, default=None)
+
+    def command(self) -> list[str]:
+        raise NotImplementedError("the broker command has no configuration file yet")
+
+
+class Mosquitto(Broker):
+    """Debian's broker, to test these tests with."""
+
+    name = "mosquitto"
+    transports = ("tcp", "tls", "ws", "wss")
+
+    @staticmethod
+    def binary() -> Path | None:
+        found = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin")
+        return Path(found) if found else None
+
+    def command(self) -> list[str]:
+        lines = ["per_listener_settings false", "allow_anonymous true", "user root"]
+        lines += ["max_queued_messages 0", "max_inflight_messages 1000"]
+        for transport, port in self.ports.items():
+            lines += [f"listener {port} 127.0.0.1"]
+            if transport in ("ws", "wss"):
+                lines += ["protocol websockets"]
+            if transport in ("tls", "wss"):
+                lines += [
+                    f"certfile {self.certificates / 'server.pem'}",
+                    f"keyfile {self.certificates / 'server.key'}",
+                ]
+        config = self.folder / "mosquitto.conf"
+        config.write_text("\n".join(lines) + "\n")
+        return [str(self.binary()), "-c", str(config)]
+
+
+BROKERS = {broker.name: broker for broker in (Dunlin, Mosquitto)}

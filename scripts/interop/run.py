@@ -1,0 +1,198 @@
+"""Runs third-party clients against a broker and prints what they say."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from brokers import BROKERS, ROOT, TARGET, Broker
+from scenarios import NAMES
+
+HERE = Path(__file__).resolve().parent
+PYTHON = ROOT / "target/venv/bin/python"
+NODE_MODULES = ROOT / "target/interop"
+PEERS = ROOT / "interop/quic-peers"
+
+# Longest that one client may take for all scenarios.
+CLIENT_SECONDS_MAX = 120
+BUILD_SECONDS_MAX = 1800
+
+VERSIONS = ("3.1.1", "5")
+
+
+@dataclass
+class Client:
+    """A third-party client program."""
+
+    name: str
+    transports: tuple[str, ...]
+    command: list[str]
+    versions: tuple[str, ...] = VERSIONS
+    # Why it cannot run here.
+    missing: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def clients(quic_peers: bool) -> list[Client]:
+    """Every client, those that are not installed included."""
+    streams = ("tcp", "tls", "ws", "wss")
+    have_mosquitto = shutil.which("mosquitto_pub") and shutil.which("mosquitto_sub")
+    have_mqttjs = shutil.which("node") and (NODE_MODULES / "node_modules/mqtt").is_dir()
+    found = [
+        Client(
+            "mosquitto",
+            ("tcp", "tls"),
+            [sys.executable, str(HERE / "client_mosquitto.py")],
+            missing="" if have_mosquitto else "mosquitto_pub is not installed",
+        ),
+        Client(
+            "paho-mqtt",
+            streams,
+            [str(PYTHON), str(HERE / "client_paho.py")],
+            missing="" if PYTHON.exists() else "target/venv is not there",
+        ),
+        Client(
+            "MQTT.js",
+            streams,
+            ["node", str(HERE / "client_mqttjs.mjs")],
+            missing="" if have_mqttjs else "target/interop has no MQTT.js",
+            environment={"INTEROP_MODULES": str(NODE_MODULES)},
+        ),
+    ]
+    if quic_peers:
+        found += quic_clients()
+    return found
+
+
+def quic_clients() -> list[Client]:
+    """The Rust clients that speak QUIC; building them takes minutes."""
+    target = TARGET / "quic-peers"
+    command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
+    print("interop: building interop/quic-peers", flush=True)
+    built = subprocess.run(command, cwd=PEERS, timeout=BUILD_SECONDS_MAX, check=False)
+    missing = "" if built.returncode == 0 else "interop/quic-peers does not build"
+    return [
+        Client(name, ("quic",), [str(target / "debug" / name)], missing=missing)
+        for name in ("mqtt5", "flowsdk", "flowsdk-streams")
+    ]
+
+
+@dataclass
+class Row:
+    """What one client said over one transport in one version."""
+
+    client: str
+    transport: str
+    version: str
+    seconds: float = 0.0
+    # Name of the scenario to `ok`, `FAIL` or `skip`, and the reasons.
+    marks: dict[str, str] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+
+def run_client(client: Client, broker: Broker, transport: str, version: str) -> Row:
+    row = Row(client.name, transport, version)
+    if client.missing:
+        row.marks = dict.fromkeys(NAMES, "skip")
+        return row
+    command = [*client.command, "--port", str(broker.ports[transport]), "--transport", transport]
+    command += ["--version", version, "--ca", str(broker.ca)]
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_SECONDS_MAX,
+            env={**os.environ, **client.environment},
+            check=False,
+        )
+        output, errors = done.stdout, done.stderr
+    except subprocess.TimeoutExpired as late:
+        output = (late.stdout or b"").decode()
+        errors = f"no end within {CLIENT_SECONDS_MAX} s"
+    row.seconds = time.monotonic() - start
+    read_lines(row, output)
+    silent = [name for name in NAMES if name not in row.marks]
+    for name in silent:
+        row.marks[name] = "FAIL"
+    if silent:
+        row.reasons.append(f"{', '.join(silent)}: no answer; {errors.strip()[-400:]}")
+    return row
+
+
+def read_lines(row: Row, output: str) -> None:
+    for line in output.splitlines():
+        for head, mark in (("ok ", "ok"), ("not ok ", "FAIL"), ("skip ", "skip")):
+            if line.startswith(head):
+                name, _, reason = line.removeprefix(head).partition(": ")
+                row.marks[name] = mark
+                if reason:
+                    row.reasons.append(f"{name}: {reason}")
+                break
+
+
+def print_table(rows: list[Row]) -> None:
+    head = f"{'client':<16}{'over':<6}{'MQTT':<6}" + "".join(f"{n:<11}" for n in NAMES) + "seconds"
+    print(f"\n{head}\n{'-' * len(head)}")
+    for row in rows:
+        marks = "".join(f"{row.marks.get(name, ''):<11}" for name in NAMES)
+        print(f"{row.client:<16}{row.transport:<6}{row.version:<6}{marks}{row.seconds:.1f}")
+    print()
+
+
+def run(args: argparse.Namespace, folder: Path) -> list[Row]:
+    broker = BROKERS[args.broker](folder)
+    rows = []
+    try:
+        broker.start()
+        for client in clients(args.quic_peers):
+            if args.only and client.name != args.only:
+                continue
+            if client.missing:
+                print(f"interop: skipped: {client.name}: {client.missing}")
+            for transport in client.transports:
+                if transport not in broker.ports:
+                    continue
+                for version in client.versions:
+                    row = run_client(client, broker, transport, version)
+                    rows.append(row)
+                    for reason in row.reasons:
+                        print(f"interop: {client.name} {transport} {version}: {reason}")
+            if not broker.alive():
+                raise RuntimeError(f"{broker.name} ended:\n{broker.tail()}")
+    finally:
+        broker.stop()
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--broker", choices=BROKERS, default="dunlin")
+    parser.add_argument("--quic-peers", action="store_true")
+    parser.add_argument("--only", metavar="CLIENT")
+    args = parser.parse_args()
+    if BROKERS[args.broker].binary() is None:
+        print(f"interop: skipped: there is no {args.broker} binary")
+        print("0 passed, 0 failed, 1 skipped")
+        return 0
+    if shutil.which("openssl") is None:
+        print("interop: skipped: no openssl to make certificates with")
+        print("0 passed, 0 failed, 1 skipped")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="interop-") as folder:
+        rows = run(args, Path(folder))
+    print_table(rows)
+    count = Counter(mark for row in rows for mark in row.marks.values())
+    print(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
+    return 1 if count["FAIL"] or not rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Third-party clients against a running broker. Prints a table and, last,
+# `N passed, N failed, N skipped`.
+#
+#   scripts/interop/run.sh [--broker dunlin|mosquitto] [--quic-peers] [--only NAME]
+#
+# DUNLIN names the binary; without it, the newer of target/release/dunlin and
+# target/debug/dunlin is taken. What is not installed is skipped in words;
+# scripts/setup-test.sh installs it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+if ! command -v python3 >/dev/null; then
+    echo 'interop: skipped: no python3'
+    echo '0 passed, 0 failed, 1 skipped'
+    exit 0
+fi
+exec python3 -B scripts/interop/run.py "$@"

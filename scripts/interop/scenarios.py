@@ -1,0 +1,68 @@
+"""What every third-party client is asked to do, and how it answers.
+
+A client program runs all scenarios for one transport and one version and
+prints a line for each: `ok NAME`, `not ok NAME: reason`, `skip NAME: reason`.
+The programs in Python share `run_all`; the others print the same lines.
+"""
+
+import argparse
+import sys
+import traceback
+from typing import Callable
+
+# In the order in which they run. `shared` sends to a group of two; `burst`
+# keeps many messages in flight; `large` does not fit into one packet.
+NAMES = (
+    "qos0",
+    "qos1",
+    "qos2",
+    "wildcard",
+    "retained",
+    "will",
+    "shared",
+    "persistent",
+    "large",
+    "burst",
+)
+
+# Longest that one expected message or answer may take.
+SECONDS_MAX = 10
+BURST_MESSAGES = 500
+LARGE_BYTES = 200_000
+SHARED_MESSAGES = 10
+
+
+class Skip(Exception):
+    """The client cannot do this."""
+
+
+def arguments() -> argparse.Namespace:
+    """The command line that every client program takes."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="localhost")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--transport", required=True)
+    parser.add_argument("--version", choices=("3.1.1", "5"), required=True)
+    parser.add_argument("--ca", required=True)
+    return parser.parse_args()
+
+
+def run_all(scenarios: dict[str, Callable[[], None]]) -> None:
+    """Runs the scenarios and reports each."""
+    for name in NAMES:
+        try:
+            scenarios[name]()
+            line = f"ok {name}"
+        except Skip as reason:
+            line = f"skip {name}: {reason}"
+        except Exception as error:  # noqa: BLE001 - every failure is a result
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            line = f"not ok {name}: {type(error).__name__} {error} (line {place.lineno})"
+        print(line.replace("\n", " "))
+        sys.stdout.flush()
+
+
+def expect(got: object, want: object, what: str) -> None:
+    """Fails unless two values are equal."""
+    if got != want:
+        raise AssertionError(f"{what}: got {str(got)[:120]}, want {str(want)[:120]}")
