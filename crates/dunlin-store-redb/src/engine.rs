@@ -243,7 +243,7 @@ impl Engine {
             let fault = match catch_unwind(commit) {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(fault)) => fault,
-                Err(_) => Fault::Damaged("the database engine panicked".to_owned()),
+                Err(_) => Fault::panicked(),
             };
             let closed = matches!(fault, Fault::Closed);
             last = Some(self.fail(&fault));
@@ -303,7 +303,9 @@ fn lacks_room(place: &mut dyn Place) -> bool {
 /// Reads messages through a view.
 pub(crate) fn load(reader: &LogReader, seqs: &[Seq]) -> Result<Vec<LoadedMessage>, StoreError> {
     let one = |seq: &Seq| Ok((*seq, reader.get(*seq)?));
-    let all: Result<_, Fault> = seqs.iter().map(one).collect();
+    // A damaged file can make redb panic: that is an answer too.
+    let all = AssertUnwindSafe(|| seqs.iter().map(one).collect());
+    let all: Result<_, Fault> = catch_unwind(all).unwrap_or_else(|_| Err(Fault::panicked()));
     all.map_err(|fault| fault.to_store_error())
 }
 
@@ -317,8 +319,8 @@ fn open_up(place: &mut dyn Place, config: &EngineConfig) -> Result<(Up, Recovere
         let (index, recovered) = tables::scan(&db)?;
         Ok((db, index, recovered))
     };
-    let (db, index, recovered) = catch_unwind(AssertUnwindSafe(open))
-        .unwrap_or_else(|_| Err(Fault::Damaged("the database engine panicked".to_owned())))?;
+    let (db, index, recovered) =
+        catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(Fault::panicked()))?;
     Ok((Up { db, index, disk }, recovered))
 }
 

@@ -61,6 +61,11 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// The database engine panicked.
+    pub(crate) fn panicked() -> Self {
+        Self::Damaged("the database engine panicked".to_owned())
+    }
+
     /// Whether space would help.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Io(error) if is_full(error))
