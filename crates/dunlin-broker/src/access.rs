@@ -1,20 +1,291 @@
-//! Placeholder until the access list lands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+//! The access list: which topics a client may publish, subscribe to and
+//! receive. The format is that of mosquitto's `acl_file`:
+//!
+//! ```text
+//! # Clients without a verified user name.
+//! topic read public/#
+//!
+//! user alice
+//! topic readwrite home/alice/#
+//! topic deny home/alice/vault/#
+//!
+//! # An extension: by client identifier, whoever the user is.
+//! client pump-7
+//! topic write plant/pump-7/+
+//!
+//! # Everybody; %u is the user name, %c the client identifier.
+//! pattern write devices/%c/state
+//! ```
+//!
+//! What no line allows is forbidden, and `deny` wins over everything. A
+//! subscription is allowed when one line allows all that it can match and no
+//! `deny` touches it: unlike mosquitto, which takes every subscription and
+//! drops what must not be delivered, so that clients learn of their mistake.
+//!
+//! Pure and without state: reading files is up to the caller.
+
+mod levels;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use dunlin_base::topic::{self, TopicError};
+use levels::{Levels, Name, Names};
+
+/// Most `topic` and `pattern` lines of one list.
+pub const RULES_MAX: usize = 1_000_000;
+
+/// Longest piece of a wrong line that is repeated in an error.
+const QUOTE_CHARS_MAX: usize = 40;
+
+/// A line of an access list is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {kind}")]
+pub struct AclError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub kind: AclErrorKind,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AclErrorKind {
+    /// It begins with something else than a keyword.
+    #[error("`{0}` is not `user`, `client`, `topic` or `pattern`")]
+    Keyword(String),
+    /// The keyword stands alone.
+    #[error("`{0}` needs something after it")]
+    Missing(&'static str),
+    /// The filter breaks a rule of MQTT.
+    #[error("`{filter}` is not a topic filter: {source}")]
+    Filter {
+        /// As written.
+        filter: String,
+        /// The rule.
+        source: TopicError,
+    },
+    /// There are more than [`RULES_MAX`].
+    #[error("there are more than {RULES_MAX} lines with topics")]
+    TooMany,
+}
+
+/// What a client wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
+    /// Publish to a topic.
     Publish,
+    /// Subscribe to a filter.
     Subscribe,
+    /// Be sent a message of a topic.
     Receive,
 }
-#[derive(Debug)]
-pub struct Acl;
-impl Acl {
-    pub fn allows(
-        &self,
-        _user: Option<&str>,
-        _client_id: &str,
-        _action: Action,
-        _topic: &str,
-    ) -> bool {
-        true
+
+/// What a line says about its topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Read,
+    Write,
+    ReadWrite,
+    Deny,
+}
+
+impl Effect {
+    const fn allows(self, action: Action) -> bool {
+        match self {
+            Self::Read => matches!(action, Action::Subscribe | Action::Receive),
+            Self::Write => matches!(action, Action::Publish),
+            Self::ReadWrite => true,
+            Self::Deny => false,
+        }
     }
+}
+
+/// One `topic` or `pattern` line.
+#[derive(Clone, Debug)]
+struct Rule {
+    effect: Effect,
+    levels: Levels,
+}
+
+/// Rules of one section; what denies comes first.
+#[derive(Clone, Debug, Default)]
+struct Rules {
+    deny: Vec<Rule>,
+    allow: Vec<Rule>,
+}
+
+impl Rules {
+    fn push(&mut self, rule: Rule) {
+        match rule.effect {
+            Effect::Deny => self.deny.push(rule),
+            _ => self.allow.push(rule),
+        }
+    }
+
+    fn denies(&self, action: Action, topic: &str, names: Names<'_>) -> bool {
+        self.deny.iter().any(|rule| match rule.levels.fill(names) {
+            // Who hides behind a name that fits no topic gets nothing where
+            // that name decides what is forbidden.
+            Err(name) => name == Name::Unusable,
+            Ok(filled) if action == Action::Subscribe => filled.touches(topic),
+            Ok(filled) => filled.matches(topic),
+        })
+    }
+
+    fn allows(&self, action: Action, topic: &str, names: Names<'_>) -> bool {
+        self.allow.iter().any(|rule| {
+            rule.effect.allows(action)
+                && match rule.levels.fill(names) {
+                    Err(_) => false,
+                    Ok(filled) if action == Action::Subscribe => filled.covers(topic),
+                    Ok(filled) => filled.matches(topic),
+                }
+        })
+    }
+}
+
+/// An access list, ready to be asked.
+#[derive(Clone, Debug, Default)]
+pub struct Acl {
+    anonymous: Rules,
+    users: BTreeMap<Box<str>, Rules>,
+    clients: BTreeMap<Box<str>, Rules>,
+    patterns: Rules,
+}
+
+/// Whom `topic` lines apply to.
+enum Section<'a> {
+    Anonymous,
+    User(&'a str),
+    Client(&'a str),
+}
+
+impl Acl {
+    /// Reads the text of a list.
+    ///
+    /// # Errors
+    /// The first line that is wrong.
+    pub fn parse(text: &str) -> Result<Self, AclError> {
+        let mut acl = Self::default();
+        let mut section = Section::Anonymous;
+        let mut rules = 0;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let at = |kind| AclError {
+                line: index + 1,
+                kind,
+            };
+            let (keyword, rest) = split_word(line);
+            let rest = |keyword| match rest {
+                "" => Err(at(AclErrorKind::Missing(keyword))),
+                rest => Ok(rest),
+            };
+            match keyword {
+                "user" => section = Section::User(rest("user")?),
+                "client" => section = Section::Client(rest("client")?),
+                "topic" => {
+                    let rule = Rule::parse(rest("topic")?, false).map_err(at)?;
+                    acl.section(&section).push(rule);
+                    rules += 1;
+                }
+                "pattern" => {
+                    let rule = Rule::parse(rest("pattern")?, true).map_err(at)?;
+                    acl.patterns.push(rule);
+                    rules += 1;
+                }
+                other => return Err(at(AclErrorKind::Keyword(quote(other)))),
+            }
+            if rules > RULES_MAX {
+                return Err(at(AclErrorKind::TooMany));
+            }
+        }
+        Ok(acl)
+    }
+
+    fn section(&mut self, section: &Section<'_>) -> &mut Rules {
+        match *section {
+            Section::Anonymous => &mut self.anonymous,
+            Section::User(name) => self.users.entry(name.into()).or_default(),
+            Section::Client(id) => self.clients.entry(id.into()).or_default(),
+        }
+    }
+
+    /// Whether a client may do this. `user` is its verified name; `topic` is a
+    /// valid name, or for [`Action::Subscribe`] a valid filter, with its
+    /// `$share/NAME/` prefix or without.
+    ///
+    /// Allocates nothing; costs a look-up by user, one by client identifier
+    /// and a comparison for each of their lines and each pattern.
+    #[must_use]
+    pub fn allows(&self, user: Option<&str>, client_id: &str, action: Action, topic: &str) -> bool {
+        let topic = match action {
+            Action::Subscribe => without_share(topic),
+            Action::Publish | Action::Receive => topic,
+        };
+        let names = Names {
+            user: user.map_or(Name::Absent, Name::new),
+            client_id: Name::new(client_id),
+        };
+        let by_user = match user {
+            None => Some(&self.anonymous),
+            Some(name) => self.users.get(name),
+        };
+        let sections = [by_user, self.clients.get(client_id), Some(&self.patterns)];
+        let mut rules = sections.iter().flatten();
+        !rules
+            .clone()
+            .any(|rules| rules.denies(action, topic, names))
+            && rules.any(|rules| rules.allows(action, topic, names))
+    }
+}
+
+impl Rule {
+    fn parse(text: &str, is_pattern: bool) -> Result<Self, AclErrorKind> {
+        let (word, rest) = split_word(text);
+        let (effect, filter) = match (word, rest) {
+            // A lone word is the filter, even if it looks like an effect.
+            (_, "") => (Effect::ReadWrite, text),
+            ("read", rest) => (Effect::Read, rest),
+            ("write", rest) => (Effect::Write, rest),
+            ("readwrite", rest) => (Effect::ReadWrite, rest),
+            ("deny", rest) => (Effect::Deny, rest),
+            _ => (Effect::ReadWrite, text),
+        };
+        topic::validate_filter(filter).map_err(|source| AclErrorKind::Filter {
+            filter: quote(filter),
+            source,
+        })?;
+        Ok(Self {
+            effect,
+            levels: Levels::parse(filter, is_pattern),
+        })
+    }
+}
+
+fn without_share(filter: &str) -> &str {
+    filter
+        .strip_prefix("$share/")
+        .and_then(|rest| rest.split_once('/'))
+        .map_or(filter, |(_, filter)| filter)
+}
+
+fn split_word(line: &str) -> (&str, &str) {
+    match line.split_once([' ', '\t']) {
+        Some((word, rest)) => (word, rest.trim_start()),
+        None => (line, ""),
+    }
+}
+
+fn quote(text: &str) -> String {
+    text.chars().take(QUOTE_CHARS_MAX).collect()
 }
