@@ -1,14 +1,16 @@
 //! What a match costs: by the number of subscriptions, with cold and with warm
 //! memory, and by the number of subscribers.
 //!
-//! `uniform` publishes to every subscribed topic in random order, so that with
-//! a million of them nearly every match finds its part of the tree outside the
-//! processor's caches; `hot` publishes to 1,000 topics of the many, which shows
-//! the growth of the work without that of the memory.
+//! `1k` and `1M-hot` publish to 1,000 topics each: the growth of the work with
+//! the subscriptions, and what the acceptance (at most twice) is about.
+//! `1M-uniform` publishes to a million topics in random order, so that every
+//! match waits for main memory: two loads one after the other that nothing but
+//! foresight hides, which `1M-uniform-batches` shows. `1M-hot-batches` is what
+//! foresight costs when there was nothing to wait for.
 
-use std::hint::black_box;
-use std::ops::ControlFlow;
-use std::time::Duration;
+use core::hint::black_box;
+use core::ops::ControlFlow;
+use core::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
@@ -61,6 +63,23 @@ impl Topics {
     }
 }
 
+/// Resident memory of this process, where the system tells.
+fn resident_bytes() -> usize {
+    const PAGE_BYTES: usize = 4096;
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse::<usize>().ok());
+    pages.unwrap_or_default() * PAGE_BYTES
+}
+
+#[allow(clippy::print_stderr, reason = "it is a program's output")]
+fn report_memory(what: &str, before: usize, count: usize) {
+    let bytes = resident_bytes().saturating_sub(before) / count;
+    eprintln!("{what}: {bytes} bytes of resident memory each");
+}
+
 fn tree_of(count: usize, suffixes: &[&str]) -> Tree {
     let mut tree = Tree::new(42);
     for n in 0..count {
@@ -76,7 +95,6 @@ fn count_matches(tree: &Tree, topic: &str) -> u64 {
     tree.matches(topic, |found| match found {
         Match::Subscriber { value, .. } => sum += *value,
         Match::Shared(group) => sum += group.select(|_, _| true).map_or(0, |(_, v)| *v),
-        _ => {}
     });
     sum
 }
@@ -86,6 +104,22 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, tree: &Tree, topics
     group.bench_function(name, |b| {
         b.iter(|| {
             next = if next + 1 < topics.len() { next + 1 } else { 0 };
+            black_box(count_matches(tree, black_box(topics.get(next))))
+        });
+    });
+}
+
+/// As `run`, 16 topics at a time, announced to the tree.
+fn run_batches(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, tree: &Tree, topics: &Topics) {
+    const BATCH: usize = 16;
+    let mut next = 0;
+    group.bench_function(name, |b| {
+        b.iter(|| {
+            next += 1;
+            if next % BATCH == 0 {
+                next %= topics.len() / BATCH * BATCH;
+                tree.prefetch((next..next + BATCH).map(|n| topics.get(n)));
+            }
             black_box(count_matches(tree, black_box(topics.get(next))))
         });
     });
@@ -101,14 +135,15 @@ fn by_subscriptions(c: &mut Criterion) {
         let mut group = c.benchmark_group(shape);
         let small = tree_of(SMALL, suffixes);
         run(&mut group, "1k", &small, &Topics::random(SMALL, SMALL));
+        let before = resident_bytes();
         let large = tree_of(LARGE, suffixes);
-        run(&mut group, "1M-hot", &large, &Topics::random(SMALL, LARGE));
-        run(
-            &mut group,
-            "1M-uniform",
-            &large,
-            &Topics::random(LARGE, LARGE),
-        );
+        report_memory(shape, before, large.subscription_count());
+        let some = Topics::random(SMALL, LARGE);
+        run(&mut group, "1M-hot", &large, &some);
+        run_batches(&mut group, "1M-hot-batches", &large, &some);
+        let all = Topics::random(LARGE, LARGE);
+        run(&mut group, "1M-uniform", &large, &all);
+        run_batches(&mut group, "1M-uniform-batches", &large, &all);
         group.finish();
     }
 }
@@ -157,18 +192,23 @@ fn by_subscribers(c: &mut Criterion) {
 
 fn retained(c: &mut Criterion) {
     let mut group = c.benchmark_group("retained");
-    let topics = Topics::random(LARGE, LARGE);
     let mut tree = RetainedTree::new();
-    for n in 0..topics.len() {
-        tree.set(topics.get(n), n as u64);
-    }
-    let mut next = 0;
-    group.bench_function("set-1M-uniform", |b| {
-        b.iter(|| {
-            next = (next + 1) % topics.len();
-            black_box(tree.set(topics.get(next), 7))
+    for (name, count) in [("set-1k", SMALL), ("set-1M-uniform", LARGE)] {
+        let topics = Topics::random(count, count);
+        let before = resident_bytes();
+        tree = RetainedTree::new();
+        for n in 0..count {
+            tree.set(topics.get(n), n as u64);
+        }
+        report_memory(name, before, count);
+        let mut next = 0;
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                next = (next + 1) % topics.len();
+                black_box(tree.set(topics.get(next), 7))
+            });
         });
-    });
+    }
     group.throughput(Throughput::Elements(100));
     group.bench_function("page-of-100-in-1M", |b| {
         b.iter(|| {

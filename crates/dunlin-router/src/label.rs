@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 /// Labels of up to this many bytes live in their node. Chosen so that a label
 /// is 24 bytes either way.
-const INLINE_BYTES_MAX: usize = 21;
+const INLINE_BYTES_MAX: usize = 38;
 
 /// One or more levels of a filter, joined by `/`.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) enum Label {
     },
 }
 
-const _: () = assert!(size_of::<Label>() == 24 || size_of::<usize>() != 8);
+const _: () = assert!(size_of::<Label>() == 40 || size_of::<usize>() != 8);
 
 /// Where matching a label against a topic leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,15 @@ impl Label {
         match self {
             Self::Inline { len, bytes, .. } => bytes.get(..usize::from(*len)).unwrap_or_default(),
             Self::Heap { bytes, .. } => bytes,
+        }
+    }
+
+    /// Reads the end of the label's own memory.
+    #[inline]
+    pub(crate) fn touch(&self) -> u8 {
+        match self {
+            Self::Inline { bytes, .. } => bytes.last().copied().unwrap_or_default(),
+            Self::Heap { bytes, .. } => bytes.first().copied().unwrap_or_default(),
         }
     }
 

@@ -7,6 +7,20 @@
 //! [`dunlin_base::topic`]; invalid ones match by the same rules and never
 //! panic.
 //!
+//! ```
+//! use dunlin_router::{Match, SubscriptionTree};
+//!
+//! let mut tree = SubscriptionTree::new(0x5eed);
+//! tree.insert("fleet/+/state", 7, "options of 7");
+//! tree.insert_shared("workers", "fleet/#", 8, "options of 8", 1);
+//! let mut receivers = Vec::new();
+//! tree.matches("fleet/truck/state", |found| match found {
+//!     Match::Subscriber { key, .. } => receivers.push(key),
+//!     Match::Shared(group) => receivers.extend(group.select(|_, _| true).map(|(key, _)| key)),
+//! });
+//! assert_eq!(receivers, [8, 7]);
+//! ```
+//!
 //! # Order
 //! Every visit happens in an order that follows from the sequence of calls
 //! alone, never from hash values, so a simulation repeats whatever its seed.
@@ -35,8 +49,10 @@ mod hash;
 mod interest;
 mod label;
 mod order;
+mod prefetch;
 mod retained;
 mod shared;
+mod subs;
 mod tree;
 mod walk;
 

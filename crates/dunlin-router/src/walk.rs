@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 
 use crate::label::{Step, level_end};
 use crate::shared::SharedMatch;
-use crate::tree::{FilterId, Node, ROOT, Subs, SubscriptionTree};
+use crate::subs::Subs;
+use crate::tree::{FilterId, Node, ROOT, SubscriptionTree};
 
 /// Something that wants the message.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub enum Match<'t, K: Copy + Ord, V> {
     /// A plain subscription.
     Subscriber {

@@ -10,7 +10,7 @@ use dunlin_base::topic;
 use super::{Rng, matched};
 use crate::SubscriptionTree;
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 24;
 const OPERATIONS: usize = 600;
 
 #[derive(Default)]
@@ -57,8 +57,9 @@ fn check_same(tree: &SubscriptionTree<u32, u64>, model: &Model, rng: &mut Rng) {
         tree.node_count(),
         filters.len()
     );
-    for _ in 0..5 {
-        let name = rng.topic();
+    let names: Vec<String> = (0..5).map(|_| rng.topic()).collect();
+    tree.prefetch(names.iter().map(String::as_str));
+    for name in names {
         let (mut keys, mut groups) = matched(tree, &name);
         keys.sort_unstable();
         groups.sort();
@@ -125,6 +126,36 @@ fn random_operations_equal_a_list() {
         assert_eq!(tree.node_count(), 1, "only the root is left, seed {seed}");
         assert_eq!(tree.edges.len(), 0);
         assert_eq!((tree.filter_count(), tree.subscription_count()), (0, 0));
+    }
+}
+
+#[test]
+fn invalid_filters_and_topics_do_no_harm() {
+    const PIECES: [&str; 9] = ["a", "/", "+", "#", "$", "\0", "é", "//", "+/#/"];
+    for seed in 0..50 {
+        let mut rng = Rng::new(seed);
+        let mut text = || {
+            let count = rng.below(7);
+            (0..count).map(|_| rng.pick(&PIECES)).collect::<String>()
+        };
+        let mut tree = SubscriptionTree::new(seed);
+        let filters: Vec<String> = (0..100).map(|_| text()).collect();
+        for filter in &filters {
+            tree.insert(filter, 1, ());
+            tree.insert_shared(filter, filter, 2, (), 0);
+            assert!(tree.get(filter, 1).is_some(), "{filter:?}");
+        }
+        for _ in 0..100 {
+            let name = text();
+            tree.prefetch([name.as_str()]);
+            matched(&tree, &name);
+        }
+        for filter in &filters {
+            tree.remove(filter, 1);
+            tree.remove_shared(filter, filter, 2);
+            assert!(!tree.is_filter_used(filter), "{filter:?}");
+        }
+        assert_eq!((tree.node_count(), tree.edges.len()), (1, 0));
     }
 }
 
