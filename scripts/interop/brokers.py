@@ -136,7 +136,18 @@ class Dunlin(Broker):
         return max(built, key=lambda path: path.stat().st_mtime, default=None)
 
     def command(self) -> list[str]:
-        raise NotImplementedError("the broker command has no configuration file yet")
+        lines = [f'data_dir = "{self.folder / "data"}"']
+        for transport, port in self.ports.items():
+            lines += ["", "[[listener]]", f'transport = "{transport}"']
+            lines += [f'address = "127.0.0.1:{port}"']
+            if transport in ("tls", "wss", "quic"):
+                lines += [
+                    f'tls.cert = "{self.certificates / "server.pem"}"',
+                    f'tls.key = "{self.certificates / "server.key"}"',
+                ]
+        config = self.folder / "dunlin.toml"
+        config.write_text("\n".join(lines) + "\n")
+        return [str(self.binary()), "broker", "--config", str(config)]
 
 
 class Mosquitto(Broker):

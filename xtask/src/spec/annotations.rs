@@ -18,6 +18,8 @@ pub(super) enum Claim {
     TestOutsideTests,
     /// The statement is implemented here.
     Code,
+    /// As `Code`, said in prose; it may be about another specification.
+    Mention,
 }
 
 /// One quotation.
@@ -78,7 +80,9 @@ fn scan_lines(
 ) {
     let mut at = 0;
     for (index, line) in text.split_inclusive('\n').enumerate() {
-        let claim = if !line.contains(MARK) || !line.contains("type=test") {
+        let claim = if !line.contains(MARK) {
+            Claim::Mention
+        } else if !line.contains("type=test") {
             Claim::Code
         } else if is_test(at) {
             Claim::Test
@@ -166,7 +170,7 @@ mod tests {
             .map(|a| (a.id.replace("MQTT-1.0.0-", ""), a.line, a.claim))
             .collect();
         let want = [
-            ("1", 2, Claim::Code),
+            ("1", 2, Claim::Mention),
             ("2", 4, Claim::Code),
             ("3", 5, Claim::TestOutsideTests),
             ("4", 9, Claim::Test),

@@ -113,6 +113,9 @@ impl Coverage {
                 claim,
             } = annotation;
             let Some(at) = index.get(&id) else {
+                if claim == Claim::Mention {
+                    continue;
+                }
                 let advice = format!("`{id}` is no statement of MQTT 5.0");
                 findings.push(Finding::new(&path, line, "annotation", advice));
                 continue;
@@ -120,7 +123,7 @@ impl Coverage {
             let place = format!("{path}:{line}");
             match claim {
                 Claim::Test => entries[*at].tests.push(place),
-                Claim::Code => entries[*at].code.push(place),
+                Claim::Code | Claim::Mention => entries[*at].code.push(place),
                 Claim::TestOutsideTests => {
                     let advice = "claim a test in test code only";
                     findings.push(Finding::new(&path, line, "annotation", advice));
@@ -208,6 +211,7 @@ mod tests {
             annotation("MQTT-1.0.0-3", Claim::Code),
             annotation("MQTT-1.0.0-3", Claim::TestOutsideTests),
             annotation("MQTT-1.0.0-9", Claim::Test),
+            annotation("MQTT-1.0.0-9", Claim::Mention),
         ];
         let coverage = Coverage::new(statements, exceptions, annotations, &mut findings);
         let states: Vec<State> = coverage.statements().iter().map(Entry::state).collect();

@@ -7,6 +7,9 @@ use crate::finding::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
 
+/// The page that shows the table to people.
+const MAP: &str = "ARCHITECTURE.md";
+
 /// The first layer that may use the standard library.
 const STD_LAYER: u8 = 4;
 
@@ -145,6 +148,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             continue;
         };
         check_manifest(path, name, text, &renames, &mut findings);
+        let named = format!("| `{name}` |");
+        if tree.text(MAP).is_some_and(|map| !map.contains(&named)) {
+            let advice = format!("give `{name}` a row in the map");
+            findings.push(Finding::new(MAP, 0, "layer", advice));
+        }
         if let Some(row) = row(name).filter(|row| row.number < STD_LAYER) {
             check_no_std(tree, row, &mut findings);
         }
@@ -404,6 +412,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_map_shows_every_crate() {
+        let manifest = "[package]\nname = \"dunlin-net\"\n";
+        let files = |map| {
+            let tree = Tree::of(&[(MAP, map), ("crates/dunlin-net/Cargo.toml", manifest)]);
+            check(&tree).len()
+        };
+        assert_eq!(files("| 4 | `dunlin-net` | sockets |"), 0);
+        assert_eq!(files("| 4 | `dunlin-new` | sockets |"), 1);
     }
 
     #[test]
