@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from brokers import BROKERS, ROOT, TARGET, Broker
+from brokers import BROKERS, ROOT, TARGET, TRANSPORTS, Broker, Dunlin
 from scenarios import NAMES
 
 HERE = Path(__file__).resolve().parent
@@ -39,22 +39,34 @@ class Client:
     environment: dict[str, str] = field(default_factory=dict)
 
 
+def cli(
+    name: str, transports: tuple[str, ...], publisher: str, subscriber: str, missing: str
+) -> Client:
+    """Two command line programs."""
+    command = [sys.executable, "-B", str(HERE / "client_cli.py")]
+    command += ["--publisher", publisher, "--subscriber", subscriber]
+    environment = {"DUNLIN": str(Dunlin.binary())}
+    return Client(name, transports, command, missing=missing, environment=environment)
+
+
 def clients(quic_peers: bool) -> list[Client]:
     """Every client, those that are not installed included."""
     streams = ("tcp", "tls", "ws", "wss")
     have_mosquitto = shutil.which("mosquitto_pub") and shutil.which("mosquitto_sub")
     have_mqttjs = shutil.which("node") and (NODE_MODULES / "node_modules/mqtt").is_dir()
+    no_mosquitto = "" if have_mosquitto else "mosquitto_pub is not installed"
+    dunlin = Dunlin.binary()
+    no_dunlin = "" if dunlin else "there is no dunlin binary"
     found = [
-        Client(
-            "mosquitto",
-            ("tcp", "tls"),
-            [sys.executable, str(HERE / "client_mosquitto.py")],
-            missing="" if have_mosquitto else "mosquitto_pub is not installed",
-        ),
+        cli("mosquitto", ("tcp", "tls"), "mosquitto", "mosquitto", no_mosquitto),
+        cli("dunlin", TRANSPORTS, "dunlin", "dunlin", no_dunlin),
+        # Through the broker from one program and transport to another.
+        cli("dun->mosq", ("quic",), "dunlin", "mosquitto", no_dunlin or no_mosquitto),
+        cli("mosq->dun", ("quic",), "mosquitto", "dunlin", no_dunlin or no_mosquitto),
         Client(
             "paho-mqtt",
             streams,
-            [str(PYTHON), str(HERE / "client_paho.py")],
+            [str(PYTHON), "-B", str(HERE / "client_paho.py")],
             missing="" if PYTHON.exists() else "target/venv is not there",
         ),
         Client(
@@ -110,7 +122,7 @@ def run_client(client: Client, broker: Broker, transport: str, version: str) -> 
             capture_output=True,
             text=True,
             timeout=CLIENT_SECONDS_MAX,
-            env={**os.environ, **client.environment},
+            env={**os.environ, **client.environment, "INTEROP_TCP_PORT": str(broker.ports["tcp"])},
             check=False,
         )
         output, errors = done.stdout, done.stderr

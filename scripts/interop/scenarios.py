@@ -44,6 +44,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--transport", required=True)
     parser.add_argument("--version", choices=("3.1.1", "5"), required=True)
     parser.add_argument("--ca", required=True)
+    # For the command line programs.
+    parser.add_argument("--publisher", default="mosquitto")
+    parser.add_argument("--subscriber", default="mosquitto")
     return parser.parse_args()
 
 

@@ -1,9 +1,12 @@
-"""mosquitto_pub and mosquitto_sub as clients under the scenarios."""
+"""Command line programs as clients under the scenarios: mosquitto_pub and
+mosquitto_sub, and `dunlin pub` and `dunlin sub`, which take the same flags.
+Publisher and subscriber may be different programs on different transports.
+"""
 
+import os
 import queue
 import subprocess
 import threading
-import time
 import uuid
 
 from scenarios import (
@@ -17,59 +20,76 @@ from scenarios import (
 )
 
 ARGS = arguments()
-PREFIX = f"interop/mosquitto/{ARGS.transport}/{ARGS.version}/{uuid.uuid4().hex[:8]}"
-COMMON = ["-h", ARGS.host, "-p", str(ARGS.port), "-V", "5" if ARGS.version == "5" else "mqttv311"]
-if ARGS.transport == "tls":
-    COMMON += ["--cafile", ARGS.ca]
+PREFIX = f"interop/cli/{ARGS.transport}/{ARGS.version}/{uuid.uuid4().hex[:8]}"
+SCHEMES = {"quic": "quic", "tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
+
+
+def program(name, verb):
+    """The beginning of a command line: `verb` is `pub` or `sub`."""
+    version = ["-V", "5" if ARGS.version == "5" else "mqttv311"]
+    if name == "mosquitto":
+        # Where it cannot speak the transport, it takes the other way.
+        its_own = ARGS.transport in ("tcp", "tls")
+        port = str(ARGS.port) if its_own else os.environ["INTEROP_TCP_PORT"]
+        command = [f"mosquitto_{verb}", "-h", ARGS.host, "-p", port, *version]
+        return command + (["--cafile", ARGS.ca] if ARGS.transport == "tls" else [])
+    url = f"{SCHEMES[ARGS.transport]}://{ARGS.host}:{ARGS.port}"
+    return [os.environ["DUNLIN"], verb, "--url", url, "--ca", ARGS.ca, *version]
 
 
 def publish(topic, payload, qos, *more):
     source = ["-n"] if payload == b"" else ["-s"]
-    command = ["mosquitto_pub", *COMMON, "-t", topic, "-q", str(qos), *source, *more]
-    stdin = None if payload == b"" else payload
+    run(["-t", topic, "-q", str(qos), *source, *more], payload or None)
+
+
+def publish_lines(topic, lines):
+    run(["-t", topic, "-q", "1", "-l"], lines)
+
+
+def run(arguments, stdin):
+    command = [*program(ARGS.publisher, "pub"), *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=SECONDS_MAX)
-    expect(done.returncode, 0, f"mosquitto_pub {done.stderr.decode()}")
+    expect(done.returncode, 0, f"{ARGS.publisher} pub: {done.stderr.decode()[-200:]}")
 
 
 class Subscriber:
-    """A running mosquitto_sub; messages arrive as (topic, qos, retain, hex)."""
+    """A running subscriber; messages arrive as (topic, qos, retain, payload)."""
 
-    def __init__(self, topic, qos, *more):
-        command = ["stdbuf", "-oL", "mosquitto_sub", *COMMON, "-d", "-t", topic, "-q", str(qos)]
-        command += ["-F", "MESSAGE %t %q %r %x", *more]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.lines = queue.Queue()
+    def __init__(self, topic, qos, *more, marker=""):
+        command = ["stdbuf", "-oL", *program(ARGS.subscriber, "sub"), "-q", str(qos)]
+        command += ["-t", topic, *(["-t", marker] if marker else [])]
+        command += ["-F", "%t %q %r %x", *more]
+        self.marker = marker
         self.messages = queue.Queue()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @classmethod
+    def ready(cls, topic, qos, *more):
+        """One that has subscribed: a retained message of a second filter, which
+        travels in the same SUBSCRIBE, says so."""
+        marker = f"{PREFIX}/ready/{uuid.uuid4().hex[:8]}"
+        publish(marker, b"ready", 0, "-r")
+        self = cls(topic, qos, *more, marker=marker)
+        expect(self.message()[0], marker, "first message")
+        publish(marker, b"", 0, "-r")
+        return self
 
     def _read(self):
         for line in self.process.stdout:
-            text = line.decode(errors="replace").rstrip("\n")
-            if text.startswith("MESSAGE "):
-                topic, qos, retain, payload = text[8:].split(" ")
-                self.messages.put((topic, int(qos), int(retain), bytes.fromhex(payload)))
-            else:
-                self.lines.put(text)
-        self.lines.put("")
-
-    def wait_for(self, words):
-        """Waits until the client says so."""
-        deadline = time.monotonic() + SECONDS_MAX
-        seen = []
-        while time.monotonic() < deadline:
-            seen.append(self.lines.get(timeout=SECONDS_MAX))
-            if words in seen[-1]:
-                return self
-            if seen[-1] == "":
-                break
-        raise AssertionError(f"mosquitto_sub never said {words!r}: {' / '.join(seen)}")
-
-    def ready(self):
-        return self.wait_for("Subscribed (mid")
+            topic, qos, retain, *payload = line.decode(errors="replace").rstrip("\n").split(" ")
+            payload = bytes.fromhex("".join(payload))
+            # The end of the marker is no news.
+            if topic != self.marker or payload:
+                self.messages.put((topic, int(qos), int(retain), payload))
 
     def message(self):
-        return self.messages.get(timeout=SECONDS_MAX)
+        try:
+            return self.messages.get(timeout=SECONDS_MAX)
+        except queue.Empty:
+            self.process.kill()
+            errors = self.process.stderr.read().decode(errors="replace")[-200:]
+            raise AssertionError(f"no message in {SECONDS_MAX} s; {errors}") from None
 
     def __enter__(self):
         return self
@@ -86,7 +106,7 @@ class Subscriber:
 def at_qos(qos):
     def scenario():
         topic = f"{PREFIX}/qos{qos}"
-        with Subscriber(topic, qos).ready() as subscriber:
+        with Subscriber.ready(topic, qos) as subscriber:
             for payload in (b"one", b"", "drei €".encode()):
                 publish(topic, payload, qos)
                 expect(subscriber.message(), (topic, qos, 0, payload), "message")
@@ -95,7 +115,7 @@ def at_qos(qos):
 
 
 def wildcard():
-    with Subscriber(f"{PREFIX}/w/+/c/#", 1).ready() as subscriber:
+    with Subscriber.ready(f"{PREFIX}/w/+/c/#", 1) as subscriber:
         for tail in ("a/x", "a/c", "b/c/d/e", "c"):
             publish(f"{PREFIX}/w/{tail}", tail.encode(), 1)
         # No order between topics is promised.
@@ -118,10 +138,11 @@ def retained():
 
 def will():
     topic = f"{PREFIX}/will"
-    with Subscriber(topic, 1).ready() as watcher:
-        arguments = ["--will-topic", topic, "--will-qos", "1", "--will-payload"]
+    with Subscriber.ready(topic, 1) as watcher:
+        # Over QUIC the broker notices by the keep alive only.
+        arguments = ["-k", "5", "--will-topic", topic, "--will-qos", "1", "--will-payload"]
         publish(f"{topic}/x", b"x", 0, *arguments, "clean")
-        Subscriber(f"{topic}/x", 0, *arguments, "gone").ready().vanish()
+        Subscriber.ready(f"{topic}/x", 0, *arguments, "gone").vanish()
         expect(watcher.message()[3], b"gone", "will")
 
 
@@ -129,7 +150,7 @@ def shared():
     topic = f"{PREFIX}/shared"
     group = f"$share/group/{topic}"
     end = ["-t", f"{topic}/end"]
-    with Subscriber(group, 1, *end).ready() as one, Subscriber(group, 1, *end).ready() as two:
+    with Subscriber.ready(group, 1, *end) as one, Subscriber.ready(group, 1, *end) as two:
         lines = "".join(f"{n}\n" for n in range(SHARED_MESSAGES)).encode()
         publish_lines(topic, lines)
         publish(f"{topic}/end", b"end", 1)
@@ -143,18 +164,12 @@ def shared():
         expect(all(shares), True, "both take part")
 
 
-def publish_lines(topic, lines):
-    command = ["mosquitto_pub", *COMMON, "-t", topic, "-q", "1", "-l"]
-    done = subprocess.run(command, input=lines, capture_output=True, timeout=SECONDS_MAX)
-    expect(done.returncode, 0, f"mosquitto_pub {done.stderr.decode()}")
-
-
 def persistent():
     topic = f"{PREFIX}/persistent"
     session = ["-i", f"mosquitto-keep-{uuid.uuid4().hex[:8]}", "-c"]
     if ARGS.version == "5":
         session += ["-x", "300"]
-    with Subscriber(topic, 1, *session).ready():
+    with Subscriber.ready(topic, 1, *session):
         pass
     for number in range(3):
         publish(topic, str(number).encode(), 1)
@@ -166,14 +181,14 @@ def persistent():
 def large():
     topic = f"{PREFIX}/large"
     payload = bytes(range(256)) * (LARGE_BYTES // 256)
-    with Subscriber(topic, 1).ready() as subscriber:
+    with Subscriber.ready(topic, 1) as subscriber:
         publish(topic, payload, 1)
         expect(subscriber.message()[3] == payload, True, "payload survives")
 
 
 def burst():
     topic = f"{PREFIX}/burst"
-    with Subscriber(topic, 1).ready() as subscriber:
+    with Subscriber.ready(topic, 1) as subscriber:
         publish_lines(topic, "".join(f"{n}\n" for n in range(BURST_MESSAGES)).encode())
         got = [int(subscriber.message()[3]) for _ in range(BURST_MESSAGES)]
         expect(got, list(range(BURST_MESSAGES)), "in order")
