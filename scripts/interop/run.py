@@ -89,9 +89,21 @@ def quic_clients() -> list[Client]:
     print("interop: building interop/quic-peers", flush=True)
     built = subprocess.run(command, cwd=PEERS, timeout=BUILD_SECONDS_MAX, check=False)
     missing = "" if built.returncode == 0 else "interop/quic-peers does not build"
+    programs = [
+        ("mqtt5", "mqtt5", "control"),
+        ("mqtt5-topic", "mqtt5", "topic"),
+        ("mqtt5-publish", "mqtt5", "publish"),
+        ("flowsdk", "flowsdk", "control"),
+        ("flowsdk-streams", "flowsdk-streams", "data"),
+    ]
     return [
-        Client(name, ("quic",), [str(target / "debug" / name)], missing=missing)
-        for name in ("mqtt5", "flowsdk", "flowsdk-streams")
+        Client(
+            name,
+            ("quic",),
+            [str(target / "debug" / program), "--streams", streams],
+            missing=missing,
+        )
+        for name, program, streams in programs
     ]
 
 

@@ -34,7 +34,8 @@ pub struct Target {
     pub is_v5: bool,
     /// File with the certificate authority.
     pub ca: PathBuf,
-    /// Which streams the client uses: `control`, `topic` or `publish`.
+    /// Which streams the client uses besides the control stream: `topic`, one
+    /// for each topic; `publish`, one for each message; else as it likes.
     pub streams: String,
 }
 
