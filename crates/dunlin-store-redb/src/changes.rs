@@ -41,24 +41,18 @@ pub(crate) type Subscription = (u8, Option<u32>);
 pub(crate) struct NewMessage<'a> {
     pub(crate) message: &'a Arc<Message>,
     targets: &'a [Target],
-    /// Targets of later requests, and whether a session is named twice.
+    /// Targets of later requests.
     more: Vec<&'a Target>,
-    twice: bool,
     /// A row with this number is on disk, deleted earlier in this group.
     replaces: bool,
 }
 
 impl<'a> NewMessage<'a> {
-    /// The targets that still want it. A session's last mention counts.
+    /// The targets that still want it; a session's last mention counts.
     pub(crate) fn live_targets(&self, seq: u64, index: &Index) -> Vec<&'a Target> {
         let all = self.targets.iter().chain(self.more.iter().copied());
-        let live = all.filter(|target| index.has(target.session.0, seq));
-        if self.twice {
-            let last: BTreeMap<u64, &Target> = live.map(|t| (t.session.0, t)).collect();
-            last.into_values().collect()
-        } else {
-            live.collect()
-        }
+        all.filter(|target| index.has(target.session.0, seq))
+            .collect()
     }
 }
 
@@ -186,14 +180,11 @@ impl<'a> Changes<'a> {
         let on_disk =
             !fresh && !self.log.contains_key(&seq) && index.may_be_stored(seq) && is_stored(seq)?;
         let mut gained = 0;
-        let mut twice = false;
         for target in targets {
             let session = target.session.0;
             if index.push(session, seq) {
                 gained += 1;
-            } else if index.exists(session) {
-                twice = true;
-            } else {
+            } else if !index.exists(session) {
                 continue;
             }
             if on_disk {
@@ -210,14 +201,12 @@ impl<'a> Changes<'a> {
         }
         if let Some(Some(new)) = self.log.get_mut(&seq) {
             new.more.extend(targets);
-            new.twice = true;
         } else if gained > 0 {
             let new = NewMessage {
                 replaces: self.log.contains_key(&seq),
                 message,
                 targets,
                 more: Vec::new(),
-                twice,
             };
             self.log.insert(seq, Some(new));
         }

@@ -462,3 +462,6 @@ pub(crate) fn split_subscription_key(key: &[u8]) -> Result<(u64, Text), DecodeEr
     let session = r.array().map(u64::from_be_bytes)?;
     Ok((session, decode_text(r.rest)?))
 }
+
+#[cfg(test)]
+mod tests;

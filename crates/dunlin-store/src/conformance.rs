@@ -58,6 +58,7 @@ pub fn run(open: Open<'_>, histories: u64) {
     deleting_a_session_takes_everything(open);
     operations_on_missing_sessions(open);
     a_sequence_number_twice(open);
+    a_sequence_number_again(open);
     queues_are_in_order(open);
     limits(open);
     for seed in 0..histories {
@@ -492,6 +493,35 @@ pub fn a_sequence_number_twice(open: Open<'_>) {
         dequeue(1, 2),
         dequeue(1, 4),
         enqueue(1, "third", &[4]),
+    ]);
+    pair.load(vec![seq(1)]);
+    pair.reopen();
+}
+
+/// A number that was in use and is again, within one batch and across them.
+pub fn a_sequence_number_again(open: Open<'_>) {
+    let mut pair = Pair::new(open);
+    pair.write((1..=4).map(|key| session(key, "c")).collect());
+    pair.write(vec![enqueue(1, "stored", &[1])]);
+    pair.reopen();
+    pair.write(vec![
+        dequeue(1, 1),
+        enqueue(1, "brief", &[2]),
+        dequeue(1, 2),
+    ]);
+    pair.load(vec![seq(1)]);
+    pair.reopen();
+    pair.write(vec![enqueue(1, "stored", &[1, 2, 3])]);
+    pair.reopen();
+    pair.write(vec![dequeue(1, 1), dequeue(1, 3), dequeue(1, 2)]);
+    pair.write(vec![enqueue(1, "again", &[1, 2])]);
+    pair.load(vec![seq(1)]);
+    pair.reopen();
+    pair.write(vec![dequeue(1, 1)]);
+    pair.write(vec![
+        dequeue(1, 2),
+        enqueue(1, "other", &[1, 2]),
+        dequeue(1, 2),
     ]);
     pair.load(vec![seq(1)]);
     pair.reopen();

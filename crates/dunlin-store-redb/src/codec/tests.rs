@@ -1,0 +1,154 @@
+//! The bytes themselves: a change here is a change of the format.
+
+use bytes::Bytes;
+
+use super::*;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn message() -> Message {
+    Message {
+        topic: Text::from("a/é"),
+        payload: Bytes::from_static(b"on"),
+        qos: QoS::ExactlyOnce,
+        retain: true,
+        expires: Some(Instant::from_micros(0x0102)),
+        properties: Some(Box::new(MessageProperties {
+            payload_is_utf8: Some(true),
+            content_type: Some(Text::from("t")),
+            response_topic: Some(Text::from("r")),
+            correlation_data: Some(Bytes::from_static(b"\xff")),
+            user_properties: vec![(Text::from("k"), Text::from(""))],
+        })),
+    }
+}
+
+fn target() -> Target {
+    Target {
+        retain: true,
+        identifiers: vec![7],
+        shared: Some(Text::from("$share/g/#")),
+        ..Target::new(SessionKey(0x0a0b), QoS::AtLeastOnce)
+    }
+}
+
+fn record() -> SessionRecord {
+    SessionRecord {
+        client_id: Text::from("c"),
+        version: 5,
+        expiry_interval_secs: 60,
+        disconnected_at: Some(Instant::from_micros(9)),
+        will: Some(StoredWill {
+            message: Message::default(),
+            delay_secs: 2,
+            message_expiry_secs: Some(3),
+        }),
+        user_name: Some(Text::from("u")),
+    }
+}
+
+const MESSAGE: &str = concat!(
+    "01",               // version
+    "1e",               // QoS 2, RETAIN, expires, properties
+    "0201000000000000", // expiry
+    "04000000612fc3a9", // topic
+    "1e",               // UTF-8, content type, response topic, correlation
+    "0100000074",
+    "0100000072",
+    "01000000ff",
+    "01000000", // one user property
+    "010000006b",
+    "00000000",
+    "6f6e", // payload
+);
+
+const TARGET: &str = concat!(
+    "0b0a000000000000", // session
+    "1d",               // QoS 1, RETAIN, identifiers, shared
+    "0100000007000000",
+    "0a0000002473686172652f672f23",
+);
+
+#[test]
+fn bytes_are_as_drawn() {
+    let mut out = Vec::new();
+    encode_message(&message(), &mut out);
+    assert_eq!(hex(&out), MESSAGE);
+    assert_eq!(decode_message(&out), Ok(message()));
+
+    out.clear();
+    encode_target(&target(), &mut out);
+    assert_eq!(hex(&out), TARGET);
+    assert_eq!(decode_target(&out), Ok(target()));
+
+    out.clear();
+    encode_log(&message(), &[&target()], &mut out);
+    let cost = hex(&(message().cost() as u32).to_le_bytes());
+    assert_eq!(hex(&out), format!("01{cost}01000000{TARGET}{MESSAGE}"));
+    assert_eq!(decode_log_message(&out).as_deref(), Ok(&message()));
+    let head = decode_log_head(&out).expect("just written");
+    assert_eq!(head.targets, [target()]);
+    assert_eq!(
+        (head.cost, head.expires),
+        (message().cost(), message().expires)
+    );
+
+    out.clear();
+    encode_record(&record(), &mut out);
+    let want = concat!(
+        "01050f",           // version, protocol, everything is there
+        "3c000000",         // session expiry
+        "0900000000000000", // disconnected at
+        "0100000063",       // client identifier
+        "0100000075",       // user name
+        "0200000003000000", // will delay, message expiry
+        "0100000000000000000000000000",
+    );
+    assert_eq!(hex(&out), want);
+    assert_eq!(decode_record(&out), Ok(record()));
+
+    assert_eq!(hex(&packet_key(1, 2)), "00000000000000010002");
+    assert_eq!(split_packet_key(packet_key(1, 2)), (1, 2));
+    let key = mark_key(1, 2);
+    assert_eq!(hex(&key), "00000000000000010000000000000002");
+    assert_eq!(split_mark_key(key), (1, 2));
+    let key = subscription_key(1, &Text::from("a"));
+    assert_eq!(hex(&key), "000000000000000161");
+    assert_eq!(split_subscription_key(&key), Ok((1, Text::from("a"))));
+    let released = encode_inflight(Seq(5), InflightState::Released);
+    assert_eq!(hex(&released), "050000000000000001");
+    assert_eq!(
+        decode_inflight(released),
+        Ok((Seq(5), InflightState::Released))
+    );
+    let subscription = encode_subscription(0x2c, Some(6));
+    assert_eq!(hex(&subscription), "2c0106000000");
+    assert_eq!(decode_subscription(subscription), (0x2c, Some(6)));
+}
+
+/// Whatever stands in the file is read or refused.
+#[test]
+fn damaged_bytes_are_refused_or_read() {
+    let mut log = Vec::new();
+    encode_log(&message(), &[&target()], &mut log);
+    let mut session = Vec::new();
+    encode_record(&record(), &mut session);
+    for whole in [&log, &session] {
+        for len in 0..whole.len() {
+            let _ = decode_log_head(&whole[..len]);
+            let _ = decode_log_message(&whole[..len]);
+            let _ = decode_record(&whole[..len]);
+            for flip in [1, 0x80, 0xff] {
+                let mut damaged = whole.clone();
+                damaged[len] ^= flip;
+                let _ = decode_log_head(&damaged);
+                let _ = decode_log_message(&damaged);
+                let _ = decode_record(&damaged);
+            }
+        }
+    }
+    assert_eq!(decode_message(&[2]), Err(DecodeError::Version));
+    assert_eq!(decode_message(&[]), Err(DecodeError::Truncated));
+}
