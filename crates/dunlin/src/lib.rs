@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod auth;
 pub mod certs;
 pub mod cmd;
 pub mod config;

@@ -6,6 +6,7 @@
 //! of their own (`#[arg(long, action = clap::ArgAction::Help)]`).
 
 mod cert;
+mod passwd;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cert(cert::Cert),
+    Passwd(passwd::Passwd),
 }
 
 impl Cli {
@@ -33,6 +35,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Cert(cert) => cert.run(),
+            Command::Passwd(passwd) => passwd.run(),
         }
     }
 }

@@ -1,0 +1,350 @@
+//! The authenticator: a thread that verifies passwords, so that shards never
+//! wait for a hash. Knows the password file; knows no connection.
+
+pub mod passwords;
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use dunlin_base::Text;
+use dunlin_broker::access::{Acl, AclError};
+use dunlin_broker::auth::{AuthAnswer, AuthRequest};
+use passwords::{PasswordError, Passwords};
+use subtle::ConstantTimeEq;
+
+/// Most questions that wait; the next one is answered [`AuthAnswer::Busy`].
+/// At a millisecond each, the last of them waits for about a second.
+pub const QUEUE_MAX: usize = 1024;
+
+/// What the answer is given to, once, on the authenticator's thread or, when
+/// it is busy, on the caller's.
+pub type Reply = Box<dyn FnOnce(AuthAnswer) + Send>;
+
+enum Job {
+    Ask(AuthRequest, Reply),
+    Replace(Passwords),
+}
+
+/// Why the authenticator cannot start, or an access list cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthError {
+    /// The password file.
+    #[error(transparent)]
+    Passwords(#[from] PasswordError),
+    /// The access list cannot be read.
+    #[error("cannot read the access list {}: {source}", path.display())]
+    ReadAcl {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The access list is wrong.
+    #[error("{}:{}: {}", path.display(), source.line, source.kind)]
+    Acl {
+        /// Which file.
+        path: PathBuf,
+        /// Where and why.
+        source: AclError,
+    },
+    /// There is no thread to be had.
+    #[error("cannot start the authenticator's thread: {0}")]
+    Thread(io::Error),
+    /// The operating system gave no random key.
+    #[error("cannot draw a random key: {0}")]
+    Random(getrandom::Error),
+}
+
+/// Reads an access list.
+///
+/// # Errors
+/// It cannot be read, or a line is wrong.
+pub fn load_acl(path: &Path) -> Result<Acl, AuthError> {
+    let text = std::fs::read_to_string(path).map_err(|source| AuthError::ReadAcl {
+        path: path.into(),
+        source,
+    })?;
+    Acl::parse(&text).map_err(|source| AuthError::Acl {
+        path: path.into(),
+        source,
+    })
+}
+
+/// Answers [`AuthRequest`]s on a thread of its own, which ends when this is
+/// dropped.
+pub struct Authenticator {
+    path: PathBuf,
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Authenticator {
+    /// Reads the password file and starts the thread.
+    ///
+    /// # Errors
+    /// The file cannot be used, or there is no thread to be had.
+    pub fn load(password_file: &Path) -> Result<Self, AuthError> {
+        let worker = Worker::new(Passwords::load(password_file)?)?;
+        let (jobs, queue) = sync_channel(QUEUE_MAX);
+        let thread = std::thread::Builder::new()
+            .name("auth".into())
+            .spawn(move || worker.run(&queue))
+            .map_err(AuthError::Thread)?;
+        Ok(Self {
+            path: password_file.into(),
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
+    }
+
+    /// Asks; never waits. The answer is given to `reply`.
+    pub fn submit(&self, request: AuthRequest, reply: Reply) {
+        let job = Job::Ask(request, reply);
+        let refused = match &self.jobs {
+            None => Some(job),
+            Some(jobs) => match jobs.try_send(job) {
+                Ok(()) => None,
+                Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Some(job),
+            },
+        };
+        if let Some(Job::Ask(_, reply)) = refused {
+            reply(AuthAnswer::Busy);
+        }
+    }
+
+    /// Reads the password file again, for what is asked from now on. Returns
+    /// the number of users. May wait for as long as the queue is full, so it is
+    /// not for shards.
+    ///
+    /// # Errors
+    /// The file cannot be used; then the old one stays in force.
+    pub fn reload(&self) -> Result<usize, AuthError> {
+        let passwords = Passwords::load(&self.path)?;
+        let users = passwords.len();
+        if let Some(jobs) = &self.jobs {
+            // The thread ends only after this sender does.
+            let _ = jobs.send(Job::Replace(passwords));
+        }
+        Ok(users)
+    }
+}
+
+impl Drop for Authenticator {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported there.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread owns.
+struct Worker {
+    passwords: Passwords,
+    /// Key of the fingerprints, which keeps them useless elsewhere.
+    key: [u8; 32],
+    /// For each user the last password that was right, as a fingerprint: when
+    /// thousands reconnect after a restart, each hash is computed once. Bounded
+    /// by the number of users.
+    known: BTreeMap<Text, [u8; 32]>,
+}
+
+impl Worker {
+    fn new(passwords: Passwords) -> Result<Self, AuthError> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(AuthError::Random)?;
+        Ok(Self {
+            passwords,
+            key,
+            known: BTreeMap::new(),
+        })
+    }
+
+    fn run(mut self, queue: &Receiver<Job>) {
+        while let Ok(job) = queue.recv() {
+            match job {
+                Job::Ask(request, reply) => reply(self.answer(request)),
+                Job::Replace(passwords) => {
+                    self.passwords = passwords;
+                    self.known.clear();
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, request: AuthRequest) -> AuthAnswer {
+        match request {
+            AuthRequest::Scram { user } => AuthAnswer::Scram(self.passwords.scram(&user)),
+            AuthRequest::Password { user, password, .. } => {
+                if self.is_right(&user, &password) {
+                    AuthAnswer::Accept { user: Some(user) }
+                } else {
+                    AuthAnswer::Refuse
+                }
+            }
+        }
+    }
+
+    fn is_right(&mut self, user: &Text, password: &[u8]) -> bool {
+        let fingerprint = Passwords::fingerprint(&self.key, user, password);
+        let known = self.known.get(user.as_bytes());
+        if known.is_some_and(|known| known.ct_eq(&fingerprint).into()) {
+            return true;
+        }
+        let right = self.passwords.verify(user, password);
+        if right {
+            // A copy, because the name may be a slice of a large packet.
+            self.known.insert(Text::from(user.as_str()), fingerprint);
+        }
+        right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use bytes::Bytes;
+    use dunlin_base::transport::{Peer, Transport};
+    use passwords::{Change, changed};
+
+    use super::*;
+
+    fn write(path: &Path, users: &[(&str, &str)]) {
+        let mut text = None;
+        for (user, password) in users {
+            let change = Change::Set {
+                password: password.as_bytes(),
+                iterations: 4096,
+            };
+            text = Some(changed(path, text.as_deref(), user, change).expect("changed"));
+        }
+        std::fs::write(path, text.unwrap_or_default()).expect("written");
+    }
+
+    fn password(user: &str, password: &str) -> AuthRequest {
+        AuthRequest::Password {
+            user: Text::from(user),
+            password: Bytes::copy_from_slice(password.as_bytes()),
+            client_id: Text::from_static("c"),
+            peer: Peer {
+                addr: "192.0.2.1:1".parse().expect("address"),
+                transport: Transport::Tcp,
+                listener: 0,
+                identity: None,
+                early_data: false,
+            },
+        }
+    }
+
+    fn ask(authenticator: &Authenticator, request: AuthRequest) -> AuthAnswer {
+        let (sender, answer) = channel();
+        authenticator.submit(
+            request,
+            Box::new(move |answer| sender.send(answer).expect("waited for")),
+        );
+        answer.recv().expect("answered")
+    }
+
+    #[test]
+    fn passwords_are_verified_and_reloaded() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("passwords");
+        write(&path, &[("alice", "one"), ("bob", "two")]);
+        let authenticator = Authenticator::load(&path).expect("loaded");
+        let accept = AuthAnswer::Accept {
+            user: Some(Text::from_static("alice")),
+        };
+        // Twice: the second answer comes from the fingerprint.
+        for _ in 0..2 {
+            assert_eq!(ask(&authenticator, password("alice", "one")), accept);
+            assert_eq!(
+                ask(&authenticator, password("alice", "two")),
+                AuthAnswer::Refuse
+            );
+            assert_eq!(
+                ask(&authenticator, password("eve", "one")),
+                AuthAnswer::Refuse
+            );
+        }
+        write(&path, &[("alice", "three")]);
+        assert_eq!(authenticator.reload().expect("reloaded"), 1);
+        assert_eq!(
+            ask(&authenticator, password("alice", "one")),
+            AuthAnswer::Refuse
+        );
+        assert_eq!(ask(&authenticator, password("alice", "three")), accept);
+
+        std::fs::write(&path, "broken").expect("written");
+        authenticator.reload().expect_err("broken");
+        assert_eq!(ask(&authenticator, password("alice", "three")), accept);
+    }
+
+    #[test]
+    fn scram_is_answered_for_everybody() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("passwords");
+        write(&path, &[("alice", "one")]);
+        let authenticator = Authenticator::load(&path).expect("loaded");
+        let scram = |user| {
+            let user = Text::from_static(user);
+            match ask(&authenticator, AuthRequest::Scram { user }) {
+                AuthAnswer::Scram(credential) => credential,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(scram("eve"), scram("eve"));
+        assert_ne!(scram("eve").salt, scram("alice").salt);
+    }
+
+    #[test]
+    fn a_full_queue_is_busy() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("passwords");
+        write(&path, &[("alice", "one")]);
+        let authenticator = Authenticator::load(&path).expect("loaded");
+        let (hold, held) = channel::<()>();
+        let (reached, reach) = channel();
+        // Stops the thread in a reply, so that the queue fills.
+        let stop: Reply = Box::new(move |_| {
+            reached.send(()).expect("waited for");
+            let _ = held.recv();
+        });
+        authenticator.submit(AuthRequest::Scram { user: Text::new() }, stop);
+        reach.recv().expect("stopped");
+        let (sender, answers) = channel();
+        for _ in 0..=QUEUE_MAX {
+            let sender = sender.clone();
+            let reply: Reply = Box::new(move |answer| sender.send(answer).expect("counted"));
+            authenticator.submit(AuthRequest::Scram { user: Text::new() }, reply);
+        }
+        assert_eq!(answers.recv().expect("answered"), AuthAnswer::Busy);
+        drop((hold, sender));
+        assert_eq!(answers.iter().count(), QUEUE_MAX);
+    }
+
+    #[test]
+    fn access_lists_name_file_and_line() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("acl");
+        let error = load_acl(&path).expect_err("missing").to_string();
+        assert!(error.starts_with("cannot read the access list "), "{error}");
+        std::fs::write(&path, "topic a\nnonsense").expect("written");
+        let error = load_acl(&path).expect_err("wrong").to_string();
+        assert!(error.contains("acl:2: `nonsense` is not "), "{error}");
+    }
+}
