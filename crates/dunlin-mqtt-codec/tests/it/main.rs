@@ -4,6 +4,7 @@
 // `allow-unwrap-in-tests` does not reach helpers outside of `#[test]`.
 #![allow(clippy::unwrap_used)]
 
+mod corpus;
 mod encoding;
 mod framing;
 mod lists;
