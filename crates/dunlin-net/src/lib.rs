@@ -48,6 +48,7 @@ mod tests;
 mod timers;
 mod tls;
 mod waker;
+mod ws;
 
 pub use clock::Clock;
 pub use config::{DialConfig, ForeignDatagram, ListenerConfig, NetConfig, NetKeys, NetLimits};

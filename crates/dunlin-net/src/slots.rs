@@ -94,14 +94,6 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Serials of everything held.
-    pub(crate) fn serials(&self) -> impl Iterator<Item = u64> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            slot.value.as_ref()?;
-            Some((u64::from(slot.generation) << SLOT_BITS) | index as u64)
-        })
-    }
-
     fn index(serial: u64) -> usize {
         (serial as usize) & (SLOTS_MAX - 1)
     }
@@ -130,7 +122,6 @@ mod tests {
         assert_ne!(a, b);
         assert_eq!((slots.get(a), slots.get(b)), (None, Some(&2)));
         assert_eq!(slots.remove(a), None);
-        assert_eq!(slots.serials().collect::<Vec<_>>(), [b]);
         assert!(b >= SLOTS_MAX as u64, "small numbers stay free for tokens");
         let failed: Result<_, u8> = slots.insert_with(|_| Err(9));
         assert_eq!((failed, slots.len()), (Err(9), 1));

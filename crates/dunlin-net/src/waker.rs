@@ -1,7 +1,7 @@
 //! Waking a loop from another thread.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Makes a waiting [`crate::Net::poll`] return. Cheap to clone; many wakes
 /// before the loop runs cost one system call.

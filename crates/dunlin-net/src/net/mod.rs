@@ -1,6 +1,7 @@
 //! The loop: what a caller can ask of it. How it runs is in `run`, what QUIC
 //! needs besides is in `udp`.
 
+mod layers;
 mod run;
 mod udp;
 
@@ -18,7 +19,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::admission::Admission;
 use crate::quic::{NewQuic, QuicConn, QuicSettings, UdpEndpoint, bind};
 use crate::slots::{SLOTS_MAX, Slots};
-use crate::stream::{NewStream, Scratch, StreamConn};
+use crate::stream::{Layers, NewStream, Scratch, StreamConn};
 use crate::timers::Timers;
 use crate::{
     ClientTls, ConnStats, Counters, DialConfig, ForeignDatagram, ListenerConfig, NetConfig,
@@ -83,6 +84,7 @@ enum Source {
 struct Listener {
     socket: TcpListener,
     config: ListenerConfig,
+    ws_path: Arc<str>,
     /// The kernel may have more connections for us.
     ready: bool,
     /// Do not accept before this.
@@ -199,6 +201,7 @@ impl Net {
             .register(&mut socket, token, Interest::READABLE)?;
         self.sources.push(Source::Tcp(Listener {
             socket,
+            ws_path: config.ws_path.as_str().into(),
             config,
             ready: false,
             not_before: Instant::ZERO,
@@ -265,8 +268,7 @@ impl Net {
                 return Err(NetError::TlsMissing(transport));
             }
             (Transport::Quic, Some(tls)) => self.dial_quic(config, tls, deadline)?,
-            (Transport::Tcp, _) => self.dial_tcp(config, deadline)?,
-            (other, _) => return Err(NetError::TlsMissing(other)),
+            _ => self.dial_tcp(config, deadline)?,
         };
         self.counters.dialled += 1;
         Ok(ConnId::new(self.config.shard, serial))
@@ -277,9 +279,10 @@ impl Net {
             addr: config.addr,
             source,
         };
+        let layers = layers::of_client(config, &self.config.limits)?;
         let sock = tcp::connect(config.addr, config.local_addr).map_err(fail)?;
         let serial = self
-            .insert_stream(sock, config.addr, config.transport, None, deadline)
+            .insert_stream(sock, config.addr, config.transport, None, layers, deadline)
             .map_err(fail)?
             .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
         if let Some(Conn::Stream(conn)) = self.slots.get_mut(serial) {
@@ -352,7 +355,7 @@ impl Net {
         let (limits, counters) = (&self.config.limits, &mut self.counters);
         let result = match Self::find_in(&mut self.slots, self.config.shard, conn) {
             Some(Conn::Stream(tcp)) if stream == StreamId::CONTROL => {
-                let result = tcp.send(data, limits, counters);
+                let result = tcp.send(data, limits, counters, &mut self.scratch);
                 if tcp.wants_run() {
                     self.ready.push(serial);
                 }
@@ -383,7 +386,10 @@ impl Net {
         if let Some(Conn::Stream(tcp)) = Self::find_in(&mut self.slots, self.config.shard, conn)
             && stream == StreamId::CONTROL
         {
-            tcp.finish();
+            let left = tcp.finish(&mut self.counters, &mut self.scratch);
+            if left > 0 {
+                self.reports.push_back(Report::Sent(conn, left));
+            }
         } else {
             self.with_quic(conn, |quic| quic.finish_stream(stream));
         }
@@ -410,7 +416,7 @@ impl Net {
         let limits = &self.config.limits;
         match Self::find_in(&mut self.slots, self.config.shard, conn) {
             Some(Conn::Stream(tcp)) => {
-                let ended = tcp.close(now, limits);
+                let ended = tcp.close(now, limits, &mut self.counters, &mut self.scratch);
                 let is_over = tcp.is_over();
                 if let Some(cause) = ended
                     && !core::mem::replace(&mut tcp.reported, true)
@@ -507,6 +513,7 @@ impl Net {
         addr: SocketAddr,
         transport: Transport,
         listener: Option<u16>,
+        layers: Option<Box<Layers>>,
         handshake_deadline: Instant,
     ) -> io::Result<Option<u64>> {
         let (now, config, registry) = (self.now, &self.config, self.poll.registry());
@@ -517,6 +524,7 @@ impl Net {
                 addr,
                 transport,
                 listener,
+                layers,
                 handshake_deadline,
             };
             let mut conn = Box::new(StreamConn::new(new, now, &config.limits));

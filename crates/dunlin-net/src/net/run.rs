@@ -9,9 +9,9 @@ use dunlin_base::transport::{NetEvent, Transport};
 use mio::Events;
 use mio::net::TcpStream;
 
-use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, mark};
+use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, layers, mark};
 use crate::slots::SLOTS_MAX;
-use crate::stream::{Cx, Step};
+use crate::stream::{Cx, Layers, Step};
 use crate::tcp;
 
 /// Pause before accepting again when descriptors ran out.
@@ -213,8 +213,18 @@ impl Net {
             }
             match listener.socket.accept() {
                 Ok((sock, addr)) => {
-                    let (transport, number) = (listener.config.transport, listener.config.index);
-                    self.accepted(sock, addr, transport, number, handler);
+                    match layers::of_server(
+                        &listener.config,
+                        &listener.ws_path,
+                        &self.config.limits,
+                    ) {
+                        Ok(layers) => {
+                            let (transport, number) =
+                                (listener.config.transport, listener.config.index);
+                            self.accepted(sock, addr, transport, number, layers, handler);
+                        }
+                        Err(error) => tracing::error!(%error, "cannot serve a connection"),
+                    }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     listener.ready = false;
@@ -238,6 +248,7 @@ impl Net {
         addr: SocketAddr,
         transport: Transport,
         listener: u16,
+        layers: Option<Box<Layers>>,
         handler: &mut Handler<'_>,
     ) {
         let (limits, live) = (&self.config.limits, self.slots.len());
@@ -250,7 +261,7 @@ impl Net {
         }
         let _ = sock.set_nodelay(true);
         let deadline = self.now + limits.handshake_timeout;
-        match self.insert_stream(sock, addr, transport, Some(listener), deadline) {
+        match self.insert_stream(sock, addr, transport, Some(listener), layers, deadline) {
             Ok(Some(serial)) => {
                 self.counters.accepted += 1;
                 self.admission.begin(addr.ip(), &self.config.limits);

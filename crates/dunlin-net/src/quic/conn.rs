@@ -42,6 +42,8 @@ pub(crate) struct QuicConn {
     phase: Phase,
     pub(crate) accepted: bool,
     pub(crate) pending: bool,
+    /// Its end needs no report: reported before, or never opened and never
+    /// asked for.
     pub(crate) reported: bool,
     /// Listed for transmission.
     pub(crate) dirty: bool,
@@ -106,7 +108,7 @@ impl QuicConn {
             phase: Phase::Handshake,
             accepted: new.listener.is_some(),
             pending: new.listener.is_some(),
-            reported: false,
+            reported: new.listener.is_some(),
             dirty: false,
             touched: false,
             spoke: false,
@@ -189,6 +191,7 @@ impl QuicConn {
             return;
         }
         self.phase = Phase::Open;
+        self.reported = false;
         self.deadline = if self.accepted {
             cx.now + cx.limits.first_bytes_timeout
         } else {
@@ -217,6 +220,7 @@ impl QuicConn {
         self.read_unread(&mut unbounded, cx);
         let handshaking = self.phase == Phase::Handshake;
         if handshaking {
+            tracing::debug!(addr = %self.addr, %reason, "a handshake failed");
             cx.counters.handshake_failures += 1;
         }
         self.end(cause_of(reason, handshaking), cx);

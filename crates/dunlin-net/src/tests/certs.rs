@@ -4,7 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-use crate::{ClientTls, ClientTlsBuilder, ServerTls, ServerTlsOptions};
+use core::net::SocketAddr;
+
+use dunlin_base::transport::Transport;
+
+use crate::{ClientTls, ClientTlsBuilder, DialConfig, ListenerConfig, ServerTls, ServerTlsOptions};
 
 pub(crate) struct Certs {
     pub(crate) ca: String,
@@ -59,14 +63,20 @@ pub(crate) fn server_options() -> ServerTlsOptions {
     ServerTlsOptions::new(cert.clone().into(), key.clone().into())
 }
 
-pub(crate) fn server_tls() -> Arc<ServerTls> {
-    Arc::new(ServerTls::new(&server_options()).unwrap())
+/// A listener with the server's certificate.
+pub(crate) fn listen_on(transport: Transport) -> ListenerConfig {
+    let mut config = ListenerConfig::new(transport, super::loopback());
+    config.tls = Some(Arc::new(ServerTls::new(&server_options()).unwrap()));
+    config
+}
+
+/// A client that trusts the authority.
+pub(crate) fn dial_to(transport: Transport, addr: SocketAddr) -> DialConfig {
+    let mut config = DialConfig::new(transport, addr, "localhost");
+    config.tls = Some(Arc::new(client_builder().build().unwrap()));
+    config
 }
 
 pub(crate) fn client_builder() -> ClientTlsBuilder {
     ClientTls::builder().ca_pem(certs().ca.as_bytes()).unwrap()
-}
-
-pub(crate) fn client_tls() -> Arc<ClientTls> {
-    Arc::new(client_builder().build().unwrap())
 }

@@ -2,6 +2,7 @@
 //! waiting for anything but events.
 
 mod certs;
+mod layered;
 mod quic;
 mod tcp;
 

@@ -3,6 +3,7 @@
 
 mod client;
 mod der;
+mod layer;
 mod server;
 mod verify;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 pub use client::{ClientTls, ClientTlsBuilder};
 use dunlin_base::Text;
+pub(crate) use layer::{OutBuf, TlsEvent, TlsLayer};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

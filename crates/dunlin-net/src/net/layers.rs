@@ -1,0 +1,101 @@
+//! Which layers a connection over TCP needs, by its transport.
+
+use std::io;
+use std::sync::Arc;
+
+use dunlin_base::transport::Transport;
+use rustls::pki_types::ServerName;
+
+use crate::stream::Layers;
+use crate::tls::TlsLayer;
+use crate::ws::WsLayer;
+use crate::{DialConfig, ListenerConfig, NetError, NetLimits};
+
+/// Layers of an accepted connection.
+pub(super) fn of_server(
+    config: &ListenerConfig,
+    ws_path: &Arc<str>,
+    limits: &NetLimits,
+) -> Result<Option<Box<Layers>>, rustls::Error> {
+    let tls = match (config.transport, &config.tls) {
+        (Transport::Tls, Some(tls)) => Some(TlsLayer::server(Arc::clone(&tls.tcp))?),
+        (Transport::Wss, Some(tls)) => Some(TlsLayer::server(Arc::clone(&tls.ws))?),
+        _ => None,
+    };
+    let ws = is_ws(config.transport).then(|| WsLayer::server(ws_path, limits));
+    Ok(boxed(Layers {
+        tls,
+        ws,
+        ..Layers::default()
+    }))
+}
+
+/// Layers of a dialled connection.
+pub(super) fn of_client(
+    config: &DialConfig,
+    limits: &NetLimits,
+) -> Result<Option<Box<Layers>>, NetError> {
+    let tls = match (config.transport, &config.tls) {
+        (Transport::Tls, Some(tls)) => Some(&tls.tcp),
+        (Transport::Wss, Some(tls)) => Some(&tls.ws),
+        _ => None,
+    };
+    let name = || NetError::ServerName(config.server_name.clone());
+    let tls = match tls {
+        Some(tls) => {
+            let server = ServerName::try_from(config.server_name.clone()).map_err(|_| name())?;
+            Some(TlsLayer::client(Arc::clone(tls), server).map_err(|_| name())?)
+        }
+        None => None,
+    };
+    let (ws, greeting) = if is_ws(config.transport) {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).map_err(|e| NetError::Loop(io::Error::other(e)))?;
+        let host = host(config);
+        // What would end the header early is nobody's path.
+        if config
+            .ws_path
+            .contains(|c: char| c.is_ascii_control() || c == ' ')
+            || host.contains(|c: char| c.is_ascii_control() || c == ' ')
+        {
+            return Err(NetError::Config("the WebSocket path or host is not valid"));
+        }
+        let (ws, request) = WsLayer::client(&host, &config.ws_path, key, limits);
+        (Some(ws), request)
+    } else {
+        (None, String::new())
+    };
+    Ok(boxed(Layers {
+        tls,
+        ws,
+        greeting,
+        ..Layers::default()
+    }))
+}
+
+/// Value of the `Host` header: the port is left out where it is the usual one.
+fn host(config: &DialConfig) -> String {
+    let usual = if config.transport == Transport::Wss {
+        443
+    } else {
+        80
+    };
+    let name = if config.server_name.contains(':') {
+        format!("[{}]", config.server_name)
+    } else {
+        config.server_name.clone()
+    };
+    if config.addr.port() == usual {
+        name
+    } else {
+        format!("{name}:{}", config.addr.port())
+    }
+}
+
+const fn is_ws(transport: Transport) -> bool {
+    matches!(transport, Transport::Ws | Transport::Wss)
+}
+
+fn boxed(layers: Layers) -> Option<Box<Layers>> {
+    (layers.tls.is_some() || layers.ws.is_some()).then(|| Box::new(layers))
+}

@@ -1,0 +1,367 @@
+//! The HTTP upgrade that begins a WebSocket (RFC 6455 section 4), strict on
+//! both sides and bounded in size; its time is bounded by the connection.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha1::{Digest, Sha1};
+
+use super::WsFailure;
+
+/// Header lines at most.
+const HEADERS_MAX: usize = 48;
+/// Suffix of the key that is hashed (section 1.3).
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// The one subprotocol that is spoken.
+const SUBPROTOCOL: &str = "mqtt";
+
+/// An upgrade that is under way.
+#[derive(Debug)]
+pub(super) struct Upgrade {
+    side: Side,
+    received: Vec<u8>,
+    bytes_max: usize,
+}
+
+#[derive(Debug)]
+enum Side {
+    Server {
+        path: Arc<str>,
+    },
+    /// The value of `Sec-WebSocket-Accept` that proves that the server
+    /// understood.
+    Client {
+        accept: String,
+    },
+}
+
+/// A status line and the headers that explain it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refusal {
+    status: &'static str,
+    header: &'static str,
+    why: &'static str,
+}
+
+impl Refusal {
+    const fn new(status: &'static str, why: &'static str) -> Self {
+        Self {
+            status,
+            header: "",
+            why,
+        }
+    }
+}
+
+const TOO_LARGE: Refusal = Refusal::new(
+    "431 Request Header Fields Too Large",
+    "the request is too long",
+);
+const MALFORMED: Refusal = Refusal::new("400 Bad Request", "the request is malformed");
+const NO_HOST: Refusal = Refusal::new("400 Bad Request", "the Host header is missing");
+const BAD_KEY: Refusal = Refusal::new("400 Bad Request", "Sec-WebSocket-Key is not 16 bytes");
+const NO_MQTT: Refusal = Refusal::new("400 Bad Request", "the subprotocol 'mqtt' is not offered");
+const NOT_FOUND: Refusal = Refusal::new("404 Not Found", "no WebSocket is at this path");
+const NOT_GET: Refusal = Refusal {
+    status: "405 Method Not Allowed",
+    header: "Allow: GET\r\n",
+    why: "only GET begins a WebSocket",
+};
+const NOT_UPGRADE: Refusal = Refusal {
+    status: "426 Upgrade Required",
+    header: "Upgrade: websocket\r\n",
+    why: "this is a WebSocket endpoint",
+};
+const BAD_VERSION: Refusal = Refusal {
+    status: "426 Upgrade Required",
+    header: "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
+    why: "only version 13 is spoken",
+};
+
+impl Upgrade {
+    pub(super) const fn server(path: Arc<str>, bytes_max: usize) -> Self {
+        Self {
+            side: Side::Server { path },
+            received: Vec::new(),
+            bytes_max,
+        }
+    }
+
+    /// A client's upgrade and its request.
+    pub(super) fn client(
+        host: &str,
+        path: &str,
+        key: [u8; 16],
+        bytes_max: usize,
+    ) -> (Self, String) {
+        let key = STANDARD.encode(key);
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n\
+             Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n"
+        );
+        let upgrade = Self {
+            side: Side::Client {
+                accept: accept_of(&key),
+            },
+            received: Vec::new(),
+            bytes_max,
+        };
+        (upgrade, request)
+    }
+
+    /// Takes received bytes. Once complete, returns those behind the head.
+    ///
+    /// # Errors
+    /// The upgrade is refused; a server's refusal is in `answer`.
+    pub(super) fn input(
+        &mut self,
+        data: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, WsFailure> {
+        self.received.extend_from_slice(data);
+        let head = match &self.side {
+            Side::Server { path } => match check_request(&self.received, path) {
+                Ok(Some((head, accept))) => {
+                    answer.extend_from_slice(
+                        format!(
+                            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+                             Connection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
+                             Sec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n"
+                        )
+                        .as_bytes(),
+                    );
+                    Some(head)
+                }
+                Ok(None) if self.received.len() > self.bytes_max => {
+                    return Err(refuse(TOO_LARGE, answer));
+                }
+                Ok(None) => None,
+                Err(refusal) => return Err(refuse(refusal, answer)),
+            },
+            Side::Client { accept } => {
+                let head = check_response(&self.received, accept).map_err(WsFailure::Upgrade)?;
+                if head.is_none() && self.received.len() > self.bytes_max {
+                    return Err(WsFailure::Upgrade("the server's answer is too long".into()));
+                }
+                head
+            }
+        };
+        Ok(head.map(|head| {
+            let mut rest = core::mem::take(&mut self.received);
+            rest.drain(..head.min(rest.len()));
+            rest
+        }))
+    }
+}
+
+fn refuse(refusal: Refusal, answer: &mut Vec<u8>) -> WsFailure {
+    let Refusal {
+        status,
+        header,
+        why,
+    } = refusal;
+    let body = format!("{why}\n");
+    let head = format!(
+        "HTTP/1.1 {status}\r\n{header}Connection: close\r\nContent-Type: text/plain\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    answer.extend_from_slice(head.as_bytes());
+    WsFailure::Upgrade(format!("upgrade refused ({status}): {why}"))
+}
+
+/// Length of the head and the value of `Sec-WebSocket-Accept`.
+fn check_request(received: &[u8], path: &str) -> Result<Option<(usize, String)>, Refusal> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let head = match request.parse(received) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(TOO_LARGE),
+        Err(_) => return Err(MALFORMED),
+    };
+    if request.method != Some("GET") {
+        return Err(NOT_GET);
+    }
+    if request.version != Some(1) {
+        return Err(MALFORMED);
+    }
+    let target = request.path.unwrap_or_default();
+    if target.split('?').next() != Some(path) {
+        return Err(NOT_FOUND);
+    }
+    let headers: &[httparse::Header<'_>] = request.headers;
+    if !headers.iter().any(|h| h.name.eq_ignore_ascii_case("host")) {
+        return Err(NO_HOST);
+    }
+    if !has_token(headers, "upgrade", "websocket") || !has_token(headers, "connection", "upgrade") {
+        return Err(NOT_UPGRADE);
+    }
+    if value(headers, "sec-websocket-version") != Some("13") {
+        return Err(BAD_VERSION);
+    }
+    let key = value(headers, "sec-websocket-key").ok_or(BAD_KEY)?;
+    if STANDARD.decode(key).map(|k| k.len()) != Ok(16) {
+        return Err(BAD_KEY);
+    }
+    if !has_token(headers, "sec-websocket-protocol", SUBPROTOCOL) {
+        return Err(NO_MQTT);
+    }
+    Ok(Some((head, accept_of(key))))
+}
+
+/// Length of the head of a good answer.
+fn check_response(received: &[u8], accept: &str) -> Result<Option<usize>, String> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let head = match response.parse(received) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(e) => return Err(format!("the server does not speak HTTP: {e}")),
+    };
+    if response.code != Some(101) {
+        let (code, reason) = (response.code.unwrap_or(0), response.reason.unwrap_or(""));
+        return Err(format!("the server refused the upgrade: {code} {reason}"));
+    }
+    let headers: &[httparse::Header<'_>] = response.headers;
+    if !has_token(headers, "upgrade", "websocket") || !has_token(headers, "connection", "upgrade") {
+        return Err("the server switched to something else".into());
+    }
+    if value(headers, "sec-websocket-accept") != Some(accept) {
+        return Err("the server's answer does not match the request".into());
+    }
+    if value(headers, "sec-websocket-protocol") != Some(SUBPROTOCOL) {
+        return Err("the server does not speak the subprotocol 'mqtt'".into());
+    }
+    Ok(Some(head))
+}
+
+fn accept_of(key: &str) -> String {
+    let hash = Sha1::new().chain_update(key).chain_update(GUID).finalize();
+    STANDARD.encode(hash)
+}
+
+/// The value of a header that may occur once.
+fn value<'a>(headers: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
+    let mut found = headers.iter().filter(|h| h.name.eq_ignore_ascii_case(name));
+    let value = core::str::from_utf8(found.next()?.value).ok()?;
+    found.next().is_none().then(|| value.trim())
+}
+
+/// Whether a list header, which may occur several times, holds a token.
+fn has_token(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
+    headers
+        .iter()
+        .filter(|h| h.name.eq_ignore_ascii_case(name))
+        .filter_map(|h| core::str::from_utf8(h.value).ok())
+        .flat_map(|list| list.split(','))
+        .any(|item| item.trim().eq_ignore_ascii_case(token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: &str = "GET /mqtt HTTP/1.1\r\nHost: server.example.com\r\n\
+        Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+        Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+    fn serve(request: &str, step: usize) -> (Result<Option<Vec<u8>>, WsFailure>, String) {
+        let mut upgrade = Upgrade::server("/mqtt".into(), 1000);
+        let mut answer = Vec::new();
+        let mut result = Ok(None);
+        let mut pieces = request.as_bytes().chunks(step);
+        while let (Ok(None), Some(piece)) = (&result, pieces.next()) {
+            result = upgrade.input(piece, &mut answer);
+        }
+        (result, String::from_utf8(answer).unwrap())
+    }
+
+    #[test]
+    fn a_good_request_is_answered_whatever_its_cut() {
+        for step in [1, 2, 7, 50, 1000] {
+            let (result, answer) = serve(REQUEST, step);
+            assert_eq!(result, Ok(Some(Vec::new())));
+            // The example of RFC 6455 section 1.3.
+            assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+            assert!(answer.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"));
+            //= mqtt5#[MQTT-6.0.0-4] type=test
+            assert!(answer.contains("Sec-WebSocket-Protocol: mqtt\r\n"));
+        }
+        let (result, _) = serve(&format!("{REQUEST}frames"), 1000);
+        assert_eq!(result, Ok(Some(b"frames".to_vec())));
+    }
+
+    #[test]
+    fn bad_requests_are_refused_with_the_reason() {
+        let long = format!("GET /mqtt HTTP/1.1\r\nX: {}", "x".repeat(2000));
+        let many = format!("GET /mqtt HTTP/1.1\r\n{}", "X: y\r\n".repeat(49));
+        let cases: [(String, &str); 14] = [
+            (REQUEST.replace("GET", "POST"), "405"),
+            (REQUEST.replace("/mqtt HTTP", "/other HTTP"), "404"),
+            (REQUEST.replace("HTTP/1.1", "HTTP/1.0"), "400"),
+            (REQUEST.replace("Host", "Most"), "400"),
+            (REQUEST.replace("Upgrade: websocket", "Upgrade: h2c"), "426"),
+            (REQUEST.replace("keep-alive, Upgrade", "keep-alive"), "426"),
+            (REQUEST.replace("Version: 13", "Version: 8"), "426"),
+            (
+                REQUEST.replace("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ="),
+                "400",
+            ),
+            (REQUEST.replace("dGhlIHNhbXBsZSBub25jZQ==", "!!!"), "400"),
+            //= mqtt5#[MQTT-6.0.0-3] type=test
+            (REQUEST.replace("mqttv3.1, mqtt", "chat"), "400"),
+            (REQUEST.replace("Sec-WebSocket-Protocol", "Other"), "400"),
+            ("\x16\x03\x01 this is TLS \r\n\r\n".into(), "400"),
+            (long, "431"),
+            (many, "431"),
+        ];
+        for (request, status) in cases {
+            for step in [1, 4000] {
+                let (result, answer) = serve(&request, step);
+                assert!(result.is_err(), "{request}");
+                assert!(
+                    answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                    "{request}\n{answer}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_checks_the_answer() {
+        let make = || Upgrade::client("h:1", "/mqtt", *b"the sample nonce", 1000);
+        let (mut client, request) = make();
+        let (_, answer) = serve(&request, 1000);
+        let with_frames = format!("{answer}rest");
+        let result = client.input(with_frames.as_bytes(), &mut Vec::new());
+        assert_eq!(result, Ok(Some(b"rest".to_vec())));
+        let cases = [
+            (
+                answer.replace("101 Switching Protocols", "404 Not Found"),
+                "404 Not Found",
+            ),
+            (answer.replace("s3pP", "xxxx"), "match"),
+            (answer.replace("Protocol: mqtt", "Protocol: chat"), "mqtt"),
+            (
+                answer.replace("Upgrade: websocket", "Upgrade: h2c"),
+                "something else",
+            ),
+            ("SSH-2.0-OpenSSH\r\n".into(), "HTTP"),
+            (
+                format!("HTTP/1.1 101 x\r\nA: {}", "x".repeat(2000)),
+                "too long",
+            ),
+        ];
+        for (answer, want) in cases {
+            let error = make()
+                .0
+                .input(answer.as_bytes(), &mut Vec::new())
+                .unwrap_err();
+            assert!(error.to_string().contains(want), "{error}");
+        }
+    }
+}
