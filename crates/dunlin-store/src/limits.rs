@@ -14,7 +14,7 @@ pub const BATCH_OPS_MAX: usize = 65_536;
 
 /// Most sessions that one stored message is queued for. A larger fan-out is
 /// several messages with their own sequence numbers.
-pub const TARGETS_MAX: usize = 65_536;
+pub const TARGETS_MAX: usize = 1 << 20;
 
 /// Shards that [`crate::Seq::new`] has room for.
 pub const SHARDS_MAX: u64 = 65_536;

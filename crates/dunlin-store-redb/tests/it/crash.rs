@@ -111,28 +111,32 @@ fn live(engine: &mut Engine, history: &mut Histories, model: &mut MemoryStore) -
     }
 }
 
-const SEEDS: u64 = 60;
+/// Histories for each kind of death; more for a long night.
+fn seeds() -> u64 {
+    let wanted = std::env::var("DUNLIN_CRASH_SEEDS").ok();
+    wanted.and_then(|n| n.parse().ok()).unwrap_or(60)
+}
 
 #[test]
 fn a_power_cut_loses_nothing_committed() {
-    for seed in 0..SEEDS {
+    for seed in 0..seeds() {
         check(Death::PowerCut, false, seed);
     }
 }
 
 #[test]
 fn a_power_cut_loses_nothing_with_quick_repair() {
-    for seed in 1000..1000 + SEEDS {
+    for seed in 1_000_000..1_000_000 + seeds() {
         check(Death::PowerCut, true, seed);
     }
 }
 
 #[test]
 fn a_kill_loses_nothing_committed_without_syncing() {
-    for seed in 2000..2000 + SEEDS {
+    for seed in 2_000_000..2_000_000 + seeds() {
         check(Death::Kill, false, seed);
     }
-    for seed in 3000..3000 + SEEDS / 4 {
+    for seed in 3_000_000..3_000_000 + seeds() / 4 {
         check(Death::Kill, true, seed);
     }
 }

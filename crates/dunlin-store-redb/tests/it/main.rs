@@ -4,5 +4,6 @@
 mod conformance;
 mod crash;
 mod faulty;
+mod kill;
 mod store;
 mod support;
