@@ -88,22 +88,7 @@ impl Shard {
                 );
             }
             Received::StoreRelease { seq } => {
-                self.write(StoreOp::PutInflight {
-                    session: key,
-                    packet_id: packet_id.get(),
-                    seq: Seq(seq),
-                    state: InflightState::Released,
-                });
-                self.write_together(StoreOp::Dequeue {
-                    seq: Seq(seq),
-                    session: key,
-                });
-                let token = self.token();
-                let pending = Pending::Release {
-                    session: key,
-                    packet_id,
-                };
-                self.await_writes(token, pending);
+                self.store_release(key, packet_id, Seq(seq));
             }
             Received::Unknown => {
                 let reason = ReasonCode::PacketIdentifierNotFound;
@@ -146,19 +131,48 @@ impl Shard {
         if !(known && stored) {
             return self.send_pubcomp(conn, key, stream, packet_id, reason);
         }
-        // A crash must not leave the identifier behind: the next message that
-        // uses it would be taken for a repetition and lost.
+        self.store_complete(conn, key, stream, packet_id);
+    }
+
+    /// Has the store know that PUBREC arrived; PUBREL leaves then.
+    pub(crate) fn store_release(&mut self, session: SessionKey, packet_id: NonZeroU16, seq: Seq) {
+        self.write(StoreOp::PutInflight {
+            session,
+            packet_id: packet_id.get(),
+            seq,
+            state: InflightState::Released,
+        });
+        self.write_together(StoreOp::Dequeue { seq, session });
+        let token = self.token();
+        let pending = Pending::Release {
+            session,
+            packet_id,
+            seq,
+        };
+        self.await_writes(token, pending);
+    }
+
+    /// Has the store forget an inbound identifier; PUBCOMP leaves then. A
+    /// crash must not leave the identifier behind: the next message that uses
+    /// it would be taken for a repetition and lost.
+    pub(crate) fn store_complete(
+        &mut self,
+        conn: ConnId,
+        session: SessionKey,
+        stream: StreamId,
+        packet_id: NonZeroU16,
+    ) {
         self.write(StoreOp::DeleteInbound {
-            session: key,
+            session,
             packet_id: packet_id.get(),
         });
         let token = self.token();
         let pending = Pending::Complete {
             conn,
-            session: key,
+            session,
             stream,
             packet_id,
-            reason,
+            reason: ReasonCode::Success,
         };
         self.await_removal(token, pending);
     }

@@ -13,6 +13,7 @@ use dunlin_mqtt_codec::Version;
 
 use crate::scram::ScramExchange;
 use crate::session::SessionIdx;
+use crate::timers::Alarm;
 
 /// Place of a connection in the shard's table.
 pub(crate) type ConnIdx = usize;
@@ -95,6 +96,7 @@ pub(crate) struct Conn {
     /// 1.5 times the keep alive; zero: off.
     pub(crate) silence_max: Duration,
     pub(crate) last_packet: Instant,
+    pub(crate) alarm: Alarm,
     /// Authentication method of CONNECT, for re-authentication.
     pub(crate) auth_method: Option<Text>,
     /// Re-authentication under way.
@@ -123,6 +125,7 @@ impl Conn {
             problem_information: true,
             silence_max: Duration::ZERO,
             last_packet: now,
+            alarm: Alarm::default(),
             auth_method: None,
             reauth: None,
         }

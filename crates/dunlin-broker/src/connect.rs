@@ -236,9 +236,11 @@ impl Shard {
         conn.last_packet = self.now;
         let (id, silence) = (conn.id, conn.silence_max);
         let timeout = if silence.is_zero() {
+            self.timers.cancel(Timer::Conn(id), &mut conn.alarm);
             self.config.idle_timeout_max
         } else {
-            self.timers.set(self.now + silence, Timer::Conn(id));
+            let due = self.now + silence;
+            self.timers.remind(due, Timer::Conn(id), &mut conn.alarm);
             // The engine ends it first, with a reason; the transport's own
             // timeout is the net under it.
             silence + silence / 4

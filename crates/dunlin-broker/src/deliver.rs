@@ -280,20 +280,7 @@ impl Shard {
                 let reason = ReasonCode::Success;
                 self.send_ack(c, stream, PacketType::PubRel, packet_id, reason);
             }
-            Outgoing::Store { packet_id, seq } => {
-                self.write(StoreOp::PutInflight {
-                    session: key,
-                    packet_id: packet_id.get(),
-                    seq: Seq(seq),
-                    state: InflightState::Published,
-                });
-                let token = self.token();
-                let pending = Pending::Outgoing {
-                    session: key,
-                    packet_id,
-                };
-                self.await_writes(token, pending);
-            }
+            Outgoing::Store { packet_id, seq } => self.store_outgoing(key, packet_id, Seq(seq)),
             Outgoing::Load => {
                 let seqs = session.outbound.stored_at_front(LOAD_MAX);
                 let seqs = seqs.into_iter().map(Seq).collect();
@@ -307,6 +294,19 @@ impl Shard {
                 self.dequeue(key, delivery.seq);
             }
         }
+    }
+
+    /// Has the store know the identifier of a QoS 2 message; it leaves then.
+    pub(crate) fn store_outgoing(&mut self, session: SessionKey, packet_id: NonZeroU16, seq: Seq) {
+        self.write(StoreOp::PutInflight {
+            session,
+            packet_id: packet_id.get(),
+            seq,
+            state: InflightState::Published,
+        });
+        let token = self.token();
+        let pending = Pending::Outgoing { session, packet_id };
+        self.await_writes(token, pending);
     }
 
     fn send_delivery(&mut self, s: SessionIdx, c: usize, packet_id: NonZeroU16, dup: bool) {

@@ -29,6 +29,7 @@ pub mod access;
 mod acks;
 pub mod auth;
 mod bus;
+mod census;
 mod config;
 mod conn;
 mod connect;
@@ -52,6 +53,7 @@ mod subscribe;
 mod sys;
 mod timers;
 
+pub use census::Census;
 pub use config::{Config, QueueFull};
 pub use io::{
     BusMessage, Event, Forward, Input, InterestChange, NetCommand, Output, OwnedNetEvent,

@@ -16,7 +16,7 @@ use crate::io::Event;
 use crate::session::SessionIdx;
 use crate::shard::Shard;
 use crate::source::Source;
-use crate::timers::Timer;
+use crate::timers::{Timer, Timers};
 
 impl Shard {
     /// DISCONNECT from the client.
@@ -94,11 +94,12 @@ impl Shard {
             .outbound
             .shed(self.config.queue_held_max * usize::from(self.config.durable));
         let deadlines = [session.will_due, session.expires_at()];
+        for at in deadlines.into_iter().flatten() {
+            let timer = Timer::Session(key.0);
+            self.timers.remind(at, timer, &mut session.alarm);
+        }
         let record = session.record();
         self.write(StoreOp::PutSession { key, record });
-        for at in deadlines.into_iter().flatten() {
-            self.timers.set(at, Timer::Session(key.0));
-        }
     }
 
     /// Messages of shared subscriptions go to members that are still there.
@@ -120,9 +121,10 @@ impl Shard {
     /// A session's will or expiry may be due.
     pub(crate) fn check_session(&mut self, s: SessionIdx) {
         let now = self.now;
-        let Some(session) = self.sessions.get(s) else {
+        let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
+        Timers::came(&mut session.alarm);
         if session.conn.is_some() {
             return;
         }
@@ -135,7 +137,14 @@ impl Shard {
             }
         }
         if expired {
-            self.end_session(s);
+            return self.end_session(s);
+        }
+        if let Some(session) = self.sessions.get_mut(s) {
+            let (deadlines, key) = ([session.will_due, session.expires_at()], session.key);
+            for at in deadlines.into_iter().flatten() {
+                let timer = Timer::Session(key.0);
+                self.timers.remind(at, timer, &mut session.alarm);
+            }
         }
     }
 
@@ -185,9 +194,11 @@ impl Shard {
         if !changes.is_empty() {
             self.tell_all(0, &changes);
         }
-        let Some(session) = self.sessions.try_remove(s) else {
+        let Some(mut session) = self.sessions.try_remove(s) else {
             return;
         };
+        let timer = Timer::Session(session.key.0);
+        self.timers.cancel(timer, &mut session.alarm);
         self.client_ids.remove(session.client_id.as_bytes());
         self.session_keys.remove(&session.key.0);
         if session.stored {

@@ -16,7 +16,7 @@ use crate::conn::{Conn, ConnIdx, DataStream, PARKED_BYTES_MAX, Phase};
 use crate::fault::Fault;
 use crate::io::{BusMessage, Event, NetCommand, Output, OwnedNetEvent};
 use crate::shard::Shard;
-use crate::timers::Timer;
+use crate::timers::{Timer, Timers};
 
 /// What to do after a packet.
 pub(crate) enum Flow {
@@ -30,15 +30,16 @@ impl Shard {
     pub(crate) fn handle_opened(&mut self, conn: ConnId, peer: Peer) {
         self.stats.connections += 1;
         let over = self.conns.len() >= self.config.connections_max;
-        let entry = Conn::new(conn, peer, self.now);
+        let mut entry = Conn::new(conn, peer, self.now);
+        if !(over || self.is_shutting_down()) {
+            let due = self.now + self.config.connect_timeout;
+            self.timers.remind(due, Timer::Conn(conn), &mut entry.alarm);
+        }
         let c = self.conns.insert(entry);
         self.conn_ids.insert(conn, c);
         if over || self.is_shutting_down() {
             self.close(c, close_code::OVERLOADED);
-            return;
         }
-        self.timers
-            .set(self.now + self.config.connect_timeout, Timer::Conn(conn));
     }
 
     /// Takes bytes of one stream and handles every whole packet in them.
@@ -88,6 +89,7 @@ impl Shard {
         };
         entry.phase = Phase::HandedOver(to);
         let conn = entry.id;
+        self.timers.cancel(Timer::Conn(conn), &mut entry.alarm);
         let message = BusMessage::Handover {
             conn,
             peer: entry.peer.clone(),
@@ -225,8 +227,10 @@ impl Shard {
     }
 
     pub(crate) fn remove_conn(&mut self, c: ConnIdx) {
-        if let Some(conn) = self.conns.try_remove(c) {
+        if let Some(mut conn) = self.conns.try_remove(c) {
             self.conn_ids.remove(&conn.id);
+            let timer = Timer::Conn(conn.id);
+            self.timers.cancel(timer, &mut conn.alarm);
         }
     }
 
@@ -250,6 +254,7 @@ impl Shard {
         let Some(conn) = self.conns.get_mut(c) else {
             return;
         };
+        Timers::came(&mut conn.alarm);
         let allowed = match conn.phase {
             Phase::Connected(_) => conn.silence_max,
             Phase::Closing | Phase::HandedOver(_) => Duration::ZERO,
@@ -260,8 +265,8 @@ impl Shard {
         }
         let due = conn.last_packet + allowed;
         if now < due {
-            let id = conn.id;
-            self.timers.set(due, Timer::Conn(id));
+            let timer = Timer::Conn(conn.id);
+            self.timers.remind(due, timer, &mut conn.alarm);
         } else if conn.session().is_some() {
             //= mqtt5#[MQTT-3.1.2-22]
             self.stats.keep_alive_timeouts += 1;

@@ -4,10 +4,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
-use dunlin_base::{ConnId, Message, ShardId, StreamId};
+use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
 use dunlin_mqtt::server::Delivery;
 use dunlin_mqtt_codec::ReasonCode;
-use dunlin_store::{SessionKey, StoreOp};
+use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::session::RetainedWalk;
 
@@ -53,6 +53,8 @@ pub(crate) struct PendingSubscribe {
     pub(crate) stream: StreamId,
     pub(crate) packet_id: NonZeroU16,
     pub(crate) reasons: Vec<ReasonCode>,
+    /// Filters that were new, to be taken back if the store refuses them.
+    pub(crate) added: Vec<Text>,
     pub(crate) unsubscribe: bool,
     pub(crate) walks: Vec<RetainedWalk>,
     /// Shards and store that have not answered.
@@ -77,6 +79,7 @@ pub(crate) enum Pending {
     Release {
         session: SessionKey,
         packet_id: NonZeroU16,
+        seq: Seq,
     },
     /// PUBCOMP may leave once the inbound id is deleted.
     Complete {
@@ -85,5 +88,9 @@ pub(crate) enum Pending {
         stream: StreamId,
         packet_id: NonZeroU16,
         reason: ReasonCode,
+    },
+    /// A session's messages could not be read.
+    Load {
+        session: SessionKey,
     },
 }

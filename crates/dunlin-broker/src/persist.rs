@@ -2,17 +2,22 @@
 //! what happens when the store answers.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use dunlin_base::Text;
 use dunlin_mqtt_codec::ReasonCode;
 use dunlin_store::limits::BATCH_OPS_MAX;
-use dunlin_store::{Batch, Request, SessionKey, StoreDone, StoreError, StoreOp};
+use dunlin_store::{Batch, Request, Seq, SessionKey, StoreDone, StoreOp};
 use hashbrown::HashMap;
 
 use crate::io::{Event, Output};
 use crate::pending::Pending;
 use crate::session::SessionIdx;
 use crate::shard::Shard;
+use crate::timers::Timer;
+
+/// Time until what the store refused is asked for again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Operations not yet given to the store, and batches that it has.
 ///
@@ -21,17 +26,47 @@ use crate::shard::Shard;
 /// identifier is used again only after its removal was asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    removals: Vec<StoreOp>,
-    removal_tokens: Vec<u64>,
+    removals: Round,
+    others: Round,
+    /// Batches that the store has, by number; it answers them in order.
+    batches: HashMap<u64, Sent>,
+    /// What the store refused and must have, to be asked for again. Bounded by
+    /// what can be in flight.
+    refused: Vec<Pending>,
+}
+
+/// One kind of operations.
+#[derive(Debug, Default)]
+struct Round {
     ops: Vec<StoreOp>,
     tokens: Vec<u64>,
-    /// Tokens that wait for a batch, by its number.
-    batches: HashMap<u64, Vec<u64>>,
+    /// An earlier part of what was too much for one batch has failed.
+    torn: bool,
+}
+
+/// A batch that the store has.
+#[derive(Debug)]
+struct Sent {
+    tokens: Vec<u64>,
+    removals: bool,
+    /// More of the same round follows in the next batch of its kind.
+    goes_on: bool,
 }
 
 impl Writes {
+    /// Batches that the store has not answered.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.batches.len()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
-        self.removals.is_empty() && self.ops.is_empty() && self.batches.is_empty()
+        self.removals.is_idle() && self.others.is_idle() && self.batches.is_empty()
+    }
+}
+
+impl Round {
+    const fn is_idle(&self) -> bool {
+        self.ops.is_empty() && self.tokens.is_empty()
     }
 }
 
@@ -44,8 +79,8 @@ impl Shard {
         match op {
             StoreOp::Dequeue { .. }
             | StoreOp::DeleteInflight { .. }
-            | StoreOp::DeleteInbound { .. } => self.writes.removals.push(op),
-            _ => self.writes.ops.push(op),
+            | StoreOp::DeleteInbound { .. } => self.writes.removals.ops.push(op),
+            _ => self.writes.others.ops.push(op),
         }
     }
 
@@ -53,7 +88,7 @@ impl Shard {
     /// is written next in the same call, whatever the operation.
     pub(crate) fn write_together(&mut self, op: StoreOp) {
         if self.config.durable {
-            self.writes.ops.push(op);
+            self.writes.others.ops.push(op);
         }
     }
 
@@ -62,9 +97,9 @@ impl Shard {
     pub(crate) fn await_writes(&mut self, token: u64, pending: Pending) {
         self.pending.insert(token, pending);
         if self.config.durable {
-            self.writes.tokens.push(token);
+            self.writes.others.tokens.push(token);
         } else {
-            self.settle(token, Ok(()));
+            self.settle(token, true);
         }
     }
 
@@ -72,56 +107,53 @@ impl Shard {
     pub(crate) fn await_removal(&mut self, token: u64, pending: Pending) {
         self.pending.insert(token, pending);
         if self.config.durable {
-            self.writes.removal_tokens.push(token);
+            self.writes.removals.tokens.push(token);
         } else {
-            self.settle(token, Ok(()));
+            self.settle(token, true);
         }
     }
 
     /// The round's batches, removals first.
     pub(crate) fn poll_writes(&mut self) -> Option<Output> {
-        let (ops, tokens) =
-            if self.writes.removals.is_empty() && self.writes.removal_tokens.is_empty() {
-                (&mut self.writes.ops, &mut self.writes.tokens)
-            } else {
-                (&mut self.writes.removals, &mut self.writes.removal_tokens)
-            };
-        if ops.is_empty() && tokens.is_empty() {
+        let removals = !self.writes.removals.is_idle();
+        let round = match removals {
+            true => &mut self.writes.removals,
+            false => &mut self.writes.others,
+        };
+        if round.is_idle() {
             return None;
         }
-        let ops = if ops.len() > BATCH_OPS_MAX {
-            let rest = ops.split_off(BATCH_OPS_MAX);
-            core::mem::replace(ops, rest)
+        let goes_on = round.ops.len() > BATCH_OPS_MAX;
+        let (ops, tokens) = if goes_on {
+            // Tokens wait for the last part of what they cover.
+            let rest = round.ops.split_off(BATCH_OPS_MAX);
+            (core::mem::replace(&mut round.ops, rest), Vec::new())
         } else {
-            core::mem::take(ops)
-        };
-        // Tokens wait for the last part of what they cover.
-        let tokens = if ops.len() == BATCH_OPS_MAX {
-            Vec::new()
-        } else {
-            core::mem::take(tokens)
+            let ops = core::mem::take(&mut round.ops);
+            (ops, core::mem::take(&mut round.tokens))
         };
         let token = self.token();
-        self.writes.batches.insert(token, tokens);
+        let sent = Sent {
+            tokens,
+            removals,
+            goes_on,
+        };
+        self.writes.batches.insert(token, sent);
         Some(Output::Store(Request::Write(Batch { token, ops })))
     }
 
     /// The store answered.
     pub(crate) fn handle_store(&mut self, done: StoreDone) {
         match done {
-            StoreDone::Committed { token } => {
-                for waiting in self.writes.batches.remove(&token).unwrap_or_default() {
-                    self.settle(waiting, Ok(()));
-                }
-            }
+            StoreDone::Committed { token } => self.handle_written(token, true),
             StoreDone::Failed { token, error } => {
                 self.event(Event::StoreFailed(Text::from(alloc::format!("{error}"))));
                 if let Some(key) = self.loads.remove(&token) {
                     self.handle_loaded(key, &[]);
+                    let session = SessionKey(key);
+                    self.retry_later(Pending::Load { session });
                 }
-                for waiting in self.writes.batches.remove(&token).unwrap_or_default() {
-                    self.settle(waiting, Err(error.clone()));
-                }
+                self.handle_written(token, false);
             }
             StoreDone::Loaded { token, messages } => {
                 if let Some(key) = self.loads.remove(&token) {
@@ -133,19 +165,76 @@ impl Shard {
         }
     }
 
+    /// A batch was stored, or not. What was too much for one batch is stored
+    /// when all of its parts are.
+    fn handle_written(&mut self, token: u64, stored: bool) {
+        let Some(sent) = self.writes.batches.remove(&token) else {
+            return;
+        };
+        let round = match sent.removals {
+            true => &mut self.writes.removals,
+            false => &mut self.writes.others,
+        };
+        let torn = core::mem::replace(&mut round.torn, false) || !stored;
+        round.torn = torn && sent.goes_on;
+        for waiting in sent.tokens {
+            self.settle(waiting, !torn);
+        }
+    }
+
+    /// Asks again, after a while, for what the protocol cannot go on without.
+    fn retry_later(&mut self, pending: Pending) {
+        if self.writes.refused.is_empty() {
+            self.timers.set(self.now + RETRY_AFTER, Timer::Retry);
+        }
+        self.writes.refused.push(pending);
+    }
+
+    /// Asks again.
+    pub(crate) fn retry(&mut self) {
+        for pending in core::mem::take(&mut self.writes.refused) {
+            match pending {
+                Pending::Outgoing { session, packet_id } => {
+                    let entry = self.session_of(session).and_then(|s| self.sessions.get(s));
+                    let delivery = entry.and_then(|s| s.outbound.delivery(packet_id));
+                    if let Some(seq) = delivery.and_then(|delivery| delivery.seq) {
+                        self.store_outgoing(session, packet_id, Seq(seq));
+                    }
+                }
+                Pending::Release {
+                    session,
+                    packet_id,
+                    seq,
+                } => self.store_release(session, packet_id, seq),
+                Pending::Complete {
+                    conn,
+                    session,
+                    stream,
+                    packet_id,
+                    ..
+                } => self.store_complete(conn, session, stream, packet_id),
+                Pending::Load { session } => {
+                    if let Some(s) = self.session_of(session) {
+                        self.pump(s);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     pub(crate) fn session_of(&self, key: SessionKey) -> Option<SessionIdx> {
         self.session_keys.get(&key.0).copied()
     }
 
     /// Completes what waited under a token.
-    fn settle(&mut self, token: u64, outcome: Result<(), StoreError>) {
-        let stored = outcome.is_ok();
+    fn settle(&mut self, token: u64, stored: bool) {
         match self.pending.remove(&token) {
-            None => {}
+            None | Some(Pending::Load { .. }) => {}
             Some(Pending::Publish(publish)) => self.finish_publish(token, publish, stored),
             Some(Pending::Subscribe(mut subscribe)) => {
                 if !stored {
-                    subscribe.reasons.fill(ReasonCode::QuotaExceeded);
+                    self.refuse_subscribe(&mut subscribe);
                 }
                 self.advance_subscribe(token, subscribe);
             }
@@ -159,6 +248,12 @@ impl Shard {
                     }
                 }
             }
+            // Without their record, a crash would double or lose a message.
+            Some(
+                pending @ (Pending::Outgoing { .. }
+                | Pending::Release { .. }
+                | Pending::Complete { .. }),
+            ) if !stored => self.retry_later(pending),
             Some(Pending::Outgoing { session, packet_id }) => {
                 if let Some(s) = self.session_of(session)
                     && let Some(entry) = self.sessions.get_mut(s)
@@ -167,7 +262,9 @@ impl Shard {
                     self.pump(s);
                 }
             }
-            Some(Pending::Release { session, packet_id }) => {
+            Some(Pending::Release {
+                session, packet_id, ..
+            }) => {
                 if let Some(s) = self.session_of(session)
                     && let Some(entry) = self.sessions.get_mut(s)
                 {

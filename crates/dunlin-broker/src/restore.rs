@@ -61,12 +61,13 @@ impl Shard {
         session.stored = true;
         restore_queue(&mut session, from);
         let deadlines = [session.will_due, session.expires_at()];
+        for at in deadlines.into_iter().flatten() {
+            let timer = Timer::Session(from.key.0);
+            self.timers.remind(at, timer, &mut session.alarm);
+        }
         let s = self.sessions.insert(session);
         self.client_ids.insert(record.client_id.clone(), s);
         self.session_keys.insert(from.key.0, s);
-        for at in deadlines.into_iter().flatten() {
-            self.timers.set(at, Timer::Session(from.key.0));
-        }
         for (text, options, identifier) in &from.subscriptions {
             let (Ok(options), Ok(filter)) =
                 (SubscribeOptions::from_byte(*options), Filter::parse(text))

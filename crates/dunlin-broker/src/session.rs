@@ -9,6 +9,7 @@ use dunlin_mqtt_codec::{SubscribeOptions, Version};
 use dunlin_store::{SessionKey, SessionRecord, StoredWill};
 
 use crate::conn::ConnIdx;
+use crate::timers::Alarm;
 
 /// Place of a session in the shard's table.
 pub(crate) type SessionIdx = usize;
@@ -51,6 +52,7 @@ pub(crate) struct Session {
     /// When the will is to be published, once the connection is gone.
     pub(crate) will_due: Option<Instant>,
     pub(crate) disconnected_at: Option<Instant>,
+    pub(crate) alarm: Alarm,
     /// The store has a record of it.
     pub(crate) stored: bool,
     /// Stamp of the last message that matched, and where in the list of hits,
@@ -75,6 +77,7 @@ impl Session {
             will: None,
             will_due: None,
             disconnected_at: None,
+            alarm: Alarm::default(),
             stored: false,
             mark: 0,
             mark_at: 0,

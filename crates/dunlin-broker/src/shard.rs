@@ -165,6 +165,7 @@ impl Shard {
                         self.check_session(s);
                     }
                 }
+                Timer::Retry => self.retry(),
                 Timer::Sys => {
                     self.publish_sys();
                     self.timers.set(now + self.config.sys_interval, Timer::Sys);

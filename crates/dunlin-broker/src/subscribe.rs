@@ -37,6 +37,7 @@ impl Shard {
             stream,
             packet_id: subscribe.packet_id,
             reasons: Vec::new(),
+            added: Vec::new(),
             unsubscribe: false,
             walks: Vec::new(),
             waiting: 0,
@@ -93,6 +94,7 @@ impl Shard {
         self.plant(s, text, subscription);
         if is_new {
             changes.extend(self.count_in(text, &filter));
+            pending.added.push(Text::from(text));
         }
         let wants_retained = match subscription.options.retain_handling {
             RetainHandling::SendAtSubscribe => true,
@@ -210,6 +212,7 @@ impl Shard {
             stream,
             packet_id: unsubscribe.packet_id,
             reasons,
+            added: Vec::new(),
             unsubscribe: true,
             walks: Vec::new(),
             waiting: 0,
@@ -273,9 +276,40 @@ impl Shard {
         }
         self.send_suback(c, &pending);
         if let Some(session) = self.sessions.get_mut(s) {
-            session.walks.extend(pending.walks);
+            let subscriptions = &session.subscriptions;
+            // An UNSUBSCRIBE may have come before this answer.
+            let walks = pending.walks.into_iter();
+            let walks = walks.filter(|walk| subscriptions.contains_key(walk.filter.as_bytes()));
+            session.walks.extend(walks);
         }
         self.pump(s);
+    }
+
+    /// The store did not take a SUBSCRIBE or UNSUBSCRIBE: the client is told,
+    /// and new subscriptions are taken back. What UNSUBSCRIBE removed stays
+    /// removed, though a restart may bring it back.
+    pub(crate) fn refuse_subscribe(&mut self, pending: &mut PendingSubscribe) {
+        let reason = match pending.unsubscribe {
+            true => ReasonCode::UnspecifiedError,
+            false => ReasonCode::QuotaExceeded,
+        };
+        for granted in pending.reasons.iter_mut().filter(|r| !r.is_error()) {
+            *granted = reason;
+        }
+        pending.walks.clear();
+        let Some(s) = self.session_of(pending.session) else {
+            return;
+        };
+        let mut changes = Vec::new();
+        for text in pending.added.drain(..) {
+            let session = self.sessions.get_mut(s);
+            if session.is_some_and(|s| s.subscriptions.remove(text.as_bytes()).is_some()) {
+                changes.extend(self.uproot(s, &text));
+            }
+        }
+        if !changes.is_empty() {
+            self.tell_all(0, &changes);
+        }
     }
 
     fn send_suback(&mut self, c: ConnIdx, pending: &PendingSubscribe) {

@@ -1,8 +1,12 @@
-//! Deadlines, in one heap. An entry is only a reminder to look: the deadline
-//! itself stands with the connection or session, so moving it costs nothing.
+//! Deadlines, in one ordered set: one entry a connection and one a session,
+//! so that a peer that comes and goes leaves nothing behind.
+//!
+//! An entry is only a reminder to look. The deadline itself stands with the
+//! connection or session; [`Alarm`] says for when its reminder is set, and
+//! moving a deadline back costs nothing: the reminder comes early and is set
+//! again.
 
-use alloc::collections::BinaryHeap;
-use core::cmp::Reverse;
+use alloc::collections::BTreeSet;
 
 use dunlin_base::{ConnId, Instant};
 
@@ -15,27 +19,59 @@ pub(crate) enum Timer {
     Session(u64),
     /// `$SYS`.
     Sys,
+    /// What the store refused and must have.
+    Retry,
 }
 
-/// The heap: one entry a connection and one or two a session.
+/// For when the reminder of a connection or session is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Alarm(Option<Instant>);
+
+/// All reminders.
 #[derive(Debug, Default)]
-pub(crate) struct Timers(BinaryHeap<Reverse<(Instant, Timer)>>);
+pub(crate) struct Timers(BTreeSet<(Instant, Timer)>);
 
 impl Timers {
     pub(crate) fn set(&mut self, at: Instant, timer: Timer) {
-        self.0.push(Reverse((at, timer)));
+        self.0.insert((at, timer));
+    }
+
+    /// Makes sure that there is a reminder at `at` or before.
+    pub(crate) fn remind(&mut self, at: Instant, timer: Timer, alarm: &mut Alarm) {
+        if alarm.0.is_some_and(|set| set <= at) {
+            return;
+        }
+        self.cancel(timer, alarm);
+        alarm.0 = Some(at);
+        self.0.insert((at, timer));
+    }
+
+    /// The reminder came.
+    pub(crate) const fn came(alarm: &mut Alarm) {
+        alarm.0 = None;
+    }
+
+    /// Takes a reminder out.
+    pub(crate) fn cancel(&mut self, timer: Timer, alarm: &mut Alarm) {
+        if let Some(set) = alarm.0.take() {
+            self.0.remove(&(set, timer));
+        }
     }
 
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Timer> {
-        let &Reverse((at, timer)) = self.0.peek()?;
+        let &(at, timer) = self.0.first()?;
         if at > now {
             return None;
         }
-        self.0.pop();
+        self.0.pop_first();
         Some(timer)
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.0.peek().map(|&Reverse((at, _))| at)
+        self.0.first().map(|&(at, _)| at)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 }

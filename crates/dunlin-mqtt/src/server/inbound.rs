@@ -160,6 +160,12 @@ impl Inbound {
         self.used = self.used.saturating_sub(1);
     }
 
+    /// QoS 2 identifiers between PUBLISH and PUBREL.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.qos2.len()
+    }
+
     /// PUBLISH packets of this connection not yet acknowledged in full.
     #[must_use]
     pub const fn used(&self) -> u16 {

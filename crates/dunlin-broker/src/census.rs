@@ -1,0 +1,95 @@
+//! What a shard keeps at this moment, counted: for `$SYS`, for metrics, and
+//! for tests that nothing is left behind.
+
+use crate::shard::Shard;
+
+/// Sizes of a shard's tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Census {
+    /// Network connections.
+    pub conns: usize,
+    /// Sessions, connected or not.
+    pub sessions: usize,
+    /// Subscriptions in the tree, with those of other shards.
+    pub subscriptions: usize,
+    /// Retained messages.
+    pub retained: usize,
+    /// Deadlines.
+    pub timers: usize,
+    /// Publishes, subscriptions and acknowledgements that wait for the store
+    /// or for other shards.
+    pub pending: usize,
+    /// Parts of other shards' publishes that wait for their outcome.
+    pub prepared: usize,
+    /// Requests to the store without an answer.
+    pub store_requests: usize,
+    /// Messages that wait for a session.
+    pub queued: usize,
+    /// Bytes of those that are held in memory.
+    pub queued_bytes: usize,
+    /// Messages in flight to clients.
+    pub in_flight: usize,
+    /// QoS 2 messages in flight from clients.
+    pub receiving: usize,
+    /// Bytes on their way to clients.
+    pub backlog_bytes: usize,
+    /// Bytes parked until CONNACK.
+    pub parked_bytes: usize,
+}
+
+impl Census {
+    /// The sum of two shards' tables.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            conns: self.conns + other.conns,
+            sessions: self.sessions + other.sessions,
+            subscriptions: self.subscriptions + other.subscriptions,
+            retained: self.retained + other.retained,
+            timers: self.timers + other.timers,
+            pending: self.pending + other.pending,
+            prepared: self.prepared + other.prepared,
+            store_requests: self.store_requests + other.store_requests,
+            queued: self.queued + other.queued,
+            queued_bytes: self.queued_bytes + other.queued_bytes,
+            in_flight: self.in_flight + other.in_flight,
+            receiving: self.receiving + other.receiving,
+            backlog_bytes: self.backlog_bytes + other.backlog_bytes,
+            parked_bytes: self.parked_bytes + other.parked_bytes,
+        }
+    }
+}
+
+impl Shard {
+    /// Counts what the shard keeps; walks its tables.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let mut census = Census {
+            conns: self.conns.len(),
+            sessions: self.sessions.len(),
+            subscriptions: self.tree.subscription_count(),
+            retained: self.retained.len(),
+            timers: self.timers.len(),
+            pending: self.pending.len(),
+            prepared: self.prepared.len(),
+            store_requests: self.loads.len() + self.writes.unanswered(),
+            ..Census::default()
+        };
+        for (_, session) in &self.sessions {
+            census.queued += session.outbound.queued();
+            census.queued_bytes += session.outbound.queue_bytes();
+            census.in_flight += session.outbound.inflight();
+            census.receiving += session.inbound.open();
+        }
+        for (_, conn) in &self.conns {
+            census.backlog_bytes += conn.backlog();
+            census.parked_bytes += conn
+                .parked
+                .iter()
+                .map(|(_, data)| data.len())
+                .sum::<usize>();
+        }
+        census
+    }
+}
