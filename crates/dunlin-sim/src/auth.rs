@@ -1,0 +1,54 @@
+//! The authenticator of a simulated world: a table of users.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use dunlin_base::Text;
+use dunlin_broker::auth::{AuthAnswer, AuthRequest, ScramCredential};
+use dunlin_mqtt::scram::StoredKeys;
+
+/// The salt of every user.
+const SALT: &[u8] = b"a salt of the sea";
+
+/// Few, because the tests run PBKDF2 in debug builds; the client's minimum.
+const ITERATIONS: u32 = dunlin_mqtt::scram::ITERATIONS_MIN;
+
+/// Users and their passwords.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Users(BTreeMap<String, String>);
+
+impl Users {
+    pub(crate) fn new(users: &[(&str, &str)]) -> Self {
+        let owned = |&(user, password): &(&str, &str)| (user.to_owned(), password.to_owned());
+        Self(users.iter().map(owned).collect())
+    }
+
+    pub(crate) fn answer(&self, request: &AuthRequest) -> AuthAnswer {
+        match request {
+            AuthRequest::Password { user, password, .. } => {
+                let known = self.0.get(user.as_str());
+                if user.as_str() == "busy" {
+                    AuthAnswer::Busy
+                } else if known.is_some_and(|known| known.as_bytes() == &password[..]) {
+                    AuthAnswer::Accept {
+                        user: Some(user.clone()),
+                    }
+                } else {
+                    AuthAnswer::Refuse
+                }
+            }
+            AuthRequest::Scram { user } => {
+                let made_up = Text::from_static("no password has this form\0");
+                let password = self.0.get(user.as_str()).map(String::as_bytes);
+                let password = password.unwrap_or(made_up.as_bytes());
+                let keys = StoredKeys::derive(password, SALT, ITERATIONS);
+                AuthAnswer::Scram(ScramCredential {
+                    salt: Bytes::from_static(SALT),
+                    iterations: ITERATIONS,
+                    stored_key: keys.stored_key,
+                    server_key: keys.server_key,
+                })
+            }
+        }
+    }
+}

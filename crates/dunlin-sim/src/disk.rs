@@ -1,0 +1,62 @@
+//! The store of a simulated world: the reference store behind a delay, with
+//! faults. What was not committed when the world crashes is lost.
+
+use dunlin_store::{MemoryStore, Recovered, Request, StoreDone, StoreError, StoreOp};
+
+/// What is wrong with the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// No room: batches of removals alone still work.
+    Full,
+    /// Nothing can be written or read.
+    Broken,
+}
+
+/// The disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    store: MemoryStore,
+    pub(crate) fault: Fault,
+}
+
+impl Disk {
+    pub(crate) fn handle(&mut self, request: &Request) -> StoreDone {
+        let token = request.token();
+        let error = match self.fault {
+            Fault::None => return self.store.handle(request),
+            Fault::Full if !needs_room(request) => return self.store.handle(request),
+            Fault::Full => StoreError::DiskFull,
+            Fault::Broken => StoreError::Io("broken".into()),
+        };
+        StoreDone::Failed { token, error }
+    }
+
+    pub(crate) fn recover(&self) -> Recovered {
+        self.store.recover()
+    }
+
+    pub(crate) fn stored_messages(&self) -> usize {
+        self.store.stored_messages()
+    }
+}
+
+fn needs_room(request: &Request) -> bool {
+    let Request::Write(batch) = request else {
+        return false;
+    };
+    !batch.ops.iter().all(|op| {
+        matches!(
+            op,
+            StoreOp::Dequeue { .. }
+                | StoreOp::DeleteInflight { .. }
+                | StoreOp::DeleteInbound { .. }
+                | StoreOp::DeleteSession { .. }
+                | StoreOp::DeleteSubscription { .. }
+                | StoreOp::DeleteRetained { .. }
+                | StoreOp::DeleteMeta { .. }
+        )
+    })
+}

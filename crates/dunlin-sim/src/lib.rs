@@ -1,0 +1,23 @@
+//! A deterministic world for broker shards: a virtual clock, byte links, a bus
+//! between shards, a store behind a delay, an authenticator, faults and seeds.
+//!
+//! The same [`Setup`] and the same calls give the same bytes at the same times
+//! ([`World::trace`]). This crate knows the shard and the client engine; it
+//! opens no socket and reads no real clock.
+
+mod auth;
+mod disk;
+mod link;
+mod notation;
+mod peer;
+mod random;
+mod script;
+mod world;
+
+pub use disk::Fault;
+pub use link::ToClient;
+pub use notation::{encode, show};
+pub use peer::{Peer, PeerEvent, PeerOptions, run};
+pub use random::Random;
+pub use script::{Script, check, check_with};
+pub use world::{Pace, Setup, World};

@@ -1,0 +1,310 @@
+//! Conversations as text, so that a test reads like the figures of the
+//! specification.
+//!
+//! One step a line: `NAME > PACKET` sends and lets everything happen that
+//! follows, `NAME >> PACKET` only sends, `NAME < PACKET` reads the next packet
+//! that the server sent, `NAME < closed` its end of the connection. A name is
+//! a client, or `client@4` for stream 4 of its connection; it connects when it
+//! first sends, and again after its connection has ended. `NAME cut` breaks
+//! the connection, `NAME finish` ends the client's side of the stream, `NAME
+//! stall` and `NAME read` stop and resume reading. `wait 10s` and `wait
+//! 300ms` let time pass; `crash`, `stop`, `disk full`, `disk ok` are what
+//! happens to the server. `set KEY=VALUE` at the top changes the
+//! configuration. Whatever a client receives and no line reads is an error at
+//! the next step.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use dunlin_base::{ConnId, StreamId};
+use dunlin_broker::QueueFull;
+use dunlin_broker::auth::{Anonymous, AuthPolicy};
+use dunlin_mqtt_codec::{Version, decode, peek};
+
+use crate::disk::Fault;
+use crate::link::ToClient;
+use crate::notation::{encode, show};
+use crate::world::{Setup, World};
+
+/// Users of scripts.
+const USERS: &[(&str, &str)] = &[("alice", "secret"), ("bob", "hunter2")];
+
+#[derive(Debug, Default)]
+struct Client {
+    conn: Option<ConnId>,
+    version: Version,
+    partial: BTreeMap<StreamId, Vec<u8>>,
+    unread: VecDeque<(StreamId, String)>,
+}
+
+/// A conversation under way.
+#[derive(Debug)]
+pub struct Script {
+    /// The world that it happens in.
+    pub world: World,
+    clients: BTreeMap<String, Client>,
+}
+
+/// Runs a script against one shard and, with several seeds, against two.
+///
+/// # Panics
+/// The conversation does not go as written; the message has shards, seed and
+/// line.
+pub fn check(script: &str) {
+    check_with(script, |_| {});
+}
+
+/// As [`check`], with another configuration.
+///
+/// # Panics
+/// As [`check`].
+pub fn check_with(script: &str, change: impl Fn(&mut Setup)) {
+    for (shards, seed) in [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)] {
+        let mut setup = Setup::new(shards, seed);
+        setup.users = USERS;
+        change(&mut setup);
+        for line in script.lines().map(str::trim) {
+            if let Some(pair) = line.strip_prefix("set ") {
+                set(&mut setup, pair);
+            }
+        }
+        let mut run = Script::new(setup);
+        for (number, line) in script.lines().enumerate() {
+            if let Err(error) = run.step(line.trim()) {
+                panic!(
+                    "shards {shards}, seed {seed}, line {}: {}: {error}",
+                    number + 1,
+                    line.trim()
+                );
+            }
+        }
+        if let Err(error) = run.nothing_unread() {
+            panic!("shards {shards}, seed {seed}, at the end: {error}");
+        }
+    }
+}
+
+fn set(setup: &mut Setup, pair: &str) {
+    let (key, value) = pair.split_once('=').expect("KEY=VALUE");
+    let config = &mut setup.config;
+    let number = || value.parse::<usize>().expect("a number");
+    match key {
+        "receive_maximum" => config.receive_maximum = number() as u16,
+        "packet_bytes_max" => config.packet_bytes_max = number() as u32,
+        "keep_alive_secs_max" => config.keep_alive_secs_max = number() as u16,
+        "session_expiry_secs_max" => config.session_expiry_secs_max = number() as u32,
+        "topic_alias_maximum" => config.topic_alias_maximum = number() as u16,
+        "queue_messages_max" => config.queue_messages_max = number(),
+        "queue_held_max" => config.queue_held_max = number(),
+        "retained_max" => config.retained_max = number(),
+        "subscriptions_max" => config.subscriptions_max = number(),
+        "data_streams_max" => config.data_streams_max = number(),
+        "connections_max" => config.connections_max = number(),
+        "durable" => config.durable = value == "yes",
+        "queue_full" if value == "drop" => config.queue_full = QueueFull::DropNewest,
+        "access" => {
+            config.listeners = vec![AuthPolicy {
+                anonymous: match value {
+                    "passwords" => Anonymous::Never,
+                    _ => Anonymous::Loopback,
+                },
+                passwords: true,
+                certificates: false,
+            }];
+        }
+        other => unreachable!("no such setting: {other}"),
+    }
+}
+
+impl Script {
+    /// A conversation that has not begun.
+    #[must_use]
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            world: World::new(setup),
+            clients: BTreeMap::new(),
+        }
+    }
+
+    /// Does one line.
+    ///
+    /// # Errors
+    /// What did not go as written.
+    pub fn step(&mut self, line: &str) -> Result<(), String> {
+        let line = line.split("  #").next().unwrap_or_default().trim();
+        if line.is_empty() || line.starts_with('#') || line.starts_with("set ") {
+            return Ok(());
+        }
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if let Some(expected) = rest.strip_prefix("< ") {
+            return self.read(name, expected);
+        }
+        if let Some(packet) = rest.strip_prefix(">> ") {
+            self.send(name, packet);
+            return Ok(());
+        }
+        self.nothing_unread()?;
+        match (name, rest) {
+            ("wait", time) => self.run_for(duration(time)),
+            ("crash", _) => {
+                self.world.crash();
+                self.settle();
+                self.clients
+                    .values_mut()
+                    .for_each(|client| client.unread.clear());
+            }
+            ("stop", _) => self.world.shut_down(),
+            ("disk", "full") => self.world.set_fault(Fault::Full),
+            ("disk", "broken") => self.world.set_fault(Fault::Broken),
+            ("disk", _) => self.world.set_fault(Fault::None),
+            (name, "cut") => {
+                let client = self.client(name);
+                client.unread.clear();
+                if let Some(conn) = client.conn.take() {
+                    self.world.cut(conn);
+                }
+            }
+            (name, "finish") => {
+                let stream = stream(name);
+                if let Some(conn) = self.client(name).conn {
+                    self.world.finish(conn, stream);
+                }
+            }
+            (name, "stall" | "read") => {
+                if let Some(conn) = self.client(name).conn {
+                    self.world.stall(conn, rest == "stall");
+                }
+            }
+            (name, rest) => match rest.strip_prefix("> ") {
+                Some(packet) => self.send(name, packet),
+                None => return Err("not understood".into()),
+            },
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Lets everything happen that is under way.
+    pub fn settle(&mut self) {
+        while let Some((conn, event)) = self.world.next_before_quiet() {
+            self.take(conn, event);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, time: Duration) {
+        let until = self.world.now() + time;
+        while let Some((conn, event)) = self.world.next(until) {
+            self.take(conn, event);
+        }
+    }
+
+    /// Reads the next packet of a client without judging it.
+    pub fn pop(&mut self, name: &str) -> Option<String> {
+        self.client(name).unread.pop_front().map(|(_, line)| line)
+    }
+
+    /// The connection of a client.
+    pub fn conn(&mut self, name: &str) -> Option<ConnId> {
+        self.client(name).conn
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, name: &str, bytes: &[u8]) {
+        let stream = stream(name);
+        let conn = match self.client(name).conn {
+            Some(conn) => conn,
+            None => {
+                let conn = self.world.open();
+                let client = self.client(name);
+                client.partial.clear();
+                *client.conn.insert(conn)
+            }
+        };
+        self.world.send(conn, stream, bytes);
+    }
+
+    fn send(&mut self, name: &str, packet: &str) {
+        if packet.starts_with("CONNECT ") {
+            let version = match packet.split(' ').any(|word| word == "v4") {
+                true => Version::V311,
+                false => Version::V5,
+            };
+            self.client(name).version = version;
+        }
+        let bytes = encode(packet, self.client(name).version);
+        self.send_bytes(name, &bytes);
+    }
+
+    fn read(&mut self, name: &str, expected: &str) -> Result<(), String> {
+        let wanted = name.contains('@').then(|| stream(name));
+        match self.client(name).unread.pop_front() {
+            None => Err("nothing came".into()),
+            Some((on, line)) if line == expected && wanted.is_none_or(|w| w == on) => Ok(()),
+            Some((on, line)) => Err(format!("came instead, on stream {}: {line}", on.0)),
+        }
+    }
+
+    fn nothing_unread(&self) -> Result<(), String> {
+        for (name, client) in &self.clients {
+            if !client.unread.is_empty() {
+                return Err(format!("{name} has not read {:?}", client.unread));
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&mut self, name: &str) -> &mut Client {
+        let name = name.split('@').next().unwrap_or(name);
+        self.clients.entry(name.to_owned()).or_default()
+    }
+
+    fn take(&mut self, conn: ConnId, event: ToClient) {
+        let clients = self.clients.values_mut();
+        let Some(client) = clients.into_iter().find(|c| c.conn == Some(conn)) else {
+            return;
+        };
+        match event {
+            ToClient::Bytes(stream, bytes) => {
+                let partial = client.partial.entry(stream).or_default();
+                partial.extend_from_slice(&bytes);
+                while let Some(frame) = peek(partial, u32::MAX).expect("the server's packets")
+                    && frame.total_len <= partial.len()
+                {
+                    let packet: Vec<u8> = partial.drain(..frame.total_len).collect();
+                    let decoded = decode(&packet, client.version).expect("the server's packets");
+                    client
+                        .unread
+                        .push_back((stream, show(&decoded, client.version)));
+                }
+            }
+            ToClient::Finished(stream) => client.unread.push_back((stream, "finished".into())),
+            ToClient::Reset(stream, code) => {
+                client
+                    .unread
+                    .push_back((stream, format!("reset {code:#04x}")));
+            }
+            ToClient::Closed(code) => {
+                client.conn = None;
+                let line = match code {
+                    0 => "closed".into(),
+                    code => format!("closed {code}"),
+                };
+                client.unread.push_back((StreamId::CONTROL, line));
+            }
+        }
+    }
+}
+
+fn stream(name: &str) -> StreamId {
+    let number = name.split_once('@').map_or("0", |(_, number)| number);
+    StreamId(number.parse().expect("a stream number"))
+}
+
+fn duration(text: &str) -> Duration {
+    if let Some(millis) = text.strip_suffix("ms") {
+        return Duration::from_millis(millis.parse().expect("milliseconds"));
+    }
+    let secs = text.strip_suffix('s').unwrap_or(text);
+    Duration::from_secs(secs.parse().expect("seconds"))
+}

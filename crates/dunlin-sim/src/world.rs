@@ -1,0 +1,682 @@
+//! The world: shards, links, bus, store and clock, moved by one queue of
+//! events in order of time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
+use dunlin_base::{ConnId, Instant, ShardId, StreamId};
+use dunlin_broker::auth::{AuthAnswer, AuthRequest};
+use dunlin_broker::{BusMessage, Census, Config, Event, Input, NetCommand, Output, Shard};
+use dunlin_store::{Recovered, Request, StoreDone};
+
+use crate::auth::Users;
+use crate::disk::{Disk, Fault};
+use crate::link::{Link, ToClient, ToServer};
+use crate::random::Random;
+
+/// When the world begins. Not zero, so that nothing depends on that.
+const BEGIN: Instant = Instant::from_micros(1_000_000_000_000);
+
+/// How long things take, in microseconds, from and to.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// From client to shard and back.
+    pub link: (u64, u64),
+    /// From shard to shard.
+    pub bus: (u64, u64),
+    /// Until a request to the store is done.
+    pub store: (u64, u64),
+    /// Until the authenticator answers.
+    pub auth: (u64, u64),
+    /// Bytes to the server arrive in pieces.
+    pub split: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            link: (100, 2_000),
+            bus: (10, 1_500),
+            store: (500, 5_000),
+            auth: (1_000, 3_000),
+            split: true,
+        }
+    }
+}
+
+/// What a world is made from.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Number of shards.
+    pub shards: u16,
+    /// Decides every delay and every cut.
+    pub seed: u64,
+    /// Configuration of every shard; number, count and seed are filled in.
+    pub config: Config,
+    /// Delays.
+    pub pace: Pace,
+    /// Users and passwords.
+    pub users: &'static [(&'static str, &'static str)],
+}
+
+impl Setup {
+    /// A quiet configuration: no `$SYS` messages.
+    #[must_use]
+    pub fn new(shards: u16, seed: u64) -> Self {
+        let config = Config {
+            sys_interval: Duration::ZERO,
+            ..Config::default()
+        };
+        Self {
+            shards,
+            seed,
+            config,
+            pace: Pace::default(),
+            users: &[],
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Happening {
+    Opened(ConnId, Box<Peer>),
+    Server(ConnId, ToServer),
+    Lost(ConnId),
+    Sent(ConnId, usize),
+    Bus {
+        from: ShardId,
+        to: usize,
+        message: BusMessage,
+    },
+    Store(usize, Request),
+    Stored(usize, StoreDone),
+    Auth(usize, ConnId, AuthAnswer),
+    Drain(usize),
+    Client(ConnId, ToClient),
+}
+
+/// Shards and everything around them.
+#[derive(Debug)]
+pub struct World {
+    setup: Setup,
+    now: Instant,
+    random: Random,
+    shards: Vec<Shard>,
+    draining: Vec<bool>,
+    happenings: BTreeMap<(Instant, u64), Happening>,
+    serial: u64,
+    conns: u64,
+    links: BTreeMap<ConnId, Link>,
+    inbox: Vec<Instant>,
+    disk: Disk,
+    disk_busy: Instant,
+    users: Users,
+    trace: u64,
+    log: Vec<Event>,
+}
+
+impl World {
+    /// A world with empty shards.
+    #[must_use]
+    pub fn new(setup: Setup) -> Self {
+        let count = usize::from(setup.shards);
+        let mut world = Self {
+            now: BEGIN,
+            random: Random::new(setup.seed),
+            shards: Vec::new(),
+            draining: vec![false; count],
+            happenings: BTreeMap::new(),
+            serial: 0,
+            conns: 0,
+            links: BTreeMap::new(),
+            inbox: vec![BEGIN; count],
+            disk: Disk::default(),
+            disk_busy: BEGIN,
+            users: Users::new(setup.users),
+            trace: 0xcbf2_9ce4_8422_2325,
+            log: Vec::new(),
+            setup,
+        };
+        world.start(&Recovered::default());
+        world
+    }
+
+    /// The time.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A number made of everything that arrived anywhere, and when.
+    #[must_use]
+    pub const fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    /// The world's own chance, for what a test decides.
+    pub const fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// What the shards keep, summed up.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        self.shards
+            .iter()
+            .fold(Census::default(), |sum, shard| sum.plus(&shard.census()))
+    }
+
+    /// The shards.
+    #[must_use]
+    pub fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// Lines for the log since the last call.
+    pub fn take_log(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Messages in the store.
+    #[must_use]
+    pub fn stored_messages(&self) -> usize {
+        self.disk.stored_messages()
+    }
+
+    /// What a restart would find.
+    #[must_use]
+    pub fn stored(&self) -> Recovered {
+        self.disk.recover()
+    }
+
+    /// Sets what is wrong with the disk.
+    pub const fn set_fault(&mut self, fault: Fault) {
+        self.disk.fault = fault;
+    }
+
+    /// A client on this machine opens a connection.
+    pub fn open(&mut self) -> ConnId {
+        self.open_from("127.0.0.1:40000", None)
+    }
+
+    /// A client opens a connection from an address, perhaps with the name of
+    /// its certificate.
+    ///
+    /// # Panics
+    /// `addr` is no address.
+    pub fn open_from(&mut self, addr: &str, identity: Option<&str>) -> ConnId {
+        self.conns += 1;
+        let shard = self.conns % u64::from(self.setup.shards);
+        let conn = ConnId::new(ShardId(shard as u16), self.conns);
+        let peer = Peer {
+            addr: addr.parse().expect("an address"),
+            transport: Transport::Quic,
+            listener: 0,
+            identity: identity.map(Into::into),
+            early_data: false,
+        };
+        let at = self.now + self.delay(self.setup.pace.link);
+        let link = Link {
+            last_to_server: at,
+            last_to_client: at,
+            ..Link::default()
+        };
+        self.links.insert(conn, link);
+        self.at(at, Happening::Opened(conn, Box::new(peer)));
+        conn
+    }
+
+    /// The client sends bytes.
+    pub fn send(&mut self, conn: ConnId, stream: StreamId, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let len = if self.setup.pace.split && self.random.one_in(3) {
+                self.random.between(1, rest.len() as u64) as usize
+            } else {
+                rest.len()
+            };
+            let (head, tail) = rest.split_at(len);
+            rest = tail;
+            self.client_does(conn, ToServer::Bytes(stream, head.to_vec()));
+        }
+    }
+
+    /// The client sends no more on a stream.
+    pub fn finish(&mut self, conn: ConnId, stream: StreamId) {
+        self.client_does(conn, ToServer::Finished(stream));
+    }
+
+    /// The client abandons a stream.
+    pub fn reset(&mut self, conn: ConnId, stream: StreamId, code: u64) {
+        self.client_does(conn, ToServer::Reset(stream, code));
+    }
+
+    /// The connection breaks: what is under way is lost, both sides notice
+    /// after a while.
+    pub fn cut(&mut self, conn: ConnId) {
+        if self.links.remove(&conn).is_none() {
+            return;
+        }
+        self.happenings.retain(|_, happening| match happening {
+            Happening::Server(of, _) | Happening::Client(of, _) | Happening::Sent(of, _) => {
+                *of != conn
+            }
+            _ => true,
+        });
+        let at = self.now + self.delay(self.setup.pace.link);
+        self.at(at, Happening::Lost(conn));
+        let at = self.now + self.delay(self.setup.pace.link);
+        self.at(at, Happening::Client(conn, ToClient::Closed(0)));
+    }
+
+    /// The client stops or resumes reading.
+    pub fn stall(&mut self, conn: ConnId, stalled: bool) {
+        let Some(link) = self.links.get_mut(&conn) else {
+            return;
+        };
+        link.stalled = stalled;
+        if !stalled {
+            let unread = std::mem::take(&mut link.unread);
+            let bytes = std::mem::take(&mut link.unread_bytes);
+            for event in unread {
+                self.at(self.now, Happening::Client(conn, event));
+            }
+            self.at(self.now, Happening::Sent(conn, bytes));
+        }
+    }
+
+    /// Bytes that the server gave to a connection whose client does not read.
+    #[must_use]
+    pub fn unread_bytes(&self, conn: ConnId) -> usize {
+        self.links.get(&conn).map_or(0, |link| link.unread_bytes)
+    }
+
+    /// Bytes that a client has got.
+    #[must_use]
+    pub fn received_bytes(&self, conn: ConnId) -> u64 {
+        self.links.get(&conn).map_or(0, |link| link.received)
+    }
+
+    /// Whether the connection stands.
+    #[must_use]
+    pub fn is_open(&self, conn: ConnId) -> bool {
+        self.links.contains_key(&conn)
+    }
+
+    /// Idle timeout that the shard asked of the transport.
+    #[must_use]
+    pub fn idle_timeout(&self, conn: ConnId) -> Duration {
+        let micros = self.links.get(&conn).map_or(0, |link| link.idle_timeout);
+        Duration::from_micros(micros)
+    }
+
+    /// The process dies: connections break, what the store had not committed
+    /// is lost, and the shards begin again from what it had.
+    pub fn crash(&mut self) {
+        let conns: Vec<ConnId> = self.links.keys().copied().collect();
+        self.links.clear();
+        self.happenings.clear();
+        for conn in conns {
+            let at = self.now + self.delay(self.setup.pace.link);
+            self.at(at, Happening::Client(conn, ToClient::Closed(0)));
+        }
+        self.draining.fill(false);
+        self.disk_busy = self.now;
+        let recovered = self.disk.recover();
+        self.start(&recovered);
+    }
+
+    /// The process is asked to stop.
+    pub fn shut_down(&mut self) {
+        for index in 0..self.shards.len() {
+            self.shards[index].shut_down(self.now);
+            self.drain(index);
+        }
+    }
+
+    /// Lets things happen until a client sees something, or until `until`.
+    pub fn next(&mut self, until: Instant) -> Option<(ConnId, ToClient)> {
+        loop {
+            let event = self.happenings.keys().next().map(|key| key.0);
+            let timer = self.next_timer();
+            let at = match (event, timer) {
+                (Some(event), Some(timer)) => event.min(timer),
+                (Some(at), None) | (None, Some(at)) => at,
+                (None, None) => Instant::FAR_FUTURE,
+            };
+            if at > until {
+                self.now = self.now.max(until);
+                return None;
+            }
+            self.now = self.now.max(at);
+            if event.is_none_or(|event| event > at) {
+                self.run_timers();
+            } else if let Some((_, happening)) = self.happenings.pop_first()
+                && let Some(seen) = self.happen(happening)
+            {
+                return Some(seen);
+            }
+        }
+    }
+
+    /// Whether anything is under way, timers aside.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.happenings.is_empty()
+    }
+
+    /// As [`World::next`], until nothing is under way.
+    pub fn next_before_quiet(&mut self) -> Option<(ConnId, ToClient)> {
+        while let Some((_, happening)) = self.happenings.first_key_value() {
+            let _ = happening;
+            let at = self.happenings.keys().next().map_or(self.now, |key| key.0);
+            if let Some(seen) = self.next(at) {
+                return Some(seen);
+            }
+        }
+        None
+    }
+
+    fn start(&mut self, recovered: &Recovered) {
+        self.shards = (0..self.setup.shards)
+            .map(|number| {
+                let config = Config {
+                    shard: ShardId(number),
+                    shards: self.setup.shards,
+                    seed: self.setup.seed,
+                    ..self.setup.config.clone()
+                };
+                Shard::new(config, self.now)
+            })
+            .collect();
+        for index in 0..self.shards.len() {
+            self.shards[index].restore(recovered);
+        }
+        for index in 0..self.shards.len() {
+            self.drain(index);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.shards.iter().filter_map(Shard::poll_timeout).min()
+    }
+
+    fn run_timers(&mut self) {
+        for index in 0..self.shards.len() {
+            if self.shards[index]
+                .poll_timeout()
+                .is_some_and(|at| at <= self.now)
+            {
+                self.shards[index].handle_timeout(self.now);
+                self.drain(index);
+            }
+        }
+    }
+
+    fn delay(&mut self, range: (u64, u64)) -> Duration {
+        Duration::from_micros(self.random.between(range.0, range.1))
+    }
+
+    fn at(&mut self, at: Instant, happening: Happening) {
+        self.serial += 1;
+        self.happenings.insert((at, self.serial), happening);
+    }
+
+    fn client_does(&mut self, conn: ConnId, what: ToServer) {
+        let delay = self.delay(self.setup.pace.link);
+        let Some(link) = self.links.get_mut(&conn) else {
+            return;
+        };
+        let at = link.last_to_server.max(self.now + delay);
+        link.last_to_server = at;
+        self.at(at, Happening::Server(conn, what));
+    }
+
+    fn note(&mut self, kind: u64, number: u64, bytes: &[u8]) {
+        let words = [kind, number, self.now.as_micros()];
+        let words = words.iter().flat_map(|word| word.to_le_bytes());
+        for byte in words.chain(bytes.iter().copied()) {
+            self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) -> Option<(ConnId, ToClient)> {
+        match happening {
+            Happening::Client(conn, event) => return self.client_sees(conn, event),
+            Happening::Opened(conn, peer) => {
+                let peer = *peer;
+                self.input(
+                    conn_shard(conn),
+                    Input::Net(NetEvent::Opened { conn, peer }),
+                );
+            }
+            Happening::Server(conn, what) => self.server_sees(conn, what),
+            Happening::Lost(conn) => {
+                let cause = CloseCause::Failed("cut".into());
+                self.closed(conn, cause);
+            }
+            Happening::Sent(conn, bytes) => {
+                let event = NetEvent::Sent { conn, bytes };
+                self.input(conn_shard(conn), Input::Net(event));
+            }
+            Happening::Bus { from, to, message } => {
+                self.note(3, to as u64, &[]);
+                self.input(to, Input::Bus { from, message });
+            }
+            Happening::Store(index, request) => {
+                let done = self.disk.handle(&request);
+                self.note(4, index as u64, &[]);
+                let at = self.now + self.delay(self.setup.pace.bus);
+                let at = at.max(self.disk_busy);
+                self.at(at, Happening::Stored(index, done));
+            }
+            Happening::Stored(index, done) => self.input(index, Input::Store(done)),
+            Happening::Auth(index, conn, answer) => {
+                self.input(index, Input::Auth { conn, answer });
+            }
+            Happening::Drain(index) => {
+                self.draining[index] = false;
+                self.drain(index);
+            }
+        }
+        None
+    }
+
+    fn client_sees(&mut self, conn: ConnId, event: ToClient) -> Option<(ConnId, ToClient)> {
+        if let Some(link) = self.links.get_mut(&conn)
+            && link.stalled
+        {
+            if let ToClient::Bytes(_, bytes) = &event {
+                link.unread_bytes += bytes.len();
+            }
+            link.unread.push_back(event);
+            return None;
+        }
+        match &event {
+            ToClient::Bytes(stream, bytes) => {
+                let bytes = bytes.clone();
+                self.note(1, stream.0, &bytes);
+                if let Some(link) = self.links.get_mut(&conn) {
+                    link.received += bytes.len() as u64;
+                    self.at(self.now, Happening::Sent(conn, bytes.len()));
+                }
+            }
+            ToClient::Closed(code) => {
+                self.note(2, *code, &[]);
+                self.links.remove(&conn);
+            }
+            ToClient::Finished(_) | ToClient::Reset(..) => {}
+        }
+        Some((conn, event))
+    }
+
+    fn server_sees(&mut self, conn: ConnId, what: ToServer) {
+        let Some(link) = self.links.get_mut(&conn) else {
+            return;
+        };
+        if link.paused {
+            link.waiting.push_back(what);
+            return;
+        }
+        let event = match &what {
+            ToServer::Bytes(stream, data) => {
+                if link.dead.contains(stream) {
+                    return;
+                }
+                let (stream, data) = (*stream, data.as_slice());
+                NetEvent::Bytes { conn, stream, data }
+            }
+            ToServer::Finished(stream) => NetEvent::StreamFinished {
+                conn,
+                stream: *stream,
+            },
+            ToServer::Reset(stream, code) => NetEvent::StreamReset {
+                conn,
+                stream: *stream,
+                code: *code,
+            },
+        };
+        self.input(conn_shard(conn), Input::Net(event));
+    }
+
+    fn closed(&mut self, conn: ConnId, cause: CloseCause) {
+        let event = NetEvent::Closed { conn, cause };
+        self.input(conn_shard(conn), Input::Net(event));
+    }
+
+    /// Gives a shard something; its output is taken now, or together with that
+    /// of what else arrives at this instant.
+    fn input(&mut self, index: usize, input: Input<'_>) {
+        self.shards[index].handle(self.now, input);
+        if !self.random.one_in(3) {
+            self.drain(index);
+        } else if !self.draining[index] {
+            self.draining[index] = true;
+            self.at(self.now, Happening::Drain(index));
+        }
+    }
+
+    fn drain(&mut self, index: usize) {
+        while let Some(output) = self.shards[index].poll_output() {
+            match output {
+                Output::Net(command) => self.command(index, command),
+                Output::Bus { to, message } => {
+                    let to = usize::from(to.0);
+                    let at = self.now + self.delay(self.setup.pace.bus);
+                    let at = at.max(self.inbox[to]);
+                    self.inbox[to] = at;
+                    let from = ShardId(index as u16);
+                    self.at(at, Happening::Bus { from, to, message });
+                }
+                Output::Store(request) => {
+                    let at = self.disk_busy.max(self.now) + self.delay(self.setup.pace.store);
+                    self.disk_busy = at;
+                    self.at(at, Happening::Store(index, request));
+                }
+                Output::Auth { conn, request } => self.ask(index, conn, &request),
+                Output::Event(event) => self.log.push(event),
+            }
+        }
+    }
+
+    fn ask(&mut self, index: usize, conn: ConnId, request: &AuthRequest) {
+        let answer = self.users.answer(request);
+        let at = self.now + self.delay(self.setup.pace.auth);
+        self.at(at, Happening::Auth(index, conn, answer));
+    }
+
+    fn command(&mut self, index: usize, command: NetCommand) {
+        let conn = command.conn();
+        assert_eq!(conn_shard(conn), index, "a command for someone's socket");
+        match command {
+            NetCommand::Send {
+                stream, mut data, ..
+            } => {
+                let bytes: Vec<u8> = data
+                    .take_chunks()
+                    .iter()
+                    .flat_map(|chunk| chunk.iter().copied())
+                    .collect();
+                self.to_client(conn, ToClient::Bytes(stream, bytes));
+                self.shards[index].recycle(data);
+            }
+            NetCommand::FinishStream { stream, .. } => {
+                self.to_client(conn, ToClient::Finished(stream));
+            }
+            NetCommand::ResetStream { stream, code, .. } => {
+                if let Some(link) = self.links.get_mut(&conn) {
+                    link.dead.push(stream);
+                }
+                self.to_client(conn, ToClient::Reset(stream, code));
+            }
+            NetCommand::Close { code, .. } => {
+                if self.links.contains_key(&conn) {
+                    self.to_client(conn, ToClient::Closed(code));
+                    let serial = |(_, happening): &(&(Instant, u64), &mut Happening)| matches!(happening, Happening::Server(of, _) if *of == conn);
+                    let _ = serial;
+                    self.happenings.retain(
+                        |_, happening| !matches!(happening, Happening::Server(of, _) if *of == conn),
+                    );
+                    if let Some(link) = self.links.get_mut(&conn) {
+                        link.stalled = false;
+                    }
+                    self.closed_later(conn);
+                }
+            }
+            NetCommand::SetIdleTimeout { timeout, .. } => {
+                if let Some(link) = self.links.get_mut(&conn) {
+                    link.idle_timeout = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
+                }
+            }
+            NetCommand::PauseReading { paused, .. } => self.pause(conn, paused),
+        }
+    }
+
+    fn closed_later(&mut self, conn: ConnId) {
+        let at = self.now + self.delay(self.setup.pace.link);
+        self.at(at, Happening::Lost(conn));
+    }
+
+    fn pause(&mut self, conn: ConnId, paused: bool) {
+        let Some(link) = self.links.get_mut(&conn) else {
+            return;
+        };
+        link.paused = paused;
+        if !paused {
+            // Ahead of what is still under way.
+            let waiting = std::mem::take(&mut link.waiting);
+            let later: Vec<_> = self
+                .happenings
+                .iter()
+                .filter(
+                    |(_, happening)| matches!(happening, Happening::Server(of, _) if *of == conn),
+                )
+                .map(|(key, _)| *key)
+                .collect();
+            let mut all: Vec<ToServer> = waiting.into();
+            for key in later {
+                if let Some(Happening::Server(_, what)) = self.happenings.remove(&key) {
+                    all.push(what);
+                }
+            }
+            for what in all {
+                self.client_does(conn, what);
+            }
+        }
+    }
+
+    fn to_client(&mut self, conn: ConnId, event: ToClient) {
+        let delay = self.delay(self.setup.pace.link);
+        let Some(link) = self.links.get_mut(&conn) else {
+            return;
+        };
+        let at = link.last_to_client.max(self.now + delay);
+        link.last_to_client = at;
+        self.at(at, Happening::Client(conn, event));
+    }
+}
+
+fn conn_shard(conn: ConnId) -> usize {
+    usize::from(conn.shard().0)
+}
