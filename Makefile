@@ -24,6 +24,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	$(CARGO) xtask spec --check
 	$(CARGO) build --package dunlin
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 
 check: ## the gate without third-party programs: cargo xtask ci

@@ -59,8 +59,10 @@ class Broker:
     name = ""
     transports: tuple[str, ...] = ()
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shards: int = 0) -> None:
         self.folder = folder
+        # Threads; 0 is one for each core.
+        self.shards = shards
         self.ports = {
             transport: free_port(socket.SOCK_DGRAM if transport == "quic" else socket.SOCK_STREAM)
             for transport in self.transports
@@ -136,7 +138,7 @@ class Dunlin(Broker):
         return max(built, key=lambda path: path.stat().st_mtime, default=None)
 
     def command(self) -> list[str]:
-        lines = [f'data_dir = "{self.folder / "data"}"']
+        lines = [f'data_dir = "{self.folder / "data"}"', f"shards = {self.shards}"]
         for transport, port in self.ports.items():
             lines += ["", "[[listener]]", f'transport = "{transport}"']
             lines += [f'address = "127.0.0.1:{port}"']

@@ -8,7 +8,7 @@ The programs in Python share `run_all`; the others print the same lines.
 import argparse
 import sys
 import traceback
-from typing import Callable
+from collections.abc import Callable
 
 # In the order in which they run. `shared` sends to a group of two; `burst`
 # keeps many messages in flight; `large` does not fit into one packet.

@@ -1,8 +1,8 @@
 //! Where the repository quotes the specification.
 //!
-//! In Rust and Python: a comment `//= mqtt5#[ID] type=test` in or above a
-//! test, or without `type=test` where it is implemented; `[ID]` in any other
-//! comment counts as implemented too. In JSON of a crate: `"ID"` as a
+//! In Rust: a comment `//= mqtt5#[ID] type=test` in or above a test, or without
+//! `type=test` where it is implemented; `[ID]` in any other comment counts as
+//! implemented too. In Python: `# mqtt5#[ID] type=test`. In JSON of a crate: `"ID"` as a
 //! string, because a test vector cannot carry a comment.
 
 use crate::source::Source;
@@ -162,7 +162,7 @@ mod tests {
                 "{\"spec\": [\"MQTT-1.0.0-7\", \"MQTT\"]}",
             ),
             ("package.json", "\"MQTT-1.0.0-8\""),
-            ("scripts/t.py", "#= mqtt5#[MQTT-1.0.0-9] type=test\n"),
+            ("scripts/t.py", "# mqtt5#[MQTT-1.0.0-9] type=test\n"),
             ("xtask/src/x.rs", code),
         ]);
         let got: Vec<(String, usize, Claim)> = scan(&tree)
