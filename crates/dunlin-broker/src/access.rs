@@ -29,11 +29,11 @@ mod levels;
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use dunlin_base::topic::{self, TopicError};
+use hashbrown::HashMap;
 use levels::{Levels, Name, Names};
 
 /// Most `topic` and `pattern` lines of one list.
@@ -154,8 +154,9 @@ impl Rules {
 #[derive(Clone, Debug, Default)]
 pub struct Acl {
     anonymous: Rules,
-    users: BTreeMap<Box<str>, Rules>,
-    clients: BTreeMap<Box<str>, Rules>,
+    // Only looked up, never iterated; the keys are the administrator's.
+    users: HashMap<Box<str>, Rules>,
+    clients: HashMap<Box<str>, Rules>,
     patterns: Rules,
 }
 

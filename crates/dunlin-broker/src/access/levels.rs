@@ -2,6 +2,7 @@
 //! against other filters. Knows neither users nor effects.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::iter::Peekable;
 use core::str::Split;
@@ -43,6 +44,9 @@ impl<'a> Name<'a> {
 /// A filter, split.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
+    /// What every name that matches begins with: most rules are dismissed by
+    /// one comparison.
+    prefix: Box<str>,
     levels: Box<[Level]>,
     uses_user: bool,
     uses_client_id: bool,
@@ -70,6 +74,7 @@ impl Levels {
     /// Splits a valid filter.
     pub(super) fn parse(filter: &str, is_pattern: bool) -> Self {
         let mut split = Self {
+            prefix: Box::default(),
             levels: Box::default(),
             uses_user: false,
             uses_client_id: false,
@@ -81,6 +86,7 @@ impl Levels {
             _ => Level::Exactly(level.into()),
         });
         split.levels = levels.collect();
+        split.prefix = prefix(&split.levels).into();
         let pieces = split.levels.iter().flat_map(Level::pieces);
         for piece in pieces {
             match piece {
@@ -104,10 +110,27 @@ impl Levels {
             }
         }
         Ok(Filled {
+            prefix: &self.prefix,
             levels: &self.levels,
             names,
         })
     }
+}
+
+/// The levels before the first that is not literal, with the slash that must
+/// follow: `a/` of `a/+`, but `a` of `a/#`, which matches `a` too.
+fn prefix(levels: &[Level]) -> String {
+    let mut prefix = String::new();
+    for (index, level) in levels.iter().enumerate() {
+        if index > 0 && !matches!(level, Level::All) {
+            prefix.push('/');
+        }
+        let Level::Exactly(text) = level else {
+            break;
+        };
+        prefix.push_str(text);
+    }
+    prefix
 }
 
 impl Level {
@@ -192,6 +215,7 @@ impl Level {
 /// A filter with its names in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filled<'a> {
+    prefix: &'a str,
     levels: &'a [Level],
     names: Names<'a>,
 }
@@ -200,7 +224,7 @@ impl Filled<'_> {
     /// Whether it matches a valid topic name.
     pub(super) fn matches(self, name: &str) -> bool {
         // A name has no wildcards, so matching it is covering it.
-        self.covers(name)
+        name.starts_with(self.prefix) && self.covers(name)
     }
 
     /// Whether it matches every name that a valid filter matches.

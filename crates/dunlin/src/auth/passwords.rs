@@ -447,16 +447,16 @@ mod tests {
         let scram = "user:SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
             WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
             wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
-        let salt = b"salt of twelve b";
-        let mut hash = [0; 64];
-        pbkdf2::pbkdf2_hmac::<Sha512>(b"secret", salt, 101, &mut hash);
-        let (salt, hash) = (BASE64.encode(salt), BASE64.encode(hash));
-        let text = format!("{scram}\r\n\nold:$7$101${salt}${hash}\n");
+        // mosquitto_passwd 2.0: password "pw".
+        let old = "old:$7$101$lE8GLadD+lZl6YAk$\
+            dyx1SXrQ2DjyxPdkOeA/MVmPoS1k1K33Eo0dXhH35QZ4ES22+JSlfZZthAo/\
+            W8aq/U0YVtmrUJI3w7+I+xGCMg==";
+        let text = format!("{scram}\r\n\n{old}\n");
         let passwords = Passwords::parse(&text).expect("valid");
         assert!(passwords.verify("user", b"pencil"));
         assert!(!passwords.verify("user", b"pencils"));
-        assert!(passwords.verify("old", b"secret"));
-        assert!(!passwords.verify("old", b"Secret"));
+        assert!(passwords.verify("old", b"pw"));
+        assert!(!passwords.verify("old", b"Pw"));
     }
 
     #[test]
