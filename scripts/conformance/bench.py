@@ -6,11 +6,23 @@ import struct
 from wire import *
 
 
+class Skip(Exception):
+    """The broker is not set up for the case."""
+
+
 class Bench:
     """Where the broker is, and clients on demand."""
 
-    def __init__(self, ports: dict[str, int]) -> None:
+    def __init__(self, ports: dict[str, int], user: tuple[str, str] | None) -> None:
         self.ports = ports
+        self._user = user
+
+    @property
+    def user(self) -> tuple[str, str]:
+        """Name and password of somebody whom the broker knows."""
+        if self._user is None:
+            raise Skip("the broker knows no user")
+        return self._user
 
     def raw(self, **options) -> Peer:
         return Peer(self.ports["tcp"], **options)

@@ -7,13 +7,21 @@ Nothing is shown by waiting and seeing nothing: where a message must not
 arrive, a later one that must arrive ends the wait.
 """
 
+import cases_auth
 import cases_connect
 import cases_delivery
 import cases_publish
 import cases_subscribe
 import cases_will
 
-MODULES = (cases_connect, cases_will, cases_publish, cases_subscribe, cases_delivery)
+MODULES = (
+    cases_auth,
+    cases_connect,
+    cases_will,
+    cases_publish,
+    cases_subscribe,
+    cases_delivery,
+)
 
 CASES = {
     name.removeprefix("case_"): function

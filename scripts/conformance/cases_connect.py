@@ -141,6 +141,15 @@ def case_identifiers_are_assigned_and_usable(bench):
         assert again.connack.session_present
 
 
+# mqtt5#[MQTT-3.1.3-8] type=test
+def case_a_refused_client_identifier_ends_the_connection(bench):
+    # MQTT 5.0 leaves no identifier to refuse; 3.1.1 does: an empty one for a
+    # session that is to be kept.
+    with bench.raw(version=4) as peer:
+        got = peer.send(connect("", clean=False, version=4)).rest()
+        assert [(p.kind, p.reason) for p in got] == [(CONNACK, 2)], got
+
+
 # mqtt5#[MQTT-3.1.4-3] type=test
 # mqtt5#[MQTT-3.14.2-2] type=test
 def case_a_second_connection_takes_the_session_over(bench):

@@ -58,6 +58,8 @@ class Broker:
 
     name = ""
     transports: tuple[str, ...] = ()
+    # Name and password of a user, when the broker is started with one.
+    user: tuple[str, str] | None = None
 
     def __init__(self, folder: Path, shards: int = 0) -> None:
         self.folder = folder
@@ -127,6 +129,7 @@ class Dunlin(Broker):
 
     name = "dunlin"
     transports = TRANSPORTS
+    user = ("alice", "wonderland")
 
     @staticmethod
     def binary() -> Path | None:
@@ -147,6 +150,12 @@ class Dunlin(Broker):
                     f'tls.cert = "{self.certificates / "server.pem"}"',
                     f'tls.key = "{self.certificates / "server.key"}"',
                 ]
+        passwords = self.folder / "passwords"
+        name, password = self.user
+        passwd = [str(self.binary()), "passwd", str(passwords), name, "-b", password]
+        subprocess.run(passwd, check=True)
+        # Before the listeners: what follows them would belong to the last one.
+        lines[2:2] = ["[auth]", f'password_file = "{passwords}"']
         config = self.folder / "dunlin.toml"
         config.write_text("\n".join(lines) + "\n")
         return [str(self.binary()), "broker", "--config", str(config)]
