@@ -156,7 +156,7 @@ impl Shard {
             .is_some_and(|session| session.outbound.has_room(cost, messages, bytes))
     }
 
-    fn all_have_room(&mut self, hits: &[Hit], source: &mut Source<'_>) -> bool {
+    fn all_have_room(&self, hits: &[Hit], source: &mut Source<'_>) -> bool {
         if self.config.queue_full == QueueFull::DropNewest {
             return true;
         }

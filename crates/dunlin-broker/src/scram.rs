@@ -116,9 +116,10 @@ impl Shard {
             return;
         };
         let again = conn.reauth.is_some();
-        let exchange = match (&mut conn.phase, &mut conn.reauth) {
-            (Phase::Exchanging(_, exchange), _) | (_, Some(exchange)) => exchange,
-            _ => return,
+        let ((Phase::Exchanging(_, exchange), _) | (_, Some(exchange))) =
+            (&mut conn.phase, &mut conn.reauth)
+        else {
+            return;
         };
         let outcome = match answer {
             AuthAnswer::Scram(credential) => exchange.challenge(&nonce, credential),

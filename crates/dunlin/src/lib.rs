@@ -11,4 +11,7 @@ pub mod auth;
 pub mod certs;
 pub mod cmd;
 pub mod config;
+pub mod daemon;
 pub mod files;
+pub mod log;
+pub mod signals;

@@ -5,6 +5,7 @@
 //! carry `#[command(disable_help_flag = true)]` and their structs a `--help`
 //! of their own (`#[arg(long, action = clap::ArgAction::Help)]`).
 
+mod broker;
 mod cert;
 mod passwd;
 
@@ -23,6 +24,7 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Broker(broker::Broker),
     Cert(cert::Cert),
     Passwd(passwd::Passwd),
 }
@@ -34,6 +36,7 @@ impl Cli {
     /// A chain that reads as one sentence; `main` prints it.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Broker(broker) => broker.run(),
             Command::Cert(cert) => cert.run(),
             Command::Passwd(passwd) => passwd.run(),
         }

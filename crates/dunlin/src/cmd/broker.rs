@@ -1,0 +1,141 @@
+//! `dunlin broker`: starts the daemon, says where it listens and how to reach
+//! it, and stops it at SIGTERM or SIGINT.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use dunlin_base::transport::Transport;
+
+use crate::config::Config;
+use crate::daemon::{Bound, Daemon};
+use crate::signals::{Signal, Signals};
+
+/// Run the broker.
+///
+/// Without arguments it keeps its data in ./dunlin-data, makes development
+/// certificates there once, and listens on QUIC udp/14567, MQTT 1883, MQTT over
+/// TLS 8883, WebSocket 8083 and secure WebSocket 8084. Clients without
+/// credentials are let in from this machine only.
+#[derive(Debug, Args)]
+pub(crate) struct Broker {
+    /// Configuration file; see dunlin.example.toml.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Directory of the store and the development certificates.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Override one key of the configuration, as in
+    /// --set limits.receive_maximum=100; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Check the configuration and exit.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Broker {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut config = Config::load(self.config.as_deref(), &self.set)?;
+        if let Some(dir) = self.data_dir {
+            config.data_dir = dir;
+        }
+        if self.check {
+            writeln!(io::stdout(), "the configuration is valid")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        crate::log::init(&config.log);
+        let mut signals = Signals::new().context("cannot handle signals")?;
+        let daemon = Daemon::start(config.clone())?;
+        announce(&config, &daemon)?;
+        while signals.wait() == Signal::Reload {
+            match daemon.reload() {
+                Ok(()) => tracing::info!("configuration files read again"),
+                Err(error) => tracing::error!(%error, "nothing was reloaded"),
+            }
+        }
+        tracing::info!("stopping");
+        daemon.shut_down();
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What a person needs to know next.
+fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let shards = daemon.shard_count();
+    writeln!(out, "dunlin broker {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "  data       {}", config.data_dir.display())?;
+    writeln!(out, "  shards     {shards}")?;
+    for bound in daemon.bound() {
+        writeln!(
+            out,
+            "  listening  {:<6} {}",
+            name(bound.transport),
+            bound.addr
+        )?;
+    }
+    if let Some(ca) = daemon.development_ca() {
+        writeln!(out, "  CA         {} (development)", ca.display())?;
+    }
+    if config.auth.password_file.is_none() {
+        writeln!(
+            out,
+            "  access     clients without credentials: {}",
+            match config.auth.anonymous {
+                crate::config::listener::Anonymous::Always => "from everywhere",
+                crate::config::listener::Anonymous::Loopback => "from this machine only",
+                crate::config::listener::Anonymous::Never => "none",
+            }
+        )?;
+    }
+    let best = [Transport::Quic, Transport::Tls, Transport::Tcp]
+        .into_iter()
+        .find_map(|t| daemon.bound().iter().find(|b| b.transport == t));
+    if let Some(bound) = best {
+        let sub = command(bound, daemon.development_ca(), "sub", "-t 'demo/#' -v");
+        let publish = command(bound, daemon.development_ca(), "pub", "-t demo/hello -m hi");
+        writeln!(out, "try it, in two other terminals:")?;
+        writeln!(out, "  {sub}")?;
+        writeln!(out, "  {publish}")?;
+    }
+    out.flush()
+}
+
+fn name(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Quic => "quic",
+        Transport::Tcp => "tcp",
+        Transport::Tls => "tls",
+        Transport::Ws => "ws",
+        Transport::Wss => "wss",
+        _ => "?",
+    }
+}
+
+/// A command line that works as printed, whatever directory it is typed in.
+fn command(bound: &Bound, ca: Option<&Path>, verb: &str, rest: &str) -> String {
+    let program = std::env::current_exe()
+        .ok()
+        .map_or_else(|| "dunlin".into(), |path| path.display().to_string());
+    let host = if bound.addr.ip().is_unspecified() {
+        "localhost".to_owned()
+    } else {
+        match bound.addr.ip() {
+            core::net::IpAddr::V6(ip) => format!("[{ip}]"),
+            core::net::IpAddr::V4(ip) => ip.to_string(),
+        }
+    };
+    let scheme = bound.transport.scheme();
+    let mut line = format!(
+        "{program} {verb} --url {scheme}://{host}:{}",
+        bound.addr.port()
+    );
+    if let Some(ca) = ca.filter(|_| bound.transport.is_encrypted()) {
+        let ca = std::path::absolute(ca).unwrap_or_else(|_| ca.to_owned());
+        line.push_str(&format!(" --ca {}", ca.display()));
+    }
+    format!("{line} {rest}")
+}

@@ -1,0 +1,363 @@
+//! The broker daemon: opens store and listeners, starts one thread a shard,
+//! stops them again. The library form of `dunlin broker`, which tests and
+//! embedders use too.
+
+mod desk;
+mod post;
+mod settings;
+mod worker;
+
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use dunlin_base::ShardId;
+use dunlin_base::transport::Transport;
+use dunlin_broker::Shard;
+use dunlin_broker::access::Acl;
+use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, NetKeys, ServerTls};
+use dunlin_store::Recovered;
+use dunlin_store_redb::{RedbStore, Submitter};
+
+use crate::auth::Authenticator;
+use crate::certs;
+use crate::config::Config;
+use crate::config::listener::Listener;
+use desk::AuthDesk;
+use post::{Address, Inbox, Mail};
+use worker::Worker;
+
+/// Why the broker did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The data directory cannot be made.
+    #[error("cannot create the data directory {}", path.display())]
+    DataDir {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A listener's name has no address.
+    #[error("listener {index} ({name}): the name cannot be resolved")]
+    Resolve {
+        /// Number of the listener in the file.
+        index: usize,
+        /// Its address as configured.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A listener's address is taken, or not of this machine, or needs rights.
+    #[error("listener {index} cannot listen on {transport} {addr}: {source}")]
+    Listen {
+        /// Number of the listener in the file.
+        index: usize,
+        /// What it speaks.
+        transport: &'static str,
+        /// Where.
+        addr: SocketAddr,
+        /// Why.
+        source: dunlin_net::NetError,
+    },
+    /// Certificates cannot be read, or do not fit.
+    #[error("listener {index}: {source}")]
+    Tls {
+        /// Number of the listener in the file.
+        index: usize,
+        /// Why.
+        source: dunlin_net::TlsError,
+    },
+    /// Development certificates cannot be made or read.
+    #[error("development certificates: {0}")]
+    Certificates(certs::CertError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] dunlin_store_redb::OpenError),
+    /// The password file or the access list cannot be used.
+    #[error(transparent)]
+    Auth(#[from] crate::auth::AuthError),
+    /// An event loop or a thread cannot be had.
+    #[error("cannot start an event loop: {0}")]
+    Loop(String),
+}
+
+/// A place where the broker listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bound {
+    /// Number of the listener in the configuration.
+    pub listener: usize,
+    /// What it speaks.
+    pub transport: Transport,
+    /// Where.
+    pub addr: SocketAddr,
+}
+
+/// A running broker. Dropping it stops the threads without a farewell; call
+/// [`Daemon::shut_down`].
+#[derive(Debug)]
+pub struct Daemon {
+    config: Config,
+    bound: Vec<Bound>,
+    ca: Option<PathBuf>,
+    shards: Vec<Address>,
+    threads: Vec<JoinHandle<()>>,
+    store: Option<RedbStore>,
+    authenticator: Option<Arc<Authenticator>>,
+}
+
+/// The parts of one shard before its thread starts.
+struct Parts {
+    net: Net,
+    inbox: Inbox,
+}
+
+impl Daemon {
+    /// Opens everything, then starts the threads. When it returns, clients can
+    /// connect.
+    ///
+    /// # Errors
+    /// The first thing that cannot be had; nothing is left behind.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let source = |source| StartError::DataDir {
+            path: config.data_dir.clone(),
+            source,
+        };
+        std::fs::create_dir_all(&config.data_dir).map_err(source)?;
+        let acl = load_acl(&config)?;
+        let authenticator = match &config.auth.password_file {
+            Some(path) => Some(Arc::new(Authenticator::load(path)?)),
+            None => None,
+        };
+        let (tls, ca) = load_tls(&config)?;
+        let count = config.shard_count();
+        let clock = Clock::new();
+        let loops = |e: dunlin_net::NetError| StartError::Loop(e.to_string());
+        let keys = NetKeys::random().map_err(loops)?;
+        let mut parts = Vec::new();
+        let mut shards = Vec::new();
+        for id in 0..count {
+            let mut net_config = NetConfig::new(ShardId(id), count, clock, keys.clone());
+            net_config.limits = settings::net(&config, count);
+            let net = Net::new(net_config).map_err(loops)?;
+            let (inbox, address) = Inbox::new(net.waker());
+            shards.push(address);
+            parts.push(Parts { net, inbox });
+        }
+        let bound = listen(&config, &tls, &mut parts)?;
+        let (store, recovered) = open_store(&config)?;
+        let mut daemon = Self {
+            bound,
+            ca,
+            shards,
+            threads: Vec::new(),
+            store,
+            authenticator,
+            config,
+        };
+        daemon.spawn(parts, clock, &recovered, acl)?;
+        Ok(daemon)
+    }
+
+    /// Where the broker listens.
+    #[must_use]
+    pub fn bound(&self) -> &[Bound] {
+        &self.bound
+    }
+
+    /// Certificate of the development authority, when a listener uses it.
+    #[must_use]
+    pub fn development_ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
+    }
+
+    /// Number of shards.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Reads the password and access files again. Connections stay; the new
+    /// rules hold from now on.
+    ///
+    /// # Errors
+    /// A file cannot be read or has a mistake; then nothing changes.
+    pub fn reload(&self) -> Result<(), StartError> {
+        let acl = load_acl(&self.config)?;
+        if let Some(authenticator) = &self.authenticator {
+            authenticator.reload()?;
+        }
+        for shard in &self.shards {
+            shard.send(Mail::Acl(acl.clone()));
+        }
+        Ok(())
+    }
+
+    /// Tells every client that the server goes (0x8B), lets the store finish,
+    /// ends the threads.
+    pub fn shut_down(mut self) {
+        for shard in &self.shards {
+            shard.send(Mail::ShutDown);
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a shard panicked");
+            }
+        }
+        if let Some(store) = self.store.take() {
+            store.close();
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        parts: Vec<Parts>,
+        clock: Clock,
+        recovered: &Recovered,
+        acl: Option<Arc<Acl>>,
+    ) -> Result<(), StartError> {
+        let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
+        let seed = random_seed()?;
+        for (id, part) in (0..count).map(ShardId).zip(parts) {
+            let settings = settings::shard(&self.config, id, count, seed);
+            let mut shard = Shard::new(settings, clock.now());
+            shard.restore(recovered);
+            shard.set_acl(acl.clone());
+            let Some(address) = self.shards.get(usize::from(id.0)).cloned() else {
+                continue;
+            };
+            let worker = Worker {
+                id,
+                shard,
+                net: part.net,
+                clock,
+                inbox: part.inbox,
+                shards: self.shards.clone(),
+                store: self.store.as_ref().map(|s| submitter(s, address.clone())),
+                auth: AuthDesk::new(self.authenticator.clone(), address),
+                held: VecDeque::new(),
+                to_wake: vec![false; usize::from(count)],
+                deadline: None,
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("shard-{}", id.0))
+                .spawn(move || worker.run())
+                .map_err(|e| StartError::Loop(e.to_string()))?;
+            self.threads.push(thread);
+        }
+        Ok(())
+    }
+}
+
+fn submitter(store: &RedbStore, address: Address) -> Submitter {
+    store.submitter(Box::new(move |done| address.send(Mail::Store(done))))
+}
+
+fn random_seed() -> Result<u64, StartError> {
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|e| StartError::Loop(e.to_string()))?;
+    Ok(u64::from_ne_bytes(seed))
+}
+
+fn open_store(config: &Config) -> Result<(Option<RedbStore>, Recovered), StartError> {
+    match settings::store(config) {
+        None => Ok((None, Recovered::default())),
+        Some(settings) => {
+            let (store, recovered) = RedbStore::open(&config.store_path(), settings)?;
+            Ok((Some(store), recovered))
+        }
+    }
+}
+
+fn load_acl(config: &Config) -> Result<Option<Arc<Acl>>, StartError> {
+    match &config.auth.acl_file {
+        Some(path) => Ok(Some(Arc::new(crate::auth::load_acl(path)?))),
+        None => Ok(None),
+    }
+}
+
+type LoadedTls = Vec<Option<Arc<ServerTls>>>;
+
+/// Certificates of every listener, and the development authority if it is used.
+fn load_tls(config: &Config) -> Result<(LoadedTls, Option<PathBuf>), StartError> {
+    let development = if config.needs_development_certs() {
+        Some(certs::ensure_development(&config.certs_dir()).map_err(StartError::Certificates)?)
+    } else {
+        None
+    };
+    let mut loaded = Vec::new();
+    for (index, listener) in config.listener.iter().enumerate() {
+        let wrong = |source| StartError::Tls { index, source };
+        loaded.push(match (&listener.tls, &development) {
+            _ if !listener.transport.transport().is_encrypted() => None,
+            (Some(tls), _) => Some(Arc::new(
+                ServerTls::from_pem_files(
+                    &tls.cert,
+                    &tls.key,
+                    tls.client_ca.as_deref(),
+                    tls.require_client_cert,
+                )
+                .map_err(wrong)?,
+            )),
+            (None, Some(dev)) => Some(Arc::new(
+                ServerTls::from_pem_files(&dev.cert, &dev.key, None, false).map_err(wrong)?,
+            )),
+            (None, None) => None,
+        });
+    }
+    Ok((loaded, development.map(|dev| dev.ca)))
+}
+
+/// Binds every listener on every shard.
+fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<Bound>, StartError> {
+    let mut bound = Vec::new();
+    for (index, (listener, tls)) in config.listener.iter().zip(tls).enumerate() {
+        let address = listener.address();
+        let resolved = address.resolve().map_err(|source| StartError::Resolve {
+            index,
+            name: address.to_string(),
+            source,
+        })?;
+        for addr in resolved {
+            let addr = listen_on(index, listener, tls.as_ref(), addr, parts)?;
+            bound.push(Bound {
+                listener: index,
+                transport: listener.transport.transport(),
+                addr,
+            });
+        }
+    }
+    Ok(bound)
+}
+
+fn listen_on(
+    index: usize,
+    listener: &Listener,
+    tls: Option<&Arc<ServerTls>>,
+    mut addr: SocketAddr,
+    parts: &mut [Parts],
+) -> Result<SocketAddr, StartError> {
+    let shared = parts.len() > 1;
+    for part in parts {
+        let mut settings = ListenerConfig::new(listener.transport.transport(), addr);
+        settings.index = u16::try_from(index).unwrap_or(u16::MAX);
+        settings.reuse_port = shared;
+        settings.tls = tls.cloned();
+        settings.ws_path = listener.path().to_owned();
+        // The first shard's port is everybody's.
+        addr = part
+            .net
+            .listen(settings)
+            .map_err(|source| StartError::Listen {
+                index,
+                transport: listener.transport.name(),
+                addr,
+                source,
+            })?;
+    }
+    Ok(addr)
+}

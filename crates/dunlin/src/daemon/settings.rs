@@ -1,0 +1,83 @@
+//! From the configuration file to the settings of shards, loops and store.
+
+use dunlin_base::ShardId;
+use dunlin_broker::{Config as ShardConfig, QueueFull};
+use dunlin_net::NetLimits;
+use dunlin_store_redb::{Durability, StoreConfig};
+
+use crate::config::{Config, sections};
+
+/// Settings of one shard.
+pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, seed: u64) -> ShardConfig {
+    let limits = &config.limits;
+    let keep_alive = u16::try_from(limits.max_keep_alive.0.as_secs()).unwrap_or(u16::MAX);
+    ShardConfig {
+        shard: id,
+        shards,
+        seed,
+        listeners: config
+            .listener
+            .iter()
+            .map(|listener| config.auth_policy(listener))
+            .collect(),
+        packet_bytes_max: u32::try_from(limits.max_packet_size.0).unwrap_or(u32::MAX),
+        receive_maximum: limits.receive_maximum,
+        topic_alias_maximum: limits.topic_alias_maximum,
+        connect_timeout: limits.connect_timeout.0,
+        keep_alive_secs_max: keep_alive,
+        idle_timeout_max: limits.idle_timeout.0,
+        session_expiry_secs_max: limits.max_session_expiry.as_secs_u32(),
+        inflight_max: limits.max_inflight,
+        queue_messages_max: limits.max_queued_messages,
+        queue_bytes_max: limits.max_queued_bytes.as_usize(),
+        queue_held_max: limits.max_queued_in_memory,
+        queue_full: match limits.queue_full {
+            sections::QueueFull::Reject => QueueFull::Reject,
+            sections::QueueFull::DropNewest => QueueFull::DropNewest,
+        },
+        send_backlog_bytes: limits.max_send_backlog.as_usize(),
+        qos0_backlog_bytes: limits.max_qos0_backlog.as_usize(),
+        connections_max: limits.max_connections.div_ceil(usize::from(shards)),
+        subscriptions_max: limits.max_subscriptions_per_session,
+        retained_max: limits.max_retained_messages,
+        data_streams_max: config.quic.max_data_streams as usize,
+        sys_interval: config.sys.interval.0,
+        durable: config.store.durability != sections::Durability::Memory,
+    }
+}
+
+/// Limits of one shard's transports.
+pub(crate) fn net(config: &Config, shards: u16) -> NetLimits {
+    let (limits, quic) = (&config.limits, &config.quic);
+    let window = |size: crate::config::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+    let mut net = NetLimits::default();
+    let per_shard = limits.max_connections.div_ceil(usize::from(shards));
+    net.connections_max = per_shard.min(net.connections_max);
+    net.connections_per_address_max = limits.max_connections_per_address;
+    net.handshakes_per_address_per_second = limits.max_handshakes_per_address;
+    net.handshakes_pending_max = limits.max_pending_handshakes;
+    net.quic_retry_pending = quic.retry_from_pending;
+    net.handshake_timeout = limits.connect_timeout.0;
+    net.first_bytes_timeout = limits.connect_timeout.0;
+    net.quic_bidi_streams = quic.max_data_streams.saturating_add(1);
+    net.quic_uni_streams = quic.max_data_streams;
+    net.quic_receive_window = window(quic.receive_window);
+    net.quic_stream_receive_window = window(quic.stream_receive_window);
+    net.quic_send_window = window(quic.send_window);
+    net.quic_mtu_discovery = quic.mtu_discovery;
+    net
+}
+
+/// Settings of the store; `None` when nothing is kept.
+pub(crate) fn store(config: &Config) -> Option<StoreConfig> {
+    let durability = match config.store.durability {
+        sections::Durability::Fsync => Durability::Fsync,
+        sections::Durability::Os => Durability::Os,
+        sections::Durability::Memory => return None,
+    };
+    Some(StoreConfig {
+        durability,
+        commit_window: config.store.commit_window.0,
+        ..StoreConfig::default()
+    })
+}
