@@ -1,6 +1,6 @@
 //! Cost of the packets that travel most: `cargo bench -p dunlin-mqtt-codec`.
 
-use std::hint::black_box;
+use core::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dunlin_mqtt_codec::*;

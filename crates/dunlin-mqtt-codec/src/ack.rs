@@ -5,7 +5,7 @@ use dunlin_base::ByteSink;
 
 use crate::property::properties;
 use crate::reader::Reader;
-use crate::writer::{packet_len, put_header, put_u16, varint_len};
+use crate::writer::{packet_len, put_header_and_u16, varint_len};
 use crate::{DecodeError, EncodeError, PacketId, PacketType, ReasonCode, UserProperties, Version};
 
 properties! {
@@ -86,8 +86,12 @@ impl<'a> Ack<'a> {
         out: &mut (impl ByteSink + ?Sized),
     ) -> Result<(), EncodeError> {
         let (remaining, properties) = self.lengths(version)?;
-        put_header(out, packet_type, remaining)?;
-        put_u16(out, self.packet_id.get())?;
+        put_header_and_u16(
+            out,
+            packet_type.first_byte(),
+            remaining,
+            self.packet_id.get(),
+        )?;
         if remaining > 2 {
             out.put_u8(self.reason.to_u8())?;
         }

@@ -4,7 +4,8 @@
 use core::fmt;
 use core::num::{NonZeroU16, NonZeroU32};
 
-use dunlin_base::{ByteSink, QoS, topic};
+use dunlin_base::topic::TopicError;
+use dunlin_base::{ByteSink, QoS};
 
 use crate::property::properties;
 use crate::reader::Reader;
@@ -246,8 +247,10 @@ fn decode_will<'a>(
         Version::V311 => WillProperties::default(),
         Version::V5 => WillProperties::decode(r)?,
     };
-    let topic = r.text()?;
-    topic::validate_name(topic).map_err(DecodeError::TopicName)?;
+    let topic = r.topic_name(DecodeError::TopicName)?;
+    if topic.is_empty() {
+        return Err(DecodeError::TopicName(TopicError::Empty));
+    }
     Ok(Will {
         qos: QoS::from_u8(qos).ok_or(DecodeError::QosReserved)?,
         retain: flags & flag::WILL_RETAIN != 0,

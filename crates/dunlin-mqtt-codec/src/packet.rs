@@ -59,29 +59,27 @@ pub fn decode(packet: &[u8], version: Version) -> Result<Packet<'_>, DecodeError
     r.take(frame.header_len)?;
     let body = r.take(frame.total_len - frame.header_len)?;
     r.finish()?;
-    Ok(match frame.packet_type {
-        PacketType::Publish => Packet::Publish(Publish::decode(frame.flags, body, version)?),
-        PacketType::PubAck => Packet::PubAck(Ack::decode(body, version, allowed::puback)?),
-        PacketType::PubRec => Packet::PubRec(Ack::decode(body, version, allowed::puback)?),
-        PacketType::PubRel => Packet::PubRel(Ack::decode(body, version, allowed::pubrel)?),
-        PacketType::PubComp => Packet::PubComp(Ack::decode(body, version, allowed::pubrel)?),
-        PacketType::Connect => Packet::Connect(Connect::decode(body)?),
-        PacketType::ConnAck => Packet::ConnAck(ConnAck::decode(body, version)?),
-        PacketType::Subscribe => Packet::Subscribe(Subscribe::decode(body, version)?),
-        PacketType::SubAck => Packet::SubAck(SubAck::decode(body, version)?),
-        PacketType::Unsubscribe => Packet::Unsubscribe(Unsubscribe::decode(body, version)?),
-        PacketType::UnsubAck => Packet::UnsubAck(UnsubAck::decode(body, version)?),
+    match frame.packet_type {
+        PacketType::Publish => Publish::decode(frame.flags, body, version).map(Packet::Publish),
+        PacketType::PubAck => Ack::decode(body, version, allowed::puback).map(Packet::PubAck),
+        PacketType::PubRec => Ack::decode(body, version, allowed::puback).map(Packet::PubRec),
+        PacketType::PubRel => Ack::decode(body, version, allowed::pubrel).map(Packet::PubRel),
+        PacketType::PubComp => Ack::decode(body, version, allowed::pubrel).map(Packet::PubComp),
+        PacketType::Connect => Connect::decode(body).map(Packet::Connect),
+        PacketType::ConnAck => ConnAck::decode(body, version).map(Packet::ConnAck),
+        PacketType::Subscribe => Subscribe::decode(body, version).map(Packet::Subscribe),
+        PacketType::SubAck => SubAck::decode(body, version).map(Packet::SubAck),
+        PacketType::Unsubscribe => Unsubscribe::decode(body, version).map(Packet::Unsubscribe),
+        PacketType::UnsubAck => UnsubAck::decode(body, version).map(Packet::UnsubAck),
         PacketType::PingReq | PacketType::PingResp if !body.is_empty() => {
-            return Err(DecodeError::TrailingBytes);
+            Err(DecodeError::TrailingBytes)
         }
-        PacketType::PingReq => Packet::PingReq,
-        PacketType::PingResp => Packet::PingResp,
-        PacketType::Disconnect => Packet::Disconnect(Disconnect::decode(body, version)?),
-        PacketType::Auth if version == Version::V311 => {
-            return Err(DecodeError::ReservedPacketType);
-        }
-        PacketType::Auth => Packet::Auth(Auth::decode(body)?),
-    })
+        PacketType::PingReq => Ok(Packet::PingReq),
+        PacketType::PingResp => Ok(Packet::PingResp),
+        PacketType::Disconnect => Disconnect::decode(body, version).map(Packet::Disconnect),
+        PacketType::Auth if version == Version::V311 => Err(DecodeError::ReservedPacketType),
+        PacketType::Auth => Auth::decode(body).map(Packet::Auth),
+    }
 }
 
 impl Packet<'_> {

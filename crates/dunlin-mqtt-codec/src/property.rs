@@ -4,7 +4,8 @@
 
 use core::num::{NonZeroU16, NonZeroU32};
 
-use dunlin_base::{ByteSink, QoS, topic};
+use dunlin_base::topic::TopicError;
+use dunlin_base::{ByteSink, QoS};
 
 use crate::reader::Reader;
 use crate::writer::{VARINT_MAX, prefixed_len, put_prefixed, put_u16, put_varint, varint_len};
@@ -40,17 +41,9 @@ macro_rules! property_table {
             }
         }
 
-        /// One marker type per property, naming its wire type.
+        /// The wire type of each property, by its name.
         pub(crate) mod types {
-            use super::PropertyId;
-
-            $(
-                pub(crate) struct $Name;
-                impl super::Property for $Name {
-                    const ID: PropertyId = PropertyId::$Name;
-                    type Kind = super::$Kind;
-                }
-            )*
+            $(pub(crate) type $Name = super::$Kind;)*
         }
     };
 }
@@ -110,12 +103,6 @@ property_table! {
     0x29 SubscriptionIdentifierAvailable: Flag,
     /// Shared Subscription Available.
     0x2a SharedSubscriptionAvailable: Flag,
-}
-
-/// Ties a property to its identifier and wire type.
-pub(crate) trait Property {
-    const ID: PropertyId;
-    type Kind;
 }
 
 /// How far a value reaches, enough to step over it.
@@ -264,8 +251,10 @@ kinds! {
     /// UTF-8 Encoded String that is a topic name.
     TopicName(&'a str, Extent::Prefixed) {
         read: |r, _id| {
-            let name = r.text()?;
-            topic::validate_name(name).map_err(DecodeError::ResponseTopic)?;
+            let name = r.topic_name(DecodeError::ResponseTopic)?;
+            if name.is_empty() {
+                return Err(DecodeError::ResponseTopic(TopicError::Empty));
+            }
             Ok(name)
         };
         len: |value| prefixed_len(value.as_bytes());
@@ -288,61 +277,48 @@ kinds! {
     }
 }
 
-/// Reads one value of the property `P`.
-pub(crate) fn read<'a, P>(r: &mut Reader<'a>) -> Result<<P::Kind as Kind<'a>>::Value, DecodeError>
-where
-    P: Property,
-    P::Kind: Kind<'a>,
-{
-    P::Kind::read(r, P::ID)
+/// Reads a value of the property `id`.
+pub(crate) fn read<'a, K: Kind<'a>>(
+    r: &mut Reader<'a>,
+    id: PropertyId,
+) -> Result<K::Value, DecodeError> {
+    K::read(r, id)
 }
 
-/// Reads the property `P` into its place, which must still be empty.
-pub(crate) fn read_once<'a, P>(
+/// Reads the property `id` into its place, which must still be empty.
+pub(crate) fn read_once<'a, K: Kind<'a>>(
     r: &mut Reader<'a>,
-    place: &mut Option<<P::Kind as Kind<'a>>::Value>,
-) -> Result<(), DecodeError>
-where
-    P: Property,
-    P::Kind: Kind<'a>,
-{
+    id: PropertyId,
+    place: &mut Option<K::Value>,
+) -> Result<(), DecodeError> {
     if place.is_some() {
-        return Err(DecodeError::PropertyDuplicate(P::ID));
+        return Err(DecodeError::PropertyDuplicate(id));
     }
-    *place = Some(read::<P>(r)?);
+    *place = Some(read::<K>(r, id)?);
     Ok(())
 }
 
-/// Bytes of the property `P` with its identifier, 0 when absent.
+/// Bytes of a property with its identifier, 0 when absent.
 #[inline]
-pub(crate) fn len_of<'a, P>(
-    value: Option<<P::Kind as Kind<'a>>::Value>,
-) -> Result<usize, EncodeError>
-where
-    P: Property,
-    P::Kind: Kind<'a>,
-{
+pub(crate) fn len_of<'a, K: Kind<'a>>(value: Option<K::Value>) -> Result<usize, EncodeError> {
     match value {
-        Some(value) => Ok(1 + P::Kind::len(value)?),
+        Some(value) => Ok(1 + K::len(value)?),
         None => Ok(0),
     }
 }
 
-/// Writes the property `P` with its identifier, nothing when absent.
+/// Writes the property `id`, nothing when absent.
 #[inline]
-pub(crate) fn write_one<'a, P>(
-    value: Option<<P::Kind as Kind<'a>>::Value>,
+pub(crate) fn write_one<'a, K: Kind<'a>>(
+    id: PropertyId,
+    value: Option<K::Value>,
     out: &mut (impl ByteSink + ?Sized),
-) -> Result<(), EncodeError>
-where
-    P: Property,
-    P::Kind: Kind<'a>,
-{
+) -> Result<(), EncodeError> {
     let Some(value) = value else {
         return Ok(());
     };
-    out.put_u8(P::ID as u8)?;
-    P::Kind::write(value, out)
+    out.put_u8(id as u8)?;
+    K::write(value, out)
 }
 
 /// Declares the properties of a packet: a struct with one optional field per
@@ -364,7 +340,19 @@ macro_rules! properties {
 
         impl<$lt> $Name<$lt> {
             /// Reads the property length and the properties.
+            #[inline]
             pub(crate) fn decode(
+                r: &mut $crate::reader::Reader<$lt>,
+            ) -> Result<Self, $crate::DecodeError> {
+                // Most packets have none.
+                if let Some((0, rest)) = r.rest().split_first() {
+                    *r = $crate::reader::Reader::new(rest);
+                    return Ok(Self::default());
+                }
+                Self::decode_some(r)
+            }
+
+            fn decode_some(
                 r: &mut $crate::reader::Reader<$lt>,
             ) -> Result<Self, $crate::DecodeError> {
                 let mut properties = Self::default();
@@ -373,14 +361,18 @@ macro_rules! properties {
                 while !r.is_empty() {
                     let at = r.rest();
                     match r.u8()? {
-                        $(id if id == $crate::property::PropertyId::$Prop as u8 => {
+                        $(id if id == $crate::PropertyId::$Prop as u8 => {
                             $crate::property::read_once::<$crate::property::types::$Prop>(
                                 &mut r,
+                                $crate::PropertyId::$Prop,
                                 &mut properties.$field,
                             )?;
                         })*
-                        $(id if id == $crate::property::PropertyId::$LProp as u8 => {
-                            $crate::property::read::<$crate::property::types::$LProp>(&mut r)?;
+                        $(id if id == $crate::PropertyId::$LProp as u8 => {
+                            $crate::property::read::<$crate::property::types::$LProp>(
+                                &mut r,
+                                $crate::PropertyId::$LProp,
+                            )?;
                             properties.$list.note_wire(at);
                         })*
                         id => return Err($crate::property::unexpected(id)),
@@ -400,16 +392,26 @@ macro_rules! properties {
             }
 
             /// Writes the property length, which is `len`, and the properties.
+            #[inline]
             pub(crate) fn encode(
                 &self,
                 len: usize,
                 out: &mut (impl dunlin_base::ByteSink + ?Sized),
             ) -> Result<(), $crate::EncodeError> {
-                $crate::writer::put_varint(out, len)?;
                 if len == 0 {
-                    return Ok(());
+                    return Ok(out.put_u8(0)?);
                 }
+                self.encode_some(len, out)
+            }
+
+            fn encode_some(
+                &self,
+                len: usize,
+                out: &mut (impl dunlin_base::ByteSink + ?Sized),
+            ) -> Result<(), $crate::EncodeError> {
+                $crate::writer::put_varint(out, len)?;
                 $($crate::property::write_one::<$crate::property::types::$Prop>(
+                    $crate::PropertyId::$Prop,
                     self.$field,
                     out,
                 )?;)*

@@ -3,11 +3,11 @@
 
 use core::num::NonZeroU16;
 
-use dunlin_base::{ByteSink, QoS, topic};
+use dunlin_base::{ByteSink, QoS};
 
 use crate::property::properties;
 use crate::reader::Reader;
-use crate::writer::{packet_len, prefixed_len, put_prefixed, put_varint, varint_len};
+use crate::writer::{packet_len, prefixed_len, put_header_and_u16, put_u16, varint_len};
 use crate::{
     DecodeError, EncodeError, PacketId, PacketType, SubscriptionIdentifiers, UserProperties,
     Version,
@@ -82,6 +82,7 @@ struct Lengths {
 
 impl<'a> Publish<'a> {
     /// Decodes what follows the fixed header with these `flags`.
+    #[inline]
     pub(crate) fn decode(flags: u8, body: &'a [u8], version: Version) -> Result<Self, DecodeError> {
         let qos = QoS::from_u8((flags >> 1) & 0b11).ok_or(DecodeError::QosReserved)?;
         let dup = flags & DUP != 0;
@@ -89,10 +90,7 @@ impl<'a> Publish<'a> {
             return Err(DecodeError::DupWithoutQos);
         }
         let mut r = Reader::new(body);
-        let topic = r.text()?;
-        if !topic.is_empty() {
-            topic::validate_name(topic).map_err(DecodeError::TopicName)?;
-        }
+        let topic = r.topic_name(DecodeError::TopicName)?;
         let packet_id = match qos {
             QoS::AtMostOnce => None,
             _ => Some(r.packet_id()?),
@@ -156,11 +154,12 @@ impl<'a> Publish<'a> {
     ) -> Result<HeaderLayout, EncodeError> {
         let lengths = self.lengths(version, payload_len)?;
         let header_len = 1 + varint_len(lengths.remaining);
-        out.put_u8(self.first_byte())?;
-        put_varint(out, lengths.remaining)?;
-        put_prefixed(out, self.topic.as_bytes())?;
+        let topic = self.topic.as_bytes();
+        let topic_len = u16::try_from(topic.len()).map_err(|_| EncodeError::FieldTooLong)?;
+        put_header_and_u16(out, self.first_byte(), lengths.remaining, topic_len)?;
+        out.put(topic)?;
         if let Some(packet_id) = self.packet_id {
-            out.put(&packet_id.get().to_be_bytes())?;
+            put_u16(out, packet_id.get())?;
         }
         if version == Version::V5 {
             self.properties.encode(lengths.properties, out)?;

@@ -4,7 +4,7 @@ use dunlin_base::ByteSink;
 
 use crate::reader::Reader;
 use crate::reason::allowed;
-use crate::writer::{packet_len, put_header, put_u16, varint_len};
+use crate::writer::{packet_len, put_header_and_u16, varint_len};
 use crate::{
     DecodeError, EncodeError, PacketId, PacketType, ReasonCode, ReasonCodes, ReasonProperties,
     Version,
@@ -58,8 +58,12 @@ impl<'a> SubAck<'a> {
         out: &mut (impl ByteSink + ?Sized),
     ) -> Result<(), EncodeError> {
         let (remaining, properties) = lengths(&self.properties, self.reasons, version)?;
-        put_header(out, PacketType::SubAck, remaining)?;
-        put_u16(out, self.packet_id.get())?;
+        put_header_and_u16(
+            out,
+            PacketType::SubAck.first_byte(),
+            remaining,
+            self.packet_id.get(),
+        )?;
         if version == Version::V5 {
             self.properties.encode(properties, out)?;
         }
@@ -106,8 +110,12 @@ impl<'a> UnsubAck<'a> {
         out: &mut (impl ByteSink + ?Sized),
     ) -> Result<(), EncodeError> {
         let (remaining, properties) = self.lengths(version)?;
-        put_header(out, PacketType::UnsubAck, remaining)?;
-        put_u16(out, self.packet_id.get())?;
+        put_header_and_u16(
+            out,
+            PacketType::UnsubAck.first_byte(),
+            remaining,
+            self.packet_id.get(),
+        )?;
         if version == Version::V5 {
             self.properties.encode(properties, out)?;
             for reason in self.reasons.iter() {

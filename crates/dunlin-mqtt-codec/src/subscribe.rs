@@ -6,7 +6,7 @@ use dunlin_base::ByteSink;
 
 use crate::property::properties;
 use crate::reader::Reader;
-use crate::writer::{packet_len, put_header, put_u16, varint_len};
+use crate::writer::{packet_len, put_header_and_u16, varint_len};
 use crate::{
     DecodeError, EncodeError, PacketId, PacketType, SubscribeFilters, UserProperties, Version,
 };
@@ -81,8 +81,12 @@ impl<'a> Subscribe<'a> {
         out: &mut (impl ByteSink + ?Sized),
     ) -> Result<(), EncodeError> {
         let (remaining, properties) = self.lengths(version)?;
-        put_header(out, PacketType::Subscribe, remaining)?;
-        put_u16(out, self.packet_id.get())?;
+        put_header_and_u16(
+            out,
+            PacketType::Subscribe.first_byte(),
+            remaining,
+            self.packet_id.get(),
+        )?;
         if version == Version::V5 {
             self.properties().encode(properties, out)?;
         }

@@ -4,7 +4,7 @@ use dunlin_base::ByteSink;
 
 use crate::property::properties;
 use crate::reader::Reader;
-use crate::writer::{packet_len, put_header, put_u16, varint_len};
+use crate::writer::{packet_len, put_header_and_u16, varint_len};
 use crate::{
     DecodeError, EncodeError, PacketId, PacketType, UnsubscribeFilters, UserProperties, Version,
 };
@@ -73,8 +73,12 @@ impl<'a> Unsubscribe<'a> {
         out: &mut (impl ByteSink + ?Sized),
     ) -> Result<(), EncodeError> {
         let (remaining, properties) = self.lengths(version)?;
-        put_header(out, PacketType::Unsubscribe, remaining)?;
-        put_u16(out, self.packet_id.get())?;
+        put_header_and_u16(
+            out,
+            PacketType::Unsubscribe.first_byte(),
+            remaining,
+            self.packet_id.get(),
+        )?;
         if version == Version::V5 {
             self.properties().encode(properties, out)?;
         }

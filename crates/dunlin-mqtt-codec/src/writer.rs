@@ -4,7 +4,7 @@
 use dunlin_base::ByteSink;
 use dunlin_base::limits::{MQTT_PACKET_BYTES_MAX, MQTT_STRING_BYTES_MAX};
 
-use crate::EncodeError;
+use crate::{EncodeError, PacketType};
 
 /// Largest value of a Variable Byte Integer (section 1.5.5).
 pub(crate) const VARINT_MAX: u32 = 268_435_455;
@@ -39,23 +39,18 @@ pub(crate) const fn packet_len(remaining: usize) -> Result<usize, EncodeError> {
     Ok(1 + varint_len(remaining) + remaining)
 }
 
-/// Writes a Variable Byte Integer at the start of `to`, and tells its length.
-/// `value` is at most [`VARINT_MAX`].
+/// A Variable Byte Integer (section 1.5.5) as a little-endian number, and its
+/// length. `value` is at most [`VARINT_MAX`].
 #[inline]
-pub(crate) const fn varint_bytes(mut value: u32) -> ([u8; 4], usize) {
+const fn varint_word(value: u32) -> (u32, usize) {
+    let spread = (value & 0x7f)
+        | (value & (0x7f << 7)) << 1
+        | (value & (0x7f << 14)) << 2
+        | (value & (0x7f << 21)) << 3;
     let len = varint_len(value as usize);
-    let mut bytes = [0; 4];
-    let mut rest: &mut [u8] = &mut bytes;
-    while let Some((byte, next)) = rest.split_first_mut() {
-        *byte = (value & 0x7f) as u8;
-        value >>= 7;
-        if value == 0 {
-            break;
-        }
-        *byte |= 0x80;
-        rest = next;
-    }
-    (bytes, len)
+    // Every byte but the last says that another follows.
+    let more = 0x0080_8080 & ((1u32 << (8 * (len - 1))) - 1);
+    (spread | more, len)
 }
 
 pub(crate) fn put_varint(
@@ -66,9 +61,16 @@ pub(crate) fn put_varint(
     if value > VARINT_MAX {
         return Err(EncodeError::PacketTooLarge);
     }
-    let (bytes, len) = varint_bytes(value);
-    out.put(bytes.get(..len).unwrap_or(&bytes))?;
-    Ok(())
+    let (word, len) = varint_word(value);
+    put_word(out, u64::from(word), len)
+}
+
+/// Writes the first `len` bytes of the little-endian `word`: one call to the
+/// sink for several short fields.
+#[inline]
+fn put_word(out: &mut (impl ByteSink + ?Sized), word: u64, len: usize) -> Result<(), EncodeError> {
+    let bytes = word.to_le_bytes();
+    Ok(out.put(bytes.get(..len).unwrap_or(&bytes))?)
 }
 
 pub(crate) fn put_u16(out: &mut (impl ByteSink + ?Sized), value: u16) -> Result<(), EncodeError> {
@@ -85,13 +87,38 @@ pub(crate) fn put_prefixed(
     Ok(out.put(bytes)?)
 }
 
+/// A fixed header as a little-endian number, and its length; `remaining` is at
+/// most [`VARINT_MAX`].
+#[inline]
+const fn header_word(first_byte: u8, remaining: usize) -> (u64, usize) {
+    let (varint, len) = varint_word(remaining as u32);
+    (first_byte as u64 | (varint as u64) << 8, 1 + len)
+}
+
 /// Writes the fixed header of a packet that is not PUBLISH.
 pub(crate) fn put_header(
     out: &mut (impl ByteSink + ?Sized),
-    packet_type: crate::PacketType,
+    packet_type: PacketType,
     remaining: usize,
 ) -> Result<(), EncodeError> {
     packet_len(remaining)?;
-    out.put_u8(packet_type.first_byte())?;
-    put_varint(out, remaining)
+    let (word, len) = header_word(packet_type.first_byte(), remaining);
+    put_word(out, word, len)
+}
+
+/// Writes a fixed header and a two byte field, which many packets begin with.
+#[inline]
+pub(crate) fn put_header_and_u16(
+    out: &mut (impl ByteSink + ?Sized),
+    first_byte: u8,
+    remaining: usize,
+    field: u16,
+) -> Result<(), EncodeError> {
+    packet_len(remaining)?;
+    let (word, len) = header_word(first_byte, remaining);
+    put_word(
+        out,
+        word | u64::from(field.swap_bytes()) << (8 * len),
+        len + 2,
+    )
 }
