@@ -14,6 +14,9 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+/// The packets, for crates that drive an engine and decode nothing themselves.
+pub use dunlin_mqtt_codec as codec;
+
 pub mod client;
 pub mod scram;
 #[cfg(feature = "alloc")]

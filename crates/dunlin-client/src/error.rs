@@ -1,0 +1,205 @@
+//! What can go wrong, one enum for each thing that is asked for.
+
+use core::fmt;
+use std::io;
+use std::sync::Arc;
+
+use dunlin_base::topic::TopicError;
+use dunlin_base::transport::CloseCause;
+use dunlin_mqtt::client::{CommandError, PeerError};
+use dunlin_mqtt::codec::ReasonCode;
+use dunlin_mqtt::scram::ScramError;
+use dunlin_net::{NetError, TlsError};
+
+use crate::message::Publish;
+use crate::options::OptionError;
+
+/// Why a connection ended or did not come about.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum DisconnectCause {
+    /// The transport ended: lost, refused, handshake failed, timed out.
+    Transport(CloseCause),
+    /// The server said that it ends the connection.
+    Server {
+        /// Its reason code.
+        reason: ReasonCode,
+        /// Its words, for people.
+        text: Option<Arc<str>>,
+    },
+    /// The server did not accept the connection.
+    Refused {
+        /// Its reason code.
+        reason: ReasonCode,
+        /// Its words, for people.
+        text: Option<Arc<str>>,
+    },
+    /// The server broke the protocol, or does not answer.
+    Peer(PeerError),
+    /// The host name has no address.
+    Resolve {
+        /// The name.
+        host: Arc<str>,
+        /// What the operating system said.
+        error: Arc<io::Error>,
+    },
+    /// TLS cannot be set up.
+    Tls(Arc<TlsError>),
+    /// No socket could be made.
+    Net(Arc<NetError>),
+    /// The server failed to authenticate, or refused to.
+    Scram(ScramError),
+    /// CONNECT cannot be sent: an option is not possible.
+    Options(CommandError),
+    /// This side ended the connection.
+    Local,
+}
+
+impl fmt::Display for DisconnectCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = |f: &mut fmt::Formatter<'_>, reason: &ReasonCode, text: &Option<Arc<str>>| {
+            write!(f, "{} ({:#04x})", words(*reason), reason.to_u8())?;
+            match text {
+                Some(text) => write!(f, ": {text}"),
+                None => Ok(()),
+            }
+        };
+        match self {
+            Self::Transport(cause) => write!(f, "connection failed: {cause}"),
+            Self::Server { reason: r, text } => {
+                f.write_str("the server disconnected: ")?;
+                reason(f, r, text)
+            }
+            Self::Refused { reason: r, text } => {
+                f.write_str("the server refused the connection: ")?;
+                reason(f, r, text)
+            }
+            Self::Peer(error) => error.fmt(f),
+            Self::Resolve { host, error } => write!(f, "cannot resolve {host}: {error}"),
+            Self::Tls(error) => error.fmt(f),
+            Self::Net(error) => error.fmt(f),
+            Self::Scram(error) => write!(f, "authentication failed: {error}"),
+            Self::Options(error) => error.fmt(f),
+            Self::Local => f.write_str("disconnected"),
+        }
+    }
+}
+
+impl core::error::Error for DisconnectCause {}
+
+/// A reason code in words.
+pub(crate) fn words(reason: ReasonCode) -> String {
+    let mut words = String::new();
+    for char in format!("{reason:?}").chars() {
+        if char.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(char.to_ascii_lowercase());
+    }
+    words
+}
+
+/// The first connection did not come about.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// An option cannot be.
+    #[error(transparent)]
+    Options(#[from] OptionError),
+    /// Nobody answered, or the server refused.
+    #[error("{0}")]
+    Failed(DisconnectCause),
+    /// The background thread cannot be started or has ended.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}
+
+impl ConnectError {
+    /// The server's reason code, if it was the server that refused.
+    #[must_use]
+    pub fn reason(&self) -> Option<ReasonCode> {
+        match self {
+            Self::Failed(DisconnectCause::Refused { reason, .. }) => Some(*reason),
+            _ => None,
+        }
+    }
+}
+
+/// The background thread does not work.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The event loop cannot be created.
+    #[error("{0}")]
+    Net(Arc<NetError>),
+    /// The thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(Arc<io::Error>),
+    /// As many clients as the runtime allows.
+    #[error("the limit of {0} clients is reached")]
+    TooManyClients(usize),
+    /// The thread has ended.
+    #[error("the client runtime has ended")]
+    Ended,
+}
+
+/// A message was not taken over by the server.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The topic is not a topic name.
+    #[error("invalid topic: {0}")]
+    Topic(#[from] TopicError),
+    /// The server refused the message.
+    #[error("the server refused the message: {} ({:#04x})", words(*.reason), .reason.to_u8())]
+    Refused {
+        /// Its reason code.
+        reason: ReasonCode,
+    },
+    /// The server takes no such message: its QoS, retain flag or size.
+    #[error("{0}")]
+    NotSupported(CommandError),
+    /// The connection broke before a message of QoS 0 had left; it is not sent
+    /// again, because a part of it may have arrived.
+    #[error("the connection broke before the message had left")]
+    Lost,
+    /// The client was disconnected first, for good.
+    #[error("not published: {0}")]
+    Closed(DisconnectCause),
+}
+
+/// [`Client::try_publish`](crate::Client::try_publish) did not take a message.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TryPublishError {
+    /// As many messages as allowed are in flight; the message comes back.
+    #[error("too many messages are in flight")]
+    Full(Publish),
+    /// It can never be published.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+}
+
+/// A subscription was not made or not ended.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// The filter is not a topic filter.
+    #[error("invalid topic filter: {0}")]
+    Filter(#[from] TopicError),
+    /// The server refused.
+    #[error("the server refused the subscription: {} ({:#04x})", words(*.reason), .reason.to_u8())]
+    Refused {
+        /// Its reason code.
+        reason: ReasonCode,
+    },
+    /// The server has no such subscriptions: wildcards, sharing, identifiers.
+    #[error("{0}")]
+    NotSupported(CommandError),
+    /// The server's answer does not fit the question.
+    #[error("the server answered with the wrong number of reason codes")]
+    Answer,
+    /// The client was disconnected first, for good.
+    #[error("not subscribed: {0}")]
+    Closed(DisconnectCause),
+}

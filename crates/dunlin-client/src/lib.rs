@@ -1,0 +1,75 @@
+//! Async MQTT client: 5.0 and 3.1.1 over QUIC, TCP, TLS and WebSocket, on any
+//! executor.
+//!
+//! A [`Runtime`] is one background thread with one event loop for any number
+//! of clients; a process-wide one starts with the first client. The async side
+//! needs no particular executor.
+//!
+//! # Examples
+//! ```no_run
+//! use dunlin_client::{Client, Publish, QoS};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let (client, mut messages) = Client::builder("quic://broker.example")?
+//!     .credentials("plant-7", "secret")
+//!     .connect()
+//!     .await?;
+//! client.subscribe("plant/+/temperature", QoS::AtLeastOnce).await?;
+//! client
+//!     .publish(Publish::new("plant/7/temperature", "21.5").qos(QoS::AtLeastOnce))
+//!     .await?;
+//! while let Some(message) = messages.next().await {
+//!     println!("{}: {:?}", message.topic, message.payload);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is guaranteed
+//!
+//! - [`Client::publish`] completes when the server has taken over the message:
+//!   at PUBACK or PUBCOMP, for QoS 0 when the bytes have left. Connections may
+//!   break and come back meanwhile; messages of QoS 1 and 2 are sent again.
+//! - At most [`Builder::max_in_flight`] messages wait at a time; further calls
+//!   wait for room.
+//! - A received message of QoS 1 or 2 is acknowledged when the application has
+//!   taken it out of [`Messages`], or when it says so
+//!   ([`Builder::manual_acknowledgement`]). When the application is slow, the
+//!   server is slowed down; nothing is dropped.
+//! - If the server has lost the session, subscriptions are made again and
+//!   unacknowledged messages are published as new.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod backoff;
+mod client;
+mod error;
+mod events;
+mod inbox;
+mod message;
+mod options;
+mod runtime;
+mod shared;
+mod tls;
+mod url;
+
+pub use backoff::Backoff;
+pub use client::{Client, Delivery, Subscribe, Subscription};
+pub use dunlin_base::transport::Transport;
+pub use dunlin_base::{MessageProperties, QoS, Text};
+pub use dunlin_mqtt::client::{Negotiated, PeerError};
+pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
+pub use error::{
+    ConnectError, DisconnectCause, PublishError, RuntimeError, SubscribeError, TryPublishError,
+};
+pub use events::{ConnectionEvent, Events};
+pub use inbox::Messages;
+pub use message::{Message, Payload, Publish, Topic, Will};
+pub use options::{Builder, OptionError};
+pub use runtime::{Runtime, RuntimeLimits};
+pub use tls::TlsOptions;
+pub use url::{Url, UrlError, default_port};

@@ -1,0 +1,194 @@
+//! The event loop of the background thread: hands events, commands and timers
+//! to the sessions, and lets each one that was touched run once.
+
+use core::sync::atomic::Ordering;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use dunlin_base::transport::NetEvent;
+use dunlin_base::{ConnId, Instant};
+use dunlin_net::Net;
+
+use super::resolver::Resolver;
+use super::session::Session;
+use super::{Command, Key, Queue};
+
+/// What a session needs from the loop.
+pub(super) struct Context<'a> {
+    pub(super) net: &'a mut Net,
+    pub(super) conns: &'a mut HashMap<ConnId, Key>,
+    pub(super) resolver: &'a mut Resolver,
+    pub(super) now: Instant,
+}
+
+/// The loop's state.
+pub(super) struct Io {
+    net: Net,
+    queue: Arc<Queue>,
+    resolver: Resolver,
+    sessions: HashMap<Key, Session>,
+    conns: HashMap<ConnId, Key>,
+    timers: BTreeSet<(Instant, Key)>,
+    /// Sessions to run; each once.
+    touched: Vec<Key>,
+    ending: bool,
+}
+
+impl Io {
+    pub(super) fn new(net: Net, queue: Arc<Queue>) -> Self {
+        Self {
+            resolver: Resolver::new(&queue),
+            net,
+            queue,
+            sessions: HashMap::new(),
+            conns: HashMap::new(),
+            timers: BTreeSet::new(),
+            touched: Vec::new(),
+            ending: false,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut commands = Vec::new();
+        while !(self.ending && self.sessions.is_empty()) {
+            if let Err(error) = self.poll() {
+                tracing::error!(%error, "the client's event loop failed");
+                break;
+            }
+            self.queue.take(&mut commands);
+            for command in commands.drain(..) {
+                self.on_command(command);
+            }
+            self.on_time();
+            self.run_touched();
+            self.net.flush();
+        }
+        self.queue.end();
+    }
+
+    fn poll(&mut self) -> std::io::Result<()> {
+        let Self {
+            net,
+            sessions,
+            conns,
+            touched,
+            timers,
+            ..
+        } = self;
+        let now = net.now();
+        let timeout = timers
+            .first()
+            .map(|(at, _)| at.saturating_duration_since(now));
+        net.poll(timeout, &mut |event| {
+            let conn = conn_of(&event);
+            let Some(key) = conns.get(&conn).copied() else {
+                return;
+            };
+            if matches!(event, NetEvent::Closed { .. }) {
+                conns.remove(&conn);
+            }
+            if let Some(session) = sessions.get_mut(&key) {
+                touch(touched, session);
+                session.on_net(now, event);
+            }
+        })
+    }
+
+    fn on_command(&mut self, command: Command) {
+        let key = match command {
+            Command::Add(new) => {
+                let key = new.shared.key;
+                let mut session = Session::new(*new);
+                touch(&mut self.touched, &mut session);
+                self.sessions.insert(key, session);
+                return;
+            }
+            Command::End => {
+                self.ending = true;
+                return;
+            }
+            Command::Publish(key, _)
+            | Command::Request(key, _)
+            | Command::Look(key)
+            | Command::Disconnect { key, .. }
+            | Command::Release(key)
+            | Command::Resolved(key, ..) => key,
+        };
+        // Commands for a client that has ended are dropped, which whoever
+        // waits for them notices.
+        if let Some(session) = self.sessions.get_mut(&key) {
+            touch(&mut self.touched, session);
+            session.on_command(command);
+        }
+    }
+
+    fn on_time(&mut self) {
+        let now = self.net.now();
+        while let Some(&(at, key)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(session) = self.sessions.get_mut(&key) {
+                session.armed = None;
+                touch(&mut self.touched, session);
+            }
+        }
+    }
+
+    fn run_touched(&mut self) {
+        let mut touched = core::mem::take(&mut self.touched);
+        for key in touched.drain(..) {
+            let Some(session) = self.sessions.get_mut(&key) else {
+                continue;
+            };
+            session.touched = false;
+            let mut context = Context {
+                now: self.net.now(),
+                net: &mut self.net,
+                conns: &mut self.conns,
+                resolver: &mut self.resolver,
+            };
+            session.run(&mut context);
+            if session.has_ended() {
+                if let Some(at) = session.armed {
+                    self.timers.remove(&(at, key));
+                }
+                self.sessions.remove(&key);
+                self.queue.clients.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
+            let next = session.next_deadline();
+            if next != session.armed {
+                if let Some(at) = session.armed {
+                    self.timers.remove(&(at, key));
+                }
+                if let Some(at) = next {
+                    self.timers.insert((at, key));
+                }
+                session.armed = next;
+            }
+        }
+        self.touched = touched;
+    }
+}
+
+fn touch(touched: &mut Vec<Key>, session: &mut Session) {
+    if !core::mem::replace(&mut session.touched, true) {
+        touched.push(session.key());
+    }
+}
+
+fn conn_of(event: &NetEvent<'_>) -> ConnId {
+    match event {
+        NetEvent::Opened { conn, .. }
+        | NetEvent::Bytes { conn, .. }
+        | NetEvent::StreamFinished { conn, .. }
+        | NetEvent::StreamReset { conn, .. }
+        | NetEvent::Sent { conn, .. }
+        | NetEvent::Migrated { conn, .. }
+        | NetEvent::Closed { conn, .. } => *conn,
+        // A kind of event that this version does not know is for nobody.
+        _ => ConnId::new(dunlin_base::ShardId(u16::MAX), u64::MAX),
+    }
+}

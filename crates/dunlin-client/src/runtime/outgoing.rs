@@ -1,0 +1,277 @@
+//! What goes to the server: acknowledgements, requests, messages of earlier
+//! connections, then new ones, as far as the server and the transport allow.
+
+use dunlin_base::{QoS, SendBuf, StreamId, Text};
+use dunlin_mqtt::client::{CommandError, Engine, HeapStorage, Phase, Resume};
+use dunlin_mqtt::codec::{
+    self, PacketId, PublishProperties, Subscribe, SubscribeFilter, SubscribeFilters, Unsubscribe,
+    UnsubscribeFilters,
+};
+
+use super::io::Context;
+use super::session::{Core, Session};
+use super::{Request, RequestKind};
+use crate::error::{PublishError, SubscribeError};
+use crate::message::Publish;
+use crate::options::whole_seconds;
+
+/// Bytes given to the transport that have not left, beyond which no more
+/// messages are encoded.
+const OUTSTANDING_BYTES_MAX: u64 = 256 * 1024;
+
+/// Subscriptions and bytes of filters in one SUBSCRIBE of the client's own.
+const RESUBSCRIBE_FILTERS_MAX: usize = 64;
+const RESUBSCRIBE_BYTES_MAX: usize = 16 * 1024;
+
+impl Session {
+    /// Writes what can be written.
+    pub(super) fn write(&mut self, context: &mut Context<'_>) {
+        let Some(conn) = self.core.link.open_conn() else {
+            return;
+        };
+        let now = context.now;
+        while let Ok(true) = self.engine.poll_output(now, &mut self.core.out) {}
+        if self.engine.phase() == Phase::Connected {
+            self.write_requests(context);
+            self.write_again(context);
+            self.write_queue(context);
+        }
+        let core = &mut self.core;
+        if !core.out.is_empty() {
+            core.given += core.out.len() as u64;
+            core.left += context.net.send(conn, StreamId::CONTROL, &mut core.out) as u64;
+        }
+        while let Some((end, _)) = core.leaving.front()
+            && *end <= core.left
+            && let Some((_, queued)) = core.leaving.pop_front()
+        {
+            queued.finish(Ok(codec::ReasonCode::Success));
+        }
+        if core.inbox_full != core.reading_paused {
+            core.reading_paused = core.inbox_full;
+            context.net.pause_reading(conn, core.inbox_full);
+            self.engine.handle_read_paused(now, core.inbox_full);
+        }
+    }
+
+    /// Messages of earlier connections.
+    fn write_again(&mut self, context: &Context<'_>) {
+        while let Some(resume) = self.engine.poll_resume() {
+            let core = &mut self.core;
+            match resume {
+                Resume::Request(id) => {
+                    if let Some(request) = core.requested.remove(&id) {
+                        core.requests.push_front(request);
+                    }
+                }
+                Resume::Completed(id) => {
+                    if let Some(queued) = core.in_flight.remove(&id) {
+                        queued.finish(Ok(codec::ReasonCode::Success));
+                    }
+                }
+                Resume::Publish(id) => self.send_again(context, id),
+                _ => {}
+            }
+        }
+        if !self.core.requests.is_empty() {
+            self.write_requests(context);
+        }
+    }
+
+    fn send_again(&mut self, context: &Context<'_>, id: PacketId) {
+        let core = &mut self.core;
+        let Some(queued) = core.in_flight.get(&id) else {
+            self.engine.abandon(id);
+            return;
+        };
+        let payload = &queued.publish.payload;
+        let packet = encode(&queued.publish);
+        let put = |out: &mut SendBuf| {
+            out.put_bytes(payload);
+            Ok(())
+        };
+        let sent =
+            self.engine
+                .resend_with(context.now, id, &packet, payload.len(), &mut core.out, put);
+        if let Err(error) = sent {
+            self.engine.abandon(id);
+            if let Some(queued) = core.in_flight.remove(&id) {
+                queued.finish(Err(PublishError::NotSupported(error)));
+            }
+        }
+    }
+
+    fn write_requests(&mut self, context: &Context<'_>) {
+        while let Some(request) = self.core.requests.pop_front() {
+            let (engine, out) = (&mut self.engine, &mut self.core.out);
+            match write_request(engine, context, &request.kind, out) {
+                Ok(id) => {
+                    self.core.requested.insert(id, request);
+                }
+                Err(CommandError::InFlightFull | CommandError::NotConnected) => {
+                    self.core.requests.push_front(request);
+                    return;
+                }
+                Err(error) => request.finish(Err(SubscribeError::NotSupported(error))),
+            }
+        }
+    }
+
+    fn write_queue(&mut self, context: &Context<'_>) {
+        let core = &mut self.core;
+        while core.outstanding() < OUTSTANDING_BYTES_MAX
+            && let Some(queued) = core.queue.pop_front()
+        {
+            let payload = &queued.publish.payload;
+            let packet = encode(&queued.publish);
+            let put = |out: &mut SendBuf| {
+                out.put_bytes(payload);
+                Ok(())
+            };
+            let sent =
+                self.engine
+                    .publish_with(context.now, &packet, payload.len(), &mut core.out, put);
+            match sent {
+                Ok(Some(id)) => {
+                    core.in_flight.insert(id, queued);
+                }
+                Ok(None) => {
+                    let end = core.given + core.out.len() as u64;
+                    core.leaving.push_back((end, queued));
+                }
+                Err(CommandError::InFlightFull | CommandError::NotConnected) => {
+                    core.queue.push_front(queued);
+                    return;
+                }
+                Err(error) => queued.finish(Err(PublishError::NotSupported(error))),
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Bytes that the transport has not passed on.
+    fn outstanding(&self) -> u64 {
+        (self.given + self.out.len() as u64).saturating_sub(self.left)
+    }
+
+    /// Whether all messages that could be written have left. Those of QoS 1
+    /// and 2 that wait for the server's quota are given up by a goodbye.
+    pub(super) fn has_written_queue(&self) -> bool {
+        let waits_for_room = !self.queue.is_empty() && self.outstanding() >= OUTSTANDING_BYTES_MAX;
+        self.requests.is_empty() && self.leaving.is_empty() && !waits_for_room
+    }
+
+    /// The transport is gone, with what was given to it.
+    pub(super) fn forget_connection(&mut self) {
+        self.input = Vec::new();
+        self.out = SendBuf::new();
+        (self.given, self.left) = (0, 0);
+        (self.inbox_full, self.reading_paused) = (false, false);
+        self.scram = None;
+        self.shared.status().negotiated = None;
+        for (_, queued) in self.leaving.drain(..) {
+            queued.finish(Err(PublishError::Lost));
+        }
+        // Nobody answers them any more; the engine reports those that it has
+        // numbered.
+        debug_assert!(
+            self.queue
+                .iter()
+                .all(|queued| queued.publish.qos <= QoS::ExactlyOnce)
+        );
+    }
+
+    /// The server lost the session: makes the subscriptions again, before
+    /// anything else.
+    pub(super) fn subscribe_again(&mut self) {
+        let mut again: Vec<Request> = Vec::new();
+        let mut bytes = 0;
+        for (filter, (options, id)) in &self.subscriptions {
+            bytes += filter.as_bytes().len();
+            if let Some(Request {
+                kind:
+                    RequestKind::Subscribe {
+                        filters,
+                        id: last_id,
+                    },
+                ..
+            }) = again.last_mut()
+                && last_id == id
+                && filters.len() < RESUBSCRIBE_FILTERS_MAX
+                && bytes < RESUBSCRIBE_BYTES_MAX
+            {
+                filters.push((filter.clone(), *options));
+                continue;
+            }
+            bytes = filter.as_bytes().len();
+            again.push(Request {
+                kind: RequestKind::Subscribe {
+                    filters: vec![(filter.clone(), *options)],
+                    id: *id,
+                },
+                done: None,
+            });
+        }
+        for request in again.into_iter().rev() {
+            self.requests.push_front(request);
+        }
+    }
+}
+
+fn write_request(
+    engine: &mut Engine<HeapStorage>,
+    context: &Context<'_>,
+    kind: &RequestKind,
+    out: &mut SendBuf,
+) -> Result<PacketId, CommandError> {
+    match kind {
+        RequestKind::Subscribe { filters, id } => {
+            let filters: Vec<_> = filters
+                .iter()
+                .map(|(filter, options)| SubscribeFilter {
+                    filter,
+                    options: *options,
+                })
+                .collect();
+            let subscribe = Subscribe {
+                packet_id: PacketId::MIN,
+                subscription_identifier: *id,
+                user_properties: Default::default(),
+                filters: SubscribeFilters::new(&filters),
+            };
+            engine.subscribe(context.now, &subscribe, out)
+        }
+        RequestKind::Unsubscribe { filters } => {
+            let filters: Vec<_> = filters.iter().map(Text::as_str).collect();
+            let unsubscribe = Unsubscribe {
+                packet_id: PacketId::MIN,
+                user_properties: Default::default(),
+                filters: UnsubscribeFilters::new(&filters),
+            };
+            engine.unsubscribe(context.now, &unsubscribe, out)
+        }
+    }
+}
+
+/// The packet without its payload.
+fn encode(publish: &Publish) -> codec::Publish<'_> {
+    let mut packet = codec::Publish {
+        qos: publish.qos,
+        retain: publish.retain,
+        topic: &publish.topic,
+        ..codec::Publish::default()
+    };
+    packet.properties.message_expiry_interval = publish.expiry.map(whole_seconds);
+    if let Some(from) = publish.properties.as_deref() {
+        packet.properties = PublishProperties {
+            payload_format_indicator: from.payload_is_utf8,
+            response_topic: from.response_topic.as_deref(),
+            correlation_data: from.correlation_data.as_deref(),
+            content_type: from.content_type.as_deref(),
+            user_properties: from.user_properties.as_slice().into(),
+            ..packet.properties
+        };
+    }
+    packet
+}

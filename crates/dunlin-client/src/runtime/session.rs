@@ -1,0 +1,259 @@
+//! One client within the loop: its engine, what waits and what is in flight.
+//! How connections come and go is in `link`, what comes from the server in
+//! `incoming`, what goes to it in `outgoing`.
+
+use core::num::NonZeroU32;
+use core::time::Duration;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use dunlin_base::transport::NetEvent;
+use dunlin_base::{Instant, SendBuf, StreamId, Text};
+use dunlin_mqtt::client::{Engine, HeapStorage, Receipt, Settings};
+use dunlin_mqtt::codec::{PacketId, ReasonCode, SubscribeOptions};
+use dunlin_mqtt::scram::ExpectServerFinal;
+use dunlin_net::ClientTls;
+use tokio::sync::oneshot;
+
+use super::io::Context;
+use super::link::Link;
+use super::{Command, Key, NewClient, QueuedPublish, Request};
+use crate::error::{DisconnectCause, PublishError, SubscribeError};
+use crate::events::ConnectionEvent;
+use crate::options::{Options, REQUESTS_MAX};
+use crate::shared::Shared;
+
+/// One client.
+pub(super) struct Session {
+    pub(super) engine: Engine<HeapStorage>,
+    pub(super) core: Core,
+    /// The instant of its entry in the loop's timers.
+    pub(super) armed: Option<Instant>,
+    /// It is in the loop's list of sessions to run.
+    pub(super) touched: bool,
+}
+
+/// Everything but the engine, whose events borrow from it.
+pub(super) struct Core {
+    pub(super) shared: Arc<Shared>,
+    pub(super) options: Options,
+    pub(super) link: Link,
+    /// Counts attempts to connect, to tell late answers of the resolver.
+    pub(super) attempt: u64,
+    /// Failed attempts in a row.
+    pub(super) failures: u32,
+    pub(super) tls: Option<Arc<ClientTls>>,
+    /// Who waits for the first connection.
+    pub(super) connected: Option<oneshot::Sender<Result<(), DisconnectCause>>>,
+    pub(super) was_connected: bool,
+    /// Why the connection must end, found while handling what came.
+    pub(super) fault: Option<DisconnectCause>,
+    pub(super) goodbye: Option<Goodbye>,
+    pub(super) scram: Option<Scram>,
+    /// Bytes that are not a whole packet yet, or wait for room in the inbox.
+    pub(super) input: Vec<u8>,
+    /// The application does not take messages fast enough.
+    pub(super) inbox_full: bool,
+    /// The transport has been told not to read.
+    pub(super) reading_paused: bool,
+    pub(super) receipts: Vec<Receipt>,
+    pub(super) out: SendBuf,
+    /// Bytes given to the transport on this connection, and how many of them
+    /// have left.
+    pub(super) given: u64,
+    pub(super) left: u64,
+    /// Messages that wait for a connection or for the server's quota.
+    pub(super) queue: VecDeque<QueuedPublish>,
+    /// Messages of QoS 0 whose last byte is the n-th given to the transport.
+    pub(super) leaving: VecDeque<(u64, QueuedPublish)>,
+    pub(super) in_flight: HashMap<PacketId, QueuedPublish>,
+    pub(super) requests: VecDeque<Request>,
+    pub(super) requested: HashMap<PacketId, Request>,
+    /// Subscriptions that the server has made.
+    pub(super) subscriptions: BTreeMap<Text, (SubscribeOptions, Option<NonZeroU32>)>,
+}
+
+/// The wish to end the client.
+pub(super) struct Goodbye {
+    pub(super) reason: ReasonCode,
+    pub(super) expiry: Option<Duration>,
+    pub(super) done: Vec<oneshot::Sender<()>>,
+}
+
+/// A SCRAM exchange.
+pub(super) struct Scram {
+    pub(super) nonce: String,
+    /// The proof has been sent; the server's is awaited.
+    pub(super) expect: Option<ExpectServerFinal>,
+}
+
+impl Session {
+    pub(super) fn new(new: NewClient) -> Self {
+        let NewClient {
+            shared,
+            options,
+            connected,
+        } = new;
+        let slots = options.max_in_flight.saturating_add(REQUESTS_MAX);
+        let memory = HeapStorage::memory(
+            slots,
+            options.receive_maximum.saturating_mul(2),
+            options.topic_aliases,
+            options.topic_aliases,
+        );
+        let mut settings = Settings::default();
+        settings.connect_timeout = options.connect_timeout;
+        Self {
+            engine: Engine::new(memory, settings),
+            core: Core {
+                shared,
+                options,
+                link: Link::Idle,
+                attempt: 0,
+                failures: 0,
+                tls: None,
+                connected: Some(connected),
+                was_connected: false,
+                fault: None,
+                goodbye: None,
+                scram: None,
+                input: Vec::new(),
+                inbox_full: false,
+                reading_paused: false,
+                receipts: Vec::new(),
+                out: SendBuf::new(),
+                given: 0,
+                left: 0,
+                queue: VecDeque::new(),
+                leaving: VecDeque::new(),
+                in_flight: HashMap::new(),
+                requests: VecDeque::new(),
+                requested: HashMap::new(),
+                subscriptions: BTreeMap::new(),
+            },
+            armed: None,
+            touched: false,
+        }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        self.core.shared.key
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.core.link, Link::Ended)
+    }
+
+    /// Something happened on one of its connections. The transport is not at
+    /// hand here; what needs it happens in [`Session::run`].
+    pub(super) fn on_net(&mut self, now: Instant, event: NetEvent<'_>) {
+        match event {
+            NetEvent::Opened { conn, .. } => self.core.link.opened(conn),
+            NetEvent::Bytes {
+                conn,
+                stream: StreamId::CONTROL,
+                data,
+            } if self.core.link.open_conn() == Some(conn) => self.receive(now, data),
+            NetEvent::StreamFinished {
+                stream: StreamId::CONTROL,
+                conn,
+            }
+            | NetEvent::StreamReset {
+                stream: StreamId::CONTROL,
+                conn,
+                ..
+            } => self.core.link.finished(conn),
+            NetEvent::Sent { conn, bytes } if self.core.link.open_conn() == Some(conn) => {
+                self.core.left += bytes as u64;
+            }
+            NetEvent::Closed { conn, cause } => self.core.link.closed(conn, cause),
+            // The server opens no streams, and addresses may change.
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_command(&mut self, command: Command) {
+        let core = &mut self.core;
+        match command {
+            Command::Publish(_, queued) => core.queue.push_back(queued),
+            Command::Request(_, request) => core.requests.push_back(request),
+            Command::Disconnect {
+                reason,
+                expiry,
+                done,
+                ..
+            } => {
+                let goodbye = core.goodbye.get_or_insert_with(|| Goodbye {
+                    reason,
+                    expiry,
+                    done: Vec::new(),
+                });
+                goodbye.done.push(done);
+            }
+            Command::Release(_) => {
+                core.goodbye.get_or_insert_with(|| Goodbye {
+                    reason: ReasonCode::NORMAL_DISCONNECTION,
+                    expiry: None,
+                    done: Vec::new(),
+                });
+            }
+            Command::Resolved(_, attempt, resolved) => {
+                core.link
+                    .resolved(attempt == core.attempt, resolved, &mut core.tls)
+            }
+            // Looking is what `run` does anyway; the others are the loop's.
+            Command::Look(_) | Command::Add(_) | Command::End => {}
+        }
+    }
+
+    /// Does everything that has become possible.
+    pub(super) fn run(&mut self, context: &mut Context<'_>) {
+        self.take_acknowledged();
+        if self.core.inbox_full {
+            self.receive_rest(context.now);
+        }
+        self.run_link(context);
+        self.write(context);
+        self.finish_if_wanted(context);
+    }
+
+    /// When to run again without being told.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match self.core.link.deadline() {
+            Some(at) => Some(at),
+            None => self.engine.poll_timeout(),
+        }
+    }
+
+    /// The client is over.
+    pub(super) fn end(&mut self, cause: &DisconnectCause) {
+        let core = &mut self.core;
+        core.link = Link::Ended;
+        core.shared.in_flight.close();
+        core.shared.requests.close();
+        core.shared.emit(ConnectionEvent::Closed);
+        {
+            let mut status = core.shared.status();
+            status.closed = Some(cause.clone());
+            status.events = None;
+            status.negotiated = None;
+        }
+        let closed = || Err(PublishError::Closed(cause.clone()));
+        let leaving = core.leaving.drain(..).map(|(_, queued)| queued);
+        let in_flight = core.in_flight.drain().map(|(_, queued)| queued);
+        for queued in core.queue.drain(..).chain(leaving).chain(in_flight) {
+            queued.finish(closed());
+        }
+        let requested = core.requested.drain().map(|(_, request)| request);
+        for request in core.requests.drain(..).chain(requested) {
+            request.finish(Err(SubscribeError::Closed(cause.clone())));
+        }
+        core.shared.inbox.end();
+        if let Some(connected) = core.connected.take() {
+            let _ = connected.send(Err(cause.clone()));
+        }
+        for done in core.goodbye.take().into_iter().flat_map(|g| g.done) {
+            let _ = done.send(());
+        }
+    }
+}
