@@ -72,6 +72,7 @@ class Broker:
         self.certificates = folder / "certificates"
         self.log = folder / "broker.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.prepared: list[str] = []
 
     @property
     def ca(self) -> Path:
@@ -82,10 +83,12 @@ class Broker:
         raise NotImplementedError
 
     def start(self) -> None:
-        make_certificates(self.certificates)
-        command = self.command()
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        """Starts it, for the first time or after it was killed."""
+        if not self.prepared:
+            make_certificates(self.certificates)
+            self.prepared = self.command()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.prepared, stdout=log, stderr=log, cwd=self.folder)
         deadline = time.monotonic() + START_SECONDS_MAX
         for transport, port in self.ports.items():
             if transport == "quic":
@@ -111,6 +114,12 @@ class Broker:
     def tail(self) -> str:
         """The end of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+
+    def kill(self) -> None:
+        """Ends it without a warning, as `kill -9` does."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
     def stop(self) -> None:
         """Asks it to stop; insists after a while."""

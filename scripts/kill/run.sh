@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Kills the broker again and again under load and looks for lost and doubled
+# messages. The last line is `N passed, N failed, N skipped`.
+#
+#   scripts/kill/run.sh [--short] [--rounds N] [--seed N] [--broker dunlin|mosquitto]
+#
+# DUNLIN names the binary, as for scripts/interop/run.sh.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+if ! command -v python3 >/dev/null || ! command -v openssl >/dev/null; then
+    echo 'kill: skipped: no python3 or no openssl'
+    echo '0 passed, 0 failed, 1 skipped'
+    exit 0
+fi
+exec python3 -B scripts/kill/run.py "$@"
