@@ -56,8 +56,8 @@ impl Shard {
         let key = session.key;
         let received = session.outbound.handle_puback(ack.packet_id);
         self.forget(key, ack.packet_id, &received);
-        let _ = c;
         self.pump(s);
+        self.release_publishers(c);
     }
 
     pub(crate) fn handle_pubrec(
@@ -105,8 +105,8 @@ impl Shard {
         let key = session.key;
         let received = session.outbound.handle_pubcomp(ack.packet_id);
         self.forget(key, ack.packet_id, &received);
-        let _ = c;
         self.pump(s);
+        self.release_publishers(c);
     }
 
     pub(crate) fn handle_pubrel(

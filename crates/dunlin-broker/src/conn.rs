@@ -86,6 +86,10 @@ pub(crate) struct Conn {
     pub(crate) blocked: bool,
     /// Reading is paused.
     pub(crate) paused: bool,
+    /// Since when this receiver is behind.
+    pub(crate) behind_since: Option<Instant>,
+    /// Publishers that it holds up.
+    pub(crate) holds: Vec<ConnId>,
     /// Bytes that came before CONNACK, by stream.
     pub(crate) parked: Vec<(StreamId, Vec<u8>)>,
     pub(crate) packet_bytes_max: u32,
@@ -117,6 +121,8 @@ impl Conn {
             dirty: false,
             blocked: false,
             paused: false,
+            behind_since: None,
+            holds: Vec::new(),
             parked: Vec::new(),
             packet_bytes_max: u32::MAX,
             receive_maximum: u16::MAX,

@@ -21,6 +21,7 @@ use crate::publish::{Forwards, Hit, Scope};
 use crate::session::{Session, SessionIdx};
 use crate::shard::{Shard, Subscribed, Subscriber};
 use crate::source::Source;
+use crate::throttle::QUEUE_HIGH;
 
 /// Messages loaded from the store at a time.
 const LOAD_MAX: usize = 64;
@@ -104,6 +105,7 @@ impl Shard {
             let message = source.message();
             let durable = self.config.durable && session.is_persistent();
             let key = session.key;
+            let behind = session.outbound.queued() >= QUEUE_HIGH;
             let mut delivery = Delivery {
                 content: Content::Held(message),
                 seq: None,
@@ -135,6 +137,9 @@ impl Shard {
                 self.pump(hit.session);
             } else {
                 self.stats.messages_dropped_full += 1;
+            }
+            if behind {
+                self.check_pace(hit.session);
             }
         }
         self.hits = hits;
@@ -174,10 +179,17 @@ impl Shard {
         let Some(conn) = self.conns.get(c) else {
             return;
         };
-        if conn.backlog() >= limit {
+        let backlog = conn.backlog();
+        if backlog >= self.config.send_backlog_bytes {
+            self.check_pace(hit.session);
+        }
+        if backlog >= limit {
             self.stats.messages_dropped_slow += 1;
             return;
         }
+        let Some(conn) = self.conns.get(c) else {
+            return;
+        };
         let (version, bytes_max) = (conn.version, conn.packet_bytes_max);
         let plain = hit.identifiers.is_empty() && !conn.aliases_out.is_enabled();
         self.stats.messages_sent += 1;

@@ -51,6 +51,7 @@ mod source;
 mod stats;
 mod subscribe;
 mod sys;
+mod throttle;
 mod timers;
 
 pub use census::Census;

@@ -227,6 +227,7 @@ impl Shard {
     }
 
     pub(crate) fn remove_conn(&mut self, c: ConnIdx) {
+        self.release_all(c);
         if let Some(mut conn) = self.conns.try_remove(c) {
             self.conn_ids.remove(&conn.id);
             let timer = Timer::Conn(conn.id);
@@ -246,6 +247,7 @@ impl Shard {
                 self.pump(s);
             }
         }
+        self.release_publishers(c);
     }
 
     /// The CONNECT deadline or the keep alive may have passed.

@@ -91,7 +91,9 @@ impl Shard {
             return self.acknowledge_now(s, token, publish.qos, ReasonCode::NotAuthorized);
         }
         let mut source = Source::from_packet(publish, topic, self.now);
+        self.publisher = Some(c);
         self.dispatch(Some(origin), token, &mut source);
+        self.publisher = None;
         Ok(())
     }
 

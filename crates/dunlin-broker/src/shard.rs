@@ -77,6 +77,8 @@ pub struct Shard {
     pub(crate) writes: Writes,
     pub(crate) hits: Vec<Hit>,
     pub(crate) mark: u64,
+    /// Connection whose PUBLISH is being routed.
+    pub(crate) publisher: Option<ConnIdx>,
     pub(crate) stats: Stats,
     outputs: VecDeque<Output>,
     dirty: Vec<ConnIdx>,
@@ -115,6 +117,7 @@ impl Shard {
             writes: Writes::default(),
             hits: Vec::new(),
             mark: 0,
+            publisher: None,
             stats: Stats::new(now),
             outputs: VecDeque::new(),
             dirty: Vec::new(),
@@ -166,6 +169,11 @@ impl Shard {
                     }
                 }
                 Timer::Retry => self.retry(),
+                Timer::Release(conn) => {
+                    if let Some(&c) = self.conn_ids.get(&conn) {
+                        self.release(c);
+                    }
+                }
                 Timer::Sys => {
                     self.publish_sys();
                     self.timers.set(now + self.config.sys_interval, Timer::Sys);

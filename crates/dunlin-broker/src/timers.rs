@@ -17,6 +17,8 @@ pub(crate) enum Timer {
     Conn(ConnId),
     /// Will delay or session expiry, by session key.
     Session(u64),
+    /// A publisher has been held up long enough.
+    Release(ConnId),
     /// `$SYS`.
     Sys,
     /// What the store refused and must have.

@@ -63,6 +63,18 @@ pub enum StartError {
         /// Why.
         source: dunlin_net::NetError,
     },
+    /// As [`StartError::Listen`], found by asking for the address alone.
+    #[error("listener {index} cannot listen on {transport} {addr}: {source}")]
+    Busy {
+        /// Number of the listener in the file.
+        index: usize,
+        /// What it speaks.
+        transport: &'static str,
+        /// Where.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
     /// Certificates cannot be read, or do not fit.
     #[error("listener {index}: {source}")]
     Tls {
@@ -334,6 +346,14 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
     Ok(bound)
 }
 
+/// Whether the address can be had by this process alone.
+fn probe(transport: Transport, addr: SocketAddr) -> std::io::Result<()> {
+    match transport {
+        Transport::Quic => std::net::UdpSocket::bind(addr).map(drop),
+        _ => std::net::TcpListener::bind(addr).map(drop),
+    }
+}
+
 fn listen_on(
     index: usize,
     listener: &Listener,
@@ -342,6 +362,16 @@ fn listen_on(
     parts: &mut [Parts],
 ) -> Result<SocketAddr, StartError> {
     let shared = parts.len() > 1;
+    if shared {
+        // Shards share the address with each other, and so with any other
+        // broker that shares it: ask for it alone first.
+        probe(listener.transport.transport(), addr).map_err(|source| StartError::Busy {
+            index,
+            transport: listener.transport.name(),
+            addr,
+            source,
+        })?;
+    }
     for part in parts {
         let mut settings = ListenerConfig::new(listener.transport.transport(), addr);
         settings.index = u16::try_from(index).unwrap_or(u16::MAX);
