@@ -189,11 +189,10 @@ impl Shard {
         let Some(s) = self.session_of(key) else {
             return;
         };
-        if let Some(session) = self.sessions.get_mut(s)
+        if let Some(session) = self.sessions.get(s)
             && let Some(c) = session.conn
             && self.conns.get(c).is_some_and(|entry| entry.id == conn)
         {
-            session.inbound.handle_released();
             self.send_ack(c, stream, PacketType::PubComp, packet_id, reason);
         }
     }

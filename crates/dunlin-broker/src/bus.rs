@@ -44,6 +44,7 @@ impl Shard {
                 token,
                 ops,
                 refused,
+                missed,
             } => {
                 let Some(Pending::Publish(mut publish)) = self.pending.remove(&token) else {
                     return;
@@ -53,6 +54,9 @@ impl Shard {
                 if !ops.is_empty() {
                     publish.participants.push(from);
                     publish.ops.extend(ops);
+                }
+                if let Some(missed) = missed {
+                    self.choose_again(&missed, token, &mut publish);
                 }
                 self.advance_publish(token, publish);
             }
@@ -65,7 +69,7 @@ impl Shard {
         }
     }
 
-    fn note_interest(&mut self, from: ShardId, change: &InterestChange) {
+    pub(crate) fn note_interest(&mut self, from: ShardId, change: &InterestChange) {
         let key = Subscriber::Shard(from);
         let value = Subscribed {
             options: 0,

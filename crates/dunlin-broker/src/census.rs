@@ -72,7 +72,7 @@ impl Shard {
             retained: self.retained.len(),
             timers: self.timers.len(),
             pending: self.pending.len(),
-            prepared: self.prepared.len(),
+            prepared: self.prepared.len() + self.retained_waiting.len(),
             store_requests: self.loads.len() + self.writes.unanswered(),
             ..Census::default()
         };

@@ -189,8 +189,10 @@ impl Shard {
         session.will_due = None;
         session.disconnected_at = None;
         session.conn = Some(c);
-        let mut forgotten = false;
-        let must_store = self.config.durable && (session.is_persistent() || session.will.is_some());
+        // A session that was stored stays so although it now ends with its
+        // connection: its queue may be only in the store.
+        let must_store = self.config.durable
+            && (session.is_persistent() || session.will.is_some() || session.stored);
         if must_store {
             session.stored = true;
             let op = StoreOp::PutSession {
@@ -198,11 +200,6 @@ impl Shard {
                 record: session.record(),
             };
             self.write(op);
-        } else if session.stored {
-            session.stored = false;
-            forgotten = true;
-            let key = session.key;
-            self.write(StoreOp::DeleteSession { key });
         }
         if let Some(conn) = self.conns.get_mut(c) {
             conn.phase = Phase::Storing(s, Box::new(facts));
@@ -210,9 +207,8 @@ impl Shard {
         let Some(conn) = self.conns.get(c).map(|conn| conn.id) else {
             return;
         };
-        // The record of a session that starts or ends here is stored before
-        // the client is told.
-        if must_store || forgotten {
+        // The record is stored before the client is told.
+        if must_store {
             let token = self.token();
             self.await_writes(token, Pending::Connect { conn });
         } else {
@@ -253,6 +249,10 @@ impl Shard {
         };
         session.inbound.handle_connected();
         session.outbound.handle_resumed();
+        self.rehome_streams(s);
+        let Some(session) = self.sessions.get(s) else {
+            return;
+        };
         let client_id = session.client_id.clone();
         self.event(Event::Connected {
             conn: id,

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
-use dunlin_base::{Message, QoS, ShardId, Text};
+use dunlin_base::{Message, QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::server::{Content, Delivery, Identifiers, Outgoing, Received, delivery};
 use dunlin_mqtt_codec::{
     PacketType, Publish, ReasonCode, SubscribeOptions, SubscriptionIdentifiers,
@@ -15,8 +15,9 @@ use slab::Slab;
 
 use crate::config::QueueFull;
 use crate::conn::Conn;
-use crate::io::{Forward, Output};
-use crate::pending::{Due, Pending};
+use crate::fault::Fault;
+use crate::io::{BusMessage, Forward, Missed, Output};
+use crate::pending::{Due, Pending, PendingPublish};
 use crate::publish::{Forwards, Hit, Scope};
 use crate::session::{Session, SessionIdx};
 use crate::shard::{Shard, Subscribed, Subscriber};
@@ -26,6 +27,13 @@ use crate::throttle::QUEUE_HIGH;
 /// Messages loaded from the store at a time.
 const LOAD_MAX: usize = 64;
 
+/// What a topic alias adds to a PUBLISH: the property, and a byte to each of
+/// the two lengths before it.
+const ALIAS_BYTES_MAX: usize = 5;
+
+/// No Local in the options byte of a subscription.
+const NO_LOCAL: u8 = 0b0100;
+
 /// Messages that an online member of a shared subscription may have waiting
 /// before others are preferred.
 const SHARED_QUEUE_MAX: usize = 64;
@@ -33,17 +41,19 @@ const SHARED_QUEUE_MAX: usize = 64;
 impl Shard {
     /// Matches a topic: sessions of this shard into `self.hits`, other shards
     /// into the result. With a scope: only what another shard asked for.
-    pub(crate) fn find(&mut self, topic: &str, scope: Option<&Scope<'_>>) -> Forwards {
+    pub(crate) fn find(&mut self, topic: &str, origin: u64, scope: Option<&Scope<'_>>) -> Forwards {
         let mut finder = Finder {
             hits: core::mem::take(&mut self.hits),
             forwards: Forwards::new(),
             conns: &self.conns,
             sessions: &mut self.sessions,
             mark: self.mark + 1,
+            origin,
             local: scope.is_some(),
         };
         self.mark += 1;
         finder.hits.clear();
+        self.missed.clear();
         if scope.is_none_or(|scope| scope.plain) {
             self.tree.matches(topic, |found| match found {
                 Match::Subscriber { key, value } => finder.add(key, value, None),
@@ -52,10 +62,14 @@ impl Shard {
             });
         }
         for share in scope.map_or(&[][..], |scope| scope.shares) {
+            let before = finder.hits.len();
             if let Some((group, filter)) = split_share(share)
                 && let Some(shared) = self.tree.shared_group(group, filter)
             {
                 finder.add_shared(&shared);
+            }
+            if finder.hits.len() == before {
+                self.missed.push(share.clone());
             }
         }
         let (hits, forwards) = (finder.hits, finder.forwards);
@@ -68,7 +82,6 @@ impl Shard {
     /// when a queue is full and the policy is to refuse.
     pub(crate) fn deliver_hits(
         &mut self,
-        origin: u64,
         source: &mut Source<'_>,
         ops: &mut Vec<StoreOp>,
         due: &mut Vec<Due>,
@@ -84,6 +97,7 @@ impl Shard {
         }
         let mut targets = Vec::new();
         let mut seq = None;
+        let mut slow = Vec::new();
         for hit in hits.drain(..) {
             let Ok(options) = SubscribeOptions::from_byte(hit.options) else {
                 continue;
@@ -91,10 +105,6 @@ impl Shard {
             let Some(session) = self.sessions.get_mut(hit.session) else {
                 continue;
             };
-            //= mqtt5#[MQTT-3.8.3-3]
-            if options.no_local && session.key.0 == origin {
-                continue;
-            }
             let qos = delivery::effective_qos(published, options.qos);
             //= mqtt5#[MQTT-3.3.1-12]
             let retain = options.retain_as_published && source.retain();
@@ -116,7 +126,18 @@ impl Shard {
                 stream: hit.stream,
                 maybe_sent: false,
             };
-            if durable {
+            let persistent = session.is_persistent();
+            if !self.has_room(hit.session, source) {
+                // Only where the policy is to drop, or where a session that
+                // ends with its connection does not keep up: its end is a
+                // matter between the two of them, not of the publisher.
+                self.stats.messages_dropped_full += 1;
+                if !persistent && self.config.queue_full == QueueFull::Reject {
+                    slow.push(hit.session);
+                }
+            } else if let Some(session) = self.sessions.get_mut(hit.session)
+                && durable
+            {
                 let at = *seq.get_or_insert_with(|| {
                     self.next_seq += 1;
                     Seq::new(self.next_seq, self.config.shard)
@@ -130,19 +151,23 @@ impl Shard {
                     delivery,
                     cost,
                 });
-            } else if self.has_room(hit.session, source) {
+            } else {
                 if let Some(session) = self.sessions.get_mut(hit.session) {
                     session.outbound.push(delivery);
                 }
                 self.pump(hit.session);
-            } else {
-                self.stats.messages_dropped_full += 1;
             }
             if behind {
                 self.check_pace(hit.session);
             }
         }
         self.hits = hits;
+        for s in slow {
+            if let Some(c) = self.sessions.get(s).and_then(|session| session.conn) {
+                let fault = Fault::new(ReasonCode::QuotaExceeded, "the client does not keep up");
+                self.fail(c, StreamId::CONTROL, fault);
+            }
+        }
         if let Some(seq) = seq {
             ops.push(StoreOp::Enqueue {
                 seq,
@@ -166,7 +191,10 @@ impl Shard {
             return true;
         }
         hits.iter().all(|hit| {
-            (hit.options & 3) == QoS::AtMostOnce as u8 || self.has_room(hit.session, source)
+            let session = self.sessions.get(hit.session);
+            (hit.options & 3) == QoS::AtMostOnce as u8
+                || !session.is_some_and(Session::is_persistent)
+                || self.has_room(hit.session, source)
         })
     }
 
@@ -213,7 +241,7 @@ impl Shard {
     fn send_publish<'a>(
         &mut self,
         c: usize,
-        stream: dunlin_base::StreamId,
+        stream: StreamId,
         mut publish: Publish<'a>,
         identifiers: &'a Identifiers,
         shared: Option<&Arc<Message>>,
@@ -224,11 +252,17 @@ impl Shard {
         publish.properties.subscription_identifiers =
             SubscriptionIdentifiers::new(identifiers.as_slice());
         let (version, max) = (conn.version, conn.packet_bytes_max as usize);
+        let Ok(len) = publish.encoded_len(version) else {
+            return false;
+        };
         //= mqtt5#[MQTT-3.1.2-24]
-        if publish.encoded_len(version).is_ok_and(|len| len > max) {
+        if len > max {
             return false;
         }
+        // On another stream, the alias could arrive before its topic.
         if conn.aliases_out.is_enabled()
+            && stream == StreamId::CONTROL
+            && len.saturating_add(ALIAS_BYTES_MAX) <= max
             && let Some((alias, is_new)) = conn.aliases_out.alias(publish.topic)
         {
             publish.properties.topic_alias = Some(alias);
@@ -387,12 +421,14 @@ impl Shard {
     }
 
     /// Gives a message of one shared subscription to another member than
-    /// `except`, which had it. `false` when there is nobody.
+    /// `except`, which had it: one that can take it now or, when `except` will
+    /// not be back, any. `false` when there is nobody.
     pub(crate) fn redeliver(
         &mut self,
         delivery: &Delivery,
         except: SessionIdx,
         old: SessionKey,
+        ends: bool,
     ) -> bool {
         let (Some(share), Content::Held(message)) = (&delivery.share, &delivery.content) else {
             return false;
@@ -404,51 +440,108 @@ impl Shard {
             return false;
         };
         let (sessions, conns) = (&self.sessions, &self.conns);
-        let chosen = shared.select(|key, _| match key {
-            Subscriber::Session(s) => {
-                *s as usize != except && is_available(sessions, conns, *s as usize)
-            }
-            Subscriber::Shard(_) => true,
-        });
-        let Some((key, _)) = chosen else {
+        let other = |key: &Subscriber| *key != Subscriber::Session(except as u32);
+        let chosen = shared
+            .select(|key, _| match key {
+                Subscriber::Session(s) => other(key) && is_available(sessions, conns, *s as usize),
+                Subscriber::Shard(_) => true,
+            })
+            .or_else(|| shared.select(|key, _| ends && other(key)));
+        let Some((key, &value)) = chosen else {
             return false;
         };
         let message = Arc::clone(message);
         let share = Text::from(&**share);
-        let token = self.token();
-        let mut publish = crate::pending::PendingPublish::default();
+        let mut publish = PendingPublish::default();
         if let Some(seq) = delivery.seq {
             let (seq, session) = (Seq(seq), old);
             publish.ops.push(StoreOp::Dequeue { seq, session });
         }
+        publish.back = Some((old, delivery.clone()));
+        let token = self.token();
+        if !self.give(&message, share, key, value, token, &mut publish) {
+            return false;
+        }
+        self.advance_publish(token, publish);
+        true
+    }
+
+    /// A shard that was chosen for shared subscriptions had no member left: it
+    /// has said so before, and somebody else is chosen now.
+    pub(crate) fn choose_again(
+        &mut self,
+        missed: &Missed,
+        token: u64,
+        publish: &mut PendingPublish,
+    ) {
+        for share in &missed.shares {
+            let Some((group, filter)) = split_share(share) else {
+                continue;
+            };
+            let Some(shared) = self.tree.shared_group(group, filter) else {
+                continue;
+            };
+            let (sessions, conns) = (&self.sessions, &self.conns);
+            let chosen = shared
+                .select(|key, _| match key {
+                    Subscriber::Session(s) => is_available(sessions, conns, *s as usize),
+                    Subscriber::Shard(_) => true,
+                })
+                .or_else(|| shared.select(|_, _| true));
+            if let Some((key, &value)) = chosen {
+                let share = share.clone();
+                publish.refused |= !self.give(&missed.message, share, key, value, token, publish);
+            }
+        }
+    }
+
+    /// Gives a message to one member of a shared subscription. `false`, and
+    /// nothing done, when it has no room.
+    fn give(
+        &mut self,
+        message: &Arc<Message>,
+        share: Text,
+        key: Subscriber,
+        value: Subscribed,
+        token: u64,
+        publish: &mut PendingPublish,
+    ) -> bool {
         match key {
-            Subscriber::Session(_) => {
-                let scope = Scope {
-                    plain: false,
-                    shares: core::slice::from_ref(&share),
-                };
-                self.find(&message.topic, Some(&scope));
-                self.hits.retain(|hit| hit.session != except);
-                let view = delivery::view(&message, self.now);
-                let mut source = Source::from_message(&message, &view, self.now);
-                self.deliver_hits(0, &mut source, &mut publish.ops, &mut publish.due);
+            Subscriber::Session(s) => {
+                let view = delivery::view(message, self.now);
+                let mut source = Source::from_message(message, &view, self.now);
+                if !self.has_room(s as usize, &mut source) {
+                    return false;
+                }
+                let mut identifiers = Identifiers::new();
+                if value.identifier != 0 {
+                    identifiers.push(value.identifier);
+                }
+                self.hits.clear();
+                self.hits.push(Hit {
+                    session: s as usize,
+                    options: value.options,
+                    identifiers,
+                    stream: value.stream,
+                    share: Some(Arc::from(share.as_str())),
+                });
+                self.deliver_hits(&mut source, &mut publish.ops, &mut publish.due)
             }
             Subscriber::Shard(to) => {
-                publish.preparing = 1;
+                publish.preparing += 1;
                 let forward = Forward {
-                    message,
+                    message: Arc::clone(message),
                     origin: 0,
                     plain: false,
                     shares: alloc::vec![share],
                     retain: false,
                 };
                 let token = Some(token);
-                let message = crate::io::BusMessage::Forward { forward, token };
+                let message = BusMessage::Forward { forward, token };
                 self.output(Output::Bus { to, message });
+                true
             }
         }
-        self.advance_publish(token, publish);
-        true
     }
 }
 
@@ -485,6 +578,8 @@ struct Finder<'a> {
     conns: &'a Slab<Conn>,
     sessions: &'a mut Slab<Session>,
     mark: u64,
+    /// Session of the publisher.
+    origin: u64,
     /// Other shards are not wanted.
     local: bool,
 }
@@ -528,6 +623,10 @@ impl Finder<'_> {
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
+        //= mqtt5#[MQTT-3.8.3-3]
+        if value.options & NO_LOCAL != 0 && session.key.0 == self.origin {
+            return;
+        }
         // A shared subscription delivers besides any plain one.
         if share.is_none() {
             if session.mark == self.mark
@@ -573,10 +672,9 @@ impl Finder<'_> {
 fn merge(hit: &mut Hit, value: &Subscribed) {
     let (old, new) = (hit.options, value.options);
     let qos = (old & 3).max(new & 3);
-    // No Local holds only if all agree; Retain As Published if any wants it.
-    let no_local = old & new & 0b0100;
+    // Retain As Published if any wants it.
     let retain_as_published = (old | new) & 0b1000;
-    hit.options = qos | no_local | retain_as_published;
+    hit.options = qos | retain_as_published;
     if value.identifier != 0 && !hit.identifiers.contains(&value.identifier) {
         hit.identifiers.push(value.identifier);
     }

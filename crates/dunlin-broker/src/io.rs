@@ -201,6 +201,8 @@ pub enum BusMessage {
         ops: Vec<StoreOp>,
         /// A queue was full and the policy is to refuse.
         refused: bool,
+        /// Shared subscriptions without a member there any more.
+        missed: Option<Missed>,
     },
     /// The batch was stored, or the publish is off.
     Settled {
@@ -215,6 +217,16 @@ pub enum BusMessage {
         /// The message.
         message: Arc<Message>,
     },
+}
+
+/// What a shard could not deliver because its members of a shared subscription
+/// left while the message was on its way.
+#[derive(Clone, Debug)]
+pub struct Missed {
+    /// The message.
+    pub message: Arc<Message>,
+    /// The `$share` filters.
+    pub shares: Vec<Text>,
 }
 
 /// One message for another shard.

@@ -57,7 +57,7 @@ mod timers;
 pub use census::Census;
 pub use config::{Config, QueueFull};
 pub use io::{
-    BusMessage, Event, Forward, Input, InterestChange, NetCommand, Output, OwnedNetEvent,
+    BusMessage, Event, Forward, Input, InterestChange, Missed, NetCommand, Output, OwnedNetEvent,
 };
 pub use random::home_shard;
 pub use shard::Shard;

@@ -83,13 +83,16 @@ impl Shard {
                 self.publish_will(s);
             }
         }
-        self.release_shared(s);
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
         if session.expiry_secs == 0 {
             return self.end_session(s);
         }
+        self.release_shared(s, false);
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
         session
             .outbound
             .shed(self.config.queue_held_max * usize::from(self.config.durable));
@@ -103,14 +106,14 @@ impl Shard {
     }
 
     /// Messages of shared subscriptions go to members that are still there.
-    fn release_shared(&mut self, s: SessionIdx) {
+    fn release_shared(&mut self, s: SessionIdx, ends: bool) {
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
-        let (key, ends) = (session.key, session.expiry_secs == 0);
+        let key = session.key;
         let taken = session.outbound.take_shared(ends);
         for delivery in taken {
-            if !self.redeliver(&delivery, s, key)
+            if !self.redeliver(&delivery, s, key, ends)
                 && let Some(session) = self.sessions.get_mut(s)
             {
                 session.outbound.push(delivery);
@@ -183,10 +186,12 @@ impl Shard {
         if self.sessions.get(s).is_some_and(|s| s.will_due.is_some()) {
             self.publish_will(s);
         }
+        self.release_shared(s, true);
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
         let subscriptions = core::mem::take(&mut session.subscriptions);
+        let line = core::mem::take(&mut session.preparing);
         let mut changes = Vec::new();
         for text in subscriptions.keys() {
             changes.extend(self.uproot(s, text));
@@ -205,6 +210,7 @@ impl Shard {
             let key = session.key;
             self.write(StoreOp::DeleteSession { key });
         }
+        self.release_line(line);
     }
 
     /// A key for a new session: the shard in the low bits, so that shards need

@@ -9,7 +9,8 @@ use dunlin_base::transport::{CloseCause, Peer, close_code};
 use dunlin_base::{ConnId, StreamId, Text};
 use dunlin_mqtt::server::Framer;
 use dunlin_mqtt_codec::{
-    Ack, ConnAck, Disconnect, Packet, PacketType, ReasonCode, ReasonProperties, Version, decode,
+    Ack, ConnAck, DecodeError, Disconnect, Packet, PacketType, ReasonCode, ReasonProperties,
+    Version, decode, peek,
 };
 
 use crate::conn::{Conn, ConnIdx, DataStream, PARKED_BYTES_MAX, Phase};
@@ -115,7 +116,13 @@ impl Shard {
             return Ok(Flow::Continue);
         };
         conn.last_packet = now;
-        let decoded = decode(packet, conn.version)?;
+        let decoded = match decode(packet, conn.version) {
+            Err(error) if matches!(conn.phase, Phase::ExpectConnect) => {
+                self.refuse_connect(c, packet, &error);
+                return Ok(Flow::Continue);
+            }
+            decoded => decoded?,
+        };
         let s = match conn.phase {
             Phase::Connected(s) => s,
             Phase::ExpectConnect => {
@@ -140,6 +147,34 @@ impl Shard {
         };
         self.handle_session_packet(c, s, stream, decoded)?;
         Ok(Flow::Continue)
+    }
+
+    /// The first packet could not be decoded. Whoever speaks MQTT 5.0, or a
+    /// version that is not known here, is told why.
+    fn refuse_connect(&mut self, c: ConnIdx, packet: &[u8], error: &DecodeError) {
+        /// Protocol name and its length, before the protocol level.
+        const LEVEL_AT: usize = 6;
+        self.stats.protocol_errors += 1;
+        let body = match peek(packet, u32::MAX) {
+            Ok(Some(frame)) if frame.packet_type == PacketType::Connect => {
+                packet.get(frame.header_len..).unwrap_or_default()
+            }
+            _ => &[],
+        };
+        let version = match (error, body.get(LEVEL_AT)) {
+            (DecodeError::ProtocolName, _) | (_, None) => None,
+            //= mqtt5#[MQTT-3.1.2-2]
+            (DecodeError::ProtocolVersion(..=4), _) => Some(Version::V311),
+            (DecodeError::ProtocolVersion(_), _) => Some(Version::V5),
+            // 3.1.1 closes without a word [MQTT-3.1.4-1 there].
+            (_, Some(4)) => None,
+            _ => Some(Version::V5),
+        };
+        let (Some(version), Some(conn)) = (version, self.conns.get_mut(c)) else {
+            return self.close(c, close_code::NO_ERROR);
+        };
+        conn.version = version;
+        self.refuse(c, error.reason());
     }
 
     fn handle_session_packet(
@@ -319,7 +354,7 @@ impl Shard {
                 self.send(c, StreamId::CONTROL, &packet);
             }
             (Phase::Authenticating(_) | Phase::Exchanging(..) | Phase::Storing(..), _) => {
-                self.send_refusal(c, reason);
+                self.send_refusal(c, connack_reason(reason));
             }
             _ => {}
         }
@@ -424,7 +459,9 @@ impl Shard {
             return;
         };
         let parked: usize = conn.parked.iter().map(|(_, bytes)| bytes.len()).sum();
-        if parked + data.len() > PARKED_BYTES_MAX {
+        if parked + data.len() > PARKED_BYTES_MAX
+            || conn.parked.len() > self.config.data_streams_max
+        {
             let fault = Fault::new(ReasonCode::QuotaExceeded, "too much before CONNACK");
             return self.fail(c, StreamId::CONTROL, fault);
         }
@@ -503,5 +540,18 @@ impl Shard {
         if let Some(s) = session {
             self.rehome_subscriptions(s, stream);
         }
+    }
+}
+
+/// The reason for a CONNACK that is closest to one for a DISCONNECT.
+const fn connack_reason(reason: ReasonCode) -> ReasonCode {
+    match reason {
+        ReasonCode::ServerShuttingDown => ReasonCode::ServerUnavailable,
+        // The authenticator or the store took too long.
+        ReasonCode::KeepAliveTimeout => ReasonCode::ServerBusy,
+        ReasonCode::SessionTakenOver | ReasonCode::ReceiveMaximumExceeded => {
+            ReasonCode::UnspecifiedError
+        }
+        other => other,
     }
 }

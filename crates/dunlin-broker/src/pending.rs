@@ -35,14 +35,25 @@ pub(crate) struct PendingPublish {
     pub(crate) participants: Vec<ShardId>,
     pub(crate) refused: bool,
     pub(crate) due: Vec<Due>,
-    pub(crate) retained: Option<Arc<Message>>,
+    pub(crate) retained: Option<RetainedChange>,
+    /// A member's message on its way to another: it goes back if the publish
+    /// is off.
+    pub(crate) back: Option<(SessionKey, Delivery)>,
 }
 
 /// The part of another shard's publish that this shard has prepared.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     pub(crate) due: Vec<Due>,
-    pub(crate) retained: Option<Arc<Message>>,
+    pub(crate) retained: Option<RetainedChange>,
+}
+
+/// A change of a retained message that is on its way to the store.
+#[derive(Debug)]
+pub(crate) struct RetainedChange {
+    pub(crate) message: Arc<Message>,
+    /// Its place among the changes of its topic.
+    pub(crate) order: u64,
 }
 
 /// A SUBSCRIBE or UNSUBSCRIBE that is not in force everywhere yet.

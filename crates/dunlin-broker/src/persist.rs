@@ -212,7 +212,13 @@ impl Shard {
                     stream,
                     packet_id,
                     ..
-                } => self.store_complete(conn, session, stream, packet_id),
+                } => {
+                    // Unless the identifier is in use again meanwhile.
+                    let entry = self.session_of(session).and_then(|s| self.sessions.get(s));
+                    if entry.is_some_and(|s| !s.inbound.is_open(packet_id)) {
+                        self.store_complete(conn, session, stream, packet_id);
+                    }
+                }
                 Pending::Load { session } => {
                     if let Some(s) = self.session_of(session) {
                         self.pump(s);

@@ -9,8 +9,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{Message, QoS, ShardId, StreamId, Text};
-use dunlin_mqtt::server::{Ack, AckToken, Identifiers, Receipt};
+use dunlin_base::{QoS, ShardId, StreamId, Text};
+use dunlin_mqtt::server::{Ack, AckToken, Identifiers, Receipt, delivery};
 use dunlin_mqtt_codec::{Publish, ReasonCode, Version};
 use dunlin_store::{SessionKey, StoreOp};
 use smallvec::SmallVec;
@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 use crate::access::Action;
 use crate::conn::ConnIdx;
 use crate::fault::Fault;
-use crate::io::{BusMessage, Forward, Output};
-use crate::pending::{Due, Pending, PendingPublish, Prepared};
+use crate::io::{BusMessage, Forward, Missed, Output};
+use crate::pending::{Due, Pending, PendingPublish, Prepared, RetainedChange};
 use crate::random::home_shard;
 use crate::session::SessionIdx;
 use crate::shard::Shard;
@@ -146,7 +146,8 @@ impl Shard {
         token: u64,
         source: &mut Source<'_>,
     ) {
-        let mut forwards = self.find(source.topic(), None);
+        let key = origin.map_or(0, |key| key.0);
+        let mut forwards = self.find(source.topic(), key, None);
         let mut publish = PendingPublish {
             origin: origin.filter(|_| source.qos() != QoS::AtMostOnce),
             ..PendingPublish::default()
@@ -157,8 +158,7 @@ impl Shard {
         if source.retain() {
             self.place_retained(source, &mut publish, &mut forwards);
         }
-        let key = origin.map_or(0, |key| key.0);
-        publish.refused |= !self.deliver_hits(key, source, &mut publish.ops, &mut publish.due);
+        publish.refused |= !self.deliver_hits(source, &mut publish.ops, &mut publish.due);
         let acknowledged = source.qos() != QoS::AtMostOnce;
         for (to, mut forward) in forwards {
             forward.message = source.message();
@@ -170,7 +170,7 @@ impl Shard {
         }
         if acknowledged {
             self.remember_inbound(&mut publish, token, source.qos());
-            self.advance_publish(token, publish);
+            self.line_up(token, publish);
         }
     }
 
@@ -190,11 +190,74 @@ impl Shard {
         }
     }
 
-    /// Stores or finishes a publish whose preparation may be complete.
-    pub(crate) fn advance_publish(&mut self, token: u64, mut publish: PendingPublish) {
-        if publish.preparing > 0 {
-            self.pending.insert(token, Pending::Publish(publish));
-        } else if publish.refused || publish.ops.is_empty() {
+    /// Gives a publish its place behind earlier ones of the same client: one
+    /// that other shards prepare must not be overtaken by one that they need
+    /// not see [MQTT-4.6.0-5].
+    fn line_up(&mut self, token: u64, publish: PendingPublish) {
+        let session = publish.origin.and_then(|key| self.session_of(key));
+        if let Some(session) = session.and_then(|s| self.sessions.get_mut(s))
+            && (publish.preparing > 0 || !session.preparing.is_empty())
+        {
+            session.preparing.push_back(token);
+        }
+        self.advance_publish(token, publish);
+    }
+
+    /// Stores or finishes a publish, once it and all earlier ones of the same
+    /// client are prepared.
+    pub(crate) fn advance_publish(&mut self, token: u64, publish: PendingPublish) {
+        let origin = publish.origin;
+        let mut next = Some((token, publish));
+        while let Some((token, publish)) = next.take() {
+            let session = origin.and_then(|key| self.session_of(key));
+            let line = session
+                .and_then(|s| self.sessions.get_mut(s))
+                .map(|session| &mut session.preparing);
+            let waits = line
+                .as_ref()
+                .and_then(|line| line.front())
+                .is_some_and(|first| *first != token);
+            if publish.preparing > 0 || waits {
+                self.pending.insert(token, Pending::Publish(publish));
+                return;
+            }
+            if let Some(line) = line {
+                line.pop_front();
+            }
+            self.commit_publish(token, publish);
+            next = self.next_in_line(origin);
+        }
+    }
+
+    /// The client's next publish, if it is prepared.
+    fn next_in_line(&mut self, origin: Option<SessionKey>) -> Option<(u64, PendingPublish)> {
+        let s = self.session_of(origin?)?;
+        let token = *self.sessions.get(s)?.preparing.front()?;
+        self.take_prepared(token)
+    }
+
+    fn take_prepared(&mut self, token: u64) -> Option<(u64, PendingPublish)> {
+        match self.pending.remove(&token)? {
+            Pending::Publish(publish) if publish.preparing == 0 => Some((token, publish)),
+            other => {
+                self.pending.insert(token, other);
+                None
+            }
+        }
+    }
+
+    /// The session of these publishes is gone: whatever is prepared goes on
+    /// without its place in line.
+    pub(crate) fn release_line(&mut self, line: impl IntoIterator<Item = u64>) {
+        for token in line {
+            if let Some((token, publish)) = self.take_prepared(token) {
+                self.commit_publish(token, publish);
+            }
+        }
+    }
+
+    fn commit_publish(&mut self, token: u64, mut publish: PendingPublish) {
+        if publish.refused || publish.ops.is_empty() {
             let stored = !publish.refused;
             self.finish_publish(token, publish, stored);
         } else {
@@ -215,6 +278,13 @@ impl Shard {
             };
             self.output(Output::Bus { to, message });
         }
+        if let Some((key, delivery)) = publish.back.filter(|_| !stored)
+            && let Some(s) = self.session_of(key)
+            && let Some(session) = self.sessions.get_mut(s)
+        {
+            session.outbound.push(delivery);
+            self.pump(s);
+        }
         let Some(s) = publish.origin.and_then(|key| self.session_of(key)) else {
             return;
         };
@@ -225,11 +295,14 @@ impl Shard {
         if !stored {
             self.stats.publishes_refused += 1;
             reason = ReasonCode::QuotaExceeded;
-            if session.version == Version::V311
-                && let Some(c) = session.conn
-            {
-                let fault = Fault::new(reason, "the publish cannot be kept");
-                return self.fail(c, StreamId::CONTROL, fault);
+            if session.version == Version::V311 {
+                // No way to say so: the client is cut off and sends it again.
+                session.inbound.abandon(AckToken(token));
+                if let Some(c) = session.conn {
+                    let fault = Fault::new(reason, "the publish cannot be kept");
+                    self.fail(c, StreamId::CONTROL, fault);
+                }
+                return;
             }
         }
         session.inbound.complete(AckToken(token), reason);
@@ -240,15 +313,16 @@ impl Shard {
     pub(crate) fn settle_due(
         &mut self,
         due: Vec<Due>,
-        retained: Option<Arc<Message>>,
+        retained: Option<RetainedChange>,
         stored: bool,
     ) {
-        if let Some(message) = retained.filter(|_| stored) {
-            self.set_retained(&message);
+        if let Some(change) = retained {
+            self.settle_retained(&change, stored);
         }
+        let held_max = self.config.queue_held_max;
         for Due {
             session,
-            delivery,
+            mut delivery,
             cost,
         } in due
         {
@@ -258,6 +332,10 @@ impl Shard {
             if let Some(entry) = self.sessions.get_mut(s) {
                 entry.outbound.unreserve(cost);
                 if stored {
+                    // Nobody is there to take it soon: the store has it.
+                    if entry.conn.is_none() && entry.outbound.queued() >= held_max {
+                        delivery.shed();
+                    }
                     entry.outbound.push(delivery);
                     self.pump(s);
                 }
@@ -271,7 +349,7 @@ impl Shard {
             plain: forward.plain,
             shares: &forward.shares,
         };
-        self.find(&forward.message.topic, Some(&scope));
+        self.find(&forward.message.topic, forward.origin, Some(&scope));
         let message = Arc::clone(&forward.message);
         let mut prepared = Prepared::default();
         let mut ops = Vec::new();
@@ -279,19 +357,26 @@ impl Shard {
         if forward.retain {
             room = self.own_retained(&message, token.is_some(), &mut ops, &mut prepared.retained);
         }
-        let view = dunlin_mqtt::server::delivery::view(&message, self.now);
+        let view = delivery::view(&message, self.now);
         let mut source = Source::from_message(&message, &view, self.now);
-        room &= self.deliver_hits(forward.origin, &mut source, &mut ops, &mut prepared.due);
+        room &= self.deliver_hits(&mut source, &mut ops, &mut prepared.due);
         if let Some(token) = token {
-            if !ops.is_empty() {
-                self.prepared.insert((from, token), prepared);
-            } else {
+            if ops.is_empty() {
                 self.settle_due(prepared.due, prepared.retained, room);
+            } else {
+                // A second part, when a shared subscription was chosen again.
+                let all = self.prepared.entry((from, token)).or_default();
+                all.due.extend(prepared.due);
+                if prepared.retained.is_some() {
+                    all.retained = prepared.retained;
+                }
             }
+            let shares = core::mem::take(&mut self.missed);
             let message = BusMessage::Prepared {
                 token,
                 ops,
                 refused: !room,
+                missed: (!shares.is_empty()).then(|| Missed { message, shares }),
             };
             self.output(Output::Bus { to: from, message });
         }

@@ -2,13 +2,13 @@
 //! the store kept.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use core::time::Duration;
 
 use dunlin_base::topic::Filter;
-use dunlin_base::{QoS, StreamId, Text};
+use dunlin_base::{QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::server::{Content, Delivery, Identifiers};
 use dunlin_mqtt_codec::{SubscribeOptions, Version};
 use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
@@ -21,27 +21,37 @@ use crate::shard::Shard;
 use crate::timers::Timer;
 
 impl Shard {
-    /// Takes over what belongs to this shard. Call it on every shard, before
-    /// any input; what the shards then tell each other is in their outputs.
+    /// Takes over what belongs to this shard, and notes what the sessions of
+    /// the others want, so that no shard has to wait for another before it may
+    /// acknowledge a publish. Call it on every shard with everything that was
+    /// recovered, before any input.
     pub fn restore(&mut self, recovered: &Recovered) {
         self.next_seq = self.next_seq.max(recovered.last_seq.counter());
         self.next_session = self.next_session.max((recovered.next_session >> 16) + 1);
         for message in &recovered.retained {
             self.keep_retained(&Arc::new(message.clone()));
         }
-        let mut changes = Vec::new();
+        let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
         for session in &recovered.sessions {
             let home = home_shard(&session.record.client_id, self.config.shards);
             if home == self.config.shard.0 {
-                self.restore_session(session, &mut changes);
+                self.restore_session(session);
+                continue;
+            }
+            for (text, ..) in &session.subscriptions {
+                if text.starts_with("$share/") {
+                    *members.entry((ShardId(home), text.clone())).or_default() += 1;
+                } else {
+                    self.note_interest(ShardId(home), &InterestChange::Add(text.clone()));
+                }
             }
         }
-        if !changes.is_empty() {
-            self.tell_all(0, &changes);
+        for ((home, text), count) in members {
+            self.note_interest(home, &InterestChange::Share(text, count));
         }
     }
 
-    fn restore_session(&mut self, from: &RecoveredSession, changes: &mut Vec<InterestChange>) {
+    fn restore_session(&mut self, from: &RecoveredSession) {
         let record = &from.record;
         let version = match record.version {
             4 => Version::V311,
@@ -52,11 +62,12 @@ impl Shard {
         session.expiry_secs = record.expiry_interval_secs;
         // A session that was connected when the process died lost its
         // connection then; now is the best estimate of that.
-        session.disconnected_at = Some(record.disconnected_at.unwrap_or(self.now));
+        let since = record.disconnected_at.unwrap_or(self.now);
+        session.disconnected_at = Some(since);
         session.will = record.will.clone().map(Box::new);
         session.will_due = session.will.as_ref().map(|will| {
             let delay = will.delay_secs.min(record.expiry_interval_secs);
-            self.now + Duration::from_secs(u64::from(delay))
+            since + Duration::from_secs(u64::from(delay))
         });
         session.stored = true;
         restore_queue(&mut session, from);
@@ -83,7 +94,8 @@ impl Shard {
                 session.subscriptions.insert(text.clone(), subscription);
             }
             self.plant(s, text, subscription);
-            changes.extend(self.count_in(text, &filter));
+            // The other shards found this in the store as well.
+            let _ = self.count_in(text, &filter);
         }
     }
 }

@@ -13,7 +13,7 @@ use dunlin_store::{Seq, StoreOp, Target};
 
 use crate::access::Action;
 use crate::io::{BusMessage, Output};
-use crate::pending::{Due, PendingPublish};
+use crate::pending::{Due, PendingPublish, RetainedChange};
 use crate::publish::Hit;
 use crate::session::{RetainedWalk, SessionIdx};
 use crate::shard::Shard;
@@ -22,11 +22,24 @@ use crate::source::Source;
 /// Retained messages taken from the index at a time.
 const PAGE_MAX: usize = 128;
 
+/// Bytes after which no more are taken at a time: well below what a QoS 0
+/// message needs to be dropped for a slow client.
+const PAGE_BYTES: usize = 64 * 1024;
+
 /// Topics looked at for one page.
 const STEPS_MAX: usize = 4096;
 
 /// Queued messages of a session below which the next page is taken.
 const QUEUE_LOW: usize = 128;
+
+/// Changes of one topic's retained message.
+#[derive(Debug, Default)]
+pub(crate) struct RetainedTopic {
+    /// How many wait for the store.
+    waiting: usize,
+    /// Place of the last that came into force meanwhile.
+    last: u64,
+}
 
 impl Shard {
     /// Takes a retained message of a topic that this shard owns. With
@@ -37,7 +50,7 @@ impl Shard {
         message: &Arc<Message>,
         waits: bool,
         ops: &mut Vec<StoreOp>,
-        retained: &mut Option<Arc<Message>>,
+        retained: &mut Option<RetainedChange>,
     ) -> bool {
         //= mqtt5#[MQTT-3.3.1-6]
         let op = if message.payload.is_empty() {
@@ -53,14 +66,42 @@ impl Shard {
                 message: Arc::clone(message),
             }
         };
+        self.retained_order += 1;
+        let order = self.retained_order;
         if waits && self.config.durable {
             ops.push(op);
-            *retained = Some(Arc::clone(message));
+            let topic = self.retained_waiting.entry(message.topic.clone());
+            topic.or_default().waiting += 1;
+            let message = Arc::clone(message);
+            *retained = Some(RetainedChange { message, order });
         } else {
+            if let Some(topic) = self.retained_waiting.get_mut(message.topic.as_bytes()) {
+                topic.last = order;
+            }
             self.write(op);
             self.set_retained(message);
         }
         true
+    }
+
+    /// A change that waited for the store is in force, unless a later one of
+    /// its topic already is, or does not happen.
+    pub(crate) fn settle_retained(&mut self, change: &RetainedChange, stored: bool) {
+        let key = change.message.topic.as_bytes();
+        let mut newest = true;
+        if let Some(topic) = self.retained_waiting.get_mut(key) {
+            newest = change.order > topic.last;
+            if stored && newest {
+                topic.last = change.order;
+            }
+            topic.waiting -= 1;
+            if topic.waiting == 0 {
+                self.retained_waiting.remove(key);
+            }
+        }
+        if stored && newest {
+            self.set_retained(&change.message);
+        }
     }
 
     /// Brings an owned retained message into force everywhere.
@@ -93,20 +134,22 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(s) else {
             return false;
         };
-        if session.outbound.queued() >= QUEUE_LOW {
+        if session.outbound.expected() >= QUEUE_LOW {
             return false;
         }
         let Some(mut walk) = session.walks.pop_front() else {
             return false;
         };
         let mut page: Vec<Arc<Message>> = Vec::new();
+        let mut bytes = 0;
         let end = self.retained.visit_steps(
             &walk.filter,
             walk.after.as_deref(),
             STEPS_MAX,
             |_, message| {
                 page.push(Arc::clone(message));
-                if page.len() < PAGE_MAX {
+                bytes += message.cost();
+                if page.len() < PAGE_MAX && bytes < PAGE_BYTES {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())

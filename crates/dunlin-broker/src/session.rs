@@ -48,6 +48,9 @@ pub(crate) struct Session {
     pub(crate) walks: VecDeque<RetainedWalk>,
     pub(crate) outbound: Outbound,
     pub(crate) inbound: Inbound,
+    /// Publishes of this client not yet given to the store, in order; empty
+    /// while nothing waits for other shards. Bounded by the Receive Maximum.
+    pub(crate) preparing: VecDeque<u64>,
     pub(crate) will: Option<Box<StoredWill>>,
     /// When the will is to be published, once the connection is gone.
     pub(crate) will_due: Option<Instant>,
@@ -74,6 +77,7 @@ impl Session {
             walks: VecDeque::new(),
             outbound: Outbound::default(),
             inbound: Inbound::default(),
+            preparing: VecDeque::new(),
             will: None,
             will_due: None,
             disconnected_at: None,

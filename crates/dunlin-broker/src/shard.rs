@@ -23,6 +23,7 @@ use crate::pending::{Pending, Prepared};
 use crate::persist::Writes;
 use crate::publish::Hit;
 use crate::random::Random;
+use crate::retained::RetainedTopic;
 use crate::session::{Session, SessionIdx};
 use crate::stats::Stats;
 use crate::timers::{Timer, Timers};
@@ -67,6 +68,9 @@ pub struct Shard {
     pub(crate) tree: SubscriptionTree<Subscriber, Subscribed>,
     pub(crate) interest: Interest,
     pub(crate) retained: RetainedTree<Arc<Message>>,
+    /// Topics with a retained message on its way to the store.
+    pub(crate) retained_waiting: HashMap<Text, RetainedTopic>,
+    pub(crate) retained_order: u64,
     pub(crate) timers: Timers,
     pub(crate) pending: HashMap<u64, Pending>,
     pub(crate) prepared: HashMap<(ShardId, u64), Prepared>,
@@ -76,6 +80,8 @@ pub struct Shard {
     pub(crate) next_session: u64,
     pub(crate) writes: Writes,
     pub(crate) hits: Vec<Hit>,
+    /// `$share` filters of the last forwarded message without a member here.
+    pub(crate) missed: Vec<Text>,
     pub(crate) mark: u64,
     /// Connection whose PUBLISH is being routed.
     pub(crate) publisher: Option<ConnIdx>,
@@ -107,6 +113,8 @@ impl Shard {
             tree: SubscriptionTree::new(seed),
             interest: Interest::new(),
             retained: RetainedTree::new(),
+            retained_waiting: HashMap::new(),
+            retained_order: 0,
             timers,
             pending: HashMap::new(),
             prepared: HashMap::new(),
@@ -116,6 +124,7 @@ impl Shard {
             next_session: 1,
             writes: Writes::default(),
             hits: Vec::new(),
+            missed: Vec::new(),
             mark: 0,
             publisher: None,
             stats: Stats::new(now),
@@ -216,7 +225,13 @@ impl Shard {
     pub fn shut_down(&mut self, now: Instant) {
         self.now = now;
         self.shutting_down = true;
-        let conns: Vec<ConnIdx> = self.conns.iter().map(|(c, _)| c).collect();
+        // A connection that was handed over is ended by the shard that has its
+        // session, which alone can say DISCONNECT.
+        let here = self
+            .conns
+            .iter()
+            .filter(|(_, conn)| !matches!(conn.phase, Phase::HandedOver(_)));
+        let conns: Vec<ConnIdx> = here.map(|(c, _)| c).collect();
         for c in conns {
             self.disconnect(c, ReasonCode::ServerShuttingDown);
         }

@@ -331,6 +331,27 @@ impl Shard {
         self.send(c, pending.stream, &packet);
     }
 
+    /// Subscriptions made on data streams of an earlier connection go on, on
+    /// control.
+    pub(crate) fn rehome_streams(&mut self, s: SessionIdx) {
+        let Some(session) = self.sessions.get(s) else {
+            return;
+        };
+        let moved: Vec<(Text, Subscription)> = session
+            .subscriptions
+            .iter()
+            .filter(|(_, subscription)| subscription.stream != StreamId::CONTROL)
+            .map(|(text, subscription)| (text.clone(), *subscription))
+            .collect();
+        for (text, mut subscription) in moved {
+            subscription.stream = StreamId::CONTROL;
+            self.plant(s, &text, subscription);
+            if let Some(session) = self.sessions.get_mut(s) {
+                session.subscriptions.insert(text, subscription);
+            }
+        }
+    }
+
     /// Subscriptions made on a stream that ended go on, on control, when the
     /// session is persistent; otherwise they end with it, as with EMQX.
     pub(crate) fn rehome_subscriptions(&mut self, s: SessionIdx, stream: StreamId) {

@@ -50,7 +50,7 @@ pub fn encode(line: &str, version: Version) -> Vec<u8> {
         packet_id: id,
         reason,
         properties: ReasonProperties {
-            user_properties: user_properties.clone(),
+            user_properties,
             ..ReasonProperties::default()
         },
     };
@@ -308,7 +308,7 @@ fn connect<'a>(words: &[&'a str], user_properties: &UserProperties<'a>) -> Conne
     }
     properties.request_response_information = value::<u8>(words, "ri=").map(|n| n == 1);
     let Some((topic, payload)) = text(words, "will=").and_then(|will| will.split_once(':')) else {
-        properties.user_properties = user_properties.clone();
+        properties.user_properties = *user_properties;
         return connect;
     };
     let mut will = Will {
@@ -323,7 +323,7 @@ fn connect<'a>(words: &[&'a str], user_properties: &UserProperties<'a>) -> Conne
     will.properties.delay_interval = value(words, "wdelay=");
     will.properties.message_expiry_interval = value(words, "wexpiry=");
     will.properties.content_type = text(words, "wct=");
-    will.properties.user_properties = user_properties.clone();
+    will.properties.user_properties = *user_properties;
     connect.will = Some(will);
     connect
 }
@@ -352,7 +352,7 @@ fn publish<'a>(words: &[&'a str], user_properties: &UserProperties<'a>) -> Publi
     if words.contains(&"utf8") {
         properties.payload_format_indicator = Some(true);
     }
-    properties.user_properties = user_properties.clone();
+    properties.user_properties = *user_properties;
     publish
 }
 

@@ -2,8 +2,8 @@
 //! what is not acknowledged, comes back after a lost connection, and writes
 //! down what it got.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use dunlin_base::{ConnId, Instant, QoS, StreamId};
 use dunlin_mqtt::client::{Engine, Event, HeapStorage, Resume, Settings};
@@ -212,7 +212,7 @@ impl Peer {
     }
 
     fn handle_packet(&mut self, world: &mut World) -> bool {
-        let partial = std::mem::take(&mut self.partial);
+        let partial = core::mem::take(&mut self.partial);
         let now = world.now();
         let mut follow = Follow::Nothing;
         let taken = match self.engine.handle_bytes(now, &partial) {

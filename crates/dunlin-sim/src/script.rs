@@ -13,8 +13,8 @@
 //! configuration. Whatever a client receives and no line reads is an error at
 //! the next step.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use dunlin_base::{ConnId, StreamId};
 use dunlin_broker::QueueFull;

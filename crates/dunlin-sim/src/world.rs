@@ -1,8 +1,8 @@
 //! The world: shards, links, bus, store and clock, moved by one queue of
 //! events in order of time.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
 use dunlin_base::{ConnId, Instant, ShardId, StreamId};
@@ -175,7 +175,7 @@ impl World {
 
     /// Lines for the log since the last call.
     pub fn take_log(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.log)
+        core::mem::take(&mut self.log)
     }
 
     /// Messages in the store.
@@ -255,9 +255,9 @@ impl World {
     /// The connection breaks: what is under way is lost, both sides notice
     /// after a while.
     pub fn cut(&mut self, conn: ConnId) {
-        if self.links.remove(&conn).is_none() {
+        let Some(link) = self.links.remove(&conn) else {
             return;
-        }
+        };
         self.happenings.retain(|_, happening| match happening {
             Happening::Server(of, _) | Happening::Client(of, _) | Happening::Sent(of, _) => {
                 *of != conn
@@ -265,7 +265,7 @@ impl World {
             _ => true,
         });
         let at = self.now + self.delay(self.setup.pace.link);
-        self.at(at, Happening::Lost(conn));
+        self.at(at.max(link.last_to_server), Happening::Lost(conn));
         let at = self.now + self.delay(self.setup.pace.link);
         self.at(at, Happening::Client(conn, ToClient::Closed(0)));
     }
@@ -277,8 +277,8 @@ impl World {
         };
         link.stalled = stalled;
         if !stalled {
-            let unread = std::mem::take(&mut link.unread);
-            let bytes = std::mem::take(&mut link.unread_bytes);
+            let unread = core::mem::take(&mut link.unread);
+            let bytes = core::mem::take(&mut link.unread_bytes);
             for event in unread {
                 self.at(self.now, Happening::Client(conn, event));
             }
@@ -368,9 +368,7 @@ impl World {
 
     /// As [`World::next`], until nothing is under way.
     pub fn next_before_quiet(&mut self) -> Option<(ConnId, ToClient)> {
-        while let Some((_, happening)) = self.happenings.first_key_value() {
-            let _ = happening;
-            let at = self.happenings.keys().next().map_or(self.now, |key| key.0);
+        while let Some(&(at, _)) = self.happenings.keys().next() {
             if let Some(seen) = self.next(at) {
                 return Some(seen);
             }
@@ -598,23 +596,21 @@ impl World {
                     .iter()
                     .flat_map(|chunk| chunk.iter().copied())
                     .collect();
-                self.to_client(conn, ToClient::Bytes(stream, bytes));
+                self.deliver(conn, ToClient::Bytes(stream, bytes));
                 self.shards[index].recycle(data);
             }
             NetCommand::FinishStream { stream, .. } => {
-                self.to_client(conn, ToClient::Finished(stream));
+                self.deliver(conn, ToClient::Finished(stream));
             }
             NetCommand::ResetStream { stream, code, .. } => {
                 if let Some(link) = self.links.get_mut(&conn) {
                     link.dead.push(stream);
                 }
-                self.to_client(conn, ToClient::Reset(stream, code));
+                self.deliver(conn, ToClient::Reset(stream, code));
             }
             NetCommand::Close { code, .. } => {
                 if self.links.contains_key(&conn) {
-                    self.to_client(conn, ToClient::Closed(code));
-                    let serial = |(_, happening): &(&(Instant, u64), &mut Happening)| matches!(happening, Happening::Server(of, _) if *of == conn);
-                    let _ = serial;
+                    self.deliver(conn, ToClient::Closed(code));
                     self.happenings.retain(
                         |_, happening| !matches!(happening, Happening::Server(of, _) if *of == conn),
                     );
@@ -645,7 +641,7 @@ impl World {
         link.paused = paused;
         if !paused {
             // Ahead of what is still under way.
-            let waiting = std::mem::take(&mut link.waiting);
+            let waiting = core::mem::take(&mut link.waiting);
             let later: Vec<_> = self
                 .happenings
                 .iter()
@@ -666,7 +662,7 @@ impl World {
         }
     }
 
-    fn to_client(&mut self, conn: ConnId, event: ToClient) {
+    fn deliver(&mut self, conn: ConnId, event: ToClient) {
         let delay = self.delay(self.setup.pace.link);
         let Some(link) = self.links.get_mut(&conn) else {
             return;

@@ -2,6 +2,7 @@
 //! acknowledgements are due and in which order, and the receive quota.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
 use dunlin_base::{QoS, StreamId};
@@ -47,9 +48,11 @@ struct Waiting {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Qos2 {
-    Pending,
-    Received,
+struct Qos2 {
+    /// Routing has ended and PUBREC is due or was sent.
+    received: bool,
+    /// Counts against the quota of this connection.
+    counted: bool,
 }
 
 /// The receiving half of one session.
@@ -71,6 +74,17 @@ impl Inbound {
     pub fn handle_connected(&mut self) {
         self.used = 0;
         self.waiting.retain(|w| w.ack.qos == QoS::ExactlyOnce);
+        // Data streams end with their connection: the client goes on, on
+        // control, with what they carried.
+        for waiting in &mut self.waiting {
+            waiting.ack.stream = StreamId::CONTROL;
+        }
+        let open: Vec<_> = self.qos2.drain().collect();
+        for ((_, packet_id), mut state) in open {
+            state.counted = false;
+            let entry = self.qos2.entry((StreamId::CONTROL, packet_id));
+            entry.or_insert(state).received |= state.received;
+        }
     }
 
     /// Forgets everything.
@@ -80,26 +94,37 @@ impl Inbound {
 
     /// Restores a QoS 2 identifier from the store.
     pub fn restore(&mut self, packet_id: NonZeroU16) {
-        self.qos2
-            .insert((StreamId::CONTROL, packet_id), Qos2::Received);
+        let state = Qos2 {
+            received: true,
+            counted: false,
+        };
+        self.qos2.insert((StreamId::CONTROL, packet_id), state);
     }
 
     /// Registers a PUBLISH with QoS 1 or 2 under the work it will wait for.
     pub fn handle_publish(&mut self, ack: Ack, token: AckToken, receive_maximum: u16) -> Receipt {
         let key = (ack.stream, ack.packet_id);
-        if ack.qos == QoS::ExactlyOnce {
-            match self.qos2.get(&key) {
-                Some(Qos2::Received) => return Receipt::Duplicate,
-                Some(Qos2::Pending) => return Receipt::Pending,
-                None => {}
+        if ack.qos == QoS::ExactlyOnce
+            && let Some(open) = self.qos2.get_mut(&key)
+        {
+            if !core::mem::replace(&mut open.counted, true) {
+                self.used = self.used.saturating_add(1);
             }
+            return match open.received {
+                true => Receipt::Duplicate,
+                false => Receipt::Pending,
+            };
         }
         if self.used >= receive_maximum {
             return Receipt::QuotaExceeded;
         }
         self.used += 1;
         if ack.qos == QoS::ExactlyOnce {
-            self.qos2.insert(key, Qos2::Pending);
+            let state = Qos2 {
+                received: false,
+                counted: true,
+            };
+            self.qos2.insert(key, state);
         }
         self.waiting.push_back(Waiting {
             ack,
@@ -135,29 +160,55 @@ impl Inbound {
         }
         let ack = self.waiting.pop_front()?.ack;
         let key = (ack.stream, ack.packet_id);
-        if ack.qos == QoS::ExactlyOnce && !ack.reason.is_error() {
-            self.qos2.insert(key, Qos2::Received);
-        } else {
-            self.qos2.remove(&key);
+        if ack.qos != QoS::ExactlyOnce {
             self.used = self.used.saturating_sub(1);
+        } else if ack.reason.is_error() {
+            self.end(key);
+        } else if let Some(open) = self.qos2.get_mut(&key) {
+            open.received = true;
         }
         Some(ack)
     }
 
-    /// A PUBREL: `true` when its identifier was open [MQTT-4.3.3-11]. The PUBCOMP is due
-    /// either way; [`Inbound::handle_released`] returns the quota.
-    pub fn handle_pubrel(&mut self, stream: StreamId, packet_id: NonZeroU16) -> bool {
-        // A session resumed after a reconnect sends PUBREL on control for a
-        // PUBLISH that an earlier connection carried on a data stream.
-        if self.qos2.remove(&(stream, packet_id)).is_some() {
-            return true;
+    /// The work behind `token` failed and there is no way to say so: the
+    /// client sends the message again, and that counts as the first time.
+    pub fn abandon(&mut self, token: AckToken) {
+        let Some(at) = self.waiting.iter().position(|w| w.token == token) else {
+            return;
+        };
+        if let Some(Waiting { ack, .. }) = self.waiting.remove(at) {
+            match ack.qos {
+                QoS::ExactlyOnce => self.end((ack.stream, ack.packet_id)),
+                _ => self.used = self.used.saturating_sub(1),
+            }
         }
-        self.qos2.remove(&(StreamId::CONTROL, packet_id)).is_some()
     }
 
-    /// The PUBCOMP leaves: one more PUBLISH is welcome.
-    pub fn handle_released(&mut self) {
-        self.used = self.used.saturating_sub(1);
+    fn end(&mut self, key: (StreamId, NonZeroU16)) {
+        if self.qos2.remove(&key).is_some_and(|open| open.counted) {
+            self.used = self.used.saturating_sub(1);
+        }
+    }
+
+    /// A PUBREL: `true` when its identifier was open [MQTT-4.3.3-11] and has had
+    /// its PUBREC. The PUBCOMP is due either way.
+    pub fn handle_pubrel(&mut self, stream: StreamId, packet_id: NonZeroU16) -> bool {
+        // On a data stream, a client that resumes its session may go on with
+        // what began on control.
+        for stream in [stream, StreamId::CONTROL] {
+            let key = (stream, packet_id);
+            if self.qos2.get(&key).is_some_and(|open| open.received) {
+                self.end(key);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether a QoS 2 identifier is open, on any stream.
+    #[must_use]
+    pub fn is_open(&self, packet_id: NonZeroU16) -> bool {
+        self.qos2.keys().any(|(_, id)| *id == packet_id)
     }
 
     /// QoS 2 identifiers between PUBLISH and PUBREL.
@@ -207,7 +258,7 @@ mod tests {
         inbound.complete(AckToken(2), ReasonCode::Success);
         assert_eq!(inbound.poll_ack(), None);
         inbound.complete(AckToken(1), ReasonCode::Success);
-        let order: alloc::vec::Vec<u16> =
+        let order: Vec<u16> =
             core::iter::from_fn(|| inbound.poll_ack().map(|a| a.packet_id.get())).collect();
         assert_eq!(order, [1, 2, 3]);
     }
@@ -232,7 +283,6 @@ mod tests {
             Receipt::Duplicate
         );
         assert!(inbound.handle_pubrel(StreamId::CONTROL, publish.packet_id));
-        inbound.handle_released();
         //= mqtt5#[MQTT-4.3.3-12] type=test
         assert_eq!(
             inbound.handle_publish(publish, AckToken(4), 10),

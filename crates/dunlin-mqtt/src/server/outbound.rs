@@ -52,6 +52,20 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Lets go of the message, if the store has it.
+    pub fn shed(&mut self) {
+        if let (Content::Held(message), Some(_)) = (&self.content, self.seq) {
+            self.content = Content::Stored {
+                cost: u32::try_from(message.cost()).unwrap_or(u32::MAX),
+                expires: message.expires,
+            };
+        }
+    }
+
+    const fn is_stored(&self) -> bool {
+        matches!(self.content, Content::Stored { .. })
+    }
+
     fn cost(&self) -> usize {
         match &self.content {
             Content::Held(message) => message.cost(),
@@ -193,6 +207,12 @@ impl Outbound {
         self.queue.len()
     }
 
+    /// Messages waiting or about to.
+    #[must_use]
+    pub fn expected(&self) -> usize {
+        self.queue.len() + self.reserved
+    }
+
     /// Bytes of waiting messages held in memory.
     #[must_use]
     pub const fn queue_bytes(&self) -> usize {
@@ -238,6 +258,10 @@ impl Outbound {
         if let Some(outgoing) = self.poll_due() {
             return Some(outgoing);
         }
+        // A message in flight is being loaded; nothing may overtake it.
+        if !self.due.is_empty() {
+            return None;
+        }
         if self.inflight.len() >= usize::from(window) {
             return None;
         }
@@ -245,7 +269,7 @@ impl Outbound {
         if front.is_expired(now) {
             return self.pop_front().map(Outgoing::Expired);
         }
-        if matches!(front.content, Content::Stored { .. }) {
+        if front.is_stored() {
             if self.loading {
                 return None;
             }
@@ -285,6 +309,13 @@ impl Outbound {
             let Some(entry) = self.inflight.get_mut(&packet_id) else {
                 continue;
             };
+            if entry.state == State::Published
+                && entry.delivery.as_ref().is_some_and(Delivery::is_stored)
+            {
+                self.due.push_front(packet_id);
+                let idle = !core::mem::replace(&mut self.loading, true);
+                return idle.then_some(Outgoing::Load);
+            }
             match entry.state {
                 State::Published => {
                     let dup = core::mem::replace(&mut entry.sent, true);
@@ -370,11 +401,21 @@ impl Outbound {
         self.finish(packet_id, |state, _| state == State::Released)
     }
 
-    /// Sequence numbers to load, at most `max`, from the front of the queue.
+    /// Sequence numbers to load, at most `max`: of what is in flight and due
+    /// again, else from the front of the queue.
     pub fn stored_at_front(&self, max: usize) -> Vec<u64> {
+        let due = self.due.iter().filter_map(|id| self.delivery(*id));
+        let due: Vec<u64> = due
+            .filter(|d| d.is_stored())
+            .filter_map(|d| d.seq)
+            .take(max)
+            .collect();
+        if !due.is_empty() {
+            return due;
+        }
         self.queue
             .iter()
-            .take_while(|d| matches!(d.content, Content::Stored { .. }))
+            .take_while(|d| d.is_stored())
             .filter_map(|d| d.seq)
             .take(max)
             .collect()
@@ -384,6 +425,9 @@ impl Outbound {
     pub fn handle_loaded(&mut self, loaded: &[(u64, Option<Arc<Message>>)]) {
         self.loading = false;
         for (seq, message) in loaded {
+            if self.handle_loaded_inflight(*seq, message.as_ref()) {
+                continue;
+            }
             let Some(index) = self.queue.iter().position(|d| d.seq == Some(*seq)) else {
                 continue;
             };
@@ -399,19 +443,36 @@ impl Outbound {
         }
     }
 
+    /// A message in flight came back from the store; a message that is gone
+    /// ends its delivery.
+    fn handle_loaded_inflight(&mut self, seq: u64, message: Option<&Arc<Message>>) -> bool {
+        let of_seq = |d: &Delivery| d.seq == Some(seq) && d.is_stored();
+        let mut all = self.inflight.iter_mut();
+        let Some((&packet_id, entry)) =
+            all.find(|(_, entry)| entry.delivery.as_ref().is_some_and(of_seq))
+        else {
+            return false;
+        };
+        match (message, &mut entry.delivery) {
+            (Some(message), Some(delivery)) => {
+                delivery.content = Content::Held(Arc::clone(message));
+            }
+            _ => {
+                self.inflight.remove(&packet_id);
+            }
+        }
+        true
+    }
+
     /// Lets go of the messages of durable deliveries beyond the first
     /// `keep`, which are then loaded again when their turn comes. Returns the
     /// bytes set free.
     pub fn shed(&mut self, keep: usize) -> usize {
         let before = self.queue_bytes;
         for delivery in self.queue.iter_mut().skip(keep) {
-            if let (Content::Held(message), Some(_)) = (&delivery.content, delivery.seq) {
-                self.queue_bytes = self.queue_bytes.saturating_sub(message.cost());
-                delivery.content = Content::Stored {
-                    cost: u32::try_from(message.cost()).unwrap_or(u32::MAX),
-                    expires: message.expires,
-                };
-            }
+            let cost = delivery.cost();
+            delivery.shed();
+            self.queue_bytes = self.queue_bytes.saturating_sub(cost - delivery.cost());
         }
         before - self.queue_bytes
     }
