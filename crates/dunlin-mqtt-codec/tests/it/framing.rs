@@ -1,7 +1,7 @@
 //! `peek`: how much of a packet must be there, and what is refused before the
 //! body is.
 
-use dunlin_mqtt_codec::{DecodeError, PacketType, peek};
+use dunlin_mqtt_codec::{DecodeError, PacketType, Publish, Version, peek};
 
 use crate::vectors::cases;
 
@@ -30,7 +30,14 @@ fn size_is_checked_before_the_body() {
     assert_eq!(DecodeError::PacketTooLarge.reason().to_u8(), 0x95);
 }
 
-/// Lengths around every change of size, minimal and not.
+#[test]
+fn first_byte_is_enough_to_refuse() {
+    for first in [0x00, 0x0f, 0x36, 0x3f, 0x60, 0x80, 0xa0, 0xc1, 0xff] {
+        assert!(peek(&[first], 1000).is_err(), "{first:#04x}");
+    }
+}
+
+/// Lengths around every change of size, minimal and not, read and written.
 #[test]
 fn lengths_take_the_fewest_bytes() {
     //= mqtt5#[MQTT-1.5.5-1] type=test
@@ -48,6 +55,16 @@ fn lengths_take_the_fewest_bytes() {
         let packet = [&[0x30], bytes].concat();
         let frame = peek(&packet, u32::MAX).unwrap().unwrap();
         assert_eq!(frame.total_len, 1 + bytes.len() + value);
+        let publish = Publish {
+            topic: "t",
+            ..Publish::default()
+        };
+        if let Some(payload_len) = value.checked_sub(3) {
+            let mut written = Vec::new();
+            let layout = publish.encode_header(Version::V311, payload_len, &mut written);
+            assert_eq!(layout.unwrap().len, written.len());
+            assert_eq!(written, [&packet, [0, 1, b't'].as_slice()].concat());
+        }
         let (last, head) = bytes.split_last().unwrap();
         let longer = [&[0x30], head, &[last | 0x80, 0]].concat();
         let want = match bytes.len() {
