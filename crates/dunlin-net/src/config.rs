@@ -139,9 +139,11 @@ pub struct NetLimits {
     /// Bytes of one WebSocket message, summed over its fragments. Default
     /// 256 MiB + 5, the largest MQTT packet.
     pub ws_message_bytes_max: u64,
-    /// Bidirectional streams a QUIC peer may have open. Default 16.
+    /// Bidirectional streams a QUIC peer may have open, once it uses the 10
+    /// that it may open at first. Default 64.
     pub quic_bidi_streams: u32,
-    /// Unidirectional streams a QUIC peer may have open. Default 8.
+    /// Unidirectional streams a QUIC peer may have open, once it uses the 3
+    /// that it may open at first. Default 128.
     pub quic_uni_streams: u32,
     /// Bytes a QUIC peer may send ahead of us on a connection. Default
     /// 256 KiB.
@@ -175,8 +177,8 @@ impl Default for NetLimits {
             accept_budget: 64,
             ws_handshake_bytes_max: 8 << 10,
             ws_message_bytes_max: dunlin_base::limits::MQTT_PACKET_BYTES_MAX as u64,
-            quic_bidi_streams: 16,
-            quic_uni_streams: 8,
+            quic_bidi_streams: 64,
+            quic_uni_streams: 128,
             quic_receive_window: 256 << 10,
             quic_stream_receive_window: 128 << 10,
             quic_send_window: 256 << 10,
@@ -281,4 +283,10 @@ impl ForeignDatagram {
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
+}
+
+/// An IPv4 address as such, even where a socket for both families shows it
+/// mapped into IPv6: limits and logs must see one address for one peer.
+pub(crate) fn plain_addr(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

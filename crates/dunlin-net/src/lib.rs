@@ -21,6 +21,21 @@
 //! Nothing is emitted outside [`Net::poll`]. A connection that fails in a
 //! command reports its `Closed` in the next `poll`, which then does not wait.
 //!
+//! # Life of a connection
+//!
+//! - A dialled connection reports `Opened`, or `Closed` and nothing else.
+//! - An accepted connection is unknown to the caller until `Opened`; when its
+//!   handshake fails that is counted and logged, not reported.
+//! - `StreamFinished` on the control stream means that the peer sends no more:
+//!   FIN on TCP, close_notify on TLS, a Close frame on WebSocket, the end of
+//!   the stream on QUIC. The caller may still send, and then closes. If it
+//!   does not, [`NetLimits::half_close_linger`] ends a connection over TCP.
+//! - [`Net::close`] lets everything leave first, QUIC data until the peer has
+//!   acknowledged it. `Closed` follows: `Peer` if the peer had ended its side
+//!   before, else `Local`.
+//! - `IdleTimeout` also ends an accepted connection that says nothing within
+//!   [`NetLimits::first_bytes_timeout`].
+//!
 //! # Credit
 //!
 //! [`Net::send`] always takes all bytes. What left at once is its return
@@ -28,6 +43,21 @@
 //! up to exactly what was given, unless the connection ends first. The caller
 //! bounds what it has outstanding; [`NetLimits::backlog_bytes_max`] is the
 //! hard cap after which the connection is aborted.
+//!
+//! # Several loops on one port
+//!
+//! Each shard makes its own `Net` with the same [`NetKeys`] and number of
+//! shards, and listens with [`ListenerConfig::reuse_port`]; port 0 for the
+//! first, the port it got for the others. QUIC connection ids tell the shard:
+//! what [`Net::poll_foreign`] yields after a `poll` must reach
+//! [`Net::handle_foreign`] of the shard it names, whose loop must be woken.
+//!
+//! # Costs
+//!
+//! `examples/echo.rs` measures them. On a two-core virtual machine: 0.13 us of
+//! server CPU per pipelined 64-byte message and direction pair on TCP, 0.15 on
+//! TLS, 0.23 on QUIC; an idle connection holds 0.3 KB on TCP, 4.6 KB on TLS
+//! and 22 KB on QUIC.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]

@@ -1,11 +1,13 @@
 //! The loop: what a caller can ask of it. How it runs is in `run`, what QUIC
 //! needs besides is in `udp`.
 
+mod dial;
 mod layers;
 mod run;
+mod table;
 mod udp;
 
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
@@ -13,17 +15,17 @@ use std::sync::Arc;
 
 use dunlin_base::transport::{CloseCause, Transport};
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId};
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::admission::Admission;
-use crate::quic::{NewQuic, QuicConn, QuicSettings, UdpEndpoint, bind};
+use crate::quic::{QuicConn, QuicSettings, UdpEndpoint, bind};
 use crate::slots::{SLOTS_MAX, Slots};
-use crate::stream::{Layers, NewStream, Scratch, StreamConn};
+use crate::stream::{Scratch, StreamConn};
 use crate::timers::Timers;
 use crate::{
-    ClientTls, ConnStats, Counters, DialConfig, ForeignDatagram, ListenerConfig, NetConfig,
-    NetError, ServerTls, Waker, tcp,
+    Clock, ConnStats, Counters, ForeignDatagram, ListenerConfig, NetConfig, NetError, ServerTls,
+    Waker, tcp,
 };
 
 /// Readiness events taken from the kernel at once.
@@ -134,6 +136,12 @@ impl Net {
             foreign: VecDeque::new(),
             reports: VecDeque::new(),
         })
+    }
+
+    /// The loop's clock, for use within a handler of [`Net::poll`].
+    #[must_use]
+    pub const fn clock(&self) -> Clock {
+        self.config.clock
     }
 
     /// The current instant of the loop's clock.
@@ -248,99 +256,20 @@ impl Net {
         }
     }
 
-    /// Starts to connect; `Opened` or `Closed` follows.
-    ///
-    /// # Errors
-    /// No socket could be made, or the settings are incomplete.
-    pub fn dial(&mut self, config: &DialConfig) -> Result<ConnId, NetError> {
-        if self.slots.len() >= self.config.limits.connections_max {
-            return Err(NetError::TooManyConnections(
-                self.config.limits.connections_max,
-            ));
-        }
-        self.now = self.config.clock.now();
-        let timeout = config
-            .handshake_timeout
-            .unwrap_or(self.config.limits.handshake_timeout);
-        let deadline = self.now + timeout;
-        let serial = match (config.transport, &config.tls) {
-            (transport, None) if transport.is_encrypted() => {
-                return Err(NetError::TlsMissing(transport));
+    /// Replaces certificate and key of the listeners with this number, for
+    /// connections to come.
+    pub fn set_tls(&mut self, listener: u16, tls: &Arc<ServerTls>) {
+        for source in &mut self.sources {
+            match source {
+                Source::Tcp(tcp) if tcp.config.index == listener => {
+                    tcp.config.tls = Some(Arc::clone(tls));
+                }
+                Source::Udp(udp) if udp.listener == Some(listener) => {
+                    udp.set_server(self.quic.server_config(tls));
+                }
+                _ => {}
             }
-            (Transport::Quic, Some(tls)) => self.dial_quic(config, tls, deadline)?,
-            _ => self.dial_tcp(config, deadline)?,
-        };
-        self.counters.dialled += 1;
-        Ok(ConnId::new(self.config.shard, serial))
-    }
-
-    fn dial_tcp(&mut self, config: &DialConfig, deadline: Instant) -> Result<u64, NetError> {
-        let fail = |source| NetError::Dial {
-            addr: config.addr,
-            source,
-        };
-        let layers = layers::of_client(config, &self.config.limits)?;
-        let sock = tcp::connect(config.addr, config.local_addr).map_err(fail)?;
-        let serial = self
-            .insert_stream(sock, config.addr, config.transport, None, layers, deadline)
-            .map_err(fail)?
-            .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
-        if let Some(Conn::Stream(conn)) = self.slots.get_mut(serial) {
-            self.timers
-                .arm(serial, conn.next_deadline(), &mut conn.armed);
         }
-        Ok(serial)
-    }
-
-    fn dial_quic(
-        &mut self,
-        config: &DialConfig,
-        tls: &Arc<ClientTls>,
-        deadline: Instant,
-    ) -> Result<u64, NetError> {
-        let fail = |source| NetError::Dial {
-            addr: config.addr,
-            source,
-        };
-        let any: SocketAddr = if config.addr.is_ipv4() {
-            (Ipv4Addr::UNSPECIFIED, 0).into()
-        } else {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
-        };
-        let local = config.local_addr.unwrap_or(any);
-        let source = self.client_endpoint(local).map_err(fail)?;
-        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
-            return Err(NetError::Config("the UDP socket is gone"));
-        };
-        let mut client = tls.quic.clone();
-        client.transport_config(Arc::clone(&self.quic.transport));
-        let std_now = self.config.clock.to_std(self.now);
-        let (handle, proto) = endpoint
-            .proto
-            .connect(std_now, client, config.addr, &config.server_name)
-            .map_err(|e| match e {
-                quinn_proto::ConnectError::InvalidServerName(name) => NetError::ServerName(name),
-                other => fail(io::Error::other(other)),
-            })?;
-        self.insert_quic(source, handle, proto, None, deadline)
-            .ok_or(NetError::TooManyConnections(SLOTS_MAX))
-    }
-
-    /// The UDP socket that dialled connections from `local` share.
-    fn client_endpoint(&mut self, local: SocketAddr) -> io::Result<usize> {
-        let found = self.sources.iter().position(|source| {
-            matches!(source, Source::Udp(e) if e.listener.is_none() && e.bound_to == local)
-        });
-        if let Some(index) = found {
-            return Ok(index);
-        }
-        if self.sources.len() >= SOURCES_MAX {
-            return Err(io::Error::other("a loop has at most 1,024 UDP sockets"));
-        }
-        let socket = bind(local, false)?;
-        let limits = &self.config.limits;
-        let endpoint = UdpEndpoint::new(socket, local, None, None, &self.quic, limits)?;
-        self.add_endpoint(endpoint)
     }
 
     /// Gives bytes to a connection; takes all of them. Returns how many left
@@ -507,75 +436,6 @@ impl Net {
             .flatten()
     }
 
-    fn insert_stream(
-        &mut self,
-        sock: TcpStream,
-        addr: SocketAddr,
-        transport: Transport,
-        listener: Option<u16>,
-        layers: Option<Box<Layers>>,
-        handshake_deadline: Instant,
-    ) -> io::Result<Option<u64>> {
-        let (now, config, registry) = (self.now, &self.config, self.poll.registry());
-        self.slots.insert_with(|serial| {
-            let new = NewStream {
-                id: ConnId::new(config.shard, serial),
-                sock,
-                addr,
-                transport,
-                listener,
-                layers,
-                handshake_deadline,
-            };
-            let mut conn = Box::new(StreamConn::new(new, now, &config.limits));
-            let token = Token(serial as usize);
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            registry.register(conn.sock_mut(), token, interest)?;
-            Ok(Conn::Stream(conn))
-        })
-    }
-
-    /// Stores a connection and lists it for its first transmission.
-    fn insert_quic(
-        &mut self,
-        source: usize,
-        handle: quinn_proto::ConnectionHandle,
-        proto: quinn_proto::Connection,
-        listener: Option<u16>,
-        handshake_deadline: Instant,
-    ) -> Option<u64> {
-        let (now, config) = (self.now, &self.config);
-        let inserted = self.slots.insert_with(|serial| {
-            let new = NewQuic {
-                id: ConnId::new(config.shard, serial),
-                source,
-                handle,
-                proto,
-                listener,
-                handshake_deadline,
-            };
-            let conn = Box::new(QuicConn::new(new, now, &config.limits));
-            Ok::<_, core::convert::Infallible>(Conn::Quic(conn))
-        });
-        let Ok(serial) = inserted;
-        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
-            return None;
-        };
-        match serial {
-            Some(serial) => {
-                endpoint.bind_serial(handle, serial);
-                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                    mark(&mut self.dirty, serial, &mut quic.dirty);
-                }
-            }
-            None => {
-                let drained = quinn_proto::EndpointEvent::drained();
-                endpoint.proto.handle_event(handle, drained);
-            }
-        }
-        serial
-    }
-
     /// Ends a connection outside of `poll`; its end is reported there.
     fn end(&mut self, conn: ConnId, cause: CloseCause) {
         let reported = match Self::find_in(&mut self.slots, self.config.shard, conn) {
@@ -594,29 +454,6 @@ impl Net {
         };
         if !reported {
             self.reports.push_back(Report::Closed(conn, cause));
-        }
-    }
-
-    fn remove(&mut self, serial: u64) {
-        let Some(conn) = self.slots.remove(serial) else {
-            return;
-        };
-        self.counters.closed += 1;
-        let (pending, accepted, addr) = match &conn {
-            Conn::Stream(tcp) => (tcp.pending, tcp.accepted, tcp.addr().ip()),
-            Conn::Quic(quic) => (quic.pending, quic.accepted, quic.admitted_ip()),
-        };
-        if pending {
-            self.admission.handshake_over();
-        }
-        if accepted {
-            self.admission.end(addr);
-        }
-        // A descriptor is free again.
-        for source in &mut self.sources {
-            if let Source::Tcp(listener) = source {
-                listener.not_before = Instant::ZERO;
-            }
         }
     }
 }

@@ -5,13 +5,14 @@ use core::time::Duration;
 use std::io;
 
 use dunlin_base::Instant;
-use dunlin_base::transport::{NetEvent, Transport};
+use dunlin_base::transport::NetEvent;
 use mio::Events;
 use mio::net::TcpStream;
 
 use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, layers, mark};
+use crate::config::plain_addr;
 use crate::slots::SLOTS_MAX;
-use crate::stream::{Cx, Layers, Step};
+use crate::stream::{Cx, Step};
 use crate::tcp;
 
 /// Pause before accepting again when descriptors ran out.
@@ -212,20 +213,7 @@ impl Net {
                 return;
             }
             match listener.socket.accept() {
-                Ok((sock, addr)) => {
-                    match layers::of_server(
-                        &listener.config,
-                        &listener.ws_path,
-                        &self.config.limits,
-                    ) {
-                        Ok(layers) => {
-                            let (transport, number) =
-                                (listener.config.transport, listener.config.index);
-                            self.accepted(sock, addr, transport, number, layers, handler);
-                        }
-                        Err(error) => tracing::error!(%error, "cannot serve a connection"),
-                    }
-                }
+                Ok((sock, addr)) => self.accepted(index, sock, plain_addr(addr), handler),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     listener.ready = false;
                     return;
@@ -244,13 +232,14 @@ impl Net {
 
     fn accepted(
         &mut self,
+        index: usize,
         sock: TcpStream,
         addr: SocketAddr,
-        transport: Transport,
-        listener: u16,
-        layers: Option<Box<Layers>>,
         handler: &mut Handler<'_>,
     ) {
+        let Some(Source::Tcp(listener)) = self.sources.get(index) else {
+            return;
+        };
         let (limits, live) = (&self.config.limits, self.slots.len());
         let counters = &mut self.counters;
         if !self
@@ -259,9 +248,17 @@ impl Net {
         {
             return;
         }
+        let layers = match layers::of_server(&listener.config, &listener.ws_path, limits) {
+            Ok(layers) => layers,
+            Err(error) => {
+                tracing::error!(%error, "cannot serve a connection");
+                return;
+            }
+        };
+        let (transport, number) = (listener.config.transport, listener.config.index);
         let _ = sock.set_nodelay(true);
         let deadline = self.now + limits.handshake_timeout;
-        match self.insert_stream(sock, addr, transport, Some(listener), layers, deadline) {
+        match self.insert_stream(sock, addr, transport, Some(number), layers, deadline) {
             Ok(Some(serial)) => {
                 self.counters.accepted += 1;
                 self.admission.begin(addr.ip(), &self.config.limits);

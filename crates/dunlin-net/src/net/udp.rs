@@ -11,6 +11,7 @@ use quinn_udp::{EcnCodepoint, RecvMeta};
 use super::run::Handler;
 use super::{Conn, Net, Source, mark};
 use crate::ForeignDatagram;
+use crate::config::plain_addr;
 use crate::quic::shard_of_datagram;
 use crate::stream::{UDP_BATCH, UDP_BYTES};
 
@@ -254,7 +255,7 @@ impl Net {
         };
         let listener = endpoint.listener;
         let limits = &self.config.limits;
-        let (ip, live) = (incoming.remote_address().ip(), self.slots.len());
+        let (ip, live) = (plain_addr(incoming.remote_address()).ip(), self.slots.len());
         let buf = &mut self.scratch.udp_out;
         buf.clear();
         // Before its address is proved a client costs no memory here.

@@ -8,19 +8,25 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
-use dunlin_base::{ConnId, Instant, SendBuf, StreamId};
+use dunlin_base::{ConnId, Instant, StreamId};
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, Dir, Event, ReadError, ReadableError,
-    StreamEvent, StreamId as QuicStreamId, VarInt, WriteError,
+    StreamEvent, StreamId as QuicStreamId, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 
-use crate::backlog::Backlog;
+use super::streams::{StreamBacklog, varint};
+use crate::config::plain_addr;
 use crate::stream::{Cx, Step, failure};
-use crate::{Clock, ConnStats, Counters, NetLimits, tls};
+use crate::{Clock, ConnStats, NetLimits, tls};
+
+/// Streams that a peer may open at once, to begin with: what clients of EMQX
+/// expect, control included. quinn-proto keeps an entry for each.
+pub(super) const BIDI_STREAMS_FIRST: u32 = 10;
+pub(super) const UNI_STREAMS_FIRST: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-enum Phase {
+pub(super) enum Phase {
     Handshake,
     Open,
     /// Closed by us; waits until the peer has acknowledged all streams.
@@ -39,7 +45,7 @@ pub(crate) struct QuicConn {
     addr: SocketAddr,
     admitted_ip: IpAddr,
     listener: u16,
-    phase: Phase,
+    pub(super) phase: Phase,
     pub(crate) accepted: bool,
     pub(crate) pending: bool,
     /// Its end needs no report: reported before, or never opened and never
@@ -51,28 +57,25 @@ pub(crate) struct QuicConn {
     pub(crate) touched: bool,
     spoke: bool,
     paused: bool,
+    /// We opened a bidirectional stream, the first of which is control.
+    pub(super) opened_control: bool,
+    /// Streams that the peer may have open.
+    granted_bidi: u32,
+    granted_uni: u32,
     close_code: VarInt,
     /// Streams that we may send on and have not ended.
-    sending: Vec<QuicStreamId>,
+    pub(super) sending: Vec<QuicStreamId>,
     /// Streams that we have ended and the peer has not fully acknowledged.
-    ending: Vec<QuicStreamId>,
+    pub(super) ending: Vec<QuicStreamId>,
     /// Bytes that streams did not take.
-    backlogs: Vec<StreamBacklog>,
+    pub(super) backlogs: Vec<StreamBacklog>,
     /// Streams that were not read to their end, for want of budget or because
     /// reading is paused.
-    unread: Vec<QuicStreamId>,
+    pub(super) unread: Vec<QuicStreamId>,
     last_read: Instant,
     idle: Duration,
     deadline: Instant,
     pub(crate) armed: Instant,
-}
-
-#[derive(Debug)]
-struct StreamBacklog {
-    id: QuicStreamId,
-    bytes: Backlog,
-    /// End the stream after them.
-    finish: bool,
 }
 
 /// How a connection comes to be.
@@ -102,7 +105,7 @@ impl QuicConn {
             source: new.source,
             handle: new.handle,
             addr: new.proto.remote_address(),
-            admitted_ip: new.proto.remote_address().ip(),
+            admitted_ip: plain_addr(new.proto.remote_address()).ip(),
             proto: new.proto,
             listener: new.listener.unwrap_or(0),
             phase: Phase::Handshake,
@@ -113,6 +116,9 @@ impl QuicConn {
             touched: false,
             spoke: false,
             paused: false,
+            opened_control: false,
+            granted_bidi: limits.quic_bidi_streams.min(BIDI_STREAMS_FIRST),
+            granted_uni: limits.quic_uni_streams.min(UNI_STREAMS_FIRST),
             close_code: VarInt::from_u32(0),
             sending: Vec::new(),
             ending: Vec::new(),
@@ -203,7 +209,7 @@ impl QuicConn {
         (cx.out)(NetEvent::Opened {
             conn: self.id,
             peer: Peer {
-                addr: self.addr,
+                addr: plain_addr(self.addr),
                 transport: Transport::Quic,
                 listener: self.listener,
                 identity: certs.and_then(|certs| tls::identity(&certs)),
@@ -231,6 +237,7 @@ impl QuicConn {
         self.open(true, cx);
         match event {
             StreamEvent::Opened { dir } => {
+                self.widen(dir, cx.limits);
                 while let Some(id) = self.proto.streams().accept(dir) {
                     if dir == Dir::Bi {
                         self.sending.push(id);
@@ -251,6 +258,21 @@ impl QuicConn {
                 self.report_reset(id, error_code, cx);
             }
             StreamEvent::Available { .. } => {}
+        }
+    }
+
+    /// Lets a peer that uses its streams open more of them, up to the limit;
+    /// all others do not pay for it.
+    fn widen(&mut self, dir: Dir, limits: &NetLimits) {
+        let (max, granted) = match dir {
+            Dir::Bi => (limits.quic_bidi_streams, &mut self.granted_bidi),
+            Dir::Uni => (limits.quic_uni_streams, &mut self.granted_uni),
+        };
+        let open = self.proto.streams().remote_open_streams(dir);
+        if *granted < max && open * 2 >= u64::from(*granted) {
+            *granted = granted.saturating_mul(2).min(max);
+            self.proto
+                .set_max_concurrent_streams(dir, VarInt::from_u32(*granted));
         }
     }
 
@@ -281,7 +303,7 @@ impl QuicConn {
             if self.phase == Phase::Open {
                 (cx.out)(NetEvent::Migrated {
                     conn: self.id,
-                    addr,
+                    addr: plain_addr(addr),
                 });
             }
         }
@@ -340,182 +362,6 @@ impl QuicConn {
         if self.spoke && self.deadline != Instant::FAR_FUTURE {
             self.deadline = Instant::FAR_FUTURE;
         }
-    }
-
-    /// Takes all of `data`; returns how many bytes left at once.
-    pub(crate) fn send(
-        &mut self,
-        stream: StreamId,
-        data: &mut SendBuf,
-        limits: &NetLimits,
-        counters: &mut Counters,
-    ) -> Result<usize, CloseCause> {
-        let Some(id) = self.stream_id(stream).filter(|_| self.phase <= Phase::Open) else {
-            let all = data.len();
-            data.clear();
-            return Ok(all);
-        };
-        if let Some(backlog) = self.backlogs.iter_mut().find(|b| b.id == id) {
-            backlog.bytes.put(data, 0);
-            if backlog.bytes.len() > limits.backlog_bytes_max {
-                counters.backlog_overflows += 1;
-                return Err(failure("the peer reads too slowly: backlog limit reached"));
-            }
-            return Ok(0);
-        }
-        let total = data.len();
-        let left = self.write_direct(id, data);
-        if left < total {
-            let mut bytes = Backlog::default();
-            bytes.put(data, left);
-            self.backlogs.push(StreamBacklog {
-                id,
-                bytes,
-                finish: false,
-            });
-        }
-        data.clear();
-        Ok(left)
-    }
-
-    /// The stream, if we may send on it. A dialled connection opens its
-    /// control stream by sending on it.
-    fn stream_id(&mut self, stream: StreamId) -> Option<QuicStreamId> {
-        let id = quic_id(stream)?;
-        if self.sending.contains(&id) {
-            return Some(id);
-        }
-        if stream == StreamId::CONTROL && !self.accepted && self.sending.is_empty() {
-            return self.open_stream(true).and_then(quic_id);
-        }
-        None
-    }
-
-    /// Gives bytes to the stream until it takes no more. A stream that takes
-    /// nothing any more swallows them: its end is reported otherwise.
-    fn write_direct(&mut self, id: QuicStreamId, data: &SendBuf) -> usize {
-        let mut stream = self.proto.send_stream(id);
-        let mut wrote = 0;
-        if !data.chunks().is_empty() {
-            let mut chunks = data.chunks().to_vec();
-            let all: usize = chunks.iter().map(Bytes::len).sum();
-            match stream.write_chunks(&mut chunks) {
-                Ok(written) => wrote += written.bytes,
-                Err(WriteError::Blocked) => {}
-                Err(_) => return data.len(),
-            }
-            if wrote < all {
-                return wrote;
-            }
-        }
-        if !data.tail().is_empty() {
-            match stream.write(data.tail()) {
-                Ok(n) => wrote += n,
-                Err(WriteError::Blocked) => {}
-                Err(_) => return data.len(),
-            }
-        }
-        wrote
-    }
-
-    /// Gives waiting bytes to the stream; returns how many it took.
-    fn write_backlog(&mut self, id: QuicStreamId) -> usize {
-        let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
-            return 0;
-        };
-        let Some(backlog) = self.backlogs.get_mut(at) else {
-            return 0;
-        };
-        let mut wrote = 0;
-        let mut stream = self.proto.send_stream(id);
-        while let Some(chunk) = backlog.bytes.pop() {
-            let mut chunks = [chunk];
-            match stream.write_chunks(&mut chunks) {
-                Ok(written) => wrote += written.bytes,
-                Err(WriteError::Blocked) => {}
-                Err(_) => {
-                    let [rest] = chunks;
-                    wrote += rest.len() + backlog.bytes.len();
-                    backlog.bytes = Backlog::default();
-                    break;
-                }
-            }
-            let [rest] = chunks;
-            if !rest.is_empty() {
-                backlog.bytes.unpop(rest);
-                break;
-            }
-        }
-        if backlog.bytes.is_empty() {
-            let finish = backlog.finish;
-            self.backlogs.swap_remove(at);
-            if finish {
-                self.finish_now(id);
-            }
-        }
-        wrote
-    }
-
-    /// Opens a stream, if the peer allows one more.
-    pub(crate) fn open_stream(&mut self, bidirectional: bool) -> Option<StreamId> {
-        let dir = if bidirectional { Dir::Bi } else { Dir::Uni };
-        let id = self.proto.streams().open(dir)?;
-        self.sending.push(id);
-        Some(StreamId(id.into()))
-    }
-
-    /// Ends our side of a stream after its backlog.
-    pub(crate) fn finish_stream(&mut self, stream: StreamId) {
-        if let Some(id) = quic_id(stream) {
-            match self.backlogs.iter_mut().find(|b| b.id == id) {
-                Some(backlog) => backlog.finish = true,
-                None => self.finish_now(id),
-            }
-        }
-    }
-
-    fn finish_now(&mut self, id: QuicStreamId) {
-        if let Some(at) = self.sending.iter().position(|s| *s == id) {
-            self.sending.swap_remove(at);
-            if self.proto.send_stream(id).finish().is_ok() {
-                self.ending.push(id);
-            }
-        }
-    }
-
-    /// Abandons our side of a stream; returns the credit of dropped bytes.
-    pub(crate) fn reset_stream(&mut self, stream: StreamId, code: u64) -> usize {
-        let Some(id) = quic_id(stream) else {
-            return 0;
-        };
-        let may_send = self.sending.contains(&id) || self.ending.contains(&id);
-        let dropped = self.forget_sending(id);
-        if may_send {
-            let _ = self.proto.send_stream(id).reset(varint(code));
-        }
-        dropped
-    }
-
-    /// Asks the peer to stop sending on a stream.
-    pub(crate) fn stop_stream(&mut self, stream: StreamId, code: u64) {
-        // Only the peer's unidirectional streams and bidirectional ones have a
-        // receiving side; quinn-proto takes the others for a bug.
-        let ours = stream.is_server_initiated() == self.accepted;
-        if let Some(id) = quic_id(stream)
-            && !(stream.is_unidirectional() && ours)
-        {
-            self.unread.retain(|u| *u != id);
-            let _ = self.proto.recv_stream(id).stop(varint(code));
-        }
-    }
-
-    fn forget_sending(&mut self, id: QuicStreamId) -> usize {
-        self.sending.retain(|s| *s != id);
-        self.ending.retain(|s| *s != id);
-        let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
-            return 0;
-        };
-        self.backlogs.swap_remove(at).bytes.len()
     }
 
     /// Begins to close: ends all streams and waits until they arrived.
@@ -654,12 +500,4 @@ fn describe(error: &quinn_proto::TransportError) -> String {
         return tls::describe(&rustls::Error::InvalidCertificate(error));
     }
     format!("QUIC: {error}")
-}
-
-fn quic_id(stream: StreamId) -> Option<QuicStreamId> {
-    VarInt::from_u64(stream.0).ok().map(Into::into)
-}
-
-fn varint(code: u64) -> VarInt {
-    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }

@@ -16,6 +16,7 @@ use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::cid::{CidCodec, ShardCids};
+use super::conn::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST};
 use crate::{Counters, NetConfig, NetError, NetLimits, ServerTls};
 
 /// What all endpoints of a loop share.
@@ -57,11 +58,13 @@ impl fmt::Debug for QuicSettings {
 
 fn transport_config(limits: &NetLimits) -> Result<TransportConfig, NetError> {
     let mut config = TransportConfig::default();
+    let bidi = limits.quic_bidi_streams.min(BIDI_STREAMS_FIRST);
+    let uni = limits.quic_uni_streams.min(UNI_STREAMS_FIRST);
     let idle = IdleTimeout::try_from(limits.idle_timeout_max)
         .map_err(|_| NetError::Config("the longest idle timeout is too long for QUIC"))?;
     config
-        .max_concurrent_bidi_streams(VarInt::from_u32(limits.quic_bidi_streams))
-        .max_concurrent_uni_streams(VarInt::from_u32(limits.quic_uni_streams))
+        .max_concurrent_bidi_streams(VarInt::from_u32(bidi))
+        .max_concurrent_uni_streams(VarInt::from_u32(uni))
         .max_idle_timeout(Some(idle))
         .receive_window(VarInt::from_u32(limits.quic_receive_window))
         .stream_receive_window(VarInt::from_u32(limits.quic_stream_receive_window))
@@ -83,6 +86,7 @@ pub(crate) struct UdpEndpoint {
     pub(crate) listener: Option<u16>,
     /// The address asked for, by which a dialled connection finds its socket.
     pub(crate) bound_to: SocketAddr,
+    refuses: bool,
     /// The kernel may have more datagrams for us.
     pub(crate) readable: bool,
     /// A transmission that the kernel did not take.
@@ -126,6 +130,7 @@ impl UdpEndpoint {
             serials: Vec::new(),
             listener,
             bound_to,
+            refuses: false,
             readable: false,
             held: None,
             waiting: Vec::new(),
@@ -136,8 +141,16 @@ impl UdpEndpoint {
         &mut self.socket
     }
 
+    /// Accepts with these settings from now on, unless it accepts nothing.
+    pub(crate) fn set_server(&mut self, config: ServerConfig) {
+        if !self.refuses {
+            self.proto.set_server_config(Some(Arc::new(config)));
+        }
+    }
+
     /// Stops to accept; connections stay.
     pub(crate) fn refuse_new(&mut self) {
+        self.refuses = true;
         self.proto.set_server_config(None);
     }
 

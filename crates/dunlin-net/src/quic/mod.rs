@@ -4,6 +4,7 @@
 mod cid;
 mod conn;
 mod endpoint;
+mod streams;
 
 pub(crate) use cid::shard_of_datagram;
 pub(crate) use conn::{NewQuic, QuicConn};

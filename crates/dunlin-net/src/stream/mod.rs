@@ -422,3 +422,17 @@ impl StreamConn {
 pub(crate) fn failure(text: &str) -> CloseCause {
     CloseCause::Failed(Arc::from(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(
+            size_of::<StreamConn>() <= 320,
+            "{}",
+            size_of::<StreamConn>()
+        );
+    }
+}

@@ -374,3 +374,32 @@ fn http_that_is_no_upgrade_gets_an_answer() {
     let (answer, _) = raw_ws(&[b'x'; 20_000]);
     assert!(answer.starts_with(b"HTTP/1.1 431 ") || answer.starts_with(b"HTTP/1.1 400 "));
 }
+
+#[test]
+fn certificates_are_replaced_without_dropping_connections() {
+    for transport in [Transport::Tls, Transport::Quic] {
+        let mut pair = Pair::new();
+        let mut listen = listen_on(transport);
+        listen.index = 3;
+        let mut at = loopback();
+        let (first, _) = pair.connect(listen, |addr| {
+            at = addr;
+            dial_to(transport, addr)
+        });
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+        let (pem, key) = (own.cert.pem(), own.signing_key.serialize_pem());
+        let options = ServerTlsOptions::new(pem.clone().into(), key.into());
+        let tls = Arc::new(ServerTls::new(&options).unwrap());
+        pair.server.net.set_tls(3, &tls);
+        let mut config = dial_to(transport, at);
+        let trusting = ClientTls::builder().ca_pem(pem.as_bytes()).unwrap();
+        config.tls = Some(Arc::new(trusting.build().unwrap()));
+        pair.client.events.clear();
+        pair.client.net.dial(&config).unwrap();
+        pair.until("new certificate", |p| p.client.opened().is_some());
+        let _ = pair.client.send(first, StreamId::CONTROL, b"old one lives");
+        pair.until("bytes", |p| {
+            p.server.received(StreamId::CONTROL) == b"old one lives"
+        });
+    }
+}

@@ -1,7 +1,7 @@
 //! Loops against loops on loopback, with ports that the system chooses and no
 //! waiting for anything but events.
 
-mod certs;
+pub(crate) mod certs;
 mod layered;
 mod quic;
 mod tcp;

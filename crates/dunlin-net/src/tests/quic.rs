@@ -374,3 +374,65 @@ fn datagrams_find_their_shard() {
     assert!(shards.iter().any(migrated));
     assert!(shards.iter().all(|s| s.closed().is_none()));
 }
+
+#[test]
+fn limits_by_address_hold_for_quic() {
+    let limits = NetLimits {
+        connections_per_address_max: 2,
+        ..NetLimits::default()
+    };
+    let mut pair = Pair::with_limits(NetLimits::default(), limits);
+    let addr = pair.server.net.listen(listen()).unwrap();
+    let config = dial(addr);
+    let conns: Vec<_> = (0..3)
+        .map(|_| pair.client.net.dial(&config).unwrap())
+        .collect();
+    let count = |p: &Pair, opened: bool| {
+        let of = |e: &&Ev| matches!(e, Ev::Opened(..)) == opened && !matches!(e, Ev::Sent(..));
+        p.client.events.iter().filter(of).count()
+    };
+    pair.until("two open, one refused", |p| {
+        count(p, true) == 2 && count(p, false) == 1
+    });
+    assert_eq!(pair.server.net.counters().refused_per_address, 1);
+    // Room again once one is gone for good.
+    conns.iter().for_each(|c| pair.client.net.close(*c, 0));
+    pair.until("drained", |p| p.server.net.connections() == 0);
+    pair.client.events.clear();
+    pair.client.net.dial(&config).unwrap();
+    pair.until("open", |p| p.client.opened().is_some());
+}
+
+#[test]
+fn control_is_opened_by_sending_whatever_was_opened_before() {
+    let mut pair = Pair::new();
+    let (client, _) = open(&mut pair);
+    let uni = pair.client.net.open_stream(client, false).unwrap();
+    let _ = pair.client.send(client, uni, b"data");
+    let _ = pair.client.send(client, StreamId::CONTROL, b"control");
+    pair.until("both", |p| {
+        p.server.received(uni) == b"data" && p.server.received(StreamId::CONTROL) == b"control"
+    });
+}
+
+#[test]
+fn a_peer_that_uses_its_streams_may_open_more_up_to_the_limit() {
+    let limits = NetLimits {
+        quic_uni_streams: 20,
+        ..NetLimits::default()
+    };
+    let mut pair = Pair::with_limits(NetLimits::default(), limits);
+    let (client, _) = open(&mut pair);
+    let mut opened = 0;
+    pair.until("twenty streams", |p| {
+        while let Some(stream) = p.client.net.open_stream(client, false) {
+            let _ = p.client.send(client, stream, b"topic");
+            opened += 1;
+        }
+        let heard = |e: &&Ev| matches!(e, Ev::Bytes(..));
+        p.server.events.iter().filter(heard).count() >= 20
+    });
+    (0..20).for_each(|_| pair.client.poll());
+    assert_eq!(pair.client.net.open_stream(client, false), None);
+    assert_eq!(opened, 20);
+}

@@ -341,11 +341,113 @@ fn encode<D>(
     })
 }
 
-/// After an error: the alert that tells the peer, if there is one.
+/// After an error: what was queued before it, and the alert that tells the
+/// peer. Asked only while there is something, because rustls would look at the
+/// damaged input again.
 fn alert<C: Unbuffered>(conn: &mut C, rest: &mut [u8], out: &mut OutBuf) {
-    while let Ok(ConnectionState::EncodeTlsData(mut data)) = conn.records(rest).state {
+    while conn.common().wants_write() {
+        let Ok(ConnectionState::EncodeTlsData(mut data)) = conn.records(rest).state else {
+            break;
+        };
         if encode(&mut data, out).is_err() {
             break;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::certs::{client_builder, server_options};
+    use crate::{ServerTls, tls};
+
+    struct Lone(TlsLayer, Vec<u8>, bool);
+
+    impl Lone {
+        fn take(&mut self, data: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+            let (mut out, mut data) = (OutBuf::default(), data.to_vec());
+            let (plain, open) = (&mut self.1, &mut self.2);
+            self.0.input(&mut data, &mut out, &mut |event| {
+                match event {
+                    TlsEvent::Open { .. } => *open = true,
+                    TlsEvent::Plain(bytes) => plain.extend_from_slice(bytes),
+                    TlsEvent::Finished => {}
+                }
+                Ok::<_, rustls::Error>(())
+            })?;
+            Ok(out.bytes().to_vec())
+        }
+    }
+
+    fn pair(fragment: Option<usize>) -> (Lone, Lone) {
+        let server = ServerTls::new(&server_options()).unwrap();
+        let mut config = (*server.tcp).clone();
+        config.max_fragment_size = fragment;
+        let server = TlsLayer::server(Arc::new(config)).unwrap();
+        let client = client_builder().build().unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let client = TlsLayer::client(client.tcp, name).unwrap();
+        (
+            Lone(client, Vec::new(), false),
+            Lone(server, Vec::new(), false),
+        )
+    }
+
+    /// rustls keeps positions in input that it has not used; writing between
+    /// the pieces of a fragmented message must show it that input.
+    #[test]
+    fn writing_between_fragments_of_a_handshake_message_is_safe() {
+        let (mut client, mut server) = pair(Some(40));
+        let mut to_server = client.take(&[]).unwrap();
+        let mut wrote = 0;
+        for _ in 0..10 {
+            let to_client = server.take(&core::mem::take(&mut to_server)).unwrap();
+            for byte in to_client {
+                to_server.extend(client.take(&[byte]).unwrap());
+                if client.2 {
+                    let mut out = OutBuf::default();
+                    client.0.encrypt(b"x", &mut out).unwrap();
+                    to_server.extend_from_slice(out.bytes());
+                    wrote += 1;
+                }
+            }
+        }
+        assert!(wrote > 40, "a session ticket came in many pieces");
+        assert_eq!(server.1, vec![b'x'; wrote]);
+        assert!(client.0.partial.is_empty() && server.0.partial.is_empty());
+    }
+
+    #[test]
+    fn damaged_records_fail_with_an_alert_and_never_again() {
+        let (mut client, mut server) = pair(None);
+        let hello = client.take(&[]).unwrap();
+        for at in (0..hello.len()).step_by(7) {
+            let (_, mut server) = pair(None);
+            let mut bad = hello.clone();
+            bad[at] ^= 0x55;
+            let _ = server.take(&bad);
+            let _ = server.take(&bad);
+            server.0.close_notify(&mut OutBuf::default());
+        }
+        let flight = server.take(&hello).unwrap();
+        for at in (0..flight.len()).step_by(11) {
+            let (mut client, mut server) = pair(None);
+            let mut flight = server.take(&client.take(&[]).unwrap()).unwrap();
+            let Some(byte) = flight.get_mut(at) else {
+                continue;
+            };
+            *byte ^= 0x55;
+            let cut = flight.len() / 2;
+            let result = client
+                .take(&flight[..cut])
+                .and_then(|_| client.take(&flight[cut..]));
+            let mut out = OutBuf::default();
+            if result.is_err() {
+                assert!(client.0.encrypt(b"x", &mut out).is_err());
+                assert!(out.bytes().is_empty());
+            }
+            client.0.close_notify(&mut out);
+        }
+        assert!(tls::describe(&rustls::Error::NoApplicationProtocol).contains("ALPN"));
     }
 }

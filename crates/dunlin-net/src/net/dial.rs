@@ -1,0 +1,110 @@
+//! Connections that we begin.
+
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::sync::Arc;
+
+use dunlin_base::transport::Transport;
+use dunlin_base::{ConnId, Instant};
+
+use super::{Conn, Net, SOURCES_MAX, Source, layers};
+use crate::quic::{UdpEndpoint, bind};
+use crate::slots::SLOTS_MAX;
+use crate::{ClientTls, DialConfig, NetError, tcp};
+
+impl Net {
+    /// Starts to connect; `Opened` or `Closed` follows.
+    ///
+    /// # Errors
+    /// No socket could be made, or the settings are incomplete.
+    pub fn dial(&mut self, config: &DialConfig) -> Result<ConnId, NetError> {
+        if self.slots.len() >= self.config.limits.connections_max {
+            return Err(NetError::TooManyConnections(
+                self.config.limits.connections_max,
+            ));
+        }
+        self.now = self.config.clock.now();
+        let timeout = config
+            .handshake_timeout
+            .unwrap_or(self.config.limits.handshake_timeout);
+        let deadline = self.now + timeout;
+        let serial = match (config.transport, &config.tls) {
+            (transport, None) if transport.is_encrypted() => {
+                return Err(NetError::TlsMissing(transport));
+            }
+            (Transport::Quic, Some(tls)) => self.dial_quic(config, tls, deadline)?,
+            _ => self.dial_tcp(config, deadline)?,
+        };
+        self.counters.dialled += 1;
+        Ok(ConnId::new(self.config.shard, serial))
+    }
+
+    fn dial_tcp(&mut self, config: &DialConfig, deadline: Instant) -> Result<u64, NetError> {
+        let fail = |source| NetError::Dial {
+            addr: config.addr,
+            source,
+        };
+        let layers = layers::of_client(config, &self.config.limits)?;
+        let sock = tcp::connect(config.addr, config.local_addr).map_err(fail)?;
+        let serial = self
+            .insert_stream(sock, config.addr, config.transport, None, layers, deadline)
+            .map_err(fail)?
+            .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
+        if let Some(Conn::Stream(conn)) = self.slots.get_mut(serial) {
+            self.timers
+                .arm(serial, conn.next_deadline(), &mut conn.armed);
+        }
+        Ok(serial)
+    }
+
+    fn dial_quic(
+        &mut self,
+        config: &DialConfig,
+        tls: &Arc<ClientTls>,
+        deadline: Instant,
+    ) -> Result<u64, NetError> {
+        let fail = |source| NetError::Dial {
+            addr: config.addr,
+            source,
+        };
+        let any: SocketAddr = if config.addr.is_ipv4() {
+            (Ipv4Addr::UNSPECIFIED, 0).into()
+        } else {
+            (Ipv6Addr::UNSPECIFIED, 0).into()
+        };
+        let local = config.local_addr.unwrap_or(any);
+        let source = self.client_endpoint(local).map_err(fail)?;
+        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
+            return Err(NetError::Config("the UDP socket is gone"));
+        };
+        let mut client = tls.quic.clone();
+        client.transport_config(Arc::clone(&self.quic.transport));
+        let std_now = self.config.clock.to_std(self.now);
+        let (handle, proto) = endpoint
+            .proto
+            .connect(std_now, client, config.addr, &config.server_name)
+            .map_err(|e| match e {
+                quinn_proto::ConnectError::InvalidServerName(name) => NetError::ServerName(name),
+                other => fail(io::Error::other(other)),
+            })?;
+        self.insert_quic(source, handle, proto, None, deadline)
+            .ok_or(NetError::TooManyConnections(SLOTS_MAX))
+    }
+
+    /// The UDP socket that dialled connections from `local` share.
+    fn client_endpoint(&mut self, local: SocketAddr) -> io::Result<usize> {
+        let found = self.sources.iter().position(|source| {
+            matches!(source, Source::Udp(e) if e.listener.is_none() && e.bound_to == local)
+        });
+        if let Some(index) = found {
+            return Ok(index);
+        }
+        if self.sources.len() >= SOURCES_MAX {
+            return Err(io::Error::other("a loop has at most 1,024 UDP sockets"));
+        }
+        let socket = bind(local, false)?;
+        let limits = &self.config.limits;
+        let endpoint = UdpEndpoint::new(socket, local, None, None, &self.quic, limits)?;
+        self.add_endpoint(endpoint)
+    }
+}

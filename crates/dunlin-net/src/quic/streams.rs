@@ -1,0 +1,214 @@
+//! Streams of one QUIC connection, as far as we send on them or end them: what
+//! a stream does not take waits in its backlog.
+
+use bytes::Bytes;
+use dunlin_base::transport::CloseCause;
+use dunlin_base::{SendBuf, StreamId};
+use quinn_proto::{Dir, StreamId as QuicStreamId, VarInt, WriteError};
+
+use super::conn::{Phase, QuicConn};
+use crate::backlog::Backlog;
+use crate::stream::failure;
+use crate::{Counters, NetLimits};
+
+#[derive(Debug)]
+pub(super) struct StreamBacklog {
+    pub(super) id: QuicStreamId,
+    pub(super) bytes: Backlog,
+    /// End the stream after them.
+    pub(super) finish: bool,
+}
+
+impl QuicConn {
+    /// Takes all of `data`; returns how many bytes left at once.
+    pub(crate) fn send(
+        &mut self,
+        stream: StreamId,
+        data: &mut SendBuf,
+        limits: &NetLimits,
+        counters: &mut Counters,
+    ) -> Result<usize, CloseCause> {
+        let Some(id) = self.stream_id(stream).filter(|_| self.phase <= Phase::Open) else {
+            let all = data.len();
+            data.clear();
+            return Ok(all);
+        };
+        if let Some(backlog) = self.backlogs.iter_mut().find(|b| b.id == id) {
+            backlog.bytes.put(data, 0);
+            self.check_backlog(limits, counters)?;
+            return Ok(0);
+        }
+        let total = data.len();
+        let left = self.write_direct(id, data);
+        if left < total {
+            let mut bytes = Backlog::default();
+            bytes.put(data, left);
+            self.backlogs.push(StreamBacklog {
+                id,
+                bytes,
+                finish: false,
+            });
+            self.check_backlog(limits, counters)?;
+        }
+        data.clear();
+        Ok(left)
+    }
+
+    fn check_backlog(&self, limits: &NetLimits, counters: &mut Counters) -> Result<(), CloseCause> {
+        let waiting: usize = self.backlogs.iter().map(|b| b.bytes.len()).sum();
+        if waiting > limits.backlog_bytes_max {
+            counters.backlog_overflows += 1;
+            return Err(failure("the peer reads too slowly: backlog limit reached"));
+        }
+        Ok(())
+    }
+
+    /// The stream, if we may send on it. A dialled connection opens its
+    /// control stream by sending on it.
+    fn stream_id(&mut self, stream: StreamId) -> Option<QuicStreamId> {
+        let id = quic_id(stream)?;
+        if self.sending.contains(&id) {
+            return Some(id);
+        }
+        if stream == StreamId::CONTROL && !self.accepted && !self.opened_control {
+            return self.open_stream(true).and_then(quic_id);
+        }
+        None
+    }
+
+    /// Gives bytes to the stream until it takes no more. A stream that takes
+    /// nothing any more swallows them: its end is reported otherwise.
+    fn write_direct(&mut self, id: QuicStreamId, data: &SendBuf) -> usize {
+        let mut stream = self.proto.send_stream(id);
+        let mut wrote = 0;
+        if !data.chunks().is_empty() {
+            let mut chunks = data.chunks().to_vec();
+            let all: usize = chunks.iter().map(Bytes::len).sum();
+            match stream.write_chunks(&mut chunks) {
+                Ok(written) => wrote += written.bytes,
+                Err(WriteError::Blocked) => {}
+                Err(_) => return data.len(),
+            }
+            if wrote < all {
+                return wrote;
+            }
+        }
+        if !data.tail().is_empty() {
+            match stream.write(data.tail()) {
+                Ok(n) => wrote += n,
+                Err(WriteError::Blocked) => {}
+                Err(_) => return data.len(),
+            }
+        }
+        wrote
+    }
+
+    /// Gives waiting bytes to the stream; returns how many it took.
+    pub(super) fn write_backlog(&mut self, id: QuicStreamId) -> usize {
+        let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
+            return 0;
+        };
+        let Some(backlog) = self.backlogs.get_mut(at) else {
+            return 0;
+        };
+        let mut wrote = 0;
+        let mut stream = self.proto.send_stream(id);
+        while let Some(chunk) = backlog.bytes.pop() {
+            let mut chunks = [chunk];
+            match stream.write_chunks(&mut chunks) {
+                Ok(written) => wrote += written.bytes,
+                Err(WriteError::Blocked) => {}
+                Err(_) => {
+                    let [rest] = chunks;
+                    wrote += rest.len() + backlog.bytes.len();
+                    backlog.bytes = Backlog::default();
+                    break;
+                }
+            }
+            let [rest] = chunks;
+            if !rest.is_empty() {
+                backlog.bytes.unpop(rest);
+                break;
+            }
+        }
+        if backlog.bytes.is_empty() {
+            let finish = backlog.finish;
+            self.backlogs.swap_remove(at);
+            if finish {
+                self.finish_now(id);
+            }
+        }
+        wrote
+    }
+
+    /// Opens a stream, if the peer allows one more.
+    pub(crate) fn open_stream(&mut self, bidirectional: bool) -> Option<StreamId> {
+        let dir = if bidirectional { Dir::Bi } else { Dir::Uni };
+        let id = self.proto.streams().open(dir)?;
+        self.opened_control |= bidirectional;
+        self.sending.push(id);
+        Some(StreamId(id.into()))
+    }
+
+    /// Ends our side of a stream after its backlog.
+    pub(crate) fn finish_stream(&mut self, stream: StreamId) {
+        if let Some(id) = quic_id(stream) {
+            match self.backlogs.iter_mut().find(|b| b.id == id) {
+                Some(backlog) => backlog.finish = true,
+                None => self.finish_now(id),
+            }
+        }
+    }
+
+    fn finish_now(&mut self, id: QuicStreamId) {
+        if let Some(at) = self.sending.iter().position(|s| *s == id) {
+            self.sending.swap_remove(at);
+            if self.proto.send_stream(id).finish().is_ok() {
+                self.ending.push(id);
+            }
+        }
+    }
+
+    /// Abandons our side of a stream; returns the credit of dropped bytes.
+    pub(crate) fn reset_stream(&mut self, stream: StreamId, code: u64) -> usize {
+        let Some(id) = quic_id(stream) else {
+            return 0;
+        };
+        let may_send = self.sending.contains(&id) || self.ending.contains(&id);
+        let dropped = self.forget_sending(id);
+        if may_send {
+            let _ = self.proto.send_stream(id).reset(varint(code));
+        }
+        dropped
+    }
+
+    /// Asks the peer to stop sending on a stream.
+    pub(crate) fn stop_stream(&mut self, stream: StreamId, code: u64) {
+        // Only the peer's unidirectional streams and bidirectional ones have a
+        // receiving side; quinn-proto takes the others for a bug.
+        let ours = stream.is_server_initiated() == self.accepted;
+        if let Some(id) = quic_id(stream)
+            && !(stream.is_unidirectional() && ours)
+        {
+            self.unread.retain(|u| *u != id);
+            let _ = self.proto.recv_stream(id).stop(varint(code));
+        }
+    }
+
+    pub(super) fn forget_sending(&mut self, id: QuicStreamId) -> usize {
+        self.sending.retain(|s| *s != id);
+        self.ending.retain(|s| *s != id);
+        let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
+            return 0;
+        };
+        self.backlogs.swap_remove(at).bytes.len()
+    }
+}
+
+pub(super) fn quic_id(stream: StreamId) -> Option<QuicStreamId> {
+    VarInt::from_u64(stream.0).ok().map(Into::into)
+}
+
+pub(super) fn varint(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}
