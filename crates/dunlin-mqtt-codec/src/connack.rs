@@ -108,11 +108,20 @@ impl<'a> ConnAck<'a> {
         Ok((remaining, properties))
     }
 
-    pub(crate) fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
+    /// Bytes that encoding takes.
+    ///
+    /// # Errors
+    /// As [`crate::Packet::encoded_len`].
+    pub fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
         packet_len(self.lengths(version)?.0)
     }
 
-    pub(crate) fn encode(
+    /// Writes the packet; where only some packets are ever sent, less code
+    /// than [`crate::Packet::encode`].
+    ///
+    /// # Errors
+    /// As [`crate::Packet::encode`].
+    pub fn encode(
         &self,
         version: Version,
         out: &mut (impl ByteSink + ?Sized),

@@ -188,11 +188,20 @@ impl<'a> Connect<'a> {
         Ok(lengths)
     }
 
-    pub(crate) fn encoded_len(&self) -> Result<usize, EncodeError> {
+    /// Bytes that encoding takes.
+    ///
+    /// # Errors
+    /// As [`crate::Packet::encoded_len`].
+    pub fn encoded_len(&self) -> Result<usize, EncodeError> {
         packet_len(self.lengths()?.remaining)
     }
 
-    pub(crate) fn encode(&self, out: &mut (impl ByteSink + ?Sized)) -> Result<(), EncodeError> {
+    /// Writes the packet; where only some packets are ever sent, less code
+    /// than [`crate::Packet::encode`].
+    ///
+    /// # Errors
+    /// As [`crate::Packet::encode`].
+    pub fn encode(&self, out: &mut (impl ByteSink + ?Sized)) -> Result<(), EncodeError> {
         let lengths = self.lengths()?;
         put_header(out, PacketType::Connect, lengths.remaining)?;
         put_prefixed(out, PROTOCOL_NAME)?;

@@ -31,12 +31,12 @@ pub enum DecodeError {
     /// No Local on a shared subscription [MQTT-3.8.3-4].
     #[error("No Local on a shared subscription")]
     NoLocalOnShared,
-    /// SUBSCRIBE or UNSUBSCRIBE without a filter [MQTT-3.8.3-2, MQTT-3.10.3-2].
-    #[error("no topic filter")]
-    NoTopicFilter,
     /// SUBACK or UNSUBACK without a reason code (section 3.9.3).
     #[error("no reason code")]
     NoReasonCode,
+    /// SUBSCRIBE or UNSUBSCRIBE without a filter [MQTT-3.8.3-2, MQTT-3.10.3-2].
+    #[error("no topic filter")]
+    NoTopicFilter,
     /// A string contains U+0000 [MQTT-1.5.4-2].
     #[error("a string contains the null character")]
     NullCharacter,
@@ -112,6 +112,9 @@ pub enum DecodeError {
     /// A field reaches beyond the end.
     #[error("the packet ends too early")]
     Truncated,
+    /// The other side does not send such packets.
+    #[error("a packet that only this side sends")]
+    UnexpectedPacket,
     /// A string is not well-formed UTF-8 [MQTT-1.5.4-1].
     #[error("a string is not UTF-8")]
     Utf8,
@@ -149,7 +152,8 @@ impl DecodeError {
             | Self::RetainHandling
             | Self::SessionPresent
             | Self::SubscribeQos
-            | Self::TopicMissing => ReasonCode::ProtocolError,
+            | Self::TopicMissing
+            | Self::UnexpectedPacket => ReasonCode::ProtocolError,
             _ => ReasonCode::MalformedPacket,
         }
     }

@@ -8,6 +8,7 @@
 //!   has arrived.
 //! - [`decode`] turns exactly one packet into a [`Packet`]. It never panics,
 //!   and every fault has its own [`DecodeError`] with the reason code to answer.
+//!   [`decode_from_client`] and [`decode_from_server`] know one side only.
 //! - [`Packet::encode`] writes to a [`dunlin_base::ByteSink`]. It checks what the
 //!   format cannot express (lengths, version) and leaves to the caller what
 //!   needs a look at the content: topics, forbidden characters, reason codes.
@@ -55,7 +56,7 @@ pub use filters::{
 };
 pub use frame::{Frame, PacketId, PacketType, Version, peek};
 pub use lists::{ReasonCodes, SubscriptionIdentifiers, UserProperties};
-pub use packet::{Packet, decode};
+pub use packet::{Packet, decode, decode_from_client, decode_from_server};
 pub use property::PropertyId;
 pub use publish::{HeaderLayout, Publish, PublishProperties};
 pub use reason::ReasonCode;

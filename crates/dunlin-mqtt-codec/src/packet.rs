@@ -54,31 +54,65 @@ pub enum Packet<'a> {
 /// # Errors
 /// The first rule that the packet breaks.
 pub fn decode(packet: &[u8], version: Version) -> Result<Packet<'_>, DecodeError> {
+    decode_for::<true, true>(packet, version)
+}
+
+/// [`decode`] for a server: refuses what only a server sends.
+///
+/// # Errors
+/// As [`decode`], and [`DecodeError::UnexpectedPacket`].
+pub fn decode_from_client(packet: &[u8], version: Version) -> Result<Packet<'_>, DecodeError> {
+    decode_for::<true, false>(packet, version)
+}
+
+/// [`decode`] for a client: refuses what only a client sends, and has none of
+/// the code for it.
+///
+/// # Errors
+/// As [`decode`], and [`DecodeError::UnexpectedPacket`].
+pub fn decode_from_server(packet: &[u8], version: Version) -> Result<Packet<'_>, DecodeError> {
+    decode_for::<false, true>(packet, version)
+}
+
+#[inline]
+fn decode_for<const CLIENT: bool, const SERVER: bool>(
+    packet: &[u8],
+    version: Version,
+) -> Result<Packet<'_>, DecodeError> {
     let frame = peek(packet, MQTT_PACKET_BYTES_MAX)?.ok_or(DecodeError::Truncated)?;
     let mut r = Reader::new(packet);
     r.take(frame.header_len)?;
     let body = r.take(frame.total_len - frame.header_len)?;
     r.finish()?;
+    // `map` instead of `?` lets the compiler build the packet in place.
     match frame.packet_type {
         PacketType::Publish => Publish::decode(frame.flags, body, version).map(Packet::Publish),
         PacketType::PubAck => Ack::decode(body, version, allowed::puback).map(Packet::PubAck),
         PacketType::PubRec => Ack::decode(body, version, allowed::puback).map(Packet::PubRec),
         PacketType::PubRel => Ack::decode(body, version, allowed::pubrel).map(Packet::PubRel),
         PacketType::PubComp => Ack::decode(body, version, allowed::pubrel).map(Packet::PubComp),
-        PacketType::Connect => Connect::decode(body).map(Packet::Connect),
-        PacketType::ConnAck => ConnAck::decode(body, version).map(Packet::ConnAck),
-        PacketType::Subscribe => Subscribe::decode(body, version).map(Packet::Subscribe),
-        PacketType::SubAck => SubAck::decode(body, version).map(Packet::SubAck),
-        PacketType::Unsubscribe => Unsubscribe::decode(body, version).map(Packet::Unsubscribe),
-        PacketType::UnsubAck => UnsubAck::decode(body, version).map(Packet::UnsubAck),
-        PacketType::PingReq | PacketType::PingResp if !body.is_empty() => {
-            Err(DecodeError::TrailingBytes)
+        PacketType::Connect if CLIENT => Connect::decode(body).map(Packet::Connect),
+        PacketType::ConnAck if SERVER => ConnAck::decode(body, version).map(Packet::ConnAck),
+        PacketType::Subscribe if CLIENT => Subscribe::decode(body, version).map(Packet::Subscribe),
+        PacketType::SubAck if SERVER => SubAck::decode(body, version).map(Packet::SubAck),
+        PacketType::Unsubscribe if CLIENT => {
+            Unsubscribe::decode(body, version).map(Packet::Unsubscribe)
         }
-        PacketType::PingReq => Ok(Packet::PingReq),
-        PacketType::PingResp => Ok(Packet::PingResp),
+        PacketType::UnsubAck if SERVER => UnsubAck::decode(body, version).map(Packet::UnsubAck),
+        PacketType::PingReq if CLIENT => decode_empty(body, Packet::PingReq),
+        PacketType::PingResp if SERVER => decode_empty(body, Packet::PingResp),
         PacketType::Disconnect => Disconnect::decode(body, version).map(Packet::Disconnect),
         PacketType::Auth if version == Version::V311 => Err(DecodeError::ReservedPacketType),
         PacketType::Auth => Auth::decode(body).map(Packet::Auth),
+        _ => Err(DecodeError::UnexpectedPacket),
+    }
+}
+
+const fn decode_empty<'a>(body: &[u8], packet: Packet<'a>) -> Result<Packet<'a>, DecodeError> {
+    if body.is_empty() {
+        Ok(packet)
+    } else {
+        Err(DecodeError::TrailingBytes)
     }
 }
 

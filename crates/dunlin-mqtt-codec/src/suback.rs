@@ -48,11 +48,20 @@ impl<'a> SubAck<'a> {
         })
     }
 
-    pub(crate) fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
+    /// Bytes that encoding takes.
+    ///
+    /// # Errors
+    /// As [`crate::Packet::encoded_len`].
+    pub fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
         packet_len(lengths(&self.properties, self.reasons, version)?.0)
     }
 
-    pub(crate) fn encode(
+    /// Writes the packet; where only some packets are ever sent, less code
+    /// than [`crate::Packet::encode`].
+    ///
+    /// # Errors
+    /// As [`crate::Packet::encode`].
+    pub fn encode(
         &self,
         version: Version,
         out: &mut (impl ByteSink + ?Sized),
@@ -93,7 +102,11 @@ impl<'a> UnsubAck<'a> {
         Ok(ack)
     }
 
-    pub(crate) fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
+    /// Bytes that encoding takes.
+    ///
+    /// # Errors
+    /// As [`crate::Packet::encoded_len`].
+    pub fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
         packet_len(self.lengths(version)?.0)
     }
 
@@ -104,7 +117,12 @@ impl<'a> UnsubAck<'a> {
         }
     }
 
-    pub(crate) fn encode(
+    /// Writes the packet; where only some packets are ever sent, less code
+    /// than [`crate::Packet::encode`].
+    ///
+    /// # Errors
+    /// As [`crate::Packet::encode`].
+    pub fn encode(
         &self,
         version: Version,
         out: &mut (impl ByteSink + ?Sized),

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dunlin_mqtt_codec::{DecodeError, Packet, Version, decode};
+use dunlin_mqtt_codec::{
+    DecodeError, Packet, PacketType, Version, decode, decode_from_client, decode_from_server,
+};
 use serde_json::Value;
 
 use crate::{model, notation};
@@ -111,7 +113,7 @@ fn every_case() {
 }
 
 /// Variants that are not faults of bytes alone, tested elsewhere.
-const NOT_FROM_BYTES: [&str; 2] = ["PacketTooLarge", "PayloadFormat"];
+const NOT_FROM_BYTES: [&str; 3] = ["PacketTooLarge", "PayloadFormat", "UnexpectedPacket"];
 
 #[test]
 fn every_error_has_a_case() {
@@ -129,6 +131,33 @@ fn every_error_has_a_case() {
             let name = line.split(['(', ',']).next().unwrap();
             let elsewhere = NOT_FROM_BYTES.contains(&name);
             assert_ne!(seen.contains(name), elsewhere, "cases for {name}");
+        }
+    }
+}
+
+/// Each side takes exactly the packets of the other (section 2.1.2), and the
+/// same from them as [`decode`] does.
+#[test]
+fn each_side_takes_what_the_other_sends() {
+    use PacketType::*;
+    for case in cases() {
+        let Some(packet) = case.packet() else {
+            continue;
+        };
+        let by_client = !matches!(packet.packet_type(), ConnAck | SubAck | UnsubAck | PingResp);
+        let by_server = !matches!(
+            packet.packet_type(),
+            Connect | Subscribe | Unsubscribe | PingReq
+        );
+        for (taken, result) in [
+            (by_client, decode_from_client(&case.bytes, case.version)),
+            (by_server, decode_from_server(&case.bytes, case.version)),
+        ] {
+            let want = match taken {
+                true => Ok(packet.clone()),
+                false => Err(DecodeError::UnexpectedPacket),
+            };
+            assert_eq!(result, want, "{}", case.name);
         }
     }
 }
