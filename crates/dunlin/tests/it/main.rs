@@ -1,0 +1,7 @@
+//! The daemon with real sockets on loopback: one conversation a transport,
+//! with one shard and with two, then what only real sockets can show. What a
+//! shard does is tested in `dunlin-sim`, in virtual time.
+
+mod hostile;
+mod support;
+mod transports;

@@ -1,0 +1,112 @@
+//! A broker in this process on ports that the system chose.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::future::Future;
+
+use dunlin::config::Config;
+use dunlin::daemon::Daemon;
+use dunlin_base::transport::Transport;
+use dunlin_client::{Builder, Client, TlsOptions};
+
+/// Longest that anything in these tests may take; a machine under load must
+/// not fail them, a hang must.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running broker and its data directory.
+pub(crate) struct Broker {
+    daemon: Option<Daemon>,
+    dir: tempfile::TempDir,
+}
+
+const FILE: &str = r#"
+[sys]
+interval = "0s"
+[[listener]]
+transport = "quic"
+address = "127.0.0.1:0"
+[[listener]]
+transport = "tcp"
+address = "127.0.0.1:0"
+[[listener]]
+transport = "tls"
+address = "127.0.0.1:0"
+[[listener]]
+transport = "ws"
+address = "127.0.0.1:0"
+[[listener]]
+transport = "wss"
+address = "127.0.0.1:0"
+"#;
+
+impl Broker {
+    pub(crate) fn start(shards: u16) -> Self {
+        Self::start_with(shards, &[])
+    }
+
+    /// With overrides of the configuration.
+    pub(crate) fn start_with(shards: u16, overrides: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut broker = Self { daemon: None, dir };
+        broker.start_again(shards, overrides);
+        broker
+    }
+
+    /// Starts (again) on the same data.
+    pub(crate) fn start_again(&mut self, shards: u16, overrides: &[&str]) {
+        self.stop();
+        let file = self.dir.path().join("dunlin.toml");
+        std::fs::write(&file, FILE).expect("written");
+        let mut all = vec![format!("shards={shards}")];
+        all.extend(overrides.iter().map(|&s| s.to_owned()));
+        let mut config = Config::load(Some(&file), &all).expect("valid");
+        config.data_dir = self.dir.path().join("data");
+        self.daemon = Some(Daemon::start(config).expect("started"));
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            daemon.shut_down();
+        }
+    }
+
+    fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().expect("running")
+    }
+
+    pub(crate) fn addr(&self, transport: Transport) -> SocketAddr {
+        let bound = self.daemon().bound();
+        let found = bound.iter().find(|b| b.transport == transport);
+        found.expect("configured").addr
+    }
+
+    /// A client that is about to connect.
+    pub(crate) fn client(&self, transport: Transport) -> Builder {
+        let port = self.addr(transport).port();
+        let url = format!("{}://localhost:{port}", transport.scheme());
+        let builder = Client::builder(url).expect("a URL").no_reconnect();
+        match self.daemon().development_ca() {
+            Some(ca) if transport.is_encrypted() => builder.tls(TlsOptions::new().ca_file(ca)),
+            _ => builder,
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Runs a test's conversation, but not for ever.
+pub(crate) fn run<T>(conversation: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, conversation)
+            .await
+            .expect("in time")
+    })
+}

@@ -1,0 +1,165 @@
+//! The same conversation over every transport, and across a restart.
+
+use core::time::Duration;
+
+use dunlin_base::transport::Transport;
+use dunlin_client::{Publish, QoS, ReasonCode, Version};
+
+use crate::support::{Broker, run};
+
+const ALL: [Transport; 5] = [
+    Transport::Quic,
+    Transport::Tcp,
+    Transport::Tls,
+    Transport::Ws,
+    Transport::Wss,
+];
+
+const LEVELS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
+
+/// One client a transport subscribes; one a transport publishes at every QoS;
+/// everybody receives everything once.
+fn conversation(shards: u16, version: Version) {
+    let broker = Broker::start(shards);
+    run(async {
+        let mut subscribers = Vec::new();
+        for transport in ALL {
+            let (client, messages) = broker
+                .client(transport)
+                .version(version)
+                .client_id(format!("sub-{}", transport.scheme()))
+                .connect()
+                .await
+                .expect("connected");
+            client
+                .subscribe("t/#", QoS::ExactlyOnce)
+                .await
+                .expect("subscribed");
+            subscribers.push((client, messages));
+        }
+        let large = vec![b'x'; 300_000];
+        for transport in ALL {
+            let (client, _) = broker
+                .client(transport)
+                .version(version)
+                .client_id(format!("pub-{}", transport.scheme()))
+                .connect()
+                .await
+                .expect("connected");
+            for qos in LEVELS {
+                let topic = format!("t/{}/{}", transport.scheme(), qos as u8);
+                let message = Publish::new(topic, large.clone()).qos(qos);
+                let reason = client.publish(message).await.expect("published");
+                assert_eq!(reason, ReasonCode::Success);
+            }
+            client.disconnect().await;
+        }
+        for (_, messages) in &mut subscribers {
+            let mut topics = Vec::new();
+            for _ in 0..ALL.len() * LEVELS.len() {
+                let message = messages.next().await.expect("a message");
+                assert_eq!(message.payload.len(), large.len());
+                topics.push(message.topic.to_string());
+            }
+            topics.sort();
+            topics.dedup();
+            assert_eq!(topics.len(), ALL.len() * LEVELS.len(), "{topics:?}");
+        }
+    });
+}
+
+#[test]
+fn every_transport_talks_to_every_other_with_one_shard() {
+    conversation(1, Version::V5);
+}
+
+#[test]
+fn every_transport_talks_to_every_other_with_two_shards() {
+    conversation(2, Version::V5);
+    conversation(2, Version::V311);
+}
+
+#[test]
+fn sessions_queues_and_retained_messages_survive_a_restart() {
+    for (before, after) in [(1, 2), (2, 1)] {
+        let mut broker = Broker::start(before);
+        let sleeper = |broker: &Broker, clean| {
+            broker
+                .client(Transport::Tcp)
+                .client_id("sleeper")
+                .clean_start(clean)
+                .session_expiry(Duration::from_secs(3600))
+        };
+        run(async {
+            let (client, _messages) = sleeper(&broker, true).connect().await.expect("connected");
+            client
+                .subscribe("q/+", QoS::ExactlyOnce)
+                .await
+                .expect("subscribed");
+            client
+                .disconnect_and_keep_session(Duration::from_secs(3600))
+                .await;
+            let (publisher, _) = broker
+                .client(Transport::Quic)
+                .connect()
+                .await
+                .expect("connected");
+            for (n, qos) in [(1, QoS::AtLeastOnce), (2, QoS::ExactlyOnce)] {
+                publisher
+                    .publish(Publish::new(format!("q/{n}"), "kept").qos(qos).retain(true))
+                    .await
+                    .expect("acknowledged");
+            }
+        });
+        broker.start_again(after, &[]);
+        run(async {
+            let (_client, mut messages) =
+                sleeper(&broker, false).connect().await.expect("connected");
+            let mut topics = Vec::new();
+            for _ in 0..2 {
+                topics.push(messages.next().await.expect("queued").topic.to_string());
+            }
+            topics.sort();
+            assert_eq!(topics, ["q/1", "q/2"]);
+            let (client, mut messages) = broker
+                .client(Transport::Wss)
+                .connect()
+                .await
+                .expect("connected");
+            client
+                .subscribe("q/2", QoS::AtMostOnce)
+                .await
+                .expect("subscribed");
+            let message = messages.next().await.expect("retained");
+            assert!(message.retain && message.topic == "q/2");
+        });
+    }
+}
+
+#[test]
+fn a_stop_says_goodbye() {
+    use dunlin_client::ConnectionEvent;
+    let mut broker = Broker::start(2);
+    let mut events = run(async {
+        let (client, messages) = broker
+            .client(Transport::Tcp)
+            .connect()
+            .await
+            .expect("connected");
+        let events = client.events();
+        // The client ends with its last handle.
+        core::mem::forget((client, messages));
+        events
+    });
+    broker.stop();
+    let cause = run(async {
+        loop {
+            match events.next().await {
+                Some(ConnectionEvent::Disconnected { cause, .. }) => break cause.to_string(),
+                Some(_) => {}
+                None => panic!("no farewell"),
+            }
+        }
+    });
+    assert!(cause.to_lowercase().contains("shutting down"), "{cause}");
+}
