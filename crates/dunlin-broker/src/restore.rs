@@ -12,7 +12,6 @@ use dunlin_base::{QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::server::{Content, Delivery, Identifiers};
 use dunlin_mqtt_codec::{SubscribeOptions, Version};
 use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
-use hashbrown::HashMap;
 
 use crate::io::InterestChange;
 use crate::random::home_shard;
@@ -102,30 +101,25 @@ impl Shard {
 
 /// Queue, in-flight and inbound identifiers of a session.
 fn restore_queue(session: &mut Session, from: &RecoveredSession) {
-    let mut in_flight: HashMap<u64, u16> = HashMap::new();
-    for (packet_id, seq, state) in &from.inflight {
-        if *state == InflightState::Published {
-            in_flight.insert(seq.0, *packet_id);
-        }
-    }
-    for queued in &from.queue {
-        let delivery = delivery(queued);
-        let packet_id = in_flight.remove(&queued.seq().0).and_then(NonZeroU16::new);
-        match packet_id {
-            Some(packet_id) => session.outbound.restore_inflight(packet_id, Some(delivery)),
-            None => session.outbound.push(delivery),
-        }
-    }
-    // PUBREC arrived for these, and the message is gone: PUBREL is due.
-    let released = from
-        .inflight
+    let mut queued: BTreeMap<u64, Delivery> = from
+        .queue
         .iter()
-        .filter(|(_, seq, state)| {
-            *state == InflightState::Released || in_flight.contains_key(&seq.0)
-        })
-        .filter_map(|(packet_id, ..)| NonZeroU16::new(*packet_id));
-    for packet_id in released {
-        session.outbound.restore_inflight(packet_id, None);
+        .map(|queued| (queued.seq().0, delivery(queued)))
+        .collect();
+    let mut in_flight = from.inflight.clone();
+    in_flight.sort_unstable_by_key(|(_, seq, _)| *seq);
+    for (packet_id, seq, state) in in_flight {
+        // Where PUBREC arrived, the message is gone and PUBREL is due.
+        let delivery = match state {
+            InflightState::Published => queued.remove(&seq.0),
+            InflightState::Released => None,
+        };
+        if let Some(packet_id) = NonZeroU16::new(packet_id) {
+            session.outbound.restore_inflight(packet_id, delivery);
+        }
+    }
+    for delivery in queued.into_values() {
+        session.outbound.push(delivery);
     }
     for packet_id in from.inbound.iter().copied().filter_map(NonZeroU16::new) {
         session.inbound.restore(packet_id);

@@ -101,6 +101,16 @@ impl Shard {
         }
         if stored && newest {
             self.set_retained(&change.message);
+        } else if stored {
+            // The store took the older one last.
+            let topic = change.message.topic.clone();
+            let op = match self.retained.get(&topic) {
+                Some(message) => StoreOp::PutRetained {
+                    message: Arc::clone(message),
+                },
+                None => StoreOp::DeleteRetained { topic },
+            };
+            self.write(op);
         }
     }
 
