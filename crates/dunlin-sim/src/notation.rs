@@ -152,7 +152,8 @@ pub fn show(packet: &Packet<'_>, version: Version) -> String {
                     _ => format!(" {:02x}", code.to_u8()),
                 })
                 .collect();
-            write!(line, "SUBACK {}{codes}", ack.packet_id)
+            let words = show_words(&ack.properties);
+            write!(line, "SUBACK {}{codes}{words}", ack.packet_id)
         }
         Packet::UnsubAck(ack) => {
             let codes: String = ack
@@ -160,15 +161,29 @@ pub fn show(packet: &Packet<'_>, version: Version) -> String {
                 .iter()
                 .map(|code| format!(" {:02x}", code.to_u8()))
                 .collect();
-            write!(line, "UNSUBACK {}{codes}", ack.packet_id)
+            let words = show_words(&ack.properties);
+            write!(line, "UNSUBACK {}{codes}{words}", ack.packet_id)
         }
         Packet::PingResp => write!(line, "PINGRESP"),
         Packet::Disconnect(disconnect) => {
-            write!(line, "DISCONNECT{}", show_reason(disconnect.reason))
+            let properties = &disconnect.properties;
+            let mut words = String::new();
+            if properties.session_expiry_interval.is_some() {
+                words += " with expiry";
+            }
+            if properties.reason_string.is_some() || !properties.user_properties.is_empty() {
+                words += " with words";
+            }
+            write!(line, "DISCONNECT{}{words}", show_reason(disconnect.reason))
         }
         Packet::Auth(auth) => {
-            let method = auth.properties.authentication_method.unwrap_or("-");
-            write!(line, "AUTH{} {method}", show_reason(auth.reason))
+            let properties = &auth.properties;
+            let method = properties.authentication_method.unwrap_or("-");
+            let mut words = "";
+            if properties.reason_string.is_some() || !properties.user_properties.is_empty() {
+                words = " with words";
+            }
+            write!(line, "AUTH{} {method}{words}", show_reason(auth.reason))
         }
         other => write!(line, "{other:?}"),
     };
@@ -183,11 +198,14 @@ fn show_reason(reason: ReasonCode) -> String {
 }
 
 fn show_ack(ack: &Ack<'_>) -> String {
-    let mut line = show_reason(ack.reason);
-    if ack.properties.reason_string.is_some() || !ack.properties.user_properties.is_empty() {
-        line.push_str(" with words");
+    show_reason(ack.reason) + show_words(&ack.properties)
+}
+
+fn show_words(properties: &ReasonProperties<'_>) -> &'static str {
+    match properties.reason_string.is_some() || !properties.user_properties.is_empty() {
+        true => " with words",
+        false => "",
     }
-    line
 }
 
 fn show_connack(connack: &ConnAck<'_>) -> String {
@@ -218,6 +236,9 @@ fn show_connack(connack: &ConnAck<'_>) -> String {
         && max != 16
     {
         let _ = write!(line, " aliases={max}");
+    }
+    if properties.reason_string.is_some() || !properties.user_properties.is_empty() {
+        line += " with words";
     }
     if properties.response_information.is_some() {
         line += " response-information";

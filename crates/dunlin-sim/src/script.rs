@@ -7,7 +7,8 @@
 //! a client, or `client@4` for stream 4 of its connection; it connects when it
 //! first sends, and again after its connection has ended. `NAME cut` breaks
 //! the connection, `NAME finish` ends the client's side of the stream, `NAME
-//! stall` and `NAME read` stop and resume reading. `wait 10s` and `wait
+//! stall` and `NAME read` stop and resume reading, `NAME v4` expects answers in
+//! 3.1.1 to bytes that are no CONNECT. `wait 10s` and `wait
 //! 300ms` let time pass; `crash`, `stop`, `disk full`, `disk ok` are what
 //! happens to the server. `set KEY=VALUE` at the top changes the
 //! configuration. Whatever a client receives and no line reads is an error at
@@ -157,6 +158,7 @@ impl Script {
             ("disk", "full") => self.world.set_fault(Fault::Full),
             ("disk", "broken") => self.world.set_fault(Fault::Broken),
             ("disk", _) => self.world.set_fault(Fault::None),
+            (name, "v4") => self.client(name).version = Version::V311,
             (name, "cut") => {
                 let client = self.client(name);
                 client.unread.clear();
@@ -238,9 +240,13 @@ impl Script {
 
     fn read(&mut self, name: &str, expected: &str) -> Result<(), String> {
         let wanted = name.contains('@').then(|| stream(name));
-        match self.client(name).unread.pop_front() {
+        let unread = &mut self.client(name).unread;
+        let at = unread
+            .iter()
+            .position(|(on, _)| wanted.is_none_or(|wanted| wanted == *on));
+        match at.and_then(|at| unread.remove(at)) {
             None => Err("nothing came".into()),
-            Some((on, line)) if line == expected && wanted.is_none_or(|w| w == on) => Ok(()),
+            Some((_, line)) if line == expected => Ok(()),
             Some((on, line)) => Err(format!("came instead, on stream {}: {line}", on.0)),
         }
     }

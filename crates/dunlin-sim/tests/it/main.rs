@@ -1,6 +1,15 @@
 //! Conversations with broker shards in virtual time, by section of the
 //! specification; pairs of client engines and shards; hostile peers.
 
+mod auth;
 mod connect;
+mod errors;
+mod publish;
+mod qos;
+mod shared;
 mod smoke;
+mod streams;
+mod subscribe;
+mod topics;
+mod v311;
 mod will;

@@ -1,0 +1,253 @@
+//! Enhanced authentication: section 4.12 of MQTT 5.0, with SCRAM-SHA-256.
+
+use dunlin_base::StreamId;
+use dunlin_broker::auth::{Anonymous, AuthPolicy};
+use dunlin_mqtt::scram::{Client, METHOD};
+use dunlin_mqtt_codec::{
+    Auth, AuthProperties, Connect, ConnectProperties, Packet, ReasonCode, Version, decode, peek,
+};
+use dunlin_sim::{Setup, ToClient, World, check, show};
+
+/// One client that speaks SCRAM.
+struct Rig {
+    world: World,
+    conn: dunlin_base::ConnId,
+    bytes: Vec<u8>,
+    open: bool,
+}
+
+fn rig(shards: u16) -> Rig {
+    let mut setup = Setup::new(shards, 7);
+    setup.users = &[("alice", "secret"), ("bob", "hunter2")];
+    setup.config.listeners = vec![AuthPolicy {
+        anonymous: Anonymous::Never,
+        passwords: true,
+        certificates: false,
+    }];
+    let mut world = World::new(setup);
+    let conn = world.open();
+    Rig {
+        world,
+        conn,
+        bytes: Vec::new(),
+        open: true,
+    }
+}
+
+impl Rig {
+    fn send(&mut self, packet: &Packet<'_>) {
+        let mut out = Vec::new();
+        packet.encode(Version::V5, &mut out).expect("encodes");
+        self.world.send(self.conn, StreamId::CONTROL, &out);
+        while let Some((_, event)) = self.world.next_before_quiet() {
+            match event {
+                ToClient::Bytes(_, bytes) => self.bytes.extend(bytes),
+                ToClient::Closed(_) => self.open = false,
+                _ => {}
+            }
+        }
+    }
+
+    /// The next packet as a line, with the authentication data that it has.
+    fn read(&mut self) -> (String, Vec<u8>) {
+        let frame = peek(&self.bytes, u32::MAX).expect("valid").expect("whole");
+        let packet: Vec<u8> = self.bytes.drain(..frame.total_len).collect();
+        let packet = decode(&packet, Version::V5).expect("valid");
+        let data = match &packet {
+            Packet::Auth(auth) => auth.properties.authentication_data,
+            Packet::ConnAck(connack) => connack.properties.authentication_data,
+            _ => None,
+        };
+        let data = data.unwrap_or_default().to_vec();
+        (show(&packet, Version::V5), data)
+    }
+
+    fn connect(&mut self, client: &Client<'_>) {
+        let mut first = Vec::new();
+        client.first(&mut first).expect("valid");
+        let connect = Connect {
+            client_id: "c",
+            properties: ConnectProperties {
+                authentication_method: Some(METHOD),
+                authentication_data: Some(&first),
+                ..ConnectProperties::default()
+            },
+            ..Connect::default()
+        };
+        self.send(&Packet::Connect(connect));
+    }
+
+    fn auth(&mut self, reason: ReasonCode, method: &str, data: &[u8]) {
+        let properties = AuthProperties {
+            authentication_method: Some(method),
+            authentication_data: Some(data),
+            ..AuthProperties::default()
+        };
+        self.send(&Packet::Auth(Auth { reason, properties }));
+    }
+}
+
+fn alice(password: &'static [u8]) -> Client<'static> {
+    Client {
+        user: "alice",
+        password,
+        nonce: "fyko+d2lbbFgONRv9qkxdawL",
+    }
+}
+
+fn connected(shards: u16) -> Rig {
+    let mut rig = rig(shards);
+    let client = alice(b"secret");
+    rig.connect(&client);
+    let (line, challenge) = rig.read();
+    //= mqtt5#[MQTT-4.12.0-2] type=test
+    assert_eq!(line, "AUTH 0x18 SCRAM-SHA-256");
+    let mut answer = Vec::new();
+    let expect = client.respond(&challenge, &mut answer).expect("valid");
+    rig.auth(ReasonCode::ContinueAuthentication, METHOD, &answer);
+    let (line, last) = rig.read();
+    //= mqtt5#[MQTT-4.12.0-5] type=test
+    assert_eq!(line, "CONNACK auth=SCRAM-SHA-256");
+    expect.verify(&last).expect("the server knows the password");
+    rig
+}
+
+#[test]
+fn the_right_password_connects_and_authenticates_again() {
+    //= mqtt5#[MQTT-3.15.2-1] type=test
+    for shards in [1, 2] {
+        let mut rig = connected(shards);
+        let client = alice(b"secret");
+        let mut first = Vec::new();
+        client.first(&mut first).expect("valid");
+        rig.auth(ReasonCode::ReAuthenticate, METHOD, &first);
+        let (line, challenge) = rig.read();
+        assert_eq!(line, "AUTH 0x18 SCRAM-SHA-256");
+        // The connection goes on meanwhile.
+        rig.send(&Packet::PingReq);
+        assert_eq!(rig.read().0, "PINGRESP");
+        let mut answer = Vec::new();
+        let expect = client.respond(&challenge, &mut answer).expect("valid");
+        rig.auth(ReasonCode::ContinueAuthentication, METHOD, &answer);
+        let (line, last) = rig.read();
+        assert_eq!(line, "AUTH SCRAM-SHA-256");
+        expect.verify(&last).expect("the server knows the password");
+    }
+}
+
+#[test]
+fn the_wrong_password_is_refused() {
+    //= mqtt5#[MQTT-4.12.0-4] type=test
+    for (user, password) in [("alice", "wrong"), ("nobody", "secret")] {
+        let mut rig = rig(2);
+        let client = Client {
+            user,
+            password: password.as_bytes(),
+            nonce: "abc",
+        };
+        rig.connect(&client);
+        let (line, challenge) = rig.read();
+        assert_eq!(line, "AUTH 0x18 SCRAM-SHA-256");
+        let mut answer = Vec::new();
+        client.respond(&challenge, &mut answer).expect("valid");
+        rig.auth(ReasonCode::ContinueAuthentication, METHOD, &answer);
+        assert_eq!(rig.read().0, "CONNACK 0x87");
+        assert!(!rig.open);
+    }
+}
+
+#[test]
+fn authenticating_again_with_the_wrong_password_ends_the_connection() {
+    //= mqtt5#[MQTT-4.12.1-2] type=test
+    let mut rig = connected(2);
+    let client = alice(b"wrong");
+    let mut first = Vec::new();
+    client.first(&mut first).expect("valid");
+    rig.auth(ReasonCode::ReAuthenticate, METHOD, &first);
+    let (_, challenge) = rig.read();
+    let mut answer = Vec::new();
+    client.respond(&challenge, &mut answer).expect("valid");
+    rig.auth(ReasonCode::ContinueAuthentication, METHOD, &answer);
+    assert_eq!(rig.read().0, "DISCONNECT 0x87");
+    assert!(!rig.open);
+}
+
+#[test]
+fn a_connection_keeps_its_method_and_its_user() {
+    //= mqtt5#[MQTT-4.12.1-1] type=test
+    let mut rig = connected(2);
+    rig.auth(ReasonCode::ReAuthenticate, "OTHER", b"x");
+    assert_eq!(rig.read().0, "DISCONNECT 0x82");
+    assert!(!rig.open);
+    // Nor may it become somebody else.
+    let mut rig = connected(2);
+    let client = Client {
+        user: "bob",
+        password: b"hunter2",
+        nonce: "abc",
+    };
+    let mut first = Vec::new();
+    client.first(&mut first).expect("valid");
+    rig.auth(ReasonCode::ReAuthenticate, METHOD, &first);
+    let (_, challenge) = rig.read();
+    let mut answer = Vec::new();
+    client.respond(&challenge, &mut answer).expect("valid");
+    rig.auth(ReasonCode::ContinueAuthentication, METHOD, &answer);
+    assert_eq!(rig.read().0, "DISCONNECT 0x87");
+    assert!(!rig.open);
+}
+
+#[test]
+fn only_auth_and_disconnect_before_connack() {
+    //= mqtt5#[MQTT-3.1.2-30] type=test
+    let mut rig = rig(2);
+    rig.connect(&alice(b"secret"));
+    rig.read();
+    rig.send(&Packet::PingReq);
+    assert_eq!(rig.read().0, "CONNACK 0x82");
+    assert!(!rig.open);
+}
+
+#[test]
+fn unknown_methods_and_auth_without_one_are_refused() {
+    //= mqtt5#[MQTT-4.12.0-1] type=test
+    //= mqtt5#[MQTT-4.12.0-6] type=test
+    //= mqtt5#[MQTT-4.12.0-7] type=test
+    //= mqtt5#[MQTT-3.15.1-1] type=test
+    //= mqtt5#[MQTT-3.15.2-2] type=test
+    //= mqtt5#[MQTT-3.15.2-3] type=test
+    check(
+        "
+        set access=both
+        a > CONNECT a clean auth=K5 data=x
+        a < CONNACK 0x8c
+        a < closed
+        # Data that is not SCRAM's.
+        a > CONNECT a clean auth=SCRAM-SHA-256 data=x
+        a < CONNACK 0x87
+        a < closed
+        # No AUTH where CONNECT had no method: not from the server either.
+        a > CONNECT a clean
+        a < CONNACK
+        a > AUTH 0x19 auth=SCRAM-SHA-256 data=x
+        a < DISCONNECT 0x82
+        a < closed
+        # Reserved flags.
+        a > CONNECT a clean
+        a < CONNACK
+        a > hex f100
+        a < DISCONNECT 0x81
+        a < closed
+        # The challenge carries method and data, and no words.
+        a > CONNECT a clean auth=SCRAM-SHA-256 data=n,,n=alice,r=abc
+        a < AUTH 0x18 SCRAM-SHA-256
+        a > DISCONNECT
+        a < closed
+        # 3.1.1 has no AUTH.
+        a > CONNECT a v4 clean
+        a < CONNACK
+        a > hex f000
+        a < closed
+    ",
+    );
+}

@@ -1,0 +1,212 @@
+//! Shared subscriptions: section 4.8.2 of MQTT 5.0.
+
+use dunlin_sim::{Script, Setup, check};
+
+#[test]
+fn names_of_groups() {
+    //= mqtt5#[MQTT-4.8.2-1] type=test
+    //= mqtt5#[MQTT-4.8.2-2] type=test
+    for filter in [
+        "$share/",
+        "$share//a",
+        "$share/g",
+        "$share/g/",
+        "$share/+/a",
+        "$share/#/a",
+    ] {
+        check(&format!(
+            "
+            a > CONNECT a clean
+            a < CONNACK
+            a > SUBSCRIBE 1 {filter}
+            a < DISCONNECT 0x8f
+            a < closed
+        "
+        ));
+    }
+}
+
+#[test]
+fn each_group_gets_one_copy_with_the_members_qos() {
+    //= mqtt5#[MQTT-4.8.2-3] type=test
+    check(
+        "
+        a > CONNECT a clean
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/one/t|q1 $share/two/t|q2 t
+        a < SUBACK 1 01 02 00
+        b > CONNECT b clean
+        b < CONNACK
+        b > SUBSCRIBE 1 $share/three/+
+        b < SUBACK 1 00
+        c > CONNECT c clean
+        c < CONNACK
+        c > PUBLISH t x q2 #1
+        c < PUBREC 1
+        a < PUBLISH t x
+        a < PUBLISH t x q1 #1
+        a < PUBLISH t x q2 #2
+        b < PUBLISH t x
+    ",
+    );
+}
+
+/// Runs lines, reading whatever comes for the members; returns what each got.
+fn deliveries(script: &mut Script, members: &[&str], lines: &[String]) -> Vec<Vec<String>> {
+    let mut got = vec![Vec::new(); members.len()];
+    for line in lines {
+        script.step(line).expect("a step");
+        for (list, member) in got.iter_mut().zip(members) {
+            while let Some(packet) = script.pop(member) {
+                list.push(packet);
+            }
+        }
+        while script.pop("p").is_some() {}
+    }
+    got
+}
+
+#[test]
+fn members_take_turns_and_a_slow_one_is_passed_over() {
+    for (shards, seed) in [(1, 1), (2, 1), (2, 2)] {
+        let mut script = Script::new(Setup::new(shards, seed));
+        let members = ["m1", "m2", "m3"];
+        let mut lines = vec!["p > CONNECT p clean".to_owned()];
+        for member in members {
+            lines.push(format!("{member} > CONNECT {member} clean"));
+            lines.push(format!("{member} > SUBSCRIBE 1 $share/g/t"));
+        }
+        deliveries(&mut script, &members, &lines);
+        let publishes: Vec<String> = (0..30).map(|n| format!("p > PUBLISH t {n}")).collect();
+        let got = deliveries(&mut script, &members, &publishes);
+        let counts: Vec<usize> = got.iter().map(Vec::len).collect();
+        assert_eq!(counts.iter().sum::<usize>(), 30, "{counts:?}");
+        assert!(
+            counts.iter().all(|n| (5..=20).contains(n)),
+            "shards {shards}, seed {seed}: {counts:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_member_that_leaves_has_not_answered_goes_to_another() {
+    // QoS 1 and what is still queued goes on; QoS 2 in flight ends with the
+    // session that it was sent to.
+    //= mqtt5#[MQTT-4.8.2-5] type=test
+    check(
+        "
+        a > CONNECT a clean rm=2
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q2
+        a < SUBACK 1 02
+        p > CONNECT p clean
+        p < CONNACK
+        p > PUBLISH t 1 q1 #1
+        p < PUBACK 1
+        a < PUBLISH t 1 q1 #1
+        p > PUBLISH t 2 q2 #2
+        p < PUBREC 2
+        a < PUBLISH t 2 q2 #2
+        p > PUBLISH t 3 q2 #3
+        p < PUBREC 3
+        b > CONNECT b clean
+        b < CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q2
+        b < SUBACK 1 02
+        a > DISCONNECT
+        a < closed
+        b < PUBLISH t 1 q1 #1
+        b < PUBLISH t 3 q2 #2
+    ",
+    );
+}
+
+#[test]
+fn qos_2_waits_for_the_member_that_was_chosen() {
+    //= mqtt5#[MQTT-4.8.2-4] type=test
+    check(
+        "
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q2
+        a < SUBACK 1 02
+        p > CONNECT p clean
+        p < CONNACK
+        p > PUBLISH t 1 q2 #1
+        p < PUBREC 1
+        a < PUBLISH t 1 q2 #1
+        a cut
+        b > CONNECT b expiry=100
+        b < CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q2
+        b < SUBACK 1 02
+        wait 10s
+        a > CONNECT a expiry=100
+        a < CONNACK present
+        a < PUBLISH t 1 q2 #1 dup
+        a > PUBREC 1
+        a < PUBREL 1
+    ",
+    );
+}
+
+#[test]
+fn a_refused_message_goes_to_nobody_else() {
+    //= mqtt5#[MQTT-4.8.2-6] type=test
+    for session in ["clean", "expiry=100"] {
+        check(
+            &format!(
+                "
+            a > CONNECT a {session}
+            a < CONNACK
+            a > SUBSCRIBE 1 $share/g/t|q2
+            a < SUBACK 1 02
+            p > CONNECT p clean
+            p < CONNACK
+            p > PUBLISH t 1 q1 #1
+            p < PUBACK 1
+            a < PUBLISH t 1 q1 #1
+            p > PUBLISH t 2 q2 #2
+            p < PUBREC 2
+            a < PUBLISH t 2 q2 #2
+            b > CONNECT b clean
+            b < CONNACK
+            b > SUBSCRIBE 1 $share/g/t|q2
+            b < SUBACK 1 02
+            a > PUBACK 1 0x83
+            a > PUBREC 2 0x83
+            a cut
+            a > CONNECT a
+            wait 1s
+        "
+            )
+            .replace("a > CONNECT a\n", "\n"),
+        );
+    }
+}
+
+#[test]
+fn a_session_that_expires_leaves_its_share_to_the_others() {
+    check(
+        "
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1
+        a < SUBACK 1 01
+        a cut
+        p > CONNECT p clean
+        p < CONNACK
+        p > PUBLISH t 1 q1 #1
+        p < PUBACK 1
+        b > CONNECT b expiry=1000
+        b < CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q1
+        b < SUBACK 1 01
+        b cut
+        wait 101s
+        b > CONNECT b expiry=1000
+        b < CONNACK present
+        b < PUBLISH t 1 q1 #1
+    ",
+    );
+}

@@ -1,0 +1,193 @@
+//! More than one stream in a connection: the dialects of MQTT over QUIC.
+
+use dunlin_sim::check;
+
+#[test]
+fn answers_come_on_the_stream_of_the_request() {
+    check(
+        "
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a@4 > SUBSCRIBE 1 t/4|q1
+        a@4 < SUBACK 1 01
+        a@8 > SUBSCRIBE 1 t/8|q2
+        a@8 < SUBACK 1 02
+        a@8 > PINGREQ
+        a@8 < PINGRESP
+        b > CONNECT b expiry=100
+        b < CONNACK
+        # Packet identifiers are the stream's own.
+        b@4 > PUBLISH t/4 1 q1 #1
+        b@4 < PUBACK 1
+        a@4 < PUBLISH t/4 1 q1 #1
+        b@8 > PUBLISH t/8 2 q2 #1
+        b@8 < PUBREC 1
+        a@8 < PUBLISH t/8 2 q2 #2
+        b@12 > PUBLISH t/4 3 q2 #1
+        b@12 < PUBREC 1
+        a@4 < PUBLISH t/4 3 q1 #3
+        b@8 > PUBREL 1
+        b@8 < PUBCOMP 1
+        b@12 > PUBREL 1
+        b@12 < PUBCOMP 1
+        # An acknowledgement may come on any stream.
+        a@4 > PUBACK 1
+        a > PUBACK 3
+        a@8 > PUBREC 2
+        a@8 < PUBREL 2
+        a > PUBCOMP 2
+    ",
+    );
+}
+
+#[test]
+fn one_way_streams_are_answered_on_control() {
+    check(
+        "
+        a > CONNECT a clean
+        a < CONNACK
+        a@2 > PUBLISH t 1 q1 #1
+        a@0 < PUBACK 1 0x10
+        a@2 finish
+        a@6 > PUBLISH t 1 q2 #2
+        a@0 < PUBREC 2 0x10
+        a@6 finish
+        a > PUBREL 2
+        a@0 < PUBCOMP 2 0x92
+    ",
+    );
+}
+
+#[test]
+fn data_before_connack_waits() {
+    check(
+        "
+        set access=passwords
+        b > CONNECT b clean user=bob pass=hunter2
+        b < CONNACK
+        b > SUBSCRIBE 1 t|q1
+        b < SUBACK 1 01
+        a@4 >> PUBLISH t 1 q1 #1
+        a@8 >> PUBLISH t 2 q1 #1
+        a >> CONNECT a clean user=alice pass=secret
+        a > PINGREQ
+        a@0 < CONNACK
+        a@4 < PUBACK 1
+        a@8 < PUBACK 1
+        a@0 < PINGRESP
+        b < PUBLISH t 1 q1 #1
+        b < PUBLISH t 2 q1 #2
+    ",
+    );
+}
+
+#[test]
+fn a_broken_stream_ends_alone() {
+    check(
+        "
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a@4 > SUBSCRIBE 1 t|q1
+        a@4 < SUBACK 1 01
+        a@8 > hex 00
+        a@8 < reset 0x81
+        a@4 > hex 3003
+        a@4 finish
+        a@4 < finished
+        b > CONNECT b clean
+        b < CONNACK
+        # The session outlives connections, so the subscription outlives its
+        # stream.
+        b > PUBLISH t 1 q1 #1
+        b < PUBACK 1
+        a@0 < PUBLISH t 1 q1 #1
+        c > CONNECT c clean
+        c < CONNACK
+        c@4 > SUBSCRIBE 1 t
+        c@4 < SUBACK 1 00
+        c@4 finish
+        c@4 < finished
+        b > PUBLISH t 2
+        a@0 < PUBLISH t 2
+        # CONNECT, AUTH and DISCONNECT belong on control.
+        c@8 > DISCONNECT
+        c@0 < DISCONNECT 0x82
+        c < closed
+    ",
+    );
+}
+
+#[test]
+fn streams_are_limited() {
+    check(
+        "
+        set data_streams_max=2
+        a > CONNECT a clean
+        a < CONNACK
+        a@4 > PINGREQ
+        a@4 < PINGRESP
+        a@8 > PINGREQ
+        a@8 < PINGRESP
+        a@12 > PINGREQ
+        a@12 < reset 0x97
+        a@4 finish
+        a@4 < finished
+        a@16 > PINGREQ
+        a@16 < PINGRESP
+        # Only clients open streams.
+        a@1 > PINGREQ
+        a@1 < reset 0x97
+    ",
+    );
+}
+
+#[test]
+fn what_streams_carried_goes_on_on_control() {
+    check(
+        "
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a@4 > SUBSCRIBE 1 t|q1
+        a@4 < SUBACK 1 01
+        b > CONNECT b expiry=100
+        b < CONNACK
+        b@4 > PUBLISH t 1 q2 #5
+        b@4 < PUBREC 5
+        a@4 < PUBLISH t 1 q1 #1
+        a cut
+        b cut
+        b > CONNECT b expiry=100
+        b < CONNACK present
+        b > PUBLISH t 1 q2 #5 dup
+        b < PUBREC 5
+        b > PUBREL 5
+        b < PUBCOMP 5
+        a > CONNECT a expiry=100
+        a < CONNACK present
+        a@0 < PUBLISH t 1 q1 #1 dup
+        a@4 > PINGREQ
+        a@4 < PINGRESP
+        b > PUBLISH t 2
+        a@0 < PUBLISH t 2
+    ",
+    );
+}
+
+#[test]
+fn the_end_of_control_is_the_end() {
+    check(
+        "
+        w > CONNECT w clean
+        w < CONNACK
+        w > SUBSCRIBE 1 will
+        w < SUBACK 1 00
+        a > CONNECT a clean will=will:a
+        a < CONNACK
+        a@4 > PINGREQ
+        a@4 < PINGRESP
+        a finish
+        a < closed
+        w < PUBLISH will a
+    ",
+    );
+}
