@@ -149,7 +149,7 @@ pub enum RuntimeError {
 pub enum PublishError {
     /// The topic is not a topic name.
     #[error("invalid topic: {0}")]
-    Topic(#[from] TopicError),
+    Topic(TopicError),
     /// The server refused the message.
     #[error("the server refused the message: {} ({:#04x})", words(*.reason), .reason.to_u8())]
     Refused {
@@ -186,7 +186,7 @@ pub enum TryPublishError {
 pub enum SubscribeError {
     /// The filter is not a topic filter.
     #[error("invalid topic filter: {0}")]
-    Filter(#[from] TopicError),
+    Filter(TopicError),
     /// The server refused.
     #[error("the server refused the subscription: {} ({:#04x})", words(*.reason), .reason.to_u8())]
     Refused {
@@ -202,4 +202,18 @@ pub enum SubscribeError {
     /// The client was disconnected first, for good.
     #[error("not subscribed: {0}")]
     Closed(DisconnectCause),
+}
+
+// By hand, so that the text above is not also the `source()`: programs print
+// the chain, and would print it twice.
+impl From<TopicError> for PublishError {
+    fn from(error: TopicError) -> Self {
+        Self::Topic(error)
+    }
+}
+
+impl From<TopicError> for SubscribeError {
+    fn from(error: TopicError) -> Self {
+        Self::Filter(error)
+    }
 }

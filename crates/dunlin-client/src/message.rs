@@ -2,6 +2,7 @@
 //! what they receive, their will. Knows no packet.
 
 use core::fmt;
+use core::num::NonZeroU16;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -52,6 +53,12 @@ impl Publish {
     #[must_use]
     pub fn payload(&self) -> &Bytes {
         &self.payload
+    }
+
+    /// Replaces the payload: one message can be the template of many.
+    pub fn with_payload(mut self, payload: impl Into<Payload>) -> Self {
+        self.payload = payload.into().0;
+        self
     }
 
     /// Sets the quality of service. Default: at most once.
@@ -165,6 +172,8 @@ pub struct Message {
     pub dup: bool,
     /// Time left until it expires, as the server saw it.
     pub expires_in: Option<Duration>,
+    /// Its packet identifier; `None` for QoS 0. Only good for logs.
+    pub packet_id: Option<NonZeroU16>,
     /// Identifiers of the subscriptions that it matches.
     pub subscription_ids: Vec<u32>,
     /// Properties that its publisher gave it.

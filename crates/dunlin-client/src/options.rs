@@ -389,8 +389,9 @@ impl Options {
             keep_alive: u16::try_from(self.keep_alive.as_secs()).unwrap_or(u16::MAX),
             client_id: &self.client_id,
             will: self.will.as_ref().map(encode_will),
-            username: self.user.as_deref(),
-            password: self.password.as_deref(),
+            // SCRAM exists so that the password does not travel.
+            username: self.user.as_deref().filter(|_| scram_first.is_none()),
+            password: self.password.as_deref().filter(|_| scram_first.is_none()),
             properties: ConnectProperties {
                 session_expiry_interval: (expiry > 0).then_some(expiry),
                 receive_maximum: NonZeroU16::new(self.receive_maximum),

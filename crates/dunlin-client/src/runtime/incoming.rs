@@ -204,6 +204,7 @@ impl Core {
             qos: publish.qos,
             retain: publish.retain,
             dup: publish.dup,
+            packet_id: publish.packet_id,
             expires_in: publish
                 .properties
                 .message_expiry_interval

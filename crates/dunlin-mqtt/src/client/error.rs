@@ -100,7 +100,7 @@ pub enum CommandError {
     #[error("the packet is larger than the server accepts")]
     PacketTooLarge,
     /// A topic or filter is not allowed.
-    #[error("{0}")]
+    #[error(transparent)]
     Topic(#[from] TopicError),
     /// The server takes no filter with wildcards.
     #[error("the server does not support wildcards")]

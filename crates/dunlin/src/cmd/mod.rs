@@ -7,7 +7,11 @@
 
 mod broker;
 mod cert;
+mod connect;
 mod passwd;
+mod properties;
+mod publish;
+mod subscribe;
 
 use std::process::ExitCode;
 
@@ -27,6 +31,10 @@ enum Command {
     Broker(broker::Broker),
     Cert(cert::Cert),
     Passwd(passwd::Passwd),
+    #[command(name = "pub", disable_help_flag = true, args_override_self = true)]
+    Pub(Box<publish::Pub>),
+    #[command(name = "sub", disable_help_flag = true, args_override_self = true)]
+    Sub(Box<subscribe::Sub>),
 }
 
 impl Cli {
@@ -39,6 +47,8 @@ impl Cli {
             Command::Broker(broker) => broker.run(),
             Command::Cert(cert) => cert.run(),
             Command::Passwd(passwd) => passwd.run(),
+            Command::Pub(publish) => publish.run(),
+            Command::Sub(subscribe) => subscribe.run(),
         }
     }
 }

@@ -1,0 +1,430 @@
+//! What `pub` and `sub` have in common: mosquitto's connection flags, and the
+//! client that they describe.
+
+use core::fmt;
+use core::time::Duration;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use dunlin_client::{
+    Builder, Client, ConnectError, DisconnectCause, Messages, Publish, QoS, TlsOptions, Transport,
+    Url, Version, Will, default_port,
+};
+
+use super::properties::{Properties, parse_property};
+
+/// Flags of the connection, as mosquitto's clients have them.
+#[derive(Debug, Args)]
+pub(super) struct Connect {
+    /// Show this help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Where to connect, instead of -h and -p: quic://, mqtts://, mqtt://,
+    /// wss:// or ws://[USER:PASSWORD@]HOST[:PORT][/PATH].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// As --url, and the path is the topic: mqtt(s)://HOST[:PORT]/TOPIC.
+    #[arg(short = 'L', value_name = "URL", conflicts_with = "url")]
+    topic_url: Option<String>,
+    /// Host to connect to.
+    #[arg(short = 'h', long, default_value = "localhost")]
+    host: String,
+    /// Port to connect to; 1883, or 8883 with TLS, if not given.
+    #[arg(short = 'p', long)]
+    port: Option<u16>,
+    /// User name.
+    #[arg(short = 'u', long, value_name = "USER")]
+    username: Option<String>,
+    /// Password.
+    #[arg(
+        short = 'P',
+        long = "pw",
+        value_name = "PASSWORD",
+        allow_hyphen_values = true
+    )]
+    password: Option<String>,
+    /// Authenticate with SCRAM-SHA-256 instead of sending the password.
+    #[arg(long)]
+    scram: bool,
+    /// Client identifier; a random one if not given.
+    #[arg(short = 'i', long)]
+    id: Option<String>,
+    /// Client identifier is this prefix and the process id.
+    #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id")]
+    id_prefix: Option<String>,
+    /// Continue the session that the server has for the client identifier, and
+    /// let it keep the session.
+    #[arg(short = 'c', long)]
+    disable_clean_session: bool,
+    /// Keep alive in seconds.
+    #[arg(short = 'k', long, default_value_t = 60, value_name = "SECONDS")]
+    keepalive: u16,
+    /// Version: 5 (or mqttv5), 311 (or mqttv311).
+    #[arg(short = 'V', long, default_value = "5", value_name = "VERSION", value_parser = parse_version)]
+    protocol_version: Version,
+    /// How long the server keeps the session, in seconds; -1 for ever.
+    #[arg(short = 'x', long, value_name = "SECONDS", value_parser = parse_expiry, allow_hyphen_values = true)]
+    session_expiry_interval: Option<Duration>,
+    /// A property: COMMAND NAME VALUE, or COMMAND user-property NAME VALUE.
+    #[arg(short = 'D', long = "property", num_args = 3..=4, value_names = ["COMMAND", "NAME", "VALUE"], action = clap::ArgAction::Append)]
+    properties: Vec<String>,
+    /// Print what happens.
+    #[arg(short = 'd', long)]
+    debug: bool,
+    /// Do not print errors.
+    #[arg(long)]
+    quiet: bool,
+    /// Messages in flight at most.
+    #[arg(short = 'M', long, value_name = "MESSAGES")]
+    max_inflight: Option<u16>,
+    /// Accepted for mosquitto's sake: packets are never delayed.
+    #[arg(long, hide = true)]
+    nodelay: bool,
+    #[command(flatten)]
+    tls: Tls,
+    #[command(flatten)]
+    will: WillArgs,
+}
+
+/// Whom to trust.
+#[derive(Debug, Args)]
+struct Tls {
+    /// File with trusted authorities.
+    #[arg(long, alias = "ca", value_name = "FILE")]
+    cafile: Option<PathBuf>,
+    /// Directory with trusted authorities (.pem and .crt).
+    #[arg(long, value_name = "DIR")]
+    capath: Option<PathBuf>,
+    /// Client certificate.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Key of the client certificate.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// SHA-256 of the server's public key, in hexadecimal.
+    #[arg(long, value_name = "SHA256", value_parser = parse_pin)]
+    pin: Option<[u8; 32]>,
+    /// Trust whoever answers. Only for experiments.
+    #[arg(long)]
+    insecure: bool,
+    /// Use TLS and trust what the system trusts.
+    #[arg(long)]
+    tls_use_os_certs: bool,
+    /// Accepted for mosquitto's sake: 1.3 and 1.2 are spoken.
+    #[arg(long, hide = true)]
+    tls_version: Option<String>,
+}
+
+/// The will.
+#[derive(Debug, Args)]
+struct WillArgs {
+    /// Topic of the will.
+    #[arg(long, value_name = "TOPIC")]
+    will_topic: Option<String>,
+    /// Payload of the will; empty if not given.
+    #[arg(
+        long,
+        value_name = "PAYLOAD",
+        requires = "will_topic",
+        allow_hyphen_values = true
+    )]
+    will_payload: Option<String>,
+    /// QoS of the will.
+    #[arg(long, value_name = "QOS", default_value = "0", value_parser = parse_qos)]
+    will_qos: QoS,
+    /// The will is retained.
+    #[arg(long, requires = "will_topic")]
+    will_retain: bool,
+}
+
+impl Connect {
+    /// The topic in `-L`.
+    pub(super) fn url_topic(&self) -> Result<Option<String>> {
+        let Some(text) = &self.topic_url else {
+            return Ok(None);
+        };
+        match split_topic(text).1 {
+            "" => bail!("the URL of -L ends in a topic: mqtt://HOST/TOPIC"),
+            topic => Ok(Some(topic.to_owned())),
+        }
+    }
+
+    /// The properties of -D.
+    pub(super) fn properties(&self) -> Result<Properties> {
+        let mut properties = Properties::default();
+        let mut words = self.properties.iter().map(String::as_str).peekable();
+        while words.peek().is_some() {
+            parse_property(&mut words, &mut properties)?;
+        }
+        Ok(properties)
+    }
+
+    /// Prints an error, unless that is not wanted.
+    pub(super) fn complain(&self, message: &dyn fmt::Display) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr(), "{message}");
+        }
+    }
+
+    /// Prints what happens, if that is wanted.
+    pub(super) fn say(&self, message: impl FnOnce() -> String) {
+        if self.debug {
+            let _ = writeln!(io::stdout(), "{}", message());
+        }
+    }
+
+    /// Options for the client.
+    pub(super) fn builder(&self, properties: &Properties) -> Result<Builder> {
+        let url = self.parse_url()?;
+        let mut builder = Builder::new(url.clone())
+            .version(self.protocol_version)
+            .keep_alive(Duration::from_secs(self.keepalive.into()))
+            .clean_start(!self.disable_clean_session)
+            .tls(self.tls.options()?);
+        if let Some(user) = &self.username {
+            builder = builder.user(user);
+        }
+        if let Some(password) = &self.password {
+            builder = builder.password(password.as_str());
+        }
+        if self.scram {
+            let user = self.username.as_deref().or_else(|| url.user());
+            let password = self.password.as_deref().or_else(|| url.password());
+            let (Some(user), Some(password)) = (user, password) else {
+                bail!("--scram needs a user name (-u) and a password (-P)");
+            };
+            builder = builder.scram(user, password);
+        }
+        if let Some(id) = &self.id {
+            builder = builder.client_id(id);
+        } else if let Some(prefix) = &self.id_prefix {
+            builder = builder.client_id(format!("{prefix}{}", std::process::id()));
+        } else if self.disable_clean_session {
+            bail!("-c needs a client identifier (-i): the session belongs to it");
+        }
+        match self.session_expiry_interval {
+            Some(expiry) => builder = builder.session_expiry(expiry),
+            None if self.disable_clean_session => builder = builder.session_expiry(Duration::MAX),
+            None => {}
+        }
+        if let Some(max) = self.max_inflight {
+            builder = builder.max_in_flight(max);
+        }
+        if let Some(topic) = &self.will.will_topic {
+            let payload = self.will.will_payload.clone().unwrap_or_default();
+            let publish = Publish::new(topic, payload)
+                .qos(self.will.will_qos)
+                .retain(self.will.will_retain);
+            let will = Will::new(properties.will.apply(publish)).delay(properties.will_delay);
+            builder = builder.will(will);
+        }
+        Ok(properties.connect.apply(builder))
+    }
+
+    /// Connects; `Err` is the exit code, after the error has been printed.
+    pub(super) async fn open(
+        &self,
+        builder: Builder,
+    ) -> Result<Result<(Client, Messages), ExitCode>> {
+        self.say(|| "Client sending CONNECT".into());
+        match builder.connect().await {
+            Ok((client, messages)) => {
+                self.say(|| format!("Client {} received CONNACK (0)", client.client_id()));
+                Ok(Ok((client, messages)))
+            }
+            Err(ConnectError::Failed(cause)) => {
+                self.complain(&format_args!("Error: {cause}"));
+                Ok(Err(self.exit_code(&cause)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// mosquitto exits with the reason code of a refusal, and with 1 when there
+    /// was nobody to refuse.
+    pub(super) fn exit_code(&self, cause: &DisconnectCause) -> ExitCode {
+        match cause {
+            DisconnectCause::Refused { reason, .. } => match self.protocol_version {
+                Version::V311 => ExitCode::from(reason.connack_v3_code()),
+                Version::V5 => ExitCode::from(reason.to_u8()),
+            },
+            DisconnectCause::Server { reason, .. } if reason.is_error() => {
+                ExitCode::from(reason.to_u8())
+            }
+            _ => ExitCode::FAILURE,
+        }
+    }
+
+    fn parse_url(&self) -> Result<Url> {
+        if let Some(text) = &self.url {
+            return text.parse().with_context(|| format!("--url {text}"));
+        }
+        if let Some(text) = &self.topic_url {
+            return split_topic(text)
+                .0
+                .parse()
+                .with_context(|| format!("-L {text}"));
+        }
+        let transport = if self.tls.is_wanted() {
+            Transport::Tls
+        } else {
+            Transport::Tcp
+        };
+        let port = self.port.unwrap_or_else(|| default_port(transport));
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        let url = format!("{}://{host}:{port}", transport.scheme());
+        url.parse()
+            .with_context(|| format!("-h {} -p {port}", self.host))
+    }
+}
+
+impl Tls {
+    fn is_wanted(&self) -> bool {
+        self.cafile.is_some()
+            || self.capath.is_some()
+            || self.cert.is_some()
+            || self.pin.is_some()
+            || self.insecure
+            || self.tls_use_os_certs
+    }
+
+    fn options(&self) -> Result<TlsOptions> {
+        let mut options = TlsOptions::new();
+        if let Some(file) = &self.cafile {
+            options = options.ca_file(file);
+        }
+        if let Some(dir) = &self.capath {
+            for file in certificates_in(dir)? {
+                options = options.ca_file(file);
+            }
+        }
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            options = options.identity_files(cert, key);
+        }
+        if let Some(pin) = self.pin {
+            options = options.pin_key_sha256(pin);
+        }
+        if self.tls_use_os_certs {
+            options = options.and_system_roots();
+        }
+        if self.insecure {
+            options = options.dangerous_no_verification();
+        }
+        Ok(options)
+    }
+}
+
+fn certificates_in(dir: &Path) -> Result<Vec<PathBuf>> {
+    let read = || format!("cannot read --capath {}", dir.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(read)? {
+        let path = entry.with_context(read)?.path();
+        if path.extension().is_some_and(|e| e == "pem" || e == "crt") {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        bail!("--capath {} has no .pem or .crt file", dir.display());
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// `mqtt://host/a/b` is `mqtt://host` and `a/b`.
+fn split_topic(url: &str) -> (&str, &str) {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    match url.get(start..).and_then(|rest| rest.find('/')) {
+        Some(at) => {
+            let (server, topic) = url.split_at(start + at);
+            (server, topic.get(1..).unwrap_or_default())
+        }
+        None => (url, ""),
+    }
+}
+
+pub(super) fn parse_qos(text: &str) -> Result<QoS, String> {
+    text.parse()
+        .ok()
+        .and_then(QoS::from_u8)
+        .ok_or_else(|| format!("invalid QoS given: {text}; it is 0, 1 or 2"))
+}
+
+fn parse_version(text: &str) -> Result<Version, String> {
+    match text {
+        "5" | "mqttv5" => Ok(Version::V5),
+        "311" | "mqttv311" => Ok(Version::V311),
+        "31" | "mqttv31" => Err("MQTT 3.1 is not supported; 3.1.1 is 311".into()),
+        _ => Err("it is 5 (mqttv5) or 311 (mqttv311)".into()),
+    }
+}
+
+fn parse_expiry(text: &str) -> Result<Duration, String> {
+    match text {
+        "-1" | "4294967295" | "∞" => Ok(Duration::MAX),
+        _ => text
+            .parse::<u32>()
+            .map(|seconds| Duration::from_secs(seconds.into()))
+            .map_err(|_| "it is a number of seconds, or -1 for ever".into()),
+    }
+}
+
+fn parse_pin(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || "it is 64 hexadecimal digits".to_owned();
+    let mut pin = [0; 32];
+    let digits: Vec<u32> = text
+        .chars()
+        .filter(|char| *char != ':')
+        .map(|char| char.to_digit(16).ok_or_else(wrong))
+        .collect::<Result<_, _>>()?;
+    if digits.len() != 2 * pin.len() {
+        return Err(wrong());
+    }
+    for (byte, pair) in pin.iter_mut().zip(digits.chunks_exact(2)) {
+        if let [high, low] = pair {
+            *byte = u8::try_from(high << 4 | low).map_err(|_| wrong())?;
+        }
+    }
+    Ok(pin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_url_ends_in_the_topic() {
+        let cases = [
+            ("mqtt://h/a/b", "mqtt://h", "a/b"),
+            ("mqtt://u:p@h:1/t", "mqtt://u:p@h:1", "t"),
+            ("mqtt://h", "mqtt://h", ""),
+            ("mqtt://h//a", "mqtt://h", "/a"),
+        ];
+        for (url, server, topic) in cases {
+            assert_eq!(split_topic(url), (server, topic), "{url}");
+        }
+    }
+
+    #[test]
+    fn pins_are_hexadecimal() {
+        let text = "00ff".repeat(16);
+        let pin = parse_pin(&text).expect("a pin");
+        assert_eq!(&pin[..4], &[0, 255, 0, 255]);
+        let colons: Vec<&str> = ["0a"; 32].to_vec();
+        assert!(parse_pin(&colons.join(":")).is_ok());
+        assert!(parse_pin("00").is_err());
+        assert!(parse_pin(&"g".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn expiries_may_be_endless() {
+        assert_eq!(parse_expiry("-1"), Ok(Duration::MAX));
+        assert_eq!(parse_expiry("60"), Ok(Duration::from_secs(60)));
+        assert!(parse_expiry("-2").is_err());
+    }
+}

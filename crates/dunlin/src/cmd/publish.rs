@@ -1,0 +1,255 @@
+//! `dunlin pub`: mosquitto_pub over every transport.
+
+use core::time::Duration;
+use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use clap::Args;
+use dunlin_client::{Client, Delivery, Publish, PublishError, QoS};
+use tokio::sync::mpsc;
+
+use super::connect::{Connect, parse_qos};
+use super::properties::Properties;
+
+/// Lines read ahead of the network.
+const LINES_MAX: usize = 1024;
+
+/// Largest message: what MQTT can express.
+const MESSAGE_BYTES_MAX: u64 = 268_435_455;
+
+/// Outcomes awaited at a time before the oldest is looked at.
+const DELIVERIES_MAX: usize = 4096;
+
+/// Publish messages, with mosquitto_pub's flags.
+#[derive(Debug, Args)]
+pub(super) struct Pub {
+    /// Topic to publish to.
+    #[arg(short = 't', long, allow_hyphen_values = true)]
+    topic: Option<String>,
+    /// Message to publish.
+    #[arg(short = 'm', long, allow_hyphen_values = true, group = "source")]
+    message: Option<String>,
+    /// File to publish as one message.
+    #[arg(short = 'f', long, value_name = "FILE", group = "source")]
+    file: Option<PathBuf>,
+    /// Read standard input and publish each line as a message.
+    #[arg(short = 'l', long, group = "source")]
+    stdin_line: bool,
+    /// Read standard input and publish all of it as one message.
+    #[arg(short = 's', long, group = "source")]
+    stdin_file: bool,
+    /// Publish an empty message.
+    #[arg(short = 'n', long, group = "source")]
+    null_message: bool,
+    /// Quality of service.
+    #[arg(short = 'q', long, default_value = "0", value_parser = parse_qos)]
+    qos: QoS,
+    /// The server keeps the message for later subscribers.
+    #[arg(short = 'r', long)]
+    retain: bool,
+    /// Publish the message this many times.
+    #[arg(long, default_value_t = 1, value_name = "TIMES")]
+    repeat: u64,
+    /// Seconds between repetitions.
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
+    repeat_delay: f64,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Pub {
+    /// Publishes.
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let topic = match &self.topic {
+            Some(topic) => topic.clone(),
+            None => match self.connect.url_topic()? {
+                Some(topic) => topic,
+                None => {
+                    bail!("both topic (-t) and message (-m, -f, -l, -n or -s) must be supplied")
+                }
+            },
+        };
+        let delay = Duration::try_from_secs_f64(self.repeat_delay)
+            .context("--repeat-delay is a number of seconds")?;
+        let properties = self.connect.properties()?;
+        let payload = self.payload()?;
+        let template = properties
+            .publish
+            .apply(Publish::new(topic, ""))
+            .qos(self.qos)
+            .retain(self.retain);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .context("cannot start")?;
+        runtime.block_on(self.publish(template, payload, &properties, delay))
+    }
+
+    /// The one message; `None` where each line is one.
+    fn payload(&self) -> Result<Option<Bytes>> {
+        let read = |from: &mut dyn Read, what: &str| -> Result<Bytes> {
+            let mut bytes = Vec::new();
+            from.take(MESSAGE_BYTES_MAX + 1)
+                .read_to_end(&mut bytes)
+                .with_context(|| format!("cannot read {what}"))?;
+            if bytes.len() as u64 > MESSAGE_BYTES_MAX {
+                bail!("{what} is longer than an MQTT message can be");
+            }
+            Ok(bytes.into())
+        };
+        if let Some(message) = &self.message {
+            Ok(Some(message.clone().into()))
+        } else if let Some(path) = &self.file {
+            let what = path.display().to_string();
+            let mut file =
+                std::fs::File::open(path).with_context(|| format!("cannot open {what}"))?;
+            Ok(Some(read(&mut file, &what)?))
+        } else if self.stdin_file {
+            Ok(Some(read(&mut io::stdin(), "standard input")?))
+        } else if self.null_message {
+            Ok(Some(Bytes::new()))
+        } else if self.stdin_line {
+            Ok(None)
+        } else {
+            bail!("both topic (-t) and message (-m, -f, -l, -n or -s) must be supplied")
+        }
+    }
+
+    async fn publish(
+        self,
+        template: Publish,
+        payload: Option<Bytes>,
+        properties: &Properties,
+        delay: Duration,
+    ) -> Result<ExitCode> {
+        let (client, messages) = match self.connect.open(self.connect.builder(properties)?).await? {
+            Ok(both) => both,
+            Err(code) => return Ok(code),
+        };
+        drop(messages);
+        let mut sender = Sender {
+            connect: &self.connect,
+            client: &client,
+            template,
+            pending: Vec::new(),
+            refused: None,
+        };
+        let sent = match payload {
+            Some(payload) => sender.repeat(&payload, self.repeat, delay).await,
+            None => sender.lines().await,
+        };
+        let outcome = match sent {
+            Ok(()) => sender.wait(0).await,
+            Err(error) => Err(error),
+        };
+        let refused = sender.refused;
+        match properties.disconnect_expiry {
+            Some(expiry) => client.disconnect_and_keep_session(expiry).await,
+            None => client.disconnect().await,
+        }
+        match (outcome, refused) {
+            (Ok(()), None) => Ok(ExitCode::SUCCESS),
+            (Ok(()), Some(code)) => Ok(ExitCode::from(code)),
+            (Err(error), _) => {
+                self.connect.complain(&format_args!("Error: {error:#}"));
+                Ok(ExitCode::FAILURE)
+            }
+        }
+    }
+}
+
+/// Publishes with many messages in flight.
+struct Sender<'a> {
+    connect: &'a Connect,
+    client: &'a Client,
+    template: Publish,
+    pending: Vec<Delivery>,
+    /// Reason code of the first message that the server refused.
+    refused: Option<u8>,
+}
+
+impl Sender<'_> {
+    async fn repeat(&mut self, payload: &Bytes, times: u64, delay: Duration) -> Result<()> {
+        for n in 0..times {
+            if n > 0 && !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            self.send(payload.clone()).await?;
+        }
+        Ok(())
+    }
+
+    async fn lines(&mut self) -> Result<()> {
+        let (to, mut lines) = mpsc::channel(LINES_MAX);
+        // Reading blocks, and cannot be given up: the thread ends with the
+        // process.
+        std::thread::Builder::new()
+            .name("dunlin-stdin".into())
+            .spawn(move || read_lines(&to))
+            .context("cannot start a thread")?;
+        while let Some(line) = lines.recv().await {
+            self.send(line.context("cannot read standard input")?)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, payload: Bytes) -> Result<()> {
+        self.connect.say(|| {
+            format!(
+                "Client {} sending PUBLISH ('{}', ... ({} bytes))",
+                self.client.client_id(),
+                self.template.topic(),
+                payload.len()
+            )
+        });
+        let message = self.template.clone().with_payload(payload);
+        self.pending.push(self.client.start_publish(message).await?);
+        if self.pending.len() >= DELIVERIES_MAX {
+            self.wait(DELIVERIES_MAX / 2).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until at most `left` outcomes are missing.
+    async fn wait(&mut self, left: usize) -> Result<()> {
+        let known = self.pending.len().saturating_sub(left);
+        for delivery in self.pending.drain(..known) {
+            match delivery.await {
+                Ok(_) => {}
+                Err(error @ PublishError::Refused { reason }) => {
+                    // As mosquitto: the others still go.
+                    self.connect.complain(&format_args!("Warning: {error}"));
+                    self.refused.get_or_insert_with(|| reason.to_u8());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_lines(to: &mpsc::Sender<io::Result<Bytes>>) {
+    let mut input = io::stdin().lock();
+    loop {
+        let mut line = Vec::new();
+        let read = Read::take(&mut input, MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);
+        let line = match read {
+            Ok(0) => return,
+            Ok(_) => {
+                if line.last() == Some(&b'\n') {
+                    line.pop();
+                }
+                Ok(line.into())
+            }
+            Err(error) => Err(error),
+        };
+        let failed = line.is_err();
+        if to.blocking_send(line).is_err() || failed {
+            return;
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! `dunlin sub`: mosquitto_sub over every transport.
+
+mod format;
+mod json;
+mod time;
+
+use core::time::Duration;
+use std::io::{self, BufWriter, Stdout, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use dunlin_base::topic;
+use dunlin_client::{
+    Client, Message, Messages, Publish, QoS, ReasonCode, RetainHandling, Subscribe, SubscribeError,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::connect::{Connect, parse_qos};
+use super::properties::Properties;
+use format::{Context, Format};
+use time::WallTime;
+
+/// Exit code of mosquitto_sub after -W.
+const TIMED_OUT: u8 = 27;
+
+/// Subscribe to topics and print messages, with mosquitto_sub's flags.
+#[derive(Debug, Args)]
+pub(super) struct Sub {
+    /// Topic filter to subscribe to; may be repeated.
+    #[arg(short = 't', long, value_name = "FILTER")]
+    topic: Vec<String>,
+    /// Do not print messages of these topics; may be repeated.
+    #[arg(short = 'T', long, value_name = "FILTER")]
+    filter_out: Vec<String>,
+    /// Unsubscribe from these filters first; may be repeated.
+    #[arg(short = 'U', long, value_name = "FILTER")]
+    unsubscribe: Vec<String>,
+    /// Highest quality of service.
+    #[arg(short = 'q', long, default_value = "0", value_parser = parse_qos)]
+    qos: QoS,
+    /// Exit after this many messages.
+    #[arg(short = 'C', long, value_name = "COUNT")]
+    count: Option<u64>,
+    /// Exit after this many seconds, with code 27.
+    #[arg(short = 'W', long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Print topics as well.
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// Do not end messages with a newline.
+    #[arg(short = 'N')]
+    no_eol: bool,
+    /// Print messages in this format: %t topic, %p payload, %x hexadecimal, %l
+    /// length, %q QoS, %r retain, %m identifier, %I and %U time, %j and %J
+    /// JSON, @ and a letter of strftime, \n and other escapes.
+    #[arg(
+        short = 'F',
+        long = "output-format",
+        value_name = "FORMAT",
+        allow_hyphen_values = true
+    )]
+    format: Option<String>,
+    /// Print JSON over several lines.
+    #[arg(long)]
+    pretty: bool,
+    /// Do not print retained messages.
+    #[arg(short = 'R', long)]
+    no_retain: bool,
+    /// Print retained messages only, and exit at the first other one.
+    #[arg(long, conflicts_with = "no_retain")]
+    retained_only: bool,
+    /// Let the server forget the retained messages that arrive.
+    #[arg(long)]
+    remove_retained: bool,
+    /// Keep the retain flag as it was published.
+    #[arg(long)]
+    retain_as_published: bool,
+    /// When to send retained messages: always, new or never.
+    #[arg(long, value_name = "WHEN", default_value = "always", value_parser = parse_handling)]
+    retain_handling: RetainHandling,
+    /// Do not receive what this client publishes.
+    #[arg(long)]
+    no_local: bool,
+    /// Exit when the subscriptions are made.
+    #[arg(short = 'E')]
+    exit_after_subscribe: bool,
+    /// Print only this percentage of the messages, chosen at random.
+    #[arg(long, value_name = "PERCENT")]
+    random_filter: Option<f64>,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Why there is nothing more to print.
+enum End {
+    /// Everything has been printed.
+    Done,
+    /// -W.
+    TimedOut,
+    /// A signal.
+    Interrupted,
+    /// The server or the network.
+    Closed,
+}
+
+impl Sub {
+    /// Prints messages.
+    pub(super) fn run(mut self) -> Result<ExitCode> {
+        self.topic.extend(self.connect.url_topic()?);
+        if self.topic.is_empty() && self.unsubscribe.is_empty() {
+            bail!("you must specify a topic to subscribe to (-t)");
+        }
+        let printer = Printer {
+            format: match &self.format {
+                Some(text) => Some(Format::parse(text).context("-F")?),
+                None => None,
+            },
+            out: BufWriter::new(io::stdout()),
+            printed: 0,
+        };
+        let properties = self.connect.properties()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start")?;
+        runtime.block_on(self.subscribe(&properties, printer))
+    }
+
+    async fn subscribe(&self, properties: &Properties, mut printer: Printer) -> Result<ExitCode> {
+        let deadline = self
+            .timeout
+            .map(|seconds| tokio::time::Instant::now() + Duration::from_secs(seconds));
+        let (client, mut messages) =
+            match self.connect.open(self.connect.builder(properties)?).await? {
+                Ok(both) => both,
+                Err(code) => return Ok(code),
+            };
+        if let Some(code) = self.make_subscriptions(&client, properties).await? {
+            client.disconnect().await;
+            return Ok(code);
+        }
+        let mut events = client.events();
+        let end = match self.exit_after_subscribe || self.topic.is_empty() {
+            true => End::Done,
+            false => {
+                self.print_all(&client, &mut messages, &mut printer, deadline)
+                    .await?
+            }
+        };
+        if let End::Closed = end {
+            let mut code = ExitCode::FAILURE;
+            while let Some(event) = events.next().await {
+                if let dunlin_client::ConnectionEvent::Disconnected { cause } = event {
+                    self.connect.complain(&format_args!("Error: {cause}"));
+                    code = self.connect.exit_code(&cause);
+                }
+            }
+            return Ok(code);
+        }
+        match properties.disconnect_expiry {
+            Some(expiry) => client.disconnect_and_keep_session(expiry).await,
+            None => client.disconnect().await,
+        }
+        if let End::TimedOut = end {
+            self.connect.complain(&"Timed out");
+            return Ok(ExitCode::from(TIMED_OUT));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Subscribes to all; the exit code if the server refused everything.
+    async fn make_subscriptions(
+        &self,
+        client: &Client,
+        properties: &Properties,
+    ) -> Result<Option<ExitCode>> {
+        for filter in &self.unsubscribe {
+            client
+                .unsubscribe(filter)
+                .await
+                .with_context(|| format!("-U {filter}"))?;
+        }
+        let mut how = Subscribe::new(self.qos)
+            .no_local(self.no_local)
+            .retain_as_published(self.retain_as_published || self.remove_retained)
+            .retain_handling(self.retain_handling);
+        if let Some(id) = properties.subscription_id {
+            how = how.id(id);
+        }
+        let filters = self.topic.iter().map(|filter| (filter, how));
+        let mut granted = 0;
+        let mut refused = ReasonCode::UnspecifiedError;
+        let answers = client.subscribe_many(filters).await.context("-t")?;
+        for (filter, answer) in self.topic.iter().zip(answers) {
+            match answer {
+                Ok(subscription) => {
+                    granted += 1;
+                    self.connect
+                        .say(|| format!("Subscribed '{filter}': {}", subscription.granted as u8));
+                }
+                Err(error) => {
+                    if let SubscribeError::Refused { reason } = error {
+                        refused = reason;
+                    }
+                    self.connect
+                        .complain(&format_args!("Warning: {filter}: {error}"));
+                }
+            }
+        }
+        if granted == 0 && !self.topic.is_empty() {
+            self.connect
+                .complain(&"All subscription requests were denied.");
+            return Ok(Some(ExitCode::from(refused.to_u8())));
+        }
+        Ok(None)
+    }
+
+    async fn print_all(
+        &self,
+        client: &Client,
+        messages: &mut Messages,
+        printer: &mut Printer,
+        deadline: Option<tokio::time::Instant>,
+    ) -> Result<End> {
+        let cannot = "cannot wait for signals";
+        let mut interrupt = signal(SignalKind::interrupt()).context(cannot)?;
+        let mut terminate = signal(SignalKind::terminate()).context(cannot)?;
+        let timeout = async {
+            match deadline {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => core::future::pending().await,
+            }
+        };
+        tokio::pin!(timeout);
+        loop {
+            let message = match messages.try_next() {
+                Some(message) => message,
+                None => {
+                    printer.flush()?;
+                    tokio::select! {
+                        message = messages.next() => match message {
+                            Some(message) => message,
+                            None => return Ok(End::Closed),
+                        },
+                        () = &mut timeout => return Ok(End::TimedOut),
+                        _ = interrupt.recv() => return Ok(End::Interrupted),
+                        _ = terminate.recv() => return Ok(End::Interrupted),
+                    }
+                }
+            };
+            if self.on_message(client, &message, printer).await? {
+                printer.flush()?;
+                return Ok(End::Done);
+            }
+        }
+    }
+
+    /// Tells whether it was the last.
+    async fn on_message(
+        &self,
+        client: &Client,
+        message: &Message,
+        printer: &mut Printer,
+    ) -> Result<bool> {
+        self.connect.say(|| {
+            format!(
+                "Client {} received PUBLISH (d{}, q{}, r{}, m{}, '{}', ... ({} bytes))",
+                client.client_id(),
+                u8::from(message.dup),
+                message.qos as u8,
+                u8::from(message.retain),
+                message.packet_id.map_or(0, |id| id.get()),
+                message.topic,
+                message.payload.len()
+            )
+        });
+        if self.remove_retained && message.retain && !message.payload.is_empty() {
+            let forget = Publish::new(message.topic.clone(), "")
+                .qos(QoS::AtLeastOnce)
+                .retain(true);
+            client.publish(forget).await?;
+        }
+        if self.retained_only && !message.retain {
+            return Ok(true);
+        }
+        let unwanted = |filter: &String| topic::matches(filter, &message.topic);
+        if (self.no_retain && message.retain)
+            || self.filter_out.iter().any(unwanted)
+            || !self.is_chosen()
+        {
+            return Ok(false);
+        }
+        printer.print(self, message)?;
+        Ok(self.count.is_some_and(|count| printer.printed >= count))
+    }
+
+    fn is_chosen(&self) -> bool {
+        let Some(percent) = self.random_filter else {
+            return true;
+        };
+        let random = getrandom::u32().unwrap_or_default();
+        f64::from(random) / f64::from(u32::MAX) * 100.0 < percent
+    }
+}
+
+/// Standard output.
+struct Printer {
+    format: Option<Format>,
+    out: BufWriter<Stdout>,
+    printed: u64,
+}
+
+impl Printer {
+    fn print(&mut self, sub: &Sub, message: &Message) -> Result<()> {
+        let result = match &self.format {
+            Some(format) => {
+                let context = Context {
+                    now: WallTime::now(),
+                    pretty: sub.pretty,
+                };
+                let mut line = Vec::new();
+                match format.write(message, &context, &mut line) {
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        sub.connect.complain(&format_args!(
+                            "Error: Message payload is not valid JSON on topic {}.",
+                            message.topic
+                        ));
+                        return Ok(());
+                    }
+                    result => result
+                        .and_then(|()| self.out.write_all(&line))
+                        .and_then(|()| self.end_line(sub)),
+                }
+            }
+            None => self.plain(sub, message),
+        };
+        self.printed += 1;
+        result.context("cannot write to standard output")
+    }
+
+    fn plain(&mut self, sub: &Sub, message: &Message) -> io::Result<()> {
+        match (sub.verbose, message.payload.is_empty()) {
+            (false, true) => Ok(()),
+            (true, true) if sub.no_eol => Ok(()),
+            (true, true) => writeln!(self.out, "{} (null)", message.topic),
+            (verbose, false) => {
+                if verbose {
+                    write!(self.out, "{} ", message.topic)?;
+                }
+                self.out.write_all(&message.payload)?;
+                self.end_line(sub)
+            }
+        }
+    }
+
+    fn end_line(&mut self, sub: &Sub) -> io::Result<()> {
+        match sub.no_eol {
+            true => Ok(()),
+            false => self.out.write_all(b"\n"),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.out.flush().context("cannot write to standard output")
+    }
+}
+
+fn parse_handling(text: &str) -> Result<RetainHandling, String> {
+    match text {
+        "always" | "0" => Ok(RetainHandling::SendAtSubscribe),
+        "new" | "1" => Ok(RetainHandling::SendIfNew),
+        "never" | "2" => Ok(RetainHandling::DoNotSend),
+        _ => Err("it is always, new or never".into()),
+    }
+}
