@@ -39,7 +39,7 @@ impl QuicConn {
             return Ok(0);
         }
         let total = data.len();
-        let left = self.write_direct(id, data);
+        let mut left = self.write_direct(id, data);
         if left < total {
             let mut bytes = Backlog::default();
             bytes.put(data, left);
@@ -48,6 +48,7 @@ impl QuicConn {
                 bytes,
                 finish: false,
             });
+            left += self.write_backlog(id);
             self.check_backlog(limits, counters)?;
         }
         data.clear();
@@ -103,7 +104,9 @@ impl QuicConn {
         wrote
     }
 
-    /// Gives waiting bytes to the stream; returns how many it took.
+    /// Gives waiting bytes to the stream; returns how many it took. Goes on
+    /// until the stream says that it is blocked: only then, and not after a
+    /// partial write, will quinn-proto say when it takes more.
     pub(super) fn write_backlog(&mut self, id: QuicStreamId) -> usize {
         let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
             return 0;
@@ -115,20 +118,22 @@ impl QuicConn {
         let mut stream = self.proto.send_stream(id);
         while let Some(chunk) = backlog.bytes.pop() {
             let mut chunks = [chunk];
-            match stream.write_chunks(&mut chunks) {
-                Ok(written) => wrote += written.bytes,
-                Err(WriteError::Blocked) => {}
+            let result = stream.write_chunks(&mut chunks);
+            let [rest] = chunks;
+            match result {
+                Ok(written) => {
+                    wrote += written.bytes;
+                    backlog.bytes.unpop(rest);
+                }
+                Err(WriteError::Blocked) => {
+                    backlog.bytes.unpop(rest);
+                    break;
+                }
                 Err(_) => {
-                    let [rest] = chunks;
                     wrote += rest.len() + backlog.bytes.len();
                     backlog.bytes = Backlog::default();
                     break;
                 }
-            }
-            let [rest] = chunks;
-            if !rest.is_empty() {
-                backlog.bytes.unpop(rest);
-                break;
             }
         }
         if backlog.bytes.is_empty() {

@@ -41,7 +41,7 @@ fn idle_timeout_and_silence() {
         let mut pair = Pair::new();
         let (client, server) = open(&mut pair, transport);
         every::idle_timeout(pair, client, server);
-        let mut pair = Pair::with_limits(NetLimits::default(), every::impatient());
+        let mut pair = Pair::with_limits(NetLimits::default(), every::awaiting_bytes());
         open(&mut pair, transport);
         every::silent_client(pair);
     }

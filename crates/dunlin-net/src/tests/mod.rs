@@ -4,6 +4,7 @@
 pub(crate) mod certs;
 mod layered;
 mod quic;
+mod random;
 mod tcp;
 
 use core::net::SocketAddr;
@@ -305,9 +306,17 @@ pub(crate) mod every {
         });
     }
 
+    /// Limits of a side whose peer never completes the handshake.
     pub(crate) fn impatient() -> NetLimits {
         NetLimits {
             handshake_timeout: Duration::from_millis(50),
+            ..NetLimits::default()
+        }
+    }
+
+    /// Limits of a server whose client connects and is silent.
+    pub(crate) fn awaiting_bytes() -> NetLimits {
+        NetLimits {
             first_bytes_timeout: Duration::from_millis(50),
             ..NetLimits::default()
         }

@@ -45,7 +45,7 @@ fn idle_timeout() {
 
 #[test]
 fn silent_client() {
-    let mut pair = Pair::with_limits(NetLimits::default(), every::impatient());
+    let mut pair = Pair::with_limits(NetLimits::default(), every::awaiting_bytes());
     open(&mut pair);
     every::silent_client(pair);
 }
