@@ -12,6 +12,8 @@ pub mod certs;
 pub mod cmd;
 pub mod config;
 pub mod daemon;
+#[cfg(unix)]
+pub mod descriptors;
 pub mod files;
 pub mod log;
 pub mod signals;

@@ -1,6 +1,7 @@
 //! Signals as values.
 
 use std::io;
+use std::thread::JoinHandle;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -32,5 +33,48 @@ impl Signals {
             Some(SIGHUP) => Signal::Reload,
             _ => Signal::Stop,
         }
+    }
+
+    /// Calls `action` if somebody asks a second time to stop, from a thread
+    /// that lives as long as the process.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn on_second_stop(
+        mut self,
+        action: impl FnOnce() + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                while self.wait() == Signal::Reload {}
+                action();
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signal_hook::low_level::raise;
+
+    use super::*;
+
+    #[test]
+    fn signals_become_values() {
+        let mut signals = Signals::new().expect("taken over");
+        for (number, want) in [
+            (SIGHUP, Signal::Reload),
+            (SIGTERM, Signal::Stop),
+            (SIGINT, Signal::Stop),
+        ] {
+            raise(number).expect("raised");
+            assert_eq!(signals.wait(), want);
+        }
+        raise(SIGHUP).expect("raised");
+        raise(SIGTERM).expect("raised");
+        let (sender, called) = std::sync::mpsc::channel();
+        let thread = signals.on_second_stop(move || sender.send(()).expect("waited for"));
+        called.recv().expect("called");
+        thread.expect("spawned").join().expect("ended");
     }
 }

@@ -91,23 +91,51 @@ impl fmt::Debug for Authenticator {
     }
 }
 
+/// A password file that has been read.
+#[derive(Debug)]
+pub struct PasswordFile {
+    path: PathBuf,
+    passwords: Passwords,
+}
+
+impl PasswordFile {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line is wrong.
+    pub fn load(path: &Path) -> Result<Self, AuthError> {
+        Ok(Self {
+            path: path.into(),
+            passwords: Passwords::load(path)?,
+        })
+    }
+
+    /// Starts the thread that answers from it.
+    ///
+    /// # Errors
+    /// There is no thread, or no random key, to be had.
+    pub fn start(self) -> Result<Authenticator, AuthError> {
+        let worker = Worker::new(self.passwords)?;
+        let (jobs, queue) = sync_channel(QUEUE_MAX);
+        let thread = std::thread::Builder::new()
+            .name("auth".into())
+            .spawn(move || worker.run(&queue))
+            .map_err(AuthError::Thread)?;
+        Ok(Authenticator {
+            path: self.path,
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
+    }
+}
+
 impl Authenticator {
     /// Reads the password file and starts the thread.
     ///
     /// # Errors
     /// The file cannot be used, or there is no thread to be had.
     pub fn load(password_file: &Path) -> Result<Self, AuthError> {
-        let worker = Worker::new(Passwords::load(password_file)?)?;
-        let (jobs, queue) = sync_channel(QUEUE_MAX);
-        let thread = std::thread::Builder::new()
-            .name("auth".into())
-            .spawn(move || worker.run(&queue))
-            .map_err(AuthError::Thread)?;
-        Ok(Self {
-            path: password_file.into(),
-            jobs: Some(jobs),
-            thread: Some(thread),
-        })
+        PasswordFile::load(password_file)?.start()
     }
 
     /// Asks; never waits. The answer is given to `reply`.

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use dunlin_base::transport::Transport;
 
-use crate::config::Config;
+use crate::config::{Config, EXAMPLE};
 use crate::daemon::{Bound, Daemon};
 use crate::signals::{Signal, Signals};
 
@@ -31,25 +31,36 @@ pub(crate) struct Broker {
     /// --set limits.receive_maximum=100; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Check the configuration and exit.
+    /// Check the configuration and the files it names, and exit.
     #[arg(long)]
     check: bool,
+    /// Print a configuration file with every key and its default, and exit.
+    #[arg(long)]
+    example: bool,
 }
 
 impl Broker {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.example {
+            io::stdout().write_all(EXAMPLE.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut config = Config::load(self.config.as_deref(), &self.set)?;
         if let Some(dir) = self.data_dir {
             config.data_dir = dir;
         }
         if self.check {
+            Daemon::check(&config)?;
             writeln!(io::stdout(), "the configuration is valid")?;
             return Ok(ExitCode::SUCCESS);
         }
-        crate::log::init(&config.log);
+        crate::log::init(&config.log)?;
+        let descriptors = crate::descriptors::raise_limit();
+        tracing::debug!(?descriptors, "limit of open files");
         let mut signals = Signals::new().context("cannot handle signals")?;
         let daemon = Daemon::start(config.clone())?;
-        announce(&config, &daemon)?;
+        // A broker whose output nobody reads is still a broker.
+        let _ = announce(&config, &daemon);
         while signals.wait() == Signal::Reload {
             match daemon.reload() {
                 Ok(()) => tracing::info!("configuration files read again"),
@@ -57,6 +68,11 @@ impl Broker {
             }
         }
         tracing::info!("stopping");
+        let impatient = signals.on_second_stop(|| {
+            tracing::warn!("stopped before everything was done");
+            std::process::exit(1);
+        });
+        impatient.context("cannot handle signals")?;
         daemon.shut_down();
         Ok(ExitCode::SUCCESS)
     }

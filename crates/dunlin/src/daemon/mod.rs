@@ -2,6 +2,7 @@
 //! stops them again. The library form of `dunlin broker`, which tests and
 //! embedders use too.
 
+mod check;
 mod desk;
 mod post;
 mod settings;
@@ -21,8 +22,8 @@ use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, NetKeys, ServerTls};
 use dunlin_store::Recovered;
 use dunlin_store_redb::{RedbStore, Submitter};
 
-use crate::auth::Authenticator;
-use crate::certs;
+use crate::auth::{Authenticator, PasswordFile};
+use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
 use crate::config::listener::Listener;
 use desk::AuthDesk;
@@ -141,11 +142,13 @@ impl Daemon {
         };
         std::fs::create_dir_all(&config.data_dir).map_err(source)?;
         let acl = load_acl(&config)?;
-        let authenticator = match &config.auth.password_file {
-            Some(path) => Some(Arc::new(Authenticator::load(path)?)),
+        let authenticator = match load_passwords(&config)? {
+            Some(passwords) => Some(Arc::new(passwords.start()?)),
             None => None,
         };
-        let (tls, ca) = load_tls(&config)?;
+        let development = development_certs(&config)?;
+        let tls = load_tls(&config, development.as_ref())?;
+        let ca = development.map(|dev| dev.ca);
         let count = config.shard_count();
         let clock = Clock::new();
         let loops = |e: dunlin_net::NetError| StartError::Loop(e.to_string());
@@ -292,49 +295,73 @@ fn load_acl(config: &Config) -> Result<Option<Arc<Acl>>, StartError> {
     }
 }
 
+fn load_passwords(config: &Config) -> Result<Option<PasswordFile>, StartError> {
+    match &config.auth.password_file {
+        Some(path) => Ok(Some(PasswordFile::load(path)?)),
+        None => Ok(None),
+    }
+}
+
+/// Certificates to begin with, if a listener has none of its own.
+fn development_certs(config: &Config) -> Result<Option<DevCerts>, StartError> {
+    if !config.needs_development_certs() {
+        return Ok(None);
+    }
+    let dir = config.certs_dir();
+    let found = certs::ensure_development(&dir).map_err(StartError::Certificates)?;
+    match found.state {
+        DevState::Reused => {}
+        DevState::Created => tracing::info!(dir = %dir.display(), "made development certificates"),
+        DevState::Renewed => {
+            tracing::warn!(dir = %dir.display(), "renewed the development certificate of the server");
+        }
+        DevState::Replaced => tracing::warn!(
+            ca = %found.ca.display(),
+            "the development authority had expired and was replaced; clients need the new one"
+        ),
+    }
+    Ok(Some(found))
+}
+
 type LoadedTls = Vec<Option<Arc<ServerTls>>>;
 
-/// Certificates of every listener, and the development authority if it is used.
-fn load_tls(config: &Config) -> Result<(LoadedTls, Option<PathBuf>), StartError> {
-    let development = if config.needs_development_certs() {
-        Some(certs::ensure_development(&config.certs_dir()).map_err(StartError::Certificates)?)
-    } else {
-        None
-    };
+/// Certificates of every listener; those that need `development` have none
+/// without it.
+fn load_tls(config: &Config, development: Option<&DevCerts>) -> Result<LoadedTls, StartError> {
     let mut loaded = Vec::new();
     for (index, listener) in config.listener.iter().enumerate() {
         let wrong = |source| StartError::Tls { index, source };
-        loaded.push(match (&listener.tls, &development) {
+        let tls = match (&listener.tls, development) {
             _ if !listener.transport.transport().is_encrypted() => None,
-            (Some(tls), _) => Some(Arc::new(
-                ServerTls::from_pem_files(
-                    &tls.cert,
-                    &tls.key,
-                    tls.client_ca.as_deref(),
-                    tls.require_client_cert,
-                )
-                .map_err(wrong)?,
+            (Some(tls), _) => Some(ServerTls::from_pem_files(
+                &tls.cert,
+                &tls.key,
+                tls.client_ca.as_deref(),
+                tls.require_client_cert,
             )),
-            (None, Some(dev)) => Some(Arc::new(
-                ServerTls::from_pem_files(&dev.cert, &dev.key, None, false).map_err(wrong)?,
-            )),
+            (None, Some(dev)) => Some(ServerTls::from_pem_files(&dev.cert, &dev.key, None, false)),
             (None, None) => None,
-        });
+        };
+        loaded.push(tls.transpose().map_err(wrong)?.map(Arc::new));
     }
-    Ok((loaded, development.map(|dev| dev.ca)))
+    Ok(loaded)
+}
+
+/// Addresses of a listener.
+fn resolve(index: usize, listener: &Listener) -> Result<Vec<SocketAddr>, StartError> {
+    let address = listener.address();
+    address.resolve().map_err(|source| StartError::Resolve {
+        index,
+        name: address.to_string(),
+        source,
+    })
 }
 
 /// Binds every listener on every shard.
 fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<Bound>, StartError> {
     let mut bound = Vec::new();
     for (index, (listener, tls)) in config.listener.iter().zip(tls).enumerate() {
-        let address = listener.address();
-        let resolved = address.resolve().map_err(|source| StartError::Resolve {
-            index,
-            name: address.to_string(),
-            source,
-        })?;
-        for addr in resolved {
+        for addr in resolve(index, listener)? {
             let addr = listen_on(index, listener, tls.as_ref(), addr, parts)?;
             bound.push(Bound {
                 listener: index,

@@ -2,6 +2,7 @@
 //! with one shard and with two, then what only real sockets can show. What a
 //! shard does is tested in `dunlin-sim`, in virtual time.
 
+mod access;
 mod hostile;
 mod support;
 mod transports;
