@@ -39,16 +39,6 @@ impl Shard {
         }
     }
 
-    pub(crate) fn send_pubrec(
-        &mut self,
-        c: ConnIdx,
-        stream: StreamId,
-        packet_id: NonZeroU16,
-        reason: ReasonCode,
-    ) {
-        self.send_ack(c, stream, PacketType::PubRec, packet_id, reason);
-    }
-
     pub(crate) fn handle_puback(&mut self, c: ConnIdx, s: SessionIdx, ack: &Ack<'_>) {
         let Some(session) = self.sessions.get_mut(s) else {
             return;

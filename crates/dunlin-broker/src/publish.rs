@@ -75,7 +75,7 @@ impl Shard {
                 Receipt::New => {}
                 Receipt::Pending => return Ok(()),
                 Receipt::Duplicate => {
-                    self.send_pubrec(c, stream, packet_id, ReasonCode::Success);
+                    self.send_acks(s);
                     return Ok(());
                 }
                 Receipt::QuotaExceeded => {

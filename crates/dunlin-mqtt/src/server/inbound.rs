@@ -31,7 +31,7 @@ pub struct Ack {
 pub enum Receipt {
     /// Not seen before: route it.
     New,
-    /// QoS 2, already routed: answer PUBREC again, do not route
+    /// QoS 2, already routed: its PUBREC is due again, do not route
     /// [MQTT-4.3.3-10].
     Duplicate,
     /// QoS 2, routing is under way: its PUBREC will come.
@@ -53,6 +53,8 @@ struct Qos2 {
     received: bool,
     /// Counts against the quota of this connection.
     counted: bool,
+    /// What routing waits for.
+    work: AckToken,
 }
 
 /// The receiving half of one session.
@@ -68,17 +70,21 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// Starts a connection: the quota is whole again. Acknowledgements of
-    /// QoS 1 that were due on the old connection are forgotten, since the
-    /// client sends those messages again.
+    /// Starts a connection: the quota is whole again, and acknowledgements that
+    /// were due on the old one are forgotten, since the client sends those
+    /// messages again and is answered then.
     pub fn handle_connected(&mut self) {
         self.used = 0;
-        self.waiting.retain(|w| w.ack.qos == QoS::ExactlyOnce);
+        for waiting in core::mem::take(&mut self.waiting) {
+            if waiting.ready {
+                self.settle(
+                    (waiting.ack.stream, waiting.ack.packet_id),
+                    waiting.ack.reason,
+                );
+            }
+        }
         // Data streams end with their connection: the client goes on, on
         // control, with what they carried.
-        for waiting in &mut self.waiting {
-            waiting.ack.stream = StreamId::CONTROL;
-        }
         let open: Vec<_> = self.qos2.drain().collect();
         for ((_, packet_id), mut state) in open {
             state.counted = false;
@@ -97,6 +103,7 @@ impl Inbound {
         let state = Qos2 {
             received: true,
             counted: false,
+            work: AckToken(0),
         };
         self.qos2.insert((StreamId::CONTROL, packet_id), state);
     }
@@ -110,7 +117,12 @@ impl Inbound {
             if !core::mem::replace(&mut open.counted, true) {
                 self.used = self.used.saturating_add(1);
             }
-            return match open.received {
+            let (ready, token) = (open.received, open.work);
+            let mut waiting = self.waiting.iter();
+            if !waiting.any(|w| (w.ack.stream, w.ack.packet_id) == key) {
+                self.waiting.push_back(Waiting { ack, token, ready });
+            }
+            return match ready {
                 true => Receipt::Duplicate,
                 false => Receipt::Pending,
             };
@@ -123,6 +135,7 @@ impl Inbound {
             let state = Qos2 {
                 received: false,
                 counted: true,
+                work: token,
             };
             self.qos2.insert(key, state);
         }
@@ -150,6 +163,24 @@ impl Inbound {
         if let Some(waiting) = self.waiting.iter_mut().find(|w| w.token == token) {
             waiting.ready = true;
             waiting.ack.reason = reason;
+        } else if let Some(key) = self.key_of(token) {
+            self.settle(key, reason);
+        }
+    }
+
+    /// The identifier whose client has not asked on this connection.
+    fn key_of(&self, token: AckToken) -> Option<(StreamId, NonZeroU16)> {
+        let mut open = self.qos2.iter();
+        let (key, _) = open.find(|(_, open)| open.work == token && !open.received)?;
+        Some(*key)
+    }
+
+    /// Routing has ended for a QoS 2 identifier.
+    fn settle(&mut self, key: (StreamId, NonZeroU16), reason: ReasonCode) {
+        if reason.is_error() {
+            self.end(key);
+        } else if let Some(open) = self.qos2.get_mut(&key) {
+            open.received = true;
         }
     }
 
@@ -160,12 +191,10 @@ impl Inbound {
         }
         let ack = self.waiting.pop_front()?.ack;
         let key = (ack.stream, ack.packet_id);
-        if ack.qos != QoS::ExactlyOnce {
+        if ack.qos == QoS::ExactlyOnce {
+            self.settle(key, ack.reason);
+        } else {
             self.used = self.used.saturating_sub(1);
-        } else if ack.reason.is_error() {
-            self.end(key);
-        } else if let Some(open) = self.qos2.get_mut(&key) {
-            open.received = true;
         }
         Some(ack)
     }
@@ -173,14 +202,14 @@ impl Inbound {
     /// The work behind `token` failed and there is no way to say so: the
     /// client sends the message again, and that counts as the first time.
     pub fn abandon(&mut self, token: AckToken) {
-        let Some(at) = self.waiting.iter().position(|w| w.token == token) else {
-            return;
-        };
-        if let Some(Waiting { ack, .. }) = self.waiting.remove(at) {
-            match ack.qos {
-                QoS::ExactlyOnce => self.end((ack.stream, ack.packet_id)),
-                _ => self.used = self.used.saturating_sub(1),
-            }
+        if let Some(key) = self.key_of(token) {
+            self.end(key);
+        }
+        if let Some(at) = self.waiting.iter().position(|w| w.token == token)
+            && let Some(Waiting { ack, .. }) = self.waiting.remove(at)
+            && ack.qos == QoS::AtLeastOnce
+        {
+            self.used = self.used.saturating_sub(1);
         }
     }
 
@@ -282,6 +311,7 @@ mod tests {
             inbound.handle_publish(publish, AckToken(3), 10),
             Receipt::Duplicate
         );
+        assert!(inbound.poll_ack().is_some());
         assert!(inbound.handle_pubrel(StreamId::CONTROL, publish.packet_id));
         //= mqtt5#[MQTT-4.3.3-12] type=test
         assert_eq!(

@@ -140,6 +140,8 @@ pub enum Received {
 enum State {
     /// The store is being told of the packet identifier.
     Storing,
+    /// The store knows it; an earlier one holds it back.
+    Stored,
     /// PUBLISH is due or was sent.
     Published,
     /// PUBREC arrived; the store is being told.
@@ -169,6 +171,8 @@ pub struct Outbound {
     inflight: HashMap<NonZeroU16, Inflight>,
     /// Identifiers whose PUBLISH or PUBREL must be sent (again).
     due: VecDeque<NonZeroU16>,
+    /// Identifiers that the store is being told of, in order.
+    storing: VecDeque<NonZeroU16>,
     last_id: u16,
     next_order: u64,
     loading: bool,
@@ -283,6 +287,9 @@ impl Outbound {
         let must_store = delivery.qos == QoS::ExactlyOnce && delivery.seq.is_some();
         let dup = delivery.maybe_sent && !must_store;
         let seq = delivery.seq;
+        if must_store {
+            self.storing.push_back(packet_id);
+        }
         self.inflight.insert(
             packet_id,
             Inflight {
@@ -325,7 +332,7 @@ impl Outbound {
                     let stream = entry.stream;
                     return Some(Outgoing::Release { packet_id, stream });
                 }
-                State::Storing | State::Releasing => {}
+                State::Storing | State::Stored | State::Releasing => {}
             }
         }
         None
@@ -337,13 +344,25 @@ impl Outbound {
         self.inflight.get(&packet_id)?.delivery.as_ref()
     }
 
-    /// The store has the identifier of a durable QoS 2 message.
+    /// The store has the identifier of a durable QoS 2 message, which leaves
+    /// when all earlier ones have: the store may have refused one of them for
+    /// a while.
     pub fn handle_stored(&mut self, packet_id: NonZeroU16) {
         if let Some(entry) = self.inflight.get_mut(&packet_id)
             && entry.state == State::Storing
         {
-            entry.state = State::Published;
-            self.due.push_back(packet_id);
+            entry.state = State::Stored;
+        }
+        while let Some(first) = self.storing.front() {
+            match self.inflight.get_mut(first) {
+                Some(entry) if entry.state == State::Storing => return,
+                Some(entry) if entry.state == State::Stored => {
+                    entry.state = State::Published;
+                    self.due.push_back(*first);
+                }
+                _ => {}
+            }
+            self.storing.pop_front();
         }
     }
 
@@ -366,7 +385,7 @@ impl Outbound {
             return Received::Unknown;
         };
         match entry.state {
-            State::Storing => Received::Unknown,
+            State::Storing | State::Stored => Received::Unknown,
             State::Releasing => Received::Pending,
             State::Released => Received::Release,
             State::Published => match entry.delivery.take() {
