@@ -72,7 +72,12 @@ impl Peer {
     /// A client that is not connected.
     #[must_use]
     pub fn new(options: PeerOptions) -> Self {
-        let memory = HeapStorage::memory(IN_FLIGHT_MAX, 2 * options.receive_maximum, 0, 8);
+        // 3.1.1 cannot say how many messages it takes at a time.
+        let inbound = match options.version {
+            Version::V5 => 2 * options.receive_maximum,
+            Version::V311 => 4096,
+        };
+        let memory = HeapStorage::memory(IN_FLIGHT_MAX, inbound, 0, 8);
         Self {
             options,
             engine: Engine::new(memory, Settings::default()),
@@ -150,6 +155,14 @@ impl Peer {
         if let Some(conn) = self.conn {
             world.cut(conn);
             self.lost();
+        }
+    }
+
+    /// Comes back on a new connection while the old one still stands.
+    pub fn take_over(&mut self, world: &mut World) {
+        if self.conn.is_some() && !self.parked {
+            self.lost();
+            self.connect(world);
         }
     }
 

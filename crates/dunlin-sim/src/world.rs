@@ -316,7 +316,9 @@ impl World {
     pub fn crash(&mut self) {
         let conns: Vec<ConnId> = self.links.keys().copied().collect();
         self.links.clear();
-        self.happenings.clear();
+        // Clients whose connection was lost before still have to notice.
+        self.happenings
+            .retain(|_, happening| matches!(happening, Happening::Client(_, ToClient::Closed(_))));
         for conn in conns {
             let at = self.now + self.delay(self.setup.pace.link);
             self.at(at, Happening::Client(conn, ToClient::Closed(0)));

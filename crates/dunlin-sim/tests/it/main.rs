@@ -4,6 +4,7 @@
 mod auth;
 mod connect;
 mod errors;
+mod pairs;
 mod publish;
 mod qos;
 mod shared;

@@ -1,0 +1,373 @@
+//! Client engines against shards, with lost connections, take-overs, crashes
+//! and a full disk. Whatever a publisher was told is delivered must be: QoS 1
+//! at least once, QoS 2 exactly once, in order, and nothing may be left over.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use dunlin_base::QoS;
+use dunlin_mqtt_codec::Version;
+use dunlin_sim::{Fault, Peer, PeerEvent, PeerOptions, Random, Setup, World, run};
+
+/// What goes wrong in a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chaos {
+    cuts: bool,
+    take_overs: bool,
+    crashes: bool,
+    full_disk: bool,
+    shared: bool,
+}
+
+fn peer(id: &str, version: Version, filters: &[(&str, QoS)]) -> Peer {
+    Peer::new(PeerOptions {
+        client_id: id.to_owned(),
+        version,
+        expiry_secs: 3600,
+        filters: filters
+            .iter()
+            .map(|(filter, qos)| ((*filter).to_owned(), *qos))
+            .collect(),
+        receive_maximum: 8,
+    })
+}
+
+fn cast(shared: bool) -> Vec<Peer> {
+    let mut peers = vec![
+        peer("publisher-1", Version::V5, &[]),
+        peer("publisher-2", Version::V311, &[]),
+        peer("sub-exact", Version::V5, &[("t/#", QoS::ExactlyOnce)]),
+        peer("sub-least", Version::V5, &[("t/+", QoS::AtLeastOnce)]),
+        peer("sub-old", Version::V311, &[("t/1", QoS::ExactlyOnce)]),
+        peer("both-ways", Version::V5, &[("t/0", QoS::ExactlyOnce)]),
+    ];
+    if shared {
+        for id in ["member-1", "member-2", "member-3"] {
+            peers.push(peer(id, Version::V5, &[("$share/g/t/#", QoS::AtLeastOnce)]));
+        }
+    }
+    peers
+}
+
+/// Publishers are the first two and "both-ways".
+const PUBLISHERS: [usize; 3] = [0, 1, 5];
+
+struct Run {
+    world: World,
+    peers: Vec<Peer>,
+    chance: Random,
+    published: Vec<(usize, PeerEvent)>,
+    counter: u32,
+}
+
+impl Run {
+    fn start(shards: u16, seed: u64, chaos: Chaos) -> Self {
+        let mut setup = Setup::new(shards, seed);
+        // Small, so that queues are shed and loaded.
+        setup.config.queue_held_max = 3;
+        let mut run = Self {
+            world: World::new(setup),
+            peers: cast(chaos.shared),
+            chance: Random::new(seed ^ 0x5eed),
+            published: Vec::new(),
+            counter: 0,
+        };
+        for index in 0..run.peers.len() {
+            run.peers[index].connect(&mut run.world);
+        }
+        run.pass(Duration::from_millis(500));
+        assert!(run.peers.iter().all(Peer::is_idle), "everybody is there");
+        run
+    }
+
+    fn pass(&mut self, time: Duration) {
+        run(&mut self.world, &mut self.peers, time);
+    }
+
+    fn publish(&mut self) {
+        let who = PUBLISHERS[self.chance.below(3) as usize];
+        let topic = format!("t/{}", self.chance.below(3));
+        let qos = QoS::from_u8(self.chance.between(1, 2) as u8).expect("QoS");
+        self.counter += 1;
+        let payload = format!("{who}-{:06}", self.counter);
+        let message = PeerEvent {
+            topic: topic.clone(),
+            payload: payload.clone(),
+            qos,
+        };
+        self.published.push((who, message));
+        self.peers[who].publish(&mut self.world, &topic, payload, qos);
+    }
+
+    fn disturb(&mut self, chaos: Chaos) {
+        let who = self.chance.below(self.peers.len() as u64) as usize;
+        match self.chance.below(12) {
+            0..=2 if chaos.cuts => {
+                self.peers[who].cut(&mut self.world);
+                if self.chance.one_in(2) {
+                    self.pass(Duration::from_millis(10));
+                }
+                self.peers[who].connect(&mut self.world);
+            }
+            3 if chaos.take_overs => self.peers[who].take_over(&mut self.world),
+            4 if chaos.crashes && self.chance.one_in(3) => self.world.crash(),
+            5 if chaos.full_disk => self.world.set_fault(Fault::Full),
+            6 if chaos.full_disk => self.world.set_fault(Fault::Broken),
+            7 | 8 => self.world.set_fault(Fault::None),
+            _ => {}
+        }
+    }
+
+    fn calm(&mut self) {
+        self.world.set_fault(Fault::None);
+        for _ in 0..200 {
+            for index in 0..self.peers.len() {
+                self.peers[index].connect(&mut self.world);
+            }
+            self.pass(Duration::from_millis(100));
+            let busy = |peer: &Peer| !peer.is_idle();
+            if !self.peers.iter().any(busy) {
+                break;
+            }
+        }
+        // What the server still owes to subscribers.
+        self.pass(Duration::from_secs(10));
+    }
+
+    /// What `peer` got for a filter, by payload.
+    fn count(&self, index: usize) -> BTreeMap<&str, usize> {
+        let mut counts = BTreeMap::new();
+        for message in &self.peers[index].received {
+            *counts.entry(message.payload.as_str()).or_default() += 1;
+        }
+        counts
+    }
+
+    fn check(&self, chaos: Chaos) {
+        for (index, peer) in self.peers.iter().enumerate() {
+            assert!(peer.is_idle(), "{} waits for ever", peer.client_id());
+            assert_eq!(peer.sessions_lost, 0, "{}", peer.client_id());
+            let sent = self.published.iter().filter(|(who, _)| *who == index);
+            let answered = peer.acknowledged.len() + peer.refused.len();
+            assert_eq!(sent.count(), answered, "{}", peer.client_id());
+        }
+        self.check_subscriber(chaos, 2, QoS::ExactlyOnce, |_| true);
+        self.check_subscriber(chaos, 3, QoS::AtLeastOnce, |_| true);
+        self.check_subscriber(chaos, 4, QoS::ExactlyOnce, |topic| topic == "t/1");
+        self.check_subscriber(chaos, 5, QoS::ExactlyOnce, |topic| topic == "t/0");
+        if chaos.shared {
+            self.check_group();
+        }
+    }
+
+    fn acknowledged(&self, message: &PeerEvent) -> bool {
+        self.peers
+            .iter()
+            .any(|peer| peer.acknowledged.contains(message))
+    }
+
+    fn check_subscriber(
+        &self,
+        chaos: Chaos,
+        index: usize,
+        granted: QoS,
+        matches: impl Fn(&str) -> bool,
+    ) {
+        let id = self.peers[index].client_id();
+        let counts = self.count(index);
+        for (_, message) in self.published.iter().filter(|(_, m)| matches(&m.topic)) {
+            let count = counts.get(message.payload.as_str()).copied().unwrap_or(0);
+            let exactly = message.qos.min(granted) == QoS::ExactlyOnce;
+            if self.acknowledged(message) {
+                assert!(count >= 1, "{id} never got {message:?}");
+            }
+            if exactly {
+                assert!(count <= 1, "{id} got {message:?} {count} times");
+            }
+        }
+        // In order of each publisher, topic and QoS, repetitions aside.
+        let mut last: BTreeMap<(String, String, QoS), &str> = BTreeMap::new();
+        let mut seen = std::collections::BTreeSet::new();
+        for message in &self.peers[index].received {
+            assert!(matches(&message.topic), "{id} did not want {message:?}");
+            if !seen.insert(message.payload.as_str()) {
+                continue;
+            }
+            let publisher = message.payload[..1].to_owned();
+            // A publish is refused and its publisher cannot be told, because it
+            // is away or speaks 3.1.1: it sends it again, and later ones may
+            // have found room on the disk before.
+            if chaos.full_disk && (chaos.cuts || chaos.crashes || publisher == "1") {
+                continue;
+            }
+            let key = (publisher, message.topic.clone(), message.qos);
+            if let Some(before) = last.insert(key, &message.payload) {
+                assert!(
+                    before < message.payload.as_str(),
+                    "{id} got {before} before {message:?}"
+                );
+            }
+        }
+    }
+
+    /// Every acknowledged message reached some member of the group.
+    fn check_group(&self) {
+        for (_, message) in &self.published {
+            let members = self.peers[6..].iter();
+            let got = members
+                .filter(|peer| peer.received.iter().any(|m| m.payload == message.payload))
+                .count();
+            if self.acknowledged(message) {
+                assert!(got >= 1, "no member got {message:?}");
+            }
+        }
+    }
+
+    /// Everybody leaves for good: nothing may be left.
+    fn clear(&mut self) {
+        for index in 0..self.peers.len() {
+            self.peers[index].leave(&mut self.world, Some(0));
+        }
+        self.pass(Duration::from_secs(5));
+        // 3.1.1 has no expiry: those sessions end with a clean one.
+        for id in ["publisher-2", "sub-old"] {
+            let mut last = Peer::new(PeerOptions {
+                client_id: id.to_owned(),
+                version: Version::V311,
+                expiry_secs: 0,
+                filters: Vec::new(),
+                receive_maximum: 8,
+            });
+            last.connect(&mut self.world);
+            let mut last = [last];
+            run(&mut self.world, &mut last, Duration::from_secs(1));
+            last[0].leave(&mut self.world, None);
+            run(&mut self.world, &mut last, Duration::from_secs(1));
+        }
+        let census = self.world.census();
+        assert_eq!(census, dunlin_broker::Census::default(), "left behind");
+        assert_eq!(self.world.stored_messages(), 0, "left in the store");
+        assert!(self.world.stored().sessions.is_empty(), "left in the store");
+    }
+}
+
+fn play(shards: u16, seed: u64, chaos: Chaos) -> u64 {
+    let mut run = Run::start(shards, seed, chaos);
+    for _ in 0..60 {
+        if run.chance.below(3) > 0 {
+            run.publish();
+        }
+        run.disturb(chaos);
+        let pause = run.chance.below(8_000);
+        run.pass(Duration::from_micros(pause));
+    }
+    run.calm();
+    run.check(chaos);
+    run.clear();
+    run.world.trace()
+}
+
+/// Runs seeds; the message of a failure says which. `SIM_SEEDS=5000..6000` in
+/// the environment runs others instead.
+fn play_all(seeds: core::ops::Range<u64>, chaos: Chaos) {
+    let chosen = std::env::var("SIM_SEEDS").ok();
+    let chosen = chosen.as_deref().and_then(|text| {
+        let (from, to) = text.split_once("..")?;
+        Some(from.parse().ok()?..to.parse().ok()?)
+    });
+    let seeds = chosen.unwrap_or(seeds);
+    for seed in seeds {
+        for shards in [1, 2] {
+            let outcome = std::panic::catch_unwind(|| play(shards, seed, chaos));
+            assert!(
+                outcome.is_ok(),
+                "failed: shards {shards}, seed {seed}, {chaos:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_goes_wrong() {
+    play_all(0..20, Chaos::default());
+}
+
+#[test]
+fn connections_break() {
+    let chaos = Chaos {
+        cuts: true,
+        take_overs: true,
+        ..Chaos::default()
+    };
+    play_all(0..150, chaos);
+}
+
+#[test]
+fn the_process_crashes() {
+    let chaos = Chaos {
+        cuts: true,
+        take_overs: true,
+        crashes: true,
+        ..Chaos::default()
+    };
+    play_all(0..150, chaos);
+}
+
+#[test]
+fn the_disk_fills() {
+    let chaos = Chaos {
+        full_disk: true,
+        ..Chaos::default()
+    };
+    play_all(0..80, chaos);
+}
+
+#[test]
+fn everything_goes_wrong() {
+    let chaos = Chaos {
+        cuts: true,
+        take_overs: true,
+        crashes: true,
+        full_disk: true,
+        shared: false,
+    };
+    play_all(1000..1080, chaos);
+}
+
+#[test]
+fn members_of_a_group_come_and_go() {
+    let chaos = Chaos {
+        cuts: true,
+        take_overs: true,
+        shared: true,
+        ..Chaos::default()
+    };
+    play_all(0..80, chaos);
+}
+
+#[test]
+fn groups_outlive_crashes() {
+    let chaos = Chaos {
+        cuts: true,
+        crashes: true,
+        shared: true,
+        ..Chaos::default()
+    };
+    play_all(0..80, chaos);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let chaos = Chaos {
+        cuts: true,
+        take_overs: true,
+        crashes: true,
+        full_disk: true,
+        shared: true,
+    };
+    for seed in 0..5 {
+        let traces = [play(2, seed, chaos), play(2, seed, chaos)];
+        assert_eq!(traces[0], traces[1], "seed {seed}");
+    }
+    assert_ne!(play(2, 1, chaos), play(2, 2, chaos));
+}
