@@ -49,7 +49,7 @@ def subscribed(peer: Peer, *filters, props=()) -> Packet:
     """Subscribes; all filters are granted as asked."""
     filters = [f if isinstance(f, tuple) else (f, 0) for f in filters]
     peer.send(subscribe(10, *filters, props=props))
-    suback = peer.expect(SUBACK)
+    suback = peer.answer(SUBACK)
     wanted = tuple(options & 3 for _, options in filters)
     assert suback.reasons == wanted, f"granted {suback.reasons}, want {wanted}"
     return suback

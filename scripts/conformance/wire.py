@@ -314,6 +314,14 @@ class Peer:
         assert got.kind == kind, f"packet type {got.kind}, want {kind}: {got}"
         return got
 
+    def answer(self, kind: int) -> Packet:
+        """The next packet that is no PUBLISH, which must be of this type.
+        Messages may come before a SUBACK (section 3.8.4); they are kept."""
+        while (got := self._receive(SECONDS_MAX)).kind == PUBLISH:
+            self.stash.append(got)
+        assert got.kind == kind, f"packet type {got.kind}, want {kind}: {got}"
+        return got
+
     def rest(self, seconds: float = SECONDS_MAX) -> list[Packet]:
         """Packets until the broker closes; fails if it does not."""
         got = []

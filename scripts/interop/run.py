@@ -49,6 +49,12 @@ def cli(
     return Client(name, transports, command, missing=missing, environment=environment)
 
 
+def has_clients(dunlin: Path) -> bool:
+    """Whether the binary has the commands, not only the broker."""
+    helps = ([str(dunlin), verb, "--help"] for verb in ("pub", "sub"))
+    return all(subprocess.run(h, capture_output=True, check=False).returncode == 0 for h in helps)
+
+
 def clients(quic_peers: bool) -> list[Client]:
     """Every client, those that are not installed included."""
     streams = ("tcp", "tls", "ws", "wss")
@@ -56,7 +62,7 @@ def clients(quic_peers: bool) -> list[Client]:
     have_mqttjs = shutil.which("node") and (NODE_MODULES / "node_modules/mqtt").is_dir()
     no_mosquitto = "" if have_mosquitto else "mosquitto_pub is not installed"
     dunlin = Dunlin.binary()
-    no_dunlin = "" if dunlin else "there is no dunlin binary"
+    no_dunlin = "" if dunlin and has_clients(dunlin) else "there is no dunlin with pub and sub"
     found = [
         cli("mosquitto", ("tcp", "tls"), "mosquitto", "mosquitto", no_mosquitto),
         cli("dunlin", TRANSPORTS, "dunlin", "dunlin", no_dunlin),

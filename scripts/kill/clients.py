@@ -127,8 +127,8 @@ class Subscriber(Client):
         self.topic, self.qos = topic, qos
         self.subscribed = threading.Event()
         self.delivered: Counter[str] = Counter()
-        # QoS 2 identifiers between PUBLISH and PUBREL.
-        self.open: set[int] = set()
+        # QoS 2 identifiers between PUBLISH and PUBREL, and their messages.
+        self.open: dict[int, str] = {}
 
     def talk(self, peer: Peer) -> None:
         if not self.subscribed.is_set():
@@ -141,20 +141,24 @@ class Subscriber(Client):
             except TimeoutError:
                 continue
             if got.kind == PUBREL:
-                self.open.discard(got.pid)
+                self.open.pop(got.pid, None)
                 peer.send(ack(PUBCOMP, got.pid))
             elif got.kind == PUBLISH:
                 self._deliver(peer, got)
 
     def _deliver(self, peer: Peer, message: Packet) -> None:
         assert message.qos == self.qos, message
+        payload = message.payload.decode()
         if self.qos == 1:
-            self.delivered[message.payload.decode()] += 1
+            self.delivered[payload] += 1
             peer.send(ack(PUBACK, message.pid))
             return
-        if message.pid not in self.open:
-            self.open.add(message.pid)
-            self.delivered[message.payload.decode()] += 1
+        known = self.open.get(message.pid)
+        # Otherwise this message would be taken for the other and lost.
+        assert known in (None, payload), f"identifier {message.pid} of {known} given to {payload}"
+        if known is None:
+            self.open[message.pid] = payload
+            self.delivered[payload] += 1
         peer.send(ack(PUBREC, message.pid))
 
 
