@@ -4,5 +4,6 @@
 
 mod access;
 mod hostile;
+mod identities;
 mod support;
 mod transports;
