@@ -395,15 +395,26 @@ impl Net {
         }
     }
 
-    /// Stops or resumes reading, so that the peer is slowed down.
+    /// Stops or resumes reading, so that the peer is slowed down. While reading
+    /// is stopped the idle timeout rests.
     pub fn pause_reading(&mut self, conn: ConnId, paused: bool) {
+        let (now, serial) = (self.config.clock.now(), conn.serial());
         let unread = match Self::find_in(&mut self.slots, self.config.shard, conn) {
-            Some(Conn::Stream(tcp)) => tcp.pause(paused),
-            Some(Conn::Quic(quic)) => quic.pause(paused),
+            Some(Conn::Stream(tcp)) => {
+                let unread = tcp.pause(paused, now);
+                self.timers.arm(serial, tcp.next_deadline(), &mut tcp.armed);
+                unread
+            }
+            Some(Conn::Quic(quic)) => {
+                let unread = quic.pause(paused, now);
+                let at = quic.next_deadline(&self.config.clock);
+                self.timers.arm(serial, at, &mut quic.armed);
+                unread
+            }
             None => false,
         };
         if unread {
-            self.ready.push(conn.serial());
+            self.ready.push(serial);
         }
     }
 

@@ -137,6 +137,9 @@ impl Net {
                 core::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
             match endpoint.recv(&mut slices, &mut meta) {
                 Ok(n) => {
+                    // Fewer than asked for means that the kernel has no more;
+                    // what comes later is a new edge.
+                    endpoint.readable = n == UDP_BATCH;
                     for (slice, meta) in slices.iter().zip(&meta).take(n) {
                         self.take_datagrams(source, slice, meta);
                     }
@@ -150,8 +153,15 @@ impl Net {
                 Err(error) => tracing::debug!(%error, "receiving a datagram failed"),
             }
             self.run_touched(handler);
+            if !self.is_readable(source) {
+                break;
+            }
         }
         self.scratch.udp_in = buf;
+    }
+
+    fn is_readable(&self, source: usize) -> bool {
+        matches!(self.sources.get(source), Some(Source::Udp(endpoint)) if endpoint.readable)
     }
 
     fn run_touched(&mut self, handler: &mut Handler<'_>) {

@@ -426,8 +426,12 @@ impl QuicConn {
         self.idle = idle;
     }
 
-    /// Returns whether there is something to read now.
-    pub(crate) fn pause(&mut self, paused: bool) -> bool {
+    /// Returns whether there is something to read now. A peer that is not read
+    /// is not idle.
+    pub(crate) fn pause(&mut self, paused: bool, now: Instant) -> bool {
+        if self.paused && !paused {
+            self.last_read = now;
+        }
         self.paused = paused;
         !paused && !self.unread.is_empty()
     }
@@ -443,7 +447,7 @@ impl QuicConn {
     }
 
     fn own_deadline(&self) -> Instant {
-        if self.phase == Phase::Open {
+        if self.phase == Phase::Open && !self.paused {
             self.deadline.min(self.last_read + self.idle)
         } else {
             self.deadline

@@ -357,15 +357,19 @@ impl StreamConn {
         self.idle = idle;
     }
 
-    /// Returns whether there is something to read now.
-    pub(crate) fn pause(&mut self, paused: bool) -> bool {
+    /// Returns whether there is something to read now. A peer that is not read
+    /// is not idle.
+    pub(crate) fn pause(&mut self, paused: bool, now: Instant) -> bool {
+        if self.paused && !paused {
+            self.last_read = now;
+        }
         self.paused = paused;
         !paused && self.readable
     }
 
     /// When the connection must be looked at, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> Instant {
-        if self.phase == Phase::Open {
+        if self.phase == Phase::Open && !self.paused {
             self.deadline.min(self.last_read + self.idle)
         } else {
             self.deadline

@@ -294,6 +294,22 @@ pub(crate) mod every {
         assert_eq!(pair.server.net.counters().idle_timeouts, 1);
     }
 
+    /// A peer that is not read is not idle, until it is read again.
+    pub(crate) fn paused_is_not_idle(mut pair: Pair, client: ConnId, server: ConnId) {
+        const IDLE: Duration = Duration::from_millis(30);
+        let _ = pair.client.send(client, StreamId::CONTROL, b"x");
+        pair.until("byte", |p| !p.server.received(StreamId::CONTROL).is_empty());
+        pair.server.net.set_idle_timeout(server, IDLE);
+        pair.server.net.pause_reading(server, true);
+        let start = StdInstant::now();
+        pair.until("time", |_| start.elapsed() > IDLE * 2);
+        assert_eq!(pair.server.closed(), None);
+        pair.server.net.pause_reading(server, false);
+        pair.until("idle timeout", |p| {
+            p.server.closed() == Some(CloseCause::IdleTimeout)
+        });
+    }
+
     /// A client that says nothing is closed.
     pub(crate) fn silent_client(mut pair: Pair) {
         pair.until("silence ends", |p| p.server.closed().is_some());

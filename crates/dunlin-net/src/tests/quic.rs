@@ -44,6 +44,13 @@ fn idle_timeout() {
 }
 
 #[test]
+fn paused_is_not_idle() {
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair);
+    every::paused_is_not_idle(pair, client, server);
+}
+
+#[test]
 fn silent_client() {
     let mut pair = Pair::with_limits(NetLimits::default(), every::awaiting_bytes());
     open(&mut pair);

@@ -33,6 +33,13 @@ fn idle_timeout() {
 }
 
 #[test]
+fn paused_is_not_idle() {
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair);
+    every::paused_is_not_idle(pair, client, server);
+}
+
+#[test]
 fn silent_client() {
     let mut pair = Pair::with_limits(NetLimits::default(), every::awaiting_bytes());
     open(&mut pair);
@@ -225,4 +232,58 @@ fn stop_listening_frees_the_port_and_keeps_connections() {
     pair.server.net.abort(server);
     pair.until("closed", |p| p.server.closed() == Some(CloseCause::Local));
     pair.until("client sees it", |p| p.client.closed().is_some());
+}
+
+/// Runs itself in a process that may open few files.
+#[test]
+#[cfg(target_os = "linux")]
+fn without_descriptors_the_loop_waits_and_goes_on() {
+    let exe = std::env::current_exe().unwrap();
+    let name = "tests::tcp::exhausted_in_a_small_process";
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 48; exec \"$0\" --exact \"$1\" --ignored"])
+        .arg(exe)
+        .arg(name)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn exhausted_in_a_small_process() {
+    let mut server = Side::new(NetLimits::default());
+    let config = ListenerConfig::new(Transport::Tcp, loopback());
+    let addr = server.net.listen(config).unwrap();
+    let mut clients = Vec::new();
+    while clients.len() < 100
+        && let Ok(client) = TcpStream::connect(addr)
+    {
+        clients.push(client);
+    }
+    if clients.len() == 100 {
+        return; // This process may open many files; the test says nothing.
+    }
+    // Leaves fewer descriptors than connections wait.
+    clients.truncate(clients.len() - 5);
+    while server.net.counters().accept_exhausted == 0 {
+        server.poll();
+    }
+    let mut polls = 0;
+    let start = StdInstant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        let long = Some(Duration::from_secs(1));
+        server.net.poll(long, &mut |_| {}).unwrap();
+        polls += 1;
+    }
+    assert!(polls < 20, "the loop spins: {polls} rounds");
+    let wanted = clients.len() as u64;
+    clients.truncate(3);
+    while server.net.counters().accepted < wanted {
+        server.poll();
+    }
 }
