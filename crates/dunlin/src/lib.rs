@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+pub mod bench;
 pub mod certs;
 pub mod cmd;
 pub mod config;

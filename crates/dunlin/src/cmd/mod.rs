@@ -5,6 +5,7 @@
 //! carry `#[command(disable_help_flag = true)]` and their structs a `--help`
 //! of their own (`#[arg(long, action = clap::ArgAction::Help)]`).
 
+mod bench;
 mod broker;
 mod cert;
 mod connect;
@@ -28,6 +29,7 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(Box<bench::Bench>),
     Broker(broker::Broker),
     Cert(cert::Cert),
     Passwd(passwd::Passwd),
@@ -44,6 +46,7 @@ impl Cli {
     /// A chain that reads as one sentence; `main` prints it.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Bench(bench) => bench.run(),
             Command::Broker(broker) => broker.run(),
             Command::Cert(cert) => cert.run(),
             Command::Passwd(passwd) => passwd.run(),

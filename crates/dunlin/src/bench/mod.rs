@@ -1,0 +1,336 @@
+//! The load generator behind `dunlin bench`: drives `dunlin_net::Net` with
+//! many connections a thread and counts what becomes of every message.
+//!
+//! It knows MQTT from the client's side only and works against any broker.
+//! Every payload starts with a stamp (publisher, number, intended time), so
+//! that loss, duplicates and latency are counted exactly and on one clock.
+
+mod client;
+mod dialler;
+pub mod limits;
+mod pacer;
+pub mod plan;
+pub mod proc;
+mod publisher;
+pub mod report;
+pub mod schedule;
+pub mod shared;
+pub mod stats;
+pub mod subscriber;
+pub mod wire;
+mod worker;
+
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::io::Write;
+use std::thread;
+
+use anyhow::{Context as _, bail};
+use dunlin_net::Clock;
+
+use plan::Plan;
+use proc::Process;
+use report::{Broker, Generator, Report, n};
+use shared::{Phase, Shared};
+use stats::{Causes, Tally};
+use worker::Worker;
+
+/// How often the phases are looked at.
+const TICK: Duration = Duration::from_millis(10);
+/// How often a progress line is written.
+const PROGRESS: Duration = Duration::from_secs(2);
+/// Connecting has failed when nothing happens for this long.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait for what is on its way when publishing has ended.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// Time between connecting and publishing.
+const BREATH: Duration = Duration::from_millis(200);
+
+/// Runs a plan. `broker` is the process to watch, `log` takes progress lines.
+///
+/// # Errors
+/// The system allows too few files, a connection of a publisher or subscriber
+/// does not come about, or a thread fails.
+pub fn run(plan: &Plan, broker: Option<Process>, log: &mut dyn Write) -> anyhow::Result<Report> {
+    plan.check()?;
+    let sockets = if plan.target.transport == dunlin_base::transport::Transport::Quic {
+        plan.threads * plan.sources.len().max(1)
+    } else {
+        plan.connections()
+    };
+    limits::allow_files(sockets)?;
+    let clock = Clock::new();
+    let shared = Shared::new(plan.publishers);
+    let mut workers = Vec::new();
+    for thread in 0..plan.threads {
+        workers.push(Worker::new(plan, &shared, clock, thread)?);
+    }
+    thread::scope(|scope| {
+        let shared = &shared;
+        let mut handles = Vec::new();
+        for (number, worker) in workers.into_iter().enumerate() {
+            let name = format!("bench-{number}");
+            let run = move || {
+                let result = worker.run();
+                if result.is_err() {
+                    shared.broken.store(true, Ordering::Release);
+                }
+                result
+            };
+            let handle = thread::Builder::new().name(name).spawn_scoped(scope, run);
+            match handle {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    shared.set_phase(Phase::Stop);
+                    return Err(error).context("cannot start a thread");
+                }
+            }
+        }
+        let mut conductor = Conductor {
+            plan,
+            shared,
+            clock,
+            broker,
+            log,
+            report: Report::new(plan),
+        };
+        let result = conductor.conduct();
+        let mut report = conductor.report;
+        shared.set_phase(Phase::Stop);
+        let mut tally = Tally::default();
+        for handle in handles {
+            match handle.join() {
+                Ok(counted) => tally.merge(&counted?),
+                Err(_) => bail!("a thread of the generator failed"),
+            }
+        }
+        result.map_err(|error| with_causes(error, &tally.failures))?;
+        report.count(plan, &tally);
+        Ok(report)
+    })
+}
+
+/// Says why connections failed.
+fn with_causes(error: anyhow::Error, causes: &Causes) -> anyhow::Error {
+    match causes.iter().max_by_key(|(_, count)| **count) {
+        Some((cause, _)) => anyhow::anyhow!("{error}: {cause}"),
+        None => error,
+    }
+}
+
+/// Leads the threads through the phases.
+struct Conductor<'a> {
+    plan: &'a Plan,
+    shared: &'a Shared,
+    clock: Clock,
+    broker: Option<Process>,
+    log: &'a mut dyn Write,
+    report: Report,
+}
+
+/// What processes had spent at some instant.
+#[derive(Clone, Copy)]
+struct Spent {
+    broker: Option<Duration>,
+    own: Option<Duration>,
+}
+
+impl Conductor<'_> {
+    fn conduct(&mut self) -> anyhow::Result<()> {
+        let rss_before = self.broker.and_then(Process::rss).unwrap_or(0);
+        self.connect()?;
+        thread::sleep(BREATH);
+        let spent = if self.plan.idle > 0 {
+            self.hold()?
+        } else {
+            self.publish()?
+        };
+        self.note_cost(spent, rss_before);
+        if self.plan.idle == 0 {
+            self.drain();
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self) -> anyhow::Result<()> {
+        let started = self.clock.now();
+        let first = self.plan.subscribers + self.plan.idle;
+        self.await_connections(first, "connecting")?;
+        self.shared.set_phase(Phase::Publishers);
+        self.await_connections(self.plan.connections(), "connecting publishers")?;
+        let c = &mut self.report.connections;
+        let last = self.shared.last_ready_us.load(Ordering::Acquire);
+        let last = dunlin_base::Instant::from_micros(last);
+        c.seconds = (last - started).as_secs_f64();
+        c.ready = self.shared.ready.load(Ordering::Acquire);
+        c.per_second = c.ready as f64 / c.seconds.max(1e-6);
+        Ok(())
+    }
+
+    fn await_connections(&mut self, wanted: usize, what: &str) -> anyhow::Result<()> {
+        let (mut progress, mut last_line) = ((0, self.clock.now()), self.clock.now());
+        loop {
+            self.check_threads()?;
+            let ready = self.shared.ready.load(Ordering::Acquire);
+            let failed = self.shared.failed.load(Ordering::Acquire);
+            if failed > 0 && self.plan.idle == 0 {
+                bail!("{failed} of {wanted} connections failed");
+            }
+            if ready + failed >= wanted {
+                if ready == 0 && wanted > 0 {
+                    bail!("no connection came about");
+                }
+                return Ok(());
+            }
+            let now = self.clock.now();
+            if ready + failed != progress.0 {
+                progress = (ready + failed, now);
+            } else if now - progress.1 > CONNECT_PATIENCE {
+                bail!("only {ready} of {wanted} connections came about, the rest hang");
+            }
+            if now - last_line >= PROGRESS {
+                last_line = now;
+                self.line(&format!(
+                    "{what}: {} of {}",
+                    n(ready as u64),
+                    n(wanted as u64)
+                ));
+            }
+            thread::sleep(TICK);
+        }
+    }
+
+    /// Holds idle connections; returns what that cost.
+    fn hold(&mut self) -> anyhow::Result<(Spent, Spent)> {
+        self.sleep_until(self.clock.now() + self.plan.warmup, "settling")?;
+        let before = self.spent();
+        self.sleep_until(self.clock.now() + self.plan.duration, "holding")?;
+        Ok((before, self.spent()))
+    }
+
+    /// Lets the threads publish; returns what the measured window cost.
+    fn publish(&mut self) -> anyhow::Result<(Spent, Spent)> {
+        let start = self.clock.now() + Duration::from_millis(20);
+        let measure = start + self.plan.warmup;
+        let end = measure + self.plan.duration;
+        let us = dunlin_base::Instant::as_micros;
+        self.shared.set_window(us(start), us(measure), us(end));
+        self.shared.set_phase(Phase::Run);
+        self.sleep_until(measure, "warming up")?;
+        let before = self.spent();
+        self.sleep_until(end, "measuring")?;
+        let after = self.spent();
+        self.shared.set_phase(Phase::Drain);
+        Ok((before, after))
+    }
+
+    /// Waits for what is on its way, as long as something arrives.
+    fn drain(&self) {
+        let started = self.clock.now();
+        let mut progress = (0, started);
+        loop {
+            thread::sleep(TICK);
+            let now = self.clock.now();
+            let load = |counter: &core::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+            let (expected, received) = (load(&self.shared.expected), load(&self.shared.received));
+            let waiting = load(&self.shared.waiting);
+            let settled = now - started > 5 * TICK;
+            if received >= expected && waiting == 0 && settled {
+                return;
+            }
+            let moved = received + load(&self.shared.acknowledged);
+            if moved != progress.0 {
+                progress = (moved, now);
+            }
+            if now - progress.1 > self.plan.drain || now - started > DRAIN_MAX {
+                return;
+            }
+        }
+    }
+
+    fn sleep_until(&mut self, until: dunlin_base::Instant, what: &str) -> anyhow::Result<()> {
+        let mut last = (self.clock.now(), self.counts());
+        loop {
+            self.check_threads()?;
+            let now = self.clock.now();
+            if now >= until {
+                return Ok(());
+            }
+            if now - last.0 >= PROGRESS {
+                let counts = self.counts();
+                let seconds = (now - last.0).as_secs_f64();
+                let rate = |now: u64, before: u64| n(((now - before) as f64 / seconds) as u64);
+                let lost = self.shared.lost.load(Ordering::Acquire);
+                let mut text = format!(
+                    "{what}: sent {}/s, delivered {}/s",
+                    rate(counts.0, last.1.0),
+                    rate(counts.1, last.1.1),
+                );
+                if lost > 0 {
+                    text.push_str(&format!(", {lost} connections lost"));
+                }
+                self.line(&text);
+                last = (now, counts);
+            }
+            thread::sleep((until - now).min(TICK));
+        }
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (
+            self.shared.sent.load(Ordering::Relaxed),
+            self.shared.received.load(Ordering::Relaxed),
+        )
+    }
+
+    fn check_threads(&self) -> anyhow::Result<()> {
+        if self.shared.broken.load(Ordering::Acquire) {
+            bail!("a thread of the generator failed");
+        }
+        let connected = self.shared.ready.load(Ordering::Acquire);
+        if connected > 0 && self.shared.lost.load(Ordering::Acquire) >= connected {
+            bail!("the broker ended all connections");
+        }
+        Ok(())
+    }
+
+    fn spent(&self) -> Spent {
+        Spent {
+            broker: self.broker.and_then(Process::cpu),
+            own: Process::own().and_then(Process::cpu),
+        }
+    }
+
+    fn note_cost(&mut self, (before, after): (Spent, Spent), rss_before: u64) {
+        let seconds = self.plan.duration.as_secs_f64();
+        let cost = |before: Option<Duration>, after: Option<Duration>| {
+            Some((after?.saturating_sub(before?)).as_secs_f64())
+        };
+        self.report.generator = cost(before.own, after.own).map(|cpu_seconds| Generator {
+            cpu_seconds,
+            busy: cpu_seconds / seconds / self.plan.threads as f64,
+        });
+        let Some(process) = self.broker else {
+            return;
+        };
+        let rss_after = process.rss().unwrap_or(0);
+        let cpu_seconds = cost(before.broker, after.broker).unwrap_or(0.0);
+        let grown = rss_after.saturating_sub(rss_before) as f64;
+        let connections = self.report.connections.ready.max(1) as f64;
+        self.report.broker = Some(Broker {
+            pid: process.pid(),
+            name: process.name(),
+            cpu_seconds,
+            cores: cpu_seconds / seconds,
+            rss_before,
+            rss_after,
+            rss_per_connection: grown / connections,
+            ..Broker::default()
+        });
+    }
+
+    fn line(&mut self, text: &str) {
+        // Progress is not worth failing for.
+        let _ = writeln!(self.log, "{text}");
+    }
+}

@@ -1,0 +1,417 @@
+//! One publisher: how much it may send now, what it sends, what is
+//! acknowledged. Knows no socket; time is a parameter.
+
+use bytes::Bytes;
+use dunlin_base::SendBuf;
+use dunlin_mqtt_codec::{Ack, EncodeError, Packet, PacketId, QoS, ReasonCode, Version};
+
+use super::plan::Plan;
+use super::schedule::Schedule;
+use super::shared::{Delivered, Window};
+use super::stats::Tally;
+use super::wire::{STAMP_BYTES, Stamp, Template};
+
+/// Bytes given to the transport that have not left, at most; one message may
+/// go beyond.
+pub(super) const BACKLOG_BYTES_MAX: usize = 128 * 1024;
+/// Messages written at once at most, so that others get a turn.
+const BATCH_MAX: usize = 1024;
+/// At saturation with QoS 0: when nothing is delivered for this long, what is
+/// missing counts as lost and the publisher goes on.
+const STALL_US: u64 = 500_000;
+
+/// What publishing needs besides the publisher.
+pub(super) struct Cx<'a> {
+    pub(super) plan: &'a Plan,
+    /// The payload after its stamp.
+    pub(super) filler: &'a Bytes,
+    pub(super) window: Window,
+    pub(super) now_us: u64,
+    pub(super) tally: &'a mut Tally,
+    /// Deliveries of this publisher's messages.
+    pub(super) delivered: &'a Delivered,
+    /// `None`: saturation.
+    pub(super) schedule: Option<&'a Schedule>,
+    /// Bytes that the transport has not yet sent.
+    pub(super) backlog: usize,
+}
+
+/// What one call of [`Publisher::produce`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Produced {
+    /// Messages.
+    pub(super) messages: u64,
+    /// Deliveries that they must lead to.
+    pub(super) deliveries: u64,
+    /// Whether more could be sent at once.
+    pub(super) more: bool,
+}
+
+/// What an acknowledgement led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acked {
+    /// The exchange is over.
+    Done,
+    /// PUBREL must follow.
+    Release(PacketId),
+    /// Not in flight.
+    Unknown,
+}
+
+/// A publisher's topics and messages in flight.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    /// Number among all publishers.
+    pub(super) index: usize,
+    /// Number among those of its thread.
+    local: usize,
+    qos: QoS,
+    /// One per topic, with the deliveries of a message.
+    templates: Vec<(Template, u64)>,
+    cursor: usize,
+    window: usize,
+    /// Messages due so far (fixed rate).
+    due: u64,
+    sent: u64,
+    /// Deliveries that everything sent must lead to.
+    expected: u64,
+    fan_max: u64,
+    written_off: u64,
+    progress: (u64, u64),
+    /// Packet identifiers not in use (QoS 1 and 2).
+    free: Vec<u16>,
+    /// Intended time of each message in flight, by packet identifier - 1.
+    in_flight: Vec<Option<u64>>,
+}
+
+impl Publisher {
+    pub(super) fn new(plan: &Plan, index: usize, local: usize) -> Result<Self, EncodeError> {
+        let templates = plan
+            .topics_of_publisher(index)
+            .map(|t| {
+                let template = Template::new(plan.version, plan.qos, &plan.topic(t), plan.size)?;
+                Ok((template, plan.fan_of(t)))
+            })
+            .collect::<Result<Vec<_>, EncodeError>>()?;
+        let fan_max = templates.iter().map(|(_, fan)| *fan).max().unwrap_or(0);
+        Ok(Self {
+            index,
+            local,
+            qos: plan.qos,
+            templates,
+            cursor: 0,
+            window: plan.window(),
+            due: 0,
+            sent: 0,
+            expected: 0,
+            fan_max,
+            written_off: 0,
+            progress: (0, 0),
+            free: Vec::new(),
+            in_flight: Vec::new(),
+        })
+    }
+
+    /// The server accepted the connection and takes `receive_maximum` messages
+    /// at a time.
+    pub(super) fn accepted(&mut self, receive_maximum: u16) {
+        if self.qos != QoS::AtMostOnce {
+            let window = self.window.min(usize::from(receive_maximum));
+            self.window = window;
+            self.free = (1..=u16::try_from(window).unwrap_or(u16::MAX))
+                .rev()
+                .collect();
+            self.in_flight = vec![None; window];
+        }
+    }
+
+    /// One more message is due.
+    pub(super) fn add_due(&mut self) {
+        self.due += 1;
+    }
+
+    /// Messages due and not sent, plus those not acknowledged.
+    pub(super) fn waiting(&self) -> u64 {
+        let unacknowledged = self.in_flight.len() - self.free.len();
+        self.due.saturating_sub(self.sent) + unacknowledged as u64
+    }
+
+    /// Messages that may be sent as far as acknowledgements and deliveries go.
+    fn room(&mut self, cx: &Cx<'_>) -> usize {
+        if self.qos != QoS::AtMostOnce {
+            return self.free.len();
+        }
+        if cx.schedule.is_some() || cx.plan.open_loop || self.fan_max == 0 {
+            return usize::MAX;
+        }
+        let delivered = cx.delivered.get();
+        let accounted = delivered + self.written_off;
+        let outstanding = self.expected.saturating_sub(accounted);
+        if outstanding == 0 || delivered != self.progress.0 {
+            self.progress = (delivered, cx.now_us);
+        } else if cx.now_us.saturating_sub(self.progress.1) > STALL_US {
+            self.written_off += outstanding;
+            self.progress = (delivered, cx.now_us);
+            return self.window;
+        }
+        let limit = self.window as u64 * self.fan_max;
+        (limit.saturating_sub(outstanding) / self.fan_max) as usize
+    }
+
+    /// Writes what may and should be sent now.
+    pub(super) fn produce(&mut self, cx: &mut Cx<'_>, out: &mut SendBuf) -> Produced {
+        let mut done = Produced::default();
+        if cx.backlog > BACKLOG_BYTES_MAX / 2 {
+            return done;
+        }
+        let room = self.room(cx);
+        let wanted = match cx.schedule {
+            Some(_) => usize::try_from(self.due - self.sent).unwrap_or(usize::MAX),
+            // Small batches would measure system calls; a quarter of the
+            // window keeps both sides busy.
+            None if room < (self.window / 4).max(1) => 0,
+            None => room,
+        };
+        let mut left = room.min(wanted).min(BATCH_MAX);
+        while left > 0 && cx.backlog + out.len() < BACKLOG_BYTES_MAX {
+            done.deliveries += self.emit(cx, out);
+            done.messages += 1;
+            left -= 1;
+        }
+        done.more = left > 0 || room.min(wanted) > BATCH_MAX;
+        done
+    }
+
+    /// Writes one message; returns the deliveries that it must lead to.
+    fn emit(&mut self, cx: &mut Cx<'_>, out: &mut SendBuf) -> u64 {
+        let at_us = match cx.schedule {
+            Some(schedule) => schedule.at_of(self.local, self.sent),
+            None => cx.now_us,
+        };
+        let packet_id = self.free.pop().unwrap_or(0);
+        if let Some(slot) = self.slot(packet_id) {
+            *slot = Some(at_us);
+        }
+        let Some((template, fan)) = self.templates.get(self.cursor) else {
+            return 0;
+        };
+        let stamp = Stamp {
+            at_us,
+            publisher: self.index as u32,
+            seq: self.sent as u32,
+        };
+        template.write(packet_id, stamp, out);
+        out.put_bytes(cx.filler);
+        let fan = *fan;
+        self.cursor = (self.cursor + 1) % self.templates.len();
+        self.sent += 1;
+        self.expected += fan;
+        let measured = u64::from(cx.window.contains(at_us));
+        cx.tally.sent += measured;
+        cx.tally.expected += measured * fan;
+        cx.tally.sent_in_window += u64::from(cx.window.contains(cx.now_us));
+        if cx.schedule.is_none() {
+            cx.tally.offered += measured;
+        }
+        fan
+    }
+
+    fn slot(&mut self, packet_id: u16) -> Option<&mut Option<u64>> {
+        self.in_flight
+            .get_mut(usize::from(packet_id).checked_sub(1)?)
+    }
+
+    /// PUBACK, PUBREC or PUBCOMP.
+    pub(super) fn on_ack(
+        &mut self,
+        packet: &Packet<'_>,
+        now_us: u64,
+        window: Window,
+        tally: &mut Tally,
+    ) -> Acked {
+        let (ack, is_last) = match packet {
+            Packet::PubAck(ack) | Packet::PubComp(ack) => (ack, true),
+            Packet::PubRec(ack) => (ack, ack.reason.is_error()),
+            _ => return Acked::Unknown,
+        };
+        let id = ack.packet_id;
+        let refused = ack.reason.is_error();
+        let Some(slot) = self.slot(id.get()) else {
+            return Acked::Unknown;
+        };
+        let Some(at_us) = *slot else {
+            return Acked::Unknown;
+        };
+        if !is_last {
+            return Acked::Release(id);
+        }
+        *slot = None;
+        self.free.push(id.get());
+        if window.contains(at_us) {
+            if refused {
+                tally.refused += 1;
+            } else {
+                tally.acknowledged += 1;
+                tally.ack_latency.record(now_us.saturating_sub(at_us));
+            }
+        }
+        tally.acknowledged_in_window += u64::from(!refused && window.contains(now_us));
+        Acked::Done
+    }
+}
+
+/// Writes an acknowledgement without properties.
+pub(super) fn put_ack(
+    make: impl FnOnce(Ack<'static>) -> Packet<'static>,
+    packet_id: PacketId,
+    version: Version,
+    out: &mut SendBuf,
+) {
+    let packet = make(Ack::new(packet_id, ReasonCode::Success));
+    // A growing buffer takes everything.
+    let _ = packet.encode(version, out);
+}
+
+/// The payload after its stamp: bytes that no transport can compress away.
+pub(super) fn filler(size: usize) -> Bytes {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    (STAMP_BYTES..size)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::plan::Pattern;
+    use crate::bench::plan::tests::plan;
+
+    const WINDOW: Window = Window {
+        start_us: 0,
+        measure_us: 100,
+        end_us: 1_000_000_000,
+    };
+
+    struct Bench {
+        plan: Plan,
+        tally: Tally,
+        delivered: Delivered,
+        publisher: Publisher,
+        filler: Bytes,
+    }
+
+    impl Bench {
+        fn new(plan: Plan) -> Self {
+            Self {
+                publisher: Publisher::new(&plan, 0, 0).unwrap(),
+                tally: Tally::default(),
+                delivered: Delivered::default(),
+                filler: filler(plan.size),
+                plan,
+            }
+        }
+
+        fn produce(&mut self, now_us: u64, backlog: usize, schedule: Option<&Schedule>) -> u64 {
+            let mut cx = Cx {
+                plan: &self.plan,
+                filler: &self.filler,
+                window: WINDOW,
+                now_us,
+                tally: &mut self.tally,
+                delivered: &self.delivered,
+                schedule,
+                backlog,
+            };
+            let mut out = SendBuf::new();
+            self.publisher.produce(&mut cx, &mut out).messages
+        }
+    }
+
+    #[test]
+    fn saturation_is_bounded_by_deliveries_and_loss_is_written_off() {
+        let mut plan = plan(Pattern::FanOut, 1, 3, 1);
+        plan.in_flight = Some(8);
+        let mut bench = Bench::new(plan);
+        assert_eq!(bench.produce(200, 0, None), 8);
+        assert_eq!(bench.produce(201, 0, None), 0);
+        (0..5).for_each(|_| bench.delivered.add());
+        assert_eq!(
+            bench.produce(202, 0, None),
+            0,
+            "less than a quarter is free"
+        );
+        bench.delivered.add();
+        assert_eq!(bench.produce(203, 0, None), 2);
+        assert_eq!(bench.produce(203 + STALL_US, 0, None), 0);
+        assert_eq!(bench.produce(204 + STALL_US, 0, None), 8);
+        let tally = &bench.tally;
+        assert_eq!((tally.offered, tally.sent, tally.expected), (18, 18, 54));
+    }
+
+    #[test]
+    fn bytes_that_do_not_leave_hold_a_publisher_back() {
+        let mut plan = plan(Pattern::Pair, 1, 1, 1);
+        plan.open_loop = true;
+        plan.size = 50_000;
+        let mut bench = Bench::new(plan);
+        assert_eq!(bench.produce(200, BACKLOG_BYTES_MAX, None), 0);
+        assert_eq!(bench.produce(200, 0, None), 3);
+    }
+
+    #[test]
+    fn acknowledgements_free_the_window_of_the_server() {
+        let mut plan = plan(Pattern::Pair, 1, 1, 1);
+        plan.qos = QoS::ExactlyOnce;
+        let mut bench = Bench::new(plan);
+        bench.publisher.accepted(2);
+        assert_eq!(bench.produce(200, 0, None), 2);
+        assert_eq!(bench.publisher.waiting(), 2);
+        let id = PacketId::MIN;
+        let ack = |reason| Ack::new(id, reason);
+        let mut on = |packet: Packet<'_>| {
+            bench
+                .publisher
+                .on_ack(&packet, 500, WINDOW, &mut bench.tally)
+        };
+        let received = Packet::PubRec(ack(ReasonCode::Success));
+        assert_eq!(on(received), Acked::Release(id));
+        assert_eq!(on(Packet::PubComp(ack(ReasonCode::Success))), Acked::Done);
+        assert_eq!(
+            on(Packet::PubComp(ack(ReasonCode::Success))),
+            Acked::Unknown
+        );
+        assert_eq!(bench.tally.acknowledged, 1);
+        assert_eq!(bench.tally.ack_latency.summary().max_us, 300);
+        assert_eq!(bench.produce(600, 0, None), 1);
+        let refused = Packet::PubRec(ack(ReasonCode::QuotaExceeded));
+        let outcome = bench
+            .publisher
+            .on_ack(&refused, 700, WINDOW, &mut bench.tally);
+        assert_eq!((outcome, bench.tally.refused), (Acked::Done, 1));
+    }
+
+    #[test]
+    fn late_messages_carry_the_time_at_which_they_were_due() {
+        let mut plan = plan(Pattern::Pair, 1, 1, 1);
+        plan.qos = QoS::AtLeastOnce;
+        let mut bench = Bench::new(plan);
+        bench.publisher.accepted(100);
+        let mut schedule = Schedule::new(1_000, 1_000.0, 1);
+        schedule.announce(4_000, |_, _| bench.publisher.add_due());
+        assert_eq!(bench.produce(9_000, 0, Some(&schedule)), 4);
+        let times: Vec<u64> = bench
+            .publisher
+            .in_flight
+            .iter()
+            .flatten()
+            .copied()
+            .collect();
+        assert_eq!(times, [1_000, 2_000, 3_000, 4_000]);
+        assert_eq!(bench.produce(9_000, 0, Some(&schedule)), 0);
+    }
+}
