@@ -91,9 +91,11 @@ class Publisher(Client):
         while not self.done():
             while not self.stopping.is_set() and len(self.sent) + len(self.released) < WINDOW:
                 pid = self._free_identifier()
-                self.sent[pid] = self.next
-                self._publish(peer, pid, self.next)
+                number = self.next
+                # Before the bytes leave: when sending fails, the number is used.
                 self.next += 1
+                self.sent[pid] = number
+                self._publish(peer, pid, number)
             self._handle(peer, peer.packet())
 
     def _publish(self, peer: Peer, pid: int, number: int, dup: bool = False) -> None:
