@@ -52,6 +52,8 @@ pub(crate) struct Prepared {
 #[derive(Debug)]
 pub(crate) struct RetainedChange {
     pub(crate) message: Arc<Message>,
+    /// What was retained before.
+    pub(crate) previous: Option<Arc<Message>>,
     /// Its place among the changes of its topic.
     pub(crate) order: u64,
 }

@@ -37,14 +37,15 @@ const QUEUE_LOW: usize = 128;
 pub(crate) struct RetainedTopic {
     /// How many wait for the store.
     waiting: usize,
-    /// Place of the last that came into force meanwhile.
+    /// Place of the last.
     last: u64,
 }
 
 impl Shard {
-    /// Takes a retained message of a topic that this shard owns. With
-    /// `waits`, it comes into force when `ops` are stored. `false`: the limit
-    /// of retained messages is reached.
+    /// Takes a retained message of a topic that this shard owns. It is in
+    /// force at once, as subscribers have seen it live; with `waits`, its
+    /// publisher is told when `ops` are stored. `false`: the limit of retained
+    /// messages is reached.
     pub(crate) fn own_retained(
         &mut self,
         message: &Arc<Message>,
@@ -68,49 +69,63 @@ impl Shard {
         };
         self.retained_order += 1;
         let order = self.retained_order;
+        let previous = self.retained.get(&message.topic).map(Arc::clone);
+        self.set_retained(message);
         if waits && self.config.durable {
             ops.push(op);
             let topic = self.retained_waiting.entry(message.topic.clone());
-            topic.or_default().waiting += 1;
-            let message = Arc::clone(message);
-            *retained = Some(RetainedChange { message, order });
+            let topic = topic.or_default();
+            topic.waiting += 1;
+            topic.last = order;
+            *retained = Some(RetainedChange {
+                message: Arc::clone(message),
+                previous,
+                order,
+            });
         } else {
             if let Some(topic) = self.retained_waiting.get_mut(message.topic.as_bytes()) {
                 topic.last = order;
             }
             self.write(op);
-            self.set_retained(message);
         }
         true
     }
 
-    /// A change that waited for the store is in force, unless a later one of
-    /// its topic already is, or does not happen.
+    /// A change was stored, or is off and taken back. If a later one of its
+    /// topic is in force, the store is told that one again, since it may have
+    /// taken this one last.
     pub(crate) fn settle_retained(&mut self, change: &RetainedChange, stored: bool) {
         let key = change.message.topic.as_bytes();
         let mut newest = true;
         if let Some(topic) = self.retained_waiting.get_mut(key) {
-            newest = change.order > topic.last;
-            if stored && newest {
-                topic.last = change.order;
-            }
+            newest = change.order == topic.last;
             topic.waiting -= 1;
             if topic.waiting == 0 {
                 self.retained_waiting.remove(key);
             }
         }
-        if stored && newest {
-            self.set_retained(&change.message);
-        } else if stored {
-            // The store took the older one last.
-            let topic = change.message.topic.clone();
-            let op = match self.retained.get(&topic) {
-                Some(message) => StoreOp::PutRetained {
-                    message: Arc::clone(message),
-                },
-                None => StoreOp::DeleteRetained { topic },
-            };
-            self.write(op);
+        let topic = change.message.topic.clone();
+        match (stored, newest) {
+            (true, true) | (false, false) => {}
+            (true, false) => {
+                let op = match self.retained.get(&topic) {
+                    Some(message) => StoreOp::PutRetained {
+                        message: Arc::clone(message),
+                    },
+                    None => StoreOp::DeleteRetained { topic },
+                };
+                self.write(op);
+            }
+            (false, true) => {
+                let removed = || {
+                    Arc::new(Message {
+                        topic,
+                        ..Message::default()
+                    })
+                };
+                let previous = change.previous.clone().unwrap_or_else(removed);
+                self.set_retained(&previous);
+            }
         }
     }
 
