@@ -1,7 +1,6 @@
 //! The event loop of the background thread: hands events, commands and timers
 //! to the sessions, and lets each one that was touched run once.
 
-use core::sync::atomic::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -155,7 +154,6 @@ impl Io {
                     self.timers.remove(&(at, key));
                 }
                 self.sessions.remove(&key);
-                self.queue.clients.fetch_sub(1, Ordering::AcqRel);
                 continue;
             }
             let next = session.next_deadline();

@@ -199,6 +199,11 @@ impl Remote {
     pub(crate) fn push(&self, command: Command) {
         self.guard.0.push(command);
     }
+
+    /// Gives up a client's place.
+    fn unregister(&self) {
+        self.guard.0.clients.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Tells the thread when the last one who could ask for something is gone.

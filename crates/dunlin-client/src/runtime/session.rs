@@ -229,6 +229,7 @@ impl Session {
     pub(super) fn end(&mut self, cause: &DisconnectCause) {
         let core = &mut self.core;
         core.link = Link::Ended;
+        core.shared.remote.unregister();
         core.shared.in_flight.close();
         core.shared.requests.close();
         core.shared.emit(ConnectionEvent::Closed);

@@ -3,7 +3,7 @@
 use dunlin_base::{Instant, QoS};
 use dunlin_mqtt_codec::{
     Ack, Auth as AuthPacket, ConnAck, Disconnect, Packet, Publish, ReasonCode, SubAck, UnsubAck,
-    Version, decode, peek,
+    Version, decode_from_server, peek,
 };
 
 use super::inbound::Arrival;
@@ -34,7 +34,7 @@ impl<S: Storage> Engine<S> {
         let Some(packet) = bytes.get(..frame.total_len) else {
             return Ok(None);
         };
-        match decode(packet, self.version) {
+        match decode_from_server(packet, self.version) {
             Ok(packet) => Ok(Some((frame.total_len, self.handle_packet(now, packet)?))),
             Err(error) => Err(self.fail(error.into())),
         }
