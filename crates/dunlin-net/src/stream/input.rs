@@ -134,34 +134,35 @@ impl StreamConn {
         };
         let mut out = core::mem::take(&mut cx.scratch.tls_out);
         out.clear();
-        let result = tls.input(data, &mut out, &mut |event| -> Result<(), Fault> {
-            match event {
-                TlsEvent::Open { identity: name } => {
-                    if ws.is_some() {
-                        *identity = name;
-                        self.backlog.put_slice(greeting.as_bytes());
-                        *greeting = String::new();
-                    } else {
-                        self.open(name, cx);
-                    }
+        // What is wrong above TLS must not disturb TLS, which has yet to carry
+        // the answer.
+        let mut above = Ok(());
+        let result = tls.input(data, &mut out, &mut |event| match event {
+            _ if above.is_err() => {}
+            TlsEvent::Open { identity: name } => {
+                if ws.is_some() {
+                    *identity = name;
+                    self.backlog.put_slice(greeting.as_bytes());
+                    *greeting = String::new();
+                } else {
+                    self.open(name, cx);
                 }
-                TlsEvent::Plain(plain) if ws.is_some() => {
-                    // Unmasking changes the bytes, so they are copied.
-                    let mut copy = core::mem::take(&mut cx.scratch.plain);
-                    copy.clear();
-                    copy.extend_from_slice(plain);
-                    let result = self.feed_ws(ws.as_mut(), &mut copy, identity, cx);
-                    cx.scratch.plain = copy;
-                    return result;
-                }
-                TlsEvent::Plain(plain) => self.deliver(plain, cx),
-                TlsEvent::Finished => self.on_finished(cx),
             }
-            Ok(())
+            TlsEvent::Plain(plain) if ws.is_some() => {
+                // Unmasking changes the bytes, so they are copied.
+                let mut copy = core::mem::take(&mut cx.scratch.plain);
+                copy.clear();
+                copy.extend_from_slice(plain);
+                above = self.feed_ws(ws.as_mut(), &mut copy, identity, cx);
+                cx.scratch.plain = copy;
+            }
+            TlsEvent::Plain(plain) => self.deliver(plain, cx),
+            TlsEvent::Finished => self.on_finished(cx),
         });
         self.put_wire(tls, out.bytes(), 0, cx.counters);
         cx.scratch.tls_out = out;
-        result
+        result?;
+        above
     }
 
     fn feed_ws(

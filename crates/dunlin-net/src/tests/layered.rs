@@ -340,6 +340,37 @@ fn websocket_breaches_get_their_close_code() {
 }
 
 #[test]
+fn breaches_within_tls_get_their_close_code_too() {
+    let mut server = Side::new(NetLimits::default());
+    let addr = server.net.listen(listen_on(Transport::Wss)).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(crate::tls::parse_certs(certs().ca.as_bytes(), "").unwrap());
+    let config = rustls::ClientConfig::builder_with_provider(crate::tls::provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let thread = std::thread::spawn(move || {
+        let name = ServerName::try_from("localhost").unwrap();
+        let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut stream = rustls::StreamOwned::new(tls, TcpStream::connect(addr).unwrap());
+        let text = [0x81, 0x84, 0, 0, 0, 0, b't', b'e', b'x', b't'];
+        stream
+            .write_all(&[UPGRADE.as_bytes(), &text].concat())
+            .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        answer
+    });
+    while !thread.is_finished() {
+        server.poll();
+    }
+    let answer = thread.join().unwrap();
+    assert!(answer.ends_with(b"\r\n\r\n\x88\x02\x03\xeb"), "{answer:?}");
+    assert!(matches!(server.closed(), Some(CloseCause::Failed(_))));
+}
+
+#[test]
 fn websocket_pings_are_answered_and_closes_returned() {
     let key = [7, 8, 9, 10];
     let mut bytes = Vec::new();

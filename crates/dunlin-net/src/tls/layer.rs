@@ -145,13 +145,13 @@ impl TlsLayer {
     ///
     /// # Errors
     /// The handshake failed or the peer broke the protocol; the alert for the
-    /// peer is in `out`. Also what `sink` returns.
-    pub(crate) fn input<E: From<rustls::Error>>(
+    /// peer is in `out`.
+    pub(crate) fn input(
         &mut self,
         data: &mut [u8],
         out: &mut OutBuf,
-        sink: &mut dyn FnMut(TlsEvent<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+        sink: &mut dyn FnMut(TlsEvent<'_>),
+    ) -> Result<(), rustls::Error> {
         if self.partial.is_empty() {
             let used = self.process(data, out, sink)?;
             if let Some(rest) = data.get(used..).filter(|rest| !rest.is_empty()) {
@@ -169,12 +169,12 @@ impl TlsLayer {
         Ok(())
     }
 
-    fn process<E: From<rustls::Error>>(
+    fn process(
         &mut self,
         data: &mut [u8],
         out: &mut OutBuf,
-        sink: &mut dyn FnMut(TlsEvent<'_>) -> Result<(), E>,
-    ) -> Result<usize, E> {
+        sink: &mut dyn FnMut(TlsEvent<'_>),
+    ) -> Result<usize, rustls::Error> {
         if self.failed {
             return Ok(data.len());
         }
@@ -244,13 +244,13 @@ impl Unbuffered for UnbufferedServerConnection {
 }
 
 /// Runs the state machine over `data`; returns how much of it was used.
-fn drive<C: Unbuffered, E: From<rustls::Error>>(
+fn drive<C: Unbuffered>(
     conn: &mut C,
     data: &mut [u8],
     out: &mut OutBuf,
     open: &mut bool,
-    sink: &mut dyn FnMut(TlsEvent<'_>) -> Result<(), E>,
-) -> Result<usize, E> {
+    sink: &mut dyn FnMut(TlsEvent<'_>),
+) -> Result<usize, rustls::Error> {
     let mut used = 0;
     loop {
         let input = data.get_mut(used..).unwrap_or_default();
@@ -264,18 +264,18 @@ fn drive<C: Unbuffered, E: From<rustls::Error>>(
                 while let Some(record) = traffic.next_record() {
                     let record = record?;
                     discard += record.discard;
-                    sink(TlsEvent::Plain(record.payload))?;
+                    sink(TlsEvent::Plain(record.payload));
                 }
             }
             Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, out)?,
             Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-            Ok(ConnectionState::PeerClosed) => sink(TlsEvent::Finished)?,
+            Ok(ConnectionState::PeerClosed) => sink(TlsEvent::Finished),
             // Early data is not enabled on TCP; other states need input.
             Ok(_) => more = false,
             Err(error) => {
                 let rest = data.get_mut(used + discard..).unwrap_or_default();
                 alert(conn, rest, out);
-                return Err(error.into());
+                return Err(error);
             }
         }
         used += discard;
@@ -283,7 +283,7 @@ fn drive<C: Unbuffered, E: From<rustls::Error>>(
             *open = true;
             let certs = conn.common().peer_certificates();
             let identity = certs.and_then(identity);
-            sink(TlsEvent::Open { identity })?;
+            sink(TlsEvent::Open { identity });
         }
         if !more {
             return Ok(used);
@@ -367,14 +367,12 @@ mod tests {
         fn take(&mut self, data: &[u8]) -> Result<Vec<u8>, rustls::Error> {
             let (mut out, mut data) = (OutBuf::default(), data.to_vec());
             let (plain, open) = (&mut self.1, &mut self.2);
-            self.0.input(&mut data, &mut out, &mut |event| {
-                match event {
+            self.0
+                .input(&mut data, &mut out, &mut |event| match event {
                     TlsEvent::Open { .. } => *open = true,
                     TlsEvent::Plain(bytes) => plain.extend_from_slice(bytes),
                     TlsEvent::Finished => {}
-                }
-                Ok::<_, rustls::Error>(())
-            })?;
+                })?;
             Ok(out.bytes().to_vec())
         }
     }

@@ -108,7 +108,7 @@ impl ServerTls {
         // One ticket per connection is enough for a client that reconnects.
         tcp.send_tls13_tickets = 1;
         let mut ws = tcp.clone();
-        ws.alpn_protocols = vec![ALPN_HTTP.to_vec()];
+        ws.alpn_protocols.insert(0, ALPN_HTTP.to_vec());
         let mut quic = base(&[&rustls::version::TLS13])?;
         quic.alpn_protocols.clone_from(&options.alpn);
         quic.ticketer = ticketer;
