@@ -39,6 +39,10 @@ struct State {
     ended: bool,
     /// Nobody will take messages: [`Messages`] was dropped.
     abandoned: bool,
+    /// Messages that were thrown away then. They stay unacknowledged, so that
+    /// a client that ends now loses nothing; one that goes on and receives more
+    /// must acknowledge them, because acknowledgements keep their order.
+    orphans: Vec<Receipt>,
 }
 
 /// What became of a message.
@@ -71,6 +75,8 @@ impl Inbox {
     pub(crate) fn push(&self, message: Message, messages_max: usize) -> Pushed {
         let mut state = self.lock();
         if state.abandoned {
+            let state = &mut *state;
+            state.acknowledged.append(&mut state.orphans);
             return Pushed::Unwanted;
         }
         state.bytes += cost(&message);
@@ -149,11 +155,13 @@ impl Inbox {
         Poll::Ready(Some(message))
     }
 
-    /// Drops what is queued. What was not acknowledged stays unacknowledged.
+    /// Drops what is queued; `true` if the background thread must be told.
     fn abandon(&self) -> bool {
         let mut state = self.lock();
         state.abandoned = true;
-        state.queue.clear();
+        let queue = core::mem::take(&mut state.queue);
+        let claims = queue.into_iter().filter_map(|message| message.claim);
+        state.orphans = claims.map(|claim| claim.receipt).collect();
         state.bytes = 0;
         core::mem::take(&mut state.full)
     }

@@ -79,6 +79,7 @@ impl Session {
             match next {
                 Next::Nothing => {}
                 Next::Acknowledge(receipt) => {
+                    self.take_acknowledged();
                     self.engine.acknowledge(receipt, ReasonCode::Success);
                 }
                 Next::Scram(server_first) => self.answer_scram(now, &server_first),

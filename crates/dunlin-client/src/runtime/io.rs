@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dunlin_base::transport::NetEvent;
 use dunlin_base::{ConnId, Instant};
-use dunlin_net::Net;
+use dunlin_net::{Clock, Net};
 
 use super::resolver::Resolver;
 use super::session::Session;
@@ -23,6 +23,7 @@ pub(super) struct Context<'a> {
 /// The loop's state.
 pub(super) struct Io {
     net: Net,
+    clock: Clock,
     queue: Arc<Queue>,
     resolver: Resolver,
     sessions: HashMap<Key, Session>,
@@ -34,10 +35,11 @@ pub(super) struct Io {
 }
 
 impl Io {
-    pub(super) fn new(net: Net, queue: Arc<Queue>) -> Self {
+    pub(super) fn new(net: Net, clock: Clock, queue: Arc<Queue>) -> Self {
         Self {
             resolver: Resolver::new(&queue),
             net,
+            clock,
             queue,
             sessions: HashMap::new(),
             conns: HashMap::new(),
@@ -62,12 +64,12 @@ impl Io {
             self.run_touched();
             self.net.flush();
         }
-        self.queue.end();
     }
 
     fn poll(&mut self) -> std::io::Result<()> {
         let Self {
             net,
+            clock,
             sessions,
             conns,
             touched,
@@ -78,7 +80,10 @@ impl Io {
         let timeout = timers
             .first()
             .map(|(at, _)| at.saturating_duration_since(now));
+        // Read once, after the wait.
+        let mut woken = None;
         net.poll(timeout, &mut |event| {
+            let now = *woken.get_or_insert_with(|| clock.now());
             let conn = conn_of(&event);
             let Some(key) = conns.get(&conn).copied() else {
                 return;
@@ -168,6 +173,13 @@ impl Io {
             }
         }
         self.touched = touched;
+    }
+}
+
+/// Also when the thread panics: whoever waits for it must hear of that.
+impl Drop for Io {
+    fn drop(&mut self) {
+        self.queue.end();
     }
 }
 

@@ -58,7 +58,8 @@ impl Runtime {
     /// The system refuses an event loop or a thread.
     pub fn new(limits: RuntimeLimits) -> Result<Self, RuntimeError> {
         let net_error = |error| RuntimeError::Net(Arc::new(error));
-        let config = NetConfig::client(Clock::new()).map_err(net_error)?;
+        let clock = Clock::new();
+        let config = NetConfig::client(clock).map_err(net_error)?;
         let net = Net::new(config).map_err(net_error)?;
         let queue = Arc::new(Queue {
             state: Mutex::default(),
@@ -71,7 +72,7 @@ impl Runtime {
         };
         thread::Builder::new()
             .name("dunlin-client".into())
-            .spawn(move || io::Io::new(net, queue).run())
+            .spawn(move || io::Io::new(net, clock, queue).run())
             .map_err(|error| RuntimeError::Thread(Arc::new(error)))?;
         Ok(Self { remote, limits })
     }

@@ -1,6 +1,7 @@
 //! Messages from the server, and when they are acknowledged.
 
 use core::num::NonZeroU16;
+use std::sync::mpsc::channel;
 
 use dunlin_client::{Publish, QoS, Text};
 use dunlin_mqtt::codec::{self, Packet};
@@ -125,6 +126,58 @@ fn nobody_listens_but_everything_is_acknowledged() {
             .await
             .expect("left");
         server.end();
+    });
+}
+
+#[test]
+fn what_was_not_taken_is_not_acknowledged_by_a_goodbye() {
+    let server = Server::run(|listener| {
+        let mut peer = listener.accept_session(false);
+        peer.send("PUBLISH 1 q1 a");
+        peer.send("PUBLISH 2 q1 b");
+        peer.expect("PUBACK 1");
+        peer.expect("PUBLISH 1 q1 look");
+        peer.send("PUBACK 1");
+        peer.expect("DISCONNECT expiry=0");
+    });
+    run(async {
+        let (client, mut messages) = server.client().connect().await.expect("connected");
+        messages.next().await.expect("a message");
+        // When this is acknowledged, the second message is here.
+        let look = Publish::new("look", "").qos(QoS::AtLeastOnce);
+        client.publish(look).await.expect("acknowledged");
+        drop(messages);
+        client.disconnect().await;
+    });
+    server.end();
+}
+
+#[test]
+fn what_was_thrown_away_does_not_hold_up_the_rest() {
+    let (thrown, wait) = channel();
+    let server = Server::run(move |listener| {
+        let mut peer = listener.accept_session(false);
+        peer.send("PUBLISH 1 q1 a");
+        peer.send("PUBLISH 2 q1 a");
+        peer.send("PUBLISH 3 q1 a");
+        peer.expect("PUBACK 1");
+        peer.expect("PUBLISH 1 q1 look");
+        peer.send("PUBACK 1");
+        wait.recv().expect("the client goes on");
+        peer.send("PUBLISH 4 q1 a");
+        for n in 2..=4 {
+            peer.expect(&format!("PUBACK {n}"));
+        }
+    });
+    run(async {
+        let (client, mut messages) = server.client().connect().await.expect("connected");
+        messages.next().await.expect("a message");
+        let look = Publish::new("look", "").qos(QoS::AtLeastOnce);
+        client.publish(look).await.expect("acknowledged");
+        drop(messages);
+        thrown.send(()).expect("the server waits");
+        server.end();
+        drop(client);
     });
 }
 
