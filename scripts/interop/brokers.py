@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
 # Longest that a broker may take to listen, and to stop.
 START_SECONDS_MAX = 20

@@ -78,6 +78,9 @@ async fn connack(client: &TokioAsyncMqttClient) -> Result<bool> {
 }
 
 impl Peer for Flowsdk {
+    // It finishes the stream and closes the connection in the same breath.
+    const SAYS_GOODBYE: bool = false;
+
     async fn open(target: &Target, options: Options) -> Result<Self> {
         let (arrived, messages) = mpsc::unbounded_channel();
         let (client, session_present) = connect(target, &options, arrived).await?;
