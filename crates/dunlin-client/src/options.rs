@@ -1,6 +1,7 @@
 //! How to connect: options with their defaults, and CONNECT made of them.
 
 use core::fmt;
+use core::net::IpAddr;
 use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
@@ -84,6 +85,7 @@ pub(crate) struct Options {
     pub(crate) topic_aliases: u16,
     pub(crate) reconnect: Option<Backoff>,
     pub(crate) connect_timeout: Duration,
+    pub(crate) local_addr: Option<IpAddr>,
     pub(crate) manual_acknowledgement: bool,
     pub(crate) scram: Option<(String, Vec<u8>)>,
     pub(crate) user_properties: Vec<(Text, Text)>,
@@ -140,6 +142,7 @@ impl Builder {
                 topic_aliases: TOPIC_ALIASES_DEFAULT,
                 reconnect: Some(Backoff::default()),
                 connect_timeout: Duration::from_secs(20),
+                local_addr: None,
                 manual_acknowledgement: false,
                 scram: None,
                 user_properties: Vec::new(),
@@ -276,6 +279,12 @@ impl Builder {
     /// 20 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
+        self
+    }
+
+    /// Sends from this address of the machine.
+    pub fn local_addr(mut self, addr: IpAddr) -> Self {
+        self.options.local_addr = Some(addr);
         self
     }
 

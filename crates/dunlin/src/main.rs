@@ -6,11 +6,14 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
 use dunlin::cmd::Cli;
 
 fn main() -> ExitCode {
-    match Cli::parse().run() {
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match cli.run() {
         Ok(code) => code,
         Err(error) => {
             // Nothing is left to do when standard error is closed too.

@@ -2,6 +2,7 @@
 //! client that they describe.
 
 use core::fmt;
+use core::net::IpAddr;
 use core::time::Duration;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ pub(super) struct Connect {
     /// Port to connect to; 1883, or 8883 with TLS, if not given.
     #[arg(short = 'p', long)]
     port: Option<u16>,
+    /// Address of this machine to connect from.
+    #[arg(short = 'A', value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
     /// User name.
     #[arg(short = 'u', long, value_name = "USER")]
     username: Option<String>,
@@ -209,6 +213,9 @@ impl Connect {
             Some(expiry) => builder = builder.session_expiry(expiry),
             None if self.disable_clean_session => builder = builder.session_expiry(Duration::MAX),
             None => {}
+        }
+        if let Some(addr) = self.bind {
+            builder = builder.local_addr(addr);
         }
         if let Some(max) = self.max_inflight {
             builder = builder.max_in_flight(max);

@@ -40,6 +40,22 @@ enum Command {
 }
 
 impl Cli {
+    /// Reads the command line of the process. `Err` is the exit code, after
+    /// help has been printed, or what is wrong: 1 as with mosquitto's clients.
+    ///
+    /// # Errors
+    /// There is nothing to run.
+    pub fn read() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            // Nothing is left to do when the output is closed.
+            let _ = error.print();
+            match error.exit_code() {
+                0 => ExitCode::SUCCESS,
+                _ => ExitCode::FAILURE,
+            }
+        })
+    }
+
     /// Runs the command.
     ///
     /// # Errors

@@ -141,11 +141,13 @@ impl Sub {
             return Ok(code);
         }
         let mut events = client.events();
-        let end = match self.exit_after_subscribe || self.topic.is_empty() {
-            true => End::Done,
-            false => {
-                self.print_all(&client, &mut messages, &mut printer, deadline)
-                    .await?
+        let end = if self.exit_after_subscribe || self.topic.is_empty() {
+            End::Done
+        } else {
+            let printed = self.print_all(&client, &mut messages, &mut printer, deadline);
+            match printed.await {
+                Err(error) if is_broken_pipe(&error) => End::Done,
+                end => end?,
             }
         };
         if let End::Closed = end {
@@ -364,6 +366,12 @@ impl Printer {
     fn flush(&mut self) -> Result<()> {
         self.out.flush().context("cannot write to standard output")
     }
+}
+
+/// Whether whoever reads the output has had enough, as `head` does.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn parse_handling(text: &str) -> Result<RetainHandling, String> {

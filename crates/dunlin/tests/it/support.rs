@@ -80,6 +80,12 @@ impl Broker {
         found.expect("configured").addr
     }
 
+    /// The authority that signed the broker's certificates.
+    pub(crate) fn ca(&self) -> std::path::PathBuf {
+        let ca = self.daemon().development_ca();
+        ca.expect("development certificates").to_owned()
+    }
+
     /// A client that is about to connect.
     pub(crate) fn client(&self, transport: Transport) -> Builder {
         let port = self.addr(transport).port();

@@ -1,0 +1,207 @@
+//! `dunlin pub` and `dunlin sub` as programs: flags, output and exit codes,
+//! which are those of mosquitto's clients.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use dunlin_base::transport::Transport;
+
+use crate::support::Broker;
+
+/// The program with arguments, words separated by single spaces.
+fn dunlin(args: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+    command.args(args.split(' ')).stdin(Stdio::null());
+    command
+}
+
+fn output(args: &str) -> Output {
+    dunlin(args).output().expect("started")
+}
+
+fn code(args: &str) -> Option<i32> {
+    output(args).status.code()
+}
+
+/// A subscriber that has subscribed.
+struct Subscriber {
+    child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+}
+
+impl Subscriber {
+    /// `-d` tells when the subscription is made.
+    fn start(args: &str) -> Self {
+        let mut child = dunlin(&format!("sub -d {args}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.starts_with("Subscribed") {
+            line.clear();
+            assert_ne!(stdout.read_line(&mut line).expect("a line"), 0, "{args}");
+        }
+        Self { child, stdout }
+    }
+
+    /// What it prints until it ends, without what `-d` adds, and its exit code.
+    fn end(mut self) -> (Vec<String>, Option<i32>) {
+        let lines = self.stdout.lines().map(|line| line.expect("a line"));
+        let lines = lines.filter(|line| !line.starts_with("Client ")).collect();
+        (lines, self.child.wait().expect("ended").code())
+    }
+}
+
+#[test]
+fn messages_pass_in_every_way_of_giving_them() {
+    let broker = Broker::start(1);
+    let at = format!("-h 127.0.0.1 -p {}", broker.addr(Transport::Tcp).port());
+    let sub = Subscriber::start(&format!("{at} -t t/# -q 2 -v -C 9"));
+    assert_eq!(code(&format!("pub {at} -t t/m -m hello -q 1")), Some(0));
+    assert_eq!(code(&format!("pub {at} -t t/n -n -V 311")), Some(0));
+    let file = std::env::temp_dir().join(format!("dunlin-cli-{}", std::process::id()));
+    std::fs::write(&file, "a\nb").expect("written");
+    let path = file.display();
+    assert_eq!(code(&format!("pub {at} -t t/f -f {path} -q 2")), Some(0));
+    std::fs::remove_file(&file).expect("removed");
+    for (flag, qos) in [("-l", 2), ("-s", 0)] {
+        let mut child = dunlin(&format!("pub {at} -t t/{flag} {flag} -q {qos}"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(b"one\n\ntwo").expect("written");
+        drop(stdin);
+        assert_eq!(child.wait().expect("ended").code(), Some(0), "{flag}");
+    }
+    let url = format!("mqtt://127.0.0.1:{}", broker.addr(Transport::Tcp).port());
+    let repeat = format!("pub -L {url}/t/L -m again --repeat 2 --repeat-delay 0.01");
+    assert_eq!(code(&repeat), Some(0));
+    let (lines, exit) = sub.end();
+    assert_eq!(
+        lines,
+        [
+            "t/m hello",
+            "t/n (null)",
+            "t/f a",
+            "b",
+            "t/-l one",
+            "t/-l (null)",
+            "t/-l two",
+            "t/-s one",
+            "",
+            "two",
+            "t/L again",
+            "t/L again",
+        ]
+    );
+    assert_eq!(exit, Some(0));
+}
+
+#[test]
+fn every_transport_by_url() {
+    let broker = Broker::start(2);
+    let ca = broker.ca();
+    for transport in [
+        Transport::Quic,
+        Transport::Tcp,
+        Transport::Tls,
+        Transport::Ws,
+        Transport::Wss,
+    ] {
+        let port = broker.addr(transport).port();
+        let at = format!(
+            "--url {}://localhost:{port} --ca {}",
+            transport.scheme(),
+            ca.display()
+        );
+        let sub = Subscriber::start(&format!("{at} -t a -q 1 -C 1"));
+        assert_eq!(code(&format!("pub {at} -t a -m hi -q 1")), Some(0));
+        assert_eq!(sub.end(), (vec!["hi".into()], Some(0)), "{transport:?}");
+    }
+    let port = broker.addr(Transport::Tls).port();
+    let tls = format!("pub -h localhost -p {port} -t a -m hi");
+    assert_eq!(code(&format!("{tls} --cafile {}", ca.display())), Some(0));
+    assert_eq!(code(&format!("{tls} --insecure")), Some(0));
+    // Not what the system trusts, and not TLS at all.
+    assert_eq!(code(&format!("{tls} --tls-use-os-certs")), Some(1));
+    assert_eq!(code(&format!("{tls} -V 311")), Some(1));
+}
+
+#[test]
+fn formats_and_filters() {
+    let broker = Broker::start(1);
+    let at = format!("-h 127.0.0.1 -p {}", broker.addr(Transport::Tcp).port());
+    let properties = "-D publish content-type c/t -D publish user-property k v \
+                      -D publish response-topic r -D publish correlation-data d";
+    let retained = format!("pub {at} -t f/a -m {{\"n\":1}} -r -q 1 {properties}");
+    assert_eq!(code(&retained), Some(0));
+    let cases = [
+        ("%t|%p|%q|%r|%l|%x", "f/a|{\"n\":1}|1|1|7|7b226e223a317d"),
+        ("%C|%P|%R|%D|%%", "c/t|k:v|r|d|%"),
+        ("%10t|%-5q|%.3p", "       f/a|1    |{\"n"),
+    ];
+    for (format, want) in cases {
+        let got = output(&format!("sub {at} -t f/a -q 1 -C 1 -F {format}"));
+        assert_eq!(String::from_utf8_lossy(&got.stdout), format!("{want}\n"));
+    }
+    let got = output(&format!("sub {at} -t f/a -q 1 -C 1 -N -F %J"));
+    let json: serde_json::Value = serde_json::from_slice(&got.stdout).expect("JSON");
+    assert_eq!(json["payload"]["n"], 1);
+    assert_eq!(json["properties"]["user-properties"]["k"], "v");
+    // Nothing is left: not retained, not of this topic, removed.
+    for silent in ["-R", "-T f/+", "--retain-handling never"] {
+        let got = output(&format!("sub {at} -t f/a -W 1 {silent}"));
+        assert_eq!(
+            (got.stdout.len(), got.status.code()),
+            (0, Some(27)),
+            "{silent}"
+        );
+    }
+    let got = output(&format!("sub {at} -t f/a -C 1 --remove-retained"));
+    assert_eq!(got.status.code(), Some(0));
+    assert_eq!(code(&format!("sub {at} -t f/a -W 1")), Some(27));
+    assert_eq!(code(&format!("sub {at} -t f/a -E")), Some(0));
+}
+
+#[test]
+fn errors_have_mosquittos_exit_codes() {
+    let broker = Broker::start_with(1, &["auth.anonymous=\"never\""]);
+    let at = format!("-h 127.0.0.1 -p {}", broker.addr(Transport::Tcp).port());
+    let cases = [
+        (format!("pub {at} -t a -m b"), 135, "not authorized"),
+        (format!("pub {at} -V 311 -t a -m b"), 5, "not authorized"),
+        (format!("sub {at} -t a"), 135, "not authorized"),
+        (format!("pub {at} -t a/# -m b"), 135, ""),
+        (format!("pub {at} -t a"), 1, "must be supplied"),
+        (format!("pub {at} -m b"), 1, "must be supplied"),
+        (format!("sub {at}"), 1, "must specify a topic"),
+        (format!("pub {at} -t a -m b -q 3"), 1, "QoS"),
+        (format!("pub {at} -t a -m b -f c"), 1, "cannot be used with"),
+        (format!("pub {at} -t a -f /nonexistent"), 1, "/nonexistent"),
+        (format!("sub {at} -t a -F %z"), 1, "'z'"),
+        (format!("sub {at} -t a -D nonsense a b"), 1, "nonsense"),
+        (format!("sub {at} -t a -c"), 1, "-i"),
+        ("sub --url http://h -t a".into(), 1, "http"),
+        ("sub -h nothing.invalid -t a".into(), 1, "nothing.invalid"),
+    ];
+    for (args, want, words) in cases {
+        let got = output(&args);
+        let stderr = String::from_utf8_lossy(&got.stderr);
+        assert_eq!(got.status.code(), Some(want), "{args}: {stderr}");
+        assert!(stderr.contains(words), "{args}: {stderr}");
+    }
+    let got = output(&format!("pub {at} -t a -m b --quiet"));
+    assert!(got.stderr.is_empty());
+}
+
+#[test]
+fn help_is_long_only() {
+    for command in ["pub", "sub"] {
+        let got = output(&format!("{command} --help"));
+        assert_eq!(got.status.code(), Some(0));
+        let text = String::from_utf8_lossy(&got.stdout);
+        assert!(text.contains("-h, --host"), "{text}");
+    }
+}
