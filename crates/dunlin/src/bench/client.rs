@@ -20,6 +20,9 @@ use super::wire::{Framer, is_publish, read_publish};
 /// Filters in one SUBSCRIBE at most.
 const FILTERS_MAX: usize = 100;
 
+/// Streams opened by a broker that are remembered.
+const STREAMS_MAX: usize = 256;
+
 /// What a connection is for.
 #[derive(Debug)]
 pub(super) enum Role {
@@ -56,6 +59,8 @@ pub(super) struct Client {
     pub(super) last_sent_us: u64,
     pub(super) keep_alive: u16,
     framer: Framer,
+    /// Streams that a QUIC broker opened to deliver on.
+    streams: Vec<(StreamId, Framer)>,
 }
 
 /// What a client needs of its thread.
@@ -91,6 +96,7 @@ impl Client {
             last_sent_us: 0,
             keep_alive: 0,
             framer: Framer::default(),
+            streams: Vec::new(),
         }
     }
 
@@ -119,12 +125,42 @@ impl Client {
         Packet::Connect(connect).encode(plan.version, &mut self.out)
     }
 
-    pub(super) fn on_bytes(&mut self, data: &[u8], cx: &mut Cx<'_>) {
-        let mut framer = mem::take(&mut self.framer);
+    pub(super) fn on_bytes(&mut self, stream: StreamId, data: &[u8], cx: &mut Cx<'_>) {
+        let mut framer = mem::take(self.framer_of(stream));
         let result = framer.feed(data, |frame, packet| self.on_packet(frame, packet, cx));
-        self.framer = framer;
+        *self.framer_of(stream) = framer;
         if let Err(error) = result {
             self.fail(format!("the broker sent nonsense: {error}"), cx);
+        }
+    }
+
+    fn framer_of(&mut self, stream: StreamId) -> &mut Framer {
+        if stream == Self::STREAM {
+            return &mut self.framer;
+        }
+        let streams = &mut self.streams;
+        let index = match streams.iter().position(|(id, _)| *id == stream) {
+            Some(index) => index,
+            None => {
+                // The transport bounds the streams open at a time; old ones
+                // that never ended go first.
+                if streams.len() >= STREAMS_MAX {
+                    streams.remove(0);
+                }
+                streams.push((stream, Framer::default()));
+                streams.len() - 1
+            }
+        };
+        &mut streams[index].1
+    }
+
+    /// The broker sends no more on a stream; without the first one nothing
+    /// goes on.
+    pub(super) fn on_stream_end(&mut self, stream: StreamId, cx: &mut Cx<'_>) {
+        if stream == Self::STREAM {
+            self.fail("the broker ended the stream".into(), cx);
+        } else {
+            self.streams.retain(|(id, _)| *id != stream);
         }
     }
 

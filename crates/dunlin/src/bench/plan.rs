@@ -87,6 +87,8 @@ pub struct Plan {
     /// Unacknowledged (QoS 1, 2) or undelivered (QoS 0 at saturation) messages
     /// of one publisher at most.
     pub in_flight: Option<usize>,
+    /// Messages that a publisher writes at once at most.
+    pub batch: usize,
     /// At saturation with QoS 0, do not wait for deliveries.
     pub open_loop: bool,
     /// Subscribers share the messages of a group.
@@ -145,6 +147,41 @@ pub enum PlanError {
 }
 
 impl Plan {
+    /// One publisher and one subscriber at saturation, QoS 0, 64 bytes;
+    /// `run_id` tells this run's topics and clients from those of others.
+    #[must_use]
+    pub fn new(target: Target, run_id: &str) -> Self {
+        Self {
+            target,
+            version: Version::V5,
+            pattern: Pattern::Pair,
+            publishers: 1,
+            subscribers: 1,
+            topics: 1,
+            idle: 0,
+            qos: QoS::AtMostOnce,
+            subscribe_qos: QoS::AtMostOnce,
+            size: 64,
+            rate: None,
+            in_flight: None,
+            batch: 1024,
+            open_loop: false,
+            share: false,
+            persistent: false,
+            session_expiry: 3600,
+            keep_alive: 60,
+            warmup: Duration::from_secs(2),
+            duration: Duration::from_secs(10),
+            drain: Duration::from_secs(3),
+            connect_rate: None,
+            connecting_max: 100,
+            threads: 1,
+            sources: Vec::new(),
+            prefix: format!("bench/{run_id}"),
+            run_id: run_id.into(),
+        }
+    }
+
     /// Checks what arithmetic relies on.
     ///
     /// # Errors
@@ -262,43 +299,21 @@ pub(crate) mod tests {
         subscribers: usize,
         topics: usize,
     ) -> Plan {
-        Plan {
-            target: Target {
-                url: "mqtt://127.0.0.1:1".into(),
-                transport: Transport::Tcp,
-                addr: ([127, 0, 0, 1], 1).into(),
-                server_name: "localhost".into(),
-                ws_path: String::new(),
-                tls: None,
-                user: None,
-                password: None,
-            },
-            version: Version::V5,
-            pattern,
-            publishers,
-            subscribers,
-            topics,
-            idle: 0,
-            qos: QoS::AtMostOnce,
-            subscribe_qos: QoS::AtMostOnce,
-            size: 64,
-            rate: None,
-            in_flight: None,
-            open_loop: false,
-            share: false,
-            persistent: false,
-            session_expiry: 3600,
-            keep_alive: 60,
-            warmup: Duration::from_secs(1),
-            duration: Duration::from_secs(1),
-            drain: Duration::from_secs(1),
-            connect_rate: None,
-            connecting_max: 100,
-            threads: 1,
-            sources: Vec::new(),
-            prefix: "bench/x".into(),
-            run_id: "x".into(),
-        }
+        let target = Target {
+            url: "mqtt://127.0.0.1:1".into(),
+            transport: Transport::Tcp,
+            addr: ([127, 0, 0, 1], 1).into(),
+            server_name: "localhost".into(),
+            ws_path: String::new(),
+            tls: None,
+            user: None,
+            password: None,
+        };
+        let mut plan = Plan::new(target, "x");
+        plan.pattern = pattern;
+        (plan.publishers, plan.subscribers) = (publishers, subscribers);
+        plan.topics = topics;
+        plan
     }
 
     /// Every topic is published to, and the fan announced is the number of

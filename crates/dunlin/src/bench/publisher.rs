@@ -14,8 +14,6 @@ use super::wire::{STAMP_BYTES, Stamp, Template};
 /// Bytes given to the transport that have not left, at most; one message may
 /// go beyond.
 pub(super) const BACKLOG_BYTES_MAX: usize = 128 * 1024;
-/// Messages written at once at most, so that others get a turn.
-const BATCH_MAX: usize = 1024;
 /// At saturation with QoS 0: when nothing is delivered for this long, what is
 /// missing counts as lost and the publisher goes on.
 const STALL_US: u64 = 500_000;
@@ -172,13 +170,13 @@ impl Publisher {
             None if room < (self.window / 4).max(1) => 0,
             None => room,
         };
-        let mut left = room.min(wanted).min(BATCH_MAX);
+        let mut left = room.min(wanted).min(cx.plan.batch);
         while left > 0 && cx.backlog + out.len() < BACKLOG_BYTES_MAX {
             done.deliveries += self.emit(cx, out);
             done.messages += 1;
             left -= 1;
         }
-        done.more = left > 0 || room.min(wanted) > BATCH_MAX;
+        done.more = left > 0 || room.min(wanted) > cx.plan.batch;
         done
     }
 

@@ -60,6 +60,8 @@ pub struct Setup {
     pub rate: Option<f64>,
     /// Messages of a publisher on their way at most.
     pub in_flight: usize,
+    /// Messages written at once at most.
+    pub batch: usize,
     /// Not held back by deliveries.
     pub open_loop: bool,
     /// Shared subscriptions.
@@ -236,6 +238,7 @@ impl Setup {
             payload_bytes: plan.size,
             rate: plan.rate,
             in_flight: plan.window(),
+            batch: plan.batch,
             open_loop: plan.open_loop,
             share: plan.share,
             persistent: plan.persistent,

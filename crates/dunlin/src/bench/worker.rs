@@ -439,7 +439,7 @@ impl State<'_> {
                     client.fail(format!("cannot say CONNECT: {error}"), &mut cx);
                 }
             }
-            NetEvent::Bytes { data, .. } => client.on_bytes(data, &mut cx),
+            NetEvent::Bytes { stream, data, .. } => client.on_bytes(stream, data, &mut cx),
             NetEvent::Sent { bytes, .. } => client.backlog = client.backlog.saturating_sub(bytes),
             NetEvent::Closed { cause, .. } => {
                 client.fail(cause.to_string(), &mut cx);
@@ -447,7 +447,10 @@ impl State<'_> {
                 self.alive -= 1;
                 self.by_conn.remove(&conn);
             }
-            _ => client.fail("the broker ended the stream".into(), &mut cx),
+            NetEvent::StreamFinished { stream, .. } | NetEvent::StreamReset { stream, .. } => {
+                client.on_stream_end(stream, &mut cx);
+            }
+            _ => {}
         }
         if before == Stage::Connecting && client.stage != Stage::Connecting {
             self.connecting -= 1;

@@ -125,6 +125,10 @@ struct Load {
     /// QoS 1 and 2, undelivered with QoS 0 at saturation.
     #[arg(long, value_name = "N")]
     inflight: Option<usize>,
+    /// Messages that a publisher writes at once at most; 1 is the worst case
+    /// for a broker.
+    #[arg(long, default_value_t = 1024, value_name = "N")]
+    batch: usize,
     /// With QoS 0 at saturation do not wait for deliveries: what the broker
     /// drops shows as loss.
     #[arg(long)]
@@ -235,6 +239,7 @@ impl Bench {
             size: load.size,
             rate: load.rate,
             in_flight: load.inflight,
+            batch: load.batch.max(1),
             open_loop: load.open_loop,
             share: load.share,
             persistent: load.persistent,

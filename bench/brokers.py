@@ -1,0 +1,135 @@
+"""Brokers under test: each runs on private ports in a temporary directory and
+is stopped by its own process id."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+
+def free_port(kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def program(variable, name, *places):
+    """The program that a variable of the environment names, or that is found."""
+    path = os.environ.get(variable) or shutil.which(name)
+    for place in places:
+        path = path or shutil.which(name, path=place)
+    return path
+
+
+class Broker:
+    """A running broker; `urls` by transport."""
+
+    name = "broker"
+
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="dunlin-bench-")
+        self.urls = {}
+        self.ca = None
+        self.log = open(os.path.join(self.dir, "log"), "wb")
+        self.process = None
+
+    def start(self, command):
+        self.process = subprocess.Popen(
+            command, cwd=self.dir, stdout=self.log, stderr=self.log
+        )
+        tcp = self.urls.get("tcp") or self.urls.get("tls")
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} did not start:\n{self.output()}")
+            try:
+                port = int(tcp.rsplit(":", 1)[1])
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                time.sleep(0.3)
+                return self
+            except OSError:
+                time.sleep(0.05)
+        self.stop()
+        raise RuntimeError(f"{self.name} does not listen:\n{self.output()}")
+
+    def output(self):
+        with open(os.path.join(self.dir, "log"), errors="replace") as log:
+            return log.read()[-2000:]
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class Dunlin(Broker):
+    name = "dunlin"
+
+    def __init__(self, binary, shards=1):
+        super().__init__()
+        listeners = []
+        for transport, scheme in [("tcp", "mqtt"), ("tls", "mqtts"), ("quic", "quic")]:
+            kind = socket.SOCK_DGRAM if transport == "quic" else socket.SOCK_STREAM
+            port = free_port(kind)
+            self.urls[transport] = f"{scheme}://127.0.0.1:{port}"
+            listeners.append(
+                f'[[listener]]\ntransport = "{transport}"\naddress = "127.0.0.1:{port}"\n'
+            )
+        config = os.path.join(self.dir, "dunlin.toml")
+        with open(config, "w") as file:
+            file.write(f'data_dir = "data"\nshards = {shards}\n')
+            file.write('[log]\nlevel = "warn"\n[store]\ndurability = "fsync"\n')
+            file.write('[sys]\ninterval = "0s"\n')
+            file.write("\n".join(listeners))
+        self.ca = os.path.join(self.dir, "data", "certs", "ca.pem")
+        self.start([binary, "broker", "--config", config])
+
+
+class Mosquitto(Broker):
+    name = "mosquitto"
+
+    def __init__(self, binary, nodelay):
+        super().__init__()
+        port = free_port()
+        self.urls["tcp"] = f"mqtt://127.0.0.1:{port}"
+        config = os.path.join(self.dir, "mosquitto.conf")
+        with open(config, "w") as file:
+            file.write(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+            file.write("persistence false\nmax_queued_messages 0\nsys_interval 0\n")
+            file.write(f"log_type error\nset_tcp_nodelay {'true' if nodelay else 'false'}\n")
+        os.chmod(self.dir, 0o755)
+        self.start([binary, "-c", config])
+
+
+class Mqttv5(Broker):
+    name = "mqttv5"
+
+    def __init__(self, binary, cert, key):
+        super().__init__()
+        tcp, quic = free_port(), free_port(socket.SOCK_DGRAM)
+        self.urls["tcp"] = f"mqtt://127.0.0.1:{tcp}"
+        self.urls["quic"] = f"quic://127.0.0.1:{quic}"
+        self.start(
+            [binary, "broker", "--host", f"127.0.0.1:{tcp}"]
+            + ["--quic-host", f"127.0.0.1:{quic}", "--tls-cert", cert, "--tls-key", key]
+            + ["--allow-anonymous", "true", "--no-persistence", "--storage-backend", "memory"]
+            + ["--no-sys-topics", "--non-interactive"]
+            + ["--quic-delivery-strategy", "control-only"]
+        )

@@ -1,0 +1,113 @@
+//! The load generator against a broker in this process: it counts what it
+//! sent, and the broker loses nothing.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use dunlin::bench;
+use dunlin::bench::plan::{Pattern, Plan, Target};
+use dunlin::bench::report::Report;
+use dunlin_base::transport::Transport;
+use dunlin_mqtt_codec::{QoS, Version};
+use dunlin_net::ClientTls;
+
+use crate::support::Broker;
+
+fn plan(broker: &Broker, transport: Transport, run_id: &str) -> Plan {
+    let tls = ClientTls::builder().dangerous_accept_any_certificate();
+    let target = Target {
+        url: format!("{}://localhost", transport.scheme()),
+        transport,
+        addr: broker.addr(transport),
+        server_name: "localhost".into(),
+        ws_path: String::new(),
+        tls: Some(Arc::new(tls.build().expect("settings"))),
+        user: None,
+        password: None,
+    };
+    let mut plan = Plan::new(target, run_id);
+    plan.warmup = Duration::from_millis(50);
+    plan.duration = Duration::from_millis(300);
+    // A machine under load must not fail the test.
+    plan.drain = Duration::from_secs(30);
+    plan
+}
+
+fn run(plan: &Plan) -> Report {
+    bench::run(plan, None, &mut std::io::sink()).expect("a run")
+}
+
+fn assert_complete(report: &Report, what: &str) {
+    let messages = report.messages.as_ref().expect("messages");
+    assert!(messages.sent > 0, "{what}: {report}");
+    assert_eq!(messages.sent, messages.offered, "{what}: {report}");
+    assert_eq!(
+        (messages.lost, messages.refused),
+        (0, 0),
+        "{what}: {report}"
+    );
+    assert_eq!(messages.delivered, messages.expected, "{what}: {report}");
+    assert_eq!(messages.duplicates, 0, "{what}: {report}");
+    let latency = report.latency.expect("latency");
+    assert_eq!(latency.count, messages.delivered, "{what}: {report}");
+}
+
+#[test]
+fn nothing_is_lost_on_any_transport_and_qos() {
+    let broker = Broker::start(2);
+    let cases = [
+        (Transport::Tcp, QoS::AtMostOnce, Version::V311),
+        (Transport::Tls, QoS::AtLeastOnce, Version::V5),
+        (Transport::Quic, QoS::ExactlyOnce, Version::V5),
+        (Transport::Ws, QoS::ExactlyOnce, Version::V311),
+        (Transport::Wss, QoS::AtMostOnce, Version::V5),
+    ];
+    for (number, (transport, qos, version)) in cases.into_iter().enumerate() {
+        let mut plan = plan(&broker, transport, &format!("t{number}"));
+        (plan.qos, plan.subscribe_qos, plan.version) = (qos, qos, version);
+        plan.pattern = Pattern::All;
+        (plan.publishers, plan.subscribers, plan.topics) = (3, 2, 4);
+        plan.threads = 2;
+        plan.rate = Some(2_000.0);
+        let report = run(&plan);
+        assert_complete(&report, &format!("{transport:?} {qos:?}"));
+        let messages = report.messages.expect("messages");
+        assert!(messages.coordinated_omission_corrected);
+        let acknowledged = if qos == QoS::AtMostOnce {
+            0
+        } else {
+            messages.sent
+        };
+        assert_eq!(messages.acknowledged, acknowledged);
+        assert_eq!(messages.expected, 2 * messages.sent);
+    }
+}
+
+#[test]
+fn saturation_with_a_persistent_subscriber_is_acknowledged_in_full() {
+    let broker = Broker::start(1);
+    let mut plan = plan(&broker, Transport::Tcp, "full");
+    plan.pattern = Pattern::FanIn;
+    (plan.publishers, plan.topics) = (5, 5);
+    (plan.qos, plan.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
+    plan.persistent = true;
+    let report = run(&plan);
+    assert_complete(&report, "persistent");
+    let messages = report.messages.expect("messages");
+    assert_eq!(messages.acknowledged, messages.sent);
+}
+
+#[test]
+fn idle_connections_are_held_and_a_missing_broker_is_named() {
+    let mut broker = Broker::start(2);
+    let mut plan = plan(&broker, Transport::Quic, "idle");
+    (plan.publishers, plan.subscribers, plan.idle) = (0, 0, 30);
+    let report = run(&plan);
+    assert_eq!(report.connections.ready, 30);
+    assert_eq!(report.connections.time.count, 30);
+    assert!(report.messages.is_none());
+    broker.stop();
+    plan.target.transport = Transport::Tcp;
+    let error = bench::run(&plan, None, &mut std::io::sink()).expect_err("no broker");
+    assert!(error.to_string().contains("refused"), "{error}");
+}
