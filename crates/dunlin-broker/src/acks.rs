@@ -2,8 +2,8 @@
 
 use core::num::NonZeroU16;
 
-use dunlin_base::{ConnId, QoS, StreamId};
-use dunlin_mqtt::server::Received;
+use dunlin_base::{QoS, StreamId};
+use dunlin_mqtt::server::{Received, Release};
 use dunlin_mqtt_codec::{Ack, PacketType, ReasonCode};
 use dunlin_store::{InflightState, Seq, SessionKey, StoreOp};
 
@@ -106,22 +106,22 @@ impl Shard {
         stream: StreamId,
         ack: &Ack<'_>,
     ) {
-        let (Some(session), Some(conn)) = (self.sessions.get_mut(s), self.conns.get(c)) else {
+        let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
-        let known = session.inbound.handle_pubrel(stream, ack.packet_id);
-        let (key, conn, packet_id) = (session.key, conn.id, ack.packet_id);
-        //= mqtt5#[MQTT-4.3.3-11]
-        let reason = if known {
-            ReasonCode::Success
-        } else {
-            ReasonCode::PacketIdentifierNotFound
-        };
-        let stored = session.is_persistent() && self.config.durable;
-        if !(known && stored) {
-            return self.send_pubcomp(conn, key, stream, packet_id, reason);
+        let (key, packet_id) = (session.key, ack.packet_id);
+        match session.inbound.handle_pubrel(stream, packet_id) {
+            //= mqtt5#[MQTT-4.3.3-11]
+            Release::Begin if session.is_persistent() && self.config.durable => {
+                self.store_complete(key, stream, packet_id);
+            }
+            Release::Begin => self.send_pubcomp(key, stream, packet_id),
+            Release::Pending => {}
+            Release::Unknown => {
+                let reason = ReasonCode::PacketIdentifierNotFound;
+                self.send_ack(c, stream, PacketType::PubComp, packet_id, reason);
+            }
         }
-        self.store_complete(conn, key, stream, packet_id);
     }
 
     /// Has the store know that PUBREC arrived; PUBREL leaves then.
@@ -147,7 +147,6 @@ impl Shard {
     /// it would be taken for a repetition and lost.
     pub(crate) fn store_complete(
         &mut self,
-        conn: ConnId,
         session: SessionKey,
         stream: StreamId,
         packet_id: NonZeroU16,
@@ -158,31 +157,32 @@ impl Shard {
         });
         let token = self.token();
         let pending = Pending::Complete {
-            conn,
             session,
             stream,
             packet_id,
-            reason: ReasonCode::Success,
         };
         self.await_removal(token, pending);
     }
 
-    /// PUBCOMP, if the client is still there.
+    /// The identifier of a QoS 2 message is free: PUBCOMP, if the client is
+    /// there and has asked.
     pub(crate) fn send_pubcomp(
         &mut self,
-        conn: ConnId,
         key: SessionKey,
         stream: StreamId,
         packet_id: NonZeroU16,
-        reason: ReasonCode,
     ) {
         let Some(s) = self.session_of(key) else {
             return;
         };
-        if let Some(session) = self.sessions.get(s)
-            && let Some(c) = session.conn
-            && self.conns.get(c).is_some_and(|entry| entry.id == conn)
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        let asked = session.inbound.handle_released(stream, packet_id);
+        if let (Some(c), Some(stream)) = (session.conn, asked)
+            && let Some(Phase::Connected(_)) = self.conns.get(c).map(|conn| &conn.phase)
         {
+            let reason = ReasonCode::Success;
             self.send_ack(c, stream, PacketType::PubComp, packet_id, reason);
         }
     }

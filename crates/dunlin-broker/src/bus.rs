@@ -12,6 +12,8 @@ impl Shard {
         match message {
             BusMessage::Handover { conn, peer, data } => {
                 self.handle_opened(conn, peer);
+                // Counted where its socket is.
+                self.stats.connections -= 1;
                 if let Some(&c) = self.conn_ids.get(&conn) {
                     self.stats.bytes_received += data.len() as u64;
                     self.handle_bytes(c, StreamId::CONTROL, &data);

@@ -1,14 +1,17 @@
 //! What a shard keeps at this moment, counted: for `$SYS`, for metrics, and
 //! for tests that nothing is left behind.
 
+use crate::conn::Phase;
 use crate::shard::Shard;
 
 /// Sizes of a shard's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
-    /// Network connections.
+    /// Network connections whose session is here, or not known yet.
     pub conns: usize,
+    /// Network connections whose session is on another shard.
+    pub handed_over: usize,
     /// Sessions, connected or not.
     pub sessions: usize,
     /// Subscriptions in the tree, with those of other shards.
@@ -44,6 +47,7 @@ impl Census {
     pub const fn plus(&self, other: &Self) -> Self {
         Self {
             conns: self.conns + other.conns,
+            handed_over: self.handed_over + other.handed_over,
             sessions: self.sessions + other.sessions,
             subscriptions: self.subscriptions + other.subscriptions,
             retained: self.retained + other.retained,
@@ -66,7 +70,6 @@ impl Shard {
     #[must_use]
     pub fn census(&self) -> Census {
         let mut census = Census {
-            conns: self.conns.len(),
             sessions: self.sessions.len(),
             subscriptions: self.tree.subscription_count(),
             retained: self.retained.len(),
@@ -83,6 +86,10 @@ impl Shard {
             census.receiving += session.inbound.open();
         }
         for (_, conn) in &self.conns {
+            match conn.phase {
+                Phase::HandedOver(_) => census.handed_over += 1,
+                _ => census.conns += 1,
+            }
             census.backlog_bytes += conn.backlog();
             census.parked_bytes += conn
                 .parked

@@ -96,11 +96,9 @@ pub(crate) enum Pending {
     },
     /// PUBCOMP may leave once the inbound id is deleted.
     Complete {
-        conn: ConnId,
         session: SessionKey,
         stream: StreamId,
         packet_id: NonZeroU16,
-        reason: ReasonCode,
     },
     /// A session's messages could not be read.
     Load {

@@ -207,18 +207,10 @@ impl Shard {
                     seq,
                 } => self.store_release(session, packet_id, seq),
                 Pending::Complete {
-                    conn,
                     session,
                     stream,
                     packet_id,
-                    ..
-                } => {
-                    // Unless the identifier is in use again meanwhile.
-                    let entry = self.session_of(session).and_then(|s| self.sessions.get(s));
-                    if entry.is_some_and(|s| !s.inbound.is_open(packet_id)) {
-                        self.store_complete(conn, session, stream, packet_id);
-                    }
-                }
+                } => self.store_complete(session, stream, packet_id),
                 Pending::Load { session } => {
                     if let Some(s) = self.session_of(session) {
                         self.pump(s);
@@ -279,12 +271,10 @@ impl Shard {
                 }
             }
             Some(Pending::Complete {
-                conn,
                 session,
                 stream,
                 packet_id,
-                reason,
-            }) => self.send_pubcomp(conn, session, stream, packet_id, reason),
+            }) => self.send_pubcomp(session, stream, packet_id),
         }
     }
 }

@@ -17,10 +17,11 @@ impl Shard {
     /// the next round.
     pub(crate) fn publish_sys(&mut self) {
         let stats = self.stats.clone();
+        let census = self.census();
         let uptime = (self.now - stats.started).as_secs();
         let values: [(&str, u64); 18] = [
             ("uptime_seconds", uptime),
-            ("connections/current", self.conns.len() as u64),
+            ("connections/current", census.conns as u64),
             ("connections/total", stats.connections),
             ("clients/accepted", stats.clients_accepted),
             ("clients/refused", stats.clients_refused),

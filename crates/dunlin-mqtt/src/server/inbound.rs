@@ -40,6 +40,18 @@ pub enum Receipt {
     QuotaExceeded,
 }
 
+/// What a PUBREL is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Forget the identifier, in the store too, then call
+    /// [`Inbound::handle_released`].
+    Begin,
+    /// That is under way.
+    Pending,
+    /// No such identifier, or its PUBREC has not left: PUBCOMP says so.
+    Unknown,
+}
+
 #[derive(Debug)]
 struct Waiting {
     ack: Ack,
@@ -55,6 +67,10 @@ struct Qos2 {
     counted: bool,
     /// What routing waits for.
     work: AckToken,
+    /// PUBREL came, and the store is being told.
+    releasing: bool,
+    /// Where PUBCOMP is due when the store knows.
+    asked: Option<StreamId>,
 }
 
 /// The receiving half of one session.
@@ -88,6 +104,7 @@ impl Inbound {
         let open: Vec<_> = self.qos2.drain().collect();
         for ((_, packet_id), mut state) in open {
             state.counted = false;
+            state.asked = None;
             let entry = self.qos2.entry((StreamId::CONTROL, packet_id));
             entry.or_insert(state).received |= state.received;
         }
@@ -104,6 +121,8 @@ impl Inbound {
             received: true,
             counted: false,
             work: AckToken(0),
+            releasing: false,
+            asked: None,
         };
         self.qos2.insert((StreamId::CONTROL, packet_id), state);
     }
@@ -136,6 +155,8 @@ impl Inbound {
                 received: false,
                 counted: true,
                 work: token,
+                releasing: false,
+                asked: None,
             };
             self.qos2.insert(key, state);
         }
@@ -219,25 +240,42 @@ impl Inbound {
         }
     }
 
-    /// A PUBREL: `true` when its identifier was open [MQTT-4.3.3-11] and has had
-    /// its PUBREC. The PUBCOMP is due either way.
-    pub fn handle_pubrel(&mut self, stream: StreamId, packet_id: NonZeroU16) -> bool {
-        // On a data stream, a client that resumes its session may go on with
-        // what began on control.
-        for stream in [stream, StreamId::CONTROL] {
-            let key = (stream, packet_id);
-            if self.qos2.get(&key).is_some_and(|open| open.received) {
-                self.end(key);
-                return true;
-            }
+    /// A PUBREL [MQTT-4.3.3-11].
+    pub fn handle_pubrel(&mut self, stream: StreamId, packet_id: NonZeroU16) -> Release {
+        let Some(open) = self.find(stream, packet_id) else {
+            return Release::Unknown;
+        };
+        if !open.received {
+            return Release::Unknown;
         }
-        false
+        open.asked = Some(stream);
+        match core::mem::replace(&mut open.releasing, true) {
+            false => Release::Begin,
+            true => Release::Pending,
+        }
     }
 
-    /// Whether a QoS 2 identifier is open, on any stream.
-    #[must_use]
-    pub fn is_open(&self, packet_id: NonZeroU16) -> bool {
-        self.qos2.keys().any(|(_, id)| *id == packet_id)
+    /// Nothing remembers the identifier any more: the stream on which its
+    /// PUBCOMP is due, if the client has asked on this connection.
+    pub fn handle_released(&mut self, stream: StreamId, packet_id: NonZeroU16) -> Option<StreamId> {
+        let asked = self.find(stream, packet_id)?.asked;
+        for stream in [stream, StreamId::CONTROL] {
+            if self.qos2.contains_key(&(stream, packet_id)) {
+                self.end((stream, packet_id));
+                break;
+            }
+        }
+        asked
+    }
+
+    /// What began on a data stream may go on, on control, and the other way
+    /// round, when a session is resumed.
+    fn find(&mut self, stream: StreamId, packet_id: NonZeroU16) -> Option<&mut Qos2> {
+        let key = match self.qos2.contains_key(&(stream, packet_id)) {
+            true => (stream, packet_id),
+            false => (StreamId::CONTROL, packet_id),
+        };
+        self.qos2.get_mut(&key)
     }
 
     /// QoS 2 identifiers between PUBLISH and PUBREL.
@@ -312,7 +350,20 @@ mod tests {
             Receipt::Duplicate
         );
         assert!(inbound.poll_ack().is_some());
-        assert!(inbound.handle_pubrel(StreamId::CONTROL, publish.packet_id));
+        let id = publish.packet_id;
+        assert_eq!(inbound.handle_pubrel(StreamId::CONTROL, id), Release::Begin);
+        assert_eq!(
+            inbound.handle_pubrel(StreamId::CONTROL, id),
+            Release::Pending
+        );
+        assert_eq!(
+            inbound.handle_released(StreamId::CONTROL, id),
+            Some(StreamId::CONTROL)
+        );
+        assert_eq!(
+            inbound.handle_pubrel(StreamId::CONTROL, id),
+            Release::Unknown
+        );
         //= mqtt5#[MQTT-4.3.3-12] type=test
         assert_eq!(
             inbound.handle_publish(publish, AckToken(4), 10),

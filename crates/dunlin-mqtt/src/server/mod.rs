@@ -17,5 +17,5 @@ mod outbound;
 
 pub use aliases::{AliasTable, TopicAliases};
 pub use framer::Framer;
-pub use inbound::{Ack, AckToken, Inbound, Receipt};
+pub use inbound::{Ack, AckToken, Inbound, Receipt, Release};
 pub use outbound::{Content, Delivery, Identifiers, Outbound, Outgoing, Received};
