@@ -12,6 +12,7 @@ mod notation;
 mod peer;
 mod random;
 mod script;
+mod trace;
 mod world;
 
 pub use disk::Fault;

@@ -278,7 +278,14 @@ impl Script {
                     && frame.total_len <= partial.len()
                 {
                     let packet: Vec<u8> = partial.drain(..frame.total_len).collect();
-                    let decoded = decode(&packet, client.version).expect("the server's packets");
+                    // Hostile bytes may have asked for the other version.
+                    let other = match client.version {
+                        Version::V5 => Version::V311,
+                        _ => Version::V5,
+                    };
+                    let decoded = decode(&packet, client.version)
+                        .or_else(|_| decode(&packet, other))
+                        .expect("the server's packets");
                     client
                         .unread
                         .push_back((stream, show(&decoded, client.version)));

@@ -14,6 +14,7 @@ use crate::auth::Users;
 use crate::disk::{Disk, Fault};
 use crate::link::{Link, ToClient, ToServer};
 use crate::random::Random;
+use crate::trace;
 
 /// When the world begins. Not zero, so that nothing depends on that.
 const BEGIN: Instant = Instant::from_micros(1_000_000_000_000);
@@ -111,8 +112,10 @@ pub struct World {
     inbox: Vec<Instant>,
     disk: Disk,
     disk_busy: Instant,
+    disk_answered: Instant,
     users: Users,
     trace: u64,
+    verbose: bool,
     log: Vec<Event>,
 }
 
@@ -133,7 +136,9 @@ impl World {
             inbox: vec![BEGIN; count],
             disk: Disk::default(),
             disk_busy: BEGIN,
+            disk_answered: BEGIN,
             users: Users::new(setup.users),
+            verbose: trace::is_on(),
             trace: 0xcbf2_9ce4_8422_2325,
             log: Vec::new(),
             setup,
@@ -229,6 +234,9 @@ impl World {
 
     /// The client sends bytes.
     pub fn send(&mut self, conn: ConnId, stream: StreamId, bytes: &[u8]) {
+        if self.verbose {
+            trace::packets(self.now, conn, ">", bytes);
+        }
         let mut rest = bytes;
         while !rest.is_empty() {
             let len = if self.setup.pace.split && self.random.one_in(3) {
@@ -314,6 +322,9 @@ impl World {
     /// The process dies: connections break, what the store had not committed
     /// is lost, and the shards begin again from what it had.
     pub fn crash(&mut self) {
+        if self.verbose {
+            trace::line(self.now, "crash");
+        }
         let conns: Vec<ConnId> = self.links.keys().copied().collect();
         self.links.clear();
         // Clients whose connection was lost before still have to notice.
@@ -466,9 +477,15 @@ impl World {
             }
             Happening::Store(index, request) => {
                 let done = self.disk.handle(&request);
+                if self.verbose {
+                    let text = format!("store of {index}: {request:?}: {done:?}");
+                    trace::line(self.now, &text);
+                }
                 self.note(4, index as u64, &[]);
                 let at = self.now + self.delay(self.setup.pace.bus);
-                let at = at.max(self.disk_busy);
+                // Answers come in the order of the requests.
+                let at = at.max(self.disk_answered);
+                self.disk_answered = at;
                 self.at(at, Happening::Stored(index, done));
             }
             Happening::Stored(index, done) => self.input(index, Input::Store(done)),
@@ -496,6 +513,9 @@ impl World {
         match &event {
             ToClient::Bytes(stream, bytes) => {
                 let bytes = bytes.clone();
+                if self.verbose {
+                    trace::packets(self.now, conn, "<", &bytes);
+                }
                 self.note(1, stream.0, &bytes);
                 if let Some(link) = self.links.get_mut(&conn) {
                     link.received += bytes.len() as u64;

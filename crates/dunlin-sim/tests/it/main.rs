@@ -4,6 +4,7 @@
 mod auth;
 mod connect;
 mod errors;
+mod hostile;
 mod pairs;
 mod publish;
 mod qos;

@@ -1,0 +1,433 @@
+//! Peers that send nonsense, too much, or nothing, and peers that do not read.
+//! Each gets its answer, memory stays bounded and the others go on.
+
+use core::time::Duration;
+use std::panic::catch_unwind;
+
+use dunlin_base::StreamId;
+use dunlin_mqtt_codec::Version;
+use dunlin_sim::{Random, Script, Setup, World, encode};
+
+/// A conversation that uses most packets, as bytes of one client.
+fn conversation(version: Version) -> Vec<u8> {
+    let v4 = if version == Version::V311 { " v4" } else { "" };
+    let lines = [
+        &format!("CONNECT a{v4} clean keep=60 will=w:x wq=1 expiry=30 rm=5 aliases=3 u=k:v"),
+        "SUBSCRIBE 1 t/+|q1 $share/g/t/#|q2 sub=7",
+        "PUBLISH t/1 hello q1 #2 ct=text resp=r corr=c expiry=9 u=a:b alias=1",
+        "PUBLISH t/1 hello q2 #3 retain",
+        "PUBREL 3",
+        "PUBACK 1",
+        "PUBREC 2",
+        "UNSUBSCRIBE 4 t/+ x",
+        "PINGREQ",
+        "DISCONNECT 0x04",
+    ];
+    let mut bytes = Vec::new();
+    for line in lines {
+        // 3.1.1 cannot say everything.
+        let line = match version {
+            Version::V311 => line
+                .replace(" sub=7", "")
+                .replace(" alias=1", "")
+                .replace(" 0x04", ""),
+            Version::V5 => line.to_owned(),
+        };
+        bytes.extend(encode(&line, version));
+    }
+    bytes
+}
+
+/// A world with a witness that must not notice anything.
+fn witnessed(shards: u16, seed: u64) -> Script {
+    let mut script = Script::new(Setup::new(shards, seed));
+    for line in [
+        "w > CONNECT w clean keep=30",
+        "w < CONNACK",
+        "w > SUBSCRIBE 1 witness|q1",
+        "w < SUBACK 1 01",
+    ] {
+        script.step(line).expect(line);
+    }
+    script
+}
+
+fn still_served(script: &mut Script, what: &str) {
+    for line in [
+        "v > CONNECT v clean",
+        "v < CONNACK",
+        "v > PUBLISH witness ok q1 #1",
+        "v < PUBACK 1",
+    ] {
+        script
+            .step(line)
+            .unwrap_or_else(|error| panic!("{what}: {line}: {error}"));
+    }
+    let line = script
+        .pop("w")
+        .unwrap_or_else(|| panic!("{what}: w got nothing"));
+    assert!(line.starts_with("PUBLISH witness ok q1"), "{what}: {line}");
+}
+
+/// Forgets what the hostile client was sent.
+fn ignore(script: &mut Script, name: &str) {
+    while script.pop(name).is_some() {}
+}
+
+#[test]
+fn a_conversation_cut_anywhere() {
+    for version in [Version::V5, Version::V311] {
+        let bytes = conversation(version);
+        let mut script = witnessed(2, 3);
+        for cut in 0..bytes.len() {
+            script.send_bytes("a", &bytes[..cut]);
+            script.settle();
+            ignore(&mut script, "a");
+            script.step("a cut").expect("cut");
+            ignore(&mut script, "a");
+        }
+        // Half a packet and silence: the deadline of CONNECT, or keep alive.
+        script.send_bytes("b", &bytes[..5]);
+        script.run_for(Duration::from_secs(11));
+        assert_eq!(script.pop("b").as_deref(), Some("closed"));
+        script.send_bytes("c", &bytes[..bytes.len() - 30]);
+        for _ in 0..4 {
+            script.step("w > PINGREQ").expect("ping");
+            ignore(&mut script, "w");
+            ignore(&mut script, "c");
+            script.run_for(Duration::from_secs(25));
+        }
+        ignore(&mut script, "c");
+        assert_eq!(script.conn("c"), None, "keep alive");
+        still_served(&mut script, "cuts");
+        let census = script.world.census();
+        assert_eq!((census.conns, census.pending), (2, 0), "{census:?}");
+    }
+}
+
+#[test]
+fn a_conversation_with_any_byte_changed() {
+    for version in [Version::V5, Version::V311] {
+        let bytes = conversation(version);
+        let mut script = witnessed(2, 4);
+        for at in 0..bytes.len() {
+            for value in [0x00, 0x01, 0x7f, 0x80, 0xff, bytes[at] ^ 0x10] {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                let outcome = catch_unwind(core::panic::AssertUnwindSafe(|| {
+                    script.send_bytes("a", &changed);
+                    script.settle();
+                }));
+                assert!(outcome.is_ok(), "byte {at} as {value:#04x}");
+                ignore(&mut script, "a");
+                script.step("a cut").expect("cut");
+                ignore(&mut script, "a");
+            }
+        }
+        still_served(&mut script, "changes");
+    }
+}
+
+#[test]
+fn noise_of_any_kind() {
+    for seed in 0..20 {
+        let mut script = witnessed(1 + (seed % 2) as u16, seed);
+        let mut chance = Random::new(seed);
+        let bytes = conversation(Version::V5);
+        for _ in 0..100 {
+            let mut noise = match chance.below(3) {
+                0 => Vec::new(),
+                _ => encode("CONNECT noise clean", Version::V5),
+            };
+            for _ in 0..chance.below(6) {
+                if chance.one_in(2) {
+                    let from = chance.below(bytes.len() as u64) as usize;
+                    noise.extend(&bytes[from..]);
+                } else {
+                    noise.extend((0..chance.below(60)).map(|_| chance.next() as u8));
+                }
+            }
+            let stream = ["a", "a@4", "a@2", "a@8"][chance.below(4) as usize];
+            script.send_bytes(stream, &noise);
+            if chance.one_in(3) {
+                script.settle();
+            }
+            ignore(&mut script, "a");
+        }
+        script.step("a cut").expect("cut");
+        script.settle();
+        still_served(&mut script, &format!("seed {seed}"));
+        let census = script.world.census();
+        assert_eq!((census.conns, census.pending, census.prepared), (2, 0, 0));
+    }
+}
+
+#[test]
+fn a_hundred_thousand_subscriptions() {
+    for session in ["clean", "expiry=100"] {
+        let mut script = witnessed(2, 5);
+        script
+            .step(&format!("a > CONNECT a {session}"))
+            .expect("CONNECT");
+        ignore(&mut script, "a");
+        // Two packets of fifty thousand filters: more than a batch takes.
+        for packet in 0..2_u32 {
+            let filters: Vec<String> = (0..50_000)
+                .map(|n| format!("f/{}", packet * 50_000 + n))
+                .collect();
+            script
+                .step(&format!(
+                    "a > SUBSCRIBE {} {}",
+                    packet + 1,
+                    filters.join(" ")
+                ))
+                .expect("SUBSCRIBE");
+            let line = script.pop("a").expect("SUBACK");
+            assert_eq!(line.matches(" 00").count(), 50_000);
+        }
+        assert_eq!(script.world.census().subscriptions, 200_000 + 2);
+        script.step("w > PUBLISH f/99999 x").expect("PUBLISH");
+        assert_eq!(script.pop("a").as_deref(), Some("PUBLISH f/99999 x"));
+        still_served(&mut script, "subscriptions");
+        script.step("a > DISCONNECT").expect("DISCONNECT");
+        ignore(&mut script, "a");
+        script.step("w > PINGREQ").expect("PINGREQ");
+        ignore(&mut script, "w");
+        if session == "expiry=100" {
+            script.step("a > CONNECT a clean").expect("CONNECT");
+            ignore(&mut script, "a");
+        }
+        assert_eq!(script.world.census().subscriptions, 2, "all are gone");
+    }
+}
+
+#[test]
+fn too_many_subscriptions_are_refused() {
+    let mut setup = Setup::new(2, 6);
+    setup.config.subscriptions_max = 10;
+    let mut script = Script::new(setup);
+    script.step("a > CONNECT a clean").expect("CONNECT");
+    ignore(&mut script, "a");
+    let filters: Vec<String> = (0..1000).map(|n| format!("f/{n}")).collect();
+    script
+        .step(&format!("a > SUBSCRIBE 1 {}", filters.join(" ")))
+        .expect("SUBSCRIBE");
+    let line = script.pop("a").expect("SUBACK");
+    assert_eq!(line.matches(" 97").count(), 990);
+}
+
+#[test]
+fn deep_wildcards_do_not_cost_others() {
+    let mut script = witnessed(2, 7);
+    script.step("a > CONNECT a clean").expect("CONNECT");
+    ignore(&mut script, "a");
+    let deep: Vec<String> = (1..=127).map(|n| format!("{}#", "+/".repeat(n))).collect();
+    script
+        .step(&format!("a > SUBSCRIBE 1 {}", deep.join(" ")))
+        .expect("SUBSCRIBE");
+    ignore(&mut script, "a");
+    let topic = "x/".repeat(126) + "x";
+    script
+        .step(&format!("w > PUBLISH {topic} y"))
+        .expect("PUBLISH");
+    assert_eq!(script.pop("a").as_deref(), Some("PUBLISH <253> y"));
+    assert_eq!(script.pop("a"), None, "one copy");
+    still_served(&mut script, "wildcards");
+}
+
+#[test]
+fn a_client_that_never_reads() {
+    for shards in [1, 2] {
+        for qos in [0, 1] {
+            let mut setup = Setup::new(shards, 8);
+            setup.config.send_backlog_bytes = 64 * 1024;
+            setup.config.qos0_backlog_bytes = 128 * 1024;
+            setup.config.queue_messages_max = 500;
+            let mut script = Script::new(setup);
+            for line in [
+                "a > CONNECT a clean",
+                "s > CONNECT s clean",
+                "p > CONNECT p clean",
+            ] {
+                script.step(line).expect(line);
+                for name in ["a", "s", "p"] {
+                    ignore(&mut script, name);
+                }
+            }
+            for name in ["a", "s"] {
+                script
+                    .step(&format!(
+                        "{name} > SUBSCRIBE 1 t{}",
+                        if qos == 0 { "" } else { "|q1" }
+                    ))
+                    .expect("SUBSCRIBE");
+                ignore(&mut script, name);
+            }
+            script.step("a stall").expect("stall");
+            let conn = script.conn("a").expect("a connection");
+            let payload = "x".repeat(1000);
+            let (mut most, mut holds) = (0, 0);
+            for n in 1..=2000 {
+                let id = n % 60_000 + 1;
+                let line = match qos {
+                    0 => format!("p > PUBLISH t {payload}"),
+                    _ => format!("p > PUBLISH t {payload} q1 #{id}"),
+                };
+                script.step(&line).expect("PUBLISH");
+                let line = script.pop("s").or_else(|| {
+                    // The publisher is held up for a moment, once.
+                    holds += 1;
+                    script.run_for(Duration::from_millis(200));
+                    script.pop("s")
+                });
+                let line = line.expect("the others are served");
+                assert!(line.starts_with("PUBLISH t <1000>"), "{line}");
+                let answer = script.pop("p");
+                assert!(qos == 0 || answer.is_some_and(|line| line.starts_with("PUBACK")));
+                // Cut off, in the end.
+                ignore(&mut script, "a");
+                if let Some(id) = line.split('#').nth(1) {
+                    script.step(&format!("s > PUBACK {id}")).expect("PUBACK");
+                }
+                let census = script.world.census();
+                let sent = script.world.unread_bytes(conn);
+                most = most.max(sent + census.queued_bytes + census.backlog_bytes);
+            }
+            assert!(most < 2 * 1024 * 1024, "QoS {qos}: {most} bytes");
+            assert!(holds <= 1, "held up {holds} times");
+            if qos == 1 {
+                assert_eq!(script.conn("a"), None, "it keeps nothing, so it goes");
+            } else {
+                // It reads again: what was kept arrives, then what is new.
+                script.step("a read").expect("read");
+                ignore(&mut script, "a");
+                script.step("p > PUBLISH t fresh").expect("PUBLISH");
+                assert_eq!(script.pop("a").as_deref(), Some("PUBLISH t fresh"));
+                ignore(&mut script, "s");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_persistent_client_that_never_reads_gets_everything_when_it_does() {
+    let mut setup = Setup::new(2, 9);
+    setup.config.send_backlog_bytes = 4 * 1024;
+    setup.config.queue_held_max = 10;
+    let mut script = Script::new(setup);
+    for line in ["a > CONNECT a expiry=100", "p > CONNECT p clean"] {
+        script.step(line).expect(line);
+        ignore(&mut script, "a");
+        ignore(&mut script, "p");
+    }
+    script.step("a > SUBSCRIBE 1 t|q1").expect("SUBSCRIBE");
+    ignore(&mut script, "a");
+    script.step("a stall").expect("stall");
+    let conn = script.conn("a").expect("a connection");
+    for n in 1..=300 {
+        let payload = format!("{n:0100}");
+        script
+            .step(&format!("p > PUBLISH t {payload} q1 #{n}"))
+            .expect("PUBLISH");
+        assert_eq!(script.pop("p"), Some(format!("PUBACK {n}")));
+    }
+    assert!(script.world.unread_bytes(conn) < 8 * 1024);
+    script.step("a read").expect("read");
+    let mut count = 0;
+    loop {
+        let mut acks = Vec::new();
+        while let Some(line) = script.pop("a") {
+            count += 1;
+            let id = line.split('#').nth(1).expect("an identifier");
+            acks.push(format!("a >> PUBACK {id}"));
+        }
+        if acks.is_empty() {
+            break;
+        }
+        for ack in acks {
+            script.step(&ack).expect("PUBACK");
+        }
+        script.settle();
+    }
+    assert_eq!(count, 300);
+    assert_eq!(script.world.stored_messages(), 0);
+}
+
+#[test]
+fn a_walk_over_many_retained_messages_is_paced() {
+    for session in ["clean", "expiry=100"] {
+        let mut script = witnessed(2, 10);
+        for n in 0..3000 {
+            script
+                .step(&format!("w >> PUBLISH r/{n:05} {} retain", "x".repeat(500)))
+                .expect("PUBLISH");
+            if n % 100 == 0 {
+                script.settle();
+            }
+        }
+        script.settle();
+        script
+            .step(&format!("a > CONNECT a {session}"))
+            .expect("CONNECT");
+        ignore(&mut script, "a");
+        script.step("a stall").expect("stall");
+        script.step("a > SUBSCRIBE 1 r/#|q1").expect("SUBSCRIBE");
+        let census = script.world.census();
+        assert!(census.queued + census.pending < 400, "{census:?}");
+        script.step("a read").expect("read");
+        let mut got = 0;
+        while let Some(line) = script.pop("a") {
+            got += usize::from(line.starts_with("PUBLISH r/"));
+        }
+        // Published with QoS 0, so delivered with it.
+        assert_eq!(got, 3000, "{session}");
+    }
+}
+
+#[test]
+fn bytes_before_connack_are_bounded() {
+    let mut setup = Setup::new(2, 11);
+    setup.config.listeners = vec![dunlin_broker::auth::AuthPolicy {
+        passwords: true,
+        ..Default::default()
+    }];
+    setup.pace.auth = (5_000_000, 5_000_000);
+    let mut world = World::new(setup);
+    let conn = world.open();
+    let connect = encode("CONNECT a clean user=u pass=p", Version::V5);
+    world.send(conn, StreamId::CONTROL, &connect);
+    for stream in [0, 4, 8] {
+        for _ in 0..100 {
+            world.send(conn, StreamId(stream), &[0x30; 10_000]);
+        }
+    }
+    let until = world.now() + Duration::from_secs(4);
+    let mut most = 0;
+    while world.next(until).is_some() {
+        most = most.max(world.census().parked_bytes);
+    }
+    most = most.max(world.census().parked_bytes);
+    assert!(most <= 512 * 1024, "{most}");
+}
+
+#[test]
+fn sessions_that_come_and_go_leave_nothing() {
+    let mut script = witnessed(2, 12);
+    for n in 0..300 {
+        for line in [
+            format!(
+                "a > CONNECT a{} clean expiry=100000 keep=60 will=w:x wdelay=1000",
+                n % 3
+            ),
+            "a > SUBSCRIBE 1 x/# $share/g/y".to_owned(),
+            "a cut".to_owned(),
+        ] {
+            script.step(&line).expect("a step");
+            ignore(&mut script, "a");
+        }
+    }
+    let census = script.world.census();
+    assert_eq!(census.sessions, 4);
+    assert!(census.timers <= 5, "{census:?}");
+    assert_eq!((census.pending, census.prepared, census.conns), (0, 0, 1));
+}
