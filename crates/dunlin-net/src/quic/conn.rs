@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::streams::{StreamBacklog, varint};
 use crate::config::plain_addr;
-use crate::stream::{Cx, Step, failure};
+use crate::stream::{Cx, GATHER_BYTES, Step, failure};
 use crate::{Clock, ConnStats, NetLimits, tls};
 
 /// Streams that a peer may open at once, to begin with: what clients of EMQX
@@ -334,6 +334,11 @@ impl QuicConn {
             Ok(chunks) => chunks,
             Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return,
         };
+        // Datagrams bring little each: what has arrived together is reported
+        // together, so that packets are cut at the ends of many datagrams and
+        // not of each. A lone chunk is lent as it is.
+        let gather = &mut cx.scratch.gather;
+        let mut lone: Option<Bytes> = None;
         let end = loop {
             if *budget == 0 {
                 self.unread.push(id);
@@ -342,9 +347,19 @@ impl QuicConn {
             match chunks.next(*budget) {
                 Ok(Some(chunk)) => {
                     *budget = budget.saturating_sub(chunk.bytes.len());
-                    let data = &chunk.bytes;
-                    (cx.out)(NetEvent::Bytes { conn, stream, data });
                     self.spoke = true;
+                    if gather.len() + chunk.bytes.len() > GATHER_BYTES {
+                        let data = gather.as_slice();
+                        (cx.out)(NetEvent::Bytes { conn, stream, data });
+                        gather.clear();
+                    }
+                    match lone.take() {
+                        None if gather.is_empty() => lone = Some(chunk.bytes),
+                        first => {
+                            gather.extend_from_slice(&first.unwrap_or_default());
+                            gather.extend_from_slice(&chunk.bytes);
+                        }
+                    }
                 }
                 Ok(None) => break Some(NetEvent::StreamFinished { conn, stream }),
                 Err(ReadError::Blocked) => break None,
@@ -354,6 +369,11 @@ impl QuicConn {
                 }
             }
         };
+        let data = lone.as_deref().unwrap_or(gather);
+        if !data.is_empty() {
+            (cx.out)(NetEvent::Bytes { conn, stream, data });
+        }
+        gather.clear();
         // Whether credit frames wait is found out when flushing.
         let _ = chunks.finalize();
         if let Some(event) = end {

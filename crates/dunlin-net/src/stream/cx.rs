@@ -15,6 +15,9 @@ const READ_BYTES: usize = 64 << 10;
 pub(crate) const UDP_BATCH: usize = 8;
 pub(crate) const UDP_BYTES: usize = 64 << 10;
 
+/// Stream data of several datagrams that is reported at once.
+pub(crate) const GATHER_BYTES: usize = 32 << 10;
+
 /// The loop, as a connection sees it.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Instant,
@@ -35,6 +38,8 @@ pub(crate) struct Scratch {
     /// For decrypted bytes that must be unmasked, and bytes that must be
     /// contiguous.
     pub(crate) plain: Vec<u8>,
+    /// For stream data of several datagrams; empty until there is any.
+    pub(crate) gather: Vec<u8>,
     /// For one batch of received datagrams; empty until there is a UDP socket.
     pub(crate) udp_in: Vec<u8>,
     /// For one transmission.
@@ -48,6 +53,7 @@ impl Scratch {
             read: vec![0; READ_BYTES],
             tls_out: OutBuf::default(),
             plain: Vec::new(),
+            gather: Vec::new(),
             udp_in: Vec::new(),
             udp_out: Vec::new(),
             masks: MaskKeys::new(),

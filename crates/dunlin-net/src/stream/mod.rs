@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::net::Shutdown;
 use std::sync::Arc;
 
-pub(crate) use cx::{Cx, Scratch, Step, UDP_BATCH, UDP_BYTES};
+pub(crate) use cx::{Cx, GATHER_BYTES, Scratch, Step, UDP_BATCH, UDP_BYTES};
 use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
 use dunlin_base::{ConnId, Instant, StreamId, Text};
 use mio::net::TcpStream;
