@@ -33,6 +33,20 @@ def case_retained_messages_are_kept_replaced_and_removed(bench):
         assert seen() == []
 
 
+# mqtt5#[MQTT-3.3.1-5] type=test
+def case_no_subscriber_falls_between_live_and_retained(bench):
+    # Who subscribes after somebody has seen a message gets it as retained,
+    # acknowledged or not yet.
+    for _ in range(10):
+        topic = unique("r/")
+        with bench.subscriber((topic, 1)) as watcher, bench.client() as other:
+            other.send(publish(topic, b"state", qos=1, retain=True))
+            watcher.expect(PUBLISH)
+            with bench.subscriber((topic, 0)) as late:
+                message = late.expect(PUBLISH)
+                assert message.retain and message.payload == b"state", message
+
+
 # mqtt5#[MQTT-3.3.1-9] type=test
 # mqtt5#[MQTT-3.3.1-10] type=test
 # mqtt5#[MQTT-3.3.1-11] type=test

@@ -140,7 +140,9 @@ def will():
     topic = f"{PREFIX}/will"
     with Subscriber.ready(topic, 1) as watcher:
         # Over QUIC the broker notices by the keep alive only.
-        arguments = ["-k", "5", "--will-topic", topic, "--will-qos", "1", "--will-payload"]
+        programs = (ARGS.publisher, ARGS.subscriber)
+        keep_alive = "5" if "mosquitto" in programs else "2"
+        arguments = ["-k", keep_alive, "--will-topic", topic, "--will-qos", "1", "--will-payload"]
         publish(f"{topic}/x", b"x", 0, *arguments, "clean")
         Subscriber.ready(f"{topic}/x", 0, *arguments, "gone").vanish()
         expect(watcher.message()[3], b"gone", "will")
