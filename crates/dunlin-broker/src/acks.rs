@@ -3,8 +3,8 @@
 use core::num::NonZeroU16;
 
 use dunlin_base::{QoS, StreamId};
+use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode};
 use dunlin_mqtt::server::{Received, Release};
-use dunlin_mqtt_codec::{Ack, PacketType, ReasonCode};
 use dunlin_store::{InflightState, Seq, SessionKey, StoreOp};
 
 use crate::conn::{ConnIdx, Phase};

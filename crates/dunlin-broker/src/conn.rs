@@ -8,8 +8,8 @@ use core::time::Duration;
 use bytes::Bytes;
 use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
+use dunlin_mqtt::codec::Version;
 use dunlin_mqtt::server::{AliasTable, Framer, TopicAliases};
-use dunlin_mqtt_codec::Version;
 
 use crate::scram::ScramExchange;
 use crate::session::SessionIdx;

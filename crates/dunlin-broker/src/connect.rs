@@ -7,8 +7,10 @@ use alloc::format;
 use bytes::Bytes;
 use dunlin_base::transport::close_code;
 use dunlin_base::{ShardId, StreamId, Text};
+use dunlin_mqtt::codec::{
+    ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version, decode,
+};
 use dunlin_mqtt::server::{AliasTable, TopicAliases};
-use dunlin_mqtt_codec::{ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version, decode};
 use dunlin_store::{StoreOp, StoredWill};
 
 use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};

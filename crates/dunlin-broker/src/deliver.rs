@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
 use dunlin_base::{Message, QoS, ShardId, StreamId, Text};
-use dunlin_mqtt::server::{Content, Delivery, Identifiers, Outgoing, Received, delivery};
-use dunlin_mqtt_codec::{
+use dunlin_mqtt::codec::{
     PacketType, Publish, ReasonCode, SubscribeOptions, SubscriptionIdentifiers,
 };
+use dunlin_mqtt::server::{Content, Delivery, Identifiers, Outgoing, Received, delivery};
 use dunlin_router::{Match, SharedMatch};
 use dunlin_store::{InflightState, Request, Seq, SessionKey, StoreOp, Target};
 use slab::Slab;
@@ -95,14 +95,9 @@ impl Shard {
             self.hits = hits;
             return false;
         }
-        let mut targets = Vec::new();
-        let mut seq = None;
-        let mut slow = Vec::new();
+        let mut batch = Enqueued::default();
         for hit in hits.drain(..) {
             let Ok(options) = SubscribeOptions::from_byte(hit.options) else {
-                continue;
-            };
-            let Some(session) = self.sessions.get_mut(hit.session) else {
                 continue;
             };
             let qos = delivery::effective_qos(published, options.qos);
@@ -110,72 +105,85 @@ impl Shard {
             let retain = options.retain_as_published && source.retain();
             if qos == QoS::AtMostOnce {
                 self.deliver_qos0(source, &hit, retain);
-                continue;
-            }
-            let message = source.message();
-            let durable = self.config.durable && session.is_persistent();
-            let key = session.key;
-            let behind = session.outbound.queued() >= QUEUE_HIGH;
-            let mut delivery = Delivery {
-                content: Content::Held(message),
-                seq: None,
-                qos,
-                retain,
-                identifiers: hit.identifiers,
-                share: hit.share,
-                stream: hit.stream,
-                maybe_sent: false,
-            };
-            let persistent = session.is_persistent();
-            if !self.has_room(hit.session, source) {
-                // Only where the policy is to drop, or where a session that
-                // ends with its connection does not keep up: its end is a
-                // matter between the two of them, not of the publisher.
-                self.stats.messages_dropped_full += 1;
-                if !persistent && self.config.queue_full == QueueFull::Reject {
-                    slow.push(hit.session);
-                }
-            } else if let Some(session) = self.sessions.get_mut(hit.session)
-                && durable
-            {
-                let at = *seq.get_or_insert_with(|| {
-                    self.next_seq += 1;
-                    Seq::new(self.next_seq, self.config.shard)
-                });
-                targets.push(target(key, &delivery));
-                delivery.seq = Some(at.0);
-                let cost = source.message().cost();
-                session.outbound.reserve(cost);
-                due.push(Due {
-                    session: key,
-                    delivery,
-                    cost,
-                });
             } else {
-                if let Some(session) = self.sessions.get_mut(hit.session) {
-                    session.outbound.push(delivery);
-                }
-                self.pump(hit.session);
-            }
-            if behind {
-                self.check_pace(hit.session);
+                self.deliver_acknowledged(source, hit, qos, retain, due, &mut batch);
             }
         }
         self.hits = hits;
-        for s in slow {
+        for s in batch.slow {
             if let Some(c) = self.sessions.get(s).and_then(|session| session.conn) {
                 let fault = Fault::new(ReasonCode::QuotaExceeded, "the client does not keep up");
                 self.fail(c, StreamId::CONTROL, fault);
             }
         }
-        if let Some(seq) = seq {
+        if let Some(seq) = batch.seq {
             ops.push(StoreOp::Enqueue {
                 seq,
                 message: source.message(),
-                targets,
+                targets: batch.targets,
             });
         }
         true
+    }
+
+    /// QoS 1 and 2: into the session's queue, by way of the store if the
+    /// session is durable.
+    fn deliver_acknowledged(
+        &mut self,
+        source: &mut Source<'_>,
+        hit: Hit,
+        qos: QoS,
+        retain: bool,
+        due: &mut Vec<Due>,
+        batch: &mut Enqueued,
+    ) {
+        let s = hit.session;
+        let room = self.has_room(s, source);
+        let message = source.message();
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        let (key, persistent) = (session.key, session.is_persistent());
+        let behind = session.outbound.queued() >= QUEUE_HIGH;
+        let cost = message.cost();
+        let mut delivery = Delivery {
+            content: Content::Held(message),
+            seq: None,
+            qos,
+            retain,
+            identifiers: hit.identifiers,
+            share: hit.share,
+            stream: hit.stream,
+            maybe_sent: false,
+        };
+        if !room {
+            // Only where the policy is to drop, or where a session that ends
+            // with its connection does not keep up: its end is a matter
+            // between the two of them, not of the publisher.
+            self.stats.messages_dropped_full += 1;
+            if !persistent && self.config.queue_full == QueueFull::Reject {
+                batch.slow.push(s);
+            }
+        } else if persistent && self.config.durable {
+            let seq = *batch.seq.get_or_insert_with(|| {
+                self.next_seq += 1;
+                Seq::new(self.next_seq, self.config.shard)
+            });
+            batch.targets.push(target(key, &delivery));
+            delivery.seq = Some(seq.0);
+            session.outbound.reserve(cost);
+            due.push(Due {
+                session: key,
+                delivery,
+                cost,
+            });
+        } else {
+            session.outbound.push(delivery);
+            self.pump(s);
+        }
+        if behind {
+            self.check_pace(s);
+        }
     }
 
     fn has_room(&self, s: SessionIdx, source: &mut Source<'_>) -> bool {
@@ -569,6 +577,15 @@ fn is_available(sessions: &Slab<Session>, conns: &Slab<Conn>, s: SessionIdx) -> 
                 .and_then(|c| conns.get(c))
                 .is_some_and(|conn| !conn.blocked)
     })
+}
+
+/// What the durable receivers of one message have in common.
+#[derive(Default)]
+struct Enqueued {
+    seq: Option<Seq>,
+    targets: Vec<Target>,
+    /// Receivers that did not keep up and are cut off.
+    slow: Vec<SessionIdx>,
 }
 
 /// Collects the receivers of one message.

@@ -1,7 +1,7 @@
 //! Why a connection (or one of its streams) ends, with the reason code that
 //! the client is told.
 
-use dunlin_mqtt_codec::{DecodeError, ReasonCode};
+use dunlin_mqtt::codec::{DecodeError, ReasonCode};
 
 /// A broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

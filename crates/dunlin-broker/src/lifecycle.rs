@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use dunlin_base::transport::close_code;
+use dunlin_mqtt::codec::{Disconnect, ReasonCode};
 use dunlin_mqtt::server::delivery;
-use dunlin_mqtt_codec::{Disconnect, ReasonCode};
 use dunlin_store::{SessionKey, StoreOp, StoredWill};
 
 use crate::access::Action;

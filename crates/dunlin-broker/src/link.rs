@@ -7,11 +7,11 @@ use core::time::Duration;
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, Peer, close_code};
 use dunlin_base::{ConnId, StreamId, Text};
-use dunlin_mqtt::server::Framer;
-use dunlin_mqtt_codec::{
+use dunlin_mqtt::codec::{
     Ack, ConnAck, DecodeError, Disconnect, Packet, PacketType, ReasonCode, ReasonProperties,
     Version, decode, peek,
 };
+use dunlin_mqtt::server::Framer;
 
 use crate::conn::{Conn, ConnIdx, DataStream, PARKED_BYTES_MAX, Phase};
 use crate::fault::Fault;

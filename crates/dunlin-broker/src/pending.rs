@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
 use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
+use dunlin_mqtt::codec::ReasonCode;
 use dunlin_mqtt::server::Delivery;
-use dunlin_mqtt_codec::ReasonCode;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::session::RetainedWalk;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use dunlin_base::Text;
-use dunlin_mqtt_codec::ReasonCode;
+use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::limits::BATCH_OPS_MAX;
 use dunlin_store::{Batch, Request, Seq, SessionKey, StoreDone, StoreOp};
 use hashbrown::HashMap;

@@ -10,8 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::{QoS, ShardId, StreamId, Text};
+use dunlin_mqtt::codec::{Publish, ReasonCode, Version};
 use dunlin_mqtt::server::{Ack, AckToken, Identifiers, Receipt, delivery};
-use dunlin_mqtt_codec::{Publish, ReasonCode, Version};
 use dunlin_store::{SessionKey, StoreOp};
 use smallvec::SmallVec;
 

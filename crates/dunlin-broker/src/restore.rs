@@ -9,8 +9,8 @@ use core::time::Duration;
 
 use dunlin_base::topic::Filter;
 use dunlin_base::{QoS, ShardId, StreamId, Text};
+use dunlin_mqtt::codec::{SubscribeOptions, Version};
 use dunlin_mqtt::server::{Content, Delivery, Identifiers};
-use dunlin_mqtt_codec::{SubscribeOptions, Version};
 use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
 
 use crate::io::InterestChange;

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::{StreamId, Text};
+use dunlin_mqtt::codec::{Auth, AuthProperties, Connect, Packet, ReasonCode};
 use dunlin_mqtt::scram::{ClientFirst, METHOD, StoredKeys};
-use dunlin_mqtt_codec::{Auth, AuthProperties, Connect, Packet, ReasonCode};
 
 use crate::auth::{AuthAnswer, AuthRequest, ScramCredential};
 use crate::conn::{ConnIdx, PendingConnect, Phase};

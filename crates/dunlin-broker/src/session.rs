@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 
 use dunlin_base::{Instant, QoS, StreamId, Text};
+use dunlin_mqtt::codec::{SubscribeOptions, Version};
 use dunlin_mqtt::server::{Identifiers, Inbound, Outbound};
-use dunlin_mqtt_codec::{SubscribeOptions, Version};
 use dunlin_store::{SessionKey, SessionRecord, StoredWill};
 
 use crate::conn::ConnIdx;

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use dunlin_base::transport::NetEvent;
 use dunlin_base::{ConnId, Instant, Message, SendBuf, ShardId, StreamId, Text};
-use dunlin_mqtt_codec::ReasonCode;
+use dunlin_mqtt::codec::ReasonCode;
 use dunlin_router::{Interest, RetainedTree, SubscriptionTree};
 use dunlin_store::Seq;
 use hashbrown::HashMap;

@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::{Instant, Message, QoS, SendBuf};
+use dunlin_mqtt::codec::{Publish, PublishProperties, Version};
 use dunlin_mqtt::server::delivery;
-use dunlin_mqtt_codec::{Publish, PublishProperties, Version};
 
 /// A cached encoding: all of a QoS 0 PUBLISH but its payload.
 #[derive(Debug)]

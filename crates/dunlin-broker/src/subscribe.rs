@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 
 use dunlin_base::topic::Filter;
 use dunlin_base::{ShardId, StreamId, Text};
-use dunlin_mqtt::server::Identifiers;
-use dunlin_mqtt_codec::{
+use dunlin_mqtt::codec::{
     Packet, ReasonCode, ReasonCodes, ReasonProperties, RetainHandling, SubAck, Subscribe,
     SubscribeFilter, UnsubAck, Unsubscribe,
 };
+use dunlin_mqtt::server::Identifiers;
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
