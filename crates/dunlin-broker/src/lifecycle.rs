@@ -13,6 +13,7 @@ use crate::access::Action;
 use crate::conn::ConnIdx;
 use crate::fault::Fault;
 use crate::io::Event;
+use crate::pending::Pending;
 use crate::session::SessionIdx;
 use crate::shard::Shard;
 use crate::source::Source;
@@ -207,10 +208,17 @@ impl Shard {
         self.client_ids.remove(session.client_id.as_bytes());
         self.session_keys.remove(&session.key.0);
         if session.stored {
-            let key = session.key;
-            self.write(StoreOp::DeleteSession { key });
+            self.store_forget(session.key);
         }
         self.release_line(line);
+    }
+
+    /// Has the store forget a session: what it keeps would come back with a
+    /// restart.
+    pub(crate) fn store_forget(&mut self, session: SessionKey) {
+        self.write(StoreOp::DeleteSession { key: session });
+        let token = self.token();
+        self.await_writes(token, Pending::Forget { session });
     }
 
     /// A key for a new session: the shard in the low bits, so that shards need

@@ -100,6 +100,10 @@ pub(crate) enum Pending {
         stream: StreamId,
         packet_id: NonZeroU16,
     },
+    /// A session has ended, and its record with it.
+    Forget {
+        session: SessionKey,
+    },
     /// A session's messages could not be read.
     Load {
         session: SessionKey,

@@ -211,6 +211,7 @@ impl Shard {
                     stream,
                     packet_id,
                 } => self.store_complete(session, stream, packet_id),
+                Pending::Forget { session } => self.store_forget(session),
                 Pending::Load { session } => {
                     if let Some(s) = self.session_of(session) {
                         self.pump(s);
@@ -246,12 +247,15 @@ impl Shard {
                     }
                 }
             }
-            // Without their record, a crash would double or lose a message.
+            // Without their record, a restart would double or lose a message, or
+            // bring back a session.
             Some(
                 pending @ (Pending::Outgoing { .. }
                 | Pending::Release { .. }
-                | Pending::Complete { .. }),
+                | Pending::Complete { .. }
+                | Pending::Forget { .. }),
             ) if !stored => self.retry_later(pending),
+            Some(Pending::Forget { .. }) => {}
             Some(Pending::Outgoing { session, packet_id }) => {
                 if let Some(s) = self.session_of(session)
                     && let Some(entry) = self.sessions.get_mut(s)

@@ -52,6 +52,13 @@ impl Shard {
 
     fn restore_session(&mut self, from: &RecoveredSession) {
         let record = &from.record;
+        // The removal of a replaced session was lost: the later one counts.
+        if let Some(&old) = self.client_ids.get(record.client_id.as_bytes()) {
+            if let Some(session) = self.sessions.get_mut(old) {
+                session.will_due = None;
+            }
+            self.end_session(old);
+        }
         let version = match record.version {
             4 => Version::V311,
             _ => Version::V5,
