@@ -29,7 +29,6 @@ pub fn encode(line: &str, version: Version) -> Vec<u8> {
         let digits: String = words.concat();
         return unhex(&digits);
     }
-    let mut out = Vec::new();
     let pairs: Vec<(&str, &str)> = words
         .iter()
         .filter_map(|word| word.strip_prefix("u=")?.split_once(':'))
@@ -66,10 +65,7 @@ pub fn encode(line: &str, version: Version) -> Vec<u8> {
             let mut publish = publish(words, &user_properties);
             publish.properties.subscription_identifiers =
                 SubscriptionIdentifiers::new(&identifiers);
-            Packet::Publish(publish)
-                .encode(version, &mut out)
-                .expect("encodes");
-            return out;
+            return bytes(&Packet::Publish(publish), version);
         }
         "PUBACK" => Packet::PubAck(ack),
         "PUBREC" => Packet::PubRec(ack),
@@ -127,7 +123,16 @@ pub fn encode(line: &str, version: Version) -> Vec<u8> {
         }),
         other => unreachable!("no such packet: {other}"),
     };
-    packet.encode(version, &mut out).expect("encodes");
+    bytes(&packet, version)
+}
+
+/// In 5.0 what 3.1.1 cannot express: what a client that confuses them sends.
+fn bytes(packet: &Packet<'_>, version: Version) -> Vec<u8> {
+    let mut out = Vec::new();
+    if packet.encode(version, &mut out).is_err() {
+        out.clear();
+        packet.encode(Version::V5, &mut out).expect("encodes");
+    }
     out
 }
 

@@ -141,7 +141,7 @@ impl Script {
             return self.read(name, expected);
         }
         if let Some(packet) = rest.strip_prefix(">> ") {
-            self.send(name, packet);
+            self.send_line(name, packet);
             return Ok(());
         }
         self.nothing_unread()?;
@@ -178,7 +178,7 @@ impl Script {
                 }
             }
             (name, rest) => match rest.strip_prefix("> ") {
-                Some(packet) => self.send(name, packet),
+                Some(packet) => self.send_line(name, packet),
                 None => return Err("not understood".into()),
             },
         }
@@ -226,7 +226,8 @@ impl Script {
         self.world.send(conn, stream, bytes);
     }
 
-    fn send(&mut self, name: &str, packet: &str) {
+    /// Sends a packet and waits for nothing.
+    pub fn send_line(&mut self, name: &str, packet: &str) {
         if packet.starts_with("CONNECT ") {
             let version = match packet.split(' ').any(|word| word == "v4") {
                 true => Version::V311,

@@ -3,6 +3,7 @@
 
 mod auth;
 mod connect;
+mod corpus;
 mod errors;
 mod hostile;
 mod pairs;
