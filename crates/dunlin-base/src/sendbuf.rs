@@ -130,6 +130,10 @@ mod tests {
         assert_eq!(chunks.iter().map(Bytes::len).sum::<usize>(), joined.len());
         assert_eq!(&joined[..2], b"ab");
         assert_eq!(&joined[joined.len() - 2..], b"cd");
-        assert_eq!(chunks[1].as_ptr(), large.as_ptr(), "large payload is shared");
+        assert_eq!(
+            chunks[1].as_ptr(),
+            large.as_ptr(),
+            "large payload is shared"
+        );
     }
 }

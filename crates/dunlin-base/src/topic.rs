@@ -154,7 +154,11 @@ mod tests {
     fn filters_match_as_section_4_7_says() {
         let cases = [
             ("sport/tennis/player1/#", "sport/tennis/player1", true),
-            ("sport/tennis/player1/#", "sport/tennis/player1/ranking", true),
+            (
+                "sport/tennis/player1/#",
+                "sport/tennis/player1/ranking",
+                true,
+            ),
             ("sport/#", "sport", true),
             ("#", "a/b", true),
             ("#", "$SYS/x", false),
@@ -183,11 +187,24 @@ mod tests {
             Err(TopicError::MultiLevelPosition)
         );
         assert_eq!(validate_filter("a#"), Err(TopicError::MultiLevelPosition));
-        assert_eq!(validate_filter("a+/b"), Err(TopicError::SingleLevelPosition));
+        assert_eq!(
+            validate_filter("a+/b"),
+            Err(TopicError::SingleLevelPosition)
+        );
         let deep: String = "a/".repeat(TOPIC_LEVELS_MAX);
         assert_eq!(validate_name(&deep), Err(TopicError::TooDeep));
-        for text in ["$share/", "$share//a", "$share/g", "$share/g/", "$share/+/a"] {
-            assert_eq!(Filter::parse(text), Err(TopicError::MalformedShare), "{text}");
+        for text in [
+            "$share/",
+            "$share//a",
+            "$share/g",
+            "$share/g/",
+            "$share/+/a",
+        ] {
+            assert_eq!(
+                Filter::parse(text),
+                Err(TopicError::MalformedShare),
+                "{text}"
+            );
         }
         let shared = Filter::parse("$share/g/a/+").expect("valid");
         assert_eq!((shared.share, shared.filter), (Some("g"), "a/+"));
