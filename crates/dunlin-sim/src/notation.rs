@@ -53,52 +53,15 @@ pub fn encode(line: &str, version: Version) -> Vec<u8> {
             ..ReasonProperties::default()
         },
     };
-    let filters;
-    let names;
     let packet = match kind {
         "CONNECT" => Packet::Connect(connect(words, &user_properties)),
-        "PUBLISH" => {
-            let identifiers: Vec<u32> = words
-                .iter()
-                .filter_map(|word| word.strip_prefix("sub=")?.parse().ok())
-                .collect();
-            let mut publish = publish(words, &user_properties);
-            publish.properties.subscription_identifiers =
-                SubscriptionIdentifiers::new(&identifiers);
-            return bytes(&Packet::Publish(publish), version);
-        }
+        "PUBLISH" => return encode_publish(words, &user_properties, version),
+        "SUBSCRIBE" => return encode_subscribe(words, id, user_properties, version),
+        "UNSUBSCRIBE" => return encode_unsubscribe(words, id, user_properties, version),
         "PUBACK" => Packet::PubAck(ack),
         "PUBREC" => Packet::PubRec(ack),
         "PUBREL" => Packet::PubRel(ack),
         "PUBCOMP" => Packet::PubComp(ack),
-        "SUBSCRIBE" => {
-            let identifier = words.iter().find_map(|word| word.strip_prefix("sub="));
-            filters = words
-                .iter()
-                .skip(1)
-                .filter(|word| !word.starts_with("sub=") && !word.starts_with("u="))
-                .map(|word| filter(word))
-                .collect::<Vec<_>>();
-            Packet::Subscribe(Subscribe {
-                packet_id: id,
-                subscription_identifier: identifier.map(|n| n.parse().expect("identifier")),
-                user_properties,
-                filters: SubscribeFilters::new(&filters),
-            })
-        }
-        "UNSUBSCRIBE" => {
-            names = words
-                .iter()
-                .skip(1)
-                .filter(|word| !word.starts_with("u="))
-                .copied()
-                .collect::<Vec<_>>();
-            Packet::Unsubscribe(Unsubscribe {
-                packet_id: id,
-                user_properties,
-                filters: UnsubscribeFilters::new(&names),
-            })
-        }
         "PINGREQ" => Packet::PingReq,
         "PINGRESP" => Packet::PingResp,
         "DISCONNECT" => {
@@ -123,6 +86,58 @@ pub fn encode(line: &str, version: Version) -> Vec<u8> {
         }),
         other => unreachable!("no such packet: {other}"),
     };
+    bytes(&packet, version)
+}
+
+fn encode_publish(words: &[&str], user: &UserProperties<'_>, version: Version) -> Vec<u8> {
+    let identifiers: Vec<u32> = words
+        .iter()
+        .filter_map(|word| word.strip_prefix("sub=")?.parse().ok())
+        .collect();
+    let mut publish = publish(words, user);
+    publish.properties.subscription_identifiers = SubscriptionIdentifiers::new(&identifiers);
+    bytes(&Packet::Publish(publish), version)
+}
+
+fn encode_subscribe(
+    words: &[&str],
+    packet_id: PacketId,
+    user_properties: UserProperties<'_>,
+    version: Version,
+) -> Vec<u8> {
+    let identifier = words.iter().find_map(|word| word.strip_prefix("sub="));
+    let filters: Vec<_> = words
+        .iter()
+        .skip(1)
+        .filter(|word| !word.starts_with("sub=") && !word.starts_with("u="))
+        .map(|word| filter(word))
+        .collect();
+    let packet = Packet::Subscribe(Subscribe {
+        packet_id,
+        subscription_identifier: identifier.map(|n| n.parse().expect("identifier")),
+        user_properties,
+        filters: SubscribeFilters::new(&filters),
+    });
+    bytes(&packet, version)
+}
+
+fn encode_unsubscribe(
+    words: &[&str],
+    packet_id: PacketId,
+    user_properties: UserProperties<'_>,
+    version: Version,
+) -> Vec<u8> {
+    let names: Vec<_> = words
+        .iter()
+        .skip(1)
+        .filter(|word| !word.starts_with("u="))
+        .copied()
+        .collect();
+    let packet = Packet::Unsubscribe(Unsubscribe {
+        packet_id,
+        user_properties,
+        filters: UnsubscribeFilters::new(&names),
+    });
     bytes(&packet, version)
 }
 
