@@ -18,4 +18,5 @@ if [ ! -x "$DUNLIN" ]; then
     echo "compare.sh: $DUNLIN is not there; build it with: cargo build --release -p dunlin" >&2
     exit 1
 fi
+export PYTHONDONTWRITEBYTECODE=1
 exec python3 "$here/compare.py" "$@"

@@ -78,6 +78,8 @@ pub(super) struct Cx<'a> {
 pub(super) struct Progress {
     pub(super) received: u64,
     pub(super) acknowledged: u64,
+    /// Deliveries that will not come because the message was refused.
+    pub(super) refused_deliveries: u64,
     pub(super) ready: usize,
     pub(super) failed: usize,
     pub(super) lost: usize,
@@ -282,6 +284,7 @@ impl Client {
         };
         match publisher.on_ack(packet, cx.now_us, cx.window, cx.tally) {
             Acked::Done => cx.progress.acknowledged += 1,
+            Acked::Refused(deliveries) => cx.progress.refused_deliveries += deliveries,
             Acked::Release(id) => put_ack(Packet::PubRel, id, cx.plan.version, &mut self.out),
             Acked::Unknown => {
                 self.fail("the broker acknowledged what was not sent".into(), cx);

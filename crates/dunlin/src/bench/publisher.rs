@@ -48,12 +48,23 @@ pub(super) struct Produced {
 /// What an acknowledgement led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acked {
-    /// The exchange is over.
+    /// The broker has taken the message over.
     Done,
+    /// The broker refused the message: these deliveries will not come.
+    Refused(u64),
     /// PUBREL must follow.
     Release(PacketId),
     /// Not in flight.
     Unknown,
+}
+
+/// A message that is not yet acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    /// Intended time.
+    at_us: u64,
+    /// Deliveries that it must lead to.
+    fan: u64,
 }
 
 /// A publisher's topics and messages in flight.
@@ -78,8 +89,8 @@ pub(super) struct Publisher {
     progress: (u64, u64),
     /// Packet identifiers not in use (QoS 1 and 2).
     free: Vec<u16>,
-    /// Intended time of each message in flight, by packet identifier - 1.
-    in_flight: Vec<Option<u64>>,
+    /// Messages in flight, by packet identifier - 1.
+    in_flight: Vec<Option<InFlight>>,
 }
 
 impl Publisher {
@@ -187,12 +198,10 @@ impl Publisher {
             None => cx.now_us,
         };
         let packet_id = self.free.pop().unwrap_or(0);
-        if let Some(slot) = self.slot(packet_id) {
-            *slot = Some(at_us);
-        }
         let Some((template, fan)) = self.templates.get(self.cursor) else {
             return 0;
         };
+        let fan = *fan;
         let stamp = Stamp {
             at_us,
             publisher: self.index as u32,
@@ -200,7 +209,9 @@ impl Publisher {
         };
         template.write(packet_id, stamp, out);
         out.put_bytes(cx.filler);
-        let fan = *fan;
+        if let Some(slot) = self.slot(packet_id) {
+            *slot = Some(InFlight { at_us, fan });
+        }
         self.cursor = (self.cursor + 1) % self.templates.len();
         self.sent += 1;
         self.expected += fan;
@@ -214,7 +225,7 @@ impl Publisher {
         fan
     }
 
-    fn slot(&mut self, packet_id: u16) -> Option<&mut Option<u64>> {
+    fn slot(&mut self, packet_id: u16) -> Option<&mut Option<InFlight>> {
         self.in_flight
             .get_mut(usize::from(packet_id).checked_sub(1)?)
     }
@@ -237,7 +248,7 @@ impl Publisher {
         let Some(slot) = self.slot(id.get()) else {
             return Acked::Unknown;
         };
-        let Some(at_us) = *slot else {
+        let Some(InFlight { at_us, fan }) = *slot else {
             return Acked::Unknown;
         };
         if !is_last {
@@ -248,12 +259,16 @@ impl Publisher {
         if window.contains(at_us) {
             if refused {
                 tally.refused += 1;
+                tally.expected = tally.expected.saturating_sub(fan);
             } else {
                 tally.acknowledged += 1;
                 tally.ack_latency.record(now_us.saturating_sub(at_us));
             }
         }
-        tally.acknowledged_in_window += u64::from(!refused && window.contains(now_us));
+        if refused {
+            return Acked::Refused(fan);
+        }
+        tally.acknowledged_in_window += u64::from(window.contains(now_us));
         Acked::Done
     }
 }
@@ -390,7 +405,8 @@ mod tests {
         let outcome = bench
             .publisher
             .on_ack(&refused, 700, WINDOW, &mut bench.tally);
-        assert_eq!((outcome, bench.tally.refused), (Acked::Done, 1));
+        assert_eq!((outcome, bench.tally.refused), (Acked::Refused(1), 1));
+        assert_eq!(bench.tally.expected, 2, "what is refused is not lost");
     }
 
     #[test]
@@ -407,7 +423,7 @@ mod tests {
             .in_flight
             .iter()
             .flatten()
-            .copied()
+            .map(|message| message.at_us)
             .collect();
         assert_eq!(times, [1_000, 2_000, 3_000, 4_000]);
         assert_eq!(bench.produce(9_000, 0, Some(&schedule)), 0);

@@ -107,7 +107,7 @@ pub struct Messages {
     pub acknowledged: u64,
     /// Refused by the broker with a reason code.
     pub refused: u64,
-    /// Deliveries that what was sent must lead to.
+    /// Deliveries that what was sent and not refused must lead to.
     pub expected: u64,
     /// First deliveries.
     pub delivered: u64,

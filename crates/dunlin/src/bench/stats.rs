@@ -109,7 +109,8 @@ pub struct Tally {
     pub offered: u64,
     /// Messages of the window given to the transport.
     pub sent: u64,
-    /// Deliveries that messages of the window must lead to.
+    /// Deliveries that messages of the window must lead to, those refused
+    /// left out.
     pub expected: u64,
     /// Messages of the window acknowledged (QoS 1 and 2).
     pub acknowledged: u64,

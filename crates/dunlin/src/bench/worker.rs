@@ -320,6 +320,9 @@ impl<'a> Worker<'a> {
         };
         add(&self.shared.received, progress.received);
         add(&self.shared.acknowledged, progress.acknowledged);
+        // Everything refused was counted as expected before, by this thread.
+        let refused = progress.refused_deliveries;
+        add(&self.shared.expected, refused.wrapping_neg());
         let add = |to: &core::sync::atomic::AtomicUsize, n: usize| {
             if n > 0 {
                 to.fetch_add(n, Ordering::Release);

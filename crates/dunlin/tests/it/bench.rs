@@ -98,6 +98,23 @@ fn saturation_with_a_persistent_subscriber_is_acknowledged_in_full() {
 }
 
 #[test]
+fn what_a_broker_refuses_is_told_from_what_is_lost() {
+    let broker = Broker::start_with(1, &["limits.max_queued_messages=1"]);
+    let mut plan = plan(&broker, Transport::Tcp, "refuse");
+    plan.pattern = Pattern::FanIn;
+    (plan.publishers, plan.topics) = (5, 5);
+    (plan.qos, plan.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
+    plan.persistent = true;
+    let report = run(&plan);
+    let messages = report.messages.as_ref().expect("messages");
+    assert!(messages.refused > 0, "{report}");
+    let answered = messages.acknowledged + messages.refused;
+    assert_eq!(answered, messages.sent, "{report}");
+    assert_eq!(messages.expected, messages.acknowledged, "{report}");
+    assert_eq!(messages.lost, 0, "{report}");
+}
+
+#[test]
 fn idle_connections_are_held_and_a_missing_broker_is_named() {
     let mut broker = Broker::start(2);
     let mut plan = plan(&broker, Transport::Quic, "idle");
