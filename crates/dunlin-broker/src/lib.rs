@@ -47,6 +47,7 @@ mod retained;
 mod scram;
 mod session;
 mod shard;
+mod shared;
 mod source;
 mod stats;
 mod subscribe;
