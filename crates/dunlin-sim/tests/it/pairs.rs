@@ -17,6 +17,8 @@ struct Chaos {
     crashes: bool,
     full_disk: bool,
     shared: bool,
+    /// Two members of the group have sessions that end with their connection.
+    leaving: bool,
 }
 
 fn peer(id: &str, version: Version, filters: &[(&str, QoS)]) -> Peer {
@@ -32,7 +34,7 @@ fn peer(id: &str, version: Version, filters: &[(&str, QoS)]) -> Peer {
     })
 }
 
-fn cast(shared: bool) -> Vec<Peer> {
+fn cast(chaos: Chaos) -> Vec<Peer> {
     let mut peers = vec![
         peer("publisher-1", Version::V5, &[]),
         peer("publisher-2", Version::V311, &[]),
@@ -41,9 +43,17 @@ fn cast(shared: bool) -> Vec<Peer> {
         peer("sub-old", Version::V311, &[("t/1", QoS::ExactlyOnce)]),
         peer("both-ways", Version::V5, &[("t/0", QoS::ExactlyOnce)]),
     ];
-    if shared {
+    if chaos.shared {
         for id in ["member-1", "member-2", "member-3"] {
-            peers.push(peer(id, Version::V5, &[("$share/g/t/#", QoS::AtLeastOnce)]));
+            let filters = vec![("$share/g/t/#".to_owned(), QoS::AtLeastOnce)];
+            let stays = id == "member-3" || !chaos.leaving;
+            peers.push(Peer::new(PeerOptions {
+                client_id: id.to_owned(),
+                version: Version::V5,
+                expiry_secs: if stays { 3600 } else { 0 },
+                filters,
+                receive_maximum: 8,
+            }));
         }
     }
     peers
@@ -67,7 +77,7 @@ impl Run {
         setup.config.queue_held_max = 3;
         let mut run = Self {
             world: World::new(setup),
-            peers: cast(chaos.shared),
+            peers: cast(chaos),
             chance: Random::new(seed ^ 0x5eed),
             published: Vec::new(),
             counter: 0,
@@ -146,7 +156,8 @@ impl Run {
     fn check(&self, chaos: Chaos) {
         for (index, peer) in self.peers.iter().enumerate() {
             assert!(peer.is_idle(), "{} waits for ever", peer.client_id());
-            assert_eq!(peer.sessions_lost, 0, "{}", peer.client_id());
+            let leaves = chaos.leaving && peer.client_id().starts_with("member");
+            assert!(leaves || peer.sessions_lost == 0, "{}", peer.client_id());
             let sent = self.published.iter().filter(|(who, _)| *who == index);
             let answered = peer.acknowledged.len() + peer.refused.len();
             assert_eq!(sent.count(), answered, "{}", peer.client_id());
@@ -329,7 +340,7 @@ fn everything_goes_wrong() {
         take_overs: true,
         crashes: true,
         full_disk: true,
-        shared: false,
+        ..Chaos::default()
     };
     play_all(1000..1080, chaos);
 }
@@ -340,6 +351,18 @@ fn members_of_a_group_come_and_go() {
         cuts: true,
         take_overs: true,
         shared: true,
+        ..Chaos::default()
+    };
+    play_all(0..80, chaos);
+}
+
+#[test]
+fn members_of_a_group_leave_for_good() {
+    let chaos = Chaos {
+        cuts: true,
+        take_overs: true,
+        shared: true,
+        leaving: true,
         ..Chaos::default()
     };
     play_all(0..80, chaos);
@@ -364,6 +387,7 @@ fn the_same_seed_gives_the_same_bytes() {
         crashes: true,
         full_disk: true,
         shared: true,
+        leaving: true,
     };
     for seed in 0..5 {
         let traces = [play(2, seed, chaos), play(2, seed, chaos)];
