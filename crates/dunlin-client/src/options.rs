@@ -276,7 +276,8 @@ impl Builder {
     }
 
     /// Time for one attempt to connect, until the server's CONNACK. Default
-    /// 20 s.
+    /// 20 s. Also bounds, if it is less than 5 s, how long a goodbye waits for
+    /// messages to leave.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
         self

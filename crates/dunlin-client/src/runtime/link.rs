@@ -25,6 +25,9 @@ use crate::options::{random_u64, whole_seconds};
 /// section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 
+/// Time in which messages handed over before a goodbye must leave.
+const GOODBYE_MAX: Duration = Duration::from_secs(5);
+
 /// Where a client's connection stands.
 pub(super) enum Link {
     /// An attempt is due.
@@ -318,6 +321,16 @@ impl Session {
         let (conn, is_closed) = (open.conn, open.closed.is_some());
         let stuck = self.engine.phase() != Phase::Connected;
         let done = self.core.fault.is_some() || open.finished;
+        if self.core.goodbye.is_some() && !(done || is_closed) {
+            let patience = GOODBYE_MAX.min(self.core.options.connect_timeout);
+            let by = context.now + patience;
+            if *self.core.goodbye_by.get_or_insert(by) <= context.now {
+                // The server does not read.
+                self.core.goodbye_by = None;
+                self.core.fault = Some(DisconnectCause::Local);
+                return context.net.abort(conn);
+            }
+        }
         if self.core.goodbye.is_some() && (stuck || self.core.has_written_queue()) && !done {
             self.say_goodbye(context);
             let _ = context
@@ -326,6 +339,8 @@ impl Session {
         } else if !(done || is_closed) {
             return;
         }
+        // From here on the transport bounds the time.
+        self.core.goodbye_by = None;
         context.net.close(conn, close_code::NO_ERROR);
         if let Link::Open(open) = core::mem::replace(&mut self.core.link, Link::Idle) {
             self.core.link = Link::Closing(open);

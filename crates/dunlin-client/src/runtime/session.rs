@@ -49,6 +49,8 @@ pub(super) struct Core {
     /// Why the connection must end, found while handling what came.
     pub(super) fault: Option<DisconnectCause>,
     pub(super) goodbye: Option<Goodbye>,
+    /// Until when the goodbye waits for messages to leave.
+    pub(super) goodbye_by: Option<Instant>,
     pub(super) scram: Option<Scram>,
     /// Bytes that are not a whole packet yet, or wait for room in the inbox.
     pub(super) input: Vec<u8>,
@@ -116,6 +118,7 @@ impl Session {
                 was_connected: false,
                 fault: None,
                 goodbye: None,
+                goodbye_by: None,
                 scram: None,
                 input: Vec::new(),
                 inbox_full: false,
@@ -219,9 +222,11 @@ impl Session {
 
     /// When to run again without being told.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        match self.core.link.deadline() {
-            Some(at) => Some(at),
-            None => self.engine.poll_timeout(),
+        let link = self.core.link.deadline();
+        let at = link.or_else(|| self.engine.poll_timeout());
+        match (at, self.core.goodbye_by) {
+            (Some(at), Some(by)) => Some(at.min(by)),
+            (at, by) => at.or(by),
         }
     }
 

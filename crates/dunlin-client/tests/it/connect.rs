@@ -204,6 +204,25 @@ fn disconnecting_in_three_ways() {
 }
 
 #[test]
+fn a_server_that_does_not_read_cannot_hold_up_a_goodbye() {
+    let (ended, wait) = std::sync::mpsc::channel();
+    let server = Server::run(move |listener| {
+        let _peer = listener.accept_session(false);
+        wait.recv().expect("the client ends");
+    });
+    run(async {
+        let builder = server.client().connect_timeout(Duration::from_secs(1));
+        let (client, _messages) = builder.connect().await.expect("connected");
+        let large = Publish::new("a", vec![0; 64 << 20]);
+        let delivery = client.start_publish(large).await.expect("room");
+        client.disconnect().await;
+        assert!(delivery.await.is_err());
+        ended.send(()).expect("the server waits");
+    });
+    server.end();
+}
+
+#[test]
 fn without_reconnection_the_end_is_the_end() {
     let server = Server::run(|listener| {
         let mut peer = listener.accept_session(false);
