@@ -14,7 +14,7 @@ use dunlin_mqtt::server::{AliasTable, TopicAliases};
 use dunlin_store::{StoreOp, StoredWill};
 
 use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
-use crate::conn::{ConnAckFacts, ConnIdx, PendingConnect, Phase};
+use crate::conn::{Conn, ConnAckFacts, ConnIdx, PendingConnect, Phase};
 use crate::fault::Fault;
 use crate::io::{Event, NetCommand, Output};
 use crate::link::Flow;
@@ -245,6 +245,9 @@ impl Shard {
         };
         self.command(NetCommand::SetIdleTimeout { conn: id, timeout });
         self.send_connack(c, &facts);
+        if self.conns.get(c).and_then(Conn::session).is_none() {
+            return;
+        }
         self.stats.clients_accepted += 1;
         let Some(session) = self.sessions.get_mut(s) else {
             return;
@@ -286,7 +289,15 @@ impl Shard {
             reason: ReasonCode::Success,
             properties,
         });
+        let fits = self.conns.get(c).is_some_and(|conn| {
+            let len = packet.encoded_len(conn.version);
+            len.is_ok_and(|len| len <= conn.packet_bytes_max as usize)
+        });
         self.send(c, StreamId::CONTROL, &packet);
+        if !fits {
+            // The client would wait for it in vain.
+            self.close(c, close_code::NO_ERROR);
+        }
     }
 
     /// Takes over what the client asked for on the connection; returns the
