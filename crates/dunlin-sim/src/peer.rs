@@ -66,6 +66,8 @@ pub struct Peer {
     pub sessions_lost: u32,
     /// Stays away.
     pub parked: bool,
+    /// Everything it publishes is to be retained.
+    pub retain: bool,
 }
 
 impl Peer {
@@ -92,6 +94,7 @@ impl Peer {
             connections: 0,
             sessions_lost: 0,
             parked: false,
+            retain: false,
         }
     }
 
@@ -308,7 +311,7 @@ impl Peer {
                         self.engine.abandon(id);
                         continue;
                     };
-                    let publish = view(message);
+                    let publish = view(message, self.retain);
                     if self
                         .engine
                         .resend(world.now(), id, &publish, &mut out)
@@ -344,7 +347,10 @@ impl Peer {
             && let Some(message) = self.waiting.front()
             && self.engine.can_publish(message.qos)
         {
-            let Ok(id) = self.engine.publish(world.now(), &view(message), &mut out) else {
+            let Ok(id) = self
+                .engine
+                .publish(world.now(), &view(message, self.retain), &mut out)
+            else {
                 break;
             };
             let message = self.waiting.pop_front();
@@ -399,8 +405,9 @@ fn note(
     }
 }
 
-fn view(message: &PeerEvent) -> Publish<'_> {
+fn view(message: &PeerEvent, retain: bool) -> Publish<'_> {
     Publish {
+        retain,
         qos: message.qos,
         topic: &message.topic,
         payload: message.payload.as_bytes(),

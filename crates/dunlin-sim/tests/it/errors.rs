@@ -125,6 +125,20 @@ fn the_largest_packet_of_the_client() {
 }
 
 #[test]
+fn a_client_that_takes_no_connack_is_let_go() {
+    check(
+        "
+        a > CONNECT a clean max=10
+        a < closed
+        b > CONNECT - clean max=20
+        b < closed
+        c > CONNECT c v4 clean
+        c < CONNACK
+    ",
+    );
+}
+
+#[test]
 fn the_largest_packet_of_the_server() {
     let (fits, long) = ("x".repeat(90), "x".repeat(93));
     check(&format!(

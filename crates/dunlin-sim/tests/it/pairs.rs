@@ -278,16 +278,19 @@ fn play(shards: u16, seed: u64, chaos: Chaos) -> u64 {
     run.world.trace()
 }
 
-/// Runs seeds; the message of a failure says which. `SIM_SEEDS=5000..6000` in
-/// the environment runs others instead.
-fn play_all(seeds: core::ops::Range<u64>, chaos: Chaos) {
+/// The seeds to run; `SIM_SEEDS=5000..6000` in the environment runs others.
+fn seeds(usual: core::ops::Range<u64>) -> core::ops::Range<u64> {
     let chosen = std::env::var("SIM_SEEDS").ok();
     let chosen = chosen.as_deref().and_then(|text| {
         let (from, to) = text.split_once("..")?;
         Some(from.parse().ok()?..to.parse().ok()?)
     });
-    let seeds = chosen.unwrap_or(seeds);
-    for seed in seeds {
+    chosen.unwrap_or(usual)
+}
+
+/// Runs seeds; the message of a failure says which.
+fn play_all(usual: core::ops::Range<u64>, chaos: Chaos) {
+    for seed in seeds(usual) {
         for shards in [1, 2] {
             let outcome = std::panic::catch_unwind(|| play(shards, seed, chaos));
             assert!(
@@ -377,6 +380,81 @@ fn groups_outlive_crashes() {
         ..Chaos::default()
     };
     play_all(0..80, chaos);
+}
+
+/// Two publishers with topics of their own: what is retained in the end is the
+/// last that each published, here, there and after a restart.
+fn play_retained(shards: u16, seed: u64) {
+    let mut world = World::new(Setup::new(shards, seed));
+    let mut chance = Random::new(seed);
+    let mut peers = vec![
+        peer("publisher-1", Version::V5, &[]),
+        peer("publisher-2", Version::V311, &[]),
+        peer("watcher", Version::V5, &[("r/#", QoS::AtLeastOnce)]),
+    ];
+    for peer in &mut peers {
+        peer.retain = true;
+        peer.connect(&mut world);
+    }
+    run(&mut world, &mut peers, Duration::from_millis(300));
+    // One QoS: the order of messages with different QoS is open.
+    let qos = QoS::from_u8(chance.between(1, 2) as u8).expect("QoS");
+    let mut last = BTreeMap::new();
+    for n in 0..60 {
+        let who = chance.below(2) as usize;
+        let topic = format!("r/{who}/{}", chance.below(3));
+        let payload = format!("{n:04}");
+        peers[who].publish(&mut world, &topic, payload.clone(), qos);
+        last.insert(topic, payload);
+        match chance.below(12) {
+            0 => peers[who].cut(&mut world),
+            1 => peers[who].take_over(&mut world),
+            2 if chance.one_in(3) => world.crash(),
+            _ => {}
+        }
+        peers[who].connect(&mut world);
+        run(
+            &mut world,
+            &mut peers,
+            Duration::from_micros(chance.below(5_000)),
+        );
+    }
+    for restart in [false, true] {
+        if restart {
+            world.crash();
+        }
+        for _ in 0..100 {
+            for peer in &mut peers {
+                peer.connect(&mut world);
+            }
+            run(&mut world, &mut peers, Duration::from_millis(100));
+        }
+        assert!(peers.iter().all(Peer::is_idle));
+        // On every shard.
+        for id in ["late-1", "late-2", "late-3", "late-4"] {
+            let mut late = peer(id, Version::V5, &[("r/#", QoS::AtLeastOnce)]);
+            late.connect(&mut world);
+            let mut late = [late];
+            run(&mut world, &mut late, Duration::from_secs(1));
+            let got: BTreeMap<String, String> = late[0]
+                .received
+                .iter()
+                .map(|message| (message.topic.clone(), message.payload.clone()))
+                .collect();
+            assert_eq!(got, last, "shards {shards}, seed {seed}, {restart}");
+            assert_eq!(late[0].received.len(), last.len());
+            late[0].leave(&mut world, Some(0));
+            run(&mut world, &mut late, Duration::from_secs(1));
+        }
+    }
+}
+
+#[test]
+fn what_is_retained_is_the_last() {
+    for seed in seeds(0..60) {
+        play_retained(1, seed);
+        play_retained(2, seed);
+    }
 }
 
 #[test]
