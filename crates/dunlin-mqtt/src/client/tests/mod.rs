@@ -9,6 +9,7 @@ mod keep_alive;
 mod limits;
 mod notation;
 mod publish;
+mod random;
 mod resume;
 
 use alloc::string::String;
