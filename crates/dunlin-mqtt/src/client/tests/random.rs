@@ -105,7 +105,7 @@ impl Pair {
     fn send_publish(&mut self, id: PacketId, message: Outgoing, dup: bool) {
         self.quota -= 1;
         let topic = alloc::format!("s/{}", message.n);
-        let mut publish = super::message(&topic, message.qos);
+        let mut publish = message(&topic, message.qos);
         (publish.packet_id, publish.dup) = (Some(id), dup);
         self.send(&Packet::Publish(publish));
     }
@@ -197,7 +197,7 @@ impl Pair {
             let topic = alloc::format!("c/{n}");
             let rig = &mut self.rig;
             rig.engine
-                .resend(rig.now, id, &super::message(&topic, qos), &mut rig.out)
+                .resend(rig.now, id, &message(&topic, qos), &mut rig.out)
                 .expect("sent again");
         }
     }
