@@ -54,6 +54,8 @@ def remark(broker, transport, options, report):
     messages, generator = report["messages"], report["generator"]
     if messages and messages["lost"]:
         notes.append(f"{where}: {messages['lost']:,} of {messages['expected']:,} lost")
+    for cause, count in report["connections"]["losses"].items():
+        notes.append(f"{where}: {count:,} connections ended early: {cause}")
     if messages and messages["refused"]:
         notes.append(f"{where}: {messages['refused']:,} of {messages['offered']:,} refused")
     if generator and generator["busy"] > 0.9:
