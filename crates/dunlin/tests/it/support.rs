@@ -1,8 +1,8 @@
 //! A broker in this process on ports that the system chose.
 
+use core::future::Future;
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::future::Future;
 
 use dunlin::config::Config;
 use dunlin::daemon::Daemon;

@@ -102,10 +102,10 @@ impl Pair {
         self.send_publish(id, message, false);
     }
 
-    fn send_publish(&mut self, id: PacketId, message: Outgoing, dup: bool) {
+    fn send_publish(&mut self, id: PacketId, outgoing: Outgoing, dup: bool) {
         self.quota -= 1;
-        let topic = alloc::format!("s/{}", message.n);
-        let mut publish = message(&topic, message.qos);
+        let topic = alloc::format!("s/{}", outgoing.n);
+        let mut publish = message(&topic, outgoing.qos);
         (publish.packet_id, publish.dup) = (Some(id), dup);
         self.send(&Packet::Publish(publish));
     }
