@@ -18,7 +18,8 @@ REPEAT = 1 if QUICK else 3
 SECONDS = 1 if QUICK else 4
 IDLE = 500 if QUICK else 10_000
 
-BINARY = os.environ["DUNLIN"]
+# Brokers run in directories of their own.
+BINARY = os.path.abspath(os.environ["DUNLIN"])
 MOSQUITTO = program("MOSQUITTO", "mosquitto", "/usr/sbin", "/usr/local/sbin")
 MQTTV5 = program("MQTTV5", "mqttv5", os.path.expanduser("~/.cargo/bin"))
 
