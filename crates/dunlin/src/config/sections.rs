@@ -2,10 +2,10 @@
 //! key is documented for users in `dunlin.example.toml`; a test holds the two
 //! together.
 
-use core::time::Duration;
 use std::path::PathBuf;
 
 use dunlin_base::limits::{MQTT_PACKET_BYTES_MAX, PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
+use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::listener::Anonymous;
@@ -16,10 +16,6 @@ const PACKET_BYTES_MIN: u64 = 256;
 
 /// Longest keep alive that MQTT can express.
 const KEEP_ALIVE_SECS_MAX: u64 = 65_535;
-
-/// Longest `commit_window` accepted: clients wait that long for each
-/// acknowledgement.
-const COMMIT_WINDOW_MAX: Duration = Duration::from_secs(1);
 
 /// What is wrong with a section: key within it, and a sentence.
 pub(super) type Wrong = (&'static str, String);
@@ -236,7 +232,8 @@ impl Store {
     /// What is wrong with it, as key and sentence.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         if self.commit_window.0 > COMMIT_WINDOW_MAX {
-            let why = format!("{} is longer than 1s", self.commit_window);
+            let max = COMMIT_WINDOW_MAX.as_millis();
+            let why = format!("{} is longer than {max}ms", self.commit_window);
             return Err(("commit_window", why));
         }
         Ok(())

@@ -197,7 +197,7 @@ fn mistakes_in_a_file_are_one_sentence() {
         ),
         (
             "[store]\ncommit_window = \"2s\"",
-            "f:2: store.commit_window: 2s is longer than 1s",
+            "f:2: store.commit_window: 2s is longer than 5ms",
         ),
         (
             "[quic]\nmtu_discovery = 1",
