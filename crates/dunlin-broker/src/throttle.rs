@@ -4,7 +4,9 @@
 //! caught up, but never longer than [`HOLD_MAX`]: a burst is smoothed, a
 //! receiver that is simply slow costs nobody else more than that. After it,
 //! QoS 0 messages to the receiver are dropped at `qos0_backlog_bytes` and
-//! others queue, until it has caught up once.
+//! others queue, until it has caught up once. A receiver that falls behind again
+//! and again holds its publishers again and again, as far as its subscriptions
+//! reach: who may subscribe to a topic may slow it down.
 
 use core::time::Duration;
 
