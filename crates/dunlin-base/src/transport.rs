@@ -114,7 +114,9 @@ pub struct Peer {
     /// Common name, or first subject alternative name, of its verified
     /// certificate.
     pub identity: Option<Text>,
-    /// Its bytes arrive as 0-RTT data and could be a replay.
+    /// Accepted: its first bytes came as 0-RTT data; the ticket they were
+    /// sent with was struck off before, so they are no replay. Dialled: bytes
+    /// leave as 0-RTT data until [`NetEvent::EarlyData`].
     pub early_data: bool,
 }
 
@@ -202,6 +204,17 @@ pub enum NetEvent<'a> {
         conn: ConnId,
         /// The new address.
         addr: SocketAddr,
+    },
+    /// The handshake of a connection that opened with early data (0-RTT) is
+    /// complete. On the dialling side this is the peer's verdict; what it
+    /// refused is sent again by the transport, once, and needs nothing from
+    /// the caller. On the accepting side early data was accepted, and what
+    /// arrives from now on cannot be a replay.
+    EarlyData {
+        /// The connection.
+        conn: ConnId,
+        /// Whether the peer took the early data as it was sent first.
+        accepted: bool,
     },
     /// The connection is gone; nothing more follows for it. Also the only
     /// event of a dialled connection that never opened.

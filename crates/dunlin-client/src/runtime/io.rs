@@ -197,6 +197,7 @@ fn conn_of(event: &NetEvent<'_>) -> ConnId {
         | NetEvent::StreamReset { conn, .. }
         | NetEvent::Sent { conn, .. }
         | NetEvent::Migrated { conn, .. }
+        | NetEvent::EarlyData { conn, .. }
         | NetEvent::Closed { conn, .. } => *conn,
         // A kind of event that this version does not know is for nobody.
         _ => ConnId::new(dunlin_base::ShardId(u16::MAX), u64::MAX),

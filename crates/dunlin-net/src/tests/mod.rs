@@ -28,6 +28,7 @@ pub(crate) enum Ev {
     Reset(ConnId, StreamId, u64),
     Sent(ConnId, usize),
     Migrated(ConnId, SocketAddr),
+    EarlyData(ConnId, bool),
     Closed(ConnId, CloseCause),
 }
 
@@ -40,6 +41,7 @@ impl Ev {
             NetEvent::StreamReset { conn, stream, code } => Self::Reset(conn, stream, code),
             NetEvent::Sent { conn, bytes } => Self::Sent(conn, bytes),
             NetEvent::Migrated { conn, addr } => Self::Migrated(conn, addr),
+            NetEvent::EarlyData { conn, accepted } => Self::EarlyData(conn, accepted),
             NetEvent::Closed { conn, cause } => Self::Closed(conn, cause),
             other => panic!("unknown event {other:?}"),
         }
