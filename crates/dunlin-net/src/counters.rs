@@ -1,61 +1,95 @@
-//! What a loop counts, for metrics and tests.
+//! What a loop counts, for metrics and tests. A counter that is added to
+//! [`Counters`] appears in the broker's metrics by itself.
 
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use dunlin_base::transport::Transport;
 
-/// Totals of one loop since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Connections accepted by listeners.
-    pub accepted: u64,
-    /// Connections dialled.
-    pub dialled: u64,
-    /// Handshakes completed, accepted and dialled.
-    pub opened: u64,
-    /// Connections gone, opened or not.
-    pub closed: u64,
-    /// Refused: all connection slots in use.
-    pub refused_full: u64,
-    /// Refused: too many connections from one address.
-    pub refused_per_address: u64,
-    /// Refused: too many handshakes from one address in this second.
-    pub refused_rate: u64,
-    /// Refused: too many handshakes pending.
-    pub refused_pending: u64,
-    /// Accepting stopped for a while because no file descriptor was left.
-    pub accept_exhausted: u64,
-    /// QUIC clients asked to prove their address first.
-    pub retries_sent: u64,
-    /// Handshakes that did not end in time.
-    pub handshake_timeouts: u64,
-    /// Clients that completed the handshake and said nothing.
-    pub silent_timeouts: u64,
-    /// Connections closed because nothing arrived.
-    pub idle_timeouts: u64,
-    /// Handshakes that failed.
-    pub handshake_failures: u64,
-    /// Connections aborted because their backlog passed its cap.
-    pub backlog_overflows: u64,
-    /// Bytes received from streams of TCP.
-    pub tcp_bytes_in: u64,
-    /// Bytes written to streams of TCP.
-    pub tcp_bytes_out: u64,
-    /// UDP datagrams received.
-    pub datagrams_in: u64,
-    /// UDP datagrams sent.
-    pub datagrams_out: u64,
-    /// Bytes of UDP payload received.
-    pub udp_bytes_in: u64,
-    /// Bytes of UDP payload sent.
-    pub udp_bytes_out: u64,
-    /// Datagrams that belong to another shard.
-    pub datagrams_foreign: u64,
-    /// Datagrams that could not be sent and count as lost.
-    pub datagrams_unsent: u64,
-    /// QUIC connections whose peer address changed.
-    pub migrations: u64,
+/// Declares a struct of totals. Adding a line to it is all it takes for a new
+/// total to be summed over loops and exported: its name and its sentence are
+/// taken from the line itself.
+macro_rules! totals {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $($(#[doc = $help:literal])+ pub $field:ident: u64,)+
+        }
+    ) => {
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[doc = $help])+ pub $field: u64,)+
+        }
+
+        impl $name {
+            /// The sum of two loops' totals.
+            #[must_use]
+            pub const fn plus(&self, other: &Self) -> Self {
+                Self { $($field: self.$field.wrapping_add(other.$field),)+ }
+            }
+
+            /// Every total: its name, a sentence about it, its value.
+            pub fn each(&self, mut f: impl FnMut(&'static str, &'static str, u64)) {
+                $(f(stringify!($field), concat!($($help),+).trim(), self.$field);)+
+            }
+        }
+    };
+}
+
+totals! {
+    /// Totals of one loop since its start.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Counters {
+        /// Connections accepted by listeners.
+        pub accepted: u64,
+        /// Connections dialled.
+        pub dialled: u64,
+        /// Handshakes completed, accepted and dialled.
+        pub opened: u64,
+        /// Connections gone, opened or not.
+        pub closed: u64,
+        /// Refused: all connection slots in use.
+        pub refused_full: u64,
+        /// Refused: too many connections from one address.
+        pub refused_per_address: u64,
+        /// Refused: too many handshakes from one address in this second.
+        pub refused_rate: u64,
+        /// Refused: too many handshakes pending.
+        pub refused_pending: u64,
+        /// Accepting stopped for a while because no file descriptor was left.
+        pub accept_exhausted: u64,
+        /// QUIC clients asked to prove their address first.
+        pub retries_sent: u64,
+        /// Handshakes that did not end in time.
+        pub handshake_timeouts: u64,
+        /// Clients that completed the handshake and said nothing.
+        pub silent_timeouts: u64,
+        /// Connections closed because nothing arrived.
+        pub idle_timeouts: u64,
+        /// Handshakes that failed.
+        pub handshake_failures: u64,
+        /// Connections aborted because their backlog passed its cap.
+        pub backlog_overflows: u64,
+        /// Bytes received from streams of TCP.
+        pub tcp_bytes_in: u64,
+        /// Bytes written to streams of TCP.
+        pub tcp_bytes_out: u64,
+        /// UDP datagrams received.
+        pub datagrams_in: u64,
+        /// UDP datagrams sent.
+        pub datagrams_out: u64,
+        /// Bytes of UDP payload received.
+        pub udp_bytes_in: u64,
+        /// Bytes of UDP payload sent.
+        pub udp_bytes_out: u64,
+        /// Datagrams that belong to another shard.
+        pub datagrams_foreign: u64,
+        /// Datagrams that could not be sent and count as lost.
+        pub datagrams_unsent: u64,
+        /// QUIC connections whose peer address changed.
+        pub migrations: u64,
+    }
 }
 
 /// What is known of one connection.
@@ -64,36 +98,114 @@ pub struct Counters {
 pub struct ConnStats {
     /// How it is connected.
     pub transport: Transport,
+    /// Address of the peer at this moment.
+    pub addr: SocketAddr,
+    /// Accepted by a listener; else dialled.
+    pub accepted: bool,
     /// Application protocol negotiated by ALPN, if any.
     pub protocol: Option<Vec<u8>>,
+    /// Name of the cipher suite, where the TLS library tells.
+    pub cipher_suite: Option<&'static str>,
+    /// Name of the key exchange group, where the TLS library tells.
+    pub key_exchange: Option<&'static str>,
+    /// The handshake resumed an earlier session, where that is known.
+    pub resumed: Option<bool>,
     /// Bytes given to `send` that have not left.
     pub backlog_bytes: usize,
-    /// Smoothed round-trip time (QUIC).
-    pub rtt: Option<Duration>,
-    /// Congestion window in bytes (QUIC).
-    pub congestion_window: Option<u64>,
-    /// Packets declared lost (QUIC).
+    /// What only QUIC has.
+    pub quic: Option<QuicStats>,
+}
+
+/// What is known of a QUIC connection and its current path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuicStats {
+    /// Bytes arrived or left as 0-RTT data.
+    pub early_data: bool,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Smallest round-trip time seen on the path.
+    pub rtt_min: Duration,
+    /// Congestion window in bytes.
+    pub congestion_window: u64,
+    /// Reactions to loss or to congestion marks (ECN).
+    pub congestion_events: u64,
+    /// Packets sent on the path.
+    pub packets_out: u64,
+    /// Packets of the path declared lost.
     pub lost_packets: u64,
-    /// Path MTU in bytes (QUIC).
-    pub mtu: Option<u16>,
-    /// Datagrams sent (QUIC).
+    /// Bytes of those.
+    pub lost_bytes: u64,
+    /// Path MTU in bytes.
+    pub mtu: u16,
+    /// Times that the path stopped to carry large packets.
+    pub black_holes: u64,
+    /// UDP datagrams sent.
+    pub udp_out: u64,
+    /// UDP datagrams received.
+    pub udp_in: u64,
+    /// Bytes of UDP payload sent.
+    pub udp_bytes_out: u64,
+    /// Bytes of UDP payload received.
+    pub udp_bytes_in: u64,
+    /// DATAGRAM frames sent (RFC 9221).
     pub datagrams_out: u64,
-    /// Datagrams received (QUIC).
+    /// DATAGRAM frames received (RFC 9221).
     pub datagrams_in: u64,
+    /// Streams of the peer that are open, bidirectional and unidirectional.
+    pub streams_peer: (u64, u64),
+    /// Streams that we may still send on.
+    pub streams_sending: u64,
+    /// Times that the peer's address changed.
+    pub migrations: u64,
 }
 
 impl ConnStats {
-    pub(crate) const fn new(transport: Transport, backlog_bytes: usize) -> Self {
+    pub(crate) const fn new(
+        transport: Transport,
+        addr: SocketAddr,
+        accepted: bool,
+        backlog_bytes: usize,
+    ) -> Self {
         Self {
             transport,
+            addr,
+            accepted,
             protocol: None,
+            cipher_suite: None,
+            key_exchange: None,
+            resumed: None,
             backlog_bytes,
-            rtt: None,
-            congestion_window: None,
-            lost_packets: 0,
-            mtu: None,
-            datagrams_out: 0,
-            datagrams_in: 0,
+            quic: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_summed_and_exported_by_its_own_line() {
+        let one = Counters {
+            accepted: 1,
+            migrations: 2,
+            ..Counters::default()
+        };
+        let two = one.plus(&one);
+        assert_eq!((two.accepted, two.migrations), (2, 4));
+        let mut seen = Vec::new();
+        two.each(|name, help, value| {
+            assert!(
+                help.ends_with('.') && !help.starts_with(' '),
+                "{name}: {help}"
+            );
+            if value > 0 {
+                seen.push((name, help, value));
+            }
+        });
+        let first = ("accepted", "Connections accepted by listeners.", 2);
+        assert_eq!(seen.first(), Some(&first));
+        assert_eq!(seen.len(), 2);
     }
 }

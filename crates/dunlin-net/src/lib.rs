@@ -82,7 +82,7 @@ mod ws;
 
 pub use clock::Clock;
 pub use config::{DialConfig, ForeignDatagram, ListenerConfig, NetConfig, NetKeys, NetLimits};
-pub use counters::{ConnStats, Counters};
+pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::NetError;
 pub use net::Net;
 pub use tls::{ClientTls, ClientTlsBuilder, ServerTls, ServerTlsOptions, TlsError};

@@ -170,8 +170,8 @@ impl Net {
 
     /// What is known of one connection; `None` once it is gone.
     #[must_use]
-    pub fn stats(&self, conn: ConnId) -> Option<ConnStats> {
-        self.find(conn).map(|conn| match conn {
+    pub fn stats(&mut self, conn: ConnId) -> Option<ConnStats> {
+        Self::find_in(&mut self.slots, self.config.shard, conn).map(|conn| match conn {
             Conn::Stream(stream) => stream.stats(),
             Conn::Quic(quic) => quic.stats(),
         })
@@ -432,12 +432,6 @@ impl Net {
             }
             _ => None,
         }
-    }
-
-    fn find(&self, conn: ConnId) -> Option<&Conn> {
-        (conn.shard() == self.config.shard)
-            .then(|| self.slots.get(conn.serial()))
-            .flatten()
     }
 
     /// A connection, borrowing only the table.

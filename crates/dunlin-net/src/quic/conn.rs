@@ -18,7 +18,7 @@ use rustls::pki_types::CertificateDer;
 use super::streams::{StreamBacklog, varint};
 use crate::config::plain_addr;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
-use crate::{Clock, ConnStats, NetLimits, tls};
+use crate::{Clock, NetLimits, tls};
 
 /// Streams that a peer may open at once, to begin with: what clients of EMQX
 /// expect, control included. quinn-proto keeps an entry for each.
@@ -42,7 +42,7 @@ pub(crate) struct QuicConn {
     pub(crate) source: usize,
     pub(crate) handle: ConnectionHandle,
     pub(crate) proto: Connection,
-    addr: SocketAddr,
+    pub(super) addr: SocketAddr,
     admitted_ip: IpAddr,
     listener: u16,
     pub(super) phase: Phase,
@@ -72,6 +72,10 @@ pub(crate) struct QuicConn {
     /// Streams that were not read to their end, for want of budget or because
     /// reading is paused.
     pub(super) unread: Vec<QuicStreamId>,
+    /// Opened by 0-RTT data.
+    pub(super) early: bool,
+    /// Address changes of the peer.
+    pub(super) moved: u32,
     last_read: Instant,
     idle: Duration,
     deadline: Instant,
@@ -124,6 +128,8 @@ impl QuicConn {
             ending: Vec::new(),
             backlogs: Vec::new(),
             unread: Vec::new(),
+            early: false,
+            moved: 0,
             last_read: now,
             idle: limits.idle_timeout_max,
             deadline: new.handshake_deadline,
@@ -140,21 +146,7 @@ impl QuicConn {
         self.phase == Phase::Handshake
     }
 
-    pub(crate) fn stats(&self) -> ConnStats {
-        let backlog = self.backlogs.iter().map(|b| b.bytes.len()).sum();
-        let from = self.proto.stats();
-        let mut stats = ConnStats::new(Transport::Quic, backlog);
-        stats.protocol = self.protocol();
-        stats.rtt = Some(from.path.rtt);
-        stats.congestion_window = Some(from.path.cwnd);
-        stats.lost_packets = from.path.lost_packets;
-        stats.mtu = Some(from.path.current_mtu);
-        stats.datagrams_out = from.udp_tx.datagrams;
-        stats.datagrams_in = from.udp_rx.datagrams;
-        stats
-    }
-
-    fn protocol(&self) -> Option<Vec<u8>> {
+    pub(super) fn protocol(&self) -> Option<Vec<u8>> {
         let data = self.proto.crypto_session().handshake_data()?;
         let data = data
             .downcast::<quinn_proto::crypto::rustls::HandshakeData>()
@@ -198,6 +190,7 @@ impl QuicConn {
         }
         self.phase = Phase::Open;
         self.reported = false;
+        self.early = early_data;
         self.deadline = if self.accepted {
             cx.now + cx.limits.first_bytes_timeout
         } else {
@@ -300,6 +293,7 @@ impl QuicConn {
         if addr != self.addr {
             self.addr = addr;
             cx.counters.migrations += 1;
+            self.moved = self.moved.saturating_add(1);
             if self.phase == Phase::Open {
                 (cx.out)(NetEvent::Migrated {
                     conn: self.id,

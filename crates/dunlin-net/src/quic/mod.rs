@@ -4,6 +4,7 @@
 mod cid;
 mod conn;
 mod endpoint;
+mod stats;
 mod streams;
 
 pub(crate) use cid::shard_of_datagram;

@@ -17,6 +17,7 @@ use dunlin_base::{ConnId, Instant, StreamId, Text};
 use mio::net::TcpStream;
 
 use crate::backlog::Backlog;
+use crate::config::plain_addr;
 use crate::tls::TlsLayer;
 use crate::ws::{CLOSE_NORMAL, WsLayer};
 use crate::{ConnStats, Counters, NetLimits, tcp};
@@ -151,9 +152,12 @@ impl StreamConn {
     }
 
     pub(crate) fn stats(&self) -> ConnStats {
-        let mut stats = ConnStats::new(self.transport, self.owed);
-        let tls = self.layers.as_ref().and_then(|l| l.tls.as_ref());
-        stats.protocol = tls.and_then(TlsLayer::protocol);
+        let addr = plain_addr(self.addr);
+        let mut stats = ConnStats::new(self.transport, addr, self.accepted, self.owed);
+        if let Some(tls) = self.layers.as_ref().and_then(|l| l.tls.as_ref()) {
+            stats.protocol = tls.protocol();
+            tls.describe(&mut stats);
+        }
         stats
     }
 

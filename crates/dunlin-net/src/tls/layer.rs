@@ -6,6 +6,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use dunlin_base::Text;
+use rustls::HandshakeKind;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::ServerName;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -14,6 +15,7 @@ use rustls::unbuffered::{
 };
 
 use super::identity;
+use crate::ConnStats;
 use crate::backlog::Backlog;
 
 /// Room that is enough for most of what is encoded at once.
@@ -141,6 +143,14 @@ impl TlsLayer {
         .map(<[u8]>::to_vec)
     }
 
+    /// Adds what was negotiated.
+    pub(crate) fn describe(&self, stats: &mut ConnStats) {
+        match &self.side {
+            Side::Client(c) => describe(c, stats),
+            Side::Server(c) => describe(c, stats),
+        }
+    }
+
     /// Takes received bytes; answers go to `out`.
     ///
     /// # Errors
@@ -217,6 +227,15 @@ impl TlsLayer {
 }
 
 /// Both kinds of connection, which rustls gives no common trait.
+fn describe<D>(conn: &UnbufferedConnectionCommon<D>, stats: &mut ConnStats) {
+    let suite = conn.negotiated_cipher_suite();
+    stats.cipher_suite = suite.and_then(|suite| suite.suite().as_str());
+    let group = conn.negotiated_key_exchange_group();
+    stats.key_exchange = group.and_then(|group| group.name().as_str());
+    let kind = conn.handshake_kind();
+    stats.resumed = kind.map(|kind| kind == HandshakeKind::Resumed);
+}
+
 trait Unbuffered {
     type Data;
     fn records<'c, 'i>(&'c mut self, data: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;

@@ -1,0 +1,50 @@
+//! What is known of one QUIC connection, gathered from quinn-proto and from our
+//! own table when someone asks. Nothing here runs on the data path.
+
+use dunlin_base::transport::Transport;
+use quinn_proto::Dir;
+
+use super::conn::QuicConn;
+use crate::config::plain_addr;
+use crate::{ConnStats, QuicStats};
+
+impl QuicConn {
+    pub(crate) fn stats(&mut self) -> ConnStats {
+        let backlog = self.backlogs.iter().map(|b| b.bytes.len()).sum();
+        let addr = plain_addr(self.addr);
+        let mut stats = ConnStats::new(Transport::Quic, addr, self.accepted, backlog);
+        stats.protocol = self.protocol();
+        stats.quic = Some(self.quic_stats());
+        stats
+    }
+
+    fn quic_stats(&mut self) -> QuicStats {
+        let from = self.proto.stats();
+        let streams = self.proto.streams();
+        let streams_peer = (
+            streams.remote_open_streams(Dir::Bi),
+            streams.remote_open_streams(Dir::Uni),
+        );
+        QuicStats {
+            early_data: self.early || self.proto.accepted_0rtt(),
+            rtt: from.path.rtt,
+            rtt_min: from.path.min_rtt,
+            congestion_window: from.path.cwnd,
+            congestion_events: from.path.congestion_events,
+            packets_out: from.path.sent_packets,
+            lost_packets: from.path.lost_packets,
+            lost_bytes: from.path.lost_bytes,
+            mtu: from.path.current_mtu,
+            black_holes: from.path.black_holes_detected,
+            udp_out: from.udp_tx.datagrams,
+            udp_in: from.udp_rx.datagrams,
+            udp_bytes_out: from.udp_tx.bytes,
+            udp_bytes_in: from.udp_rx.bytes,
+            datagrams_out: from.frame_tx.datagram,
+            datagrams_in: from.frame_rx.datagram,
+            streams_peer,
+            streams_sending: self.sending.len() as u64,
+            migrations: u64::from(self.moved),
+        }
+    }
+}
