@@ -20,6 +20,7 @@ pub mod sink;
 pub mod text;
 pub mod time;
 pub mod topic;
+mod totals;
 pub mod transport;
 
 pub use message::{Message, MessageProperties, QoS};

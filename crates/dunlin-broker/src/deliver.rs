@@ -225,7 +225,7 @@ impl Shard {
         };
         let (version, bytes_max) = (conn.version, conn.packet_bytes_max);
         let plain = hit.identifiers.is_empty() && !conn.aliases_out.is_enabled();
-        self.stats.messages_sent += 1;
+        self.stats.note_sent(QoS::AtMostOnce);
         if plain {
             if let Some(out) = self.out(c, hit.stream) {
                 source.append_qos0(version, retain, bytes_max, out);
@@ -380,7 +380,7 @@ impl Shard {
             packet_id: Some(packet_id),
             ..delivery::view(&message, self.now)
         };
-        self.stats.messages_sent += 1;
+        self.stats.note_sent(qos);
         if !self.send_publish(c, stream, publish, &identifiers, Some(&message))
             && let Some(session) = self.sessions.get_mut(s)
         {

@@ -47,7 +47,7 @@ impl Shard {
         stream: StreamId,
         publish: &Publish<'_>,
     ) -> Result<(), Fault> {
-        self.stats.messages_received += 1;
+        self.stats.note_received(publish.qos);
         if !publish.properties.subscription_identifiers.is_empty() {
             //= mqtt5#[MQTT-3.3.4-6]
             return Err(Fault::protocol("a client sends no subscription identifier"));

@@ -86,6 +86,7 @@ pub struct Shard {
     /// Connection whose PUBLISH is being routed.
     pub(crate) publisher: Option<ConnIdx>,
     pub(crate) stats: Stats,
+    pub(crate) started: Instant,
     outputs: VecDeque<Output>,
     dirty: Vec<ConnIdx>,
     pool: Vec<SendBuf>,
@@ -127,7 +128,8 @@ impl Shard {
             missed: Vec::new(),
             mark: 0,
             publisher: None,
-            stats: Stats::new(now),
+            stats: Stats::default(),
+            started: now,
             outputs: VecDeque::new(),
             dirty: Vec::new(),
             pool: Vec::new(),

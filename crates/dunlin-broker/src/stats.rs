@@ -1,50 +1,80 @@
-//! Counters of a shard.
+//! Counters of a shard. A counter that is added to [`Stats`] appears in the
+//! broker's metrics by itself.
 
-use dunlin_base::Instant;
+use dunlin_base::QoS;
 
-/// Counters since the start of the shard.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// When the shard started.
-    pub started: Instant,
-    /// Connections opened.
-    pub connections: u64,
-    /// Clients accepted.
-    pub clients_accepted: u64,
-    /// CONNECTs refused.
-    pub clients_refused: u64,
-    /// Connections ended for want of a packet within 1.5 times keep alive.
-    pub keep_alive_timeouts: u64,
-    /// Sessions taken over by a new connection.
-    pub take_overs: u64,
-    /// PUBLISH packets received.
-    pub messages_received: u64,
-    /// PUBLISH packets sent.
-    pub messages_sent: u64,
-    /// QoS 0 messages dropped because a receiver did not keep up.
-    pub messages_dropped_slow: u64,
-    /// QoS 1 and 2 messages dropped for a receiver by policy `drop-newest`.
-    pub messages_dropped_full: u64,
-    /// Publishes refused because a queue was full.
-    pub publishes_refused: u64,
-    /// Messages that expired in a queue.
-    pub messages_expired: u64,
-    /// Bytes received.
-    pub bytes_received: u64,
-    /// Bytes sent.
-    pub bytes_sent: u64,
-    /// Connections that broke the protocol.
-    pub protocol_errors: u64,
-    /// Address changes of QUIC connections.
-    pub migrations: u64,
+dunlin_base::totals! {
+    /// Counters since the start of the shard.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Stats {
+        /// Connections opened.
+        pub connections: u64,
+        /// Clients accepted.
+        pub clients_accepted: u64,
+        /// CONNECTs refused.
+        pub clients_refused: u64,
+        /// Connections ended for want of a packet within 1.5 times keep alive.
+        pub keep_alive_timeouts: u64,
+        /// Sessions taken over by a new connection.
+        pub take_overs: u64,
+        /// PUBLISH packets received.
+        pub messages_received_qos0: u64,
+        /// PUBLISH packets received.
+        pub messages_received_qos1: u64,
+        /// PUBLISH packets received.
+        pub messages_received_qos2: u64,
+        /// PUBLISH packets sent.
+        pub messages_sent_qos0: u64,
+        /// PUBLISH packets sent.
+        pub messages_sent_qos1: u64,
+        /// PUBLISH packets sent.
+        pub messages_sent_qos2: u64,
+        /// QoS 0 messages dropped because a receiver did not keep up.
+        pub messages_dropped_slow: u64,
+        /// QoS 1 and 2 messages dropped for a receiver by policy `drop-newest`.
+        pub messages_dropped_full: u64,
+        /// Publishes refused because a queue was full.
+        pub publishes_refused: u64,
+        /// Messages that expired in a queue.
+        pub messages_expired: u64,
+        /// Bytes received.
+        pub bytes_received: u64,
+        /// Bytes sent.
+        pub bytes_sent: u64,
+        /// Connections that broke the protocol.
+        pub protocol_errors: u64,
+        /// Address changes of QUIC connections.
+        pub migrations: u64,
+    }
 }
 
 impl Stats {
-    pub(crate) fn new(now: Instant) -> Self {
-        Self {
-            started: now,
-            ..Self::default()
+    /// PUBLISH packets received.
+    #[must_use]
+    pub const fn messages_received(&self) -> u64 {
+        self.messages_received_qos0 + self.messages_received_qos1 + self.messages_received_qos2
+    }
+
+    /// PUBLISH packets sent.
+    #[must_use]
+    pub const fn messages_sent(&self) -> u64 {
+        self.messages_sent_qos0 + self.messages_sent_qos1 + self.messages_sent_qos2
+    }
+
+    pub(crate) const fn note_received(&mut self, qos: QoS) {
+        match qos {
+            QoS::AtMostOnce => self.messages_received_qos0 += 1,
+            QoS::AtLeastOnce => self.messages_received_qos1 += 1,
+            QoS::ExactlyOnce => self.messages_received_qos2 += 1,
+        }
+    }
+
+    pub(crate) const fn note_sent(&mut self, qos: QoS) {
+        match qos {
+            QoS::AtMostOnce => self.messages_sent_qos0 += 1,
+            QoS::AtLeastOnce => self.messages_sent_qos1 += 1,
+            QoS::ExactlyOnce => self.messages_sent_qos2 += 1,
         }
     }
 }

@@ -16,9 +16,9 @@ impl Shard {
     /// Publishes the counters. They are not retained: who wants them waits for
     /// the next round.
     pub(crate) fn publish_sys(&mut self) {
-        let stats = self.stats.clone();
+        let stats = self.stats;
         let census = self.census();
-        let uptime = (self.now - stats.started).as_secs();
+        let uptime = (self.now - self.started).as_secs();
         let values: [(&str, u64); 18] = [
             ("uptime_seconds", uptime),
             ("connections/current", census.conns as u64),
@@ -34,8 +34,8 @@ impl Shard {
                 self.tree.subscription_count() as u64,
             ),
             ("retained/current", self.retained.len() as u64),
-            ("messages/received", stats.messages_received),
-            ("messages/sent", stats.messages_sent),
+            ("messages/received", stats.messages_received()),
+            ("messages/sent", stats.messages_sent()),
             ("messages/dropped/slow", stats.messages_dropped_slow),
             ("messages/dropped/full", stats.messages_dropped_full),
             ("messages/refused", stats.publishes_refused),

@@ -6,37 +6,7 @@ use core::time::Duration;
 
 use dunlin_base::transport::Transport;
 
-/// Declares a struct of totals. Adding a line to it is all it takes for a new
-/// total to be summed over loops and exported: its name and its sentence are
-/// taken from the line itself.
-macro_rules! totals {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident {
-            $($(#[doc = $help:literal])+ pub $field:ident: u64,)+
-        }
-    ) => {
-        $(#[$meta])*
-        pub struct $name {
-            $($(#[doc = $help])+ pub $field: u64,)+
-        }
-
-        impl $name {
-            /// The sum of two loops' totals.
-            #[must_use]
-            pub const fn plus(&self, other: &Self) -> Self {
-                Self { $($field: self.$field.wrapping_add(other.$field),)+ }
-            }
-
-            /// Every total: its name, a sentence about it, its value.
-            pub fn each(&self, mut f: impl FnMut(&'static str, &'static str, u64)) {
-                $(f(stringify!($field), concat!($($help),+).trim(), self.$field);)+
-            }
-        }
-    };
-}
-
-totals! {
+dunlin_base::totals! {
     /// Totals of one loop since its start.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
