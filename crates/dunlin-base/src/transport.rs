@@ -111,6 +111,9 @@ pub struct Peer {
     pub transport: Transport,
     /// Index of the listener that accepted it; 0 for a dialled connection.
     pub listener: u16,
+    /// Application protocol that both sides agreed on (ALPN), if it is not
+    /// the usual one of the transport: `MQTT-next` on QUIC.
+    pub protocol: Option<Text>,
     /// Common name, or first subject alternative name, of its verified
     /// certificate.
     pub identity: Option<Text>,
@@ -189,6 +192,38 @@ pub enum NetEvent<'a> {
         stream: StreamId,
         /// Application error code.
         code: u64,
+    },
+    /// A datagram arrived (RFC 9221): unreliable, in no order, perhaps twice.
+    Datagram {
+        /// The connection.
+        conn: ConnId,
+        /// The bytes; valid only during the call. May be empty.
+        data: &'a [u8],
+    },
+    /// Everything sent on a stream that this side finished has arrived at the
+    /// peer's transport (QUIC).
+    StreamDelivered {
+        /// The connection.
+        conn: ConnId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// Answer to a request by value to open a stream: its id, or `None`
+    /// because the peer allows no more now. A transport that opens streams
+    /// when called does not emit it.
+    StreamOpened {
+        /// The connection.
+        conn: ConnId,
+        /// The new stream.
+        stream: Option<StreamId>,
+    },
+    /// The peer allows more streams of a kind than it did when opening one
+    /// was refused last (QUIC).
+    StreamsAvailable {
+        /// The connection.
+        conn: ConnId,
+        /// Which kind.
+        bidirectional: bool,
     },
     /// Bytes given to `send` left for the kernel or the QUIC send buffer: room
     /// for as many more.

@@ -185,6 +185,7 @@ mod tests {
             transport: Transport::Tls,
             listener: 0,
             identity: identity.map(Text::from_static),
+            protocol: None,
             early_data: false,
         }
     }

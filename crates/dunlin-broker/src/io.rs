@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetEvent, Peer};
-use dunlin_base::{ConnId, Message, SendBuf, ShardId, StreamId, Text};
+use dunlin_base::{ConnId, Instant, Message, SendBuf, ShardId, StreamId, Text};
 use dunlin_store::{Request, StoreDone, StoreOp};
 
 use crate::auth::{AuthAnswer, AuthRequest};
@@ -91,6 +91,43 @@ pub enum NetCommand {
         /// Application error code.
         code: u64,
     },
+    /// Open a stream; [`OwnedNetEvent::StreamOpened`] answers, in the order in
+    /// which streams were asked for.
+    OpenStream {
+        /// The connection.
+        conn: ConnId,
+        /// Both sides send on it.
+        bidirectional: bool,
+    },
+    /// Have what is sent on a stream overtake what is sent on streams with a
+    /// lower priority; 0 to begin with.
+    SetPriority {
+        /// The connection.
+        conn: ConnId,
+        /// The stream.
+        stream: StreamId,
+        /// Its priority.
+        priority: i32,
+    },
+    /// Keep bytes of different streams in different packets.
+    IsolateStreams {
+        /// The connection.
+        conn: ConnId,
+        /// Do, or stop to.
+        isolate: bool,
+    },
+    /// Send a datagram. One that does not fit, now, goes out on the stream.
+    /// Its bytes count until [`OwnedNetEvent::Sent`], at once for a datagram.
+    SendDatagram {
+        /// The connection.
+        conn: ConnId,
+        /// The bytes.
+        data: Bytes,
+        /// Drop it if it has not left by then.
+        expires: Instant,
+        /// Where it goes otherwise; it must be between two packets.
+        fallback: StreamId,
+    },
     /// Send what is waiting, then close.
     Close {
         /// The connection.
@@ -122,6 +159,10 @@ impl NetCommand {
             Self::Send { conn, .. }
             | Self::FinishStream { conn, .. }
             | Self::ResetStream { conn, .. }
+            | Self::OpenStream { conn, .. }
+            | Self::SetPriority { conn, .. }
+            | Self::IsolateStreams { conn, .. }
+            | Self::SendDatagram { conn, .. }
             | Self::Close { conn, .. }
             | Self::SetIdleTimeout { conn, .. }
             | Self::PauseReading { conn, .. } => *conn,
@@ -139,6 +180,14 @@ pub enum OwnedNetEvent {
     StreamFinished(StreamId),
     /// As [`NetEvent::StreamReset`].
     StreamReset(StreamId, u64),
+    /// As [`NetEvent::Datagram`].
+    Datagram(Bytes),
+    /// As [`NetEvent::StreamOpened`].
+    StreamOpened(Option<StreamId>),
+    /// As [`NetEvent::StreamsAvailable`]: whether of the bidirectional kind.
+    StreamsAvailable(bool),
+    /// As [`NetEvent::StreamDelivered`].
+    StreamDelivered(StreamId),
     /// As [`NetEvent::Sent`].
     Sent(usize),
     /// As [`NetEvent::Migrated`].

@@ -234,6 +234,10 @@ impl Shard {
                     self.event(Event::Migrated { conn, addr });
                 }
             }
+            OwnedNetEvent::Datagram(_)
+            | OwnedNetEvent::StreamOpened(_)
+            | OwnedNetEvent::StreamsAvailable(_)
+            | OwnedNetEvent::StreamDelivered(_) => {}
             OwnedNetEvent::StreamFinished(stream) | OwnedNetEvent::StreamReset(stream, _)
                 if stream == StreamId::CONTROL =>
             {

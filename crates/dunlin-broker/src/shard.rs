@@ -355,6 +355,17 @@ impl Shard {
             NetEvent::StreamReset { conn, stream, code } => {
                 (conn, OwnedNetEvent::StreamReset(stream, code))
             }
+            NetEvent::Datagram { conn, data } => {
+                (conn, OwnedNetEvent::Datagram(Bytes::copy_from_slice(data)))
+            }
+            NetEvent::StreamOpened { conn, stream } => (conn, OwnedNetEvent::StreamOpened(stream)),
+            NetEvent::StreamsAvailable {
+                conn,
+                bidirectional,
+            } => (conn, OwnedNetEvent::StreamsAvailable(bidirectional)),
+            NetEvent::StreamDelivered { conn, stream } => {
+                (conn, OwnedNetEvent::StreamDelivered(stream))
+            }
             NetEvent::Sent { conn, bytes } => (conn, OwnedNetEvent::Sent(bytes)),
             NetEvent::Migrated { conn, addr } => (conn, OwnedNetEvent::Migrated(addr)),
             NetEvent::Closed { conn, cause } => (conn, OwnedNetEvent::Closed(cause)),

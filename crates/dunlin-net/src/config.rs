@@ -152,6 +152,13 @@ pub struct NetLimits {
     pub quic_stream_receive_window: u32,
     /// Unacknowledged bytes kept for a QUIC connection. Default 256 KiB.
     pub quic_send_window: u32,
+    /// Bytes of received QUIC datagrams (RFC 9221) kept until they are read;
+    /// 0: peers are told that none are taken, and none can be sent. Default
+    /// 64 KiB.
+    pub quic_datagram_receive_bytes: u32,
+    /// Bytes of QUIC datagrams that wait to be sent on a connection; the
+    /// oldest make room for new ones. Default 64 KiB.
+    pub quic_datagram_queue_bytes: usize,
     /// Whether QUIC searches for a larger MTU. Default true.
     pub quic_mtu_discovery: bool,
     /// Receive and send buffers asked of the kernel for UDP sockets. Default
@@ -182,6 +189,8 @@ impl Default for NetLimits {
             quic_receive_window: 256 << 10,
             quic_stream_receive_window: 128 << 10,
             quic_send_window: 256 << 10,
+            quic_datagram_receive_bytes: 64 << 10,
+            quic_datagram_queue_bytes: 64 << 10,
             quic_mtu_discovery: true,
             udp_buffer_bytes: 2 << 20,
         }

@@ -57,6 +57,15 @@ dunlin_base::totals! {
         pub datagrams_foreign: u64,
         /// Datagrams that could not be sent and count as lost.
         pub datagrams_unsent: u64,
+        /// Application datagrams (RFC 9221) received.
+        pub app_datagrams_in: u64,
+        /// Application datagrams sent.
+        pub app_datagrams_out: u64,
+        /// Application datagrams dropped because newer ones needed their place, or
+        /// the path had become too narrow for them.
+        pub app_datagrams_dropped: u64,
+        /// Application datagrams dropped because they had become too old.
+        pub app_datagrams_expired: u64,
         /// QUIC connections whose peer address changed.
         pub migrations: u64,
     }

@@ -85,5 +85,6 @@ pub use config::{DialConfig, ForeignDatagram, ListenerConfig, NetConfig, NetKeys
 pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::NetError;
 pub use net::Net;
+pub use quic::DatagramError;
 pub use tls::{ClientTls, ClientTlsBuilder, ServerTls, ServerTlsOptions, TlsError};
 pub use waker::Waker;

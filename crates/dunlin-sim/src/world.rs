@@ -219,6 +219,7 @@ impl World {
             transport: Transport::Quic,
             listener: 0,
             identity: identity.map(Into::into),
+            protocol: None,
             early_data: false,
         };
         let at = self.now + self.delay(self.setup.pace.link);
@@ -621,6 +622,15 @@ impl World {
                 self.deliver(conn, ToClient::Bytes(stream, bytes));
                 self.shards[index].recycle(data);
             }
+            // This link grants no streams and carries no datagrams.
+            NetCommand::OpenStream { .. } => {
+                let stream = None;
+                self.input(index, Input::Net(NetEvent::StreamOpened { conn, stream }));
+            }
+            NetCommand::SendDatagram { data, fallback, .. } => {
+                self.deliver(conn, ToClient::Bytes(fallback, data.to_vec()));
+            }
+            NetCommand::SetPriority { .. } | NetCommand::IsolateStreams { .. } => {}
             NetCommand::FinishStream { stream, .. } => {
                 self.deliver(conn, ToClient::Finished(stream));
             }

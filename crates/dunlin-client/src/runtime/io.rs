@@ -198,6 +198,10 @@ fn conn_of(event: &NetEvent<'_>) -> ConnId {
         | NetEvent::Sent { conn, .. }
         | NetEvent::Migrated { conn, .. }
         | NetEvent::EarlyData { conn, .. }
+        | NetEvent::Datagram { conn, .. }
+        | NetEvent::StreamDelivered { conn, .. }
+        | NetEvent::StreamOpened { conn, .. }
+        | NetEvent::StreamsAvailable { conn, .. }
         | NetEvent::Closed { conn, .. } => *conn,
         // A kind of event that this version does not know is for nobody.
         _ => ConnId::new(dunlin_base::ShardId(u16::MAX), u64::MAX),

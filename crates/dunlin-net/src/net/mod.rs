@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, Transport};
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId};
 use mio::net::TcpListener;
@@ -24,8 +25,8 @@ use crate::slots::{SLOTS_MAX, Slots};
 use crate::stream::{Scratch, StreamConn};
 use crate::timers::Timers;
 use crate::{
-    Clock, ConnStats, Counters, ForeignDatagram, ListenerConfig, NetConfig, NetError, ServerTls,
-    Waker, tcp,
+    Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig, NetConfig,
+    NetError, ServerTls, Waker, tcp,
 };
 
 /// Readiness events taken from the kernel at once.
@@ -336,6 +337,49 @@ impl Net {
     /// Asks the peer to stop sending on a stream (QUIC).
     pub fn stop_stream(&mut self, conn: ConnId, stream: StreamId, code: u64) {
         self.with_quic(conn, |quic| quic.stop_stream(stream, code));
+    }
+
+    /// Has what is sent on a stream leave before what is sent on streams with a
+    /// lower priority (QUIC); streams begin with 0. It decides only among
+    /// bytes that have not left: it makes nothing faster than the path.
+    pub fn set_stream_priority(&mut self, conn: ConnId, stream: StreamId, priority: i32) {
+        self.with_quic(conn, |quic| quic.set_stream_priority(stream, priority));
+    }
+
+    /// Keeps bytes of different streams in different packets (QUIC), so that a
+    /// lost packet holds up one stream only. Lost bytes that are sent again
+    /// may still share a packet.
+    pub fn isolate_streams(&mut self, conn: ConnId, isolate: bool) {
+        self.with_quic(conn, |quic| quic.isolate = isolate);
+    }
+
+    /// The largest datagram (RFC 9221) that [`Net::send_datagram`] takes now;
+    /// `None` when the connection carries none. It changes with the path.
+    pub fn datagram_max_size(&mut self, conn: ConnId) -> Option<usize> {
+        self.with_quic(conn, QuicConn::datagram_max_size).flatten()
+    }
+
+    /// Sends a datagram (RFC 9221): it may be lost, and comes in no order. It
+    /// is dropped, and counted, if it has not left at `expires`, or if newer
+    /// ones need its place in the queue.
+    ///
+    /// # Errors
+    /// It does not fit, or the connection carries no datagrams: send it on a
+    /// stream.
+    pub fn send_datagram(
+        &mut self,
+        conn: ConnId,
+        data: Bytes,
+        expires: Instant,
+    ) -> Result<(), DatagramError> {
+        let (limits, counters) = (&self.config.limits, &mut self.counters);
+        match Self::find_in(&mut self.slots, self.config.shard, conn) {
+            Some(Conn::Quic(quic)) => {
+                mark(&mut self.dirty, conn.serial(), &mut quic.dirty);
+                quic.send_datagram(data, expires, limits, counters)
+            }
+            _ => Err(DatagramError::Unsupported),
+        }
     }
 
     /// Closes a connection after what was given to `send`; `code` goes to a

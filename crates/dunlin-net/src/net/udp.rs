@@ -100,6 +100,7 @@ impl Net {
                 mark(&mut self.dirty, serial, &mut quic.dirty);
                 break;
             }
+            quic.feed_datagrams(self.now, &mut self.counters);
             buf.clear();
             let segments = endpoint.max_segments();
             let Some(transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {

@@ -8,13 +8,14 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
-use dunlin_base::{ConnId, Instant, StreamId};
+use dunlin_base::{ConnId, Instant, StreamId, Text};
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, Dir, Event, ReadError, ReadableError,
     StreamEvent, StreamId as QuicStreamId, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 
+use super::datagrams::DatagramQueue;
 use super::streams::{StreamBacklog, varint};
 use crate::config::plain_addr;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
@@ -37,7 +38,7 @@ pub(super) enum Phase {
 
 /// A connection over QUIC.
 pub(crate) struct QuicConn {
-    id: ConnId,
+    pub(super) id: ConnId,
     /// Index of its socket among the loop's sources.
     pub(crate) source: usize,
     pub(crate) handle: ConnectionHandle,
@@ -55,8 +56,8 @@ pub(crate) struct QuicConn {
     pub(crate) dirty: bool,
     /// Listed to be run after datagrams.
     pub(crate) touched: bool,
-    spoke: bool,
-    paused: bool,
+    pub(super) spoke: bool,
+    pub(super) paused: bool,
     /// We opened a bidirectional stream, the first of which is control.
     pub(super) opened_control: bool,
     /// Streams that the peer may have open.
@@ -69,6 +70,13 @@ pub(crate) struct QuicConn {
     pub(super) ending: Vec<QuicStreamId>,
     /// Bytes that streams did not take.
     pub(super) backlogs: Vec<StreamBacklog>,
+    /// Bytes of different streams leave in different packets.
+    pub(crate) isolate: bool,
+    /// Datagrams that quinn-proto has not taken.
+    pub(super) datagrams: DatagramQueue,
+    /// Kinds of streams (bidirectional, unidirectional) of which the peer
+    /// allowed no more when one was asked for.
+    pub(super) wanted: [bool; 2],
     /// Streams that were not read to their end, for want of budget or because
     /// reading is paused.
     pub(super) unread: Vec<QuicStreamId>,
@@ -127,6 +135,9 @@ impl QuicConn {
             sending: Vec::new(),
             ending: Vec::new(),
             backlogs: Vec::new(),
+            isolate: false,
+            datagrams: DatagramQueue::default(),
+            wanted: [false; 2],
             unread: Vec::new(),
             early: false,
             moved: 0,
@@ -154,6 +165,13 @@ impl QuicConn {
         data.protocol
     }
 
+    fn unusual_protocol(&self) -> Option<Text> {
+        let protocol = self.protocol()?;
+        (protocol != tls::ALPN_MQTT)
+            .then(|| core::str::from_utf8(&protocol).ok().map(Text::from))
+            .flatten()
+    }
+
     /// A datagram for this connection was handed to quinn-proto.
     pub(crate) fn on_datagram(&mut self, now: Instant) {
         self.last_read = now;
@@ -163,6 +181,7 @@ impl QuicConn {
     pub(crate) fn run(&mut self, cx: &mut Cx<'_>) -> Step {
         let mut budget = cx.limits.read_budget_bytes;
         self.read_unread(&mut budget, cx);
+        self.read_datagrams(cx);
         while let Some(event) = self.proto.poll() {
             self.on_event(event, &mut budget, cx);
         }
@@ -180,7 +199,9 @@ impl QuicConn {
             Event::Connected => self.open(false, cx),
             Event::ConnectionLost { reason } => self.on_lost(reason, cx),
             Event::Stream(event) => self.on_stream_event(event, budget, cx),
-            Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
+            Event::DatagramReceived => self.read_datagrams(cx),
+            // The queue is fed before each transmission.
+            Event::HandshakeDataReady | Event::DatagramsUnblocked => {}
         }
     }
 
@@ -206,6 +227,7 @@ impl QuicConn {
                 transport: Transport::Quic,
                 listener: self.listener,
                 identity: certs.and_then(|certs| tls::identity(&certs)),
+                protocol: self.unusual_protocol(),
                 early_data,
             },
         });
@@ -217,6 +239,7 @@ impl QuicConn {
         self.paused = false;
         let mut unbounded = usize::MAX;
         self.read_unread(&mut unbounded, cx);
+        self.read_datagrams(cx);
         let handshaking = self.phase == Phase::Handshake;
         if handshaking {
             tracing::debug!(addr = %self.addr, %reason, "a handshake failed");
@@ -243,14 +266,30 @@ impl QuicConn {
                 let left = self.write_backlog(id);
                 self.report_sent(left, cx);
             }
-            StreamEvent::Finished { id } => self.ending.retain(|e| *e != id),
+            StreamEvent::Finished { id } => {
+                self.ending.retain(|e| *e != id);
+                if self.phase == Phase::Open {
+                    (cx.out)(NetEvent::StreamDelivered {
+                        conn: self.id,
+                        stream: StreamId(id.into()),
+                    });
+                }
+            }
             StreamEvent::Stopped { id, error_code } => {
                 let dropped = self.forget_sending(id);
                 let _ = self.proto.send_stream(id).reset(error_code);
                 self.report_sent(dropped, cx);
                 self.report_reset(id, error_code, cx);
             }
-            StreamEvent::Available { .. } => {}
+            StreamEvent::Available { dir } => {
+                let wanted = self.wanted.get_mut(dir as usize);
+                if wanted.is_some_and(core::mem::take) && self.phase == Phase::Open {
+                    (cx.out)(NetEvent::StreamsAvailable {
+                        conn: self.id,
+                        bidirectional: dir == Dir::Bi,
+                    });
+                }
+            }
         }
     }
 
@@ -425,6 +464,7 @@ impl QuicConn {
         self.deadline = Instant::FAR_FUTURE;
         self.backlogs = Vec::new();
         self.unread = Vec::new();
+        self.datagrams = DatagramQueue::default();
     }
 
     pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<'_>)) {
@@ -443,11 +483,12 @@ impl QuicConn {
     /// Returns whether there is something to read now. A peer that is not read
     /// is not idle.
     pub(crate) fn pause(&mut self, paused: bool, now: Instant) -> bool {
-        if self.paused && !paused {
+        let resumed = self.paused && !paused;
+        if resumed {
             self.last_read = now;
         }
         self.paused = paused;
-        !paused && !self.unread.is_empty()
+        resumed
     }
 
     /// When the connection must be looked at, if nothing happens before.

@@ -17,6 +17,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::cid::{CidCodec, ShardCids};
 use super::conn::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST};
+use super::datagrams::READY_BYTES_MAX;
 use crate::{Counters, NetConfig, NetError, NetLimits, ServerTls};
 
 /// What all endpoints of a loop share.
@@ -60,6 +61,8 @@ fn transport_config(limits: &NetLimits) -> Result<TransportConfig, NetError> {
     let mut config = TransportConfig::default();
     let bidi = limits.quic_bidi_streams.min(BIDI_STREAMS_FIRST);
     let uni = limits.quic_uni_streams.min(UNI_STREAMS_FIRST);
+    let datagrams = limits.quic_datagram_receive_bytes as usize;
+    let datagrams = (datagrams > 0).then_some(datagrams);
     let idle = IdleTimeout::try_from(limits.idle_timeout_max)
         .map_err(|_| NetError::Config("the longest idle timeout is too long for QUIC"))?;
     config
@@ -69,8 +72,8 @@ fn transport_config(limits: &NetLimits) -> Result<TransportConfig, NetError> {
         .receive_window(VarInt::from_u32(limits.quic_receive_window))
         .stream_receive_window(VarInt::from_u32(limits.quic_stream_receive_window))
         .send_window(u64::from(limits.quic_send_window))
-        .datagram_receive_buffer_size(None)
-        .datagram_send_buffer_size(0)
+        .datagram_receive_buffer_size(datagrams)
+        .datagram_send_buffer_size(READY_BYTES_MAX)
         .mtu_discovery_config(limits.quic_mtu_discovery.then(mtu_discovery));
     Ok(config)
 }

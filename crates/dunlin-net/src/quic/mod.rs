@@ -3,10 +3,12 @@
 
 mod cid;
 mod conn;
+mod datagrams;
 mod endpoint;
 mod stats;
 mod streams;
 
 pub(crate) use cid::shard_of_datagram;
 pub(crate) use conn::{NewQuic, QuicConn};
+pub use datagrams::DatagramError;
 pub(crate) use endpoint::{QuicSettings, UdpEndpoint, bind};

@@ -149,10 +149,25 @@ impl QuicConn {
     /// Opens a stream, if the peer allows one more.
     pub(crate) fn open_stream(&mut self, bidirectional: bool) -> Option<StreamId> {
         let dir = if bidirectional { Dir::Bi } else { Dir::Uni };
-        let id = self.proto.streams().open(dir)?;
+        let Some(id) = self.proto.streams().open(dir) else {
+            if let Some(wanted) = self.wanted.get_mut(dir as usize) {
+                *wanted = true;
+            }
+            return None;
+        };
         self.opened_control |= bidirectional;
         self.sending.push(id);
         Some(StreamId(id.into()))
+    }
+
+    /// Has what we send on a stream leave before what we send on streams with
+    /// a lower number.
+    pub(crate) fn set_stream_priority(&mut self, stream: StreamId, priority: i32) {
+        if let Some(id) = quic_id(stream)
+            && self.sending.contains(&id)
+        {
+            let _ = self.proto.send_stream(id).set_priority(priority);
+        }
     }
 
     /// Ends our side of a stream after its backlog.

@@ -236,6 +236,7 @@ impl StreamConn {
                 transport: self.transport,
                 listener: self.listener,
                 identity,
+                protocol: None,
                 early_data: false,
             },
         });

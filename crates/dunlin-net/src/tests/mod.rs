@@ -2,6 +2,7 @@
 //! waiting for anything but events.
 
 pub(crate) mod certs;
+mod datagrams;
 mod layered;
 mod quic;
 mod random;
@@ -29,6 +30,9 @@ pub(crate) enum Ev {
     Sent(ConnId, usize),
     Migrated(ConnId, SocketAddr),
     EarlyData(ConnId, bool),
+    Datagram(ConnId, Vec<u8>),
+    Delivered(ConnId, StreamId),
+    Available(ConnId, bool),
     Closed(ConnId, CloseCause),
 }
 
@@ -43,6 +47,12 @@ impl Ev {
             NetEvent::Migrated { conn, addr } => Self::Migrated(conn, addr),
             NetEvent::EarlyData { conn, accepted } => Self::EarlyData(conn, accepted),
             NetEvent::Closed { conn, cause } => Self::Closed(conn, cause),
+            NetEvent::Datagram { conn, data } => Self::Datagram(conn, data.to_vec()),
+            NetEvent::StreamDelivered { conn, stream } => Self::Delivered(conn, stream),
+            NetEvent::StreamsAvailable {
+                conn,
+                bidirectional,
+            } => Self::Available(conn, bidirectional),
             other => panic!("unknown event {other:?}"),
         }
     }

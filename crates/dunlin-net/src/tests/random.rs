@@ -54,7 +54,9 @@ impl World {
         for event in core::mem::take(&mut self.side.events) {
             let conn = match &event {
                 Ev::Opened(c, _) | Ev::Bytes(c, ..) | Ev::Finished(c, _) | Ev::Reset(c, ..) => *c,
-                Ev::Sent(c, _) | Ev::Migrated(c, _) | Ev::EarlyData(c, _) | Ev::Closed(c, _) => *c,
+                Ev::Sent(c, _) | Ev::Migrated(c, _) | Ev::Closed(c, _) => *c,
+                Ev::EarlyData(c, _) | Ev::Datagram(c, _) => *c,
+                Ev::Delivered(c, _) | Ev::Available(c, _) => *c,
             };
             let known = self.conns.entry(conn).or_default();
             assert!(!known.closed, "{event:?} after the end");
@@ -80,7 +82,7 @@ impl World {
                 }
                 Ev::Sent(_, n) => known.credited += n,
                 Ev::Closed(..) => known.closed = true,
-                Ev::Finished(..) | Ev::Reset(..) | Ev::Migrated(..) | Ev::EarlyData(..) => {}
+                _ => {}
             }
             assert!(known.credited <= known.given);
         }

@@ -20,6 +20,8 @@ pub use server::{ServerTls, ServerTlsOptions};
 
 /// Application protocol offered and accepted by default.
 pub(crate) const ALPN_MQTT: &[u8] = b"mqtt";
+/// MQTT with flow headers on QUIC streams (the MQTT-next draft).
+pub(crate) const ALPN_NEXT: &[u8] = b"MQTT-next";
 /// What a browser offers for a WebSocket.
 pub(crate) const ALPN_HTTP: &[u8] = b"http/1.1";
 

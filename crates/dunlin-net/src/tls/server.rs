@@ -10,7 +10,9 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
-use super::{ALPN_HTTP, ALPN_MQTT, TlsError, parse_certs, parse_key, provider, read_file};
+use super::{
+    ALPN_HTTP, ALPN_MQTT, ALPN_NEXT, TlsError, parse_certs, parse_key, provider, read_file,
+};
 
 /// What a listener's TLS is made of, as PEM text.
 #[derive(Clone, Debug)]
@@ -24,7 +26,8 @@ pub struct ServerTlsOptions {
     pub client_ca_pem: Option<Vec<u8>>,
     /// Refuse clients without a certificate.
     pub require_client_cert: bool,
-    /// Application protocols of TCP and QUIC, by preference.
+    /// Application protocols of TCP and QUIC, by preference. QUIC offers
+    /// `MQTT-next` before them.
     pub alpn: Vec<Vec<u8>>,
 }
 
@@ -111,6 +114,8 @@ impl ServerTls {
         ws.alpn_protocols.insert(0, ALPN_HTTP.to_vec());
         let mut quic = base(&[&rustls::version::TLS13])?;
         quic.alpn_protocols.clone_from(&options.alpn);
+        // Only clients that want its flow headers offer it.
+        quic.alpn_protocols.insert(0, ALPN_NEXT.to_vec());
         quic.ticketer = ticketer;
         quic.send_tls13_tickets = 1;
         let quic = QuicServerConfig::try_from(quic).map_err(|e| TlsError::Setup(e.to_string()))?;

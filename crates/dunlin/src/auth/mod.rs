@@ -274,6 +274,7 @@ mod tests {
                 transport: Transport::Tcp,
                 listener: 0,
                 identity: None,
+                protocol: None,
                 early_data: false,
             },
         }

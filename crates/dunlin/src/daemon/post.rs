@@ -42,10 +42,11 @@ impl Mail {
             Self::Bus { message, .. } => match message {
                 BusMessage::Handover { data, .. } => data.len(),
                 BusMessage::Net {
-                    event: OwnedNetEvent::Bytes(_, data),
+                    event: OwnedNetEvent::Bytes(_, data) | OwnedNetEvent::Datagram(data),
                     ..
                 } => data.len(),
                 BusMessage::Command(NetCommand::Send { data, .. }) => data.len(),
+                BusMessage::Command(NetCommand::SendDatagram { data, .. }) => data.len(),
                 BusMessage::Forward { forward, .. } => forward.message.cost(),
                 BusMessage::Retained { message } => message.cost(),
                 _ => 0,

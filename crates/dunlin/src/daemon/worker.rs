@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::time::Instant as StdInstant;
 
-use dunlin_base::ShardId;
 use dunlin_base::transport::NetEvent;
+use dunlin_base::{ConnId, SendBuf, ShardId};
 use dunlin_broker::{Event, Input, NetCommand, Output, Shard};
 use dunlin_net::{Clock, Net};
 use dunlin_store::Request;
@@ -156,10 +156,38 @@ impl Worker {
             } => {
                 let bytes = net.send(conn, stream, &mut data);
                 self.shard.recycle(data);
-                if bytes > 0 {
-                    let sent = NetEvent::Sent { conn, bytes };
-                    self.shard.handle(self.clock.now(), Input::Net(sent));
-                }
+                self.sent(conn, bytes);
+            }
+            NetCommand::OpenStream {
+                conn,
+                bidirectional,
+            } => {
+                let stream = net.open_stream(conn, bidirectional);
+                let opened = NetEvent::StreamOpened { conn, stream };
+                self.shard.handle(self.clock.now(), Input::Net(opened));
+            }
+            NetCommand::SetPriority {
+                conn,
+                stream,
+                priority,
+            } => net.set_stream_priority(conn, stream, priority),
+            NetCommand::IsolateStreams { conn, isolate } => net.isolate_streams(conn, isolate),
+            NetCommand::SendDatagram {
+                conn,
+                data,
+                expires,
+                fallback,
+            } => {
+                let bytes = match net.send_datagram(conn, data.clone(), expires) {
+                    // Its queue has a bound of its own.
+                    Ok(()) => data.len(),
+                    Err(_) => {
+                        let mut bytes = SendBuf::new();
+                        bytes.put_bytes(&data);
+                        net.send(conn, fallback, &mut bytes)
+                    }
+                };
+                self.sent(conn, bytes);
             }
             NetCommand::FinishStream { conn, stream } => net.finish_stream(conn, stream),
             NetCommand::ResetStream { conn, stream, code } => {
@@ -169,6 +197,14 @@ impl Worker {
             NetCommand::Close { conn, code } => net.close(conn, code),
             NetCommand::SetIdleTimeout { conn, timeout } => net.set_idle_timeout(conn, timeout),
             NetCommand::PauseReading { conn, paused } => net.pause_reading(conn, paused),
+        }
+    }
+
+    /// Tells the shard what left at once.
+    fn sent(&mut self, conn: ConnId, bytes: usize) {
+        if bytes > 0 {
+            let sent = NetEvent::Sent { conn, bytes };
+            self.shard.handle(self.clock.now(), Input::Net(sent));
         }
     }
 
