@@ -1,105 +1,228 @@
-//! Who may start a handshake: limits by address and in total. It knows no
-//! socket; it only counts.
+//! Who may start a handshake: limits by address and in total, counted over all
+//! loops of the process. It knows no socket; it only counts.
+//!
+//! Addresses are counted in tables behind locks, each held for a few map
+//! operations and never two at a time; what has no limit takes no lock.
 
-use core::net::IpAddr;
+use core::hash::BuildHasher;
+use core::net::{IpAddr, Ipv6Addr};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dunlin_base::Instant;
 
 use crate::{Counters, NetLimits};
 
-/// Addresses whose handshakes are counted within one second. When the table is
-/// full, further addresses pass uncounted until the second is over: a flood
-/// from that many addresses is met by Retry and the pending limit instead.
-const RATE_ADDRESSES_MAX: usize = 65_536;
+/// Tables over which addresses are spread, so that loops rarely wait for each
+/// other.
+const TABLES: usize = 16;
+
+/// Addresses whose handshakes are counted within one second, in each table.
+/// When it is full, further addresses pass uncounted until the second is over:
+/// a flood from that many addresses is met by Retry and the pending limit
+/// instead.
+const RATE_ADDRESSES_MAX: usize = 65_536 / TABLES;
 
 /// Length of the window in which handshakes are counted.
 const RATE_WINDOW_MICROS: u64 = 1_000_000;
 
-/// Counts connections and handshakes.
+/// Bits of an IPv6 address that tell networks apart: a network has at least
+/// 2^64 addresses to choose from (RFC 4291 section 2.5.4).
+const V6_NETWORK_BITS: u32 = 64;
+
+/// Why a connection may not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The process holds as many as it may.
+    Full,
+    /// Too many handshakes are going on.
+    Pending,
+    /// Its address has as many as it may.
+    PerAddress,
+    /// Its address began as many in this second as it may.
+    Rate,
+}
+
+impl Refusal {
+    /// Counts it.
+    pub(crate) const fn count(self, counters: &mut Counters) {
+        match self {
+            Self::Full => counters.refused_full += 1,
+            Self::Pending => counters.refused_pending += 1,
+            Self::PerAddress => counters.refused_per_address += 1,
+            Self::Rate => counters.refused_rate += 1,
+        }
+    }
+}
+
+/// Counts connections and handshakes of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    per_address: HashMap<IpAddr, u32>,
-    rate: HashMap<IpAddr, u32>,
-    rate_window: u64,
-    pending: usize,
+    live: AtomicUsize,
+    pending: AtomicUsize,
+    hasher: RandomState,
+    tables: [Mutex<Table>; TABLES],
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    connections: HashMap<IpAddr, u32>,
+    /// Handshakes begun in this window, by whether the address was proved:
+    /// whoever forges an address uses up what is unproved only.
+    begun: HashMap<IpAddr, [u32; 2]>,
+    window: u64,
 }
 
 impl Admission {
     /// Handshakes that have begun and not ended.
-    pub(crate) const fn pending(&self) -> usize {
-        self.pending
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
     }
 
-    /// Whether one more connection from `ip` may begin; `live` are held now.
+    /// Whether so many connections from `ip` are held that an unproved one
+    /// should not take a further place: half of what it may have.
+    pub(crate) fn is_crowded(&self, ip: IpAddr, limits: &NetLimits) -> bool {
+        let max = limits.connections_per_address_max;
+        max > 0 && {
+            let network = network(ip);
+            let table = self.table(network);
+            table
+                .connections
+                .get(&network)
+                .is_some_and(|n| *n >= max.div_ceil(2))
+        }
+    }
+
+    /// Takes a place for one more connection from `ip`, or says why not.
+    /// `proved`: the client can receive at that address.
+    ///
+    /// # Errors
+    /// A limit is reached.
     pub(crate) fn admit(
-        &mut self,
+        &self,
         ip: IpAddr,
-        live: usize,
+        proved: bool,
         now: Instant,
         limits: &NetLimits,
-        counters: &mut Counters,
-    ) -> bool {
-        if live >= limits.connections_max {
-            counters.refused_full += 1;
-            return false;
-        }
-        if self.pending >= limits.handshakes_pending_max {
-            counters.refused_pending += 1;
-            return false;
-        }
-        let max = limits.connections_per_address_max;
-        if max > 0 && self.per_address.get(&ip).is_some_and(|n| *n >= max) {
-            counters.refused_per_address += 1;
-            return false;
-        }
-        if !self.within_rate(ip, now, limits.handshakes_per_address_per_second) {
-            counters.refused_rate += 1;
-            return false;
-        }
-        true
+    ) -> Result<(), Refusal> {
+        take(&self.live, limits.connections_max, Refusal::Full)?;
+        let admitted = take(
+            &self.pending,
+            limits.handshakes_pending_max,
+            Refusal::Pending,
+        )
+        .and_then(|()| {
+            self.admit_address(network(ip), proved, now, limits)
+                .inspect_err(|_| give_back(&self.pending))
+        });
+        admitted.inspect_err(|_| give_back(&self.live))
     }
 
-    /// An accepted connection begins.
-    pub(crate) fn begin(&mut self, ip: IpAddr, limits: &NetLimits) {
-        self.pending += 1;
-        if limits.connections_per_address_max > 0 {
-            *self.per_address.entry(ip).or_insert(0) += 1;
+    fn admit_address(
+        &self,
+        network: IpAddr,
+        proved: bool,
+        now: Instant,
+        limits: &NetLimits,
+    ) -> Result<(), Refusal> {
+        let (most, rate) = (
+            limits.connections_per_address_max,
+            limits.handshakes_per_address_per_second,
+        );
+        if most == 0 && rate == 0 {
+            return Ok(());
         }
+        let mut table = self.table(network);
+        let held = table.connections.get(&network).copied().unwrap_or(0);
+        if most > 0 && held >= most {
+            return Err(Refusal::PerAddress);
+        }
+        if rate > 0 && !table.within_rate(network, proved, now, rate) {
+            return Err(Refusal::Rate);
+        }
+        if most > 0 {
+            table.connections.insert(network, held + 1);
+        }
+        Ok(())
     }
 
-    /// Its handshake ended, well or not.
-    pub(crate) fn handshake_over(&mut self) {
-        self.pending = self.pending.saturating_sub(1);
+    /// A handshake ended, well or not.
+    pub(crate) fn handshake_over(&self) {
+        give_back(&self.pending);
     }
 
-    /// It is gone.
-    pub(crate) fn end(&mut self, ip: IpAddr) {
-        if let Some(count) = self.per_address.get_mut(&ip) {
+    /// A connection that was admitted did not begin.
+    pub(crate) fn withdraw(&self, ip: IpAddr, limits: &NetLimits) {
+        self.handshake_over();
+        self.end(ip, limits);
+    }
+
+    /// A connection is gone.
+    pub(crate) fn end(&self, ip: IpAddr, limits: &NetLimits) {
+        give_back(&self.live);
+        if limits.connections_per_address_max == 0 {
+            return;
+        }
+        let network = network(ip);
+        let mut table = self.table(network);
+        if let Some(count) = table.connections.get_mut(&network) {
             *count -= 1;
             if *count == 0 {
-                self.per_address.remove(&ip);
+                table.connections.remove(&network);
             }
         }
     }
 
-    fn within_rate(&mut self, ip: IpAddr, now: Instant, max: u32) -> bool {
-        if max == 0 {
+    fn table(&self, network: IpAddr) -> MutexGuard<'_, Table> {
+        let index = self.hasher.hash_one(network) as usize % TABLES;
+        let [first, ..] = &self.tables;
+        let table = self.tables.get(index).unwrap_or(first);
+        // Counts are whole after every statement, so a panic elsewhere leaves
+        // nothing half done.
+        table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn within_rate(&mut self, network: IpAddr, proved: bool, now: Instant, max: u32) -> bool {
+        let window = now.as_micros() / RATE_WINDOW_MICROS;
+        if window != self.window {
+            self.window = window;
+            self.begun.clear();
+        }
+        if self.begun.len() >= RATE_ADDRESSES_MAX && !self.begun.contains_key(&network) {
             return true;
         }
-        let window = now.as_micros() / RATE_WINDOW_MICROS;
-        if window != self.rate_window {
-            self.rate_window = window;
-            self.rate.clear();
+        let [unproved, shown] = self.begun.entry(network).or_default();
+        let count = if proved { shown } else { unproved };
+        *count = count.saturating_add(1);
+        *count <= max
+    }
+}
+
+/// Takes one of `max` places.
+fn take(places: &AtomicUsize, max: usize, refusal: Refusal) -> Result<(), Refusal> {
+    if places.fetch_add(1, Ordering::Relaxed) < max {
+        return Ok(());
+    }
+    give_back(places);
+    Err(refusal)
+}
+
+fn give_back(places: &AtomicUsize) {
+    places.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// What is counted as one: an IPv4 address, an IPv6 network.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX << (128 - V6_NETWORK_BITS);
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
         }
-        if let Some(count) = self.rate.get_mut(&ip) {
-            *count = count.saturating_add(1);
-            return *count <= max;
-        }
-        if self.rate.len() < RATE_ADDRESSES_MAX {
-            self.rate.insert(ip, 1);
-        }
-        true
     }
 }
 
@@ -107,43 +230,109 @@ impl Admission {
 mod tests {
     use super::*;
     use core::net::Ipv4Addr;
+    use std::sync::Arc;
 
-    #[test]
-    fn limits_count_by_address_and_second() {
-        let limits = NetLimits {
+    fn limits() -> NetLimits {
+        NetLimits {
             connections_per_address_max: 2,
             handshakes_per_address_per_second: 3,
             handshakes_pending_max: 3,
-            connections_max: 10,
+            connections_max: 5,
+            ..NetLimits::default()
+        }
+    }
+
+    fn v4(n: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, 0, n))
+    }
+
+    #[test]
+    fn limits_count_by_address_and_second() {
+        let limits = limits();
+        let admission = Admission::default();
+        let admit = |n, t| admission.admit(v4(n), true, Instant::from_micros(t), &limits);
+        assert_eq!(admit(1, 0), Ok(()));
+        assert!(admission.is_crowded(v4(1), &limits));
+        assert!(!admission.is_crowded(v4(2), &limits));
+        assert_eq!(admit(1, 0), Ok(()));
+        assert_eq!(admit(1, 0), Err(Refusal::PerAddress));
+        assert_eq!(admit(2, 0), Ok(()));
+        assert_eq!(admit(3, 0), Err(Refusal::Pending));
+        (0..3).for_each(|_| admission.handshake_over());
+        assert_eq!(admit(3, 0), Ok(()));
+        assert_eq!(admit(4, 0), Ok(()));
+        assert_eq!(admit(5, 0), Err(Refusal::Full));
+        admission.handshake_over();
+        admission.end(v4(1), &limits);
+        assert_eq!(admit(1, 5), Ok(()));
+        admission.end(v4(1), &limits);
+        admission.handshake_over();
+        assert_eq!(admit(1, 6), Err(Refusal::Rate), "fourth in one second");
+        assert_eq!(admit(1, RATE_WINDOW_MICROS), Ok(()));
+        let mut counters = Counters::default();
+        Refusal::Rate.count(&mut counters);
+        assert_eq!(counters.refused_rate, 1);
+    }
+
+    #[test]
+    fn forged_addresses_use_up_what_is_unproved_only() {
+        let limits = limits();
+        let admission = Admission::default();
+        let admit = |proved| {
+            let admitted = admission.admit(v4(1), proved, Instant::ZERO, &limits);
+            if admitted.is_ok() {
+                admission.handshake_over();
+                admission.end(v4(1), &limits);
+            }
+            admitted
+        };
+        for _ in 0..3 {
+            assert_eq!(admit(false), Ok(()));
+        }
+        assert_eq!(admit(false), Err(Refusal::Rate));
+        assert_eq!(admit(true), Ok(()));
+    }
+
+    #[test]
+    fn an_ipv6_network_counts_as_one() {
+        let limits = limits();
+        let admission = Admission::default();
+        let admit = |text: &str| {
+            let ip = text.parse().unwrap();
+            admission.admit(ip, true, Instant::ZERO, &limits)
+        };
+        assert_eq!(admit("2001:db8::1"), Ok(()));
+        assert_eq!(admit("2001:db8::ffff:0:0:1"), Ok(()));
+        assert_eq!(admit("2001:db8::2"), Err(Refusal::PerAddress));
+        assert_eq!(admit("2001:db8:0:1::2"), Ok(()));
+    }
+
+    #[test]
+    fn loops_count_together_and_nothing_is_lost() {
+        let limits = NetLimits {
+            connections_per_address_max: 7,
             ..NetLimits::default()
         };
-        let mut counters = Counters::default();
-        let mut admission = Admission::default();
-        let ip = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
-        let at = Instant::from_micros;
-        let mut admit = |a: &mut Admission, n, live, t| {
-            let ok = a.admit(ip(n), live, at(t), &limits, &mut counters);
-            if ok {
-                a.begin(ip(n), &limits);
-            }
-            ok
-        };
-        assert!(admit(&mut admission, 1, 0, 0));
-        assert!(admit(&mut admission, 1, 1, 0));
-        assert!(!admit(&mut admission, 1, 2, 0), "third from one address");
-        assert!(admit(&mut admission, 2, 2, 0));
-        assert!(!admit(&mut admission, 3, 3, 0), "too many pending");
-        for _ in 0..3 {
+        let admission = Arc::new(Admission::default());
+        let held: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let admit = || admission.admit(v4(1), true, Instant::ZERO, &limits);
+                        (0..100).filter(|_| admit().is_ok()).count()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        assert_eq!((held, admission.pending()), (7, 7));
+        for _ in 0..7 {
             admission.handshake_over();
+            admission.end(v4(1), &limits);
         }
-        assert!(!admit(&mut admission, 3, 10, 0), "full");
-        admission.end(ip(1));
-        assert!(admit(&mut admission, 1, 2, 5));
-        admission.end(ip(1));
-        assert!(!admit(&mut admission, 1, 2, 6), "fourth in one second");
-        assert!(admit(&mut admission, 1, 2, RATE_WINDOW_MICROS));
-        assert_eq!(counters.refused_per_address, 1);
-        assert_eq!((counters.refused_pending, counters.refused_full), (1, 1));
-        assert_eq!(counters.refused_rate, 1);
+        assert_eq!(admission.pending(), 0);
+        assert_eq!(admission.live.load(Ordering::Relaxed), 0);
+        let empty = |table: &Mutex<Table>| table.lock().unwrap().connections.is_empty();
+        assert!(admission.tables.iter().all(empty));
     }
 }

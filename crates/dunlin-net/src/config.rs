@@ -12,7 +12,7 @@ use dunlin_base::transport::Transport;
 use quinn_udp::EcnCodepoint;
 
 use crate::slots::SLOTS_MAX;
-use crate::{ClientTls, Clock, NetError, ServerTls};
+use crate::{ClientTls, Clock, NetError, NetShared, QuicTuning, ServerTls};
 
 /// Where MQTT is found on a WebSocket server.
 const WS_PATH: &str = "/mqtt";
@@ -31,6 +31,8 @@ pub struct NetConfig {
     pub limits: NetLimits,
     /// Secrets shared by all shards, and across restarts.
     pub keys: NetKeys,
+    /// What loops of one process share; give all of them the same.
+    pub shared: NetShared,
 }
 
 impl NetConfig {
@@ -43,6 +45,7 @@ impl NetConfig {
             clock,
             limits: NetLimits::default(),
             keys,
+            shared: NetShared::default(),
         }
     }
 
@@ -92,6 +95,21 @@ impl fmt::Debug for NetKeys {
     }
 }
 
+/// When a QUIC client must prove its address before anything is kept for it,
+/// at the cost of a round trip (Retry, RFC 9000 section 8.1.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RetryMode {
+    /// Never. Forged addresses can use up the limits of those they belong to.
+    Never,
+    /// When [`NetLimits::quic_retry_pending`] handshakes are going on, or when
+    /// a limit by address comes near and the address is not proved.
+    #[default]
+    UnderLoad,
+    /// Always, unless it has a token from an earlier connection.
+    Always,
+}
+
 /// Limits and deadlines of one loop.
 ///
 /// Worst-case memory of a TCP connection is
@@ -100,18 +118,30 @@ impl fmt::Debug for NetKeys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NetLimits {
-    /// Connections at most. Default and ceiling: 1,048,576.
+    /// Accepted connections at most, of all loops with the same
+    /// [`NetShared`], and dialled ones of each. Default 1,048,576, which is
+    /// also the most that one loop can hold.
     pub connections_max: usize,
-    /// Connections from one address at most; 0: no limit (default).
+    /// Connections from one IPv4 address, or one IPv6 /64, at most, over all
+    /// loops with the same [`NetShared`]; 0: no limit (default).
     pub connections_per_address_max: u32,
-    /// New connections from one address per second at most; 0: no limit
-    /// (default).
+    /// New connections from one IPv4 address, or one IPv6 /64, per second at
+    /// most, counted likewise; 0: no limit (default).
     pub handshakes_per_address_per_second: u32,
-    /// Handshakes pending at most, all transports together. Default 8,192.
+    /// Handshakes pending at most, all transports together, counted likewise.
+    /// Default 8,192.
     pub handshakes_pending_max: usize,
-    /// Pending handshakes from which on a QUIC client must first prove its
-    /// address (Retry). Default 1,024.
+    /// When a QUIC client must first prove its address. Default
+    /// [`RetryMode::UnderLoad`].
+    pub quic_retry: RetryMode,
+    /// Pending handshakes, counted likewise, from which on it must under load.
+    /// Default 1,024.
     pub quic_retry_pending: usize,
+    /// Address tokens that a QUIC client is given for later connections.
+    /// Default 1.
+    pub quic_tokens: u32,
+    /// How long such a token is good; zero: not at all. Default 7 days.
+    pub quic_token_lifetime: Duration,
     /// Time for a handshake: TCP connect, TLS, WebSocket or QUIC. Default 10 s.
     pub handshake_timeout: Duration,
     /// Time in which an accepted connection must say something after its
@@ -159,8 +189,6 @@ pub struct NetLimits {
     /// Bytes of QUIC datagrams that wait to be sent on a connection; the
     /// oldest make room for new ones. Default 64 KiB.
     pub quic_datagram_queue_bytes: usize,
-    /// Whether QUIC searches for a larger MTU. Default true.
-    pub quic_mtu_discovery: bool,
     /// Receive and send buffers asked of the kernel for UDP sockets. Default
     /// 2 MiB.
     pub udp_buffer_bytes: usize,
@@ -173,7 +201,10 @@ impl Default for NetLimits {
             connections_per_address_max: 0,
             handshakes_per_address_per_second: 0,
             handshakes_pending_max: 8192,
+            quic_retry: RetryMode::UnderLoad,
             quic_retry_pending: 1024,
+            quic_tokens: 1,
+            quic_token_lifetime: Duration::from_secs(7 * 24 * 3600),
             handshake_timeout: Duration::from_secs(10),
             first_bytes_timeout: Duration::from_secs(10),
             idle_timeout_max: Duration::from_secs(98_303),
@@ -191,7 +222,6 @@ impl Default for NetLimits {
             quic_send_window: 256 << 10,
             quic_datagram_receive_bytes: 64 << 10,
             quic_datagram_queue_bytes: 64 << 10,
-            quic_mtu_discovery: true,
             udp_buffer_bytes: 2 << 20,
         }
     }
@@ -213,6 +243,8 @@ pub struct ListenerConfig {
     pub reuse_port: bool,
     /// Certificate and key; needed by every transport that is encrypted.
     pub tls: Option<Arc<ServerTls>>,
+    /// How QUIC behaves towards the network.
+    pub quic: QuicTuning,
     /// Path of a WebSocket. Default `/mqtt`.
     pub ws_path: String,
 }
@@ -227,6 +259,7 @@ impl ListenerConfig {
             index: 0,
             reuse_port: false,
             tls: None,
+            quic: QuicTuning::default(),
             ws_path: WS_PATH.into(),
         }
     }
@@ -249,6 +282,9 @@ pub struct DialConfig {
     pub handshake_timeout: Option<Duration>,
     /// Whom to trust; needed by every transport that is encrypted.
     pub tls: Option<Arc<ClientTls>>,
+    /// How QUIC behaves towards the network. Connections that differ in
+    /// [`QuicTuning::ecn`] do not share a socket.
+    pub quic: QuicTuning,
     /// Path of a WebSocket. Default `/mqtt`.
     pub ws_path: String,
 }
@@ -264,6 +300,7 @@ impl DialConfig {
             local_addr: None,
             handshake_timeout: None,
             tls: None,
+            quic: QuicTuning::default(),
             ws_path: WS_PATH.into(),
         }
     }

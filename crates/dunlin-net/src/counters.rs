@@ -31,6 +31,18 @@ dunlin_base::totals! {
         pub accept_exhausted: u64,
         /// QUIC clients asked to prove their address first.
         pub retries_sent: u64,
+        /// QUIC connections begun by a client that had proved its address, by
+        /// Retry or by a token of an earlier connection.
+        pub address_proved: u64,
+        /// QUIC clients told which versions there are.
+        pub versions_sent: u64,
+        /// QUIC peers told that their connection is not known any more.
+        pub stateless_resets: u64,
+        /// QUIC connections refused without keeping anything, for a forged or
+        /// expired proof of address or a malformed first packet.
+        pub stateless_refusals: u64,
+        /// QUIC connections that took new keys, on our initiative.
+        pub key_updates: u64,
         /// Handshakes that did not end in time.
         pub handshake_timeouts: u64,
         /// Clients that completed the handshake and said nothing.

@@ -43,4 +43,7 @@ pub enum NetError {
     /// A value of the configuration is outside of what is possible.
     #[error("{0}")]
     Config(&'static str),
+    /// A setting of QUIC is outside of what is possible.
+    #[error(transparent)]
+    Tuning(#[from] crate::TuningError),
 }

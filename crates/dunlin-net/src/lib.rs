@@ -70,6 +70,7 @@ mod counters;
 mod error;
 mod net;
 mod quic;
+mod shared;
 mod slots;
 mod stream;
 mod tcp;
@@ -77,14 +78,21 @@ mod tcp;
 mod tests;
 mod timers;
 mod tls;
+mod tokens;
+mod tuning;
 mod waker;
 mod ws;
 
 pub use clock::Clock;
-pub use config::{DialConfig, ForeignDatagram, ListenerConfig, NetConfig, NetKeys, NetLimits};
+pub use config::{
+    DialConfig, ForeignDatagram, ListenerConfig, NetConfig, NetKeys, NetLimits, RetryMode,
+};
 pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::NetError;
 pub use net::Net;
 pub use quic::DatagramError;
+pub use shared::NetShared;
 pub use tls::{ClientTls, ClientTlsBuilder, ServerTls, ServerTlsOptions, TlsError};
+pub use tokens::AddressTokens;
+pub use tuning::{Congestion, QuicTuning, TuningError};
 pub use waker::Waker;

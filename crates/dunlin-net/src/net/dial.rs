@@ -10,7 +10,7 @@ use dunlin_base::{ConnId, Instant};
 use super::{Conn, Net, SOURCES_MAX, Source, layers};
 use crate::quic::{UdpEndpoint, bind};
 use crate::slots::SLOTS_MAX;
-use crate::{ClientTls, DialConfig, NetError, tcp};
+use crate::{ClientTls, DialConfig, NetError, QuicTuning, tcp};
 
 impl Net {
     /// Starts to connect; `Opened` or `Closed` follows.
@@ -73,12 +73,15 @@ impl Net {
             (Ipv6Addr::UNSPECIFIED, 0).into()
         };
         let local = config.local_addr.unwrap_or(any);
-        let source = self.client_endpoint(local).map_err(fail)?;
+        let transport = self
+            .quic
+            .client_transport(&config.quic, &self.config.limits)?;
+        let source = self.client_endpoint(local, &config.quic).map_err(fail)?;
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
             return Err(NetError::Config("the UDP socket is gone"));
         };
         let mut client = tls.quic.clone();
-        client.transport_config(Arc::clone(&self.quic.transport));
+        client.transport_config(transport);
         let std_now = self.config.clock.to_std(self.now);
         let (handle, proto) = endpoint
             .proto
@@ -87,14 +90,20 @@ impl Net {
                 quinn_proto::ConnectError::InvalidServerName(name) => NetError::ServerName(name),
                 other => fail(io::Error::other(other)),
             })?;
-        self.insert_quic(source, handle, proto, None, deadline)
-            .ok_or(NetError::TooManyConnections(SLOTS_MAX))
+        let serial = self
+            .insert_quic(source, handle, proto, None, deadline)
+            .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
+        if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+            quic.limit_keys(&config.quic, self.now);
+        }
+        Ok(serial)
     }
 
     /// The UDP socket that dialled connections from `local` share.
-    fn client_endpoint(&mut self, local: SocketAddr) -> io::Result<usize> {
+    fn client_endpoint(&mut self, local: SocketAddr, tuning: &QuicTuning) -> io::Result<usize> {
         let found = self.sources.iter().position(|source| {
-            matches!(source, Source::Udp(e) if e.listener.is_none() && e.bound_to == local)
+            matches!(source, Source::Udp(e)
+                if e.listener.is_none() && e.bound_to == local && e.tuning.ecn == tuning.ecn)
         });
         if let Some(index) = found {
             return Ok(index);
@@ -103,8 +112,8 @@ impl Net {
             return Err(io::Error::other("a loop has at most 1,024 UDP sockets"));
         }
         let socket = bind(local, false)?;
-        let limits = &self.config.limits;
-        let endpoint = UdpEndpoint::new(socket, local, None, None, &self.quic, limits)?;
+        let (quic, limits) = (&self.quic, &self.config.limits);
+        let endpoint = UdpEndpoint::new(socket, local, None, None, tuning.clone(), quic, limits)?;
         self.add_endpoint(endpoint)
     }
 }

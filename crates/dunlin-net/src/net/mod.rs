@@ -19,7 +19,6 @@ use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::admission::Admission;
 use crate::quic::{QuicConn, QuicSettings, UdpEndpoint, bind};
 use crate::slots::{SLOTS_MAX, Slots};
 use crate::stream::{Scratch, StreamConn};
@@ -52,7 +51,6 @@ pub struct Net {
     slots: Slots<Conn>,
     sources: Vec<Source>,
     timers: Timers,
-    admission: Admission,
     counters: Counters,
     scratch: Scratch,
     /// Connections with something left to do although the kernel is silent.
@@ -128,7 +126,6 @@ impl Net {
             slots: Slots::new(),
             sources: Vec::new(),
             timers: Timers::default(),
-            admission: Admission::default(),
             counters: Counters::default(),
             scratch: Scratch::new(),
             ready: Vec::new(),
@@ -196,7 +193,11 @@ impl Net {
             return Err(NetError::TlsMissing(transport));
         }
         match (transport, &config.tls) {
-            (Transport::Quic, Some(tls)) => self.listen_udp(&config, tls).map_err(fail),
+            (Transport::Quic, Some(tls)) => {
+                let limits = &self.config.limits;
+                let server = self.quic.server_config(tls, &config.quic, limits)?;
+                self.listen_udp(&config, server).map_err(fail)
+            }
             _ => self.listen_tcp(config).map_err(fail),
         }
     }
@@ -218,13 +219,16 @@ impl Net {
         Ok(addr)
     }
 
-    fn listen_udp(&mut self, config: &ListenerConfig, tls: &ServerTls) -> io::Result<SocketAddr> {
+    fn listen_udp(
+        &mut self,
+        config: &ListenerConfig,
+        server: quinn_proto::ServerConfig,
+    ) -> io::Result<SocketAddr> {
         let socket = bind(config.addr, config.reuse_port)?;
         let addr = socket.local_addr()?;
-        let server = self.quic.server_config(tls);
-        let limits = &self.config.limits;
-        let index = Some(config.index);
-        let endpoint = UdpEndpoint::new(socket, addr, index, Some(server), &self.quic, limits)?;
+        let (index, tuning) = (Some(config.index), config.quic.clone());
+        let (quic, limits) = (&self.quic, &self.config.limits);
+        let endpoint = UdpEndpoint::new(socket, addr, index, Some(server), tuning, quic, limits)?;
         self.add_endpoint(endpoint)?;
         Ok(addr)
     }
@@ -260,13 +264,17 @@ impl Net {
     /// Replaces certificate and key of the listeners with this number, for
     /// connections to come.
     pub fn set_tls(&mut self, listener: u16, tls: &Arc<ServerTls>) {
+        let limits = &self.config.limits;
         for source in &mut self.sources {
             match source {
                 Source::Tcp(tcp) if tcp.config.index == listener => {
                     tcp.config.tls = Some(Arc::clone(tls));
                 }
                 Source::Udp(udp) if udp.listener == Some(listener) => {
-                    udp.set_server(self.quic.server_config(tls));
+                    // The same settings were good when it was made.
+                    if let Ok(server) = self.quic.server_config(tls, &udp.tuning, limits) {
+                        udp.set_server(server);
+                    }
                 }
                 _ => {}
             }
@@ -419,6 +427,17 @@ impl Net {
     /// Ends a connection at once, dropping what has not left.
     pub fn abort(&mut self, conn: ConnId) {
         self.end(conn, CloseCause::Local);
+    }
+
+    /// Takes new keys for a QUIC connection (RFC 9001 section 6). Returns
+    /// whether it did: not while the handshake or an earlier update is going
+    /// on, and not on other transports.
+    pub fn update_keys(&mut self, conn: ConnId) -> bool {
+        let now = self.config.clock.now();
+        let updated = self.with_quic(conn, |quic| quic.update_keys(now));
+        let updated = updated.unwrap_or(false);
+        self.counters.key_updates += u64::from(updated);
+        updated
     }
 
     /// Closes a connection once nothing arrived for `idle`.

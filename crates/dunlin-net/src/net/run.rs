@@ -160,7 +160,7 @@ impl Net {
         };
         if *pending && !handshaking {
             *pending = false;
-            self.admission.handshake_over();
+            self.config.shared.admission.handshake_over();
         }
         match step {
             Step::Gone(cause) => {
@@ -240,18 +240,18 @@ impl Net {
         let Some(Source::Tcp(listener)) = self.sources.get(index) else {
             return;
         };
-        let (limits, live) = (&self.config.limits, self.slots.len());
-        let counters = &mut self.counters;
-        if !self
-            .admission
-            .admit(addr.ip(), live, self.now, limits, counters)
-        {
+        let limits = &self.config.limits;
+        let admission = &self.config.shared.admission;
+        // Whoever completes the handshake of TCP receives at its address.
+        if let Err(refusal) = admission.admit(addr.ip(), true, self.now, limits) {
+            refusal.count(&mut self.counters);
             return;
         }
         let layers = match layers::of_server(&listener.config, &listener.ws_path, limits) {
             Ok(layers) => layers,
             Err(error) => {
                 tracing::error!(%error, "cannot serve a connection");
+                admission.withdraw(addr.ip(), limits);
                 return;
             }
         };
@@ -261,12 +261,14 @@ impl Net {
         match self.insert_stream(sock, addr, transport, Some(number), layers, deadline) {
             Ok(Some(serial)) => {
                 self.counters.accepted += 1;
-                self.admission.begin(addr.ip(), &self.config.limits);
                 self.run(serial, Cause::Input, handler);
+                return;
             }
             Ok(None) => self.counters.refused_full += 1,
             Err(error) => tracing::warn!(%error, "cannot watch an accepted connection"),
         }
+        let limits = &self.config.limits;
+        self.config.shared.admission.withdraw(addr.ip(), limits);
     }
 
     fn run_timers(&mut self, handler: &mut Handler<'_>) {

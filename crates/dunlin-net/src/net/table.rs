@@ -92,10 +92,11 @@ impl Net {
             Conn::Quic(quic) => (quic.pending, quic.accepted, quic.admitted_ip()),
         };
         if pending {
-            self.admission.handshake_over();
+            self.config.shared.admission.handshake_over();
         }
         if accepted {
-            self.admission.end(addr);
+            let limits = &self.config.limits;
+            self.config.shared.admission.end(addr, limits);
         }
         // A descriptor is free again.
         for source in &mut self.sources {

@@ -10,10 +10,11 @@ use quinn_udp::{EcnCodepoint, RecvMeta};
 
 use super::run::Handler;
 use super::{Conn, Net, Source, mark};
-use crate::ForeignDatagram;
+use crate::admission::{Admission, Refusal};
 use crate::config::plain_addr;
 use crate::quic::shard_of_datagram;
 use crate::stream::{UDP_BATCH, UDP_BYTES};
+use crate::{Counters, ForeignDatagram, NetLimits, RetryMode};
 
 /// Batches read from one socket before others get a turn.
 const RECV_ROUNDS_MAX: usize = 8;
@@ -108,6 +109,9 @@ impl Net {
             };
             endpoint.transmit(transmit, buf, &mut self.counters);
             transmits += 1;
+        }
+        if transmits > 0 && quic.renew_keys(self.now) {
+            self.counters.key_updates += 1;
         }
         let at = quic.next_deadline(&self.config.clock);
         self.timers.arm(serial, at, &mut quic.armed);
@@ -252,6 +256,7 @@ impl Net {
             }
             Some(DatagramEvent::NewConnection(incoming)) => self.incoming(arrival.source, incoming),
             Some(DatagramEvent::Response(transmit)) => {
+                count_answer(buf, &mut self.counters);
                 endpoint.transmit(transmit, buf, &mut self.counters);
             }
             None => {}
@@ -266,39 +271,57 @@ impl Net {
         };
         let listener = endpoint.listener;
         let limits = &self.config.limits;
-        let (ip, live) = (plain_addr(incoming.remote_address()).ip(), self.slots.len());
+        let admission = &self.config.shared.admission;
+        let ip = plain_addr(incoming.remote_address()).ip();
+        let proved = incoming.remote_address_validated();
         let buf = &mut self.scratch.udp_out;
         buf.clear();
         // Before its address is proved a client costs no memory here.
-        if self.admission.pending() >= limits.quic_retry_pending && incoming.may_retry() {
-            if let Ok(transmit) = endpoint.proto.retry(incoming, buf) {
-                self.counters.retries_sent += 1;
-                endpoint.transmit(transmit, buf, &mut self.counters);
+        let admitted = if !proved && wants_proof(admission, ip, limits) {
+            None
+        } else {
+            Some(admission.admit(ip, proved, self.now, limits))
+        };
+        match admitted {
+            Some(Ok(())) => {}
+            // Whoever comes first under a forged address must not take the
+            // place of the one that the address belongs to.
+            None | Some(Err(Refusal::Rate)) if !proved && limits.quic_retry != RetryMode::Never => {
+                if let Ok(transmit) = endpoint.proto.retry(incoming, buf) {
+                    self.counters.retries_sent += 1;
+                    endpoint.transmit(transmit, buf, &mut self.counters);
+                }
+                return;
             }
-            return;
-        }
-        let counters = &mut self.counters;
-        if !self.admission.admit(ip, live, self.now, limits, counters) {
-            let transmit = endpoint.proto.refuse(incoming, buf);
-            endpoint.transmit(transmit, buf, &mut self.counters);
-            return;
+            Some(Err(refusal)) => {
+                refusal.count(&mut self.counters);
+                let transmit = endpoint.proto.refuse(incoming, buf);
+                endpoint.transmit(transmit, buf, &mut self.counters);
+                return;
+            }
+            None => return,
         }
         let std_now = self.config.clock.to_std(self.now);
         match endpoint.proto.accept(incoming, std_now, buf, None) {
             Ok((handle, proto)) => {
+                let tuning = endpoint.tuning.clone();
                 let deadline = self.now + limits.handshake_timeout;
                 let Some(serial) = self.insert_quic(source, handle, proto, listener, deadline)
                 else {
                     self.counters.refused_full += 1;
+                    let limits = &self.config.limits;
+                    self.config.shared.admission.withdraw(ip, limits);
                     return;
                 };
                 self.counters.accepted += 1;
-                self.admission.begin(ip, &self.config.limits);
+                self.counters.address_proved += u64::from(proved);
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                    quic.limit_keys(&tuning, self.now);
                     mark(&mut self.touched, serial, &mut quic.touched);
                 }
             }
             Err(error) => {
+                admission.withdraw(ip, limits);
                 self.counters.handshake_failures += 1;
                 tracing::debug!(cause = %error.cause, "a QUIC connection was not accepted");
                 if let Some(transmit) = error.response {
@@ -306,6 +329,27 @@ impl Net {
                 }
             }
         }
+    }
+}
+
+/// Whether a client that has not proved its address must do so now.
+fn wants_proof(admission: &Admission, ip: IpAddr, limits: &NetLimits) -> bool {
+    match limits.quic_retry {
+        RetryMode::Never => false,
+        RetryMode::Always => true,
+        RetryMode::UnderLoad => {
+            admission.pending() >= limits.quic_retry_pending || admission.is_crowded(ip, limits)
+        }
+    }
+}
+
+/// Counts what quinn-proto answers without keeping anything.
+fn count_answer(answer: &[u8], counters: &mut Counters) {
+    const LONG_HEADER: u8 = 0x80;
+    match (answer.first(), answer.get(1..5)) {
+        (Some(first), _) if first & LONG_HEADER == 0 => counters.stateless_resets += 1,
+        (Some(_), Some([0, 0, 0, 0])) => counters.versions_sent += 1,
+        _ => counters.stateless_refusals += 1,
     }
 }
 

@@ -16,10 +16,11 @@ use quinn_proto::{
 use rustls::pki_types::CertificateDer;
 
 use super::datagrams::DatagramQueue;
+use super::keys::KeyAge;
 use super::streams::{StreamBacklog, varint};
 use crate::config::plain_addr;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
-use crate::{Clock, NetLimits, tls};
+use crate::{Clock, NetLimits, QuicTuning, tls};
 
 /// Streams that a peer may open at once, to begin with: what clients of EMQX
 /// expect, control included. quinn-proto keeps an entry for each.
@@ -88,6 +89,7 @@ pub(crate) struct QuicConn {
     idle: Duration,
     deadline: Instant,
     pub(crate) armed: Instant,
+    pub(super) keys: KeyAge,
 }
 
 /// How a connection comes to be.
@@ -145,6 +147,7 @@ impl QuicConn {
             idle: limits.idle_timeout_max,
             deadline: new.handshake_deadline,
             armed: Instant::FAR_FUTURE,
+            keys: KeyAge::new(&QuicTuning::default(), now),
         }
     }
 

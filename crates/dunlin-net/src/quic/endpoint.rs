@@ -9,8 +9,8 @@ use aws_lc_rs::{hkdf, hmac};
 use mio::net::UdpSocket;
 use quinn_proto::crypto::HandshakeTokenKey;
 use quinn_proto::{
-    ConnectionHandle, Endpoint, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig,
-    TransportConfig, VarInt,
+    ConnectionHandle, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig,
+    ValidationTokenConfig, VarInt,
 };
 use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -18,14 +18,17 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use super::cid::{CidCodec, ShardCids};
 use super::conn::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST};
 use super::datagrams::READY_BYTES_MAX;
-use crate::{Counters, NetConfig, NetError, NetLimits, ServerTls};
+use crate::tokens::UsedTokens;
+use crate::{Counters, NetConfig, NetError, NetLimits, QuicTuning, ServerTls};
 
 /// What all endpoints of a loop share.
 pub(crate) struct QuicSettings {
     pub(crate) cids: CidCodec,
     endpoint: Arc<EndpointConfig>,
     token_key: Arc<dyn HandshakeTokenKey>,
-    pub(crate) transport: Arc<TransportConfig>,
+    used_tokens: Arc<UsedTokens>,
+    /// Of the dialled connection before; most are alike.
+    dialled: Option<(QuicTuning, Arc<TransportConfig>)>,
 }
 
 impl QuicSettings {
@@ -40,14 +43,46 @@ impl QuicSettings {
             cids,
             endpoint: Arc::new(endpoint),
             token_key: Arc::new(token_key),
-            transport: Arc::new(transport_config(&config.limits)?),
+            used_tokens: Arc::clone(&config.shared.used_tokens),
+            dialled: None,
         })
     }
 
-    pub(crate) fn server_config(&self, tls: &ServerTls) -> ServerConfig {
+    pub(crate) fn server_config(
+        &self,
+        tls: &ServerTls,
+        tuning: &QuicTuning,
+        limits: &NetLimits,
+    ) -> Result<ServerConfig, NetError> {
         let mut config = ServerConfig::new(Arc::clone(&tls.quic) as _, Arc::clone(&self.token_key));
-        config.transport_config(Arc::clone(&self.transport));
-        config
+        config.transport_config(Arc::new(transport_config(tuning, limits)?));
+        let mut tokens = ValidationTokenConfig::default();
+        tokens
+            .lifetime(limits.quic_token_lifetime)
+            .log(Arc::clone(&self.used_tokens) as _)
+            .sent(if limits.quic_token_lifetime.is_zero() {
+                0
+            } else {
+                limits.quic_tokens
+            });
+        config.validation_token_config(tokens);
+        Ok(config)
+    }
+
+    /// Settings of a connection to dial.
+    pub(crate) fn client_transport(
+        &mut self,
+        tuning: &QuicTuning,
+        limits: &NetLimits,
+    ) -> Result<Arc<TransportConfig>, NetError> {
+        match &self.dialled {
+            Some((same, transport)) if same == tuning => Ok(Arc::clone(transport)),
+            _ => {
+                let transport = Arc::new(transport_config(tuning, limits)?);
+                self.dialled = Some((tuning.clone(), Arc::clone(&transport)));
+                Ok(transport)
+            }
+        }
     }
 }
 
@@ -57,7 +92,8 @@ impl fmt::Debug for QuicSettings {
     }
 }
 
-fn transport_config(limits: &NetLimits) -> Result<TransportConfig, NetError> {
+fn transport_config(tuning: &QuicTuning, limits: &NetLimits) -> Result<TransportConfig, NetError> {
+    tuning.check()?;
     let mut config = TransportConfig::default();
     let bidi = limits.quic_bidi_streams.min(BIDI_STREAMS_FIRST);
     let uni = limits.quic_uni_streams.min(UNI_STREAMS_FIRST);
@@ -73,25 +109,9 @@ fn transport_config(limits: &NetLimits) -> Result<TransportConfig, NetError> {
         .stream_receive_window(VarInt::from_u32(limits.quic_stream_receive_window))
         .send_window(u64::from(limits.quic_send_window))
         .datagram_receive_buffer_size(datagrams)
-        .datagram_send_buffer_size(READY_BYTES_MAX)
-        .mtu_discovery_config(limits.quic_mtu_discovery.then(mtu_discovery));
+        .datagram_send_buffer_size(READY_BYTES_MAX);
+    tuning.apply(&mut config);
     Ok(config)
-}
-
-/// One probe of what Ethernet carries, and one of half the way when that is
-/// lost: the usual search costs each connection five probes with their
-/// acknowledgements, more than a short connection sends otherwise.
-fn mtu_discovery() -> MtuDiscoveryConfig {
-    /// As quinn-proto's own default: Ethernet minus IPv6 and UDP.
-    const UPPER_BOUND: u16 = 1452;
-    /// Half the way from 1,200 to the upper bound, and one: then the first
-    /// probe is the upper bound.
-    const MINIMUM_CHANGE: u16 = 127;
-    let mut config = MtuDiscoveryConfig::default();
-    config
-        .upper_bound(UPPER_BOUND)
-        .minimum_change(MINIMUM_CHANGE);
-    config
 }
 
 /// A UDP socket for QUIC.
@@ -105,6 +125,8 @@ pub(crate) struct UdpEndpoint {
     pub(crate) listener: Option<u16>,
     /// The address asked for, by which a dialled connection finds its socket.
     pub(crate) bound_to: SocketAddr,
+    /// As the listener says; for dialled connections only `ecn` counts here.
+    pub(crate) tuning: QuicTuning,
     refuses: bool,
     /// The kernel may have more datagrams for us.
     pub(crate) readable: bool,
@@ -133,6 +155,7 @@ impl UdpEndpoint {
         bound_to: SocketAddr,
         listener: Option<u16>,
         server: Option<ServerConfig>,
+        tuning: QuicTuning,
         settings: &QuicSettings,
         limits: &NetLimits,
     ) -> io::Result<Self> {
@@ -149,6 +172,7 @@ impl UdpEndpoint {
             serials: Vec::new(),
             listener,
             bound_to,
+            tuning,
             refuses: false,
             readable: false,
             held: None,
@@ -246,7 +270,8 @@ impl UdpEndpoint {
         contents: &[u8],
         counters: &mut Counters,
     ) -> bool {
-        let ecn = transmit.ecn.map(|e| e as u8);
+        // quinn-proto sees that its marks are not acknowledged, and stops.
+        let ecn = transmit.ecn.filter(|_| self.tuning.ecn).map(|e| e as u8);
         let udp = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: ecn.and_then(quinn_udp::EcnCodepoint::from_bits),

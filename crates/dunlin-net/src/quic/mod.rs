@@ -5,6 +5,7 @@ mod cid;
 mod conn;
 mod datagrams;
 mod endpoint;
+mod keys;
 mod stats;
 mod streams;
 

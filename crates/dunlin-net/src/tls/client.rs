@@ -12,6 +12,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::verify::{Pin, Verifier};
 use super::{ALPN_HTTP, ALPN_MQTT, TlsError, parse_certs, parse_key, provider, read_file};
+use crate::AddressTokens;
+use crate::tokens::Store;
 
 /// TLS of dialled connections; share one value among them, so that they also
 /// share session tickets.
@@ -32,6 +34,7 @@ impl ClientTls {
             identity: None,
             alpn: vec![ALPN_MQTT.to_vec()],
             accept_any: false,
+            tokens: None,
         }
     }
 
@@ -60,6 +63,7 @@ pub struct ClientTlsBuilder {
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     alpn: Vec<Vec<u8>>,
     accept_any: bool,
+    tokens: Option<Arc<dyn AddressTokens>>,
 }
 
 impl ClientTlsBuilder {
@@ -147,6 +151,13 @@ impl ClientTlsBuilder {
         self
     }
 
+    /// Keeps the address tokens of QUIC servers here instead of in memory.
+    #[must_use]
+    pub fn address_tokens(mut self, tokens: Arc<dyn AddressTokens>) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
     /// Trusts every server. An attacker on the path reads and changes
     /// everything; only for experiments.
     #[must_use]
@@ -201,10 +212,14 @@ impl ClientTlsBuilder {
         let mut quic = base(&[&rustls::version::TLS13])?;
         quic.alpn_protocols = self.alpn;
         let quic = QuicClientConfig::try_from(quic).map_err(|e| TlsError::Setup(e.to_string()))?;
+        let mut quic = quinn_proto::ClientConfig::new(Arc::new(quic));
+        if let Some(tokens) = self.tokens {
+            quic.token_store(Arc::new(Store(tokens)));
+        }
         Ok(ClientTls {
             tcp: Arc::new(tcp),
             ws: Arc::new(ws),
-            quic: quinn_proto::ClientConfig::new(Arc::new(quic)),
+            quic,
         })
     }
 }

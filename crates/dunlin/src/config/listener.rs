@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use dunlin_base::transport::Transport;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::path::Path;
+
 /// Path of the WebSocket endpoint when none is configured.
 pub const WEBSOCKET_PATH: &str = "/mqtt";
 
@@ -28,6 +30,8 @@ pub struct Listener {
     pub anonymous: Option<Anonymous>,
     /// Certificates; the development ones when absent.
     pub tls: Option<Tls>,
+    /// How QUIC behaves here; as `[quic]` says when absent.
+    pub quic: Option<Path>,
 }
 
 impl Listener {
@@ -40,6 +44,7 @@ impl Listener {
             path: None,
             anonymous: None,
             tls: None,
+            quic: None,
         }
     }
 
@@ -62,6 +67,9 @@ impl Listener {
         if self.tls.is_some() && !self.transport.transport().is_encrypted() {
             let why = format!("a {name} listener does not use certificates; use tls, wss or quic");
             return Err(("tls", why));
+        }
+        if self.quic.is_some() && self.transport != Kind::Quic {
+            return Err(("quic", format!("a {name} listener does not speak QUIC")));
         }
         let is_websocket = matches!(self.transport, Kind::Ws | Kind::Wss);
         match &self.path {

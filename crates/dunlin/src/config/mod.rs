@@ -6,6 +6,7 @@
 
 mod error;
 pub mod listener;
+pub mod path;
 pub mod sections;
 pub mod units;
 
@@ -167,6 +168,13 @@ impl Config {
             .any(|l| l.transport.transport().is_encrypted() && l.tls.is_none())
     }
 
+    /// How QUIC at a listener behaves towards the network.
+    #[must_use]
+    pub fn quic_tuning(&self, listener: &Listener) -> dunlin_net::QuicTuning {
+        let same = path::Path::default();
+        listener.quic.as_ref().unwrap_or(&same).tuning(&self.quic)
+    }
+
     /// What a listener asks of its clients.
     #[must_use]
     pub fn auth_policy(&self, listener: &Listener) -> dunlin_broker::auth::AuthPolicy {
@@ -204,6 +212,11 @@ impl Config {
             let wrong = |key: &str, why| Err((format!("listener.{index}.{key}"), why));
             if let Err((key, why)) = listener.check() {
                 return wrong(key, why);
+            }
+            if let Some(path) = &listener.quic
+                && let Err((key, why)) = path.check(&self.quic)
+            {
+                return wrong(&format!("quic.{key}"), why);
             }
             let address = listener.address();
             // Port 0 lets the system choose, a different one each time.

@@ -9,10 +9,14 @@ use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::listener::Anonymous;
+use super::path::{Control, Path, Retry};
 use super::units::{Expiry, Size, Span};
 
 /// Smallest `max_packet_size` that is accepted: a CONNECT with a will fits.
 const PACKET_BYTES_MIN: u64 = 256;
+
+/// Most address tokens for a client: each is sent to it after its handshake.
+const TOKENS_MAX: u32 = 8;
 
 /// Longest keep alive that MQTT can express.
 const KEEP_ALIVE_SECS_MAX: u64 = 65_535;
@@ -169,10 +173,28 @@ pub struct Quic {
     pub stream_receive_window: Size,
     /// Unacknowledged bytes kept for a connection.
     pub send_window: Size,
+    /// When a client must prove its address first.
+    pub retry: Retry,
     /// Pending handshakes from which on clients must prove their address.
     pub retry_from_pending: usize,
+    /// Tokens that spare a returning client the proof of its address.
+    pub tokens: u32,
+    /// How long such a token is good.
+    pub token_lifetime: Span,
+    /// Congestion control.
+    pub congestion: Control,
+    /// Round-trip time assumed at first.
+    pub initial_rtt: Span,
+    /// Bytes that may be in flight at first.
+    pub initial_window: Option<Size>,
     /// Search for a larger packet size than 1200 bytes.
     pub mtu_discovery: bool,
+    /// Mark packets for explicit congestion notification.
+    pub ecn: bool,
+    /// Packets sent after which new keys are taken.
+    pub key_update_packets: Option<u64>,
+    /// Time after which new keys are taken.
+    pub key_update_interval: Option<Span>,
 }
 
 impl Default for Quic {
@@ -182,8 +204,17 @@ impl Default for Quic {
             receive_window: Size::kib(256),
             stream_receive_window: Size::kib(128),
             send_window: Size::kib(256),
+            retry: Retry::Load,
             retry_from_pending: 1024,
+            tokens: 1,
+            token_lifetime: Span::secs(7 * 24 * 3600),
+            congestion: Control::Cubic,
+            initial_rtt: Span::millis(333),
+            initial_window: None,
             mtu_discovery: true,
+            ecn: true,
+            key_update_packets: None,
+            key_update_interval: None,
         }
     }
 }
@@ -201,7 +232,11 @@ impl Quic {
                 return Err((key, format!("{window} is not between 4KiB and 1GiB")));
             }
         }
-        Ok(())
+        if self.tokens > TOKENS_MAX {
+            let why = format!("{} is more than {TOKENS_MAX}", self.tokens);
+            return Err(("tokens", why));
+        }
+        Path::default().check(self)
     }
 }
 

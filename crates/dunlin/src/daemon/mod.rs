@@ -18,7 +18,7 @@ use dunlin_base::ShardId;
 use dunlin_base::transport::Transport;
 use dunlin_broker::Shard;
 use dunlin_broker::access::Acl;
-use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, NetKeys, ServerTls};
+use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, NetKeys, NetShared, ServerTls};
 use dunlin_store::Recovered;
 use dunlin_store_redb::{RedbStore, Submitter};
 
@@ -153,11 +153,13 @@ impl Daemon {
         let clock = Clock::new();
         let loops = |e: dunlin_net::NetError| StartError::Loop(e.to_string());
         let keys = NetKeys::random().map_err(loops)?;
+        let shared = NetShared::default();
         let mut parts = Vec::new();
         let mut shards = Vec::new();
         for id in 0..count {
             let mut net_config = NetConfig::new(ShardId(id), count, clock, keys.clone());
-            net_config.limits = settings::net(&config, count);
+            net_config.limits = settings::net(&config);
+            net_config.shared = shared.clone();
             let net = Net::new(net_config).map_err(loops)?;
             let (inbox, address) = Inbox::new(net.waker());
             shards.push(address);
@@ -362,7 +364,10 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
     let mut bound = Vec::new();
     for (index, (listener, tls)) in config.listener.iter().zip(tls).enumerate() {
         for addr in resolve(index, listener)? {
-            let addr = listen_on(index, listener, tls.as_ref(), addr, parts)?;
+            let mut settings = ListenerConfig::new(listener.transport.transport(), addr);
+            settings.quic = config.quic_tuning(listener);
+            settings.tls = tls.clone();
+            let addr = listen_on(index, listener, settings, parts)?;
             bound.push(Bound {
                 listener: index,
                 transport: listener.transport.transport(),
@@ -384,11 +389,10 @@ fn probe(transport: Transport, addr: SocketAddr) -> std::io::Result<()> {
 fn listen_on(
     index: usize,
     listener: &Listener,
-    tls: Option<&Arc<ServerTls>>,
-    mut addr: SocketAddr,
+    mut settings: ListenerConfig,
     parts: &mut [Parts],
 ) -> Result<SocketAddr, StartError> {
-    let shared = parts.len() > 1;
+    let (shared, addr) = (parts.len() > 1, settings.addr);
     if shared {
         // Shards share the address with each other, and so with any other
         // broker that shares it: ask for it alone first.
@@ -399,16 +403,15 @@ fn listen_on(
             source,
         })?;
     }
+    settings.index = u16::try_from(index).unwrap_or(u16::MAX);
+    settings.reuse_port = shared;
+    settings.ws_path = listener.path().to_owned();
     for part in parts {
-        let mut settings = ListenerConfig::new(listener.transport.transport(), addr);
-        settings.index = u16::try_from(index).unwrap_or(u16::MAX);
-        settings.reuse_port = shared;
-        settings.tls = tls.cloned();
-        settings.ws_path = listener.path().to_owned();
         // The first shard's port is everybody's.
-        addr = part
+        let addr = settings.addr;
+        settings.addr = part
             .net
-            .listen(settings)
+            .listen(settings.clone())
             .map_err(|source| StartError::Listen {
                 index,
                 transport: listener.transport.name(),
@@ -416,5 +419,5 @@ fn listen_on(
                 source,
             })?;
     }
-    Ok(addr)
+    Ok(settings.addr)
 }

@@ -47,16 +47,18 @@ pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, seed: u64) -> Sha
 }
 
 /// Limits of one shard's transports.
-pub(crate) fn net(config: &Config, shards: u16) -> NetLimits {
+pub(crate) fn net(config: &Config) -> NetLimits {
     let (limits, quic) = (&config.limits, &config.quic);
     let window = |size: crate::config::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
     let mut net = NetLimits::default();
-    let per_shard = limits.max_connections.div_ceil(usize::from(shards));
-    net.connections_max = per_shard.min(net.connections_max);
+    net.connections_max = limits.max_connections.min(net.connections_max);
     net.connections_per_address_max = limits.max_connections_per_address;
     net.handshakes_per_address_per_second = limits.max_handshakes_per_address;
     net.handshakes_pending_max = limits.max_pending_handshakes;
+    net.quic_retry = quic.retry.into();
     net.quic_retry_pending = quic.retry_from_pending;
+    net.quic_tokens = quic.tokens;
+    net.quic_token_lifetime = quic.token_lifetime.0;
     net.handshake_timeout = limits.connect_timeout.0;
     net.first_bytes_timeout = limits.connect_timeout.0;
     net.quic_bidi_streams = quic.max_data_streams.saturating_add(1);
@@ -64,7 +66,6 @@ pub(crate) fn net(config: &Config, shards: u16) -> NetLimits {
     net.quic_receive_window = window(quic.receive_window);
     net.quic_stream_receive_window = window(quic.stream_receive_window);
     net.quic_send_window = window(quic.send_window);
-    net.quic_mtu_discovery = quic.mtu_discovery;
     net
 }
 
