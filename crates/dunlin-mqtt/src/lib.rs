@@ -18,6 +18,7 @@ extern crate alloc;
 pub use dunlin_mqtt_codec as codec;
 
 pub mod client;
+pub mod flow;
 pub mod scram;
 #[cfg(feature = "alloc")]
 pub mod server;
