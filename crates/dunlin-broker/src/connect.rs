@@ -62,6 +62,8 @@ impl Shard {
             assigned,
         };
         self.authenticate(c, connect, pending);
+        // Decided at once, unless somebody has to be asked.
+        self.unpark_connected(c);
         Ok(Flow::Continue)
     }
 
@@ -142,12 +144,15 @@ impl Shard {
         // It decoded before, so this cannot fail.
         if let Ok(Packet::Connect(connect)) = decode(&pending.packet, Version::V5) {
             self.accept(c, &connect, pending.assigned, identity);
-            if matches!(
-                self.conns.get(c).map(|conn| &conn.phase),
-                Some(Phase::Connected(_))
-            ) {
-                self.unpark(c);
-            }
+            self.unpark_connected(c);
+        }
+    }
+
+    /// Handles what waited for CONNACK, if it has been sent.
+    fn unpark_connected(&mut self, c: ConnIdx) {
+        let phase = self.conns.get(c).map(|conn| &conn.phase);
+        if matches!(phase, Some(Phase::Connected(_))) {
+            self.unpark(c);
         }
     }
 

@@ -82,6 +82,20 @@ fn data_before_connack_waits() {
 }
 
 #[test]
+fn data_before_connect_waits_although_connect_is_decided_at_once() {
+    check(
+        "
+        a@4 > SUBSCRIBE 1 t|q1
+        a@8 > PUBLISH u 1 q1 #1
+        a > CONNECT a clean
+        a@0 < CONNACK
+        a@4 < SUBACK 1 01
+        a@8 < PUBACK 1 0x10
+    ",
+    );
+}
+
+#[test]
 fn a_broken_stream_ends_alone() {
     check(
         "
