@@ -12,7 +12,7 @@ use dunlin_base::transport::Transport;
 use quinn_udp::EcnCodepoint;
 
 use crate::slots::SLOTS_MAX;
-use crate::{ClientTls, Clock, NetError, NetShared, QuicTuning, ServerTls};
+use crate::{ClientTls, Clock, NetError, NetShared, QuicTuning, ServerTls, TicketRegister};
 
 /// Where MQTT is found on a WebSocket server.
 const WS_PATH: &str = "/mqtt";
@@ -33,6 +33,9 @@ pub struct NetConfig {
     pub keys: NetKeys,
     /// What loops of one process share; give all of them the same.
     pub shared: NetShared,
+    /// Session tickets of QUIC listeners, shared by all shards; `None`
+    /// (default): early data is refused.
+    pub tickets: Option<Arc<TicketRegister>>,
 }
 
 impl NetConfig {
@@ -46,6 +49,7 @@ impl NetConfig {
             limits: NetLimits::default(),
             keys,
             shared: NetShared::default(),
+            tickets: None,
         }
     }
 

@@ -80,6 +80,34 @@ dunlin_base::totals! {
         pub app_datagrams_expired: u64,
         /// QUIC connections whose peer address changed.
         pub migrations: u64,
+        /// Accepted QUIC connections whose early data was taken.
+        pub early_data_accepted: u64,
+        /// Early data refused: the ticket is not one of ours, or no longer.
+        pub early_data_refused_unknown: u64,
+        /// Early data refused: the ticket was used before. A replay stopped.
+        pub early_data_refused_used: u64,
+        /// Early data refused: the ticket is too old.
+        pub early_data_refused_expired: u64,
+        /// Early data refused: the ticket was issued under other settings.
+        pub early_data_refused_settings: u64,
+        /// Early data refused: the register of used tickets is behind.
+        pub early_data_refused_overflow: u64,
+        /// Early data refused by TLS: the client's clock, its cipher suite, its
+        /// server name or its key share.
+        pub early_data_refused_tls: u64,
+        /// Early data refused: it is switched off.
+        pub early_data_refused_off: u64,
+        /// Connections ended because the use of a ticket could not be kept.
+        pub early_data_unkept: u64,
+        /// Session tickets given to QUIC clients.
+        pub tickets_issued: u64,
+        /// Session tickets given up while good, for want of room.
+        pub tickets_evicted: u64,
+        /// Dialled QUIC connections whose early data the server took.
+        pub early_data_sent: u64,
+        /// Dialled QUIC connections whose early data the server refused, and
+        /// which sent it again.
+        pub early_data_resent: u64,
     }
 }
 

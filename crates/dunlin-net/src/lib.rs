@@ -76,6 +76,7 @@ mod stream;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod timers;
 mod tls;
 mod tokens;
@@ -92,6 +93,9 @@ pub use error::NetError;
 pub use net::Net;
 pub use quic::DatagramError;
 pub use shared::NetShared;
+pub use tickets::{
+    StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits, TicketRegister,
+};
 pub use tls::{ClientTls, ClientTlsBuilder, ServerTls, ServerTlsOptions, TlsError};
 pub use tokens::AddressTokens;
 pub use tuning::{Congestion, QuicTuning, TuningError};

@@ -95,6 +95,10 @@ impl Net {
             .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
         if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
             quic.limit_keys(&config.quic, self.now);
+            if quic.begin_flight() {
+                // It is open, and says so in the next `poll`.
+                self.ready.push(serial);
+            }
         }
         Ok(serial)
     }

@@ -2,6 +2,7 @@
 //! needs besides is in `udp`.
 
 mod dial;
+mod early;
 mod layers;
 mod run;
 mod table;
@@ -9,7 +10,7 @@ mod udp;
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::stream::{Scratch, StreamConn};
 use crate::timers::Timers;
 use crate::{
     Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig, NetConfig,
-    NetError, ServerTls, Waker, tcp,
+    NetError, ServerTls, StrikeId, Waker, tcp,
 };
 
 /// Readiness events taken from the kernel at once.
@@ -61,6 +62,8 @@ pub struct Net {
     touched: Vec<u64>,
     /// Datagrams for other shards.
     foreign: VecDeque<(ShardId, ForeignDatagram)>,
+    /// Connections whose ticket's use is being kept.
+    strikes: BTreeMap<StrikeId, u64>,
     /// Reports that arose outside of `poll`.
     reports: VecDeque<Report>,
     now: Instant,
@@ -132,6 +135,7 @@ impl Net {
             dirty: Vec::new(),
             touched: Vec::new(),
             foreign: VecDeque::new(),
+            strikes: BTreeMap::new(),
             reports: VecDeque::new(),
         })
     }

@@ -12,7 +12,7 @@ use super::run::Handler;
 use super::{Conn, Net, Source, mark};
 use crate::admission::{Admission, Refusal};
 use crate::config::plain_addr;
-use crate::quic::shard_of_datagram;
+use crate::quic::{carries_early_data, shard_of_datagram};
 use crate::stream::{UDP_BATCH, UDP_BYTES};
 use crate::{Counters, ForeignDatagram, NetLimits, RetryMode};
 
@@ -82,6 +82,9 @@ impl Net {
             return;
         };
         quic.dirty = false;
+        if quic.awaits_owner() {
+            return;
+        }
         let mut drained = false;
         while let Some(event) = quic.proto.poll_endpoint_events() {
             drained |= event.is_drained();
@@ -239,6 +242,7 @@ impl Net {
         let std_now = self.config.clock.to_std(self.now);
         let ecn = arrival.ecn.map(|e| e as u8);
         let ecn = ecn.and_then(quinn_proto::EcnCodepoint::from_bits);
+        let early = endpoint.listener.is_some() && carries_early_data(&data);
         let buf = &mut self.scratch.udp_out;
         buf.clear();
         let event =
@@ -252,9 +256,14 @@ impl Net {
                     quic.proto.handle_event(event);
                     quic.on_datagram(self.now);
                     mark(&mut self.touched, serial, &mut quic.touched);
+                    if quic.may_use_tickets() {
+                        self.note_tickets(serial, early);
+                    }
                 }
             }
-            Some(DatagramEvent::NewConnection(incoming)) => self.incoming(arrival.source, incoming),
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.incoming(arrival.source, incoming, early);
+            }
             Some(DatagramEvent::Response(transmit)) => {
                 count_answer(buf, &mut self.counters);
                 endpoint.transmit(transmit, buf, &mut self.counters);
@@ -265,7 +274,7 @@ impl Net {
 
     /// A client's first packet: refuse it, ask for a proof of address, or
     /// accept it.
-    fn incoming(&mut self, source: usize, incoming: Incoming) {
+    fn incoming(&mut self, source: usize, incoming: Incoming, early: bool) {
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
             return;
         };
@@ -319,6 +328,7 @@ impl Net {
                     quic.limit_keys(&tuning, self.now);
                     mark(&mut self.touched, serial, &mut quic.touched);
                 }
+                self.note_tickets(serial, early);
             }
             Err(error) => {
                 admission.withdraw(ip, limits);

@@ -16,11 +16,14 @@ use quinn_proto::{
 use rustls::pki_types::CertificateDer;
 
 use super::datagrams::DatagramQueue;
+use super::early::Early;
+use super::flight::Flight;
 use super::keys::KeyAge;
 use super::streams::{StreamBacklog, varint};
 use crate::config::plain_addr;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
-use crate::{Clock, NetLimits, QuicTuning, tls};
+use crate::tickets::Verdict;
+use crate::{Clock, Counters, NetLimits, QuicTuning, tls};
 
 /// Streams that a peer may open at once, to begin with: what clients of EMQX
 /// expect, control included. quinn-proto keeps an entry for each.
@@ -57,6 +60,11 @@ pub(crate) struct QuicConn {
     pub(crate) dirty: bool,
     /// Listed to be run after datagrams.
     pub(crate) touched: bool,
+    /// The handshake is complete.
+    confirmed: bool,
+    pub(super) early: Early,
+    /// Dialled: what was sent before the handshake, until its end.
+    pub(super) flight: Option<Box<Flight>>,
     pub(super) spoke: bool,
     pub(super) paused: bool,
     /// We opened a bidirectional stream, the first of which is control.
@@ -81,13 +89,13 @@ pub(crate) struct QuicConn {
     /// Streams that were not read to their end, for want of budget or because
     /// reading is paused.
     pub(super) unread: Vec<QuicStreamId>,
-    /// Opened by 0-RTT data.
-    pub(super) early: bool,
     /// Address changes of the peer.
     pub(super) moved: u32,
     last_read: Instant,
     idle: Duration,
     deadline: Instant,
+    /// Counts until the handshake is complete, which early data precedes.
+    handshake_deadline: Instant,
     pub(crate) armed: Instant,
     pub(super) keys: KeyAge,
 }
@@ -128,6 +136,9 @@ impl QuicConn {
             reported: new.listener.is_some(),
             dirty: false,
             touched: false,
+            confirmed: false,
+            early: Early::default(),
+            flight: None,
             spoke: false,
             paused: false,
             opened_control: false,
@@ -141,11 +152,11 @@ impl QuicConn {
             datagrams: DatagramQueue::default(),
             wanted: [false; 2],
             unread: Vec::new(),
-            early: false,
             moved: 0,
             last_read: now,
             idle: limits.idle_timeout_max,
             deadline: new.handshake_deadline,
+            handshake_deadline: new.handshake_deadline,
             armed: Instant::FAR_FUTURE,
             keys: KeyAge::new(&QuicTuning::default(), now),
         }
@@ -156,8 +167,41 @@ impl QuicConn {
         self.admitted_ip
     }
 
+    pub(super) const fn id(&self) -> ConnId {
+        self.id
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.phase == Phase::Handshake
+        !self.confirmed && self.phase <= Phase::Open
+    }
+
+    /// Whether TLS may still ask about tickets, or issue them.
+    pub(crate) const fn may_use_tickets(&self) -> bool {
+        self.accepted && !self.confirmed
+    }
+
+    /// Whether nothing is reported until a ticket's use has been kept.
+    pub(crate) const fn is_held(&self) -> bool {
+        self.early.is_held()
+    }
+
+    pub(crate) fn on_ticket(&mut self, verdict: Verdict, waits: bool) {
+        self.early.on_ticket(verdict, waits, &self.proto);
+    }
+
+    pub(crate) const fn on_ticket_kept(&mut self) {
+        self.early.on_kept();
+    }
+
+    pub(crate) fn count_early_data(&mut self, seen: bool, on: bool, counters: &mut Counters) {
+        if seen {
+            self.early.offer();
+        }
+        self.early.count(on, self.confirmed, counters);
+    }
+
+    pub(crate) fn set_close_code(&mut self, code: u64) {
+        self.close_code = varint(code);
     }
 
     pub(super) fn protocol(&self) -> Option<Vec<u8>> {
@@ -182,6 +226,12 @@ impl QuicConn {
 
     /// Reports what happened, and reads what has arrived.
     pub(crate) fn run(&mut self, cx: &mut Cx<'_>) -> Step {
+        if self.is_held() {
+            return Step::Wait;
+        }
+        if self.awaits_owner() {
+            self.open(cx);
+        }
         let mut budget = cx.limits.read_budget_bytes;
         self.read_unread(&mut budget, cx);
         self.read_datagrams(cx);
@@ -199,7 +249,7 @@ impl QuicConn {
 
     fn on_event(&mut self, event: Event, budget: &mut usize, cx: &mut Cx<'_>) {
         match event {
-            Event::Connected => self.open(false, cx),
+            Event::Connected => self.on_connected(cx),
             Event::ConnectionLost { reason } => self.on_lost(reason, cx),
             Event::Stream(event) => self.on_stream_event(event, budget, cx),
             Event::DatagramReceived => self.read_datagrams(cx),
@@ -208,13 +258,27 @@ impl QuicConn {
         }
     }
 
-    fn open(&mut self, early_data: bool, cx: &mut Cx<'_>) {
+    fn on_connected(&mut self, cx: &mut Cx<'_>) {
+        self.confirmed = true;
+        self.open(cx);
+        if let Err(cause) = self.end_flight(cx) {
+            self.abort(cx.clock, cx.now);
+            return self.report(cause, cx.out);
+        }
+        if self.early.is_taken() && self.phase == Phase::Open {
+            (cx.out)(NetEvent::EarlyData {
+                conn: self.id,
+                accepted: true,
+            });
+        }
+    }
+
+    fn open(&mut self, cx: &mut Cx<'_>) {
         if self.phase != Phase::Handshake {
             return;
         }
         self.phase = Phase::Open;
         self.reported = false;
-        self.early = early_data;
         self.deadline = if self.accepted {
             cx.now + cx.limits.first_bytes_timeout
         } else {
@@ -231,7 +295,7 @@ impl QuicConn {
                 listener: self.listener,
                 identity: certs.and_then(|certs| tls::identity(&certs)),
                 protocol: self.unusual_protocol(),
-                early_data,
+                early_data: self.early.is_taken() || self.flight.is_some(),
             },
         });
     }
@@ -243,7 +307,7 @@ impl QuicConn {
         let mut unbounded = usize::MAX;
         self.read_unread(&mut unbounded, cx);
         self.read_datagrams(cx);
-        let handshaking = self.phase == Phase::Handshake;
+        let handshaking = !self.confirmed;
         if handshaking {
             tracing::debug!(addr = %self.addr, %reason, "a handshake failed");
             cx.counters.handshake_failures += 1;
@@ -253,7 +317,7 @@ impl QuicConn {
 
     fn on_stream_event(&mut self, event: StreamEvent, budget: &mut usize, cx: &mut Cx<'_>) {
         // Streams before the handshake ends carry 0-RTT data.
-        self.open(true, cx);
+        self.open(cx);
         match event {
             StreamEvent::Opened { dir } => {
                 self.widen(dir, cx.limits);
@@ -311,7 +375,7 @@ impl QuicConn {
         }
     }
 
-    fn report_sent(&self, bytes: usize, cx: &mut Cx<'_>) {
+    pub(super) fn report_sent(&self, bytes: usize, cx: &mut Cx<'_>) {
         if bytes > 0 && self.phase == Phase::Open {
             (cx.out)(NetEvent::Sent {
                 conn: self.id,
@@ -505,11 +569,18 @@ impl QuicConn {
     }
 
     fn own_deadline(&self) -> Instant {
+        let mut at = self.deadline;
         if self.phase == Phase::Open && !self.paused {
-            self.deadline.min(self.last_read + self.idle)
-        } else {
-            self.deadline
+            at = at.min(self.last_read + self.idle);
         }
+        if self.is_handshaking() {
+            at = at.min(self.handshake_deadline);
+        }
+        at
+    }
+
+    fn is_handshake_late(&self, now: Instant) -> bool {
+        self.is_handshaking() && self.handshake_deadline <= now
     }
 
     /// A deadline may be over.
@@ -517,7 +588,7 @@ impl QuicConn {
         self.proto.handle_timeout(cx.clock.to_std(cx.now));
         if self.own_deadline() <= cx.now {
             let cause = match self.phase {
-                Phase::Handshake => {
+                Phase::Handshake | Phase::Open if self.is_handshake_late(cx.now) => {
                     cx.counters.handshake_timeouts += 1;
                     CloseCause::HandshakeTimeout
                 }
@@ -525,7 +596,7 @@ impl QuicConn {
                     cx.counters.silent_timeouts += 1;
                     CloseCause::IdleTimeout
                 }
-                Phase::Open => {
+                Phase::Handshake | Phase::Open => {
                     cx.counters.idle_timeouts += 1;
                     CloseCause::IdleTimeout
                 }

@@ -94,6 +94,10 @@ impl QuicConn {
     /// Gives quinn-proto what it takes for the next transmission, and drops
     /// what has become too old.
     pub(crate) fn feed_datagrams(&mut self, now: Instant, counters: &mut Counters) {
+        // Nobody sends them again when the server refuses early data.
+        if self.flight.is_some() {
+            return;
+        }
         while let Some((expires, data)) = self.datagrams.pop() {
             if expires <= now {
                 counters.app_datagrams_expired += 1;

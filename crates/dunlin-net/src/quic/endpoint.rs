@@ -6,20 +6,24 @@ use std::io;
 use std::sync::Arc;
 
 use aws_lc_rs::{hkdf, hmac};
+use dunlin_base::ShardId;
 use mio::net::UdpSocket;
 use quinn_proto::crypto::HandshakeTokenKey;
+use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
     ConnectionHandle, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig,
     ValidationTokenConfig, VarInt,
 };
 use quinn_udp::UdpSocketState;
+use sha2::{Digest, Sha256};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::cid::{CidCodec, ShardCids};
 use super::conn::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST};
 use super::datagrams::READY_BYTES_MAX;
+use crate::tickets::{Front, Seen};
 use crate::tokens::UsedTokens;
-use crate::{Counters, NetConfig, NetError, NetLimits, QuicTuning, ServerTls};
+use crate::{Counters, NetConfig, NetError, NetLimits, QuicTuning, ServerTls, TicketRegister};
 
 /// What all endpoints of a loop share.
 pub(crate) struct QuicSettings {
@@ -29,6 +33,10 @@ pub(crate) struct QuicSettings {
     used_tokens: Arc<UsedTokens>,
     /// Of the dialled connection before; most are alike.
     dialled: Option<(QuicTuning, Arc<TransportConfig>)>,
+    shard: ShardId,
+    tickets: Option<Arc<TicketRegister>>,
+    /// What TLS asked of the tickets.
+    pub(crate) seen: Seen,
 }
 
 impl QuicSettings {
@@ -45,7 +53,48 @@ impl QuicSettings {
             token_key: Arc::new(token_key),
             used_tokens: Arc::clone(&config.shared.used_tokens),
             dialled: None,
+            shard,
+            tickets: config.tickets.clone(),
+            seen: Seen::default(),
         })
+    }
+
+    /// Whether early data is taken, and waits until its ticket's use is kept.
+    pub(crate) fn strikes_wait(&self) -> bool {
+        self.tickets.as_ref().is_some_and(|t| t.is_kept())
+    }
+
+    pub(crate) const fn takes_early_data(&self) -> bool {
+        self.tickets.is_some()
+    }
+
+    /// TLS for QUIC: with tickets of the register and early data, or with
+    /// tickets that the client carries and without.
+    fn tls(&self, tls: &ServerTls, limits: &NetLimits) -> Result<QuicServerConfig, NetError> {
+        /// The only size besides 0 that QUIC knows (RFC 9001 section 4.6.1).
+        const EARLY_DATA: u32 = u32::MAX;
+        let mut config = tls.quic.clone();
+        match &self.tickets {
+            Some(register) => {
+                // A client remembers our limits with its ticket, and RFC 9000
+                // section 7.4.1 does not let us lower them for it.
+                let limits = format!("{limits:?}");
+                let scope = Sha256::new_with_prefix(tls.scope).chain_update(limits);
+                config.session_storage = Arc::new(Front {
+                    register: Arc::clone(register),
+                    scope: scope.finalize().into(),
+                    shard: self.shard,
+                    seen: self.seen.clone(),
+                });
+                config.max_early_data_size = EARLY_DATA;
+                config.send_tls13_tickets = register.limits().per_connection;
+            }
+            None => {
+                config.ticketer = Arc::clone(&tls.ticketer);
+                config.send_tls13_tickets = 1;
+            }
+        }
+        QuicServerConfig::try_from(config).map_err(|e| NetError::Loop(io::Error::other(e)))
     }
 
     pub(crate) fn server_config(
@@ -54,7 +103,8 @@ impl QuicSettings {
         tuning: &QuicTuning,
         limits: &NetLimits,
     ) -> Result<ServerConfig, NetError> {
-        let mut config = ServerConfig::new(Arc::clone(&tls.quic) as _, Arc::clone(&self.token_key));
+        let crypto = Arc::new(self.tls(tls, limits)?);
+        let mut config = ServerConfig::new(crypto, Arc::clone(&self.token_key));
         config.transport_config(Arc::new(transport_config(tuning, limits)?));
         let mut tokens = ValidationTokenConfig::default();
         tokens

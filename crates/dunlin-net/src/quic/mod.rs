@@ -4,7 +4,9 @@
 mod cid;
 mod conn;
 mod datagrams;
+mod early;
 mod endpoint;
+mod flight;
 mod keys;
 mod stats;
 mod streams;
@@ -12,4 +14,5 @@ mod streams;
 pub(crate) use cid::shard_of_datagram;
 pub(crate) use conn::{NewQuic, QuicConn};
 pub use datagrams::DatagramError;
+pub(crate) use early::carries_early_data;
 pub(crate) use endpoint::{QuicSettings, UdpEndpoint, bind};

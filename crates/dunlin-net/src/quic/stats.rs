@@ -26,7 +26,7 @@ impl QuicConn {
             streams.remote_open_streams(Dir::Uni),
         );
         QuicStats {
-            early_data: self.early || self.proto.accepted_0rtt(),
+            early_data: self.early.is_taken() || self.proto.accepted_0rtt(),
             rtt: from.path.rtt,
             rtt_min: from.path.min_rtt,
             congestion_window: from.path.cwnd,

@@ -15,6 +15,8 @@ use crate::{Counters, NetLimits};
 pub(super) struct StreamBacklog {
     pub(super) id: QuicStreamId,
     pub(super) bytes: Backlog,
+    /// The first of them, whose room was given back before.
+    pub(super) announced: usize,
     /// End the stream after them.
     pub(super) finish: bool,
 }
@@ -46,6 +48,7 @@ impl QuicConn {
             self.backlogs.push(StreamBacklog {
                 id,
                 bytes,
+                announced: 0,
                 finish: false,
             });
             left += self.write_backlog(id);
@@ -80,6 +83,20 @@ impl QuicConn {
     /// Gives bytes to the stream until it takes no more. A stream that takes
     /// nothing any more swallows them: its end is reported otherwise.
     fn write_direct(&mut self, id: QuicStreamId, data: &SendBuf) -> usize {
+        let Some(flight) = &self.flight else {
+            return self.write_now(id, data);
+        };
+        if !flight.takes(data.len()) {
+            return 0;
+        }
+        let wrote = self.write_now(id, data);
+        if let Some(flight) = &mut self.flight {
+            flight.wrote(id, data, wrote);
+        }
+        wrote
+    }
+
+    fn write_now(&mut self, id: QuicStreamId, data: &SendBuf) -> usize {
         let mut stream = self.proto.send_stream(id);
         let mut wrote = 0;
         if !data.chunks().is_empty() {
@@ -108,6 +125,10 @@ impl QuicConn {
     /// until the stream says that it is blocked: only then, and not after a
     /// partial write, will quinn-proto say when it takes more.
     pub(super) fn write_backlog(&mut self, id: QuicStreamId) -> usize {
+        // Early data goes out once, and then waits for the verdict.
+        if self.flight.is_some() {
+            return 0;
+        }
         let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
             return 0;
         };
@@ -136,6 +157,9 @@ impl QuicConn {
                 }
             }
         }
+        let announced = wrote.min(backlog.announced);
+        backlog.announced -= announced;
+        wrote -= announced;
         if backlog.bytes.is_empty() {
             let finish = backlog.finish;
             self.backlogs.swap_remove(at);
@@ -157,6 +181,9 @@ impl QuicConn {
         };
         self.opened_control |= bidirectional;
         self.sending.push(id);
+        if let Some(flight) = &mut self.flight {
+            flight.opened(id);
+        }
         Some(StreamId(id.into()))
     }
 
@@ -183,6 +210,9 @@ impl QuicConn {
     fn finish_now(&mut self, id: QuicStreamId) {
         if let Some(at) = self.sending.iter().position(|s| *s == id) {
             self.sending.swap_remove(at);
+            if let Some(flight) = &mut self.flight {
+                flight.finished(id);
+            }
             if self.proto.send_stream(id).finish().is_ok() {
                 self.ending.push(id);
             }
@@ -197,6 +227,9 @@ impl QuicConn {
         let may_send = self.sending.contains(&id) || self.ending.contains(&id);
         let dropped = self.forget_sending(id);
         if may_send {
+            if let Some(flight) = &mut self.flight {
+                flight.reset(id, varint(code));
+            }
             let _ = self.proto.send_stream(id).reset(varint(code));
         }
         dropped
@@ -211,6 +244,9 @@ impl QuicConn {
             && !(stream.is_unidirectional() && ours)
         {
             self.unread.retain(|u| *u != id);
+            if let (true, Some(flight)) = (ours, &mut self.flight) {
+                return flight.stop(id, varint(code));
+            }
             let _ = self.proto.recv_stream(id).stop(varint(code));
         }
     }
@@ -221,7 +257,8 @@ impl QuicConn {
         let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
             return 0;
         };
-        self.backlogs.swap_remove(at).bytes.len()
+        let backlog = self.backlogs.swap_remove(at);
+        backlog.bytes.len() - backlog.announced
     }
 }
 

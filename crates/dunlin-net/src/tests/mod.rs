@@ -3,6 +3,7 @@
 
 pub(crate) mod certs;
 mod datagrams;
+mod early;
 mod layered;
 mod quic;
 mod random;
@@ -10,12 +11,15 @@ mod tcp;
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
 use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
 use dunlin_base::{ConnId, SendBuf, ShardId, StreamId};
 
-use crate::{Clock, DialConfig, ListenerConfig, Net, NetConfig, NetKeys, NetLimits};
+use crate::{
+    Clock, DialConfig, ListenerConfig, Net, NetConfig, NetKeys, NetLimits, TicketRegister,
+};
 
 /// After this a test has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -72,6 +76,16 @@ impl Side {
     pub(crate) fn shard(shard: u16, shards: u16, limits: NetLimits, keys: NetKeys) -> Self {
         let mut config = NetConfig::new(ShardId(shard), shards, Clock::new(), keys);
         config.limits = limits;
+        Self {
+            net: Net::new(config).unwrap(),
+            events: Vec::new(),
+        }
+    }
+
+    /// One loop with session tickets.
+    pub(crate) fn with_tickets(tickets: Arc<TicketRegister>) -> Self {
+        let mut config = NetConfig::client(Clock::new()).unwrap();
+        config.tickets = Some(tickets);
         Self {
             net: Net::new(config).unwrap(),
             events: Vec::new(),

@@ -211,6 +211,7 @@ impl ClientTlsBuilder {
         ws.alpn_protocols = vec![ALPN_HTTP.to_vec()];
         let mut quic = base(&[&rustls::version::TLS13])?;
         quic.alpn_protocols = self.alpn;
+        quic.enable_early_data = true;
         let quic = QuicClientConfig::try_from(quic).map_err(|e| TlsError::Setup(e.to_string()))?;
         let mut quic = quinn_proto::ClientConfig::new(Arc::new(quic));
         if let Some(tokens) = self.tokens {

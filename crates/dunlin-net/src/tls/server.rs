@@ -4,11 +4,11 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use quinn_proto::crypto::rustls::QuicServerConfig;
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::Ticketer;
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ProducesTickets, WebPkiClientVerifier};
+use sha2::{Digest, Sha256};
 
 use super::{
     ALPN_HTTP, ALPN_MQTT, ALPN_NEXT, TlsError, parse_certs, parse_key, provider, read_file,
@@ -50,7 +50,12 @@ impl ServerTlsOptions {
 pub struct ServerTls {
     pub(crate) tcp: Arc<rustls::ServerConfig>,
     pub(crate) ws: Arc<rustls::ServerConfig>,
-    pub(crate) quic: Arc<QuicServerConfig>,
+    /// Without tickets of any kind.
+    pub(crate) quic: rustls::ServerConfig,
+    /// For QUIC without early data.
+    pub(crate) ticketer: Arc<dyn ProducesTickets>,
+    /// Tickets are good for listeners that ask the same of clients.
+    pub(crate) scope: [u8; 32],
 }
 
 impl ServerTls {
@@ -116,15 +121,27 @@ impl ServerTls {
         quic.alpn_protocols.clone_from(&options.alpn);
         // Only clients that want its flow headers offer it.
         quic.alpn_protocols.insert(0, ALPN_NEXT.to_vec());
-        quic.ticketer = ticketer;
-        quic.send_tls13_tickets = 1;
-        let quic = QuicServerConfig::try_from(quic).map_err(|e| TlsError::Setup(e.to_string()))?;
         Ok(Self {
             tcp: Arc::new(tcp),
             ws: Arc::new(ws),
-            quic: Arc::new(quic),
+            quic,
+            ticketer,
+            scope: scope(options),
         })
     }
+}
+
+/// What a session rests on besides the certificate, which may be renewed.
+fn scope(options: &ServerTlsOptions) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let mut put = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_be_bytes());
+        hash.update(bytes);
+    };
+    put(options.client_ca_pem.as_deref().unwrap_or_default());
+    put(&[u8::from(options.require_client_cert)]);
+    options.alpn.iter().for_each(|name| put(name));
+    hash.finalize().into()
 }
 
 impl fmt::Debug for ServerTls {

@@ -1,0 +1,212 @@
+//! Early data over real sockets: taken, refused, waiting for its strike.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use dunlin_base::transport::Transport;
+use dunlin_base::{ConnId, StreamId};
+
+use super::certs::{dial_to, listen_on};
+use super::{Ev, Pair, Side};
+use crate::{Counters, DialConfig, NetLimits, TicketChange, TicketLimits, TicketRegister};
+
+/// A server with tickets and a client that keeps them in memory.
+struct Rig {
+    pair: Pair,
+    dial: DialConfig,
+}
+
+impl Rig {
+    fn new(register: TicketRegister) -> Self {
+        let server = Side::with_tickets(Arc::new(register));
+        let client = Side::new(NetLimits::default());
+        let mut pair = Pair { client, server };
+        let addr = pair.server.net.listen(listen_on(Transport::Quic)).unwrap();
+        let dial = dial_to(Transport::Quic, addr);
+        Self { pair, dial }
+    }
+
+    /// Connects, says something, closes: the client has tickets then.
+    fn fetch_tickets(&mut self) {
+        let conn = self.pair.client.net.dial(&self.dial).unwrap();
+        self.pair.until("opened", |p| p.client.opened().is_some());
+        let _ = self.pair.client.send(conn, StreamId::CONTROL, b"first");
+        self.finish(conn);
+        self.pair.client.events.clear();
+        self.pair.server.events.clear();
+    }
+
+    fn finish(&mut self, conn: ConnId) {
+        self.pair.client.net.close(conn, 0);
+        self.pair.until("closed", |p| {
+            p.client.closed().is_some() && p.server.closed().is_some()
+        });
+    }
+
+    /// Dials and sends at once; nothing has gone out yet.
+    fn dial_early(&mut self, bytes: &[u8]) -> ConnId {
+        let conn = self.pair.client.net.dial(&self.dial).unwrap();
+        self.pair.client.poll();
+        let (_, peer) = self.pair.client.opened().expect("open at once");
+        assert!(peer.early_data);
+        let _ = self.pair.client.send(conn, StreamId::CONTROL, bytes);
+        conn
+    }
+
+    fn counters(&self) -> (Counters, Counters) {
+        let of = |side: &Side| *side.net.counters();
+        (of(&self.pair.client), of(&self.pair.server))
+    }
+}
+
+fn verdict(side: &Side) -> Option<bool> {
+    side.events.iter().find_map(|e| match e {
+        Ev::EarlyData(_, accepted) => Some(*accepted),
+        _ => None,
+    })
+}
+
+#[test]
+fn early_data_is_answered_before_the_handshake_ends() {
+    let mut rig = Rig::new(TicketRegister::in_memory(TicketLimits::default()));
+    rig.fetch_tickets();
+    assert_eq!(rig.counters().1.tickets_issued, 2);
+    let conn = rig.dial_early(b"hello");
+    // One datagram brings ClientHello and data.
+    rig.pair.client.net.flush();
+    let before = rig.counters().0.datagrams_out;
+    rig.pair.until("early bytes", |p| {
+        p.server.poll();
+        p.server.received(StreamId::CONTROL) == b"hello"
+    });
+    let (server, peer) = rig.pair.server.opened().unwrap();
+    assert!(peer.early_data);
+    assert_eq!(rig.counters().0.datagrams_out, before, "client was silent");
+    assert_eq!(verdict(&rig.pair.server), None);
+    let _ = rig.pair.server.send(server, StreamId::CONTROL, b"half");
+    rig.pair.until("answer", |p| {
+        p.client.received(StreamId::CONTROL) == b"half" && verdict(&p.server).is_some()
+    });
+    assert_eq!(verdict(&rig.pair.client), Some(true));
+    assert_eq!(verdict(&rig.pair.server), Some(true));
+    rig.finish(conn);
+    let (client, server) = rig.counters();
+    assert_eq!((client.early_data_sent, server.early_data_accepted), (1, 1));
+}
+
+#[test]
+fn refused_bytes_go_again_once() {
+    let mut rig = Rig::new(TicketRegister::in_memory(TicketLimits::default()));
+    rig.fetch_tickets();
+    // Another server of that name and address knows none of the tickets.
+    let addr = rig.dial.addr;
+    let register = Arc::new(TicketRegister::in_memory(TicketLimits::default()));
+    rig.pair.server = Side::with_tickets(register);
+    let mut listen = listen_on(Transport::Quic);
+    listen.addr = addr;
+    rig.pair.server.net.listen(listen).unwrap();
+    let conn = rig.dial_early(b"once");
+    let uni = rig.pair.client.net.open_stream(conn, false).unwrap();
+    let _ = rig.pair.client.send(conn, uni, b"ended");
+    rig.pair.client.net.finish_stream(conn, uni);
+    let dropped = rig.pair.client.net.open_stream(conn, true).unwrap();
+    let _ = rig.pair.client.send(conn, dropped, b"dropped");
+    rig.pair.client.net.reset_stream(conn, dropped, 7);
+    rig.pair.client.net.stop_stream(conn, dropped, 7);
+    // More than is kept for sending again waits for the verdict.
+    let more = super::pattern(200_000);
+    let mut left = rig.pair.client.send(conn, StreamId::CONTROL, &more);
+    assert_eq!(left, 0);
+    rig.pair.until("all bytes", |p| {
+        p.server.received(StreamId::CONTROL).len() == 4 + more.len()
+            && p.server.received(uni) == b"ended"
+    });
+    let got = rig.pair.server.received(StreamId::CONTROL);
+    assert_eq!(&got[..4], b"once");
+    assert!(got[4..] == more, "bytes differ");
+    let (server, peer) = rig.pair.server.opened().unwrap();
+    assert!(!peer.early_data);
+    assert!(rig.pair.server.events.contains(&Ev::Finished(server, uni)));
+    rig.pair.until("credit", |p| p.client.sent() == more.len());
+    left += rig.pair.client.sent();
+    assert_eq!(left, more.len());
+    assert_eq!(verdict(&rig.pair.client), Some(false));
+    assert!(rig.pair.server.received(dropped).is_empty());
+    rig.finish(conn);
+    let (client, server) = rig.counters();
+    assert_eq!(client.early_data_resent, 1);
+    assert_eq!(server.early_data_refused_unknown, 1);
+    assert_eq!(server.early_data_accepted, 0);
+}
+
+/// A register whose changes come out of a channel.
+fn kept() -> (TicketRegister, Receiver<TicketChange>) {
+    let (sender, receiver) = channel();
+    let keep = move |change| sender.send(change).unwrap();
+    let register = TicketRegister::kept_by(TicketLimits::default(), Box::new(keep));
+    (register, receiver)
+}
+
+fn strike(changes: &Receiver<TicketChange>) -> crate::StrikeId {
+    let found = changes.try_iter().find_map(|change| match change {
+        TicketChange::Strike { strike, .. } => Some(strike),
+        _ => None,
+    });
+    found.expect("a strike")
+}
+
+#[test]
+fn early_data_waits_until_its_ticket_is_struck_off_for_good() {
+    let (register, changes) = kept();
+    let mut rig = Rig::new(register);
+    rig.fetch_tickets();
+    let conn = rig.dial_early(b"held");
+    rig.pair
+        .until("client's handshake", |p| verdict(&p.client).is_some());
+    assert_eq!(rig.pair.server.events, [], "nothing is reported");
+    rig.pair.server.net.handle_struck(strike(&changes), true);
+    rig.pair
+        .until("bytes", |p| p.server.received(StreamId::CONTROL) == b"held");
+    rig.finish(conn);
+}
+
+#[test]
+fn a_strike_that_cannot_be_kept_ends_the_connection() {
+    let (register, changes) = kept();
+    let mut rig = Rig::new(register);
+    rig.fetch_tickets();
+    let _ = rig.dial_early(b"never");
+    rig.pair
+        .until("client's handshake", |p| verdict(&p.client).is_some());
+    rig.pair.server.net.handle_struck(strike(&changes), false);
+    rig.pair.until("end", |p| p.client.closed().is_some());
+    assert_eq!(rig.pair.server.events, [], "nothing is reported");
+    assert_eq!(rig.counters().1.early_data_unkept, 1);
+}
+
+#[test]
+fn expired_tickets_and_switched_off_early_data_are_refused_and_told_apart() {
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let ours = Arc::clone(&clock);
+    let seconds = move || ours.load(Ordering::Relaxed);
+    let register = TicketRegister::with_clock(TicketLimits::default(), None, Box::new(seconds));
+    let mut rig = Rig::new(register);
+    rig.fetch_tickets();
+    clock.fetch_add(24 * 60 * 60, Ordering::Relaxed);
+    let conn = rig.dial_early(b"late");
+    rig.pair
+        .until("bytes", |p| p.server.received(StreamId::CONTROL) == b"late");
+    assert_eq!(rig.counters().1.early_data_refused_expired, 1);
+    rig.finish(conn);
+    let addr = rig.dial.addr;
+    rig.pair.server = Side::new(NetLimits::default());
+    let mut listen = listen_on(Transport::Quic);
+    listen.addr = addr;
+    rig.pair.server.net.listen(listen).unwrap();
+    rig.pair.client.events.clear();
+    let _ = rig.dial_early(b"off");
+    rig.pair
+        .until("bytes", |p| p.server.received(StreamId::CONTROL) == b"off");
+    assert_eq!(rig.counters().1.early_data_refused_off, 1);
+}
