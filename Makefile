@@ -26,6 +26,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 
 check: ## the gate without third-party programs: cargo xtask ci
 	$(CARGO) xtask ci
@@ -36,6 +37,7 @@ setup: ## install what the tests need and is missing
 interop: setup ## third-party clients, QUIC ones included, against a release build
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/features.sh --quic-peers
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin

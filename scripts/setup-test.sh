@@ -2,7 +2,7 @@
 # Installs what the tests with third-party programs need and is missing:
 #
 #   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv (root)
-#   target/venv      a Python environment with paho-mqtt
+#   target/venv      a Python environment with paho-mqtt and aioquic
 #   target/interop   MQTT.js from npm
 #
 # Each step is quick when its result is there. A step that cannot be done is
@@ -68,17 +68,25 @@ debian_packages() {
 
 python_environment() {
     local python=target/venv/bin/python
-    if "$python" -c 'import paho.mqtt; assert paho.mqtt.__version__ >= "2"' 2>/dev/null; then
+    if "$python" -c 'import paho.mqtt, aioquic; assert paho.mqtt.__version__ >= "2"' 2>/dev/null; then
         return
     fi
     if ! command -v python3 >/dev/null; then
-        skip 'paho-mqtt: no python3'
-    elif python3 -m venv target/venv >target/setup-venv.log 2>&1 &&
-        timeout "$SECONDS_MAX" "$python" -m pip install --quiet --disable-pip-version-check \
-            'paho-mqtt>=2.1,<3' >>target/setup-venv.log 2>&1; then
-        done_with 'installed paho-mqtt into target/venv'
+        skip 'paho-mqtt, aioquic: no python3'
+    elif ! python3 -m venv target/venv >target/setup-venv.log 2>&1; then
+        skip 'paho-mqtt, aioquic: see target/setup-venv.log'
     else
-        skip 'paho-mqtt: see target/setup-venv.log'
+        python_package 'paho-mqtt>=2.1,<3'
+        python_package 'aioquic>=1.2,<2'
+    fi
+}
+
+python_package() {
+    if timeout "$SECONDS_MAX" target/venv/bin/python -m pip install --quiet \
+        --disable-pip-version-check "$1" >>target/setup-venv.log 2>&1; then
+        done_with "installed $1 into target/venv"
+    else
+        skip "$1: see target/setup-venv.log"
     fi
 }
 

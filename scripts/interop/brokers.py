@@ -4,6 +4,7 @@ The one place that knows configuration formats. A broker is started in an
 empty directory on free ports of the loopback interface.
 """
 
+import json
 import os
 import shutil
 import socket
@@ -140,6 +141,11 @@ class Dunlin(Broker):
     transports = TRANSPORTS
     user = ("alice", "wonderland")
 
+    def __init__(self, folder: Path, shards: int = 0, quic: dict[str, object] | None = None) -> None:
+        super().__init__(folder, shards)
+        # Keys of the section [quic].
+        self.quic = quic or {}
+
     @staticmethod
     def binary() -> Path | None:
         named = os.environ.get("DUNLIN")
@@ -164,7 +170,8 @@ class Dunlin(Broker):
         passwd = [str(self.binary()), "passwd", str(passwords), name, "-b", password]
         subprocess.run(passwd, check=True)
         # Before the listeners: what follows them would belong to the last one.
-        lines[2:2] = ["[auth]", f'password_file = "{passwords}"']
+        lines[2:2] = ["[auth]", f'password_file = "{passwords}"', "[quic]"]
+        lines[5:5] = [f"{key} = {json.dumps(value)}" for key, value in self.quic.items()]
         config = self.folder / "dunlin.toml"
         config.write_text("\n".join(lines) + "\n")
         return [str(self.binary()), "broker", "--config", str(config)]
