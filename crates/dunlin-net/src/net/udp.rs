@@ -9,7 +9,7 @@ use quinn_proto::{DatagramEvent, Incoming};
 use quinn_udp::{EcnCodepoint, RecvMeta};
 
 use super::run::Handler;
-use super::{Conn, Net, Source, mark};
+use super::{Conn, Net, Report, Source, mark};
 use crate::admission::{Admission, Refusal};
 use crate::config::plain_addr;
 use crate::quic::{carries_early_data, shard_of_datagram};
@@ -98,7 +98,7 @@ impl Net {
         }
         let std_now = self.config.clock.to_std(self.now);
         let buf = &mut self.scratch.udp_out;
-        let mut transmits = 0;
+        let (mut transmits, mut left) = (0, 0);
         while !endpoint.is_blocked_for(serial) {
             if transmits == TRANSMITS_MAX {
                 mark(&mut self.dirty, serial, &mut quic.dirty);
@@ -108,10 +108,18 @@ impl Net {
             buf.clear();
             let segments = endpoint.max_segments();
             let Some(transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {
-                break;
+                let Some(credit) = quic.take_turn() else {
+                    break;
+                };
+                left += credit;
+                continue;
             };
+            quic.note_transmit(&transmit);
             endpoint.transmit(transmit, buf, &mut self.counters);
             transmits += 1;
+        }
+        if left > 0 && quic.is_open() {
+            self.reports.push_back(Report::Sent(quic.id, left));
         }
         if transmits > 0 && quic.renew_keys(self.now) {
             self.counters.key_updates += 1;

@@ -18,6 +18,7 @@ use rustls::pki_types::CertificateDer;
 use super::datagrams::DatagramQueue;
 use super::early::Early;
 use super::flight::Flight;
+use super::isolate::Turn;
 use super::keys::KeyAge;
 use super::streams::{StreamBacklog, varint};
 use crate::config::plain_addr;
@@ -42,7 +43,7 @@ pub(super) enum Phase {
 
 /// A connection over QUIC.
 pub(crate) struct QuicConn {
-    pub(super) id: ConnId,
+    pub(crate) id: ConnId,
     /// Index of its socket among the loop's sources.
     pub(crate) source: usize,
     pub(crate) handle: ConnectionHandle,
@@ -81,6 +82,9 @@ pub(crate) struct QuicConn {
     pub(super) backlogs: Vec<StreamBacklog>,
     /// Bytes of different streams leave in different packets.
     pub(crate) isolate: bool,
+    pub(super) turn: Turn,
+    /// Some stream takes bytes again.
+    writable: bool,
     /// Datagrams that quinn-proto has not taken.
     pub(super) datagrams: DatagramQueue,
     /// Kinds of streams (bidirectional, unidirectional) of which the peer
@@ -149,6 +153,8 @@ impl QuicConn {
             ending: Vec::new(),
             backlogs: Vec::new(),
             isolate: false,
+            turn: Turn::default(),
+            writable: false,
             datagrams: DatagramQueue::default(),
             wanted: [false; 2],
             unread: Vec::new(),
@@ -169,6 +175,10 @@ impl QuicConn {
 
     pub(super) const fn id(&self) -> ConnId {
         self.id
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
@@ -237,6 +247,10 @@ impl QuicConn {
         self.read_datagrams(cx);
         while let Some(event) = self.proto.poll() {
             self.on_event(event, &mut budget, cx);
+        }
+        if core::mem::take(&mut self.writable) && !self.isolate {
+            let left = self.write_by_priority();
+            self.report_sent(left, cx);
         }
         self.check_address(cx);
         self.finish_closing(cx);
@@ -329,10 +343,8 @@ impl QuicConn {
                 }
             }
             StreamEvent::Readable { id } => self.read_stream(id, budget, cx),
-            StreamEvent::Writable { id } => {
-                let left = self.write_backlog(id);
-                self.report_sent(left, cx);
-            }
+            // Not that stream alone: another may be more important.
+            StreamEvent::Writable { .. } => self.writable = true,
             StreamEvent::Finished { id } => {
                 self.ending.retain(|e| *e != id);
                 if self.phase == Phase::Open {

@@ -7,6 +7,7 @@ mod datagrams;
 mod early;
 mod endpoint;
 mod flight;
+mod isolate;
 mod keys;
 mod stats;
 mod streams;

@@ -40,6 +40,18 @@ impl QuicConn {
             self.check_backlog(limits, counters)?;
             return Ok(0);
         }
+        if self.isolate && self.flight.is_none() {
+            let mut bytes = Backlog::default();
+            bytes.put(data, 0);
+            self.backlogs.push(StreamBacklog {
+                id,
+                bytes,
+                announced: 0,
+                finish: false,
+            });
+            self.check_backlog(limits, counters)?;
+            return Ok(0);
+        }
         let total = data.len();
         let mut left = self.write_direct(id, data);
         if left < total {
@@ -125,6 +137,11 @@ impl QuicConn {
     /// until the stream says that it is blocked: only then, and not after a
     /// partial write, will quinn-proto say when it takes more.
     pub(super) fn write_backlog(&mut self, id: QuicStreamId) -> usize {
+        self.write_some(id, usize::MAX)
+    }
+
+    /// As [`QuicConn::write_backlog`], but not more than `max` bytes.
+    pub(super) fn write_some(&mut self, id: QuicStreamId, max: usize) -> usize {
         // Early data goes out once, and then waits for the verdict.
         if self.flight.is_some() {
             return 0;
@@ -137,7 +154,12 @@ impl QuicConn {
         };
         let mut wrote = 0;
         let mut stream = self.proto.send_stream(id);
-        while let Some(chunk) = backlog.bytes.pop() {
+        while wrote < max
+            && let Some(mut chunk) = backlog.bytes.pop()
+        {
+            if chunk.len() > max - wrote {
+                backlog.bytes.unpop(chunk.split_off(max - wrote));
+            }
             let mut chunks = [chunk];
             let result = stream.write_chunks(&mut chunks);
             let [rest] = chunks;
@@ -254,6 +276,7 @@ impl QuicConn {
     pub(super) fn forget_sending(&mut self, id: QuicStreamId) -> usize {
         self.sending.retain(|s| *s != id);
         self.ending.retain(|s| *s != id);
+        self.end_turn(id);
         let Some(at) = self.backlogs.iter().position(|b| b.id == id) else {
             return 0;
         };

@@ -129,3 +129,95 @@ fn more_streams_are_announced_to_whom_was_refused_one() {
             .contains(&Ev::Finished(server, opened[0]))
     );
 }
+
+/// Sends a little on many streams at once, and returns the packets with
+/// STREAM frames that this took, and those frames.
+fn packets_for(isolate: bool, streams: usize) -> (u64, Vec<Vec<u8>>) {
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair);
+    let _ = pair.client.send(client, StreamId::CONTROL, b"hello");
+    pair.until("hello", |p| {
+        !p.server.events.is_empty() && p.server.received(StreamId::CONTROL) == b"hello"
+    });
+    pair.client.net.isolate_streams(client, isolate);
+    let opened: Vec<_> = (0..streams)
+        .map(|_| pair.client.net.open_stream(client, true).unwrap())
+        .collect();
+    let before = pair.client.net.counters().datagrams_out;
+    for stream in &opened {
+        let _ = pair.client.send(client, *stream, b"a message of its own");
+    }
+    pair.client.net.flush();
+    let packets = pair.client.net.counters().datagrams_out - before;
+    pair.until("messages", |p| {
+        opened.iter().all(|s| p.server.received(*s).len() == 20)
+    });
+    pair.until("credit", |p| {
+        p.client.net.stats(client).unwrap().backlog_bytes == 0
+    });
+    let _ = server;
+    (
+        packets,
+        opened.iter().map(|s| pair.server.received(*s)).collect(),
+    )
+}
+
+#[test]
+fn isolated_streams_share_no_packet() {
+    let (shared, _) = packets_for(false, 5);
+    let (isolated, _) = packets_for(true, 5);
+    assert_eq!((shared, isolated), (1, 5));
+}
+
+#[test]
+fn isolation_keeps_bytes_credit_and_order_of_bulk_on_several_streams() {
+    const TOTAL: usize = 2 << 20;
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair);
+    pair.client.net.isolate_streams(client, true);
+    let _ = pair.client.send(client, StreamId::CONTROL, b"hello");
+    let streams: Vec<_> = (0..4)
+        .map(|_| pair.client.net.open_stream(client, true).unwrap())
+        .collect();
+    let data = pattern(TOTAL);
+    let mut left = 5;
+    for stream in &streams {
+        left += pair.client.send(client, *stream, &data);
+        pair.client.net.finish_stream(client, *stream);
+    }
+    assert_eq!(left, 5, "nothing leaves before its turn");
+    // One that is given up in the middle does not hold up the others.
+    let gone = streams[1];
+    pair.until("a beginning", |p| !p.server.received(gone).is_empty());
+    pair.client.net.reset_stream(client, gone, 9);
+    pair.until("all others", |p| {
+        let ended = |s: &StreamId| p.server.events.contains(&Ev::Finished(server, *s));
+        streams.iter().filter(|s| **s != gone).all(ended)
+    });
+    for stream in streams.iter().filter(|s| **s != gone) {
+        assert!(pair.server.received(*stream) == data);
+    }
+    pair.until("credit back", |p| p.client.sent() == 5 + 4 * TOTAL);
+}
+
+#[test]
+fn what_is_more_important_overtakes_what_waits() {
+    for isolate in [false, true] {
+        let mut pair = Pair::new();
+        let (client, server) = open(&mut pair);
+        let _ = pair.client.send(client, StreamId::CONTROL, b"hello");
+        pair.client.net.isolate_streams(client, isolate);
+        let bulk = pair.client.net.open_stream(client, true).unwrap();
+        let alarm = pair.client.net.open_stream(client, true).unwrap();
+        pair.client.net.set_stream_priority(client, alarm, 7);
+        let _ = pair.client.send(client, bulk, &pattern(4 << 20));
+        let _ = pair.client.send(client, alarm, &pattern(400 << 10));
+        pair.client.net.finish_stream(client, alarm);
+        pair.until("the alarm", |p| {
+            p.server.events.contains(&Ev::Finished(server, alarm))
+        });
+        // What fills the windows was ahead of it, and no more.
+        let ahead = pair.server.received(bulk).len();
+        assert!(ahead < 1 << 20, "{ahead} bytes, isolated: {isolate}");
+    }
+}
