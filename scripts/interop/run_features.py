@@ -3,6 +3,7 @@ and writes a table: a row for each feature, a column for each client.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ TABLE = ROOT / "target/interop-features.md"
 
 # Longest that one client may take with one setting of the broker.
 SETTING_SECONDS_MAX = 240
+BUILD_SECONDS_MAX = 600
 
 # What the settings mean to the broker.
 QUIC_SECTION = {"plain": {}, "retry": {"retry_from_pending": 0}, "restart": {}}
@@ -56,8 +58,23 @@ def aioquic() -> Client:
     return Client("aioquic", command, "" if has else "target/venv has no aioquic")
 
 
+def quic_go() -> Client:
+    """Built here, with modules that the sums in `go.sum` vouch for."""
+    program = TARGET / "quic-go-peer"
+    go = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
+    if go is None:
+        return Client("quic-go", [], "go is not installed")
+    print("features: building interop/quic-go", flush=True)
+    command = [go, "build", "-mod=readonly", "-o", str(program), "."]
+    built = subprocess.run(
+        command, cwd=ROOT / "interop/quic-go", timeout=BUILD_SECONDS_MAX, check=False
+    )
+    missing = "interop/quic-go does not build here" if built.returncode else ""
+    return Client("quic-go", [str(program)], missing)
+
+
 def clients(quic_peers: bool) -> list[Client]:
-    return [aioquic()]
+    return [aioquic(), *([quic_go()] if quic_peers else [])]
 
 
 def run_client(client: Client, broker: Dunlin, setting: str, column: Column, only: str) -> None:
@@ -71,6 +88,7 @@ def run_client(client: Client, broker: Dunlin, setting: str, column: Column, onl
     reader.start()
     overdue = threading.Timer(SETTING_SECONDS_MAX, process.kill)
     overdue.start()
+    ended = False
     try:
         for line in process.stdout:
             if line.strip() in ("kill", "restart"):
@@ -78,6 +96,8 @@ def run_client(client: Client, broker: Dunlin, setting: str, column: Column, onl
                 broker.start()
                 process.stdin.write("done\n")
                 process.stdin.flush()
+            elif line.strip() == "end":
+                ended = True
             else:
                 read_line(column, line.rstrip("\n"))
         process.wait()
@@ -86,6 +106,8 @@ def run_client(client: Client, broker: Dunlin, setting: str, column: Column, onl
         process.kill()
         process.wait()
     reader.join()
+    if ended:
+        return
     silent = [n for n in names(setting) if n not in column.marks and only in ("", n)]
     for name in silent:
         column.marks[name] = "FAIL"
@@ -135,7 +157,7 @@ def write_table(columns: list[Column]) -> None:
     """The same for the book."""
     lines = ["| feature | " + " | ".join(column.client for column in columns) + " |"]
     lines += ["|---" * (len(columns) + 1) + "|"]
-    words = {"ok": "pass", "FAIL": "**fail**", "skip": "–", "": "–"}
+    words = {"ok": "pass", "FAIL": "**fail**", "skip": "skip", "": "–"}
     for name, _, what in FEATURES:
         marks = " | ".join(words[column.marks.get(name, "")] for column in columns)
         lines += [f"| `{name}`: {what} | {marks} |"]
