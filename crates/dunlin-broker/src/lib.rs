@@ -44,6 +44,7 @@ mod publish;
 mod random;
 mod restore;
 mod retained;
+mod roll;
 mod scram;
 mod session;
 mod shard;
@@ -61,5 +62,6 @@ pub use io::{
     BusMessage, Event, Forward, Input, InterestChange, Missed, NetCommand, Output, OwnedNetEvent,
 };
 pub use random::home_shard;
+pub use roll::ClientView;
 pub use shard::Shard;
 pub use stats::Stats;

@@ -78,6 +78,16 @@ dunlin_base::totals! {
         pub app_datagrams_dropped: u64,
         /// Application datagrams dropped because they had become too old.
         pub app_datagrams_expired: u64,
+        /// Packets of QUIC sent.
+        pub quic_packets_out: u64,
+        /// Packets of QUIC declared lost.
+        pub quic_packets_lost: u64,
+        /// Bytes of packets of QUIC declared lost.
+        pub quic_lost_bytes: u64,
+        /// Reactions of QUIC to loss or to congestion marks (ECN).
+        pub quic_congestion_events: u64,
+        /// Times that a path of QUIC stopped to carry large packets.
+        pub quic_black_holes: u64,
         /// QUIC connections whose peer address changed.
         pub migrations: u64,
         /// Accepted QUIC connections whose early data was taken.

@@ -90,7 +90,7 @@ pub use config::{
 };
 pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::NetError;
-pub use net::Net;
+pub use net::{Held, Net};
 pub use quic::DatagramError;
 pub use shared::NetShared;
 pub use tickets::{

@@ -94,6 +94,20 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// Shows values in turn, at most `max` slots of them and none twice, and
+    /// leaves `cursor` after the last.
+    pub(crate) fn visit(&mut self, cursor: &mut usize, max: usize, mut f: impl FnMut(&mut T)) {
+        for _ in 0..max.min(self.slots.len()) {
+            if *cursor >= self.slots.len() {
+                *cursor = 0;
+            }
+            if let Some(value) = self.slots.get_mut(*cursor).and_then(|s| s.value.as_mut()) {
+                f(value);
+            }
+            *cursor += 1;
+        }
+    }
+
     fn index(serial: u64) -> usize {
         (serial as usize) & (SLOTS_MAX - 1)
     }
@@ -123,6 +137,10 @@ mod tests {
         assert_eq!((slots.get(a), slots.get(b)), (None, Some(&2)));
         assert_eq!(slots.remove(a), None);
         assert!(b >= SLOTS_MAX as u64, "small numbers stay free for tokens");
+        let mut seen = Vec::new();
+        let mut cursor = 0;
+        slots.visit(&mut cursor, 10, |v| seen.push(*v));
+        assert_eq!(seen, [2], "each once");
         let failed: Result<_, u8> = slots.insert_with(|_| Err(9));
         assert_eq!((failed, slots.len()), (Err(9), 1));
     }

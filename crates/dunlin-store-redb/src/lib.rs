@@ -15,6 +15,7 @@ mod disk;
 mod engine;
 mod error;
 mod index;
+mod metrics;
 mod place;
 mod store;
 mod tables;
@@ -22,6 +23,7 @@ mod writer;
 
 pub use engine::{Engine, EngineConfig, QUICK_REPAIR_BYTES_MIN, RETRY_AFTER};
 pub use error::OpenError;
+pub use metrics::{COMMIT_MICROS, StoreMetrics, StoreTotals};
 pub use place::Place;
 pub use store::{
     CACHE_BYTES_DEFAULT, COMMIT_WINDOW_DEFAULT, COMMIT_WINDOW_MAX, Durability, QUEUE_LIMIT_DEFAULT,

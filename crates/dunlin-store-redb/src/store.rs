@@ -10,6 +10,7 @@ use dunlin_store::{MemoryStore, Recovered, Request, StoreDone};
 
 use crate::engine::{Engine, EngineConfig};
 use crate::error::OpenError;
+use crate::metrics::StoreMetrics;
 use crate::place::{self, FilePlace};
 use crate::writer::{Command, Core, LOADS_MAX, OnDone, Pending, Writer, run_reader};
 
@@ -76,6 +77,7 @@ impl Default for StoreConfig {
 pub struct RedbStore {
     commands: SyncSender<Command>,
     threads: Vec<JoinHandle<()>>,
+    metrics: Arc<StoreMetrics>,
 }
 
 impl RedbStore {
@@ -132,14 +134,26 @@ impl RedbStore {
         } else {
             None
         };
+        let metrics = Arc::new(StoreMetrics::default());
         let writer = Writer {
+            metrics: Arc::clone(&metrics),
             core,
             commands: receiver,
             loads,
             window: config.commit_window.min(COMMIT_WINDOW_MAX),
         };
         spawn("store-writer", Box::new(move || writer.run()))?;
-        Ok(Self { commands, threads })
+        Ok(Self {
+            commands,
+            threads,
+            metrics,
+        })
+    }
+
+    /// What the writer counts.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<StoreMetrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// A way to submit requests, whose answers go to `on_done`. It is called

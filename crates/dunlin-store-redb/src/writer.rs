@@ -12,6 +12,7 @@ use dunlin_store::{
 };
 
 use crate::engine::{self, Engine};
+use crate::metrics::StoreMetrics;
 use crate::tables::LogReader;
 
 /// Most operations committed as one group, give or take a batch.
@@ -99,6 +100,7 @@ fn loaded(token: u64, messages: Result<Vec<LoadedMessage>, StoreError>) -> Store
 
 /// The state of the writer thread.
 pub(crate) struct Writer {
+    pub(crate) metrics: Arc<StoreMetrics>,
     pub(crate) core: Core,
     pub(crate) commands: Receiver<Command>,
     pub(crate) loads: Option<SyncSender<Load>>,
@@ -205,7 +207,8 @@ impl Writer {
     }
 
     fn commit(&mut self, group: &mut Group) {
-        let verdicts = match &mut self.core {
+        let begin = Instant::now();
+        let verdicts: Vec<_> = match &mut self.core {
             _ if group.batches.is_empty() => Vec::new(),
             Core::Disk(engine) => engine.write(&group.batches),
             Core::Memory(store) => group
@@ -214,6 +217,12 @@ impl Writer {
                 .map(|batch| batch.check().map(|()| store.apply(batch)))
                 .collect(),
         };
+        if !group.batches.is_empty() {
+            let (batches, ops, bytes) = (group.batches.len(), group.ops, group.bytes);
+            self.metrics.note(begin.elapsed(), batches, ops, bytes);
+            let failed = verdicts.iter().filter(|verdict| verdict.is_err());
+            self.metrics.note_failed(failed.count() as u64);
+        }
         let tokens = group.batches.iter().map(|batch| batch.token);
         for ((token, on_done), verdict) in tokens.zip(&group.waiting).zip(verdicts) {
             on_done(match verdict {

@@ -17,4 +17,5 @@ pub mod daemon;
 pub mod descriptors;
 pub mod files;
 pub mod log;
+pub mod metrics;
 pub mod signals;

@@ -5,6 +5,7 @@ mod dial;
 mod early;
 mod layers;
 mod run;
+mod survey;
 mod table;
 mod udp;
 
@@ -28,6 +29,8 @@ use crate::{
     Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig, NetConfig,
     NetError, ServerTls, StrikeId, Waker, tcp,
 };
+
+pub use survey::Held;
 
 /// Readiness events taken from the kernel at once.
 const EVENTS_MAX: usize = 1024;
@@ -53,6 +56,9 @@ pub struct Net {
     sources: Vec<Source>,
     timers: Timers,
     counters: Counters,
+    held: Held,
+    /// Where the next sample begins.
+    sampled: usize,
     scratch: Scratch,
     /// Connections with something left to do although the kernel is silent.
     ready: Vec<u64>,
@@ -130,6 +136,8 @@ impl Net {
             sources: Vec::new(),
             timers: Timers::default(),
             counters: Counters::default(),
+            held: Held::default(),
+            sampled: 0,
             scratch: Scratch::new(),
             ready: Vec::new(),
             dirty: Vec::new(),

@@ -23,7 +23,7 @@ impl Net {
         handshake_deadline: Instant,
     ) -> io::Result<Option<u64>> {
         let (now, config, registry) = (self.now, &self.config, self.poll.registry());
-        self.slots.insert_with(|serial| {
+        let inserted = self.slots.insert_with(|serial| {
             let new = NewStream {
                 id: ConnId::new(config.shard, serial),
                 sock,
@@ -38,7 +38,11 @@ impl Net {
             let interest = Interest::READABLE | Interest::WRITABLE;
             registry.register(conn.sock_mut(), token, interest)?;
             Ok(Conn::Stream(conn))
-        })
+        });
+        if let Ok(Some(_)) = &inserted {
+            self.held.add(transport);
+        }
+        inserted
     }
 
     /// Stores a connection and lists it for its first transmission.
@@ -70,6 +74,7 @@ impl Net {
         match serial {
             Some(serial) => {
                 endpoint.bind_serial(handle, serial);
+                self.held.add(Transport::Quic);
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
                     mark(&mut self.dirty, serial, &mut quic.dirty);
                 }
@@ -83,10 +88,15 @@ impl Net {
     }
 
     pub(super) fn remove(&mut self, serial: u64) {
-        let Some(conn) = self.slots.remove(serial) else {
+        let Some(mut conn) = self.slots.remove(serial) else {
             return;
         };
         self.counters.closed += 1;
+        self.held.remove(conn.transport());
+        if let Conn::Quic(quic) = &mut conn {
+            let stats = quic.quic_stats();
+            quic.note_totals(&stats, &mut self.counters);
+        }
         let (pending, accepted, addr) = match &conn {
             Conn::Stream(tcp) => (tcp.pending, tcp.accepted, tcp.addr().ip()),
             Conn::Quic(quic) => (quic.pending, quic.accepted, quic.admitted_ip()),

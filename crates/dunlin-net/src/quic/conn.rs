@@ -20,6 +20,7 @@ use super::early::Early;
 use super::flight::Flight;
 use super::isolate::Turn;
 use super::keys::KeyAge;
+use super::stats::Noted;
 use super::streams::{StreamBacklog, varint};
 use crate::config::plain_addr;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
@@ -93,6 +94,8 @@ pub(crate) struct QuicConn {
     /// Streams that were not read to their end, for want of budget or because
     /// reading is paused.
     pub(super) unread: Vec<QuicStreamId>,
+    /// What is in the loop's totals.
+    pub(super) noted: Noted,
     /// Address changes of the peer.
     pub(super) moved: u32,
     last_read: Instant,
@@ -158,6 +161,7 @@ impl QuicConn {
             datagrams: DatagramQueue::default(),
             wanted: [false; 2],
             unread: Vec::new(),
+            noted: Noted::default(),
             moved: 0,
             last_read: now,
             idle: limits.idle_timeout_max,

@@ -5,10 +5,43 @@ use dunlin_base::transport::Transport;
 use quinn_proto::Dir;
 
 use super::conn::QuicConn;
+use crate::Counters;
 use crate::config::plain_addr;
 use crate::{ConnStats, QuicStats};
 
+/// What of a path is already in the loop's totals. Statistics of a path begin
+/// anew when the peer moves to another.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    packets_out: u64,
+    packets_lost: u64,
+    bytes_lost: u64,
+    congestion_events: u64,
+    black_holes: u64,
+}
+
+/// What came since the last look.
+const fn fresh(noted: &mut u64, value: u64) -> u64 {
+    let before = core::mem::replace(noted, value);
+    if value >= before {
+        value - before
+    } else {
+        value
+    }
+}
+
 impl QuicConn {
+    /// Adds what is new to the loop's totals.
+    pub(crate) fn note_totals(&mut self, stats: &QuicStats, counters: &mut Counters) {
+        let noted = &mut self.noted;
+        counters.quic_packets_out += fresh(&mut noted.packets_out, stats.packets_out);
+        counters.quic_packets_lost += fresh(&mut noted.packets_lost, stats.lost_packets);
+        counters.quic_lost_bytes += fresh(&mut noted.bytes_lost, stats.lost_bytes);
+        counters.quic_congestion_events +=
+            fresh(&mut noted.congestion_events, stats.congestion_events);
+        counters.quic_black_holes += fresh(&mut noted.black_holes, stats.black_holes);
+    }
+
     pub(crate) fn stats(&mut self) -> ConnStats {
         let backlog = self.backlogs.iter().map(|b| b.bytes.len()).sum();
         let addr = plain_addr(self.addr);
@@ -18,7 +51,7 @@ impl QuicConn {
         stats
     }
 
-    fn quic_stats(&mut self) -> QuicStats {
+    pub(crate) fn quic_stats(&mut self) -> QuicStats {
         let from = self.proto.stats();
         let streams = self.proto.streams();
         let streams_peer = (

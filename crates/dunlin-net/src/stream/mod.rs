@@ -139,6 +139,10 @@ impl StreamConn {
         }
     }
 
+    pub(crate) const fn transport(&self) -> Transport {
+        self.transport
+    }
+
     pub(crate) const fn addr(&self) -> SocketAddr {
         self.addr
     }

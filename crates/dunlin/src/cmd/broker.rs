@@ -93,6 +93,9 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
             bound.addr
         )?;
     }
+    if let Some(addr) = daemon.metrics() {
+        writeln!(out, "  metrics    http://{addr}/metrics")?;
+    }
     if let Some(ca) = daemon.development_ca() {
         writeln!(out, "  CA         {} (development)", ca.display())?;
     }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::ConfigError;
 use listener::{Kind, Listener};
-use sections::{Auth, Limits, Log, Quic, Store, Sys};
+use sections::{Auth, Limits, Log, Metrics, Quic, Store, Sys};
 
 /// The commented file that shows every key with its default.
 pub const EXAMPLE: &str = include_str!("../../../../dunlin.example.toml");
@@ -51,6 +51,8 @@ pub struct Config {
     pub log: Log,
     /// Statistics on `$SYS` topics.
     pub sys: Sys,
+    /// Metrics over HTTP.
+    pub metrics: Metrics,
 }
 
 impl Default for Config {
@@ -65,6 +67,7 @@ impl Default for Config {
             auth: Auth::default(),
             log: Log::default(),
             sys: Sys::default(),
+            metrics: Metrics::default(),
         }
     }
 }

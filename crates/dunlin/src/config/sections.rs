@@ -2,6 +2,7 @@
 //! key is documented for users in `dunlin.example.toml`; a test holds the two
 //! together.
 
+use core::net::SocketAddr;
 use std::path::PathBuf;
 
 use dunlin_base::limits::{MQTT_PACKET_BYTES_MAX, PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
@@ -372,4 +373,13 @@ impl Default for Sys {
             interval: Span::secs(10),
         }
     }
+}
+
+/// `[metrics]`: metrics and connections over HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Where; nowhere when absent.
+    pub address: Option<SocketAddr>,
 }

@@ -4,7 +4,8 @@
 
 mod check;
 mod desk;
-mod post;
+pub(crate) mod look;
+pub(crate) mod post;
 mod settings;
 mod worker;
 
@@ -26,6 +27,7 @@ use crate::auth::{Authenticator, PasswordFile};
 use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
 use crate::config::listener::Listener;
+use crate::metrics::{Paths, Server, Sources};
 use desk::AuthDesk;
 use post::{Address, Inbox, Mail};
 use worker::Worker;
@@ -87,6 +89,14 @@ pub enum StartError {
     /// Development certificates cannot be made or read.
     #[error("development certificates: {0}")]
     Certificates(certs::CertError),
+    /// The address of the metrics is taken, or not of this machine.
+    #[error("cannot show metrics on {addr}: {source}")]
+    Metrics {
+        /// Where.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] dunlin_store_redb::OpenError),
@@ -121,6 +131,7 @@ pub struct Daemon {
     threads: Vec<JoinHandle<()>>,
     store: Option<RedbStore>,
     authenticator: Option<Arc<Authenticator>>,
+    metrics: Option<Server>,
 }
 
 /// The parts of one shard before its thread starts.
@@ -174,9 +185,11 @@ impl Daemon {
             threads: Vec::new(),
             store,
             authenticator,
+            metrics: None,
             config,
         };
         daemon.spawn(parts, clock, &recovered, acl)?;
+        daemon.show_metrics()?;
         Ok(daemon)
     }
 
@@ -184,6 +197,12 @@ impl Daemon {
     #[must_use]
     pub fn bound(&self) -> &[Bound] {
         &self.bound
+    }
+
+    /// Where metrics are shown, if they are.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Server::addr)
     }
 
     /// Certificate of the development authority, when a listener uses it.
@@ -217,6 +236,7 @@ impl Daemon {
     /// Tells every client that the server goes (0x8B), lets the store finish,
     /// ends the threads.
     pub fn shut_down(mut self) {
+        self.metrics = None;
         for shard in &self.shards {
             shard.send(Mail::ShutDown);
         }
@@ -228,6 +248,23 @@ impl Daemon {
         if let Some(store) = self.store.take() {
             store.close();
         }
+    }
+
+    fn show_metrics(&mut self) -> Result<(), StartError> {
+        let Some(addr) = self.config.metrics.address else {
+            return Ok(());
+        };
+        if !addr.ip().is_loopback() {
+            tracing::warn!(%addr, "metrics show clients to everyone who reaches this address");
+        }
+        let sources = Sources {
+            shards: self.shards.clone(),
+            store: self.store.as_ref().map(RedbStore::metrics),
+            started: std::time::Instant::now(),
+        };
+        let started = Server::start(addr, sources);
+        self.metrics = Some(started.map_err(|source| StartError::Metrics { addr, source })?);
+        Ok(())
     }
 
     fn spawn(
@@ -259,6 +296,7 @@ impl Daemon {
                 held: VecDeque::new(),
                 to_wake: vec![false; usize::from(count)],
                 deadline: None,
+                paths: Paths::default(),
             };
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", id.0))

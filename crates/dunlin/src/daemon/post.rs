@@ -12,6 +12,8 @@ use dunlin_broker::{BusMessage, NetCommand, OwnedNetEvent};
 use dunlin_net::{ForeignDatagram, Waker};
 use dunlin_store::StoreDone;
 
+use super::look::Look;
+
 /// Bytes in a shard's inbox above which other shards stop reading from their
 /// clients until it has caught up.
 pub(crate) const INBOX_BYTES_MAX: usize = 32 << 20;
@@ -32,6 +34,8 @@ pub(crate) enum Mail {
     Auth { conn: ConnId, answer: AuthAnswer },
     /// New access rules.
     Acl(Option<Arc<Acl>>),
+    /// Somebody wants to know something.
+    Look(Look),
     /// Say goodbye to the clients and end.
     ShutDown,
 }
@@ -84,9 +88,14 @@ impl Address {
         self.waker.wake();
     }
 
+    /// Bytes of mail that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether the shard is behind.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) > INBOX_BYTES_MAX
+        self.waiting() > INBOX_BYTES_MAX
     }
 }
 

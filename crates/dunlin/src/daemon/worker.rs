@@ -14,6 +14,7 @@ use dunlin_store_redb::{SubmitError, Submitter};
 
 use super::desk::AuthDesk;
 use super::post::{Address, Inbox, Mail};
+use crate::metrics::Paths;
 
 /// Time for clients to take their DISCONNECT and for the store to finish.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(5);
@@ -40,6 +41,8 @@ pub(crate) struct Worker {
     /// Shards that got mail in this batch.
     pub(crate) to_wake: Vec<bool>,
     pub(crate) deadline: Option<StdInstant>,
+    /// How paths of QUIC were when somebody looked.
+    pub(crate) paths: Paths,
 }
 
 impl Worker {
@@ -112,6 +115,7 @@ impl Worker {
                 self.shard.handle(now, Input::Auth { conn, answer });
             }
             Mail::Acl(acl) => self.shard.set_acl(acl),
+            Mail::Look(look) => self.look(look),
             Mail::ShutDown => {
                 self.net.stop_listening();
                 self.shard.shut_down(now);

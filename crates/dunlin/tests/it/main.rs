@@ -7,5 +7,6 @@ mod bench;
 mod cli;
 mod hostile;
 mod identities;
+mod metrics;
 mod support;
 mod transports;

@@ -86,6 +86,11 @@ impl Broker {
         ca.expect("development certificates").to_owned()
     }
 
+    /// Where metrics are shown.
+    pub(crate) fn metrics(&self) -> SocketAddr {
+        self.daemon().metrics().expect("configured")
+    }
+
     /// A client that is about to connect.
     pub(crate) fn client(&self, transport: Transport) -> Builder {
         let port = self.addr(transport).port();

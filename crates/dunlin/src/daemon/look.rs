@@ -1,0 +1,81 @@
+//! Questions to a shard about itself, and its answers. They come as mail
+//! between batches, so that looking takes no lock.
+
+use std::sync::mpsc::Sender;
+
+use dunlin_base::{ConnId, Text};
+use dunlin_broker::ClientView;
+use dunlin_net::ConnStats;
+
+use super::worker::Worker;
+use crate::metrics::{SAMPLES_MAX, ShardReport};
+
+/// A question, with where its answer goes. Who asked may have gone meanwhile.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// How is the shard?
+    Report(Sender<ShardReport>),
+    /// Which clients are connected?
+    Clients {
+        /// Only connections after this one.
+        after: Option<ConnId>,
+        /// So many at most.
+        limit: usize,
+        /// Where the answer goes.
+        reply: Sender<Vec<ClientView>>,
+    },
+    /// Who is this client?
+    Client {
+        /// Its identifier.
+        client_id: Text,
+        /// Where the answer goes.
+        reply: Sender<Option<ClientView>>,
+    },
+    /// How are these connections, whose sockets are here?
+    Conns {
+        /// Which.
+        conns: Vec<ConnId>,
+        /// Where the answer goes.
+        reply: Sender<Vec<(ConnId, ConnStats)>>,
+    },
+}
+
+impl Worker {
+    /// Answers a question.
+    pub(crate) fn look(&mut self, look: Look) {
+        // Nobody may be there any more to hear the answer.
+        let _ = match look {
+            Look::Report(reply) => reply.send(self.report()).is_ok(),
+            Look::Clients {
+                after,
+                limit,
+                reply,
+            } => reply.send(self.shard.clients(after, limit)).is_ok(),
+            Look::Client { client_id, reply } => reply.send(self.shard.client(&client_id)).is_ok(),
+            Look::Conns { conns, reply } => {
+                let net = &mut self.net;
+                let found = conns
+                    .into_iter()
+                    .filter_map(|conn| Some((conn, net.stats(conn)?)));
+                reply.send(found.collect()).is_ok()
+            }
+        };
+    }
+
+    fn report(&mut self) -> ShardReport {
+        let paths = &mut self.paths;
+        self.net
+            .sample_quic(SAMPLES_MAX, &mut |stats| paths.observe(stats));
+        let address = self.shards.get(usize::from(self.id.0));
+        ShardReport {
+            shard: self.id.0,
+            stats: *self.shard.stats(),
+            census: self.shard.census(),
+            counters: *self.net.counters(),
+            held: self.net.held(),
+            handshakes_pending: self.net.handshakes_pending(),
+            inbox_bytes: address.map_or(0, |address| address.waiting()),
+            paths: self.paths.clone(),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What the broker shows of itself: metrics as Prometheus text, connections as
+//! JSON, both over a small HTTP server of its own thread. It asks the shards
+//! by mail and never looks into them.
+
+mod http;
+mod page;
+pub(crate) mod report;
+mod server;
+mod text;
+
+pub(crate) use report::{Paths, SAMPLES_MAX, ShardReport};
+pub(crate) use server::{Server, Sources};

@@ -1,0 +1,350 @@
+//! The HTTP server: a thread that accepts, and few more that answer. What it
+//! shows it asks of the shards.
+
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use dunlin_base::{ConnId, ShardId, Text};
+use dunlin_broker::{ClientView, home_shard};
+use dunlin_net::ConnStats;
+use dunlin_store_redb::StoreMetrics;
+use serde_json::json;
+
+use super::http::{Refused, Request, Response, decode};
+use super::page;
+use super::report::{self, ShardReport};
+use super::text::{self, Exposition};
+use crate::daemon::look::Look;
+use crate::daemon::post::{Address, Mail};
+
+/// Requests answered at a time; more are sent away.
+const CONNECTIONS_MAX: usize = 8;
+
+/// Time for shards to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Age up to which metrics are shown again instead of asked for: a flood of
+/// scrapes costs the shards no more than one a second.
+const METRICS_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// Connections on one page, when the request does not say.
+const PAGE_DEFAULT: usize = 100;
+
+/// Connections on one page at most.
+const PAGE_MAX: usize = 1000;
+
+/// Where everything is known.
+pub(crate) struct Sources {
+    pub(crate) shards: Vec<Address>,
+    pub(crate) store: Option<Arc<StoreMetrics>>,
+    pub(crate) started: Instant,
+}
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    addr: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Binds the address and starts to answer.
+    pub(crate) fn start(addr: SocketAddr, sources: Sources) -> io::Result<Self> {
+        let listener = TcpListener::bind(addr)?;
+        let addr = listener.local_addr()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let desk = Arc::new(Desk {
+            sources,
+            latest: Mutex::new(None),
+            busy: AtomicUsize::new(0),
+        });
+        let thread = std::thread::Builder::new()
+            .name("metrics".into())
+            .spawn(move || accept(&listener, &desk, &stopped))?;
+        Ok(Self {
+            addr,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    pub(crate) const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut addr = self.addr;
+        if addr.ip().is_unspecified() {
+            addr.set_ip(match addr {
+                SocketAddr::V4(_) => core::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => core::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        // Wakes the thread. Where that fails it goes with the process.
+        if TcpStream::connect_timeout(&addr, Duration::from_secs(1)).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, desk: &Arc<Desk>, stop: &AtomicBool) {
+    /// Pause when no descriptor is left.
+    const PAUSE: Duration = Duration::from_millis(100);
+    loop {
+        let accepted = listener.accept();
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok((mut stream, _)) = accepted else {
+            std::thread::sleep(PAUSE);
+            continue;
+        };
+        if desk.busy.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            desk.busy.fetch_sub(1, Ordering::Relaxed);
+            let busy = Response::refusal("503 Service Unavailable", "too many requests at a time");
+            let _ = busy.write(&mut stream, true);
+            continue;
+        }
+        let busy = Arc::clone(desk);
+        let spawned = std::thread::Builder::new()
+            .name("metrics-answer".into())
+            .spawn(move || {
+                if let Err(error) = busy.serve(&mut stream) {
+                    tracing::debug!(%error, "a request for metrics was not answered");
+                }
+                busy.busy.fetch_sub(1, Ordering::Relaxed);
+            });
+        if spawned.is_err() {
+            desk.busy.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the answering threads share.
+struct Desk {
+    sources: Sources,
+    /// The latest metrics, and when they were asked for.
+    latest: Mutex<Option<(Instant, String)>>,
+    busy: AtomicUsize,
+}
+
+impl Desk {
+    fn serve(&self, stream: &mut TcpStream) -> io::Result<()> {
+        let (response, with_body) = match Request::read(stream)? {
+            Ok(request) => (self.answer(&request), request.method != "HEAD"),
+            Err(Refused::Malformed) => (
+                Response::refusal("400 Bad Request", "that is not HTTP"),
+                true,
+            ),
+            Err(Refused::TooLong) => {
+                let status = "431 Request Header Fields Too Large";
+                (Response::refusal(status, "the request is too long"), true)
+            }
+        };
+        response.write(stream, with_body)
+    }
+
+    fn answer(&self, request: &Request) -> Response {
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET" | "HEAD", "/metrics") => Response::new(text::CONTENT_TYPE, self.metrics()),
+            ("GET" | "HEAD", "/healthz") => self.health(),
+            ("GET" | "HEAD", "/connections") => self.connections(request),
+            ("GET" | "HEAD", path) if path.starts_with("/connections/") => {
+                match path.strip_prefix("/connections/").and_then(decode) {
+                    Some(client_id) => self.client(&client_id),
+                    None => Response::refusal("400 Bad Request", "that is no client identifier"),
+                }
+            }
+            ("GET" | "HEAD", _) => Response::refusal(
+                "404 Not Found",
+                "there are /metrics, /healthz, /connections?limit=&after= and /connections/CLIENT_ID",
+            ),
+            _ => Response::refusal("405 Method Not Allowed", "only GET is understood"),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        // Who comes meanwhile waits for the same answer.
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, text)) = &*latest
+            && at.elapsed() < METRICS_AGE_MAX
+        {
+            return text.clone();
+        }
+        let sources = &self.sources;
+        let mut reports = self.ask_all(Look::Report);
+        reports.sort_by_key(|report: &ShardReport| report.shard);
+        let mut out = report::metrics(&reports, sources.store.as_ref(), sources.started);
+        shards(&mut out, sources.shards.len(), reports.len());
+        let text = out.render();
+        *latest = Some((Instant::now(), text.clone()));
+        text
+    }
+
+    fn health(&self) -> Response {
+        let shards = self.sources.shards.len();
+        let nothing = |reply| Look::Conns {
+            conns: Vec::new(),
+            reply,
+        };
+        let answering = self.ask_all(nothing).len();
+        let body = format!("{answering} of {shards} shards answer");
+        if answering == shards {
+            Response::new("text/plain; charset=utf-8", format!("{body}\n"))
+        } else {
+            Response::refusal("503 Service Unavailable", &body)
+        }
+    }
+
+    /// One page of connected clients, in the order of their connections.
+    fn connections(&self, request: &Request) -> Response {
+        let wrong = |why| Response::refusal("400 Bad Request", why);
+        let limit = match request.query("limit").map(|text| text.parse::<usize>()) {
+            None => PAGE_DEFAULT,
+            Some(Ok(limit @ 1..=PAGE_MAX)) => limit,
+            Some(_) => return wrong("limit is a number from 1 to 1000"),
+        };
+        let after = match request.query("after").map(|text| conn_id(&text)) {
+            None => None,
+            Some(Some(conn)) => Some(conn),
+            Some(None) => return wrong("after is a connection such as 0:1048576"),
+        };
+        let look = |reply| Look::Clients {
+            after,
+            limit,
+            reply,
+        };
+        let mut views: Vec<ClientView> = self.ask_all(look).into_iter().flatten().collect();
+        views.sort_by_key(|view| view.conn);
+        let more = views.len() >= limit;
+        views.truncate(limit);
+        let next = views.last().filter(|_| more).and_then(|view| view.conn);
+        let stats = self.stats(&views);
+        let find = |view: &ClientView| {
+            let conn = view.conn?;
+            let at = stats.binary_search_by_key(&conn, |(conn, _)| *conn).ok()?;
+            stats.get(at).map(|(_, stats)| stats)
+        };
+        let rows: Vec<_> = views.iter().map(|v| page::client(v, find(v))).collect();
+        let next = next.map(|conn| conn.to_string());
+        let body = json!({ "connections": rows, "next": next });
+        Response::new(page::CONTENT_TYPE, format!("{body:#}\n"))
+    }
+
+    fn client(&self, client_id: &str) -> Response {
+        let shards = u16::try_from(self.sources.shards.len()).unwrap_or(u16::MAX);
+        let home = ShardId(home_shard(client_id, shards));
+        let client_id = Text::from(client_id);
+        let view = self.ask(home, |reply| Look::Client { client_id, reply });
+        match view {
+            Some(Some(view)) => {
+                let stats = self.stats(core::slice::from_ref(&view));
+                let stats = stats.first().map(|(_, stats)| stats);
+                let body = page::client(&view, stats);
+                Response::new(page::CONTENT_TYPE, format!("{body:#}\n"))
+            }
+            Some(None) => Response::refusal("404 Not Found", "there is no such session"),
+            None => Response::refusal("503 Service Unavailable", "the shard does not answer"),
+        }
+    }
+
+    /// What the shards of their sockets know, in the order of connections.
+    fn stats(&self, views: &[ClientView]) -> Vec<(ConnId, ConnStats)> {
+        let mut found = Vec::new();
+        let mut waiting = Vec::new();
+        for shard in 0..self.sources.shards.len() {
+            let of_shard = views.iter().filter_map(|view| view.conn);
+            let conns: Vec<ConnId> = of_shard
+                .filter(|conn| usize::from(conn.shard().0) == shard)
+                .collect();
+            if !conns.is_empty() {
+                let (reply, answer) = channel();
+                self.mail(shard, Look::Conns { conns, reply });
+                waiting.push(answer);
+            }
+        }
+        for answer in collect(&waiting) {
+            found.extend(answer);
+        }
+        found.sort_by_key(|(conn, _)| *conn);
+        found
+    }
+
+    fn mail(&self, shard: usize, look: Look) {
+        if let Some(address) = self.sources.shards.get(shard) {
+            address.send(Mail::Look(look));
+        }
+    }
+
+    fn ask<T>(&self, shard: ShardId, look: impl FnOnce(Sender<T>) -> Look) -> Option<T> {
+        let (reply, answer) = channel();
+        self.mail(usize::from(shard.0), look(reply));
+        answer.recv_timeout(ANSWER_TIMEOUT).ok()
+    }
+
+    /// Asks all shards; those that do not answer in time are left out.
+    fn ask_all<T>(&self, look: impl Fn(Sender<T>) -> Look) -> Vec<T> {
+        let shards = 0..self.sources.shards.len();
+        let waiting: Vec<Receiver<T>> = shards
+            .map(|shard| {
+                let (reply, answer) = channel();
+                self.mail(shard, look(reply));
+                answer
+            })
+            .collect();
+        collect(&waiting)
+    }
+}
+
+/// How many shards there are, and how many of them have answered.
+pub(super) fn shards(out: &mut Exposition, all: usize, answering: usize) {
+    let help = "Shards of the broker.";
+    out.gauge("dunlin_shards", help, &[], all as f64);
+    let help = "Shards that answered in time; values of the others are missing.";
+    out.gauge("dunlin_shards_answering", help, &[], answering as f64);
+}
+
+/// Answers that come in time.
+fn collect<T>(waiting: &[Receiver<T>]) -> Vec<T> {
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let within = |answer: &Receiver<T>| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        answer.recv_timeout(left).ok()
+    };
+    waiting.iter().filter_map(within).collect()
+}
+
+/// As [`ConnId`] is shown: `SHARD:SERIAL`.
+fn conn_id(text: &str) -> Option<ConnId> {
+    let (shard, serial) = text.split_once(':')?;
+    let conn = ConnId::new(ShardId(shard.parse().ok()?), serial.parse().ok()?);
+    (conn.to_string() == text).then_some(conn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_named_as_they_are_shown() {
+        let conn = ConnId::new(ShardId(3), 1 << 21);
+        assert_eq!(conn_id(&conn.to_string()), Some(conn));
+        for text in ["", "1", ":", "1:", "1:x", "70000:1", "1:281474976710656"] {
+            assert_eq!(conn_id(text), None, "{text}");
+        }
+    }
+}
