@@ -96,7 +96,10 @@ pub use shared::NetShared;
 pub use tickets::{
     StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits, TicketRegister,
 };
-pub use tls::{ClientTls, ClientTlsBuilder, ServerTls, ServerTlsOptions, TlsError};
+pub use tls::{
+    CertName, Cipher, ClientTls, ClientTlsBuilder, Group, ServerTls, ServerTlsOptions, TlsError,
+    TlsPolicy, UnknownName,
+};
 pub use tokens::AddressTokens;
 pub use tuning::{Congestion, QuicTuning, TuningError};
 pub use waker::Waker;

@@ -18,8 +18,8 @@ pub(super) fn of_server(
     limits: &NetLimits,
 ) -> Result<Option<Box<Layers>>, rustls::Error> {
     let tls = match (config.transport, &config.tls) {
-        (Transport::Tls, Some(tls)) => Some(TlsLayer::server(Arc::clone(&tls.tcp))?),
-        (Transport::Wss, Some(tls)) => Some(TlsLayer::server(Arc::clone(&tls.ws))?),
+        (Transport::Tls, Some(tls)) => Some(TlsLayer::server(Arc::clone(&tls.tcp), tls.name)?),
+        (Transport::Wss, Some(tls)) => Some(TlsLayer::server(Arc::clone(&tls.ws), tls.name)?),
         _ => None,
     };
     let ws = is_ws(config.transport).then(|| WsLayer::server(ws_path, limits));

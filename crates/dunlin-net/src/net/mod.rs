@@ -26,8 +26,8 @@ use crate::slots::{SLOTS_MAX, Slots};
 use crate::stream::{Scratch, StreamConn};
 use crate::timers::Timers;
 use crate::{
-    Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig, NetConfig,
-    NetError, ServerTls, StrikeId, Waker, tcp,
+    CertName, Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig,
+    NetConfig, NetError, ServerTls, StrikeId, Waker, tcp,
 };
 
 pub use survey::Held;
@@ -208,7 +208,7 @@ impl Net {
             (Transport::Quic, Some(tls)) => {
                 let limits = &self.config.limits;
                 let server = self.quic.server_config(tls, &config.quic, limits)?;
-                self.listen_udp(&config, server).map_err(fail)
+                self.listen_udp(&config, server, tls.name).map_err(fail)
             }
             _ => self.listen_tcp(config).map_err(fail),
         }
@@ -235,12 +235,15 @@ impl Net {
         &mut self,
         config: &ListenerConfig,
         server: quinn_proto::ServerConfig,
+        cert_name: CertName,
     ) -> io::Result<SocketAddr> {
         let socket = bind(config.addr, config.reuse_port)?;
         let addr = socket.local_addr()?;
         let (index, tuning) = (Some(config.index), config.quic.clone());
         let (quic, limits) = (&self.quic, &self.config.limits);
-        let endpoint = UdpEndpoint::new(socket, addr, index, Some(server), tuning, quic, limits)?;
+        let mut endpoint =
+            UdpEndpoint::new(socket, addr, index, Some(server), tuning, quic, limits)?;
+        endpoint.cert_name = cert_name;
         self.add_endpoint(endpoint)?;
         Ok(addr)
     }
@@ -285,7 +288,7 @@ impl Net {
                 Source::Udp(udp) if udp.listener == Some(listener) => {
                     // The same settings were good when it was made.
                     if let Ok(server) = self.quic.server_config(tls, &udp.tuning, limits) {
-                        udp.set_server(server);
+                        udp.set_server(server, tls.name);
                     }
                 }
                 _ => {}

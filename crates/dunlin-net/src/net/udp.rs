@@ -321,7 +321,7 @@ impl Net {
         let std_now = self.config.clock.to_std(self.now);
         match endpoint.proto.accept(incoming, std_now, buf, None) {
             Ok((handle, proto)) => {
-                let tuning = endpoint.tuning.clone();
+                let (tuning, cert_name) = (endpoint.tuning.clone(), endpoint.cert_name);
                 let deadline = self.now + limits.handshake_timeout;
                 let Some(serial) = self.insert_quic(source, handle, proto, listener, deadline)
                 else {
@@ -334,6 +334,7 @@ impl Net {
                 self.counters.address_proved += u64::from(proved);
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
                     quic.limit_keys(&tuning, self.now);
+                    quic.cert_name = cert_name;
                     mark(&mut self.touched, serial, &mut quic.touched);
                 }
                 self.note_tickets(serial, early);

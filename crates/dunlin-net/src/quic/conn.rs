@@ -25,7 +25,7 @@ use super::streams::{StreamBacklog, varint};
 use crate::config::plain_addr;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
 use crate::tickets::Verdict;
-use crate::{Clock, Counters, NetLimits, QuicTuning, tls};
+use crate::{CertName, Clock, Counters, NetLimits, QuicTuning, tls};
 
 /// Streams that a peer may open at once, to begin with: what clients of EMQX
 /// expect, control included. quinn-proto keeps an entry for each.
@@ -105,6 +105,8 @@ pub(crate) struct QuicConn {
     handshake_deadline: Instant,
     pub(crate) armed: Instant,
     pub(super) keys: KeyAge,
+    /// Which name in the peer's certificate to tell.
+    pub(crate) cert_name: CertName,
 }
 
 /// How a connection comes to be.
@@ -169,6 +171,7 @@ impl QuicConn {
             handshake_deadline: new.handshake_deadline,
             armed: Instant::FAR_FUTURE,
             keys: KeyAge::new(&QuicTuning::default(), now),
+            cert_name: CertName::Any,
         }
     }
 
@@ -311,7 +314,7 @@ impl QuicConn {
                 addr: plain_addr(self.addr),
                 transport: Transport::Quic,
                 listener: self.listener,
-                identity: certs.and_then(|certs| tls::identity(&certs)),
+                identity: certs.and_then(|certs| tls::identity(&certs, self.cert_name)),
                 protocol: self.unusual_protocol(),
                 early_data: self.early.is_taken() || self.flight.is_some(),
             },

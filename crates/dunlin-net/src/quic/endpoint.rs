@@ -22,8 +22,11 @@ use super::cid::{CidCodec, ShardCids};
 use super::conn::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST};
 use super::datagrams::READY_BYTES_MAX;
 use crate::tickets::{Front, Seen};
+use crate::tls::quic_server;
 use crate::tokens::UsedTokens;
-use crate::{Counters, NetConfig, NetError, NetLimits, QuicTuning, ServerTls, TicketRegister};
+use crate::{
+    CertName, Counters, NetConfig, NetError, NetLimits, QuicTuning, ServerTls, TicketRegister,
+};
 
 /// What all endpoints of a loop share.
 pub(crate) struct QuicSettings {
@@ -94,7 +97,7 @@ impl QuicSettings {
                 config.send_tls13_tickets = 1;
             }
         }
-        QuicServerConfig::try_from(config).map_err(|e| NetError::Loop(io::Error::other(e)))
+        quic_server(config).map_err(|e| NetError::Loop(io::Error::other(e)))
     }
 
     pub(crate) fn server_config(
@@ -177,6 +180,8 @@ pub(crate) struct UdpEndpoint {
     pub(crate) bound_to: SocketAddr,
     /// As the listener says; for dialled connections only `ecn` counts here.
     pub(crate) tuning: QuicTuning,
+    /// Which name in a client's certificate is its name.
+    pub(crate) cert_name: CertName,
     refuses: bool,
     /// The kernel may have more datagrams for us.
     pub(crate) readable: bool,
@@ -223,6 +228,7 @@ impl UdpEndpoint {
             listener,
             bound_to,
             tuning,
+            cert_name: CertName::Any,
             refuses: false,
             readable: false,
             held: None,
@@ -235,7 +241,8 @@ impl UdpEndpoint {
     }
 
     /// Accepts with these settings from now on, unless it accepts nothing.
-    pub(crate) fn set_server(&mut self, config: ServerConfig) {
+    pub(crate) fn set_server(&mut self, config: ServerConfig, cert_name: CertName) {
+        self.cert_name = cert_name;
         if !self.refuses {
             self.proto.set_server_config(Some(Arc::new(config)));
         }

@@ -4,14 +4,15 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use quinn_proto::crypto::rustls::QuicClientConfig;
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::verify::{Pin, Verifier};
-use super::{ALPN_HTTP, ALPN_MQTT, TlsError, parse_certs, parse_key, provider, read_file};
+use super::{
+    ALPN_HTTP, ALPN_MQTT, TlsError, TlsPolicy, parse_certs, parse_key, quic_client, read_file,
+};
 use crate::AddressTokens;
 use crate::tokens::Store;
 
@@ -35,6 +36,7 @@ impl ClientTls {
             alpn: vec![ALPN_MQTT.to_vec()],
             accept_any: false,
             tokens: None,
+            policy: TlsPolicy::default(),
         }
     }
 
@@ -64,6 +66,7 @@ pub struct ClientTlsBuilder {
     alpn: Vec<Vec<u8>>,
     accept_any: bool,
     tokens: Option<Arc<dyn AddressTokens>>,
+    policy: TlsPolicy,
 }
 
 impl ClientTlsBuilder {
@@ -151,6 +154,13 @@ impl ClientTlsBuilder {
         self
     }
 
+    /// Ciphers and key exchanges to offer.
+    #[must_use]
+    pub fn policy(mut self, policy: TlsPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// Keeps the address tokens of QUIC servers here instead of in memory.
     #[must_use]
     pub fn address_tokens(mut self, tokens: Arc<dyn AddressTokens>) -> Self {
@@ -171,7 +181,7 @@ impl ClientTlsBuilder {
     /// # Errors
     /// Nothing is trusted, or the parts do not fit.
     pub fn build(self) -> Result<ClientTls, TlsError> {
-        let provider = provider();
+        let provider = self.policy.provider()?;
         let chain: Option<Arc<dyn ServerCertVerifier>> = if self.accept_any || self.roots.is_empty()
         {
             None
@@ -212,7 +222,7 @@ impl ClientTlsBuilder {
         let mut quic = base(&[&rustls::version::TLS13])?;
         quic.alpn_protocols = self.alpn;
         quic.enable_early_data = true;
-        let quic = QuicClientConfig::try_from(quic).map_err(|e| TlsError::Setup(e.to_string()))?;
+        let quic = quic_client(quic)?;
         let mut quic = quinn_proto::ClientConfig::new(Arc::new(quic));
         if let Some(tokens) = self.tokens {
             quic.token_store(Arc::new(Store(tokens)));

@@ -2,6 +2,11 @@
 //! verifies nothing: certificates come here after verification, or to be
 //! compared with a pin.
 
+use dunlin_base::Text;
+use sha2::{Digest, Sha256};
+
+use super::CertName;
+
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OID: u8 = 0x06;
@@ -81,12 +86,33 @@ pub(super) fn public_key(cert: &[u8]) -> Option<&[u8]> {
     parts(cert).map(|p| p.public_key)
 }
 
-/// Common name, or else the first subject alternative name that is text.
-pub(super) fn identity(cert: &[u8]) -> Option<&str> {
+/// Context tags of GeneralName that hold text.
+const EMAIL: u8 = 0x81;
+const DNS_NAME: u8 = 0x82;
+const URI: u8 = 0x86;
+
+/// The name that is asked for, where the certificate has it.
+pub(super) fn identity(cert: &[u8], name: CertName) -> Option<Text> {
+    if name == CertName::Sha256 {
+        return Some(hex(&Sha256::digest(cert)).as_str().into());
+    }
     let parts = parts(cert)?;
-    common_name(parts.subject)
-        .or_else(|| alternative_name(parts.rest))
-        .filter(|name| !name.is_empty())
+    let alternative = |tags| alternative_name(parts.rest, tags);
+    let found = match name {
+        CertName::Any => {
+            common_name(parts.subject).or_else(|| alternative(&[EMAIL, DNS_NAME, URI]))
+        }
+        CertName::CommonName => common_name(parts.subject),
+        CertName::DnsName => alternative(&[DNS_NAME]),
+        CertName::Email => alternative(&[EMAIL]),
+        CertName::Uri => alternative(&[URI]),
+        CertName::Sha256 => None,
+    };
+    found.filter(|name| !name.is_empty()).map(Text::from)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn common_name(mut subject: Reader<'_>) -> Option<&str> {
@@ -101,9 +127,8 @@ fn common_name(mut subject: Reader<'_>) -> Option<&str> {
     None
 }
 
-fn alternative_name(mut rest: Reader<'_>) -> Option<&str> {
-    /// Context tags of GeneralName that hold text: e-mail, DNS name, URI.
-    const TEXT_NAMES: [u8; 3] = [0x81, 0x82, 0x86];
+/// The first name with one of these tags.
+fn alternative_name<'a>(mut rest: Reader<'a>, tags: &[u8]) -> Option<&'a str> {
     let mut extensions = loop {
         let (tag, content, _) = rest.next()?;
         if tag == EXTENSIONS {
@@ -118,7 +143,7 @@ fn alternative_name(mut rest: Reader<'_>) -> Option<&str> {
         extension.skip_if(BOOLEAN);
         let mut names = extension.expect(OCTET_STRING)?.expect(SEQUENCE)?;
         while let Some((tag, name, _)) = names.next() {
-            if TEXT_NAMES.contains(&tag) {
+            if tags.contains(&tag) {
                 return core::str::from_utf8(name.0).ok();
             }
         }
@@ -160,22 +185,54 @@ mod tests {
         ];
         for (common_name, names, want) in cases {
             let (der, key) = cert(common_name, names);
-            assert_eq!(identity(&der), want);
+            assert_eq!(identity(&der, CertName::Any).as_deref(), want);
             assert_eq!(public_key(&der), Some(&*key.subject_public_key_info()));
         }
+    }
+
+    #[test]
+    fn each_kind_of_name_is_found() {
+        use rcgen::SanType;
+        let mut params = CertificateParams::new(vec!["10.0.0.1".into()]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "pump");
+        params.subject_alt_names.extend([
+            SanType::URI("spiffe://plant/pump/7".try_into().unwrap()),
+            SanType::DnsName("pump-7.example".try_into().unwrap()),
+            SanType::Rfc822Name("pump@example".try_into().unwrap()),
+        ]);
+        let key = KeyPair::generate().unwrap();
+        let der = params.self_signed(&key).unwrap().der().to_vec();
+        let digest = hex(&Sha256::digest(&der));
+        let cases = [
+            (CertName::Any, "pump"),
+            (CertName::CommonName, "pump"),
+            (CertName::Uri, "spiffe://plant/pump/7"),
+            (CertName::DnsName, "pump-7.example"),
+            (CertName::Email, "pump@example"),
+            (CertName::Sha256, &digest),
+        ];
+        for (name, want) in cases {
+            assert_eq!(identity(&der, name).as_deref(), Some(want), "{name}");
+        }
+        let (der, _) = cert(None, &["a.example"]);
+        assert_eq!(identity(&der, CertName::CommonName), None);
+        assert_eq!(identity(&der, CertName::Uri), None);
     }
 
     #[test]
     fn damaged_certificates_yield_nothing_and_do_not_panic() {
         let (der, _) = cert(Some("x"), &["y.example"]);
         for cut in 0..der.len() {
-            assert_eq!(identity(&der[..cut]), None);
+            assert_eq!(identity(&der[..cut], CertName::Any), None);
         }
         for at in 0..der.len() {
             for value in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut bad = der.clone();
                 bad[at] = value;
-                let _ = (identity(&bad), public_key(&bad));
+                for name in CertName::ALL {
+                    let _ = (identity(&bad, name), public_key(&bad));
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, UnbufferedConnectionCommon, UnbufferedStatus,
 };
 
-use super::identity;
+use super::{CertName, identity};
 use crate::ConnStats;
 use crate::backlog::Backlog;
 
@@ -88,6 +88,8 @@ pub(crate) struct TlsLayer {
     /// A record, or handshake message, of which the rest is to come.
     partial: Vec<u8>,
     open: bool,
+    /// Which name of the peer to tell.
+    name: CertName,
     /// It must not be used any more: the input it refers to is gone.
     failed: bool,
     /// Encoded bytes that the kernel did not take.
@@ -114,8 +116,14 @@ impl TlsLayer {
         UnbufferedClientConnection::new(config, name).map(|c| Self::new(Side::Client(c)))
     }
 
-    pub(crate) fn server(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
-        UnbufferedServerConnection::new(config).map(|c| Self::new(Side::Server(c)))
+    pub(crate) fn server(
+        config: Arc<rustls::ServerConfig>,
+        name: CertName,
+    ) -> Result<Self, rustls::Error> {
+        let mut layer =
+            UnbufferedServerConnection::new(config).map(|c| Self::new(Side::Server(c)))?;
+        layer.name = name;
+        Ok(layer)
     }
 
     fn new(side: Side) -> Self {
@@ -123,6 +131,7 @@ impl TlsLayer {
             side,
             partial: Vec::new(),
             open: false,
+            name: CertName::Any,
             failed: false,
             wire: Backlog::default(),
             in_wire: 0,
@@ -188,10 +197,10 @@ impl TlsLayer {
         if self.failed {
             return Ok(data.len());
         }
-        let open = &mut self.open;
+        let (open, name) = (&mut self.open, self.name);
         let result = match &mut self.side {
-            Side::Client(c) => drive(c, data, out, open, sink),
-            Side::Server(c) => drive(c, data, out, open, sink),
+            Side::Client(c) => drive(c, data, out, (open, name), sink),
+            Side::Server(c) => drive(c, data, out, (open, name), sink),
         };
         self.failed = result.is_err();
         result
@@ -267,7 +276,7 @@ fn drive<C: Unbuffered>(
     conn: &mut C,
     data: &mut [u8],
     out: &mut OutBuf,
-    open: &mut bool,
+    (open, name): (&mut bool, CertName),
     sink: &mut dyn FnMut(TlsEvent<'_>),
 ) -> Result<usize, rustls::Error> {
     let mut used = 0;
@@ -301,7 +310,7 @@ fn drive<C: Unbuffered>(
         if !*open && !conn.common().is_handshaking() {
             *open = true;
             let certs = conn.common().peer_certificates();
-            let identity = certs.and_then(identity);
+            let identity = certs.and_then(|certs| identity(certs, name));
             sink(TlsEvent::Open { identity });
         }
         if !more {
@@ -400,7 +409,7 @@ mod tests {
         let server = ServerTls::new(&server_options()).unwrap();
         let mut config = (*server.tcp).clone();
         config.max_fragment_size = fragment;
-        let server = TlsLayer::server(Arc::new(config)).unwrap();
+        let server = TlsLayer::server(Arc::new(config), CertName::Any).unwrap();
         let client = client_builder().build().unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let client = TlsLayer::client(client.tcp, name).unwrap();

@@ -4,16 +4,17 @@
 mod client;
 mod der;
 mod layer;
+mod policy;
 mod server;
 mod verify;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 pub use client::{ClientTls, ClientTlsBuilder};
 use dunlin_base::Text;
 pub(crate) use layer::{OutBuf, TlsEvent, TlsLayer};
-use rustls::crypto::CryptoProvider;
+pub use policy::{CertName, Cipher, Group, TlsPolicy, UnknownName};
+pub(crate) use policy::{quic_client, quic_server};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub use server::{ServerTls, ServerTlsOptions};
@@ -66,8 +67,9 @@ pub enum TlsError {
     Setup(String),
 }
 
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+#[cfg(test)]
+pub(crate) fn provider() -> std::sync::Arc<rustls::crypto::CryptoProvider> {
+    std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -104,10 +106,9 @@ pub(crate) fn parse_key(pem: &[u8], what: &str) -> Result<PrivateKeyDer<'static>
     })
 }
 
-/// Name of the holder of a verified certificate: its common name, or else the
-/// first subject alternative name.
-pub(crate) fn identity(chain: &[CertificateDer<'_>]) -> Option<Text> {
-    der::identity(chain.first()?).map(Text::from)
+/// Name of the holder of a verified certificate.
+pub(crate) fn identity(chain: &[CertificateDer<'_>], name: CertName) -> Option<Text> {
+    der::identity(chain.first()?, name)
 }
 
 /// The sentence for people when a handshake failed.

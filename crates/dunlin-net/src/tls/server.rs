@@ -5,13 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ProducesTickets, WebPkiClientVerifier};
 use sha2::{Digest, Sha256};
 
 use super::{
-    ALPN_HTTP, ALPN_MQTT, ALPN_NEXT, TlsError, parse_certs, parse_key, provider, read_file,
+    ALPN_HTTP, ALPN_MQTT, ALPN_NEXT, CertName, TlsError, TlsPolicy, parse_certs, parse_key,
+    read_file,
 };
 
 /// What a listener's TLS is made of, as PEM text.
@@ -29,6 +31,12 @@ pub struct ServerTlsOptions {
     /// Application protocols of TCP and QUIC, by preference. QUIC offers
     /// `MQTT-next` before them.
     pub alpn: Vec<Vec<u8>>,
+    /// Ciphers and key exchanges.
+    pub policy: TlsPolicy,
+    /// Which name in a client's certificate is its name.
+    pub cert_name: CertName,
+    /// What certificate, key and authority are called in errors.
+    names: [String; 3],
 }
 
 impl ServerTlsOptions {
@@ -41,7 +49,26 @@ impl ServerTlsOptions {
             client_ca_pem: None,
             require_client_cert: false,
             alpn: vec![ALPN_MQTT.to_vec()],
+            policy: TlsPolicy::default(),
+            cert_name: CertName::default(),
+            names: ["the certificate", "the private key", "the client authority"].map(Into::into),
         }
+    }
+
+    /// Reads the PEM files; errors will name them.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn read(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
+        let name = |path: &Path| path.display().to_string();
+        let mut options = Self::new(read_file(cert)?, read_file(key)?);
+        options.client_ca_pem = client_ca.map(read_file).transpose()?;
+        options.names = [
+            name(cert),
+            name(key),
+            client_ca.map(name).unwrap_or_default(),
+        ];
+        Ok(options)
     }
 }
 
@@ -56,6 +83,8 @@ pub struct ServerTls {
     pub(crate) ticketer: Arc<dyn ProducesTickets>,
     /// Tickets are good for listeners that ask the same of clients.
     pub(crate) scope: [u8; 32],
+    /// Which name in a client's certificate is its name.
+    pub(crate) name: CertName,
 }
 
 impl ServerTls {
@@ -69,19 +98,9 @@ impl ServerTls {
         client_ca: Option<&Path>,
         require_client_cert: bool,
     ) -> Result<Self, TlsError> {
-        let mut options = ServerTlsOptions::new(read_file(cert)?, read_file(key)?);
-        options.client_ca_pem = client_ca.map(read_file).transpose()?;
+        let mut options = ServerTlsOptions::read(cert, key, client_ca)?;
         options.require_client_cert = require_client_cert;
-        let name = |path: &Path| path.display().to_string();
-        let client_ca = client_ca.map(name);
-        Self::build(
-            &options,
-            [
-                &name(cert),
-                &name(key),
-                client_ca.as_deref().unwrap_or_default(),
-            ],
-        )
+        Self::new(&options)
     }
 
     /// Uses PEM text that is in memory.
@@ -89,25 +108,22 @@ impl ServerTls {
     /// # Errors
     /// A part cannot be used.
     pub fn new(options: &ServerTlsOptions) -> Result<Self, TlsError> {
-        Self::build(
-            options,
-            ["the certificate", "the private key", "the client authority"],
-        )
-    }
-
-    fn build(options: &ServerTlsOptions, names: [&str; 3]) -> Result<Self, TlsError> {
-        let [cert_name, key_name, ca_name] = names;
+        let [cert_name, key_name, ca_name] = &options.names;
+        let provider = options.policy.provider()?;
         let chain = parse_certs(&options.cert_pem, cert_name)?;
         let key = parse_key(&options.key_pem, key_name)?;
-        let verifier = client_verifier(options, ca_name)?;
+        let verifier = client_verifier(options, ca_name, &provider)?;
         let setup = |e: rustls::Error| TlsError::Setup(e.to_string());
         let base = |versions: &[&'static rustls::SupportedProtocolVersion]| {
-            rustls::ServerConfig::builder_with_provider(provider())
+            let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
                 .with_protocol_versions(versions)
-                .map_err(setup)?
+                .map_err(setup)?;
+            let mut config = builder
                 .with_client_cert_verifier(Arc::clone(&verifier))
                 .with_single_cert(chain.clone(), key.clone_key())
-                .map_err(TlsError::KeyMismatch)
+                .map_err(TlsError::KeyMismatch)?;
+            config.ignore_client_order = options.policy.server_order;
+            Ok(config)
         };
         let ticketer = Ticketer::new().map_err(setup)?;
         let mut tcp = base(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
@@ -127,6 +143,7 @@ impl ServerTls {
             quic,
             ticketer,
             scope: scope(options),
+            name: options.cert_name,
         })
     }
 }
@@ -153,6 +170,7 @@ impl fmt::Debug for ServerTls {
 fn client_verifier(
     options: &ServerTlsOptions,
     name: &str,
+    provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let Some(pem) = &options.client_ca_pem else {
         if options.require_client_cert {
@@ -168,7 +186,8 @@ fn client_verifier(
             .add(cert)
             .map_err(|e| TlsError::Roots(format!("{name}: {e}")))?;
     }
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let builder = if options.require_client_cert {
         builder
     } else {

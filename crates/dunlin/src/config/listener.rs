@@ -10,6 +10,7 @@ use dunlin_base::transport::Transport;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::path::Path;
+use super::tls::Name;
 
 /// Path of the WebSocket endpoint when none is configured.
 pub const WEBSOCKET_PATH: &str = "/mqtt";
@@ -91,6 +92,13 @@ impl Listener {
             let why = "requires `tls.client_ca`, to verify client certificates with";
             return Err(("tls.require_client_cert", why.into()));
         }
+        if let Some(tls) = &self.tls
+            && tls.identity.is_some()
+            && tls.client_ca.is_none()
+        {
+            let why = "requires `tls.client_ca`, to verify client certificates with";
+            return Err(("tls.identity", why.into()));
+        }
         Ok(())
     }
 }
@@ -166,6 +174,22 @@ pub struct Tls {
     /// Refuse clients without a certificate.
     #[serde(default)]
     pub require_client_cert: bool,
+    /// Which name in a client's certificate is its user name.
+    pub identity: Option<Name>,
+}
+
+impl Tls {
+    /// A certificate and its key; clients are not asked for theirs.
+    #[must_use]
+    pub const fn new(cert: PathBuf, key: PathBuf) -> Self {
+        Self {
+            cert,
+            key,
+            client_ca: None,
+            require_client_cert: false,
+            identity: None,
+        }
+    }
 }
 
 /// Who may connect without credentials.

@@ -8,6 +8,7 @@ mod error;
 pub mod listener;
 pub mod path;
 pub mod sections;
+pub mod tls;
 pub mod units;
 
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ pub struct Config {
     pub limits: Limits,
     /// Flow control of QUIC connections.
     pub quic: Quic,
+    /// Ciphers and key exchanges.
+    pub tls: tls::Tls,
     /// What survives a restart.
     pub store: Store,
     /// Who may connect.
@@ -63,6 +66,7 @@ impl Default for Config {
             listener: Kind::ALL.map(Listener::new).into(),
             limits: Limits::default(),
             quic: Quic::default(),
+            tls: tls::Tls::default(),
             store: Store::default(),
             auth: Auth::default(),
             log: Log::default(),
@@ -201,6 +205,7 @@ impl Config {
             |name: &'static str| move |(key, why): sections::Wrong| (format!("{name}.{key}"), why);
         self.limits.check().map_err(in_section("limits"))?;
         self.quic.check().map_err(in_section("quic"))?;
+        self.tls.check().map_err(in_section("tls"))?;
         self.store.check().map_err(in_section("store"))?;
         self.check_listeners()
     }

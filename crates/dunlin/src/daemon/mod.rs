@@ -19,14 +19,17 @@ use dunlin_base::ShardId;
 use dunlin_base::transport::Transport;
 use dunlin_broker::Shard;
 use dunlin_broker::access::Acl;
-use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, NetKeys, NetShared, ServerTls};
+use dunlin_net::{
+    Clock, ListenerConfig, Net, NetConfig, NetKeys, NetShared, ServerTls, ServerTlsOptions,
+    TlsError,
+};
 use dunlin_store::Recovered;
 use dunlin_store_redb::{RedbStore, Submitter};
 
 use crate::auth::{Authenticator, PasswordFile};
 use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
-use crate::config::listener::Listener;
+use crate::config::listener::{self, Listener};
 use crate::metrics::{Paths, Server, Sources};
 use desk::AuthDesk;
 use post::{Address, Inbox, Mail};
@@ -84,7 +87,7 @@ pub enum StartError {
         /// Number of the listener in the file.
         index: usize,
         /// Why.
-        source: dunlin_net::TlsError,
+        source: TlsError,
     },
     /// Development certificates cannot be made or read.
     #[error("development certificates: {0}")]
@@ -217,18 +220,22 @@ impl Daemon {
         self.shards.len()
     }
 
-    /// Reads the password and access files again. Connections stay; the new
-    /// rules hold from now on.
+    /// Reads the password and access files and all certificates again.
+    /// Connections stay; new rules hold from now on, new certificates for
+    /// connections to come.
     ///
     /// # Errors
     /// A file cannot be read or has a mistake; then nothing changes.
     pub fn reload(&self) -> Result<(), StartError> {
         let acl = load_acl(&self.config)?;
+        let development = development_certs(&self.config)?;
+        let tls: Arc<[_]> = load_tls(&self.config, development.as_ref())?.into();
         if let Some(authenticator) = &self.authenticator {
             authenticator.reload()?;
         }
         for shard in &self.shards {
             shard.send(Mail::Acl(acl.clone()));
+            shard.send(Mail::Tls(Arc::clone(&tls)));
         }
         Ok(())
     }
@@ -373,18 +380,24 @@ fn load_tls(config: &Config, development: Option<&DevCerts>) -> Result<LoadedTls
         let wrong = |source| StartError::Tls { index, source };
         let tls = match (&listener.tls, development) {
             _ if !listener.transport.transport().is_encrypted() => None,
-            (Some(tls), _) => Some(ServerTls::from_pem_files(
-                &tls.cert,
-                &tls.key,
-                tls.client_ca.as_deref(),
-                tls.require_client_cert,
-            )),
-            (None, Some(dev)) => Some(ServerTls::from_pem_files(&dev.cert, &dev.key, None, false)),
+            (Some(tls), _) => Some(server_tls(config, tls)),
+            (None, Some(dev)) => {
+                let files = listener::Tls::new(dev.cert.clone(), dev.key.clone());
+                Some(server_tls(config, &files))
+            }
             (None, None) => None,
         };
         loaded.push(tls.transpose().map_err(wrong)?.map(Arc::new));
     }
     Ok(loaded)
+}
+
+fn server_tls(config: &Config, tls: &listener::Tls) -> Result<ServerTls, TlsError> {
+    let mut options = ServerTlsOptions::read(&tls.cert, &tls.key, tls.client_ca.as_deref())?;
+    options.require_client_cert = tls.require_client_cert;
+    options.policy = config.tls.policy();
+    options.cert_name = tls.identity.unwrap_or_default().0;
+    ServerTls::new(&options)
 }
 
 /// Addresses of a listener.

@@ -9,7 +9,7 @@ use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::access::Acl;
 use dunlin_broker::auth::AuthAnswer;
 use dunlin_broker::{BusMessage, NetCommand, OwnedNetEvent};
-use dunlin_net::{ForeignDatagram, Waker};
+use dunlin_net::{ForeignDatagram, ServerTls, Waker};
 use dunlin_store::StoreDone;
 
 use super::look::Look;
@@ -36,6 +36,8 @@ pub(crate) enum Mail {
     Acl(Option<Arc<Acl>>),
     /// Somebody wants to know something.
     Look(Look),
+    /// New certificates, by listener.
+    Tls(Arc<[Option<Arc<ServerTls>>]>),
     /// Say goodbye to the clients and end.
     ShutDown,
 }

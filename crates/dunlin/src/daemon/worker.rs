@@ -116,6 +116,13 @@ impl Worker {
             }
             Mail::Acl(acl) => self.shard.set_acl(acl),
             Mail::Look(look) => self.look(look),
+            Mail::Tls(tls) => {
+                for (listener, tls) in (0..).zip(tls.iter()) {
+                    if let Some(tls) = tls {
+                        self.net.set_tls(listener, tls);
+                    }
+                }
+            }
             Mail::ShutDown => {
                 self.net.stop_listening();
                 self.shard.shut_down(now);

@@ -8,5 +8,6 @@ mod cli;
 mod hostile;
 mod identities;
 mod metrics;
+mod reload;
 mod support;
 mod transports;

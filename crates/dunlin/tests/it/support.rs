@@ -74,6 +74,11 @@ impl Broker {
         self.daemon.as_ref().expect("running")
     }
 
+    /// Reads files again, as SIGHUP does.
+    pub(crate) fn reload(&self) -> Result<(), dunlin::daemon::StartError> {
+        self.daemon().reload()
+    }
+
     pub(crate) fn addr(&self, transport: Transport) -> SocketAddr {
         let bound = self.daemon().bound();
         let found = bound.iter().find(|b| b.transport == transport);
