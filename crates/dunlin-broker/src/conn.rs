@@ -97,6 +97,8 @@ pub(crate) struct Conn {
     pub(crate) aliases_in: TopicAliases,
     pub(crate) aliases_out: AliasTable,
     pub(crate) problem_information: bool,
+    /// It asked how many data streams it may have.
+    pub(crate) asked_for_streams: bool,
     /// 1.5 times the keep alive; zero: off.
     pub(crate) silence_max: Duration,
     pub(crate) last_packet: Instant,
@@ -129,6 +131,7 @@ impl Conn {
             aliases_in: TopicAliases::default(),
             aliases_out: AliasTable::default(),
             problem_information: true,
+            asked_for_streams: false,
             silence_max: Duration::ZERO,
             last_packet: now,
             alarm: Alarm::default(),

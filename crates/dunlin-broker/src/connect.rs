@@ -5,11 +5,12 @@ use alloc::boxed::Box;
 use alloc::format;
 
 use bytes::Bytes;
-use dunlin_base::transport::close_code;
+use dunlin_base::transport::{Transport, close_code};
 use dunlin_base::{ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{
     ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version, decode,
 };
+use dunlin_mqtt::flow;
 use dunlin_mqtt::server::{AliasTable, TopicAliases};
 use dunlin_store::{StoreOp, StoredWill};
 
@@ -276,7 +277,14 @@ impl Shard {
     fn send_connack(&mut self, c: ConnIdx, facts: &ConnAckFacts) {
         let config = &self.config;
         let lowered = config.packet_bytes_max < dunlin_base::limits::PACKET_BYTES_DEFAULT;
+        let asked = self.conns.get(c).is_some_and(|conn| conn.asked_for_streams);
+        let streams = format!("{}", config.data_streams_max);
+        let answer = [(flow::option::DATA_STREAMS, streams.as_str())];
         let properties = ConnAckProperties {
+            user_properties: answer
+                .get(..usize::from(asked))
+                .unwrap_or_default()
+                .into(),
             session_expiry_interval: facts.session_expiry,
             receive_maximum: core::num::NonZeroU16::new(config.receive_maximum),
             maximum_packet_size: core::num::NonZeroU32::new(config.packet_bytes_max)
@@ -322,6 +330,9 @@ impl Shard {
         conn.packet_bytes_max = properties
             .maximum_packet_size
             .map_or(u32::MAX, |max| max.get());
+        let mut asked_for = properties.user_properties.iter();
+        conn.asked_for_streams = conn.peer.transport == Transport::Quic
+            && asked_for.any(|(name, _)| name == flow::option::DATA_STREAMS);
         conn.problem_information = properties.request_problem_information.unwrap_or(true);
         conn.aliases_in = TopicAliases::new(alias_maximum);
         conn.aliases_out = AliasTable::new(properties.topic_alias_maximum.unwrap_or(0));

@@ -17,7 +17,7 @@ use dunlin_mqtt::codec::{ReasonCode, RetainHandling, SubscribeOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, broadcast, oneshot};
 
 use crate::error::{ConnectError, PublishError, RuntimeError, SubscribeError, TryPublishError};
-use crate::events::{EVENTS_MAX, Events};
+use crate::events::{EVENTS_MAX, Events, StreamStatistics};
 use crate::inbox::{Inbox, Messages};
 use crate::message::{Publish, Topic};
 use crate::options::{Builder, Options, REQUESTS_MAX};
@@ -60,6 +60,7 @@ impl Client {
                 events: Some(broadcast::Sender::new(EVENTS_MAX)),
                 client_id: options.client_id.clone(),
                 negotiated: None,
+                streams: StreamStatistics::default(),
                 closed: None,
             }),
         });
@@ -164,11 +165,7 @@ impl Client {
 
     fn hand_over(&self, publish: Publish, permit: OwnedSemaphorePermit) -> Delivery {
         let (done, outcome) = oneshot::channel();
-        let queued = QueuedPublish {
-            publish,
-            permit,
-            done,
-        };
+        let queued = QueuedPublish::new(publish, permit, done);
         let shared = &self.shared;
         shared.remote.push(Command::Publish(shared.key, queued));
         Delivery {
@@ -304,6 +301,12 @@ impl Client {
             None => broadcast::Sender::new(1).subscribe(),
         };
         Events { receiver }
+    }
+
+    /// What was done with streams and datagrams.
+    #[must_use]
+    pub fn stream_statistics(&self) -> StreamStatistics {
+        self.shared.status().streams
     }
 
     /// The client identifier, chosen by the server where it did.

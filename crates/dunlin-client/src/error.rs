@@ -49,6 +49,9 @@ pub enum DisconnectCause {
     Net(Arc<NetError>),
     /// The server failed to authenticate, or refused to.
     Scram(ScramError),
+    /// The server gave up a stream with messages that it had not acknowledged:
+    /// they are sent again on the next connection, on its first stream.
+    StreamRefused,
     /// CONNECT cannot be sent: an option is not possible.
     Options(CommandError),
     /// This side ended the connection.
@@ -79,6 +82,7 @@ impl fmt::Display for DisconnectCause {
             Self::Tls(error) => error.fmt(f),
             Self::Net(error) => error.fmt(f),
             Self::Scram(error) => write!(f, "authentication failed: {error}"),
+            Self::StreamRefused => f.write_str("the server gave up a stream of this client"),
             Self::Options(error) => error.fmt(f),
             Self::Local => f.write_str("disconnected"),
         }
@@ -163,6 +167,10 @@ pub enum PublishError {
     /// again, because a part of it may have arrived.
     #[error("the connection broke before the message had left")]
     Lost,
+    /// A message of QoS 0 became older than allowed before it had arrived
+    /// ([`Publish::max_age`], [`Builder::max_age`](crate::Builder::max_age)).
+    #[error("the message became too old before it had arrived")]
+    Obsolete,
     /// The client was disconnected first, for good.
     #[error("not published: {0}")]
     Closed(DisconnectCause),

@@ -28,8 +28,31 @@ pub enum ConnectionEvent {
         /// After this time.
         wait: Duration,
     },
+    /// The server takes no streams besides the first: everything goes on that
+    /// one from now on, on later connections, too.
+    StreamsRefused,
     /// There will be no further attempt.
     Closed,
+}
+
+/// What a client did with streams and datagrams, over all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamStatistics {
+    /// Streams opened besides the first one of each connection.
+    pub opened: u64,
+    /// Messages of QoS 0 that became too old before they had left this client.
+    pub obsolete_dropped: u64,
+    /// Messages of QoS 0 given up on their way, by resetting their stream.
+    pub obsolete_cancelled: u64,
+    /// Messages sent in datagrams.
+    pub datagrams_sent: u64,
+    /// Messages that were to go in a datagram and went on a stream.
+    pub datagram_fallbacks: u64,
+    /// Messages received in datagrams.
+    pub datagrams_received: u64,
+    /// Datagrams received that were no message, or that nobody had room for.
+    pub datagrams_ignored: u64,
 }
 
 /// Events of one client, from the moment of

@@ -54,6 +54,7 @@ mod message;
 mod options;
 mod runtime;
 mod shared;
+mod streams;
 mod tls;
 mod url;
 
@@ -66,10 +67,11 @@ pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
 pub use error::{
     ConnectError, DisconnectCause, PublishError, RuntimeError, SubscribeError, TryPublishError,
 };
-pub use events::{ConnectionEvent, Events};
+pub use events::{ConnectionEvent, Events, StreamStatistics};
 pub use inbox::Messages;
 pub use message::{Message, Payload, Publish, Topic, Will};
 pub use options::{Builder, OptionError};
 pub use runtime::{Runtime, RuntimeLimits};
+pub use streams::{Priority, PriorityError, StreamDialect, StreamPolicy};
 pub use tls::TlsOptions;
 pub use url::{Url, UrlError, default_port};

@@ -30,6 +30,7 @@ pub struct Publish {
     pub(crate) qos: QoS,
     pub(crate) retain: bool,
     pub(crate) expiry: Option<Duration>,
+    pub(crate) max_age: Option<Duration>,
     pub(crate) properties: Option<Box<MessageProperties>>,
 }
 
@@ -77,6 +78,15 @@ impl Publish {
     /// Ignored in MQTT 3.1.1, as are all properties below.
     pub fn expires_in(mut self, expiry: Duration) -> Self {
         self.expiry = Some(expiry);
+        self
+    }
+
+    /// Gives up a message of QoS 0 that has not arrived after this time: it is
+    /// of no use any more, and only holds up what follows. What this does
+    /// beyond dropping messages that have not left this machine is told at
+    /// [`Builder::max_age`](crate::Builder::max_age), which sets it for all.
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.max_age = Some(max_age);
         self
     }
 

@@ -18,6 +18,7 @@ use crate::error::ConnectError;
 use crate::inbox::Messages;
 use crate::message::{Payload, Topic, Will};
 use crate::runtime::Runtime;
+use crate::streams::{PriorityError, StreamOptions};
 use crate::tls::TlsOptions;
 use crate::url::Url;
 
@@ -60,6 +61,9 @@ pub enum OptionError {
     /// MQTT 3.1.1 has no enhanced authentication.
     #[error("SCRAM needs MQTT 5.0")]
     ScramVersion,
+    /// A priority cannot be.
+    #[error(transparent)]
+    Priority(#[from] PriorityError),
     /// The client identifier contains the null character.
     #[error("a client identifier must not contain the null character")]
     ClientId,
@@ -89,6 +93,7 @@ pub(crate) struct Options {
     pub(crate) manual_acknowledgement: bool,
     pub(crate) scram: Option<(String, Vec<u8>)>,
     pub(crate) user_properties: Vec<(Text, Text)>,
+    pub(crate) streams: StreamOptions,
 }
 
 /// Builds a [`Client`]. Every option has a default.
@@ -146,6 +151,7 @@ impl Builder {
                 manual_acknowledgement: false,
                 scram: None,
                 user_properties: Vec::new(),
+                streams: StreamOptions::default(),
             },
             runtime: None,
         }
@@ -356,6 +362,7 @@ impl Options {
             "the password",
             self.password.as_ref().map_or(0, bytes::Bytes::len),
         )?;
+        self.streams.check()?;
         if self.client_id.as_bytes().contains(&0) {
             return Err(OptionError::ClientId);
         }
@@ -391,7 +398,8 @@ impl Options {
         send: impl FnOnce(&codec::Connect<'_>) -> R,
     ) -> R {
         let is_v5 = self.version == Version::V5;
-        let user_properties = self.user_properties.as_slice();
+        let mut user_properties = self.user_properties.clone();
+        self.streams.add_properties(&mut user_properties);
         let expiry = self.session_expiry_seconds();
         let connect = codec::Connect {
             version: self.version,
@@ -409,7 +417,7 @@ impl Options {
                 topic_alias_maximum: (self.topic_aliases > 0).then_some(self.topic_aliases),
                 authentication_method: scram_first.map(|_| scram::METHOD),
                 authentication_data: scram_first,
-                user_properties: user_properties.into(),
+                user_properties: user_properties.as_slice().into(),
                 ..ConnectProperties::default()
             },
         };

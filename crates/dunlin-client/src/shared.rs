@@ -8,7 +8,7 @@ use dunlin_mqtt::client::Negotiated;
 use tokio::sync::{Semaphore, broadcast};
 
 use crate::error::DisconnectCause;
-use crate::events::ConnectionEvent;
+use crate::events::{ConnectionEvent, StreamStatistics};
 use crate::inbox::Inbox;
 use crate::runtime::{Command, Key, Remote};
 
@@ -34,6 +34,7 @@ pub(crate) struct Status {
     pub(crate) events: Option<broadcast::Sender<ConnectionEvent>>,
     pub(crate) client_id: Text,
     pub(crate) negotiated: Option<Negotiated>,
+    pub(crate) streams: StreamStatistics,
     /// Why the client is closed.
     pub(crate) closed: Option<DisconnectCause>,
 }

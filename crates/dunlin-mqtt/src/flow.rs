@@ -19,6 +19,10 @@ pub mod option {
     pub const DATAGRAMS: &str = "dunlin-datagrams";
     /// `1`: the server keeps bytes of different streams in different packets.
     pub const ISOLATE: &str = "dunlin-isolate";
+    /// The client asks how many data streams the server takes at a time; its
+    /// CONNACK answers with the number under the same name, and not at all
+    /// where there are none: on other transports than QUIC.
+    pub const DATA_STREAMS: &str = "dunlin-data-streams";
     /// `0`: subscriptions made on a data stream end with the stream, as with
     /// EMQX, and do not go on, on control.
     pub const DURABLE_STREAMS: &str = "dunlin-durable-streams";

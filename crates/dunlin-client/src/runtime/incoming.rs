@@ -1,11 +1,14 @@
 //! What comes from the server: bytes to packets to the application.
 
-use dunlin_base::{Instant, MessageProperties, Text};
-use dunlin_mqtt::client::{Event, Receipt};
-use dunlin_mqtt::codec::{Ack, ConnAck, PacketId, Publish, ReasonCode, ReasonCodes};
-use dunlin_mqtt::scram;
+use dunlin_base::{Instant, MessageProperties, QoS, StreamId, Text};
+use dunlin_mqtt::client::{Event, Phase, Receipt};
+use dunlin_mqtt::codec::{
+    Ack, ConnAck, Packet, PacketId, Publish, ReasonCode, ReasonCodes, decode_from_server,
+};
+use dunlin_mqtt::{flow, scram};
 
 use super::RequestKind;
+use super::data::flow_header;
 use super::session::{Core, Session};
 use crate::error::{DisconnectCause, PublishError};
 use crate::events::ConnectionEvent;
@@ -45,6 +48,77 @@ impl Session {
         if core.shared.inbox.has_room(core.options.receive_queue) {
             core.inbox_full = false;
             self.parse_input(now);
+            self.parse_streams(now);
+        }
+    }
+
+    /// Bytes arrived on a stream besides control.
+    pub(super) fn receive_on(&mut self, now: Instant, stream: StreamId, data: &[u8]) {
+        let input = self.core.data.inputs.entry(stream).or_default();
+        input.bytes.extend_from_slice(data);
+        if !self.core.inbox_full {
+            self.parse_stream(now, stream);
+        }
+    }
+
+    fn parse_streams(&mut self, now: Instant) {
+        let streams: Vec<StreamId> = self.core.data.inputs.keys().copied().collect();
+        for stream in streams {
+            if self.core.inbox_full {
+                return;
+            }
+            self.parse_stream(now, stream);
+        }
+    }
+
+    fn parse_stream(&mut self, now: Instant, stream: StreamId) {
+        let Some(input) = self.core.data.inputs.get_mut(&stream) else {
+            return;
+        };
+        if !input.begun {
+            let header = match stream.is_server_initiated() {
+                true => flow_header(&input.bytes),
+                false => Ok(Some(0)),
+            };
+            match header {
+                Ok(Some(len)) => {
+                    input.begun = true;
+                    input.bytes.drain(..len);
+                }
+                Ok(None) => return,
+                Err(()) => return self.core.data.refuse(stream),
+            }
+        }
+        let bytes = core::mem::take(&mut input.bytes);
+        let taken = self.parse(now, &bytes);
+        let ended = match self.core.data.inputs.get_mut(&stream) {
+            Some(input) => {
+                let rest = bytes.get(taken..).unwrap_or_default();
+                input.bytes = rest.to_vec();
+                input.ended && rest.is_empty()
+            }
+            None => false,
+        };
+        if ended {
+            self.core.data.inputs.remove(&stream);
+        }
+    }
+
+    /// A datagram arrived: one PUBLISH of QoS 0, or nothing that counts.
+    pub(super) fn receive_datagram(&mut self, now: Instant, data: &[u8]) {
+        let wanted = match decode_from_server(data, self.core.options.version) {
+            Ok(Packet::Publish(publish)) if !self.core.inbox_full => {
+                let has_alias = publish.properties.topic_alias.is_some();
+                publish.qos == QoS::AtMostOnce && !has_alias
+            }
+            _ => false,
+        };
+        let connected = self.engine.phase() == Phase::Connected;
+        let taken = wanted && connected && self.parse(now, data) == data.len();
+        let mut status = self.core.shared.status();
+        match taken {
+            true => status.streams.datagrams_received += 1,
+            false => status.streams.datagrams_ignored += 1,
         }
     }
 
@@ -86,7 +160,7 @@ impl Session {
                 Next::Connected => self.connected(),
             }
             // The engine holds at most one answer of some kinds.
-            while let Ok(true) = self.engine.poll_output(now, &mut self.core.out) {}
+            self.write_owed(now);
         }
         at
     }
@@ -121,6 +195,7 @@ impl Session {
         let core = &mut self.core;
         core.failures = 0;
         core.shared.status().negotiated = Some(negotiated);
+        core.start_streams();
         if core.was_connected && !negotiated.session_present {
             core.subscribe_again();
         }
@@ -161,6 +236,9 @@ impl Core {
             Event::Message(publish, receipt) => return self.on_message(&publish, receipt),
             Event::Recorded(id) => {
                 if let Some(queued) = self.in_flight.get_mut(&id) {
+                    if let Some(stream) = queued.stream {
+                        self.data.routes.arrived(stream);
+                    }
                     queued.publish.payload.clear();
                 }
             }
@@ -191,6 +269,10 @@ impl Core {
                 return Next::Nothing;
             }
         }
+        let user = connack.properties.user_properties.iter();
+        self.data.announced = user
+            .filter(|(name, _)| *name == flow::option::DATA_STREAMS)
+            .find_map(|(_, value)| value.parse().ok());
         if let Some(id) = connack.properties.assigned_client_identifier {
             self.options.client_id = Text::from(id);
             self.shared.status().client_id = Text::from(id);
@@ -231,6 +313,10 @@ impl Core {
         let Some(queued) = self.in_flight.remove(&ack.packet_id) else {
             return;
         };
+        if let Some(stream) = queued.stream {
+            let topic = &queued.publish.topic;
+            self.data.routes.acknowledged(topic, stream);
+        }
         let reason = ack.reason;
         // PUBCOMP with "not found": the exchange is over all the same.
         let failed = reason.is_error() && reason != ReasonCode::PacketIdentifierNotFound;

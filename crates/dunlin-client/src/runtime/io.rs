@@ -122,7 +122,7 @@ impl Io {
         // waits for them notices.
         if let Some(session) = self.sessions.get_mut(&key) {
             touch(&mut self.touched, session);
-            session.on_command(command);
+            session.on_command(self.net.now(), command);
         }
     }
 

@@ -1,11 +1,16 @@
 //! The background thread: who may start it, how it is talked to, when it ends.
 
+mod data;
+mod datagram;
 mod incoming;
 mod io;
 mod link;
+mod outbox;
 mod outgoing;
 mod resolver;
+mod routes;
 mod session;
+mod spread;
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -14,7 +19,7 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use dunlin_base::Text;
+use dunlin_base::{Instant, StreamId, Text};
 use dunlin_mqtt::codec::{ReasonCode, SubscribeOptions};
 use dunlin_net::{Clock, Net, NetConfig, Waker};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -23,6 +28,7 @@ use crate::error::{DisconnectCause, PublishError, RuntimeError, SubscribeError};
 use crate::message::Publish;
 use crate::options::Options;
 use crate::shared::Shared;
+use crate::streams::Priority;
 
 /// Limits of one runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,15 +153,50 @@ pub(crate) struct NewClient {
 
 pub(crate) struct QueuedPublish {
     pub(crate) publish: Publish,
-    pub(crate) permit: OwnedSemaphorePermit,
-    pub(crate) done: oneshot::Sender<Result<ReasonCode, PublishError>>,
+    permit: OwnedSemaphorePermit,
+    done: oneshot::Sender<Result<ReasonCode, PublishError>>,
+    /// By its topic.
+    priority: Priority,
+    /// When it is of no use any more.
+    obsolete_at: Option<Instant>,
+    /// The stream of this connection that it was written on.
+    stream: Option<StreamId>,
 }
 
 impl QueuedPublish {
+    pub(crate) fn new(
+        publish: Publish,
+        permit: OwnedSemaphorePermit,
+        done: oneshot::Sender<Result<ReasonCode, PublishError>>,
+    ) -> Self {
+        Self {
+            publish,
+            permit,
+            done,
+            priority: Priority::NORMAL,
+            obsolete_at: None,
+            stream: None,
+        }
+    }
+
     pub(crate) fn finish(self, outcome: Result<ReasonCode, PublishError>) {
         drop(self.permit);
         // Whoever does not wait for the outcome does not want it.
         let _ = self.done.send(outcome);
+    }
+}
+
+impl outbox::Waiting for QueuedPublish {
+    fn topic(&self) -> &Text {
+        &self.publish.topic
+    }
+
+    fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    fn obsolete_at(&self) -> Option<Instant> {
+        self.obsolete_at
     }
 }
 

@@ -1,7 +1,7 @@
 //! What goes to the server: acknowledgements, requests, messages of earlier
 //! connections, then new ones, as far as the server and the transport allow.
 
-use dunlin_base::{QoS, SendBuf, StreamId, Text};
+use dunlin_base::{SendBuf, StreamId, Text};
 use dunlin_mqtt::client::{CommandError, Engine, HeapStorage, Phase, Resume};
 use dunlin_mqtt::codec::{
     self, PacketId, PublishProperties, Subscribe, SubscribeFilter, SubscribeFilters, Unsubscribe,
@@ -17,7 +17,7 @@ use crate::options::whole_seconds;
 
 /// Bytes given to the transport that have not left, beyond which no more
 /// messages are encoded.
-const OUTSTANDING_BYTES_MAX: u64 = 256 * 1024;
+pub(super) const OUTSTANDING_BYTES_MAX: u64 = 256 * 1024;
 
 /// Subscriptions and bytes of filters in one SUBSCRIBE of the client's own.
 const RESUBSCRIBE_FILTERS_MAX: usize = 64;
@@ -30,16 +30,22 @@ impl Session {
             return;
         };
         let now = context.now;
-        while let Ok(true) = self.engine.poll_output(now, &mut self.core.out) {}
+        self.write_owed(now);
         if self.engine.phase() == Phase::Connected {
             self.write_requests(context);
             self.write_again(context);
-            self.write_queue(context);
+            self.write_queue(context, conn);
         }
         let core = &mut self.core;
         if !core.out.is_empty() {
             core.given += core.out.len() as u64;
             core.left += context.net.send(conn, StreamId::CONTROL, &mut core.out) as u64;
+        }
+        if core.data.is_in_use() {
+            core.data.flush(context, conn);
+            core.data.finish(context, conn);
+            let waits = context.net.stream_backlog(conn, StreamId::CONTROL) as u64;
+            core.left = core.given.saturating_sub(waits);
         }
         while let Some((end, _)) = core.leaving.front()
             && *end <= core.left
@@ -93,10 +99,19 @@ impl Session {
         let sent =
             self.engine
                 .resend_with(context.now, id, &packet, payload.len(), &mut core.out, put);
-        if let Err(error) = sent {
-            self.engine.abandon(id);
-            if let Some(queued) = core.in_flight.remove(&id) {
-                queued.finish(Err(PublishError::NotSupported(error)));
+        match sent {
+            Ok(()) => {
+                let topic = &queued.publish.topic;
+                core.data.routes.resumed(topic, context.now);
+                if let Some(queued) = core.in_flight.get_mut(&id) {
+                    queued.stream = Some(StreamId::CONTROL);
+                }
+            }
+            Err(error) => {
+                self.engine.abandon(id);
+                if let Some(queued) = core.in_flight.remove(&id) {
+                    queued.finish(Err(PublishError::NotSupported(error)));
+                }
             }
         }
     }
@@ -116,42 +131,11 @@ impl Session {
             }
         }
     }
-
-    fn write_queue(&mut self, context: &Context<'_>) {
-        let core = &mut self.core;
-        while core.outstanding() < OUTSTANDING_BYTES_MAX
-            && let Some(queued) = core.queue.pop_front()
-        {
-            let payload = &queued.publish.payload;
-            let packet = encode(&queued.publish);
-            let put = |out: &mut SendBuf| {
-                out.put_bytes(payload);
-                Ok(())
-            };
-            let sent =
-                self.engine
-                    .publish_with(context.now, &packet, payload.len(), &mut core.out, put);
-            match sent {
-                Ok(Some(id)) => {
-                    core.in_flight.insert(id, queued);
-                }
-                Ok(None) => {
-                    let end = core.given + core.out.len() as u64;
-                    core.leaving.push_back((end, queued));
-                }
-                Err(CommandError::InFlightFull | CommandError::NotConnected) => {
-                    core.queue.push_front(queued);
-                    return;
-                }
-                Err(error) => queued.finish(Err(PublishError::NotSupported(error))),
-            }
-        }
-    }
 }
 
 impl Core {
     /// Bytes that the transport has not passed on.
-    fn outstanding(&self) -> u64 {
+    pub(super) fn outstanding(&self) -> u64 {
         (self.given + self.out.len() as u64).saturating_sub(self.left)
     }
 
@@ -159,7 +143,9 @@ impl Core {
     /// and 2 that wait for the server's quota are given up by a goodbye.
     pub(super) fn has_written_queue(&self) -> bool {
         let waits_for_room = !self.queue.is_empty() && self.outstanding() >= OUTSTANDING_BYTES_MAX;
-        self.requests.is_empty() && self.leaving.is_empty() && !waits_for_room
+        let waits_for_streams = self.queue.is_empty() && !self.queue.is_clear();
+        let waits = waits_for_room || waits_for_streams || !self.data.has_left();
+        self.requests.is_empty() && self.leaving.is_empty() && !waits
     }
 
     /// The transport is gone, with what was given to it.
@@ -173,13 +159,13 @@ impl Core {
         for (_, queued) in self.leaving.drain(..) {
             queued.finish(Err(PublishError::Lost));
         }
-        // Nobody answers them any more; the engine reports those that it has
-        // numbered.
-        debug_assert!(
-            self.queue
-                .iter()
-                .all(|queued| queued.publish.qos <= QoS::ExactlyOnce)
-        );
+        for queued in self.data.forget_connection() {
+            queued.finish(Err(PublishError::Lost));
+        }
+        self.queue.release_all();
+        for queued in self.in_flight.values_mut() {
+            queued.stream = None;
+        }
     }
 
     /// The server lost the session: makes the subscriptions again, before
@@ -255,7 +241,7 @@ fn write_request(
 }
 
 /// The packet without its payload.
-fn encode(publish: &Publish) -> codec::Publish<'_> {
+pub(super) fn encode(publish: &Publish) -> codec::Publish<'_> {
     let mut packet = codec::Publish {
         qos: publish.qos,
         retain: publish.retain,

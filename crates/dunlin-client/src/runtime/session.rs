@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::{NetEvent, Transport};
 use dunlin_base::{Instant, SendBuf, StreamId, Text};
 use dunlin_mqtt::client::{Engine, HeapStorage, Receipt, Settings};
 use dunlin_mqtt::codec::{PacketId, ReasonCode, SubscribeOptions};
@@ -15,8 +15,10 @@ use dunlin_mqtt::scram::ExpectServerFinal;
 use dunlin_net::ClientTls;
 use tokio::sync::oneshot;
 
+use super::data::DataStreams;
 use super::io::Context;
 use super::link::Link;
+use super::outbox::Outbox;
 use super::{Command, Key, NewClient, QueuedPublish, Request};
 use crate::error::{DisconnectCause, PublishError, SubscribeError};
 use crate::events::ConnectionEvent;
@@ -38,6 +40,8 @@ pub(super) struct Core {
     pub(super) shared: Arc<Shared>,
     pub(super) options: Options,
     pub(super) link: Link,
+    /// How the current connection is made.
+    pub(super) transport: Transport,
     /// Counts attempts to connect, to tell late answers of the resolver.
     pub(super) attempt: u64,
     /// Failed attempts in a row.
@@ -65,7 +69,9 @@ pub(super) struct Core {
     pub(super) given: u64,
     pub(super) left: u64,
     /// Messages that wait for a connection or for the server's quota.
-    pub(super) queue: VecDeque<QueuedPublish>,
+    pub(super) queue: Outbox<QueuedPublish>,
+    /// Streams besides control.
+    pub(super) data: DataStreams,
     /// Messages of QoS 0 whose last byte is the n-th given to the transport.
     pub(super) leaving: VecDeque<(u64, QueuedPublish)>,
     pub(super) in_flight: HashMap<PacketId, QueuedPublish>,
@@ -105,10 +111,12 @@ impl Session {
         );
         let mut settings = Settings::default();
         settings.connect_timeout = options.connect_timeout;
+        let data = DataStreams::new(&options.streams);
         Self {
             engine: Engine::new(memory, settings),
             core: Core {
                 shared,
+                transport: options.url.transport(),
                 options,
                 link: Link::Idle,
                 attempt: 0,
@@ -127,7 +135,8 @@ impl Session {
                 out: SendBuf::new(),
                 given: 0,
                 left: 0,
-                queue: VecDeque::new(),
+                queue: Outbox::new(),
+                data,
                 leaving: VecDeque::new(),
                 in_flight: HashMap::new(),
                 requests: VecDeque::new(),
@@ -169,16 +178,26 @@ impl Session {
             NetEvent::Sent { conn, bytes } if self.core.link.open_conn() == Some(conn) => {
                 self.core.left += bytes as u64;
             }
+            NetEvent::Bytes { conn, .. }
+            | NetEvent::Datagram { conn, .. }
+            | NetEvent::StreamFinished { conn, .. }
+            | NetEvent::StreamReset { conn, .. }
+            | NetEvent::StreamDelivered { conn, .. }
+            | NetEvent::StreamsAvailable { conn, .. }
+                if self.core.link.open_conn() == Some(conn) =>
+            {
+                self.on_data_stream(now, &event);
+            }
             NetEvent::Closed { conn, cause } => self.core.link.closed(conn, cause),
-            // The server opens no streams, and addresses may change.
+            // Addresses may change.
             _ => {}
         }
     }
 
-    pub(super) fn on_command(&mut self, command: Command) {
+    pub(super) fn on_command(&mut self, now: Instant, command: Command) {
         let core = &mut self.core;
         match command {
-            Command::Publish(_, queued) => core.queue.push_back(queued),
+            Command::Publish(_, queued) => core.enqueue(now, queued),
             Command::Request(_, request) => core.requests.push_back(request),
             Command::Disconnect {
                 reason,
@@ -216,6 +235,7 @@ impl Session {
             self.receive_rest(context.now);
         }
         self.run_link(context);
+        self.drop_obsolete(context);
         self.write(context);
         self.finish_if_wanted(context);
     }
@@ -224,10 +244,13 @@ impl Session {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let link = self.core.link.deadline();
         let at = link.or_else(|| self.engine.poll_timeout());
-        match (at, self.core.goodbye_by) {
-            (Some(at), Some(by)) => Some(at.min(by)),
-            (at, by) => at.or(by),
-        }
+        let core = &self.core;
+        let others = [
+            core.goodbye_by,
+            core.queue.obsolete_from(),
+            core.data.routes.deadline(),
+        ];
+        at.into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// The client is over.
@@ -247,7 +270,9 @@ impl Session {
         let closed = || Err(PublishError::Closed(cause.clone()));
         let leaving = core.leaving.drain(..).map(|(_, queued)| queued);
         let in_flight = core.in_flight.drain().map(|(_, queued)| queued);
-        for queued in core.queue.drain(..).chain(leaving).chain(in_flight) {
+        let streams = core.data.forget_connection();
+        let sent = leaving.chain(in_flight).chain(streams);
+        for queued in core.queue.drain().chain(sent) {
             queued.finish(closed());
         }
         let requested = core.requested.drain().map(|(_, request)| request);

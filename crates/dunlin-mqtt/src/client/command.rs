@@ -124,6 +124,13 @@ impl<S: Storage> Engine<S> {
         Ok(self.outbound.take(OutState::Publish(publish.qos)))
     }
 
+    /// Whether PUBLISHes written from now on may use topic aliases (at first
+    /// they may): not those that travel on a stream of their own, where the
+    /// alias could arrive before the topic that it stands for.
+    pub fn use_aliases(&mut self, allowed: bool) {
+        self.aliases_in_order = allowed;
+    }
+
     /// Writes a PUBLISH of an earlier connection again, as
     /// [`Resume::Publish`](super::Resume::Publish) asked.
     ///
@@ -360,7 +367,7 @@ impl<S: Storage> Engine<S> {
         // [MQTT-3.3.4-6]
         packet.properties.subscription_identifiers = Default::default();
         let mut set = None;
-        if topic.len() >= ALIAS_TOPIC_BYTES_MIN {
+        if topic.len() >= ALIAS_TOPIC_BYTES_MIN && self.aliases_in_order {
             // [MQTT-3.2.2-17], [MQTT-3.2.2-18]
             let max = self.negotiated.topic_alias_maximum;
             let alias = place(topic, max.min(self.aliases_out.capacity()));

@@ -54,3 +54,13 @@ pub enum Resume {
     /// is free; make a new request.
     Request(PacketId),
 }
+
+/// What is due to be written, as far as it matters where it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Owed {
+    /// PUBREL for this message of QoS 2: belongs on the stream of its PUBLISH.
+    Release(PacketId),
+    /// Anything else.
+    Other,
+}

@@ -49,7 +49,7 @@ use dunlin_mqtt_codec::{PacketId, ReasonCode, Version};
 pub use alias::HeapAliases;
 pub use alias::{AliasFull, AliasStore, FixedAliases};
 pub use error::{CommandError, PeerError};
-pub use event::{Event, Resume};
+pub use event::{Event, Owed, Resume};
 pub use inbound::{InSlot, Receipt};
 pub use negotiated::Negotiated;
 pub use outbound::OutSlot;
@@ -211,6 +211,8 @@ pub struct Engine<S: Storage> {
     inbound: Inbound<S::Inbound>,
     aliases_in: S::Aliases,
     aliases_out: S::Aliases,
+    /// PUBLISHes may use topic aliases.
+    aliases_in_order: bool,
     auth: Auth,
     /// FNV-1a of the authentication method, to compare without keeping it.
     auth_method: u32,
@@ -248,6 +250,7 @@ impl<S: Storage> Engine<S> {
             inbound: Inbound::new(memory.inbound),
             aliases_in: memory.aliases_in,
             aliases_out: memory.aliases_out,
+            aliases_in_order: true,
             auth: Auth::None,
             auth_method: 0,
             clean_start: true,

@@ -5,9 +5,28 @@ use dunlin_mqtt_codec::{Ack, Disconnect, EncodeError, Packet, ReasonCode, Versio
 
 use super::error::earlier;
 use super::inbound::Due;
-use super::{Engine, Phase, Resume, Storage, Stray};
+use super::{Engine, Owed, Phase, Resume, Storage, Stray};
 
 impl<S: Storage> Engine<S> {
+    /// What [`Engine::poll_output`] writes next: for owners with several
+    /// streams to one server, who choose the stream by it.
+    #[must_use]
+    pub fn owed(&self) -> Option<Owed> {
+        if self.goodbye.is_some() {
+            return Some(Owed::Other);
+        }
+        if self.phase != Phase::Connected {
+            return None;
+        }
+        if self.stray.is_some() || self.inbound.due().is_some() {
+            return Some(Owed::Other);
+        }
+        if let Some(id) = self.outbound.release_due() {
+            return Some(Owed::Release(id));
+        }
+        self.ping.due.then_some(Owed::Other)
+    }
+
     /// Writes one packet that is due, and tells whether there was one: call it
     /// until there is none.
     ///

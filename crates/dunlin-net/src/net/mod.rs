@@ -362,6 +362,17 @@ impl Net {
         self.with_quic(conn, |quic| quic.stop_stream(stream, code));
     }
 
+    /// Bytes given to [`Net::send`] for one stream that have not left: where a
+    /// connection has several, `Sent` tells of all of them together. 0 on
+    /// other transports than QUIC.
+    #[must_use]
+    pub fn stream_backlog(&mut self, conn: ConnId, stream: StreamId) -> usize {
+        match Self::find_in(&mut self.slots, self.config.shard, conn) {
+            Some(Conn::Quic(quic)) => quic.stream_backlog(stream),
+            _ => 0,
+        }
+    }
+
     /// Has what is sent on a stream leave before what is sent on streams with a
     /// lower priority (QUIC); streams begin with 0. It decides only among
     /// bytes that have not left: it makes nothing faster than the path.

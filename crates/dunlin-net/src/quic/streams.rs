@@ -209,6 +209,13 @@ impl QuicConn {
         Some(StreamId(id.into()))
     }
 
+    /// Bytes given to [`QuicConn::send`] that the stream has not taken.
+    pub(crate) fn stream_backlog(&self, stream: StreamId) -> usize {
+        let id = quic_id(stream);
+        let found = self.backlogs.iter().find(|b| Some(b.id) == id);
+        found.map_or(0, |backlog| backlog.bytes.len())
+    }
+
     /// Has what we send on a stream leave before what we send on streams with
     /// a lower number.
     pub(crate) fn set_stream_priority(&mut self, stream: StreamId, priority: i32) {

@@ -8,6 +8,7 @@ mod cli;
 mod hostile;
 mod identities;
 mod metrics;
+mod policies;
 mod reload;
 mod support;
 mod transports;

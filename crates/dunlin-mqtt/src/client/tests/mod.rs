@@ -11,6 +11,7 @@ mod notation;
 mod publish;
 mod random;
 mod resume;
+mod streams;
 
 use alloc::string::String;
 use alloc::vec::Vec;
