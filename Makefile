@@ -22,11 +22,12 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
 	$(CARGO) xtask spec --check
-	$(CARGO) build --package dunlin
+	$(CARGO) build --package dunlin --package dunlin-lab
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
+	"$(TARGET)/debug/dunlin-lab" link --self-test --short
 
 check: ## the gate without third-party programs: cargo xtask ci
 	$(CARGO) xtask ci

@@ -47,6 +47,7 @@ const TABLE: &[Layer] = &[
         ],
     ),
     layer(4, "dunlin-net", &["dunlin-base"]),
+    layer(4, "dunlin-link", &["dunlin-base"]),
     layer(4, "dunlin-store-redb", &["dunlin-base", "dunlin-store"]),
     layer(
         4,
@@ -86,7 +87,11 @@ const TABLE: &[Layer] = &[
             "dunlin-client",
         ],
     ),
-    layer(6, "dunlin-lab", &["dunlin-base", "dunlin-client"]),
+    layer(
+        6,
+        "dunlin-lab",
+        &["dunlin-base", "dunlin-client", "dunlin-link"],
+    ),
 ];
 
 /// A crate from elsewhere that only some of ours may name.

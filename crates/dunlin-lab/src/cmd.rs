@@ -1,0 +1,61 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use dunlin_link::linux;
+
+use crate::link::LinkCommand;
+use crate::say;
+
+/// Emulated links between hosts of one machine, and experiments on them.
+#[derive(Debug, Parser)]
+#[command(name = "dunlin-lab", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Join two network namespaces by a link with delay, rate and loss.
+    Link(Box<LinkCommand>),
+    /// Remove what links of killed processes left behind.
+    Clean,
+    /// Wait for a link's process to be gone, then clean up after it.
+    #[command(hide = true)]
+    Watch {
+        /// The link.
+        name: String,
+    },
+}
+
+/// Runs what the command line asks for.
+pub(crate) fn run() -> Result<ExitCode> {
+    match Cli::parse().command {
+        Command::Link(link) => link.run(),
+        Command::Clean => clean(),
+        Command::Watch { name } => {
+            linux::watch(&name)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn clean() -> Result<ExitCode> {
+    if let Some(what) = linux::missing() {
+        anyhow::bail!(what);
+    }
+    let cleaned = linux::clean()?;
+    for name in &cleaned.removed {
+        say::out(format_args!("removed {name}"));
+    }
+    for name in &cleaned.running {
+        say::out(format_args!("left alone: {name} is running"));
+    }
+    if cleaned.removed.is_empty() && cleaned.running.is_empty() {
+        say::out("nothing to clean");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,369 @@
+//! `dunlin-lab link`: a link for as long as a command, a time or a terminal
+//! wants it.
+
+use core::time::Duration;
+use std::io::{self, BufRead as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use dunlin_link::linux::{Emulator, Options, Report};
+use dunlin_link::{Action, Link, Script, Side, parse_duration};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::{say, selftest};
+
+/// Exit code of a run whose packets the kernel dropped behind the link's back.
+const EXIT_INVALID: u8 = 3;
+
+/// Join two network namespaces by a link.
+#[derive(Debug, Args)]
+pub(crate) struct LinkCommand {
+    /// Measure how exact links are here, and end.
+    #[arg(long)]
+    self_test: bool,
+    /// With --self-test: a few seconds instead of half a minute.
+    #[arg(long, requires = "self_test")]
+    short: bool,
+    /// Name of the link; its namespaces are dunlin-NAME-a and dunlin-NAME-b.
+    #[arg(long, default_value = "link")]
+    name: String,
+    /// Seed of all chance.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Profile: a TOML file with settings for both directions at the top and
+    /// tables [up] (from a) and [down] (from b).
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// A setting, as delay=25ms or up.loss=5%; after the profile.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Script of timed changes, one a line: `5s up.loss=5%`,
+    /// `every 1s until 60s rebind a`.
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// A line of a script; may be given several times.
+    #[arg(long = "step", value_name = "LINE")]
+    steps: Vec<String>,
+    /// Write a capture (pcapng) of what entered, left and was dropped.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Write the counters as JSON at the end.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Largest IP packet.
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..=9000))]
+    mtu: u16,
+    /// Do not ask for real-time priority.
+    #[arg(long)]
+    no_realtime: bool,
+    /// End after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    time: Option<Duration>,
+    /// Take changes from standard input, one a line, until it ends; answer
+    /// each with a line of JSON. `report` asks for the counters.
+    #[arg(long)]
+    control: bool,
+    /// Command to run while the link is up. Its environment has the names and
+    /// addresses; `ip netns exec $DUNLIN_NS_A ...` runs inside.
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// What may end or change a run.
+enum Event {
+    Signal,
+    Line(String),
+    InputEnded,
+    Exited(io::Result<std::process::ExitStatus>),
+}
+
+impl LinkCommand {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        if self.self_test {
+            return selftest::run(self.short);
+        }
+        let emulator = start(self.options()?)?;
+        let (sender, events) = channel();
+        on_signals(sender.clone())?;
+        if self.control {
+            on_lines(sender.clone());
+        }
+        self.announce(&emulator);
+        let code = if self.command.is_empty() {
+            self.serve(&emulator, &events);
+            ExitCode::SUCCESS
+        } else {
+            self.accompany(&emulator, sender, &events)?
+        };
+        self.finish(&emulator.stop(), code)
+    }
+
+    fn options(&self) -> Result<Options> {
+        let mut link = Link::new(0);
+        if let Some(path) = &self.profile {
+            apply_profile(path, &mut link)?;
+        }
+        for setting in &self.settings {
+            Action::parse(setting)
+                .with_context(|| format!("--set {setting}"))?
+                .apply(&mut link);
+        }
+        let mut script = match &self.script {
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?,
+            None => String::new(),
+        };
+        for line in &self.steps {
+            script.push('\n');
+            script.push_str(line);
+        }
+        let mut options = Options::new(&self.name);
+        options.seed = self.seed;
+        options.profiles = Side::BOTH.map(|side| link.profile(side).clone());
+        options.script = Script::parse(&script).context("the script")?;
+        options.capture = self.pcap.clone();
+        options.mtu = self.mtu;
+        options.realtime = !self.no_realtime;
+        Ok(options)
+    }
+
+    fn announce(&self, emulator: &Emulator) {
+        let [a, b] = Side::BOTH.map(|side| {
+            let name = emulator.namespace(side).name().to_owned();
+            (name, Emulator::address(side).to_string())
+        });
+        if self.control {
+            let hosts = json!({
+                "a": {"namespace": a.0, "address": a.1},
+                "b": {"namespace": b.0, "address": b.1},
+            });
+            say::out(hosts);
+        } else if self.command.is_empty() {
+            say::err(format_args!("{} is {} and {} is {}", a.0, a.1, b.0, b.1));
+            say::err("seed {}; end with Ctrl-C".replace("{}", &self.seed.to_string()));
+        }
+    }
+
+    /// Waits for the end, and does what lines say.
+    fn serve(&self, emulator: &Emulator, events: &Receiver<Event>) {
+        let end = self.time.map(|time| emulator.started() + time);
+        loop {
+            let event = match end {
+                None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(end) => events.recv_timeout(end.saturating_duration_since(Instant::now())),
+            };
+            match event {
+                Ok(Event::Line(line)) => say::out(obey(emulator, &line)),
+                Ok(Event::Exited(_)) => {}
+                Ok(Event::Signal | Event::InputEnded) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Runs the command to its end.
+    fn accompany(
+        &self,
+        emulator: &Emulator,
+        sender: Sender<Event>,
+        events: &Receiver<Event>,
+    ) -> Result<ExitCode> {
+        let Some((program, arguments)) = self.command.split_first() else {
+            bail!("there is no command");
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        for side in Side::BOTH {
+            let letter = side.letter().to_ascii_uppercase();
+            command.env(
+                format!("DUNLIN_NS_{letter}"),
+                emulator.namespace(side).name(),
+            );
+            command.env(
+                format!("DUNLIN_IP_{letter}"),
+                Emulator::address(side).to_string(),
+            );
+        }
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot run {program}"))?;
+        let stop = child.id();
+        thread::spawn(move || {
+            let _ = sender.send(Event::Exited(wait(child)));
+        });
+        let end = self.time.map(|time| emulator.started() + time);
+        loop {
+            let left = end.map_or(Duration::MAX, |end| {
+                end.saturating_duration_since(Instant::now())
+            });
+            // The longest wait that the channel takes without overflow.
+            match events.recv_timeout(left.min(Duration::from_secs(1 << 30))) {
+                Ok(Event::Exited(status)) => {
+                    let code = status.context("cannot wait for the command")?.code();
+                    let code = code.and_then(|code| u8::try_from(code).ok());
+                    return Ok(ExitCode::from(code.unwrap_or(1)));
+                }
+                Ok(Event::Line(line)) => say::out(obey(emulator, &line)),
+                Ok(Event::InputEnded) => {}
+                Ok(Event::Signal) | Err(_) => {
+                    // It is ours, and it is waited for above.
+                    let _ = Command::new("kill").arg(stop.to_string()).status();
+                    bail!("ended before the command did");
+                }
+            }
+        }
+    }
+
+    fn finish(&self, report: &Report, code: ExitCode) -> Result<ExitCode> {
+        if let Some(path) = &self.report {
+            let text = serde_json::to_string_pretty(report)?;
+            std::fs::write(path, text + "\n")
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if self.control {
+            say::out(serde_json::to_string(report)?);
+        }
+        Ok(if is_valid(report) {
+            code
+        } else {
+            ExitCode::from(EXIT_INVALID)
+        })
+    }
+}
+
+/// Starts a link, with a watcher that cleans up should this process be killed,
+/// and a loud warning where there is no real-time priority.
+pub(crate) fn start(options: Options) -> Result<Emulator> {
+    let name = options.name.clone();
+    let realtime = options.realtime;
+    let emulator = Emulator::start(options)?;
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut watcher = Command::new(program);
+    watcher.args(["watch", &name]);
+    watcher
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // Away from the terminal's signals.
+    std::os::unix::process::CommandExt::process_group(&mut watcher, 0);
+    let watcher = watcher.spawn().context("cannot start the watcher")?;
+    // It ends by itself once the link is gone.
+    thread::spawn(move || wait(watcher));
+    if let Some(why) = emulator.no_realtime() {
+        say::err("WARNING ------------------------------------------------------------");
+        say::err(format_args!("no real-time priority ({why}):"));
+        say::err("delays will be those of the scheduler, off by milliseconds");
+        say::err("--------------------------------------------------------------------");
+    } else if !realtime {
+        say::err("without real-time priority, as asked: delays are off by milliseconds");
+    }
+    Ok(emulator)
+}
+
+/// Says what makes a run worthless, if anything does.
+pub(crate) fn is_valid(report: &Report) -> bool {
+    for failure in &report.failures {
+        say::err(failure);
+    }
+    if report.kernel_drops > 0 {
+        say::err(format_args!(
+            "INVALID: the kernel dropped {} packets that the link never saw; \
+             send more slowly or use a faster machine",
+            report.kernel_drops
+        ));
+    }
+    report.failures.is_empty() && report.kernel_drops == 0
+}
+
+fn wait(mut child: Child) -> io::Result<std::process::ExitStatus> {
+    child.wait()
+}
+
+/// Does what a line says, and answers.
+fn obey(emulator: &Emulator, line: &str) -> serde_json::Value {
+    let line = line.trim();
+    if line == "report" {
+        return serde_json::to_value(emulator.report()).unwrap_or_default();
+    }
+    match Action::parse(line) {
+        Ok(action) => {
+            emulator.apply(action);
+            json!({"ok": line})
+        }
+        Err(error) => json!({"error": error.to_string()}),
+    }
+}
+
+fn on_signals(sender: Sender<Event>) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot await signals")?;
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            if sender.send(Event::Signal).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+fn on_lines(sender: Sender<Event>) {
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(Event::Line(line)).is_err() {
+                return;
+            }
+        }
+        let _ = sender.send(Event::InputEnded);
+    });
+}
+
+/// Applies a profile file.
+fn apply_profile(path: &Path, link: &mut Link) -> Result<()> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let table: toml::Table = text
+        .parse()
+        .with_context(|| format!("cannot read {shown}"))?;
+    let in_file = || format!("in {shown}");
+    // What concerns both directions first, whatever the order in the file.
+    for (name, value) in &table {
+        if let Some(value) = word(value) {
+            Action::parse(&format!("{name}={value}"))
+                .with_context(in_file)?
+                .apply(link);
+        }
+    }
+    for (name, value) in &table {
+        match (name.as_str(), value.as_table()) {
+            ("up" | "down", Some(settings)) => {
+                for (setting, value) in settings {
+                    let value = word(value)
+                        .with_context(|| format!("{name}.{setting} in {shown} is no text"))?;
+                    Action::parse(&format!("{name}.{setting}={value}"))
+                        .with_context(in_file)?
+                        .apply(link);
+                }
+            }
+            _ if word(value).is_some() => {}
+            _ => bail!("{shown} has `{name}`; there are settings, [up] and [down]"),
+        }
+    }
+    Ok(())
+}
+
+/// A value as it would be written in a script.
+fn word(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) => Some(number.to_string()),
+        toml::Value::Boolean(on) => Some(if *on { "on" } else { "off" }.to_owned()),
+        _ => None,
+    }
+}

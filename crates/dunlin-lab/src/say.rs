@@ -1,0 +1,15 @@
+//! Output to people and to programs that read lines.
+
+use core::fmt::Display;
+use std::io::{self, Write as _};
+
+/// A line on standard output.
+pub(crate) fn out(line: impl Display) {
+    // Whoever closed it does not want to know.
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// A line on standard error.
+pub(crate) fn err(line: impl Display) {
+    let _ = writeln!(io::stderr(), "dunlin-lab: {line}");
+}
