@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
 
+use aws_lc_rs::hkdf;
 use bytes::BytesMut;
 use dunlin_base::ShardId;
 use dunlin_base::transport::Transport;
@@ -75,7 +76,35 @@ pub struct NetKeys {
     pub token: [u8; 32],
 }
 
+/// Bytes of the secret that [`NetKeys::derived`] wants.
+pub const NET_SECRET_BYTES: usize = 32;
+
 impl NetKeys {
+    /// The keys that belong to a secret: always the same, and none of them
+    /// tells anything about another (HKDF, RFC 5869).
+    #[must_use]
+    pub fn derived(secret: &[u8; NET_SECRET_BYTES]) -> Self {
+        let master = hkdf::Salt::new(hkdf::HKDF_SHA256, b"dunlin").extract(secret);
+        let mut keys = Self {
+            cid: [0; 16],
+            reset: [0; 32],
+            token: [0; 32],
+        };
+        for (part, label) in [
+            (&mut keys.cid[..], &b"connection ids"[..]),
+            (&mut keys.reset[..], b"stateless reset"),
+            (&mut keys.token[..], b"address tokens"),
+        ] {
+            let info = [label];
+            let filled = master
+                .expand(&info, Length(part.len()))
+                .and_then(|okm| okm.fill(part));
+            // HKDF-SHA256 gives up to 8,160 bytes.
+            debug_assert!(filled.is_ok());
+        }
+        keys
+    }
+
     /// Fresh keys.
     ///
     /// # Errors
@@ -90,6 +119,15 @@ impl NetKeys {
             getrandom::fill(part).map_err(|e| NetError::Loop(std::io::Error::other(e)))?;
         }
         Ok(keys)
+    }
+}
+
+/// How many bytes to derive.
+struct Length(usize);
+
+impl hkdf::KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
     }
 }
 

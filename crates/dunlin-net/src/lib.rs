@@ -86,7 +86,8 @@ mod ws;
 
 pub use clock::Clock;
 pub use config::{
-    DialConfig, ForeignDatagram, ListenerConfig, NetConfig, NetKeys, NetLimits, RetryMode,
+    DialConfig, ForeignDatagram, ListenerConfig, NET_SECRET_BYTES, NetConfig, NetKeys, NetLimits,
+    RetryMode,
 };
 pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::NetError;

@@ -147,12 +147,16 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn open_file(path: &Path, create: bool) -> io::Result<Box<dyn StorageBackend>> {
-    let file = OpenOptions::new()
+    let mut options = OpenOptions::new();
+    options
         .read(true)
         .write(true)
         .create(create)
-        .truncate(false)
-        .open(path)?;
+        .truncate(false);
+    // It holds messages and session secrets.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
     let backend = FileBackend::new(file).map_err(io::Error::other)?;
     Ok(Box::new(backend))
 }

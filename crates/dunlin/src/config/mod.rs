@@ -4,6 +4,7 @@
 //! file, the overrides of the command line (`--set KEY=VALUE`), the check of
 //! how values fit together. It says what is wanted and opens nothing.
 
+pub mod early;
 mod error;
 pub mod listener;
 pub mod path;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use early::EarlyData;
 pub use error::ConfigError;
 use listener::{Kind, Listener};
 use sections::{Auth, Limits, Log, Metrics, Quic, Store, Sys};
@@ -46,6 +48,8 @@ pub struct Config {
     pub quic: Quic,
     /// Ciphers and key exchanges.
     pub tls: tls::Tls,
+    /// What clients may send before their handshake is complete.
+    pub early_data: EarlyData,
     /// What survives a restart.
     pub store: Store,
     /// Who may connect.
@@ -67,6 +71,7 @@ impl Default for Config {
             limits: Limits::default(),
             quic: Quic::default(),
             tls: tls::Tls::default(),
+            early_data: EarlyData::default(),
             store: Store::default(),
             auth: Auth::default(),
             log: Log::default(),
@@ -206,6 +211,7 @@ impl Config {
         self.limits.check().map_err(in_section("limits"))?;
         self.quic.check().map_err(in_section("quic"))?;
         self.tls.check().map_err(in_section("tls"))?;
+        self.early_data.check().map_err(in_section("early_data"))?;
         self.store.check().map_err(in_section("store"))?;
         self.check_listeners()
     }

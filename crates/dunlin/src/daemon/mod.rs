@@ -4,9 +4,11 @@
 
 mod check;
 mod desk;
+mod keys;
 pub(crate) mod look;
 pub(crate) mod post;
 mod settings;
+mod tickets;
 mod worker;
 
 use core::net::SocketAddr;
@@ -20,8 +22,7 @@ use dunlin_base::transport::Transport;
 use dunlin_broker::Shard;
 use dunlin_broker::access::Acl;
 use dunlin_net::{
-    Clock, ListenerConfig, Net, NetConfig, NetKeys, NetShared, ServerTls, ServerTlsOptions,
-    TlsError,
+    Clock, ListenerConfig, Net, NetConfig, NetShared, ServerTls, ServerTlsOptions, TlsError,
 };
 use dunlin_store::Recovered;
 use dunlin_store_redb::{RedbStore, Submitter};
@@ -33,6 +34,7 @@ use crate::config::listener::{self, Listener};
 use crate::metrics::{Paths, Server, Sources};
 use desk::AuthDesk;
 use post::{Address, Inbox, Mail};
+use tickets::Tickets;
 use worker::Worker;
 
 /// Why the broker did not start.
@@ -43,6 +45,14 @@ pub enum StartError {
     #[error("cannot create the data directory {}", path.display())]
     DataDir {
         /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The secret of QUIC cannot be read or made.
+    #[error("cannot use the QUIC key {}: {source}", path.display())]
+    Key {
+        /// Its file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
@@ -132,6 +142,8 @@ pub struct Daemon {
     ca: Option<PathBuf>,
     shards: Vec<Address>,
     threads: Vec<JoinHandle<()>>,
+    /// Stores session tickets until the shards have ended.
+    keeper: Option<JoinHandle<()>>,
     store: Option<RedbStore>,
     authenticator: Option<Arc<Authenticator>>,
     metrics: Option<Server>,
@@ -166,7 +178,11 @@ impl Daemon {
         let count = config.shard_count();
         let clock = Clock::new();
         let loops = |e: dunlin_net::NetError| StartError::Loop(e.to_string());
-        let keys = NetKeys::random().map_err(loops)?;
+        let keys = keys::load(&config.data_dir)?;
+        let tickets = config
+            .early_data
+            .limits()
+            .map(|limits| Tickets::new(limits, settings::store(&config).is_some()));
         let shared = NetShared::default();
         let mut parts = Vec::new();
         let mut shards = Vec::new();
@@ -174,6 +190,7 @@ impl Daemon {
             let mut net_config = NetConfig::new(ShardId(id), count, clock, keys.clone());
             net_config.limits = settings::net(&config);
             net_config.shared = shared.clone();
+            net_config.tickets = tickets.as_ref().map(|t| Arc::clone(&t.register));
             let net = Net::new(net_config).map_err(loops)?;
             let (inbox, address) = Inbox::new(net.waker());
             shards.push(address);
@@ -181,11 +198,16 @@ impl Daemon {
         }
         let bound = listen(&config, &tls, &mut parts)?;
         let (store, recovered) = open_store(&config)?;
+        let keeper = match tickets {
+            Some(tickets) => tickets.start(store.as_ref(), &recovered, &shards)?,
+            None => None,
+        };
         let mut daemon = Self {
             bound,
             ca,
             shards,
             threads: Vec::new(),
+            keeper,
             store,
             authenticator,
             metrics: None,
@@ -251,6 +273,9 @@ impl Daemon {
             if thread.join().is_err() {
                 tracing::error!("a shard panicked");
             }
+        }
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
         }
         if let Some(store) = self.store.take() {
             store.close();

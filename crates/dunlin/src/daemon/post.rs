@@ -9,7 +9,7 @@ use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::access::Acl;
 use dunlin_broker::auth::AuthAnswer;
 use dunlin_broker::{BusMessage, NetCommand, OwnedNetEvent};
-use dunlin_net::{ForeignDatagram, ServerTls, Waker};
+use dunlin_net::{ForeignDatagram, ServerTls, StrikeId, Waker};
 use dunlin_store::StoreDone;
 
 use super::look::Look;
@@ -32,6 +32,8 @@ pub(crate) enum Mail {
     Store(StoreDone),
     /// From the authenticator.
     Auth { conn: ConnId, answer: AuthAnswer },
+    /// The use of a session ticket has been stored, or cannot be.
+    Struck { strike: StrikeId, kept: bool },
     /// New access rules.
     Acl(Option<Arc<Acl>>),
     /// Somebody wants to know something.

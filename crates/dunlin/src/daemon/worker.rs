@@ -114,6 +114,7 @@ impl Worker {
             Mail::Auth { conn, answer } => {
                 self.shard.handle(now, Input::Auth { conn, answer });
             }
+            Mail::Struck { strike, kept } => self.net.handle_struck(strike, kept),
             Mail::Acl(acl) => self.shard.set_acl(acl),
             Mail::Look(look) => self.look(look),
             Mail::Tls(tls) => {
