@@ -11,17 +11,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from brokers import BROKERS, ROOT, TARGET, TRANSPORTS, Broker, Dunlin
+import builds
+from brokers import BROKERS, ROOT, TRANSPORTS, Broker, Dunlin
 from scenarios import NAMES
 
 HERE = Path(__file__).resolve().parent
 PYTHON = ROOT / "target/venv/bin/python"
 NODE_MODULES = ROOT / "target/interop"
-PEERS = ROOT / "interop/quic-peers"
 
 # Longest that one client may take for all scenarios.
 CLIENT_SECONDS_MAX = 120
-BUILD_SECONDS_MAX = 1800
 
 VERSIONS = ("3.1.1", "5")
 
@@ -90,11 +89,7 @@ def clients(quic_peers: bool) -> list[Client]:
 
 def quic_clients() -> list[Client]:
     """The Rust clients that speak QUIC; building them takes minutes."""
-    target = TARGET / "quic-peers"
-    command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
-    print("interop: building interop/quic-peers", flush=True)
-    built = subprocess.run(command, cwd=PEERS, timeout=BUILD_SECONDS_MAX, check=False)
-    missing = "" if built.returncode == 0 else "interop/quic-peers does not build"
+    folder, missing = builds.cargo("quic-peers")
     programs = [
         ("mqtt5", "mqtt5", "control"),
         ("mqtt5-topic", "mqtt5", "topic"),
@@ -106,7 +101,7 @@ def quic_clients() -> list[Client]:
         Client(
             name,
             ("quic",),
-            [str(target / "debug" / program), "--streams", streams],
+            [str(folder / program), "--streams", streams],
             missing=missing,
         )
         for name, program, streams in programs

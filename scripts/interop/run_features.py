@@ -3,7 +3,6 @@ and writes a table: a row for each feature, a column for each client.
 """
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from brokers import ROOT, TARGET, Dunlin
+import builds
+from brokers import ROOT, Dunlin
 from features import FEATURES, SETTINGS, names
 
 HERE = Path(__file__).resolve().parent
@@ -23,7 +23,6 @@ TABLE = ROOT / "target/interop-features.md"
 
 # Longest that one client may take with one setting of the broker.
 SETTING_SECONDS_MAX = 240
-BUILD_SECONDS_MAX = 600
 
 # What the settings mean to the broker.
 QUIC_SECTION = {"plain": {}, "retry": {"retry_from_pending": 0}, "restart": {}}
@@ -58,23 +57,15 @@ def aioquic() -> Client:
     return Client("aioquic", command, "" if has else "target/venv has no aioquic")
 
 
-def quic_go() -> Client:
-    """Built here, with modules that the sums in `go.sum` vouch for."""
-    program = TARGET / "quic-go-peer"
-    go = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
-    if go is None:
-        return Client("quic-go", [], "go is not installed")
-    print("features: building interop/quic-go", flush=True)
-    command = [go, "build", "-mod=readonly", "-o", str(program), "."]
-    built = subprocess.run(
-        command, cwd=ROOT / "interop/quic-go", timeout=BUILD_SECONDS_MAX, check=False
-    )
-    missing = "interop/quic-go does not build here" if built.returncode else ""
-    return Client("quic-go", [str(program)], missing)
-
-
 def clients(quic_peers: bool) -> list[Client]:
-    return [aioquic(), *([quic_go()] if quic_peers else [])]
+    found = [aioquic()]
+    if quic_peers:
+        program, missing = builds.quic_go()
+        found += [Client("quic-go", [str(program)], missing)]
+        folder, missing = builds.cargo("quic-peers")
+        for name in ("flowsdk", "mqtt5"):
+            found += [Client(name, [str(folder / f"{name}-features")], missing)]
+    return found
 
 
 def run_client(client: Client, broker: Dunlin, setting: str, column: Column, only: str) -> None:

@@ -6,6 +6,8 @@
     reason = "used by the programs of this package only"
 )]
 
+pub mod features;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
@@ -169,6 +171,11 @@ fn report(name: &str, result: Result<()>) {
 
 /// Reads the arguments that every client program takes.
 fn target() -> Result<Target> {
+    target_from(&mut arguments()?)
+}
+
+/// The command line: pairs of option and value.
+fn arguments() -> Result<BTreeMap<String, String>> {
     let mut options = BTreeMap::new();
     let mut words = std::env::args().skip(1);
     while let Some(option) = words.next() {
@@ -177,6 +184,11 @@ fn target() -> Result<Target> {
             .with_context(|| format!("{option} needs a value"))?;
         options.insert(option, value);
     }
+    Ok(options)
+}
+
+/// Takes the options that say where the broker is.
+fn target_from(options: &mut BTreeMap<String, String>) -> Result<Target> {
     let mut take = |option: &str| options.remove(option);
     Ok(Target {
         host: take("--host").unwrap_or_else(|| "localhost".to_owned()),

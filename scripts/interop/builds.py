@@ -1,0 +1,42 @@
+"""Builds the programs by others that have to be built. Each function says where
+the program is, and why it is not when it is not. Knows no scenario.
+"""
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from brokers import ROOT, TARGET
+
+BUILD_SECONDS_MAX = 1800
+
+
+def build(what: str, command: list[str]) -> str:
+    """Runs a build in a folder of interop/; empty, or why it failed."""
+    print(f"interop: building interop/{what}", flush=True)
+    try:
+        folder = ROOT / "interop" / what
+        done = subprocess.run(command, cwd=folder, timeout=BUILD_SECONDS_MAX, check=False)
+    except subprocess.TimeoutExpired:
+        return f"interop/{what} takes longer than {BUILD_SECONDS_MAX} s to build"
+    return "" if done.returncode == 0 else f"interop/{what} does not build here"
+
+
+@cache
+def cargo(what: str) -> tuple[Path, str]:
+    """The folder with the programs of a package in interop/."""
+    target = TARGET / what
+    command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
+    return target / "debug", build(what, command)
+
+
+@cache
+def quic_go() -> tuple[Path, str]:
+    """Built with the modules that the sums in `go.sum` vouch for."""
+    program = TARGET / "quic-go-peer"
+    go = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
+    if go is None:
+        return program, "go is not installed"
+    return program, build("quic-go", [go, "build", "-mod=readonly", "-o", str(program), "."])
