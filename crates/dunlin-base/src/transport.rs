@@ -251,6 +251,22 @@ pub enum NetEvent<'a> {
         /// Whether the peer took the early data as it was sent first.
         accepted: bool,
     },
+    /// A dialled connection sends from another local address now.
+    Moved {
+        /// The connection.
+        conn: ConnId,
+        /// The local address that it left.
+        from: SocketAddr,
+        /// The local address that it uses.
+        to: SocketAddr,
+    },
+    /// No answer came over a new path; the connection stays where it is.
+    MoveFailed {
+        /// The connection.
+        conn: ConnId,
+        /// The local address that it was to use.
+        to: SocketAddr,
+    },
     /// The connection is gone; nothing more follows for it. Also the only
     /// event of a dialled connection that never opened.
     Closed {

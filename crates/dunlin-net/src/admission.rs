@@ -159,12 +159,38 @@ impl Admission {
         self.end(ip, limits);
     }
 
+    /// A connection has proved another address and counts there from now on,
+    /// also beyond the limit: a session is not ended because of its new
+    /// neighbours, but nobody else is admitted from there until it is below.
+    pub(crate) fn moved(
+        &self,
+        from: IpAddr,
+        to: IpAddr,
+        limits: &NetLimits,
+        counters: &mut Counters,
+    ) {
+        let max = limits.connections_per_address_max;
+        if max == 0 || network(from) == network(to) {
+            return;
+        }
+        self.leave(from);
+        let network = network(to);
+        let mut table = self.table(network);
+        let count = table.connections.entry(network).or_insert(0);
+        *count += 1;
+        counters.migrations_over_limit += u64::from(*count > max);
+    }
+
     /// A connection is gone.
     pub(crate) fn end(&self, ip: IpAddr, limits: &NetLimits) {
         give_back(&self.live);
-        if limits.connections_per_address_max == 0 {
-            return;
+        if limits.connections_per_address_max > 0 {
+            self.leave(ip);
         }
+    }
+
+    /// It does not count at an address any more.
+    fn leave(&self, ip: IpAddr) {
         let network = network(ip);
         let mut table = self.table(network);
         if let Some(count) = table.connections.get_mut(&network) {

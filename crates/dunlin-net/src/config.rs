@@ -231,6 +231,9 @@ pub struct NetLimits {
     /// Bytes of QUIC datagrams that wait to be sent on a connection; the
     /// oldest make room for new ones. Default 64 KiB.
     pub quic_datagram_queue_bytes: usize,
+    /// Time in which a server must answer over a new path before a dialled
+    /// QUIC connection moves to it. Default 3 s.
+    pub quic_probe_timeout: Duration,
     /// Receive and send buffers asked of the kernel for UDP sockets. Default
     /// 2 MiB.
     pub udp_buffer_bytes: usize,
@@ -264,6 +267,7 @@ impl Default for NetLimits {
             quic_send_window: 256 << 10,
             quic_datagram_receive_bytes: 64 << 10,
             quic_datagram_queue_bytes: 64 << 10,
+            quic_probe_timeout: Duration::from_secs(3),
             udp_buffer_bytes: 2 << 20,
         }
     }

@@ -118,6 +118,17 @@ dunlin_base::totals! {
         /// Dialled QUIC connections whose early data the server refused, and
         /// which sent it again.
         pub early_data_resent: u64,
+        /// New addresses of QUIC peers that were given up before they were
+        /// proved.
+        pub migrations_unproved: u64,
+        /// QUIC connections that moved to an address that had as many as are
+        /// allowed; they stay.
+        pub migrations_over_limit: u64,
+        /// Times that a dialled QUIC connection moved to another local
+        /// address.
+        pub moves: u64,
+        /// Moves given up because no answer came over the new path.
+        pub moves_failed: u64,
     }
 }
 

@@ -1,5 +1,5 @@
-//! What can go wrong when a [`crate::Net`] is set up. What goes wrong with a
-//! connection later is a `CloseCause`.
+//! What can go wrong when a [`crate::Net`] is set up or a connection moved. What
+//! goes wrong with a connection later is a `CloseCause`.
 
 use core::net::SocketAddr;
 use std::io;
@@ -46,4 +46,44 @@ pub enum NetError {
     /// A setting of QUIC is outside of what is possible.
     #[error(transparent)]
     Tuning(#[from] crate::TuningError),
+}
+
+/// A connection cannot be moved to another local address; it stays as it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// There is no such connection any more.
+    #[error("the connection is gone")]
+    Unknown,
+    /// Only QUIC connections can move.
+    #[error("only a QUIC connection can move to another address")]
+    NotQuic,
+    /// Only the side that dialled can move.
+    #[error("only the side that connected can move")]
+    Accepted,
+    /// The server has not confirmed the handshake yet.
+    #[error("the handshake is not confirmed yet")]
+    Handshaking,
+    /// Another move is under way.
+    #[error("the connection is moving already")]
+    Busy,
+    /// The server does not allow it (`disable_active_migration`).
+    #[error("the server does not allow connections to move")]
+    Forbidden,
+    /// The new address is of another family than the server's.
+    #[error("{local} and the server's {remote} are of different families")]
+    Family {
+        /// The address asked for.
+        local: SocketAddr,
+        /// The server.
+        remote: SocketAddr,
+    },
+    /// No socket could be made there.
+    #[error("cannot send from {local}: {source}")]
+    Bind {
+        /// The address asked for.
+        local: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
 }

@@ -90,8 +90,8 @@ pub use config::{
     RetryMode,
 };
 pub use counters::{ConnStats, Counters, QuicStats};
-pub use error::NetError;
-pub use net::{Held, Net};
+pub use error::{MoveError, NetError};
+pub use net::{Held, Move, Net};
 pub use quic::DatagramError;
 pub use shared::NetShared;
 pub use tickets::{

@@ -4,10 +4,13 @@
 mod dial;
 mod early;
 mod layers;
+mod paths;
 mod run;
 mod survey;
 mod table;
 mod udp;
+
+pub use paths::Move;
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -86,7 +89,9 @@ enum Conn {
 enum Source {
     Tcp(Listener),
     Udp(Box<UdpEndpoint>),
-    /// A listener that was closed.
+    /// Another socket of an endpoint, to which a connection moved.
+    Path(Box<paths::UdpPath>),
+    /// A socket that was closed; its place is free.
     Gone,
 }
 
@@ -104,6 +109,8 @@ struct Listener {
 #[derive(Debug)]
 enum Report {
     Sent(ConnId, usize),
+    Moved(ConnId, SocketAddr, SocketAddr),
+    MoveFailed(ConnId, SocketAddr),
     Closed(ConnId, CloseCause),
 }
 
@@ -251,7 +258,7 @@ impl Net {
     fn add_endpoint(&mut self, mut endpoint: UdpEndpoint) -> io::Result<usize> {
         let token = self.next_source();
         self.poll.registry().register(
-            endpoint.socket_mut(),
+            endpoint.port.socket_mut(),
             token,
             Interest::READABLE | Interest::WRITABLE,
         )?;
@@ -271,7 +278,7 @@ impl Net {
             match source {
                 Source::Tcp(_) => *source = Source::Gone,
                 Source::Udp(endpoint) => endpoint.refuse_new(),
-                Source::Gone => {}
+                Source::Path(_) | Source::Gone => {}
             }
         }
     }

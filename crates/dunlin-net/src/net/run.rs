@@ -4,8 +4,8 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io;
 
-use dunlin_base::Instant;
 use dunlin_base::transport::NetEvent;
+use dunlin_base::{ConnId, Instant};
 use mio::Events;
 use mio::net::TcpStream;
 
@@ -92,13 +92,15 @@ impl Net {
             }
             match self.sources.get_mut(token.0 - SOURCE_BASE) {
                 Some(Source::Tcp(listener)) => listener.ready = true,
-                Some(Source::Udp(endpoint)) => {
-                    endpoint.readable |= readable;
+                Some(source) => {
+                    if let Some(port) = source.port_mut() {
+                        port.readable |= readable;
+                    }
                     if writable {
                         self.unblock(token.0 - SOURCE_BASE);
                     }
                 }
-                Some(Source::Gone) | None => {}
+                None => {}
             }
         }
         self.events = events;
@@ -108,7 +110,9 @@ impl Net {
         for index in 0..self.sources.len() {
             match self.sources.get(index) {
                 Some(Source::Tcp(listener)) if listener.ready => self.accept(index, handler),
-                Some(Source::Udp(endpoint)) if endpoint.readable => self.receive(index, handler),
+                Some(source) if source.port().is_some_and(|port| port.readable) => {
+                    self.receive(index, handler);
+                }
                 _ => {}
             }
         }
@@ -132,6 +136,7 @@ impl Net {
             scratch: &mut self.scratch,
             out: handler,
         };
+        let mut moved_ip = None;
         let (step, pending, handshaking) = match conn {
             Conn::Stream(tcp) => {
                 let step = match cause {
@@ -152,12 +157,18 @@ impl Net {
                     Cause::Timer => quic.on_timer(&mut cx),
                     _ => quic.run(&mut cx),
                 };
+                moved_ip = quic.take_new_ip();
                 // Its timer is armed when it is flushed.
                 mark(&mut self.dirty, serial, &mut quic.dirty);
                 let handshaking = quic.is_handshaking();
                 (step, &mut quic.pending, handshaking)
             }
         };
+        if let Some((from, to)) = moved_ip {
+            let (limits, counters) = (&self.config.limits, &mut self.counters);
+            let admission = &self.config.shared.admission;
+            admission.moved(from, to, limits, counters);
+        }
         if *pending && !handshaking {
             *pending = false;
             self.config.shared.admission.handshake_over();
@@ -185,8 +196,7 @@ impl Net {
             || !self.dirty.is_empty()
             || self.sources.iter().any(|source| match source {
                 Source::Tcp(listener) => listener.ready && listener.not_before <= now,
-                Source::Udp(endpoint) => endpoint.readable,
-                Source::Gone => false,
+                other => other.port().is_some_and(|port| port.readable),
             })
     }
 
@@ -287,6 +297,9 @@ impl Net {
             }
             *armed = Instant::FAR_FUTURE;
             self.run(serial, Cause::Timer, handler);
+            if self.is_move_due(serial, self.now) {
+                self.run_move(serial);
+            }
         }
         let slots = &self.slots;
         self.timers.sweep(slots.len(), |serial, at| {
@@ -296,8 +309,17 @@ impl Net {
 
     fn report(&mut self, handler: &mut Handler<'_>) -> bool {
         let any = !self.reports.is_empty();
+        let slots = &self.slots;
+        let lives = |conn: ConnId| match slots.get(conn.serial()) {
+            Some(Conn::Quic(quic)) => !quic.reported,
+            _ => false,
+        };
         for report in self.reports.drain(..) {
             handler(match report {
+                // Nothing follows the end.
+                Report::Moved(conn, ..) | Report::MoveFailed(conn, _) if !lives(conn) => continue,
+                Report::Moved(conn, from, to) => NetEvent::Moved { conn, from, to },
+                Report::MoveFailed(conn, to) => NetEvent::MoveFailed { conn, to },
                 Report::Sent(conn, bytes) => NetEvent::Sent { conn, bytes },
                 Report::Closed(conn, cause) => NetEvent::Closed { conn, cause },
             });

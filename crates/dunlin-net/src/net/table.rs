@@ -96,6 +96,7 @@ impl Net {
         if let Conn::Quic(quic) = &mut conn {
             let stats = quic.quic_stats();
             quic.note_totals(&stats, &mut self.counters);
+            self.close_paths(quic);
         }
         let (pending, accepted, addr) = match &conn {
             Conn::Stream(tcp) => (tcp.pending, tcp.accepted, tcp.addr().ip()),

@@ -96,17 +96,20 @@ impl Net {
             self.remove(serial);
             return;
         }
+        let Some(port) = self.sources.get_mut(quic.via).and_then(Source::port_mut) else {
+            return;
+        };
         let std_now = self.config.clock.to_std(self.now);
         let buf = &mut self.scratch.udp_out;
         let (mut transmits, mut left) = (0, 0);
-        while !endpoint.is_blocked_for(serial) {
+        while !port.is_blocked_for(serial) {
             if transmits == TRANSMITS_MAX {
                 mark(&mut self.dirty, serial, &mut quic.dirty);
                 break;
             }
             quic.feed_datagrams(self.now, &mut self.counters);
             buf.clear();
-            let segments = endpoint.max_segments();
+            let segments = port.max_segments();
             let Some(transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {
                 let Some(credit) = quic.take_turn() else {
                     break;
@@ -115,7 +118,7 @@ impl Net {
                 continue;
             };
             quic.note_transmit(&transmit);
-            endpoint.transmit(transmit, buf, &mut self.counters);
+            port.transmit(transmit, buf, &mut self.counters);
             transmits += 1;
         }
         if left > 0 && quic.is_open() {
@@ -130,8 +133,8 @@ impl Net {
 
     /// A UDP socket takes datagrams again.
     pub(super) fn unblock(&mut self, source: usize) {
-        if let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) {
-            for serial in endpoint.on_writable(&mut self.counters) {
+        if let Some(port) = self.sources.get_mut(source).and_then(Source::port_mut) {
+            for serial in port.on_writable(&mut self.counters) {
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
                     mark(&mut self.dirty, serial, &mut quic.dirty);
                 }
@@ -144,24 +147,24 @@ impl Net {
     pub(super) fn receive(&mut self, source: usize, handler: &mut Handler<'_>) {
         let mut buf = core::mem::take(&mut self.scratch.udp_in);
         for _ in 0..RECV_ROUNDS_MAX {
-            let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
+            let Some(port) = self.sources.get_mut(source).and_then(Source::port_mut) else {
                 break;
             };
             let mut meta = [RecvMeta::default(); UDP_BATCH];
             let mut slices = buf.chunks_exact_mut(UDP_BYTES).map(IoSliceMut::new);
             let mut slices: [IoSliceMut<'_>; UDP_BATCH] =
                 core::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
-            match endpoint.recv(&mut slices, &mut meta) {
+            match port.recv(&mut slices, &mut meta) {
                 Ok(n) => {
                     // Fewer than asked for means that the kernel has no more;
                     // what comes later is a new edge.
-                    endpoint.readable = n == UDP_BATCH;
+                    port.readable = n == UDP_BATCH;
                     for (slice, meta) in slices.iter().zip(&meta).take(n) {
                         self.take_datagrams(source, slice, meta);
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    endpoint.readable = false;
+                    port.readable = false;
                     break;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -177,7 +180,10 @@ impl Net {
     }
 
     fn is_readable(&self, source: usize) -> bool {
-        matches!(self.sources.get(source), Some(Source::Udp(endpoint)) if endpoint.readable)
+        self.sources
+            .get(source)
+            .and_then(Source::port)
+            .is_some_and(|port| port.readable)
     }
 
     fn run_touched(&mut self, handler: &mut Handler<'_>) {
@@ -197,8 +203,12 @@ impl Net {
             return;
         };
         self.counters.udp_bytes_in += meta.len as u64;
+        if self.answers_probe(source, bytes) {
+            return;
+        }
+        let endpoint = self.sources.get(source).map(|s| s.endpoint(source));
         let arrival = Arrival {
-            source,
+            source: endpoint.unwrap_or(source),
             remote: meta.addr,
             local_ip: meta.dst_ip,
             ecn: meta.ecn,
@@ -262,7 +272,7 @@ impl Net {
                 let serial = endpoint.serial(handle);
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
                     quic.proto.handle_event(event);
-                    quic.on_datagram(self.now);
+                    quic.on_datagram(arrival.local_ip, self.now);
                     mark(&mut self.touched, serial, &mut quic.touched);
                     if quic.may_use_tickets() {
                         self.note_tickets(serial, early);
@@ -274,7 +284,7 @@ impl Net {
             }
             Some(DatagramEvent::Response(transmit)) => {
                 count_answer(buf, &mut self.counters);
-                endpoint.transmit(transmit, buf, &mut self.counters);
+                endpoint.port.transmit(transmit, buf, &mut self.counters);
             }
             None => {}
         }
@@ -306,14 +316,14 @@ impl Net {
             None | Some(Err(Refusal::Rate)) if !proved && limits.quic_retry != RetryMode::Never => {
                 if let Ok(transmit) = endpoint.proto.retry(incoming, buf) {
                     self.counters.retries_sent += 1;
-                    endpoint.transmit(transmit, buf, &mut self.counters);
+                    endpoint.port.transmit(transmit, buf, &mut self.counters);
                 }
                 return;
             }
             Some(Err(refusal)) => {
                 refusal.count(&mut self.counters);
                 let transmit = endpoint.proto.refuse(incoming, buf);
-                endpoint.transmit(transmit, buf, &mut self.counters);
+                endpoint.port.transmit(transmit, buf, &mut self.counters);
                 return;
             }
             None => return,
@@ -344,7 +354,7 @@ impl Net {
                 self.counters.handshake_failures += 1;
                 tracing::debug!(cause = %error.cause, "a QUIC connection was not accepted");
                 if let Some(transmit) = error.response {
-                    endpoint.transmit(transmit, buf, &mut self.counters);
+                    endpoint.port.transmit(transmit, buf, &mut self.counters);
                 }
             }
         }
@@ -375,31 +385,13 @@ fn count_answer(answer: &[u8], counters: &mut Counters) {
 #[cfg(test)]
 impl Net {
     /// Address of the first UDP socket.
-    pub(crate) fn sources_addr(&mut self) -> SocketAddr {
-        let udp = self.sources.iter_mut().find_map(|source| match source {
-            Source::Udp(endpoint) => Some(endpoint),
-            _ => None,
-        });
-        udp.unwrap().socket_mut().local_addr().unwrap()
+    pub(crate) fn sources_addr(&self) -> SocketAddr {
+        let udp = self.sources.iter().find_map(Source::port);
+        udp.unwrap().local_addr().unwrap()
     }
 
-    /// Gives the socket of a dialled connection another port, as a NAT does.
-    pub(crate) fn rebind_for_test(&mut self, conn: dunlin_base::ConnId) {
-        let Some(Conn::Quic(quic)) = self.slots.get_mut(conn.serial()) else {
-            panic!("not a QUIC connection");
-        };
-        let source = quic.source;
-        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
-            panic!("no socket");
-        };
-        let mut local = endpoint.bound_to;
-        local.set_port(0);
-        endpoint.replace_socket(crate::quic::bind(local, false).unwrap());
-        let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
-        let token = mio::Token(super::SOURCE_BASE + source);
-        let registry = self.poll.registry();
-        registry
-            .register(endpoint.socket_mut(), token, interest)
-            .unwrap();
+    /// UDP sockets that are open.
+    pub(crate) fn sockets(&self) -> usize {
+        self.sources.iter().filter_map(Source::port).count()
     }
 }

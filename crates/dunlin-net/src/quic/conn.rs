@@ -3,7 +3,7 @@
 //! the protocol does not know are kept here.
 
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -20,8 +20,10 @@ use super::early::Early;
 use super::flight::Flight;
 use super::isolate::Turn;
 use super::keys::KeyAge;
+use super::moves::Moves;
 use super::stats::Noted;
 use super::streams::{StreamBacklog, varint};
+use super::validation::PeerAddr;
 use crate::config::plain_addr;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
 use crate::tickets::Verdict;
@@ -47,10 +49,14 @@ pub(crate) struct QuicConn {
     pub(crate) id: ConnId,
     /// Index of its socket among the loop's sources.
     pub(crate) source: usize,
+    /// Index of the socket that it sends from; another one after it moved.
+    pub(crate) via: usize,
     pub(crate) handle: ConnectionHandle,
     pub(crate) proto: Connection,
-    pub(super) addr: SocketAddr,
-    admitted_ip: IpAddr,
+    pub(super) addr: PeerAddr,
+    /// Of a dialled connection.
+    pub(crate) moves: Option<Box<Moves>>,
+    pub(super) admitted_ip: IpAddr,
     listener: u16,
     pub(super) phase: Phase,
     pub(crate) accepted: bool,
@@ -134,8 +140,10 @@ impl QuicConn {
         Self {
             id: new.id,
             source: new.source,
+            via: new.source,
             handle: new.handle,
-            addr: new.proto.remote_address(),
+            addr: PeerAddr::new(new.proto.remote_address()),
+            moves: new.listener.is_none().then(|| Box::new(Moves::new())),
             admitted_ip: plain_addr(new.proto.remote_address()).ip(),
             proto: new.proto,
             listener: new.listener.unwrap_or(0),
@@ -175,7 +183,7 @@ impl QuicConn {
         }
     }
 
-    /// The address under which it was admitted; later ones may differ.
+    /// The address under which limits count it.
     pub(crate) const fn admitted_ip(&self) -> IpAddr {
         self.admitted_ip
     }
@@ -237,8 +245,11 @@ impl QuicConn {
     }
 
     /// A datagram for this connection was handed to quinn-proto.
-    pub(crate) fn on_datagram(&mut self, now: Instant) {
+    pub(crate) fn on_datagram(&mut self, local_ip: Option<IpAddr>, now: Instant) {
         self.last_read = now;
+        if let Some(moves) = &mut self.moves {
+            moves.local_ip = local_ip;
+        }
     }
 
     /// Reports what happened, and reads what has arrived.
@@ -311,7 +322,7 @@ impl QuicConn {
         (cx.out)(NetEvent::Opened {
             conn: self.id,
             peer: Peer {
-                addr: plain_addr(self.addr),
+                addr: plain_addr(self.addr.get()),
                 transport: Transport::Quic,
                 listener: self.listener,
                 identity: certs.and_then(|certs| tls::identity(&certs, self.cert_name)),
@@ -330,7 +341,7 @@ impl QuicConn {
         self.read_datagrams(cx);
         let handshaking = !self.confirmed;
         if handshaking {
-            tracing::debug!(addr = %self.addr, %reason, "a handshake failed");
+            tracing::debug!(addr = %self.addr.get(), %reason, "a handshake failed");
             cx.counters.handshake_failures += 1;
         }
         self.end(cause_of(reason, handshaking), cx);
@@ -410,21 +421,6 @@ impl QuicConn {
                 stream: StreamId(id.into()),
                 code: code.into_inner(),
             });
-        }
-    }
-
-    fn check_address(&mut self, cx: &mut Cx<'_>) {
-        let addr = self.proto.remote_address();
-        if addr != self.addr {
-            self.addr = addr;
-            cx.counters.migrations += 1;
-            self.moved = self.moved.saturating_add(1);
-            if self.phase == Phase::Open {
-                (cx.out)(NetEvent::Migrated {
-                    conn: self.id,
-                    addr: plain_addr(addr),
-                });
-            }
         }
     }
 
@@ -584,7 +580,9 @@ impl QuicConn {
         let proto = proto.map_or(Instant::FAR_FUTURE, |at| {
             clock.from_std(at) + Duration::from_micros(1)
         });
-        self.own_deadline().min(proto)
+        let moves = self.moves.as_ref();
+        let moves = moves.map_or(Instant::FAR_FUTURE, |moves| moves.deadline());
+        self.own_deadline().min(proto).min(moves)
     }
 
     fn own_deadline(&self) -> Instant {
@@ -604,7 +602,9 @@ impl QuicConn {
 
     /// A deadline may be over.
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) -> Step {
+        let used = self.proto.remote_address();
         self.proto.handle_timeout(cx.clock.to_std(cx.now));
+        self.check_returned(used, cx);
         if self.own_deadline() <= cx.now {
             let cause = match self.phase {
                 Phase::Handshake | Phase::Open if self.is_handshake_late(cx.now) => {

@@ -1,4 +1,4 @@
-//! A UDP socket and the quinn-proto endpoint on it.
+//! The quinn-proto endpoint on a UDP socket.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -14,18 +14,17 @@ use quinn_proto::{
     ConnectionHandle, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig,
     ValidationTokenConfig, VarInt,
 };
-use quinn_udp::UdpSocketState;
 use sha2::{Digest, Sha256};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::cid::{CidCodec, ShardCids};
 use super::conn::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST};
 use super::datagrams::READY_BYTES_MAX;
+use super::port::UdpPort;
 use crate::tickets::{Front, Seen};
 use crate::tls::quic_server;
 use crate::tokens::UsedTokens;
 use crate::{
-    CertName, Counters, NetConfig, NetError, NetLimits, QuicTuning, ServerTls, TicketRegister,
+    CertName, NetConfig, NetError, NetLimits, QuicTuning, ServerTls, TicketRegister,
 };
 
 /// What all endpoints of a loop share.
@@ -167,10 +166,9 @@ fn transport_config(tuning: &QuicTuning, limits: &NetLimits) -> Result<Transport
     Ok(config)
 }
 
-/// A UDP socket for QUIC.
+/// A UDP socket with the connections that began on it.
 pub(crate) struct UdpEndpoint {
-    socket: UdpSocket,
-    state: UdpSocketState,
+    pub(crate) port: UdpPort,
     pub(crate) proto: Endpoint,
     /// Serial numbers by connection handle, which are small and dense.
     serials: Vec<u64>,
@@ -183,23 +181,12 @@ pub(crate) struct UdpEndpoint {
     /// Which name in a client's certificate is its name.
     pub(crate) cert_name: CertName,
     refuses: bool,
-    /// The kernel may have more datagrams for us.
-    pub(crate) readable: bool,
-    /// A transmission that the kernel did not take.
-    held: Option<Held>,
-    /// Connections that wait for the socket to take more.
-    waiting: Vec<u64>,
-}
-
-struct Held {
-    transmit: quinn_proto::Transmit,
-    contents: Vec<u8>,
 }
 
 impl fmt::Debug for UdpEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UdpEndpoint")
-            .field("socket", &self.socket)
+            .field("port", &self.port)
             .finish_non_exhaustive()
     }
 }
@@ -214,30 +201,19 @@ impl UdpEndpoint {
         settings: &QuicSettings,
         limits: &NetLimits,
     ) -> io::Result<Self> {
-        let state = UdpSocketState::new((&socket).into())?;
-        // The kernel may grant less; that is no reason not to serve.
-        let _ = state.set_recv_buffer_size((&socket).into(), limits.udp_buffer_bytes);
-        let _ = state.set_send_buffer_size((&socket).into(), limits.udp_buffer_bytes);
-        let allow_mtud = !state.may_fragment();
+        let port = UdpPort::new(socket, tuning.ecn, limits)?;
+        let allow_mtud = port.allows_mtu_discovery();
         let endpoint = Arc::clone(&settings.endpoint);
         Ok(Self {
             proto: Endpoint::new(endpoint, server.map(Arc::new), allow_mtud, None),
-            socket,
-            state,
+            port,
             serials: Vec::new(),
             listener,
             bound_to,
             tuning,
             cert_name: CertName::Any,
             refuses: false,
-            readable: false,
-            held: None,
-            waiting: Vec::new(),
         })
-    }
-
-    pub(crate) fn socket_mut(&mut self) -> &mut UdpSocket {
-        &mut self.socket
     }
 
     /// Accepts with these settings from now on, unless it accepts nothing.
@@ -265,114 +241,5 @@ impl UdpEndpoint {
 
     pub(crate) fn serial(&self, handle: ConnectionHandle) -> u64 {
         self.serials.get(handle.0).copied().unwrap_or(0)
-    }
-
-    pub(crate) fn max_segments(&self) -> usize {
-        /// More delays other connections for longer than it saves calls.
-        const SEGMENTS_MAX: usize = 32;
-        self.state.max_gso_segments().clamp(1, SEGMENTS_MAX)
-    }
-
-    pub(crate) fn recv(
-        &self,
-        bufs: &mut [io::IoSliceMut<'_>],
-        meta: &mut [quinn_udp::RecvMeta],
-    ) -> io::Result<usize> {
-        self.state.recv((&self.socket).into(), bufs, meta)
-    }
-
-    /// Whether the socket takes nothing; `serial` is woken when it does again.
-    pub(crate) fn is_blocked_for(&mut self, serial: u64) -> bool {
-        if self.held.is_some() {
-            self.waiting.push(serial);
-        }
-        self.held.is_some()
-    }
-
-    /// Sends, or holds it until the socket is writable.
-    pub(crate) fn transmit(
-        &mut self,
-        transmit: quinn_proto::Transmit,
-        contents: &[u8],
-        counters: &mut Counters,
-    ) {
-        let contents = contents.get(..transmit.size).unwrap_or(contents);
-        if self.held.is_some() {
-            // Only stateless answers come here then; they may be lost.
-            counters.datagrams_unsent += 1;
-            return;
-        }
-        if !self.try_transmit(&transmit, contents, counters) {
-            self.held = Some(Held {
-                contents: contents.to_vec(),
-                transmit,
-            });
-        }
-    }
-
-    /// The socket is writable: sends what was held and says who waits.
-    pub(crate) fn on_writable(&mut self, counters: &mut Counters) -> Vec<u64> {
-        if let Some(held) = self.held.take()
-            && !self.try_transmit(&held.transmit, &held.contents, counters)
-        {
-            self.held = Some(held);
-            return Vec::new();
-        }
-        core::mem::take(&mut self.waiting)
-    }
-
-    fn try_transmit(
-        &self,
-        transmit: &quinn_proto::Transmit,
-        contents: &[u8],
-        counters: &mut Counters,
-    ) -> bool {
-        // quinn-proto sees that its marks are not acknowledged, and stops.
-        let ecn = transmit.ecn.filter(|_| self.tuning.ecn).map(|e| e as u8);
-        let udp = quinn_udp::Transmit {
-            destination: transmit.destination,
-            ecn: ecn.and_then(quinn_udp::EcnCodepoint::from_bits),
-            contents,
-            segment_size: transmit.segment_size,
-            src_ip: transmit.src_ip,
-        };
-        let segments = transmit
-            .segment_size
-            .map_or(1, |size| contents.len().div_ceil(size.max(1)));
-        match self.state.try_send((&self.socket).into(), &udp) {
-            Ok(()) => {
-                counters.datagrams_out += segments as u64;
-                counters.udp_bytes_out += contents.len() as u64;
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
-            // The network lost it, as it may lose any datagram.
-            Err(error) => {
-                counters.datagrams_unsent += segments as u64;
-                tracing::debug!(%error, to = %transmit.destination, "datagram not sent");
-            }
-        }
-        true
-    }
-}
-
-/// Binds a UDP socket.
-pub(crate) fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_nonblocking(true)?;
-    if reuse_port {
-        socket.set_reuse_port(true)?;
-    }
-    if addr.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.bind(&SockAddr::from(addr))?;
-    Ok(UdpSocket::from_std(socket.into()))
-}
-
-#[cfg(test)]
-impl UdpEndpoint {
-    pub(crate) fn replace_socket(&mut self, socket: UdpSocket) {
-        self.state = UdpSocketState::new((&socket).into()).unwrap();
-        self.socket = socket;
     }
 }

@@ -9,11 +9,16 @@ mod endpoint;
 mod flight;
 mod isolate;
 mod keys;
+mod moves;
+mod port;
 mod stats;
 mod streams;
+mod validation;
 
 pub(crate) use cid::shard_of_datagram;
 pub(crate) use conn::{NewQuic, QuicConn};
 pub use datagrams::DatagramError;
 pub(crate) use early::carries_early_data;
-pub(crate) use endpoint::{QuicSettings, UdpEndpoint, bind};
+pub(crate) use endpoint::{QuicSettings, UdpEndpoint};
+pub(crate) use moves::{Due, is_forbidden as moving_is_forbidden};
+pub(crate) use port::{UdpPort, bind};

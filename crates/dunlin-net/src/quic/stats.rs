@@ -44,7 +44,7 @@ impl QuicConn {
 
     pub(crate) fn stats(&mut self) -> ConnStats {
         let backlog = self.backlogs.iter().map(|b| b.bytes.len()).sum();
-        let addr = plain_addr(self.addr);
+        let addr = plain_addr(self.addr.get());
         let mut stats = ConnStats::new(Transport::Quic, addr, self.accepted, backlog);
         stats.protocol = self.protocol();
         stats.quic = Some(self.quic_stats());

@@ -5,6 +5,7 @@ pub(crate) mod certs;
 mod datagrams;
 mod early;
 mod layered;
+mod moves;
 mod quic;
 mod random;
 mod tcp;
@@ -33,6 +34,8 @@ pub(crate) enum Ev {
     Reset(ConnId, StreamId, u64),
     Sent(ConnId, usize),
     Migrated(ConnId, SocketAddr),
+    Moved(ConnId, SocketAddr, SocketAddr),
+    MoveFailed(ConnId, SocketAddr),
     EarlyData(ConnId, bool),
     Datagram(ConnId, Vec<u8>),
     Delivered(ConnId, StreamId),
@@ -49,6 +52,8 @@ impl Ev {
             NetEvent::StreamReset { conn, stream, code } => Self::Reset(conn, stream, code),
             NetEvent::Sent { conn, bytes } => Self::Sent(conn, bytes),
             NetEvent::Migrated { conn, addr } => Self::Migrated(conn, addr),
+            NetEvent::Moved { conn, from, to } => Self::Moved(conn, from, to),
+            NetEvent::MoveFailed { conn, to } => Self::MoveFailed(conn, to),
             NetEvent::EarlyData { conn, accepted } => Self::EarlyData(conn, accepted),
             NetEvent::Closed { conn, cause } => Self::Closed(conn, cause),
             NetEvent::Datagram { conn, data } => Self::Datagram(conn, data.to_vec()),

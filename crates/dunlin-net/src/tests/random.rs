@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::certs::{dial_to, listen_on};
 use super::*;
+use crate::Move;
 
 const SEEDS: u64 = 4;
 const STEPS: usize = 150;
@@ -57,6 +58,7 @@ impl World {
                 Ev::Sent(c, _) | Ev::Migrated(c, _) | Ev::Closed(c, _) => *c,
                 Ev::EarlyData(c, _) | Ev::Datagram(c, _) => *c,
                 Ev::Delivered(c, _) | Ev::Available(c, _) => *c,
+                Ev::Moved(c, ..) | Ev::MoveFailed(c, _) => *c,
             };
             let known = self.conns.entry(conn).or_default();
             assert!(!known.closed, "{event:?} after the end");
@@ -145,7 +147,13 @@ impl World {
             }
             35 => net.stop_stream(conn, stream, 8),
             36 => net.set_idle_timeout(conn, Duration::from_secs(60)),
-            37 => net.flush(),
+            37 => {
+                // Refused on all but dialled QUIC connections.
+                let how = [Move::Probed, Move::AtOnce, Move::Rebound][random.below(3)];
+                let to = [[127, 0, 0, 1], [127, 0, 0, 2]][random.below(2)];
+                let _ = net.migrate(conn, Some((to, 0).into()), how);
+                net.flush();
+            }
             38 if random.below(4) == 0 => {
                 known.closing = true;
                 net.close(conn, 3);

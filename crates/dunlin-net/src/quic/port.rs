@@ -1,0 +1,174 @@
+//! A UDP socket: datagrams in and out, and what waits until it takes more. It
+//! knows no connection beyond its serial number.
+
+use core::net::SocketAddr;
+use std::io;
+
+use mio::net::UdpSocket;
+use quinn_udp::UdpSocketState;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::{Counters, NetLimits};
+
+/// A UDP socket for QUIC.
+#[derive(Debug)]
+pub(crate) struct UdpPort {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// Whether datagrams are marked for congestion notification.
+    ecn: bool,
+    /// The kernel may have more datagrams for us.
+    pub(crate) readable: bool,
+    /// A transmission that the kernel did not take.
+    held: Option<Held>,
+    /// Connections that wait for the socket to take more.
+    waiting: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Held {
+    transmit: quinn_proto::Transmit,
+    contents: Vec<u8>,
+}
+
+impl UdpPort {
+    pub(crate) fn new(socket: UdpSocket, ecn: bool, limits: &NetLimits) -> io::Result<Self> {
+        let state = UdpSocketState::new((&socket).into())?;
+        // The kernel may grant less; that is no reason not to serve.
+        let _ = state.set_recv_buffer_size((&socket).into(), limits.udp_buffer_bytes);
+        let _ = state.set_send_buffer_size((&socket).into(), limits.udp_buffer_bytes);
+        Ok(Self {
+            socket,
+            state,
+            ecn,
+            readable: false,
+            held: None,
+            waiting: Vec::new(),
+        })
+    }
+
+    pub(crate) fn socket_mut(&mut self) -> &mut UdpSocket {
+        &mut self.socket
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    pub(crate) fn allows_mtu_discovery(&self) -> bool {
+        !self.state.may_fragment()
+    }
+
+    pub(crate) fn max_segments(&self) -> usize {
+        /// More delays other connections for longer than it saves calls.
+        const SEGMENTS_MAX: usize = 32;
+        self.state.max_gso_segments().clamp(1, SEGMENTS_MAX)
+    }
+
+    pub(crate) fn recv(
+        &self,
+        bufs: &mut [io::IoSliceMut<'_>],
+        meta: &mut [quinn_udp::RecvMeta],
+    ) -> io::Result<usize> {
+        self.state.recv((&self.socket).into(), bufs, meta)
+    }
+
+    /// Whether the socket takes nothing; `serial` is woken when it does again.
+    pub(crate) fn is_blocked_for(&mut self, serial: u64) -> bool {
+        if self.held.is_some() {
+            self.waiting.push(serial);
+        }
+        self.held.is_some()
+    }
+
+    /// Sends, or holds it until the socket is writable.
+    pub(crate) fn transmit(
+        &mut self,
+        transmit: quinn_proto::Transmit,
+        contents: &[u8],
+        counters: &mut Counters,
+    ) {
+        let contents = contents.get(..transmit.size).unwrap_or(contents);
+        if self.held.is_some() {
+            // Only stateless answers come here then; they may be lost.
+            counters.datagrams_unsent += 1;
+            return;
+        }
+        if !self.try_transmit(&transmit, contents, counters) {
+            self.held = Some(Held {
+                contents: contents.to_vec(),
+                transmit,
+            });
+        }
+    }
+
+    /// Sends one datagram of our own, or loses it.
+    pub(crate) fn send(&mut self, to: SocketAddr, contents: &[u8], counters: &mut Counters) {
+        let transmit = quinn_proto::Transmit {
+            destination: to,
+            ecn: None,
+            size: contents.len(),
+            segment_size: None,
+            src_ip: None,
+        };
+        self.transmit(transmit, contents, counters);
+    }
+
+    /// The socket is writable: sends what was held and says who waits.
+    pub(crate) fn on_writable(&mut self, counters: &mut Counters) -> Vec<u64> {
+        if let Some(held) = self.held.take()
+            && !self.try_transmit(&held.transmit, &held.contents, counters)
+        {
+            self.held = Some(held);
+            return Vec::new();
+        }
+        core::mem::take(&mut self.waiting)
+    }
+
+    fn try_transmit(
+        &self,
+        transmit: &quinn_proto::Transmit,
+        contents: &[u8],
+        counters: &mut Counters,
+    ) -> bool {
+        // quinn-proto sees that its marks are not acknowledged, and stops.
+        let ecn = transmit.ecn.filter(|_| self.ecn).map(|e| e as u8);
+        let udp = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: ecn.and_then(quinn_udp::EcnCodepoint::from_bits),
+            contents,
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        };
+        let segments = transmit
+            .segment_size
+            .map_or(1, |size| contents.len().div_ceil(size.max(1)));
+        match self.state.try_send((&self.socket).into(), &udp) {
+            Ok(()) => {
+                counters.datagrams_out += segments as u64;
+                counters.udp_bytes_out += contents.len() as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
+            // The network lost it, as it may lose any datagram.
+            Err(error) => {
+                counters.datagrams_unsent += segments as u64;
+                tracing::debug!(%error, to = %transmit.destination, "datagram not sent");
+            }
+        }
+        true
+    }
+}
+
+/// Binds a UDP socket.
+pub(crate) fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    if reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if addr.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&SockAddr::from(addr))?;
+    Ok(UdpSocket::from_std(socket.into()))
+}
