@@ -25,6 +25,8 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	$(CARGO) build --package dunlin --package dunlin-lab
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/metrics/run.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/wireshark/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	"$(TARGET)/debug/dunlin-lab" link --self-test --short

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests with third-party programs need and is missing:
 #
-#   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv (root)
+#   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv, tshark,
+#                    prometheus, for its promtool (root)
 #   target/venv      a Python environment with paho-mqtt and aioquic
 #   target/interop   MQTT.js from npm
 #
@@ -36,6 +37,8 @@ debian_packages() {
     command -v mosquitto >/dev/null || [ -x /usr/sbin/mosquitto ] || missing+=(mosquitto)
     command -v mosquitto_pub >/dev/null || missing+=(mosquitto-clients)
     command -v openssl >/dev/null || missing+=(openssl)
+    command -v tshark >/dev/null || missing+=(tshark)
+    command -v promtool >/dev/null || missing+=(prometheus)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     if [ ${#missing[@]} -eq 0 ]; then
         return
@@ -57,13 +60,16 @@ debian_packages() {
         return
     fi
     # Where systemd runs, the policy holds until the next boot only.
-    case " ${missing[*]} " in
-    *" mosquitto "*)
-        if [ -d /run/systemd/system ]; then
-            systemctl disable --now --quiet mosquitto.service || true
-        fi
-        ;;
-    esac
+    local daemon
+    for daemon in mosquitto prometheus; do
+        case " ${missing[*]} " in
+        *" $daemon "*)
+            if [ -d /run/systemd/system ]; then
+                systemctl disable --now --quiet "$daemon.service" || true
+            fi
+            ;;
+        esac
+    done
 }
 
 python_environment() {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dunlin_net::{ClientTls, TlsError};
+use dunlin_net::{ClientTls, KeyLog, TlsError};
 
 /// TLS options of `quic`, `mqtts` and `wss`. Nothing set means: what the
 /// operating system trusts.
@@ -25,6 +25,7 @@ pub struct TlsOptions {
     system_roots: bool,
     identity: Option<Identity>,
     accept_any: bool,
+    secrets: Option<PathBuf>,
 }
 
 #[derive(Clone)]
@@ -96,6 +97,14 @@ impl TlsOptions {
         self
     }
 
+    /// Appends the secrets of connections to this file, in the format of
+    /// `SSLKEYLOGFILE`. Whoever has it reads everything; only for looking at
+    /// one's own traffic.
+    pub fn log_secrets_to(mut self, path: impl Into<PathBuf>) -> Self {
+        self.secrets = Some(path.into());
+        self
+    }
+
     /// Reads the files.
     pub(crate) fn build(&self) -> Result<Arc<ClientTls>, TlsError> {
         let mut builder = ClientTls::builder();
@@ -122,6 +131,9 @@ impl TlsOptions {
             Some(Identity::Files(cert, key)) => builder = builder.client_cert_files(cert, key)?,
             Some(Identity::Pem(cert, key)) => builder = builder.client_cert_pem(cert, key)?,
             None => {}
+        }
+        if let Some(path) = &self.secrets {
+            builder = builder.log_secrets(KeyLog::append(path)?);
         }
         if self.accept_any {
             builder = builder.dangerous_accept_any_certificate();

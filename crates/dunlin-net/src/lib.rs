@@ -98,8 +98,8 @@ pub use tickets::{
     StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits, TicketRegister,
 };
 pub use tls::{
-    CertName, Cipher, ClientTls, ClientTlsBuilder, Group, ServerTls, ServerTlsOptions, TlsError,
-    TlsPolicy, UnknownName,
+    CertName, Cipher, ClientTls, ClientTlsBuilder, Group, KeyLog, ServerTls, ServerTlsOptions,
+    TlsError, TlsPolicy, UnknownName,
 };
 pub use tokens::AddressTokens;
 pub use tuning::{Congestion, QuicTuning, TuningError};

@@ -11,7 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::verify::{Pin, Verifier};
 use super::{
-    ALPN_HTTP, ALPN_MQTT, TlsError, TlsPolicy, parse_certs, parse_key, quic_client, read_file,
+    ALPN_HTTP, ALPN_MQTT, KeyLog, TlsError, TlsPolicy, parse_certs, parse_key, quic_client,
+    read_file,
 };
 use crate::AddressTokens;
 use crate::tokens::Store;
@@ -37,6 +38,7 @@ impl ClientTls {
             accept_any: false,
             tokens: None,
             policy: TlsPolicy::default(),
+            secrets: None,
         }
     }
 
@@ -67,6 +69,7 @@ pub struct ClientTlsBuilder {
     accept_any: bool,
     tokens: Option<Arc<dyn AddressTokens>>,
     policy: TlsPolicy,
+    secrets: Option<KeyLog>,
 }
 
 impl ClientTlsBuilder {
@@ -176,6 +179,14 @@ impl ClientTlsBuilder {
         self
     }
 
+    /// Logs the secrets of every connection. Whoever has the log reads
+    /// everything; only for looking at one's own traffic.
+    #[must_use]
+    pub fn log_secrets(mut self, log: KeyLog) -> Self {
+        self.secrets = Some(log);
+        self
+    }
+
     /// Puts it together.
     ///
     /// # Errors
@@ -208,12 +219,16 @@ impl ClientTlsBuilder {
                 .map_err(|e| TlsError::Setup(e.to_string()))?
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::clone(&verifier) as _);
-            match &self.identity {
+            let mut config = match &self.identity {
                 Some((chain, key)) => builder
                     .with_client_auth_cert(chain.clone(), key.clone_key())
-                    .map_err(TlsError::KeyMismatch),
-                None => Ok(builder.with_no_client_auth()),
+                    .map_err(TlsError::KeyMismatch)?,
+                None => builder.with_no_client_auth(),
+            };
+            if let Some(log) = &self.secrets {
+                config.key_log = Arc::new(log.clone());
             }
+            Ok::<_, TlsError>(config)
         };
         let mut tcp = base(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
         tcp.alpn_protocols.clone_from(&self.alpn);

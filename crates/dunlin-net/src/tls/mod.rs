@@ -3,6 +3,7 @@
 
 mod client;
 mod der;
+mod keylog;
 mod layer;
 mod policy;
 mod server;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use client::{ClientTls, ClientTlsBuilder};
 use dunlin_base::Text;
+pub use keylog::KeyLog;
 pub(crate) use layer::{OutBuf, TlsEvent, TlsLayer};
 pub use policy::{CertName, Cipher, Group, TlsPolicy, UnknownName};
 pub(crate) use policy::{quic_client, quic_server};
@@ -33,6 +35,14 @@ pub enum TlsError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
+        /// Which file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The file for secrets cannot be opened.
+    #[error("cannot log secrets to {}: {source}", .path.display())]
+    KeyLog {
         /// Which file.
         path: PathBuf,
         /// What the operating system said.

@@ -12,7 +12,7 @@ use rustls::server::{ProducesTickets, WebPkiClientVerifier};
 use sha2::{Digest, Sha256};
 
 use super::{
-    ALPN_HTTP, ALPN_MQTT, ALPN_NEXT, CertName, TlsError, TlsPolicy, parse_certs, parse_key,
+    ALPN_HTTP, ALPN_MQTT, ALPN_NEXT, CertName, KeyLog, TlsError, TlsPolicy, parse_certs, parse_key,
     read_file,
 };
 
@@ -101,6 +101,16 @@ impl ServerTls {
         let mut options = ServerTlsOptions::read(cert, key, client_ca)?;
         options.require_client_cert = require_client_cert;
         Self::new(&options)
+    }
+
+    /// Logs the secrets of every connection from now on. Whoever has the log
+    /// reads everything; only for looking at one's own traffic.
+    pub fn log_secrets(&mut self, log: &KeyLog) {
+        let log: Arc<dyn rustls::KeyLog> = Arc::new(log.clone());
+        for config in [&mut self.tcp, &mut self.ws] {
+            Arc::make_mut(config).key_log = Arc::clone(&log);
+        }
+        self.quic.key_log = log;
     }
 
     /// Uses PEM text that is in memory.

@@ -320,6 +320,11 @@ impl Tls {
         if self.tls_use_os_certs {
             options = options.and_system_roots();
         }
+        // As curl and browsers do. Only commands look at the environment; the
+        // library and the broker have to be told.
+        if let Some(path) = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty()) {
+            options = options.log_secrets_to(path);
+        }
         if self.insecure {
             options = options.dangerous_no_verification();
         }

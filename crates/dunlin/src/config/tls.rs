@@ -1,5 +1,7 @@
 //! `[tls]`: ciphers and key exchanges, and names of clients in certificates.
 
+use std::path::PathBuf;
+
 use dunlin_net::{CertName, TlsPolicy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -16,6 +18,8 @@ pub struct Tls {
     pub groups: Vec<Group>,
     /// The order of ciphers is the server's, not the client's.
     pub server_order: bool,
+    /// File that the secrets of connections are appended to.
+    pub key_log: Option<PathBuf>,
 }
 
 impl Default for Tls {
@@ -24,6 +28,7 @@ impl Default for Tls {
             cipher_suites: dunlin_net::Cipher::ALL.map(Cipher).into(),
             groups: dunlin_net::Group::ALL.map(Group).into(),
             server_order: false,
+            key_log: None,
         }
     }
 }

@@ -13,7 +13,7 @@ impl super::Daemon {
     pub fn check(config: &Config) -> Result<(), StartError> {
         load_acl(config)?;
         load_passwords(config)?;
-        load_tls(config, None)?;
+        load_tls(config, None, None)?;
         for (index, listener) in config.listener.iter().enumerate() {
             super::resolve(index, listener)?;
         }

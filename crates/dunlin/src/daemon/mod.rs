@@ -22,7 +22,7 @@ use dunlin_base::transport::Transport;
 use dunlin_broker::Shard;
 use dunlin_broker::access::Acl;
 use dunlin_net::{
-    Clock, ListenerConfig, Net, NetConfig, NetShared, ServerTls, ServerTlsOptions, TlsError,
+    Clock, KeyLog, ListenerConfig, Net, NetConfig, NetShared, ServerTls, ServerTlsOptions, TlsError,
 };
 use dunlin_store::Recovered;
 use dunlin_store_redb::{RedbStore, Submitter};
@@ -102,6 +102,9 @@ pub enum StartError {
     /// Development certificates cannot be made or read.
     #[error("development certificates: {0}")]
     Certificates(certs::CertError),
+    /// The file for secrets cannot be opened.
+    #[error("tls.key_log: {0}")]
+    KeyLog(TlsError),
     /// The address of the metrics is taken, or not of this machine.
     #[error("cannot show metrics on {addr}: {source}")]
     Metrics {
@@ -147,6 +150,7 @@ pub struct Daemon {
     store: Option<RedbStore>,
     authenticator: Option<Arc<Authenticator>>,
     metrics: Option<Server>,
+    secrets: Option<KeyLog>,
 }
 
 /// The parts of one shard before its thread starts.
@@ -173,7 +177,8 @@ impl Daemon {
             None => None,
         };
         let development = development_certs(&config)?;
-        let tls = load_tls(&config, development.as_ref())?;
+        let secrets = config.tls.key_log.as_deref().map(log_secrets).transpose()?;
+        let tls = load_tls(&config, development.as_ref(), secrets.as_ref())?;
         let ca = development.map(|dev| dev.ca);
         let count = config.shard_count();
         let clock = Clock::new();
@@ -211,6 +216,7 @@ impl Daemon {
             store,
             authenticator,
             metrics: None,
+            secrets,
             config,
         };
         daemon.spawn(parts, clock, &recovered, acl)?;
@@ -251,7 +257,8 @@ impl Daemon {
     pub fn reload(&self) -> Result<(), StartError> {
         let acl = load_acl(&self.config)?;
         let development = development_certs(&self.config)?;
-        let tls: Arc<[_]> = load_tls(&self.config, development.as_ref())?.into();
+        let tls: Arc<[_]> =
+            load_tls(&self.config, development.as_ref(), self.secrets.as_ref())?.into();
         if let Some(authenticator) = &self.authenticator {
             authenticator.reload()?;
         }
@@ -399,7 +406,11 @@ type LoadedTls = Vec<Option<Arc<ServerTls>>>;
 
 /// Certificates of every listener; those that need `development` have none
 /// without it.
-fn load_tls(config: &Config, development: Option<&DevCerts>) -> Result<LoadedTls, StartError> {
+fn load_tls(
+    config: &Config,
+    development: Option<&DevCerts>,
+    secrets: Option<&KeyLog>,
+) -> Result<LoadedTls, StartError> {
     let mut loaded = Vec::new();
     for (index, listener) in config.listener.iter().enumerate() {
         let wrong = |source| StartError::Tls { index, source };
@@ -412,7 +423,11 @@ fn load_tls(config: &Config, development: Option<&DevCerts>) -> Result<LoadedTls
             }
             (None, None) => None,
         };
-        loaded.push(tls.transpose().map_err(wrong)?.map(Arc::new));
+        let mut tls = tls.transpose().map_err(wrong)?;
+        if let (Some(tls), Some(log)) = (&mut tls, secrets) {
+            tls.log_secrets(log);
+        }
+        loaded.push(tls.map(Arc::new));
     }
     Ok(loaded)
 }
@@ -423,6 +438,12 @@ fn server_tls(config: &Config, tls: &listener::Tls) -> Result<ServerTls, TlsErro
     options.policy = config.tls.policy();
     options.cert_name = tls.identity.unwrap_or_default().0;
     ServerTls::new(&options)
+}
+
+fn log_secrets(path: &Path) -> Result<KeyLog, StartError> {
+    let path_shown = path.display();
+    tracing::warn!(path = %path_shown, "SECRETS OF ALL CONNECTIONS ARE LOGGED: who has the file reads everything");
+    KeyLog::append(path).map_err(StartError::KeyLog)
 }
 
 /// Addresses of a listener.
