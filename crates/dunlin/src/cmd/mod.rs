@@ -13,6 +13,7 @@ mod passwd;
 mod properties;
 mod publish;
 mod subscribe;
+mod timing;
 
 use std::process::ExitCode;
 

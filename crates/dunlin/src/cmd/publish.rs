@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::connect::{Connect, parse_qos};
 use super::properties::Properties;
+use super::timing::Timing;
 
 /// Lines read ahead of the network.
 const LINES_MAX: usize = 1024;
@@ -56,6 +57,10 @@ pub(super) struct Pub {
     /// Seconds between repetitions.
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
     repeat_delay: f64,
+    /// Print a line of JSON with the times to CONNACK, to the first
+    /// acknowledgement and to the end, in microseconds.
+    #[arg(long)]
+    timing: bool,
     #[command(flatten)]
     connect: Connect,
 }
@@ -125,17 +130,20 @@ impl Pub {
         properties: &Properties,
         delay: Duration,
     ) -> Result<ExitCode> {
+        let mut timing = Timing::start();
         let (client, messages) = match self.connect.open(self.connect.builder(properties)?).await? {
             Ok(both) => both,
             Err(code) => return Ok(code),
         };
         drop(messages);
+        timing.connected();
         let mut sender = Sender {
             connect: &self.connect,
             client: &client,
             template,
             pending: Vec::new(),
             refused: None,
+            timing,
         };
         let sent = match payload {
             Some(payload) => sender.repeat(&payload, self.repeat, delay).await,
@@ -145,10 +153,13 @@ impl Pub {
             Ok(()) => sender.wait(0).await,
             Err(error) => Err(error),
         };
-        let refused = sender.refused;
+        let (refused, timing) = (sender.refused, sender.timing);
         match properties.disconnect_expiry {
             Some(expiry) => client.disconnect_and_keep_session(expiry).await,
             None => client.disconnect().await,
+        }
+        if self.timing {
+            timing.print();
         }
         match (outcome, refused) {
             (Ok(()), None) => Ok(ExitCode::SUCCESS),
@@ -169,6 +180,7 @@ struct Sender<'a> {
     pending: Vec<Delivery>,
     /// Reason code of the first message that the server refused.
     refused: Option<u8>,
+    timing: Timing,
 }
 
 impl Sender<'_> {
@@ -219,7 +231,7 @@ impl Sender<'_> {
         let known = self.pending.len().saturating_sub(left);
         for delivery in self.pending.drain(..known) {
             match delivery.await {
-                Ok(_) => {}
+                Ok(_) => self.timing.acknowledged(),
                 Err(error @ PublishError::Refused { reason }) => {
                     // As mosquitto: the others still go.
                     self.connect.complain(&format_args!("Warning: {error}"));

@@ -1,0 +1,49 @@
+//! `--timing`: how long the steps of a publish took, as a line of JSON for
+//! scripts.
+
+use std::io::{self, Write as _};
+use std::time::Instant;
+
+use serde_json::json;
+
+/// Times since the start of connecting, in microseconds.
+#[derive(Debug)]
+pub(super) struct Timing {
+    start: Instant,
+    connected: Option<u128>,
+    acknowledged: Option<u128>,
+}
+
+impl Timing {
+    /// Connecting starts now.
+    pub(super) fn start() -> Self {
+        Self {
+            start: Instant::now(),
+            connected: None,
+            acknowledged: None,
+        }
+    }
+
+    /// CONNACK is there.
+    pub(super) fn connected(&mut self) {
+        self.connected
+            .get_or_insert(self.start.elapsed().as_micros());
+    }
+
+    /// The first message has its acknowledgement, or has left if it gets none.
+    pub(super) fn acknowledged(&mut self) {
+        self.acknowledged
+            .get_or_insert(self.start.elapsed().as_micros());
+    }
+
+    /// The connection is closed: prints everything.
+    pub(super) fn print(&self) {
+        let times = json!({
+            "connected_us": self.connected,
+            "acknowledged_us": self.acknowledged,
+            "closed_us": self.start.elapsed().as_micros(),
+        });
+        // Whoever closed the output does not want to know.
+        let _ = writeln!(io::stdout(), "{times}");
+    }
+}
