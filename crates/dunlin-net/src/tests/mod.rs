@@ -4,10 +4,13 @@
 pub(crate) mod certs;
 mod datagrams;
 mod early;
+mod handshake;
+mod hostile;
 mod layered;
 mod moves;
 mod quic;
 mod random;
+mod raw;
 mod tcp;
 
 use core::net::SocketAddr;
