@@ -80,6 +80,19 @@ impl SendBuf {
         &self.tail
     }
 
+    /// Moves everything that `other` holds to the end.
+    pub fn append(&mut self, other: &mut Self) {
+        if other.chunks.is_empty() {
+            self.tail.extend_from_slice(&other.tail);
+        } else {
+            self.seal_tail();
+            self.chunk_bytes += other.chunk_bytes;
+            self.chunks.append(&mut other.chunks);
+            self.tail = core::mem::take(&mut other.tail);
+        }
+        other.clear();
+    }
+
     /// Takes everything as shared chunks, leaving the buffer empty.
     pub fn take_chunks(&mut self) -> Vec<Bytes> {
         self.seal_tail();

@@ -5,8 +5,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dunlin_base::ShardId;
 use dunlin_base::limits::{PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
+use dunlin_base::{ShardId, Text};
 
 use crate::auth::AuthPolicy;
 
@@ -22,6 +22,18 @@ pub enum QueueFull {
     /// That receiver does not get it; the publisher is acknowledged.
     DropNewest,
 }
+
+/// Messages of topics that match go before messages of a lower level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// Topic filter, without `$share`.
+    pub filter: Text,
+    /// 1 to [`PRIORITY_MAX`]; topics that no rule matches have 0.
+    pub level: u8,
+}
+
+/// The highest level of a [`Priority`].
+pub const PRIORITY_MAX: u8 = 7;
 
 /// Configuration of one shard.
 #[derive(Clone, Debug)]
@@ -76,6 +88,13 @@ pub struct Config {
     pub retained_max: usize,
     /// Client-opened QUIC streams besides control, per connection.
     pub data_streams_max: usize,
+    /// Streams that the broker opens for deliveries to a client that takes
+    /// them, per connection; 0: none.
+    pub delivery_streams_max: usize,
+    /// Deliver QoS 0 in datagrams to clients that ask for it.
+    pub datagrams: bool,
+    /// Topics whose messages overtake others.
+    pub priorities: Vec<Priority>,
     /// Interval of `$SYS` messages; zero: none.
     pub sys_interval: Duration,
     /// Sessions, retained messages and queues go to a store that answers.
@@ -107,8 +126,21 @@ impl Default for Config {
             subscriptions_max: 200_000,
             retained_max: 1_000_000,
             data_streams_max: 16,
+            delivery_streams_max: 32,
+            datagrams: true,
+            priorities: vec![],
             sys_interval: Duration::from_secs(10),
             durable: true,
         }
+    }
+}
+
+impl Config {
+    /// The level of a topic: that of the first rule that matches it.
+    pub(crate) fn level(&self, topic: &str) -> u8 {
+        let mut rules = self.priorities.iter();
+        rules
+            .find(|rule| dunlin_base::topic::matches(&rule.filter, topic))
+            .map_or(0, |rule| rule.level.min(PRIORITY_MAX))
     }
 }

@@ -11,6 +11,7 @@ use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::Version;
 use dunlin_mqtt::server::{AliasTable, Framer, TopicAliases};
 
+use crate::lanes::Lanes;
 use crate::scram::ScramExchange;
 use crate::session::SessionIdx;
 use crate::timers::Alarm;
@@ -61,11 +62,46 @@ pub(crate) struct ConnAckFacts {
     pub(crate) auth_data: Option<Bytes>,
 }
 
-/// A client-opened stream besides control.
+/// A stream besides control.
 #[derive(Debug, Default)]
 pub(crate) struct DataStream {
+    pub(crate) head: Head,
+    /// Flow identifier; 0: none.
+    pub(crate) flow: u64,
     pub(crate) framer: Framer,
     pub(crate) out: SendBuf,
+}
+
+impl DataStream {
+    /// Whether a packet, or the header, has come in part.
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(self.head, Head::Partial(_)) || self.framer.has_partial()
+    }
+
+    /// Whether it has, or begins with, a flow header.
+    pub(crate) const fn has_head(&self) -> bool {
+        self.flow != 0 || matches!(self.head, Head::Partial(_))
+    }
+
+    /// One that the broker opened: only it has a flow header.
+    pub(crate) fn opened() -> Self {
+        Self {
+            head: Head::Read,
+            ..Self::default()
+        }
+    }
+}
+
+/// The flow header that a stream may begin with.
+#[derive(Debug, Default)]
+pub(crate) enum Head {
+    /// Nothing has come.
+    #[default]
+    Expected,
+    /// The beginning of one.
+    Partial(Vec<u8>),
+    /// There is none, or it has been read: packets follow.
+    Read,
 }
 
 /// A network connection.
@@ -75,8 +111,20 @@ pub(crate) struct Conn {
     pub(crate) peer: Peer,
     pub(crate) phase: Phase,
     pub(crate) version: Version,
+    /// Of the control stream.
+    pub(crate) head: Head,
     pub(crate) framer: Framer,
     pub(crate) out: SendBuf,
+    /// Delivery streams, if the client takes them.
+    pub(crate) lanes: Option<Box<Lanes>>,
+    /// The last streams that were abandoned: what still arrives is ignored.
+    pub(crate) abandoned: Vec<StreamId>,
+    /// Flows that could not be recovered.
+    pub(crate) failed_flows: Vec<u64>,
+    /// Age limit of datagrams to the client; zero: it takes none.
+    pub(crate) datagram_age: Duration,
+    /// Subscriptions of data streams outlive them.
+    pub(crate) durable_streams: bool,
     pub(crate) streams: Vec<(StreamId, DataStream)>,
     /// Bytes handed to the transport that have not left it.
     pub(crate) unsent: usize,
@@ -92,6 +140,10 @@ pub(crate) struct Conn {
     pub(crate) holds: Vec<ConnId>,
     /// Bytes that came before CONNACK, by stream.
     pub(crate) parked: Vec<(StreamId, Vec<u8>)>,
+    /// Those of them that the client has ended.
+    pub(crate) parked_ends: Vec<(StreamId, Option<u64>)>,
+    /// Datagrams that came before CONNACK.
+    pub(crate) parked_datagrams: Vec<Bytes>,
     pub(crate) packet_bytes_max: u32,
     pub(crate) receive_maximum: u16,
     pub(crate) aliases_in: TopicAliases,
@@ -116,8 +168,14 @@ impl Conn {
             peer,
             phase: Phase::ExpectConnect,
             version: Version::V5,
+            head: Head::default(),
             framer: Framer::default(),
             out: SendBuf::new(),
+            lanes: None,
+            abandoned: Vec::new(),
+            failed_flows: Vec::new(),
+            datagram_age: Duration::ZERO,
+            durable_streams: true,
             streams: Vec::new(),
             unsent: 0,
             dirty: false,
@@ -126,6 +184,8 @@ impl Conn {
             behind_since: None,
             holds: Vec::new(),
             parked: Vec::new(),
+            parked_ends: Vec::new(),
+            parked_datagrams: Vec::new(),
             packet_bytes_max: u32::MAX,
             receive_maximum: u16::MAX,
             aliases_in: TopicAliases::default(),
@@ -140,10 +200,16 @@ impl Conn {
         }
     }
 
+    /// Whether both sides agreed on flow headers (ALPN).
+    pub(crate) fn speaks_next(&self) -> bool {
+        self.peer.protocol.as_deref() == Some(dunlin_mqtt::flow::ALPN)
+    }
+
     /// Bytes on their way out: in the transport and not yet given to it.
     pub(crate) fn backlog(&self) -> usize {
         let streams: usize = self.streams.iter().map(|(_, s)| s.out.len()).sum();
-        self.unsent + self.out.len() + streams
+        let held = self.lanes.as_ref().map_or(0, |lanes| lanes.held_bytes());
+        self.unsent + self.out.len() + streams + held
     }
 
     /// The buffer of a stream; control stands in for one that is gone or
@@ -157,6 +223,39 @@ impl Conn {
             return &mut data.out;
         }
         &mut self.out
+    }
+
+    /// Notes that a stream was abandoned, and forgets it.
+    pub(crate) fn abandon(&mut self, stream: StreamId) {
+        /// More cannot be under way in one batch of events.
+        const ABANDONED_MAX: usize = 64;
+        self.streams.retain(|(id, _)| *id != stream);
+        if self.abandoned.len() >= ABANDONED_MAX {
+            self.abandoned.remove(0);
+        }
+        self.abandoned.push(stream);
+    }
+
+    /// A stream besides control.
+    pub(crate) fn data_stream(&mut self, stream: StreamId) -> Option<&mut DataStream> {
+        let mut streams = self.streams.iter_mut();
+        streams.find(|(id, _)| *id == stream).map(|(_, data)| data)
+    }
+
+    /// The packet boundary of a stream.
+    pub(crate) fn framer(&mut self, stream: StreamId) -> Option<&mut Framer> {
+        match stream {
+            StreamId::CONTROL => Some(&mut self.framer),
+            stream => self.data_stream(stream).map(|data| &mut data.framer),
+        }
+    }
+
+    /// Where a stream's flow header stands.
+    pub(crate) fn head(&mut self, stream: StreamId) -> Option<&mut Head> {
+        match stream {
+            StreamId::CONTROL => Some(&mut self.head),
+            stream => self.data_stream(stream).map(|data| &mut data.head),
+        }
     }
 
     /// The session, once CONNECT was accepted.

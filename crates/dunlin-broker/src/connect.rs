@@ -260,6 +260,7 @@ impl Shard {
         };
         session.inbound.handle_connected();
         session.outbound.handle_resumed();
+        self.expire_flows(s);
         self.rehome_streams(s);
         let Some(session) = self.sessions.get(s) else {
             return;
@@ -323,6 +324,7 @@ impl Shard {
             (0, max) => max,
             (asked, max) => asked.min(max),
         };
+        self.take_stream_options(c, connect);
         let alias_maximum = self.config.topic_alias_maximum;
         let conn = self.conns.get_mut(c)?;
         let properties = &connect.properties;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
-use dunlin_base::{Message, QoS, ShardId, StreamId, Text};
+use dunlin_base::{Message, QoS, SendBuf, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{
     PacketType, Publish, ReasonCode, SubscribeOptions, SubscriptionIdentifiers,
 };
@@ -224,10 +224,15 @@ impl Shard {
             return;
         };
         let (version, bytes_max) = (conn.version, conn.packet_bytes_max);
-        let plain = hit.identifiers.is_empty() && !conn.aliases_out.is_enabled();
+        let aliased = conn.aliases_out.is_enabled() && conn.lanes.is_none();
+        let datagrams = !conn.datagram_age.is_zero() && hit.stream == StreamId::CONTROL;
         self.stats.note_sent(QoS::AtMostOnce);
-        if plain {
-            if let Some(out) = self.out(c, hit.stream) {
+        if datagrams && self.deliver_datagram(source, hit, retain) {
+            return;
+        }
+        if hit.identifiers.is_empty() && !aliased {
+            let (_, out) = self.delivery_out(c, hit.stream, source.topic());
+            if let Some(out) = out {
                 source.append_qos0(version, retain, bytes_max, out);
             }
             return;
@@ -241,8 +246,42 @@ impl Shard {
         self.send_publish(c, hit.stream, publish, &hit.identifiers, None);
     }
 
-    /// Adds identifiers and alias, checks the size, encodes. `false` when the
-    /// client does not take a packet of that size.
+    /// Sends a message as a datagram; `false` if it must go on a stream.
+    fn deliver_datagram(&mut self, source: &mut Source<'_>, hit: &Hit, retain: bool) -> bool {
+        let Some(c) = self.sessions.get(hit.session).and_then(|s| s.conn) else {
+            return true;
+        };
+        let Some(conn) = self.conns.get(c) else {
+            return true;
+        };
+        let (version, bytes_max) = (conn.version, conn.packet_bytes_max);
+        let mut packet = SendBuf::new();
+        if hit.identifiers.is_empty() {
+            source.append_qos0(version, retain, bytes_max, &mut packet);
+        } else {
+            let mut publish = Publish {
+                qos: QoS::AtMostOnce,
+                packet_id: None,
+                retain,
+                ..source.view().clone()
+            };
+            publish.properties.subscription_identifiers =
+                SubscriptionIdentifiers::new(hit.identifiers.as_slice());
+            if publish
+                .encode_header(version, publish.payload.len(), &mut packet)
+                .is_ok()
+            {
+                packet.put_slice(publish.payload);
+            }
+        }
+        // Nothing was written: there is no form that the client takes.
+        let fits = !packet.is_empty() && packet.len() <= bytes_max as usize;
+        !fits || self.send_datagram(c, &packet)
+    }
+
+    /// Adds identifiers and alias, checks the size, encodes. The stream that it
+    /// leaves on, as far as that is known; `None` when the client does not take
+    /// a packet of that size.
     fn send_publish<'a>(
         &mut self,
         c: usize,
@@ -250,23 +289,23 @@ impl Shard {
         mut publish: Publish<'a>,
         identifiers: &'a Identifiers,
         shared: Option<&Arc<Message>>,
-    ) -> bool {
+    ) -> Option<StreamId> {
         let Some(conn) = self.conns.get_mut(c) else {
-            return true;
+            return Some(stream);
         };
         publish.properties.subscription_identifiers =
             SubscriptionIdentifiers::new(identifiers.as_slice());
         let (version, max) = (conn.version, conn.packet_bytes_max as usize);
-        let Ok(len) = publish.encoded_len(version) else {
-            return false;
-        };
+        let len = publish.encoded_len(version).ok()?;
         //= mqtt5#[MQTT-3.1.2-24]
         if len > max {
-            return false;
+            return None;
         }
+        let topic = publish.topic;
         // On another stream, the alias could arrive before its topic.
         if conn.aliases_out.is_enabled()
             && stream == StreamId::CONTROL
+            && conn.lanes.is_none()
             && len.saturating_add(ALIAS_BYTES_MAX) <= max
             && let Some((alias, is_new)) = conn.aliases_out.alias(publish.topic)
         {
@@ -275,8 +314,9 @@ impl Shard {
                 publish.topic = "";
             }
         }
-        let Some(out) = self.out(c, stream) else {
-            return true;
+        let (stream, out) = self.delivery_out(c, stream, topic);
+        let Some(out) = out else {
+            return Some(stream);
         };
         if publish
             .encode_header(version, publish.payload.len(), out)
@@ -287,7 +327,7 @@ impl Shard {
                 None => out.put_slice(publish.payload),
             }
         }
-        true
+        Some(stream)
     }
 
     /// Sends what the session's queue, window and transport allow.
@@ -381,9 +421,13 @@ impl Shard {
             ..delivery::view(&message, self.now)
         };
         self.stats.note_sent(qos);
-        if !self.send_publish(c, stream, publish, &identifiers, Some(&message))
-            && let Some(session) = self.sessions.get_mut(s)
-        {
+        let sent = self.send_publish(c, stream, publish, &identifiers, Some(&message));
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
+        if let Some(stream) = sent {
+            session.outbound.note_stream(packet_id, stream);
+        } else {
             // Too large for this client: as if it had been delivered.
             let key = session.key;
             let received = session.outbound.handle_refused(packet_id);

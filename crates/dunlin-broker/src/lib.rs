@@ -35,9 +35,12 @@ mod conn;
 mod connect;
 mod deliver;
 mod fault;
+mod flows;
 mod io;
+mod lanes;
 mod lifecycle;
 mod link;
+mod multistream;
 mod pending;
 mod persist;
 mod publish;
@@ -57,7 +60,7 @@ mod throttle;
 mod timers;
 
 pub use census::Census;
-pub use config::{Config, QueueFull};
+pub use config::{Config, PRIORITY_MAX, Priority, QueueFull};
 pub use io::{
     BusMessage, Event, Forward, Input, InterestChange, Missed, NetCommand, Output, OwnedNetEvent,
 };

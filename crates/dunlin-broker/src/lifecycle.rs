@@ -63,15 +63,22 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
-        if session.conn.take().is_none() {
+        let Some(c) = session.conn.take() else {
             return;
-        }
+        };
         // After a restart the store says that it was connected: that is when
         // its will is due and its expiry begins.
         if shutting_down {
             return;
         }
         session.disconnected_at = Some(now);
+        if session.expiry_secs > 0 {
+            let durable = self.conns.get(c).is_none_or(|conn| conn.durable_streams);
+            self.lose_streams(s, durable);
+        }
+        let Some(session) = self.sessions.get_mut(s) else {
+            return;
+        };
         let key = session.key;
         if !with_will {
             session.will = None;

@@ -11,9 +11,10 @@ use dunlin_mqtt::codec::{
     Ack, ConnAck, DecodeError, Disconnect, Packet, PacketType, ReasonCode, ReasonProperties,
     Version, decode, peek,
 };
+use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::Framer;
 
-use crate::conn::{Conn, ConnIdx, DataStream, PARKED_BYTES_MAX, Phase};
+use crate::conn::{Conn, ConnIdx, PARKED_BYTES_MAX, Phase};
 use crate::fault::Fault;
 use crate::io::{BusMessage, Event, NetCommand, Output, OwnedNetEvent};
 use crate::shard::Shard;
@@ -45,20 +46,40 @@ impl Shard {
 
     /// Takes bytes of one stream and handles every whole packet in them.
     pub(crate) fn handle_bytes(&mut self, c: ConnIdx, stream: StreamId, mut data: &[u8]) {
+        let Some(conn) = self.conns.get(c) else {
+            return;
+        };
+        match conn.phase {
+            Phase::Closing | Phase::HandedOver(_) => return,
+            Phase::Authenticating(_) | Phase::Storing(..) => return self.park(c, stream, data),
+            Phase::ExpectConnect | Phase::Exchanging(..) if stream != StreamId::CONTROL => {
+                return self.park(c, stream, data);
+            }
+            _ => {}
+        }
+        if conn.abandoned.contains(&stream) {
+            return;
+        }
+        if !self.enter_stream(c, stream) {
+            return self.reset_stream(c, stream, ReasonCode::QuotaExceeded);
+        }
+        if !self.read_head(c, stream, &mut data) {
+            return;
+        }
         loop {
             let Some(conn) = self.conns.get_mut(c) else {
                 return;
             };
             match conn.phase {
                 Phase::Closing | Phase::HandedOver(_) => return,
-                Phase::Authenticating(_) | Phase::Storing(..) => return self.park(c, stream, data),
-                Phase::ExpectConnect | Phase::Exchanging(..) if stream != StreamId::CONTROL => {
+                Phase::Authenticating(_) | Phase::Storing(..) => {
                     return self.park(c, stream, data);
                 }
                 _ => {}
             }
-            let Some(mut framer) = self.take_framer(c, stream) else {
-                return self.reset_stream(c, stream, ReasonCode::QuotaExceeded);
+            // A packet may have ended its stream.
+            let Some(mut framer) = conn.framer(stream).map(core::mem::take) else {
+                return;
             };
             let before = data;
             let outcome = match framer.next(&mut data, self.config.packet_bytes_max) {
@@ -97,9 +118,17 @@ impl Shard {
             data,
         };
         let parked = core::mem::take(&mut entry.parked);
+        let ends = core::mem::take(&mut entry.parked_ends);
+        let datagrams = core::mem::take(&mut entry.parked_datagrams);
         self.output(Output::Bus { to, message });
-        for (stream, bytes) in parked {
-            let event = OwnedNetEvent::Bytes(stream, bytes.into());
+        let parked = parked.into_iter();
+        let parked = parked.map(|(stream, bytes)| OwnedNetEvent::Bytes(stream, bytes.into()));
+        let ends = ends.into_iter().map(|(stream, code)| match code {
+            None => OwnedNetEvent::StreamFinished(stream),
+            Some(code) => OwnedNetEvent::StreamReset(stream, code),
+        });
+        let datagrams = datagrams.into_iter().map(OwnedNetEvent::Datagram);
+        for event in parked.chain(ends).chain(datagrams) {
             let message = BusMessage::Net { conn, event };
             self.output(Output::Bus { to, message });
         }
@@ -185,6 +214,11 @@ impl Shard {
         packet: Packet<'_>,
     ) -> Result<(), Fault> {
         let control = stream == StreamId::CONTROL;
+        // What came one way is answered on control, as if it had come there.
+        let stream = match stream.is_unidirectional() {
+            true => StreamId::CONTROL,
+            false => stream,
+        };
         match packet {
             Packet::Publish(publish) => self.handle_publish(c, s, stream, &publish),
             Packet::PubAck(ack) => {
@@ -201,6 +235,11 @@ impl Shard {
             }
             Packet::PubComp(ack) => {
                 self.handle_pubcomp(c, s, &ack);
+                Ok(())
+            }
+            // The draft of MQTT-next, section 9.19.
+            Packet::Subscribe(_) | Packet::Unsubscribe(_) if stream.is_server_initiated() => {
+                self.end_stream(c, stream, Some(stream_code::STREAM_TYPE));
                 Ok(())
             }
             Packet::Subscribe(subscribe) => self.handle_subscribe(c, s, stream, &subscribe),
@@ -234,14 +273,21 @@ impl Shard {
                     self.event(Event::Migrated { conn, addr });
                 }
             }
-            OwnedNetEvent::Datagram(_)
-            | OwnedNetEvent::StreamOpened(_)
-            | OwnedNetEvent::StreamsAvailable(_)
-            | OwnedNetEvent::StreamDelivered(_) => {}
-            OwnedNetEvent::StreamFinished(stream) | OwnedNetEvent::StreamReset(stream, _)
-                if stream == StreamId::CONTROL =>
-            {
+            OwnedNetEvent::Datagram(data) => {
+                self.stats.bytes_received += data.len() as u64;
+                self.handle_datagram(c, &data);
+            }
+            OwnedNetEvent::StreamOpened(stream) => self.handle_stream_opened(c, stream),
+            OwnedNetEvent::StreamsAvailable(bidirectional) if bidirectional => {
+                self.handle_streams_available(c);
+            }
+            OwnedNetEvent::StreamsAvailable(_) => {}
+            OwnedNetEvent::StreamDelivered(stream) => self.handle_delivered(c, stream),
+            OwnedNetEvent::StreamFinished(StreamId::CONTROL) => {
                 self.close(c, close_code::NO_ERROR);
+            }
+            OwnedNetEvent::StreamReset(StreamId::CONTROL, _) => {
+                self.close(c, close_code::CONTROL_STREAM_DOWN);
             }
             OwnedNetEvent::StreamFinished(stream) => self.end_stream(c, stream, None),
             OwnedNetEvent::StreamReset(stream, code) => self.end_stream(c, stream, Some(code)),
@@ -396,6 +442,8 @@ impl Shard {
         }
         conn.phase = Phase::Closing;
         conn.parked = Vec::new();
+        conn.parked_ends = Vec::new();
+        conn.parked_datagrams = Vec::new();
         let conn = conn.id;
         self.command(NetCommand::Close { conn, code });
     }
@@ -484,34 +532,17 @@ impl Shard {
         for (stream, bytes) in parked {
             self.handle_bytes(c, stream, &bytes);
         }
+        let ends = self.conns.get_mut(c).map(|conn| &mut conn.parked_ends);
+        for (stream, code) in ends.map(core::mem::take).unwrap_or_default() {
+            self.end_stream(c, stream, code);
+        }
+        self.unpark_datagrams(c);
         self.pause(c, false);
     }
 
-    fn take_framer(&mut self, c: ConnIdx, stream: StreamId) -> Option<Framer> {
-        let streams_max = self.config.data_streams_max;
-        let conn = self.conns.get_mut(c)?;
-        if stream == StreamId::CONTROL {
-            return Some(core::mem::take(&mut conn.framer));
-        }
-        if let Some((_, data)) = conn.streams.iter_mut().find(|(id, _)| *id == stream) {
-            return Some(core::mem::take(&mut data.framer));
-        }
-        // Data streams of the client, both dialects; nobody else opens any.
-        if stream.is_server_initiated() || conn.streams.len() >= streams_max {
-            return None;
-        }
-        conn.streams.push((stream, DataStream::default()));
-        Some(Framer::default())
-    }
-
     fn put_framer(&mut self, c: ConnIdx, stream: StreamId, framer: Framer) {
-        let Some(conn) = self.conns.get_mut(c) else {
-            return;
-        };
-        if stream == StreamId::CONTROL {
-            conn.framer = framer;
-        } else if let Some((_, data)) = conn.streams.iter_mut().find(|(id, _)| *id == stream) {
-            data.framer = framer;
+        if let Some(place) = self.conns.get_mut(c).and_then(|conn| conn.framer(stream)) {
+            *place = framer;
         }
     }
 
@@ -521,16 +552,30 @@ impl Shard {
 
     /// A data stream ended: its subscriptions move to control when the session
     /// is persistent, and go otherwise.
-    fn end_stream(&mut self, c: ConnIdx, stream: StreamId, code: Option<u64>) {
+    pub(crate) fn end_stream(&mut self, c: ConnIdx, stream: StreamId, code: Option<u64>) {
+        if self.end_server_stream(c, stream, code) {
+            return;
+        }
+        if let Some(conn) = self.conns.get_mut(c)
+            && conn.parked.iter().any(|(id, _)| *id == stream)
+        {
+            // After what it carried; once for each parked stream.
+            conn.parked_ends.retain(|(id, _)| *id != stream);
+            conn.parked_ends.push((stream, code));
+            return;
+        }
         self.flush(c);
         let Some(conn) = self.conns.get_mut(c) else {
             return;
         };
-        let id = conn.id;
-        conn.streams.retain(|(other, _)| *other != stream);
-        let session = conn.session();
+        let (id, session) = (conn.id, conn.session());
+        let data = conn.data_stream(stream);
+        let flow = data.as_ref().map_or(0, |data| data.flow);
+        // A stream with a name says so when it ends within a packet.
+        let cut = data.is_some_and(|data| data.is_cut() && data.has_head());
+        let code = code.or_else(|| cut.then_some(stream_code::INCOMPLETE_PACKET));
         let answer = match code {
-            _ if stream.is_unidirectional() && code.is_none() => None,
+            None if stream.is_unidirectional() => None,
             None => Some(NetCommand::FinishStream { conn: id, stream }),
             Some(code) => Some(NetCommand::ResetStream {
                 conn: id,
@@ -542,7 +587,14 @@ impl Shard {
             self.command(command);
         }
         if let Some(s) = session {
-            self.rehome_subscriptions(s, stream);
+            self.end_flow(s, flow, stream, code.is_none());
+            self.rehome_subscriptions(c, s, stream);
+        }
+        if let Some(conn) = self.conns.get_mut(c) {
+            match code {
+                None => conn.streams.retain(|(other, _)| *other != stream),
+                Some(_) => conn.abandon(stream),
+            }
         }
     }
 }

@@ -68,6 +68,10 @@ impl Shard {
                 reason: ReasonCode::Success,
             };
             let receive_maximum = self.config.receive_maximum;
+            // A flow goes on, on a new stream, with what it left open.
+            if publish.dup && publish.qos == QoS::ExactlyOnce {
+                session.inbound.resume(stream, packet_id);
+            }
             match session
                 .inbound
                 .handle_publish(ack, AckToken(token), receive_maximum)

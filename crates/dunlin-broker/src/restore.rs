@@ -95,6 +95,7 @@ impl Shard {
                 options,
                 identifier: *identifier,
                 stream: StreamId::CONTROL,
+                flow: 0,
             };
             if let Some(session) = self.sessions.get_mut(s) {
                 session.subscriptions.insert(text.clone(), subscription);

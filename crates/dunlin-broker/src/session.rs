@@ -9,6 +9,7 @@ use dunlin_mqtt::server::{Identifiers, Inbound, Outbound};
 use dunlin_store::{SessionKey, SessionRecord, StoredWill};
 
 use crate::conn::ConnIdx;
+use crate::flows::FlowState;
 use crate::timers::Alarm;
 
 /// Place of a session in the shard's table.
@@ -20,6 +21,8 @@ pub(crate) struct Subscription {
     pub(crate) options: SubscribeOptions,
     pub(crate) identifier: Option<u32>,
     pub(crate) stream: StreamId,
+    /// The flow that it was made on; 0: none.
+    pub(crate) flow: u64,
 }
 
 /// Retained messages still to be delivered for a new subscription. The walk
@@ -46,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) conn: Option<ConnIdx>,
     pub(crate) subscriptions: BTreeMap<Text, Subscription>,
     pub(crate) walks: VecDeque<RetainedWalk>,
+    /// Flows by identifier; bounded by `FLOWS_MAX`.
+    pub(crate) flows: BTreeMap<u64, FlowState>,
     pub(crate) outbound: Outbound,
     pub(crate) inbound: Inbound,
     /// Publishes of this client not yet given to the store, in order; empty
@@ -75,6 +80,7 @@ impl Session {
             conn: None,
             subscriptions: BTreeMap::new(),
             walks: VecDeque::new(),
+            flows: BTreeMap::new(),
             outbound: Outbound::default(),
             inbound: Inbound::default(),
             preparing: VecDeque::new(),

@@ -44,6 +44,12 @@ dunlin_base::totals! {
         pub bytes_sent: u64,
         /// Connections that broke the protocol.
         pub protocol_errors: u64,
+        /// QUIC datagrams received that carried MQTT.
+        pub datagrams_received: u64,
+        /// Messages given to the transport as QUIC datagrams.
+        pub datagrams_sent: u64,
+        /// QUIC datagrams dropped because too many came before CONNACK.
+        pub datagrams_dropped: u64,
         /// Address changes of QUIC connections.
         pub migrations: u64,
     }

@@ -49,6 +49,7 @@ impl Shard {
                 options: request.options,
                 identifier,
                 stream,
+                flow: self.flow_of(c, stream),
             };
             let reason = self.subscribe_one(s, &request, subscription, &mut changes, &mut pending);
             pending.reasons.push(reason);
@@ -73,6 +74,11 @@ impl Shard {
             return ReasonCode::NotAuthorized;
         }
         let limit = self.config.subscriptions_max;
+        let outlives = self.sessions.get(s).is_some_and(|session| {
+            let conn = session.conn;
+            session.is_persistent()
+                && conn.is_some_and(|c| self.outlives(c, session, subscription.stream))
+        });
         let Some(session) = self.sessions.get_mut(s) else {
             return ReasonCode::UnspecifiedError;
         };
@@ -82,7 +88,7 @@ impl Shard {
         }
         //= mqtt5#[MQTT-3.8.4-3]
         session.subscriptions.insert(Text::from(text), subscription);
-        if session.is_persistent() {
+        if outlives {
             let op = StoreOp::PutSubscription {
                 key: session.key,
                 filter: Text::from(text),
@@ -353,35 +359,27 @@ impl Shard {
     }
 
     /// Subscriptions made on a stream that ended go on, on control, when the
-    /// session is persistent; otherwise they end with it, as with EMQX.
-    pub(crate) fn rehome_subscriptions(&mut self, s: SessionIdx, stream: StreamId) {
-        let Some(session) = self.sessions.get_mut(s) else {
+    /// session is persistent; otherwise, or if the client wants it so, they
+    /// end with it, as with EMQX.
+    pub(crate) fn rehome_subscriptions(&mut self, c: ConnIdx, s: SessionIdx, stream: StreamId) {
+        let Some(session) = self.sessions.get(s) else {
             return;
         };
-        let persistent = session.is_persistent();
-        let moved: Vec<(Text, Subscription)> = session
-            .subscriptions
-            .iter()
+        let keep = session.is_persistent() && self.outlives(c, session, stream);
+        let moved = session.subscriptions.iter();
+        let moved: Vec<(Text, Subscription)> = moved
             .filter(|(_, subscription)| subscription.stream == stream)
             .map(|(text, subscription)| (text.clone(), *subscription))
             .collect();
-        let mut changes = Vec::new();
-        for (text, mut subscription) in moved {
-            if persistent {
-                subscription.stream = StreamId::CONTROL;
-                self.plant(s, &text, subscription);
-                if let Some(session) = self.sessions.get_mut(s) {
-                    session.subscriptions.insert(text, subscription);
-                }
-            } else {
-                changes.extend(self.uproot(s, &text));
-                if let Some(session) = self.sessions.get_mut(s) {
-                    session.subscriptions.remove(text.as_bytes());
-                }
-            }
+        if !keep {
+            return self.drop_subscriptions(s, |_, on| on == stream);
         }
-        if !changes.is_empty() {
-            self.tell_all(0, &changes);
+        for (text, mut subscription) in moved {
+            subscription.stream = StreamId::CONTROL;
+            self.plant(s, &text, subscription);
+            if let Some(session) = self.sessions.get_mut(s) {
+                session.subscriptions.insert(text, subscription);
+            }
         }
     }
 }

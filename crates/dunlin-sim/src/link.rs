@@ -1,7 +1,7 @@
 //! A connection between a simulated client and a shard: bytes in order both
 //! ways, late, in pieces of any size.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use dunlin_base::{Instant, StreamId};
 
@@ -14,6 +14,8 @@ pub enum ToClient {
     Finished(StreamId),
     /// The server abandoned this stream.
     Reset(StreamId, u64),
+    /// A datagram.
+    Datagram(Vec<u8>),
     /// The connection is gone.
     Closed(u64),
 }
@@ -24,6 +26,9 @@ pub(crate) enum ToServer {
     Bytes(StreamId, Vec<u8>),
     Finished(StreamId),
     Reset(StreamId, u64),
+    Datagram(Vec<u8>),
+    /// Everything of a stream that the server ended has arrived.
+    Delivered(StreamId),
 }
 
 /// One connection.
@@ -32,6 +37,13 @@ pub(crate) struct Link {
     /// Arrival of the last thing in each direction: nothing overtakes.
     pub(crate) last_to_server: Instant,
     pub(crate) last_to_client: Instant,
+    /// As `last_to_client` where streams do not wait for each other.
+    pub(crate) last_on_stream: BTreeMap<StreamId, Instant>,
+    /// Streams that the server may still open, and has opened.
+    pub(crate) credit: u64,
+    pub(crate) opened: u64,
+    /// The server was refused a stream.
+    pub(crate) refused: bool,
     /// The server does not read.
     pub(crate) paused: bool,
     pub(crate) waiting: VecDeque<ToServer>,
@@ -45,4 +57,17 @@ pub(crate) struct Link {
     pub(crate) idle_timeout: u64,
     /// Bytes that the client has got.
     pub(crate) received: u64,
+}
+
+impl Link {
+    /// Opens a stream from the server's side, if there is credit.
+    pub(crate) fn open(&mut self) -> Option<StreamId> {
+        if self.credit == 0 {
+            self.refused = true;
+            return None;
+        }
+        self.credit -= 1;
+        self.opened += 1;
+        Some(StreamId(4 * self.opened - 3))
+    }
 }

@@ -208,7 +208,7 @@ impl Peer {
                 self.flush(world);
             }
             ToClient::Closed(_) => self.lost(),
-            ToClient::Finished(_) | ToClient::Reset(..) => {}
+            ToClient::Finished(_) | ToClient::Reset(..) | ToClient::Datagram(_) => {}
         }
     }
 

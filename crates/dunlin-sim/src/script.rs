@@ -4,10 +4,12 @@
 //! One step a line: `NAME > PACKET` sends and lets everything happen that
 //! follows, `NAME >> PACKET` only sends, `NAME < PACKET` reads the next packet
 //! that the server sent, `NAME < closed` its end of the connection. A name is
-//! a client, or `client@4` for stream 4 of its connection; it connects when it
+//! a client, or `client@4` for stream 4 of its connection and `client@d` for
+//! its datagrams; it connects when it
 //! first sends, and again after its connection has ended. `NAME cut` breaks
 //! the connection, `NAME finish` ends the client's side of the stream, `NAME
-//! stall` and `NAME read` stop and resume reading, `NAME v4` expects answers in
+//! stall` and `NAME read` stop and resume reading, `NAME reset 0xbe` abandons
+//! a stream, `NAME grant` lets the server open one more, `NAME v4` expects answers in
 //! 3.1.1 to bytes that are no CONNECT. `wait 10s` and `wait
 //! 300ms` let time pass; `crash`, `stop`, `disk full`, `disk ok` are what
 //! happens to the server. `set KEY=VALUE` at the top changes the
@@ -15,17 +17,21 @@
 //! the next step.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dunlin_base::{ConnId, StreamId};
-use dunlin_broker::QueueFull;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
+use dunlin_broker::{Priority, QueueFull};
+use dunlin_mqtt::flow::{self, FlowHeader};
 use dunlin_mqtt_codec::{Version, decode, peek};
 
 use crate::disk::Fault;
 use crate::link::ToClient;
 use crate::notation::{encode, show};
 use crate::world::{Setup, World};
+
+/// What scripts call stream `d`.
+const DATAGRAM: StreamId = StreamId(u64::MAX);
 
 /// Users of scripts.
 const USERS: &[(&str, &str)] = &[("alice", "secret"), ("bob", "hunter2")];
@@ -35,6 +41,8 @@ struct Client {
     conn: Option<ConnId>,
     version: Version,
     partial: BTreeMap<StreamId, Vec<u8>>,
+    /// Streams of the server whose flow header has come.
+    headed: BTreeSet<StreamId>,
     unread: VecDeque<(StreamId, String)>,
 }
 
@@ -87,6 +95,14 @@ pub fn check_with(script: &str, change: impl Fn(&mut Setup)) {
 
 fn set(setup: &mut Setup, pair: &str) {
     let (key, value) = pair.split_once('=').expect("KEY=VALUE");
+    if key == "server_streams" {
+        setup.server_streams = value.parse().expect("a number");
+        return;
+    }
+    if key == "protocol" {
+        setup.protocol = (value == flow::ALPN).then_some(flow::ALPN);
+        return;
+    }
     let config = &mut setup.config;
     let number = || value.parse::<usize>().expect("a number");
     match key {
@@ -101,6 +117,15 @@ fn set(setup: &mut Setup, pair: &str) {
         "subscriptions_max" => config.subscriptions_max = number(),
         "data_streams_max" => config.data_streams_max = number(),
         "connections_max" => config.connections_max = number(),
+        "delivery_streams_max" => config.delivery_streams_max = number(),
+        "datagrams" => config.datagrams = value == "yes",
+        "priority" => {
+            let (filter, level) = value.split_once('|').expect("FILTER|LEVEL");
+            config.priorities.push(Priority {
+                filter: filter.into(),
+                level: level.parse().expect("a level"),
+            });
+        }
         "durable" => config.durable = value == "yes",
         "queue_full" if value == "drop" => config.queue_full = QueueFull::DropNewest,
         "access" => {
@@ -172,6 +197,19 @@ impl Script {
                     self.world.finish(conn, stream);
                 }
             }
+            (name, "grant") => {
+                if let Some(conn) = self.client(name).conn {
+                    self.world.grant(conn, 1);
+                }
+            }
+            (name, rest) if rest.starts_with("reset ") => {
+                let stream = stream(name);
+                let code = rest.trim_start_matches("reset 0x");
+                let code = u64::from_str_radix(code, 16).expect("hexadecimal");
+                if let Some(conn) = self.client(name).conn {
+                    self.world.reset(conn, stream, code);
+                }
+            }
             (name, "stall" | "read") => {
                 if let Some(conn) = self.client(name).conn {
                     self.world.stall(conn, rest == "stall");
@@ -220,10 +258,14 @@ impl Script {
                 let conn = self.world.open();
                 let client = self.client(name);
                 client.partial.clear();
+                client.headed.clear();
                 *client.conn.insert(conn)
             }
         };
-        self.world.send(conn, stream, bytes);
+        match stream {
+            DATAGRAM => self.world.datagram(conn, bytes),
+            stream => self.world.send(conn, stream, bytes),
+        }
     }
 
     /// Sends a packet and waits for nothing.
@@ -275,6 +317,17 @@ impl Script {
             ToClient::Bytes(stream, bytes) => {
                 let partial = client.partial.entry(stream).or_default();
                 partial.extend_from_slice(&bytes);
+                if stream.is_server_initiated()
+                    && client.headed.insert(stream)
+                    && let Ok(Some((header, len))) = FlowHeader::parse(partial)
+                {
+                    partial.drain(..len);
+                    let id = match header {
+                        FlowHeader::Data { id, .. } | FlowHeader::User { id } => id,
+                        FlowHeader::Control { .. } => 0,
+                    };
+                    client.unread.push_back((stream, format!("flow {id}")));
+                }
                 while let Some(frame) = peek(partial, u32::MAX).expect("the server's packets")
                     && frame.total_len <= partial.len()
                 {
@@ -291,6 +344,11 @@ impl Script {
                         .unread
                         .push_back((stream, show(&decoded, client.version)));
                 }
+            }
+            ToClient::Datagram(bytes) => {
+                let packet = decode(&bytes, client.version).expect("the server's packets");
+                let line = show(&packet, client.version);
+                client.unread.push_back((DATAGRAM, line));
             }
             ToClient::Finished(stream) => client.unread.push_back((stream, "finished".into())),
             ToClient::Reset(stream, code) => {
@@ -312,6 +370,9 @@ impl Script {
 
 fn stream(name: &str) -> StreamId {
     let number = name.split_once('@').map_or("0", |(_, number)| number);
+    if number == "d" {
+        return DATAGRAM;
+    }
     StreamId(number.parse().expect("a stream number"))
 }
 

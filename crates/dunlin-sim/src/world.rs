@@ -30,6 +30,8 @@ pub struct Pace {
     pub store: (u64, u64),
     /// Until the authenticator answers.
     pub auth: (u64, u64),
+    /// Streams to the client do not wait for each other.
+    pub apart: bool,
     /// Bytes to the server arrive in pieces.
     pub split: bool,
 }
@@ -41,6 +43,7 @@ impl Default for Pace {
             bus: (10, 1_500),
             store: (500, 5_000),
             auth: (1_000, 3_000),
+            apart: false,
             split: true,
         }
     }
@@ -57,6 +60,10 @@ pub struct Setup {
     pub config: Config,
     /// Delays.
     pub pace: Pace,
+    /// Streams that clients let the server open at once.
+    pub server_streams: u64,
+    /// Application protocol of all connections, if it is not `mqtt`.
+    pub protocol: Option<&'static str>,
     /// Users and passwords.
     pub users: &'static [(&'static str, &'static str)],
 }
@@ -74,6 +81,8 @@ impl Setup {
             seed,
             config,
             pace: Pace::default(),
+            server_streams: 0,
+            protocol: None,
             users: &[],
         }
     }
@@ -219,13 +228,14 @@ impl World {
             transport: Transport::Quic,
             listener: 0,
             identity: identity.map(Into::into),
-            protocol: None,
+            protocol: self.setup.protocol.map(Into::into),
             early_data: false,
         };
         let at = self.now + self.delay(self.setup.pace.link);
         let link = Link {
             last_to_server: at,
             last_to_client: at,
+            credit: self.setup.server_streams,
             ..Link::default()
         };
         self.links.insert(conn, link);
@@ -259,6 +269,26 @@ impl World {
     /// The client abandons a stream.
     pub fn reset(&mut self, conn: ConnId, stream: StreamId, code: u64) {
         self.client_does(conn, ToServer::Reset(stream, code));
+    }
+
+    /// The client sends a datagram.
+    pub fn datagram(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.client_does(conn, ToServer::Datagram(bytes.to_vec()));
+    }
+
+    /// The client lets the server open more streams.
+    pub fn grant(&mut self, conn: ConnId, streams: u64) {
+        let Some(link) = self.links.get_mut(&conn) else {
+            return;
+        };
+        link.credit += streams;
+        if core::mem::take(&mut link.refused) {
+            let event = NetEvent::StreamsAvailable {
+                conn,
+                bidirectional: true,
+            };
+            self.input(conn_shard(conn), Input::Net(event));
+        }
     }
 
     /// The connection breaks: what is under way is lost, both sides notice
@@ -527,7 +557,12 @@ impl World {
                 self.note(2, *code, &[]);
                 self.links.remove(&conn);
             }
-            ToClient::Finished(_) | ToClient::Reset(..) => {}
+            ToClient::Finished(stream) => {
+                // Its transport says so by itself.
+                self.client_does(conn, ToServer::Delivered(*stream));
+            }
+            ToClient::Datagram(bytes) => self.note(5, 0, bytes),
+            ToClient::Reset(..) => {}
         }
         Some((conn, event))
     }
@@ -548,6 +583,11 @@ impl World {
                 let (stream, data) = (*stream, data.as_slice());
                 NetEvent::Bytes { conn, stream, data }
             }
+            ToServer::Datagram(data) => NetEvent::Datagram { conn, data },
+            ToServer::Delivered(stream) => NetEvent::StreamDelivered {
+                conn,
+                stream: *stream,
+            },
             ToServer::Finished(stream) => NetEvent::StreamFinished {
                 conn,
                 stream: *stream,
@@ -622,13 +662,14 @@ impl World {
                 self.deliver(conn, ToClient::Bytes(stream, bytes));
                 self.shards[index].recycle(data);
             }
-            // This link grants no streams and carries no datagrams.
             NetCommand::OpenStream { .. } => {
-                let stream = None;
-                self.input(index, Input::Net(NetEvent::StreamOpened { conn, stream }));
+                let stream = self.links.get_mut(&conn).and_then(Link::open);
+                let opened = NetEvent::StreamOpened { conn, stream };
+                self.shards[index].handle(self.now, Input::Net(opened));
             }
-            NetCommand::SendDatagram { data, fallback, .. } => {
-                self.deliver(conn, ToClient::Bytes(fallback, data.to_vec()));
+            NetCommand::SendDatagram { data, .. } => {
+                self.deliver(conn, ToClient::Datagram(data.to_vec()));
+                self.at(self.now, Happening::Sent(conn, data.len()));
             }
             NetCommand::SetPriority { .. } | NetCommand::IsolateStreams { .. } => {}
             NetCommand::FinishStream { stream, .. } => {
@@ -696,11 +737,22 @@ impl World {
 
     fn deliver(&mut self, conn: ConnId, event: ToClient) {
         let delay = self.delay(self.setup.pace.link);
+        let apart = self.setup.pace.apart;
         let Some(link) = self.links.get_mut(&conn) else {
             return;
         };
-        let at = link.last_to_client.max(self.now + delay);
-        link.last_to_client = at;
+        let mut at = self.now + delay;
+        let last = match &event {
+            ToClient::Bytes(stream, _) | ToClient::Finished(stream) if apart => {
+                link.last_on_stream.entry(*stream).or_insert(at)
+            }
+            ToClient::Datagram(_) if apart => &mut at.clone(),
+            _ => &mut link.last_to_client,
+        };
+        at = at.max(*last);
+        *last = at;
+        // The end comes last.
+        link.last_to_client = link.last_to_client.max(if apart { at } else { self.now });
         self.at(at, Happening::Client(conn, event));
     }
 }

@@ -278,6 +278,43 @@ impl Inbound {
         self.qos2.get_mut(&key)
     }
 
+    /// What began on one stream goes on, on another.
+    pub fn rehome(&mut self, from: StreamId, to: StreamId) {
+        if self.qos2.is_empty() && self.waiting.is_empty() {
+            return;
+        }
+        for waiting in self.waiting.iter_mut().filter(|w| w.ack.stream == from) {
+            waiting.ack.stream = to;
+        }
+        let moved = self.qos2.extract_if(|(stream, _), _| *stream == from);
+        let moved: Vec<_> = moved.collect();
+        for ((_, packet_id), state) in moved {
+            let mut state = state;
+            // The one that is there counted, too.
+            if let Some(there) = self.qos2.get(&(to, packet_id)) {
+                state.received |= there.received;
+                if there.counted && state.counted {
+                    self.used = self.used.saturating_sub(1);
+                }
+                state.counted |= there.counted;
+            }
+            self.qos2.insert((to, packet_id), state);
+        }
+    }
+
+    /// A repeated PUBLISH with QoS 2 on a data stream may be of one that an
+    /// earlier connection left open; those wait on control.
+    pub fn resume(&mut self, stream: StreamId, packet_id: NonZeroU16) {
+        let control = (StreamId::CONTROL, packet_id);
+        if stream != StreamId::CONTROL
+            && !self.qos2.contains_key(&(stream, packet_id))
+            && self.qos2.get(&control).is_some_and(|open| !open.counted)
+            && let Some(open) = self.qos2.remove(&control)
+        {
+            self.qos2.insert((stream, packet_id), open);
+        }
+    }
+
     /// QoS 2 identifiers between PUBLISH and PUBREL.
     #[must_use]
     pub fn open(&self) -> usize {

@@ -338,6 +338,14 @@ impl Outbound {
         None
     }
 
+    /// The PUBLISH under this identifier left on this stream: its PUBREL goes
+    /// there too.
+    pub fn note_stream(&mut self, packet_id: NonZeroU16, stream: StreamId) {
+        if let Some(entry) = self.inflight.get_mut(&packet_id) {
+            entry.stream = stream;
+        }
+    }
+
     /// The message in flight under this identifier.
     #[must_use]
     pub fn delivery(&self, packet_id: NonZeroU16) -> Option<&Delivery> {

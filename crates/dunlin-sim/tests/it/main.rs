@@ -4,7 +4,9 @@
 mod auth;
 mod connect;
 mod corpus;
+mod delivery;
 mod errors;
+mod flows;
 mod hostile;
 mod pairs;
 mod publish;

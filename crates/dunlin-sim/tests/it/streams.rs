@@ -53,7 +53,7 @@ fn one_way_streams_are_answered_on_control() {
         a@0 < PUBREC 2 0x10
         a@6 finish
         a > PUBREL 2
-        a@0 < PUBCOMP 2 0x92
+        a@0 < PUBCOMP 2
     ",
     );
 }
