@@ -282,10 +282,7 @@ impl Shard {
         let streams = format!("{}", config.data_streams_max);
         let answer = [(flow::option::DATA_STREAMS, streams.as_str())];
         let properties = ConnAckProperties {
-            user_properties: answer
-                .get(..usize::from(asked))
-                .unwrap_or_default()
-                .into(),
+            user_properties: answer.get(..usize::from(asked)).unwrap_or_default().into(),
             session_expiry_interval: facts.session_expiry,
             receive_maximum: core::num::NonZeroU16::new(config.receive_maximum),
             maximum_packet_size: core::num::NonZeroU32::new(config.packet_bytes_max)

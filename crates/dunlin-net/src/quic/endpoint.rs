@@ -23,9 +23,7 @@ use super::port::UdpPort;
 use crate::tickets::{Front, Seen};
 use crate::tls::quic_server;
 use crate::tokens::UsedTokens;
-use crate::{
-    CertName, NetConfig, NetError, NetLimits, QuicTuning, ServerTls, TicketRegister,
-};
+use crate::{CertName, NetConfig, NetError, NetLimits, QuicTuning, ServerTls, TicketRegister};
 
 /// What all endpoints of a loop share.
 pub(crate) struct QuicSettings {

@@ -8,6 +8,7 @@ pub mod early;
 mod error;
 pub mod listener;
 pub mod path;
+pub mod priority;
 pub mod sections;
 pub mod tls;
 pub mod units;
@@ -40,6 +41,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Number of shards; 0: one per core.
     pub shards: u16,
+    /// Topics whose messages go before others.
+    pub priority: Vec<priority::Rule>,
     /// Where connections are accepted.
     pub listener: Vec<Listener>,
     /// What clients may take.
@@ -67,6 +70,7 @@ impl Default for Config {
         Self {
             data_dir: "dunlin-data".into(),
             shards: 0,
+            priority: Vec::new(),
             listener: Kind::ALL.map(Listener::new).into(),
             limits: Limits::default(),
             quic: Quic::default(),
@@ -205,6 +209,9 @@ impl Config {
         if self.shards > SHARDS_MAX {
             let why = format!("{} is more than {SHARDS_MAX}", self.shards);
             return Err(("shards".into(), why));
+        }
+        if let Err((index, (key, why))) = priority::check(&self.priority) {
+            return Err((format!("priority.{index}.{key}"), why));
         }
         let in_section =
             |name: &'static str| move |(key, why): sections::Wrong| (format!("{name}.{key}"), why);

@@ -19,6 +19,9 @@ const PACKET_BYTES_MIN: u64 = 256;
 /// Most address tokens for a client: each is sent to it after its handshake.
 const TOKENS_MAX: u32 = 8;
 
+/// Most streams of a kind: they are looked through one by one.
+const STREAMS_MAX: u32 = 1024;
+
 /// Longest keep alive that MQTT can express.
 const KEEP_ALIVE_SECS_MAX: u64 = 65_535;
 
@@ -168,6 +171,11 @@ pub enum QueueFull {
 pub struct Quic {
     /// Streams, besides the control stream, that a client may have open.
     pub max_data_streams: u32,
+    /// Streams that the broker opens for deliveries to a client that takes
+    /// them.
+    pub delivery_streams: u32,
+    /// Datagrams for QoS 0, both ways.
+    pub datagrams: bool,
     /// Bytes that a client may send ahead on a connection.
     pub receive_window: Size,
     /// Bytes that a client may send ahead on a stream.
@@ -202,6 +210,8 @@ impl Default for Quic {
     fn default() -> Self {
         Self {
             max_data_streams: 16,
+            delivery_streams: 32,
+            datagrams: true,
             receive_window: Size::kib(256),
             stream_receive_window: Size::kib(128),
             send_window: Size::kib(256),
@@ -231,6 +241,14 @@ impl Quic {
         ] {
             if !range.contains(&window) {
                 return Err((key, format!("{window} is not between 4KiB and 1GiB")));
+            }
+        }
+        for (key, streams) in [
+            ("max_data_streams", self.max_data_streams),
+            ("delivery_streams", self.delivery_streams),
+        ] {
+            if streams > STREAMS_MAX {
+                return Err((key, format!("{streams} is more than {STREAMS_MAX}")));
             }
         }
         if self.tokens > TOKENS_MAX {

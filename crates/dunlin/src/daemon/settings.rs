@@ -5,7 +5,7 @@ use dunlin_broker::{Config as ShardConfig, QueueFull};
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
-use crate::config::{Config, sections};
+use crate::config::{Config, priority, sections};
 
 /// Settings of one shard.
 pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, seed: u64) -> ShardConfig {
@@ -41,6 +41,9 @@ pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, seed: u64) -> Sha
         subscriptions_max: limits.max_subscriptions_per_session,
         retained_max: limits.max_retained_messages,
         data_streams_max: config.quic.max_data_streams as usize,
+        delivery_streams_max: config.quic.delivery_streams as usize,
+        datagrams: config.quic.datagrams,
+        priorities: priority::priorities(&config.priority),
         sys_interval: config.sys.interval.0,
         durable: config.store.durability != sections::Durability::Memory,
     }
@@ -63,6 +66,9 @@ pub(crate) fn net(config: &Config) -> NetLimits {
     net.first_bytes_timeout = limits.connect_timeout.0;
     net.quic_bidi_streams = quic.max_data_streams.saturating_add(1);
     net.quic_uni_streams = quic.max_data_streams;
+    if !quic.datagrams {
+        net.quic_datagram_receive_bytes = 0;
+    }
     net.quic_receive_window = window(quic.receive_window);
     net.quic_stream_receive_window = window(quic.stream_receive_window);
     net.quic_send_window = window(quic.send_window);
