@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
-.PHONY: help run test check interop bench doc clean setup
+.PHONY: help run test check interop bench doc clean setup lab-quic
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,10 @@ interop: setup ## third-party clients, QUIC ones included, against a release bui
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/features.sh --quic-peers
+
+lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory (root)
+	$(CARGO) build --release --package dunlin --package dunlin-lab
+	"$(TARGET)/release/dunlin-lab" check --out "$(TARGET)/lab" $(ARGS)
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin

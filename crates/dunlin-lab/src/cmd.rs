@@ -6,7 +6,9 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use dunlin_link::linux;
 
+use crate::check::Check;
 use crate::link::LinkCommand;
+use crate::load::Load;
 use crate::say;
 
 /// Emulated links between hosts of one machine, and experiments on them.
@@ -21,8 +23,13 @@ struct Cli {
 enum Command {
     /// Join two network namespaces by a link with delay, rate and loss.
     Link(Box<LinkCommand>),
+    /// Run experiments on emulated links and judge what they show.
+    Check(Check),
     /// Remove what links of killed processes left behind.
     Clean,
+    /// Publishers and subscribers for a check.
+    #[command(hide = true)]
+    Load(Load),
     /// Wait for a link's process to be gone, then clean up after it.
     #[command(hide = true)]
     Watch {
@@ -35,6 +42,8 @@ enum Command {
 pub(crate) fn run() -> Result<ExitCode> {
     match Cli::parse().command {
         Command::Link(link) => link.run(),
+        Command::Check(check) => check.run(),
+        Command::Load(load) => load.run(),
         Command::Clean => clean(),
         Command::Watch { name } => {
             linux::watch(&name)?;

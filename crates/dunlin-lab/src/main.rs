@@ -4,9 +4,13 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+mod check;
+#[cfg(target_os = "linux")]
 mod cmd;
 #[cfg(target_os = "linux")]
 mod link;
+#[cfg(target_os = "linux")]
+mod load;
 #[cfg(target_os = "linux")]
 mod say;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,187 @@
+//! What all experiments need: certificates, links, brokers, clients.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use dunlin_link::linux::{Emulator, Namespace, Options, Report};
+use dunlin_link::{Action, Link, Script, Side};
+
+use super::process::{Server, output};
+use crate::link::{is_valid, start};
+
+/// Ports of the brokers.
+pub(super) const QUIC_PORT: u16 = 14567;
+pub(super) const TLS_PORT: u16 = 8883;
+pub(super) const TCP_PORT: u16 = 1883;
+
+/// The folder and programs of a run. Dropping it removes the folder.
+#[derive(Debug)]
+pub(super) struct Lab {
+    dunlin: PathBuf,
+    /// This program, for its hidden commands.
+    me: PathBuf,
+    folder: PathBuf,
+    out: PathBuf,
+    pub(super) short: bool,
+    brokers: AtomicU32,
+}
+
+impl Lab {
+    pub(super) fn new(dunlin: Option<PathBuf>, out: PathBuf, short: bool) -> Result<Self> {
+        let me = std::env::current_exe().context("cannot find this program")?;
+        let dunlin = match dunlin {
+            Some(path) => path
+                .canonicalize()
+                .with_context(|| format!("{}", path.display()))?,
+            None => me.with_file_name("dunlin"),
+        };
+        if !dunlin.exists() {
+            bail!(
+                "there is no {}: build it, or name it with --dunlin",
+                dunlin.display()
+            );
+        }
+        let folder = std::env::temp_dir().join(format!("dunlin-lab-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let lab = Self {
+            dunlin,
+            me,
+            folder,
+            out,
+            short,
+            brokers: AtomicU32::new(0),
+        };
+        let mut command = Command::new(&lab.dunlin);
+        command.args(["cert", "init"]).arg(lab.folder.join("certs"));
+        command.args(["--san", &Emulator::address(Side::B).to_string()]);
+        output(command).context("cannot make certificates")?;
+        Ok(lab)
+    }
+
+    /// A file that stays.
+    pub(super) fn out(&self, name: &str) -> PathBuf {
+        self.out.join(name)
+    }
+
+    /// A file that goes with the run.
+    pub(super) fn temporary(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(super) fn certificate(&self, name: &str) -> PathBuf {
+        self.folder.join("certs").join(name)
+    }
+
+    /// A link with these settings and steps.
+    pub(super) fn link(
+        &self,
+        settings: &[&str],
+        script: &str,
+        capture: Option<PathBuf>,
+    ) -> Result<Emulator> {
+        let mut link = Link::new(0);
+        for setting in settings {
+            Action::parse(setting)?.apply(&mut link);
+        }
+        let mut options = Options::new(format!("check-{}", std::process::id()));
+        options.profiles = Side::BOTH.map(|side| link.profile(side).clone());
+        options.script = Script::parse(script)?;
+        options.capture = capture;
+        start(options)
+    }
+
+    /// Dunlin on host B, listening at all ports, with a store of its own.
+    pub(super) fn broker(&self, emulator: &Emulator, settings: &[&str]) -> Result<Server> {
+        let namespace = emulator.namespace(Side::B);
+        let number = self.brokers.fetch_add(1, Ordering::Relaxed);
+        let mut config = String::from("[auth]\nanonymous = \"always\"\n");
+        for (transport, port) in [("quic", QUIC_PORT), ("tls", TLS_PORT), ("tcp", TCP_PORT)] {
+            config.push_str(&format!(
+                "[[listener]]\ntransport = \"{transport}\"\naddress = \"*:{port}\"\n"
+            ));
+            if transport != "tcp" {
+                for (key, file) in [("cert", "server.pem"), ("key", "server.key")] {
+                    let file = self.certificate(file);
+                    config.push_str(&format!("tls.{key} = {:?}\n", file.display().to_string()));
+                }
+            }
+        }
+        let path = self.temporary(&format!("broker-{number}.toml"));
+        std::fs::write(&path, config)?;
+        let mut command = namespace.command(&self.dunlin);
+        command.arg("broker").arg("--config").arg(&path);
+        command
+            .arg("--data-dir")
+            .arg(self.temporary(&format!("data-{number}")));
+        for setting in settings {
+            command.args(["--set", setting]);
+        }
+        let log = self.temporary(&format!("dunlin-{number}.log"));
+        Server::start(namespace, command, TCP_PORT, &log)
+    }
+
+    /// Mosquitto on host B, TLS and TCP; `None` where it is not installed.
+    pub(super) fn mosquitto(&self, emulator: &Emulator) -> Result<Option<Server>> {
+        let Some(program) = find("mosquitto") else {
+            return Ok(None);
+        };
+        // It gives up root, so the key must be readable to others.
+        let folder = self.temporary("mosquitto");
+        std::fs::create_dir_all(&folder)?;
+        for file in ["ca.pem", "server.pem", "server.key"] {
+            let copy = folder.join(file);
+            std::fs::copy(self.certificate(file), &copy)?;
+            let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+            std::fs::set_permissions(&copy, readable)?;
+        }
+        let shown = folder.display();
+        let config = format!(
+            "persistence false\nallow_anonymous true\nset_tcp_nodelay true\n\
+             max_queued_messages 0\nlistener {TCP_PORT}\nlistener {TLS_PORT}\n\
+             certfile {shown}/server.pem\nkeyfile {shown}/server.key\ntls_version tlsv1.3\n"
+        );
+        let path = folder.join("mosquitto.conf");
+        std::fs::write(&path, config)?;
+        let namespace = emulator.namespace(Side::B);
+        let mut command = namespace.command(program);
+        command.arg("-c").arg(&path);
+        let log = self.temporary("mosquitto.log");
+        Server::start(namespace, command, TCP_PORT, &log).map(Some)
+    }
+
+    /// The `dunlin` program inside a namespace.
+    pub(super) fn dunlin(&self, namespace: &Namespace) -> Command {
+        namespace.command(&self.dunlin)
+    }
+
+    /// This program inside a namespace.
+    pub(super) fn me(&self, namespace: &Namespace) -> Command {
+        namespace.command(&self.me)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Where a program is, if it is installed.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|file| Path::is_file(file))
+}
+
+/// Fails if what was measured was not the link.
+pub(super) fn valid(report: &Report) -> Result<()> {
+    if !is_valid(report) {
+        bail!("the run is not valid");
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Programs inside a namespace, which end with their owner.
+
+use core::time::Duration;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use dunlin_link::linux::Namespace;
+
+/// Between two looks at something that is awaited.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Longest wait for a server to listen.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// Longest wait for a server to end.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// A server that runs until it is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    name: String,
+    child: Child,
+}
+
+impl Server {
+    /// Starts a command, which writes to a log, and waits until it listens at
+    /// a TCP port of its namespace.
+    pub(super) fn start(
+        namespace: &Namespace,
+        mut command: Command,
+        port: u16,
+        log: &Path,
+    ) -> Result<Self> {
+        let name = log
+            .file_stem()
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let mut server = Self { name, child };
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = server.child.try_wait()? {
+                let said = std::fs::read_to_string(log).unwrap_or_default();
+                bail!("{} ended with {status}: {}", server.name, said.trim());
+            }
+            let listens = namespace.within(|| std::net::TcpStream::connect(("127.0.0.1", port)))?;
+            if listens.is_ok() {
+                return Ok(server);
+            }
+            if begun.elapsed() > START_MAX {
+                bail!(
+                    "{} does not listen at port {port}; see {}",
+                    server.name,
+                    log.display()
+                );
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Resident memory now and at most, in bytes.
+    pub(super) fn memory(&self) -> Result<(u64, u64)> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .with_context(|| format!("{} is gone", self.name))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let kib = |name| {
+            field(name)
+                .map(|kib| kib * 1024)
+                .context("no memory in status")
+        };
+        Ok((kib("VmRSS:")?, kib("VmHWM:")?))
+    }
+
+    /// Asks it to end, and waits.
+    fn end(&mut self) {
+        let _ = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
+        let begun = Instant::now();
+        while begun.elapsed() < END_MAX {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Runs a command to its end, which must be a success, and gives what it
+/// printed.
+pub(super) fn output(mut command: Command) -> Result<String> {
+    let shown = format!("{command:?}");
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {shown}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{shown} ended with {}: {}", output.status, said.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,368 @@
+//! The hidden command `load`: publishers and subscribers in one process, with
+//! one clock, which print what was sent and what arrived as JSON. Runs inside
+//! a namespace.
+
+use core::time::Duration;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use bytes::{BufMut as _, BytesMut};
+use clap::{Args, ValueEnum};
+use dunlin_client::{
+    Client, ConnectionEvent, Delivery, Events, Message, Messages, Publish, QoS, StreamPolicy,
+    TlsOptions,
+};
+use dunlin_link::parse_duration;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+
+use crate::say;
+
+/// Deliveries looked at at a time.
+const DELIVERIES_MAX: usize = 1024;
+
+/// Messages whose times are kept.
+const SAMPLES_MAX: usize = 1_000_000;
+
+/// Bytes in front of a payload: publisher, topic, number and time.
+const HEADER_BYTES: usize = 2 + 2 + 4 + 8;
+
+/// Publishers and subscribers.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Load {
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    ca: PathBuf,
+    #[arg(long, default_value = "single")]
+    policy: Policy,
+    #[arg(long, default_value_t = 1)]
+    publishers: u16,
+    #[arg(long, default_value_t = 1)]
+    subscribers: u16,
+    /// Topics of each publisher.
+    #[arg(long, default_value_t = 8)]
+    topics: u16,
+    #[arg(long, default_value_t = 0)]
+    qos: u8,
+    /// Messages a second of each publisher; 0 for as many as possible.
+    #[arg(long, default_value_t = 0.0)]
+    rate: f64,
+    #[arg(long, value_parser = parse_duration, default_value = "10s")]
+    time: Duration,
+    /// Bytes of a message.
+    #[arg(long, default_value_t = 64)]
+    payload: usize,
+    /// Client identifiers begin with this.
+    #[arg(long, default_value = "load")]
+    id: String,
+    /// Longest wait for what is still to come.
+    #[arg(long, value_parser = parse_duration, default_value = "5s")]
+    patience: Duration,
+    /// Give up messages of QoS 0 after this time.
+    #[arg(long, value_parser = parse_duration)]
+    max_age: Option<Duration>,
+    #[arg(long)]
+    datagrams: bool,
+    /// Print the times of each message.
+    #[arg(long)]
+    samples: bool,
+    /// Move a QUIC connection of every client to a new socket that often.
+    #[arg(long, value_parser = parse_duration)]
+    migrate: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Policy {
+    Single,
+    PerTopic,
+    PerPublish,
+    Auto,
+}
+
+/// What a load did.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Done {
+    pub(crate) published: u64,
+    /// Messages whose publisher learnt that they failed.
+    pub(crate) failed: u64,
+    /// Each message once for each subscriber.
+    pub(crate) expected: u64,
+    pub(crate) received: u64,
+    pub(crate) lost: u64,
+    pub(crate) duplicated: u64,
+    /// Messages of a topic that came after a later one.
+    pub(crate) overtaken: u64,
+    pub(crate) disconnections: u64,
+    pub(crate) seconds: f64,
+    /// Topic, time of publishing and of arrival in microseconds.
+    pub(crate) samples: Vec<(u16, u64, u64)>,
+}
+
+/// What one subscriber has seen of one topic of one publisher.
+#[derive(Debug, Default)]
+struct Seen {
+    /// How often each number arrived.
+    times: Vec<u8>,
+    last: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    done: Done,
+    /// By subscriber, publisher and topic.
+    seen: Vec<Seen>,
+    /// Numbers given out, by publisher and topic.
+    sent: Vec<u32>,
+    last_arrival: Option<Instant>,
+}
+
+type Shared = Arc<Mutex<State>>;
+
+fn lock(state: &Shared) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Load {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .context("cannot start")?;
+        let done = runtime.block_on(self.all())?;
+        say::out(serde_json::to_string(&done)?);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn all(self) -> Result<Done> {
+        let begun = Instant::now();
+        let lanes = usize::from(self.publishers) * usize::from(self.topics);
+        let state = Arc::new(Mutex::new(State {
+            sent: vec![0; lanes],
+            ..State::default()
+        }));
+        lock(&state)
+            .seen
+            .resize_with(lanes * usize::from(self.subscribers), Seen::default);
+        let mut tasks = JoinSet::new();
+        let mut clients = Vec::new();
+        for number in 0..self.subscribers {
+            let (client, messages) = self.connect("s", number).await?;
+            let filter = format!("load/{}/#", self.id);
+            client
+                .subscribe(filter, self.quality())
+                .await
+                .context("cannot subscribe")?;
+            let (load, state) = (self.clone(), Arc::clone(&state));
+            tasks.spawn(watch(client.events(), Arc::clone(&state)));
+            tasks.spawn(async move { load.receive(number, messages, &state, begun).await });
+            clients.push(client);
+        }
+        let mut publishing = JoinSet::new();
+        for number in 0..self.publishers {
+            let (client, _unused) = self.connect("p", number).await?;
+            tasks.spawn(watch(client.events(), Arc::clone(&state)));
+            let (load, state, client2) = (self.clone(), Arc::clone(&state), client.clone());
+            publishing.spawn(async move { load.publish(number, &client2, &state, begun).await });
+            clients.push(client);
+        }
+        let start = Instant::now();
+        while let Some(result) = publishing.join_next().await {
+            result??;
+        }
+        self.drain(&state).await;
+        let mut done = self.count(&state);
+        done.seconds = start.elapsed().as_secs_f64();
+        tasks.abort_all();
+        for client in clients {
+            // One that cannot say goodbye has told so by its events.
+            let _ = timeout(self.patience, client.disconnect()).await;
+        }
+        Ok(done)
+    }
+
+    async fn connect(&self, role: &str, number: u16) -> Result<(Client, Messages)> {
+        let policy = match self.policy {
+            Policy::Single => StreamPolicy::Single,
+            Policy::PerTopic => StreamPolicy::PerTopic,
+            Policy::PerPublish => StreamPolicy::PerPublish,
+            Policy::Auto => StreamPolicy::Auto,
+        };
+        let isolate = self.policy != Policy::Single;
+        let mut builder = Client::builder(&self.url)?
+            .client_id(format!("{}-{role}{number}", self.id))
+            .session_expiry(Duration::from_secs(600))
+            .keep_alive(Duration::from_secs(20))
+            .tls(TlsOptions::new().ca_file(&self.ca))
+            .streams(policy)
+            .isolate_streams(isolate)
+            .delivery_streams(isolate)
+            .datagrams(self.datagrams);
+        if let Some(age) = self.max_age {
+            builder = builder.max_age(age);
+        }
+        builder
+            .connect()
+            .await
+            .with_context(|| format!("cannot connect to {}", self.url))
+    }
+
+    const fn quality(&self) -> QoS {
+        match self.qos {
+            0 => QoS::AtMostOnce,
+            1 => QoS::AtLeastOnce,
+            _ => QoS::ExactlyOnce,
+        }
+    }
+
+    async fn publish(
+        &self,
+        number: u16,
+        client: &Client,
+        state: &Shared,
+        begun: Instant,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let mut pending: Vec<Delivery> = Vec::new();
+        let mut count: u32 = 0;
+        while start.elapsed() < self.time {
+            if self.rate > 0.0 {
+                let due = start + Duration::from_secs_f64(f64::from(count) / self.rate);
+                sleep_until(due.into()).await;
+            }
+            let topic = u16::try_from(count % u32::from(self.topics)).unwrap_or_default();
+            let lane = usize::from(number) * usize::from(self.topics) + usize::from(topic);
+            let sequence = count / u32::from(self.topics);
+            let mut payload = BytesMut::with_capacity(self.payload.max(HEADER_BYTES));
+            payload.put_u16(number);
+            payload.put_u16(topic);
+            payload.put_u32(sequence);
+            payload.put_u64(micros(begun.elapsed()));
+            payload.resize(self.payload.max(HEADER_BYTES), b'.');
+            let name = format!("load/{}/{number}/{topic}", self.id);
+            let publish = Publish::new(name, payload.freeze()).qos(self.quality());
+            pending.push(
+                client
+                    .start_publish(publish)
+                    .await
+                    .context("cannot publish")?,
+            );
+            count += 1;
+            if let Some(sent) = lock(state).sent.get_mut(lane) {
+                *sent = sequence + 1;
+            }
+            if pending.len() >= DELIVERIES_MAX {
+                settle(pending.drain(..DELIVERIES_MAX / 2), state).await;
+            }
+        }
+        settle(pending.drain(..), state).await;
+        lock(state).done.published += u64::from(count);
+        Ok(())
+    }
+
+    async fn receive(&self, number: u16, mut messages: Messages, state: &Shared, begun: Instant) {
+        while let Some(message) = messages.next().await {
+            let now = Instant::now();
+            let mut state = lock(state);
+            state.last_arrival = Some(now);
+            self.note(number, &message, &mut state, micros(now - begun));
+        }
+    }
+
+    fn note(&self, subscriber: u16, message: &Message, state: &mut State, now: u64) {
+        let Some((publisher, topic, sequence, sent)) = read(&message.payload) else {
+            return;
+        };
+        if publisher >= self.publishers || topic >= self.topics {
+            return;
+        }
+        let lanes = usize::from(self.publishers) * usize::from(self.topics);
+        let lane = usize::from(publisher) * usize::from(self.topics) + usize::from(topic);
+        state.done.received += 1;
+        let Some(seen) = state.seen.get_mut(usize::from(subscriber) * lanes + lane) else {
+            return;
+        };
+        if seen.last.is_some_and(|last| sequence < last) {
+            state.done.overtaken += 1;
+        }
+        seen.last = seen.last.max(Some(sequence));
+        let index = sequence as usize;
+        if seen.times.len() <= index {
+            seen.times.resize(index + 1, 0);
+        }
+        if let Some(times) = seen.times.get_mut(index) {
+            *times = times.saturating_add(1);
+        }
+        if self.samples && subscriber == 0 && state.done.samples.len() < SAMPLES_MAX {
+            state.done.samples.push((topic, sent, now));
+        }
+    }
+
+    /// Waits until everything is there, or nothing comes any more.
+    async fn drain(&self, state: &Shared) {
+        let begun = Instant::now();
+        loop {
+            let done = self.count(state);
+            let last = lock(state)
+                .last_arrival
+                .map_or(begun, |last| last.max(begun));
+            if done.lost == 0 || last.elapsed() > self.patience {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn count(&self, state: &Shared) -> Done {
+        let state = lock(state);
+        let mut done = state.done.clone();
+        let once: u64 = state.sent.iter().map(|sent| u64::from(*sent)).sum();
+        done.expected = once * u64::from(self.subscribers);
+        let times = || state.seen.iter().flat_map(|seen| &seen.times);
+        let unique = times().filter(|times| **times > 0).count() as u64;
+        done.lost = done.expected.saturating_sub(unique);
+        done.duplicated = times()
+            .map(|times| u64::from(times.saturating_sub(1)))
+            .sum();
+        done
+    }
+}
+
+/// Waits for outcomes.
+async fn settle(deliveries: impl Iterator<Item = Delivery>, state: &Shared) {
+    for delivery in deliveries {
+        if delivery.await.is_err() {
+            lock(state).done.failed += 1;
+        }
+    }
+}
+
+/// Counts connections that end.
+async fn watch(mut events: Events, state: Shared) {
+    while let Some(event) = events.next().await {
+        if matches!(event, ConnectionEvent::Disconnected { .. }) {
+            lock(&state).done.disconnections += 1;
+        }
+    }
+}
+
+fn read(payload: &[u8]) -> Option<(u16, u16, u32, u64)> {
+    let (publisher, rest) = payload.split_first_chunk()?;
+    let (topic, rest) = rest.split_first_chunk()?;
+    let (sequence, rest) = rest.split_first_chunk()?;
+    let time = rest.first_chunk()?;
+    Some((
+        u16::from_be_bytes(*publisher),
+        u16::from_be_bytes(*topic),
+        u32::from_be_bytes(*sequence),
+        u64::from_be_bytes(*time),
+    ))
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
