@@ -27,13 +27,13 @@ impl Timing {
     /// CONNACK is there.
     pub(super) fn connected(&mut self) {
         self.connected
-            .get_or_insert(self.start.elapsed().as_micros());
+            .get_or_insert_with(|| self.start.elapsed().as_micros());
     }
 
     /// The first message has its acknowledgement, or has left if it gets none.
     pub(super) fn acknowledged(&mut self) {
         self.acknowledged
-            .get_or_insert(self.start.elapsed().as_micros());
+            .get_or_insert_with(|| self.start.elapsed().as_micros());
     }
 
     /// The connection is closed: prints everything.
