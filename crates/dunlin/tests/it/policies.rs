@@ -123,7 +123,7 @@ fn what_was_published_before_a_goodbye_arrives() {
             let (client, _) = builder.connect().await.expect("connected");
             for n in 0..50 {
                 let message = Publish::new(format!("bye/{}", n % 5), vec![b'x'; 5000]);
-                let _ = client.start_publish(message).await.expect("taken");
+                drop(client.start_publish(message).await.expect("taken"));
             }
             client.disconnect().await;
             for n in 0..50 {
