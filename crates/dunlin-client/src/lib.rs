@@ -51,6 +51,7 @@ mod error;
 mod events;
 mod inbox;
 mod message;
+mod network;
 mod options;
 mod runtime;
 mod shared;
@@ -64,12 +65,14 @@ pub use dunlin_base::transport::Transport;
 pub use dunlin_base::{MessageProperties, QoS, Text};
 pub use dunlin_mqtt::client::{Negotiated, PeerError};
 pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
+pub use dunlin_net::{Cipher, Congestion, Group, TuningError};
 pub use error::{
     ConnectError, DisconnectCause, PublishError, RuntimeError, SubscribeError, TryPublishError,
 };
 pub use events::{ConnectionEvent, Events, StreamStatistics};
 pub use inbox::Messages;
 pub use message::{Message, Payload, Publish, Topic, Will};
+pub use network::NetworkOptions;
 pub use options::{Builder, OptionError};
 pub use runtime::{Runtime, RuntimeLimits};
 pub use streams::{Priority, PriorityError, StreamDialect, StreamPolicy};

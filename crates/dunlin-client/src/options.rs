@@ -17,6 +17,7 @@ use crate::client::Client;
 use crate::error::ConnectError;
 use crate::inbox::Messages;
 use crate::message::{Payload, Topic, Will};
+use crate::network::NetworkOptions;
 use crate::runtime::Runtime;
 use crate::streams::{PriorityError, StreamOptions};
 use crate::tls::TlsOptions;
@@ -61,6 +62,9 @@ pub enum OptionError {
     /// MQTT 3.1.1 has no enhanced authentication.
     #[error("SCRAM needs MQTT 5.0")]
     ScramVersion,
+    /// An option of the network cannot be.
+    #[error(transparent)]
+    Network(#[from] dunlin_net::TuningError),
     /// A priority cannot be.
     #[error(transparent)]
     Priority(#[from] PriorityError),
@@ -94,6 +98,7 @@ pub(crate) struct Options {
     pub(crate) scram: Option<(String, Vec<u8>)>,
     pub(crate) user_properties: Vec<(Text, Text)>,
     pub(crate) streams: StreamOptions,
+    pub(crate) network: NetworkOptions,
 }
 
 /// Builds a [`Client`]. Every option has a default.
@@ -152,6 +157,7 @@ impl Builder {
                 scram: None,
                 user_properties: Vec::new(),
                 streams: StreamOptions::default(),
+                network: NetworkOptions::new(),
             },
             runtime: None,
         }
@@ -295,6 +301,12 @@ impl Builder {
         self
     }
 
+    /// How QUIC behaves towards the network.
+    pub fn network(mut self, network: NetworkOptions) -> Self {
+        self.options.network = network;
+        self
+    }
+
     /// Lets the application acknowledge each message
     /// ([`Message::acknowledge`](crate::Message::acknowledge)) instead of doing
     /// so when it is taken from [`Messages`]. Acknowledgements leave in the
@@ -378,6 +390,7 @@ impl Options {
                 return Err(OptionError::ScramVersion);
             }
         }
+        self.network.check()?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dunlin_net::{ClientTls, KeyLog, TlsError};
+use dunlin_net::{Cipher, ClientTls, Group, KeyLog, TlsError, TlsPolicy};
 
 /// TLS options of `quic`, `mqtts` and `wss`. Nothing set means: what the
 /// operating system trusts.
@@ -26,6 +26,7 @@ pub struct TlsOptions {
     identity: Option<Identity>,
     accept_any: bool,
     secrets: Option<PathBuf>,
+    policy: TlsPolicy,
 }
 
 #[derive(Clone)]
@@ -97,6 +98,19 @@ impl TlsOptions {
         self
     }
 
+    /// Offers these ciphers, best first, instead of all.
+    pub fn ciphers(mut self, ciphers: impl Into<Vec<Cipher>>) -> Self {
+        self.policy.ciphers = ciphers.into();
+        self
+    }
+
+    /// Offers these key exchanges, best first, instead of all. A key for the
+    /// first is sent at once.
+    pub fn groups(mut self, groups: impl Into<Vec<Group>>) -> Self {
+        self.policy.groups = groups.into();
+        self
+    }
+
     /// Appends the secrets of connections to this file, in the format of
     /// `SSLKEYLOGFILE`. Whoever has it reads everything; only for looking at
     /// one's own traffic.
@@ -107,7 +121,7 @@ impl TlsOptions {
 
     /// Reads the files.
     pub(crate) fn build(&self) -> Result<Arc<ClientTls>, TlsError> {
-        let mut builder = ClientTls::builder();
+        let mut builder = ClientTls::builder().policy(self.policy.clone());
         for path in &self.ca_files {
             builder = builder.ca_pem_file(path)?;
         }

@@ -264,6 +264,7 @@ impl Session {
         let url = &options.url;
         let mut config = DialConfig::new(url.transport(), addr, url.host());
         config.tls.clone_from(&self.core.tls);
+        config.quic = options.network.tuning();
         config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
         config.handshake_timeout = Some(options.connect_timeout);
         if !url.path().is_empty() {

@@ -25,6 +25,7 @@ impl Dialler {
         let target = &plan.target;
         let mut config = DialConfig::new(target.transport, target.addr, &target.server_name);
         config.tls.clone_from(&target.tls);
+        config.quic.clone_from(&target.quic);
         if !target.ws_path.is_empty() {
             config.ws_path.clone_from(&target.ws_path);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dunlin_base::transport::Transport;
 use dunlin_mqtt_codec::{QoS, Version};
-use dunlin_net::ClientTls;
+use dunlin_net::{ClientTls, QuicTuning};
 
 use super::wire::STAMP_BYTES;
 
@@ -53,6 +53,8 @@ pub struct Target {
     pub ws_path: String,
     /// Whom to trust.
     pub tls: Option<Arc<ClientTls>>,
+    /// How QUIC behaves towards the network.
+    pub quic: QuicTuning,
     /// User name.
     pub user: Option<String>,
     /// Password.
@@ -306,6 +308,7 @@ pub(crate) mod tests {
             server_name: "localhost".into(),
             ws_path: String::new(),
             tls: None,
+            quic: QuicTuning::default(),
             user: None,
             password: None,
         };

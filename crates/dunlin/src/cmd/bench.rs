@@ -17,6 +17,7 @@ use dunlin_client::Url;
 use dunlin_mqtt_codec::{QoS, Version};
 use dunlin_net::{ClientTls, ClientTlsBuilder};
 
+use super::network::Network;
 use crate::bench;
 use crate::bench::plan::{Pattern, Plan, Target};
 use crate::bench::proc::Process;
@@ -47,6 +48,8 @@ pub(super) struct Bench {
     password: Option<String>,
     #[command(flatten)]
     trust: Trust,
+    #[command(flatten)]
+    network: Network,
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -274,7 +277,7 @@ impl Bench {
             .next()
             .with_context(|| format!("{} has no address", url.host()))?;
         let tls = if url.transport().is_encrypted() {
-            Some(self.trust.build().context("TLS settings")?)
+            Some(self.trust.build(&self.network).context("TLS settings")?)
         } else {
             None
         };
@@ -286,6 +289,7 @@ impl Bench {
             server_name: url.host().to_owned(),
             ws_path: url.path().to_owned(),
             tls,
+            quic: self.network.tuning(),
             user: self.user.clone().or_else(|| owned(url.user())),
             password: self.password.clone().or_else(|| owned(url.password())),
         })
@@ -315,8 +319,8 @@ impl Load {
 }
 
 impl Trust {
-    fn build(&self) -> anyhow::Result<Arc<ClientTls>> {
-        let mut builder: ClientTlsBuilder = ClientTls::builder();
+    fn build(&self, network: &Network) -> anyhow::Result<Arc<ClientTls>> {
+        let mut builder: ClientTlsBuilder = ClientTls::builder().policy(network.policy());
         if let Some(ca) = &self.ca {
             builder = builder.ca_pem_file(ca)?;
         }

@@ -15,6 +15,7 @@ use dunlin_client::{
     Url, Version, Will, default_port,
 };
 
+use super::network::Network;
 use super::properties::{Properties, parse_property};
 
 /// Flags of the connection, as mosquitto's clients have them.
@@ -89,6 +90,8 @@ pub(super) struct Connect {
     nodelay: bool,
     #[command(flatten)]
     tls: Tls,
+    #[command(flatten)]
+    network: Network,
     #[command(flatten)]
     will: WillArgs,
 }
@@ -187,7 +190,8 @@ impl Connect {
             .version(self.protocol_version)
             .keep_alive(Duration::from_secs(self.keepalive.into()))
             .clean_start(!self.disable_clean_session)
-            .tls(self.tls.options()?);
+            .network(self.network.options())
+            .tls(self.network.tls(self.tls.options()?));
         if let Some(user) = &self.username {
             builder = builder.user(user);
         }

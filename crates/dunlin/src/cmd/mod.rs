@@ -9,6 +9,7 @@ mod bench;
 mod broker;
 mod cert;
 mod connect;
+mod network;
 mod passwd;
 mod properties;
 mod publish;

@@ -9,7 +9,7 @@ use dunlin::bench::plan::{Pattern, Plan, Target};
 use dunlin::bench::report::Report;
 use dunlin_base::transport::Transport;
 use dunlin_mqtt_codec::{QoS, Version};
-use dunlin_net::ClientTls;
+use dunlin_net::{ClientTls, QuicTuning};
 
 use crate::support::Broker;
 
@@ -22,6 +22,7 @@ fn plan(broker: &Broker, transport: Transport, run_id: &str) -> Plan {
         server_name: "localhost".into(),
         ws_path: String::new(),
         tls: Some(Arc::new(tls.build().expect("settings"))),
+        quic: QuicTuning::default(),
         user: None,
         password: None,
     };

@@ -1,0 +1,80 @@
+//! How QUIC behaves towards the network, as options of a client.
+
+use core::time::Duration;
+
+use dunlin_net::{Congestion, QuicTuning, TuningError};
+
+/// How QUIC behaves towards the network. Other transports ignore it.
+///
+/// # Examples
+/// ```
+/// use dunlin_client::{Congestion, NetworkOptions};
+/// use std::time::Duration;
+///
+/// let satellite = NetworkOptions::new()
+///     .congestion(Congestion::Bbr)
+///     .initial_rtt(Duration::from_millis(600));
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct NetworkOptions {
+    tuning: QuicTuning,
+}
+
+impl NetworkOptions {
+    /// CUBIC, 333 ms assumed at first, a search for larger packets, ECN.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Congestion control.
+    pub const fn congestion(mut self, congestion: Congestion) -> Self {
+        self.tuning.congestion = congestion;
+        self
+    }
+
+    /// Round-trip time assumed until one is measured, 1 ms to 30 s: when the
+    /// first packets are sent again.
+    pub const fn initial_rtt(mut self, rtt: Duration) -> Self {
+        self.tuning.initial_rtt = rtt;
+        self
+    }
+
+    /// Bytes that may be in flight at first, 2,400 B to 1 GiB.
+    pub const fn initial_window(mut self, bytes: u32) -> Self {
+        self.tuning.initial_window = Some(bytes);
+        self
+    }
+
+    /// Whether to search for a larger packet size than 1,200 bytes.
+    pub const fn mtu_discovery(mut self, search: bool) -> Self {
+        self.tuning.mtu_discovery = search;
+        self
+    }
+
+    /// Whether to mark packets for explicit congestion notification.
+    pub const fn ecn(mut self, mark: bool) -> Self {
+        self.tuning.ecn = mark;
+        self
+    }
+
+    /// Takes new keys after so many packets, 16 or more.
+    pub const fn key_update_packets(mut self, packets: u64) -> Self {
+        self.tuning.key_update_packets = Some(packets);
+        self
+    }
+
+    /// Takes new keys after such a time, 1 s or more, when something is sent.
+    pub const fn key_update_interval(mut self, interval: Duration) -> Self {
+        self.tuning.key_update_interval = Some(interval);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), TuningError> {
+        self.tuning.check()
+    }
+
+    pub(crate) fn tuning(&self) -> QuicTuning {
+        self.tuning.clone()
+    }
+}
