@@ -13,7 +13,9 @@ use dunlin_base::transport::Transport;
 use quinn_udp::EcnCodepoint;
 
 use crate::slots::SLOTS_MAX;
-use crate::{ClientTls, Clock, NetError, NetShared, QuicTuning, ServerTls, TicketRegister};
+use crate::{
+    ClientTls, Clock, LbConfig, NetError, NetShared, QuicTuning, ServerTls, TicketRegister,
+};
 
 /// Where MQTT is found on a WebSocket server.
 const WS_PATH: &str = "/mqtt";
@@ -32,6 +34,8 @@ pub struct NetConfig {
     pub limits: NetLimits,
     /// Secrets shared by all shards, and across restarts.
     pub keys: NetKeys,
+    /// Layout of QUIC connection ids for a load balancer; default none.
+    pub lb: Option<LbConfig>,
     /// What loops of one process share; give all of them the same.
     pub shared: NetShared,
     /// Session tickets of QUIC listeners, shared by all shards; `None`
@@ -49,6 +53,7 @@ impl NetConfig {
             clock,
             limits: NetLimits::default(),
             keys,
+            lb: None,
             shared: NetShared::default(),
             tickets: None,
         }

@@ -6,6 +6,8 @@ use std::io;
 
 use dunlin_base::transport::Transport;
 
+use crate::LbError;
+
 /// A listener, a dialled connection or the loop itself cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -40,6 +42,9 @@ pub enum NetError {
     /// All connection slots are in use.
     #[error("the limit of {0} connections is reached")]
     TooManyConnections(usize),
+    /// Connection ids cannot be laid out as asked for.
+    #[error("connection ids for a load balancer: {0}")]
+    ConnectionIds(#[from] LbError),
     /// A value of the configuration is outside of what is possible.
     #[error("{0}")]
     Config(&'static str),

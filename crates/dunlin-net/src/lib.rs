@@ -92,7 +92,7 @@ pub use config::{
 pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::{MoveError, NetError};
 pub use net::{Held, Move, Net};
-pub use quic::DatagramError;
+pub use quic::{CidCodec, DatagramError, LbConfig, LbError, LbId};
 pub use shared::NetShared;
 pub use tickets::{
     StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits, TicketRegister,

@@ -4,61 +4,109 @@
 //! ```text
 //! 0        2                    8
 //! +--------+--------------------+
-//! | shard ^ mask(key, nonce)    |   2 bytes
-//! |        | nonce              |   6 random bytes
+//! | shard ^ mask(key, rest)     |   2 bytes
+//! |        | rest               |   6 random bytes, or more
 //! +--------+--------------------+
 //! ```
 //!
-//! The mask keeps an observer from linking ids by their shard. A server id in
-//! the manner of QUIC-LB fits in front of the shard as a further layout; the
-//! length is a property of the layout, everything else asks this file.
+//! The mask keeps an observer from linking ids by their shard. Behind a load
+//! balancer this is the nonce of an id as `quic::lb` lays it out, after the
+//! server id and encrypted with it.
 
 use core::time::Duration;
 
 use dunlin_base::ShardId;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
 
-/// Length of every connection id that we issue.
-pub(crate) const CID_BYTES: usize = 8;
-const NONCE_BYTES: usize = 6;
+use super::lb::{LbConfig, LbError};
+
+/// The longest id of QUIC version 1.
+const ID_BYTES_MAX: usize = 20;
+/// Length of a nonce without a load balancer, and its least length with one:
+/// six random bytes, so that ids of one shard do not meet.
+pub(crate) const NONCE_BYTES: usize = 8;
+const SHARD_BYTES: usize = 2;
 /// Random bytes drawn from the system at once.
-const POOL_BYTES: usize = 64 * NONCE_BYTES;
+const POOL_BYTES: usize = 1024;
 
 /// Reads and writes the shard in a connection id.
-#[derive(Clone, Copy)]
-pub(crate) struct CidCodec {
+#[derive(Clone, Debug)]
+pub struct CidCodec {
     key: (u64, u64),
     shards: u16,
+    lb: Option<LbConfig>,
 }
 
 impl CidCodec {
-    pub(crate) fn new(key: [u8; 16], shards: u16) -> Self {
+    /// `key` masks the shard and is common to all of them.
+    ///
+    /// # Errors
+    /// The nonce of the load balancer's configuration is too short.
+    pub fn new(key: [u8; 16], shards: u16, lb: Option<LbConfig>) -> Result<Self, LbError> {
         let key = u128::from_le_bytes(key);
-        Self {
+        let len = lb.as_ref().map_or(NONCE_BYTES, LbConfig::nonce_len);
+        if len < NONCE_BYTES {
+            let min = NONCE_BYTES;
+            return Err(LbError::Nonce { len, min });
+        }
+        Ok(Self {
             key: (key as u64, (key >> 64) as u64),
             shards,
+            lb,
+        })
+    }
+
+    /// Octets of a connection id.
+    #[must_use]
+    pub fn id_len(&self) -> usize {
+        self.lb.as_ref().map_or(NONCE_BYTES, LbConfig::id_len)
+    }
+
+    fn nonce_len(&self) -> usize {
+        self.lb.as_ref().map_or(NONCE_BYTES, LbConfig::nonce_len)
+    }
+
+    /// Makes an id of a nonce whose first two bytes are overwritten.
+    fn encode(&self, shard: ShardId, nonce: &mut [u8], random: u8) -> ConnectionId {
+        if let Some((first, rest)) = nonce.split_first_chunk_mut::<SHARD_BYTES>() {
+            *first = (shard.0 ^ self.mask(rest)).to_be_bytes();
+        }
+        match &self.lb {
+            None => ConnectionId::new(nonce),
+            Some(lb) => {
+                let mut id = [0; ID_BYTES_MAX];
+                let id = id.get_mut(..lb.id_len()).unwrap_or_default();
+                lb.write(nonce, random, id);
+                ConnectionId::new(id)
+            }
         }
     }
 
-    pub(crate) fn encode(&self, shard: ShardId, nonce: [u8; NONCE_BYTES]) -> [u8; CID_BYTES] {
-        let [a, b] = (shard.0 ^ self.mask(nonce)).to_be_bytes();
-        let [c, d, e, f, g, h] = nonce;
-        [a, b, c, d, e, f, g, h]
+    /// The shard of an id that we issued; most others yield `None`.
+    #[must_use]
+    pub fn shard(&self, id: &[u8]) -> Option<ShardId> {
+        let Some(lb) = &self.lb else {
+            return (id.len() == NONCE_BYTES)
+                .then(|| self.shard_of_nonce(id))
+                .flatten();
+        };
+        let mut buf = [0; ID_BYTES_MAX];
+        let buf = buf.get_mut(..id.len())?;
+        buf.copy_from_slice(id);
+        let (_, nonce) = lb.open(buf)?;
+        self.shard_of_nonce(nonce)
     }
 
-    /// The shard of an id that we issued; most others yield `None`.
-    pub(crate) fn decode(&self, cid: &[u8]) -> Option<ShardId> {
-        let &[a, b, c, d, e, f, g, h] = cid else {
-            return None;
-        };
-        let shard = u16::from_be_bytes([a, b]) ^ self.mask([c, d, e, f, g, h]);
+    /// The shard that a nonce holds.
+    #[must_use]
+    pub fn shard_of_nonce(&self, nonce: &[u8]) -> Option<ShardId> {
+        let (first, rest) = nonce.split_first_chunk::<SHARD_BYTES>()?;
+        let shard = u16::from_be_bytes(*first) ^ self.mask(rest);
         (shard < self.shards).then_some(ShardId(shard))
     }
 
-    fn mask(&self, nonce: [u8; NONCE_BYTES]) -> u16 {
-        let [c, d, e, f, g, h] = nonce;
-        let hash = siphash24(self.key, u64::from_le_bytes([c, d, e, f, g, h, 0, 0]));
-        hash as u16
+    fn mask(&self, rest: &[u8]) -> u16 {
+        siphash24(self.key, rest) as u16
     }
 }
 
@@ -72,13 +120,14 @@ pub(crate) fn shard_of_datagram(codec: &CidCodec, datagram: &[u8]) -> Option<Sha
     /// Flags, version and length of the destination id.
     const LONG_CID_AT: usize = 6;
     let first = *datagram.first()?;
+    let len = codec.id_len();
     if first & LONG_HEADER == 0 {
-        return codec.decode(datagram.get(1..=CID_BYTES)?);
+        return codec.shard(datagram.get(1..=len)?);
     }
-    if first & TYPE_BITS != HANDSHAKE || usize::from(*datagram.get(5)?) != CID_BYTES {
+    if first & TYPE_BITS != HANDSHAKE || usize::from(*datagram.get(5)?) != len {
         return None;
     }
-    codec.decode(datagram.get(LONG_CID_AT..LONG_CID_AT + CID_BYTES)?)
+    codec.shard(datagram.get(LONG_CID_AT..LONG_CID_AT + len)?)
 }
 
 /// Issues ids for one shard.
@@ -99,8 +148,9 @@ impl ShardCids {
         }
     }
 
-    fn nonce(&mut self) -> [u8; NONCE_BYTES] {
-        if self.used >= POOL_BYTES {
+    /// Fills `to` with fresh random bytes.
+    fn draw(&mut self, to: &mut [u8]) {
+        if self.used + to.len() > POOL_BYTES {
             self.used = 0;
             if let Err(error) = getrandom::fill(&mut self.pool) {
                 // Ids repeat then and connections fail, which is visible; an
@@ -108,27 +158,29 @@ impl ShardCids {
                 tracing::error!(%error, "no random bytes for connection ids");
             }
         }
-        let mut nonce = [0; NONCE_BYTES];
-        if let Some(bytes) = self.pool.get(self.used..self.used + NONCE_BYTES) {
-            nonce.copy_from_slice(bytes);
+        if let Some(bytes) = self.pool.get(self.used..self.used + to.len()) {
+            to.copy_from_slice(bytes);
         }
-        self.used += NONCE_BYTES;
-        nonce
+        self.used += to.len();
     }
 }
 
 impl ConnectionIdGenerator for ShardCids {
     fn generate_cid(&mut self) -> ConnectionId {
-        let nonce = self.nonce();
-        ConnectionId::new(&self.codec.encode(self.shard, nonce))
+        let mut bytes = [0; ID_BYTES_MAX];
+        let len = self.codec.nonce_len();
+        self.draw(bytes.get_mut(..=len).unwrap_or_default());
+        let [random, nonce @ ..] = &mut bytes;
+        let nonce = nonce.get_mut(..len).unwrap_or_default();
+        self.codec.encode(self.shard, nonce, *random)
     }
 
     fn validate(&self, cid: &ConnectionId) -> Result<(), InvalidCid> {
-        self.codec.decode(cid).map(|_| ()).ok_or(InvalidCid)
+        self.codec.shard(cid).map(|_| ()).ok_or(InvalidCid)
     }
 
     fn cid_len(&self) -> usize {
-        CID_BYTES
+        self.codec.id_len()
     }
 
     fn cid_lifetime(&self) -> Option<Duration> {
@@ -136,17 +188,21 @@ impl ConnectionIdGenerator for ShardCids {
     }
 }
 
-/// SipHash-2-4 of eight bytes (Aumasson and Bernstein 2012): a keyed function
-/// that costs nanoseconds per datagram and stays the same between builds.
-fn siphash24(key: (u64, u64), message: u64) -> u64 {
+/// SipHash-2-4 (Aumasson and Bernstein 2012): a keyed function that costs
+/// nanoseconds per datagram and stays the same between builds.
+fn siphash24(key: (u64, u64), message: &[u8]) -> u64 {
     let mut v = [
         key.0 ^ 0x736f_6d65_7073_6575,
         key.1 ^ 0x646f_7261_6e64_6f6d,
         key.0 ^ 0x6c79_6765_6e65_7261,
         key.1 ^ 0x7465_6462_7974_6573,
     ];
+    let (blocks, rest) = message.as_chunks::<8>();
     // The last block holds the message length in its top byte.
-    for block in [message, 8 << 56] {
+    let mut last = [0; 8];
+    last.iter_mut().zip(rest).for_each(|(to, b)| *to = *b);
+    let last = u64::from_le_bytes(last) | (message.len() as u64) << 56;
+    for block in blocks.iter().map(|b| u64::from_le_bytes(*b)).chain([last]) {
         v[3] ^= block;
         sip_rounds(&mut v, 2);
         v[0] ^= block;
@@ -175,51 +231,88 @@ fn sip_rounds(v: &mut [u64; 4], rounds: u32) {
 mod tests {
     use super::*;
 
+    fn plain(key: [u8; 16], shards: u16) -> CidCodec {
+        CidCodec::new(key, shards, None).unwrap()
+    }
+
+    fn balanced(nonce: usize, key: Option<[u8; 16]>) -> CidCodec {
+        let lb = LbConfig::new(3, b"s1", nonce, key).unwrap();
+        CidCodec::new(*b"0123456789abcdef", 4, Some(lb)).unwrap()
+    }
+
     #[test]
-    fn siphash_matches_the_reference_vector() {
-        // Key 00..0f, message 00..07, from the reference implementation.
+    fn siphash_matches_the_reference_vectors() {
+        // Key 00..0f, messages of 00.., from the reference implementation.
         let key = (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
-        let hash = siphash24(key, 0x0706_0504_0302_0100);
-        assert_eq!(hash, 0x93f5_f579_9a93_2462);
+        let hash = |n: u8| siphash24(key, &(0..n).collect::<Vec<_>>());
+        assert_eq!(hash(0), 0x726f_db47_dd0e_0e31);
+        assert_eq!(hash(8), 0x93f5_f579_9a93_2462);
+        assert_eq!(hash(15), 0xa129_ca61_49be_45e5);
     }
 
     #[test]
     fn ids_carry_their_shard_and_do_not_show_it() {
-        let codec = CidCodec::new(*b"0123456789abcdef", 4);
-        let mut first_bytes = std::collections::BTreeSet::new();
-        for shard in 0..4 {
-            let mut cids = ShardCids::new(codec, ShardId(shard));
-            for _ in 0..100 {
-                let cid = cids.generate_cid();
-                first_bytes.insert(cid[..2].to_vec());
-                assert_eq!(codec.decode(&cid), Some(ShardId(shard)));
-                assert!(cids.validate(&cid).is_ok());
+        let key = Some([9; 16]);
+        let codecs = [
+            plain(*b"0123456789abcdef", 4),
+            balanced(8, None),
+            balanced(14, key),
+            balanced(9, key),
+        ];
+        for codec in codecs {
+            let mut nonces = std::collections::BTreeSet::new();
+            for shard in 0..4 {
+                let mut cids = ShardCids::new(codec.clone(), ShardId(shard));
+                for _ in 0..100 {
+                    let cid = cids.generate_cid();
+                    assert_eq!(cid.len(), codec.id_len());
+                    nonces.insert(cid[cid.len() - codec.nonce_len()..].to_vec());
+                    assert_eq!(codec.shard(&cid), Some(ShardId(shard)));
+                    assert!(cids.validate(&cid).is_ok());
+                    assert_eq!(codec.shard(&cid[1..]), None);
+                }
             }
+            let masked: std::collections::BTreeSet<_> =
+                nonces.iter().map(|n| n[..2].to_vec()).collect();
+            assert!(masked.len() > 300, "shards are masked");
         }
-        assert!(first_bytes.len() > 300, "shards are masked");
-        let other = CidCodec::new(*b"another key 1234", 4);
-        let cid = codec.encode(ShardId(1), [1, 2, 3, 4, 5, 6]);
-        assert_eq!(other.decode(&cid), None);
-        assert_eq!(codec.decode(&cid[1..]), None);
+    }
+
+    #[test]
+    fn ids_of_others_have_no_shard() {
+        let codec = plain(*b"0123456789abcdef", 4);
+        let cid = ShardCids::new(codec, ShardId(1)).generate_cid();
+        let other = plain(*b"another key 1234", 1);
+        assert_eq!(other.shard(&cid), None);
+        let balanced = balanced(8, None);
+        assert_eq!(balanced.shard(&cid), None);
+        let id = ShardCids::new(balanced.clone(), ShardId(1)).generate_cid();
+        let mut rotated = id.to_vec();
+        rotated[0] ^= 0x20;
+        assert_eq!(balanced.shard(&rotated), None);
+        let short = LbConfig::new(3, b"s1", 7, None).unwrap();
+        let refused = CidCodec::new([0; 16], 1, Some(short)).unwrap_err();
+        assert_eq!(refused, LbError::Nonce { len: 7, min: 8 });
     }
 
     #[test]
     fn only_ids_that_a_server_issued_route_datagrams() {
-        let codec = CidCodec::new([7; 16], 2);
-        let cid = codec.encode(ShardId(1), [9; 6]);
-        let long = |kind: u8| {
-            let mut d = vec![0xc0 | kind << 4, 0, 0, 0, 1, 8];
-            d.extend(cid);
-            d
-        };
-        let mut short = vec![0x40];
-        short.extend(cid);
-        assert_eq!(shard_of_datagram(&codec, &short), Some(ShardId(1)));
-        assert_eq!(shard_of_datagram(&codec, &long(2)), Some(ShardId(1)));
-        assert_eq!(shard_of_datagram(&codec, &long(0)), None, "Initial");
-        assert_eq!(shard_of_datagram(&codec, &long(1)), None, "0-RTT");
-        for cut in 0..short.len() {
-            assert_eq!(shard_of_datagram(&codec, &short[..cut]), None);
+        for codec in [plain([7; 16], 2), balanced(10, Some([1; 16]))] {
+            let cid = ShardCids::new(codec.clone(), ShardId(1)).generate_cid();
+            let long = |kind: u8| {
+                let mut d = vec![0xc0 | kind << 4, 0, 0, 0, 1, cid.len() as u8];
+                d.extend(&*cid);
+                d
+            };
+            let mut short = vec![0x40];
+            short.extend(&*cid);
+            assert_eq!(shard_of_datagram(&codec, &short), Some(ShardId(1)));
+            assert_eq!(shard_of_datagram(&codec, &long(2)), Some(ShardId(1)));
+            assert_eq!(shard_of_datagram(&codec, &long(0)), None, "Initial");
+            assert_eq!(shard_of_datagram(&codec, &long(1)), None, "0-RTT");
+            for cut in 0..short.len() {
+                assert_eq!(shard_of_datagram(&codec, &short[..cut]), None);
+            }
         }
     }
 }

@@ -42,10 +42,11 @@ pub(crate) struct QuicSettings {
 impl QuicSettings {
     pub(crate) fn new(config: &NetConfig) -> Result<Self, NetError> {
         let (shard, keys) = (config.shard, &config.keys);
-        let cids = CidCodec::new(keys.cid, config.shards);
+        let cids = CidCodec::new(keys.cid, config.shards, config.lb.clone())?;
         let reset_key = hmac::Key::new(hmac::HMAC_SHA256, &keys.reset);
         let mut endpoint = EndpointConfig::new(Arc::new(reset_key));
-        endpoint.cid_generator(move || Box::new(ShardCids::new(cids, shard)));
+        let codec = cids.clone();
+        endpoint.cid_generator(move || Box::new(ShardCids::new(codec.clone(), shard)));
         let token_key = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&keys.token);
         Ok(Self {
             cids,
