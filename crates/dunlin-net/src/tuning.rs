@@ -103,6 +103,10 @@ pub struct QuicTuning {
     /// (RFC 9000 section 13.4). Default true; a path that mangles the marks is
     /// noticed and no longer given any.
     pub ecn: bool,
+    /// Whether a listener lets its clients change their address (RFC 9000
+    /// section 9). Default true; else what comes from another address is
+    /// dropped, also after a NAT chose another port.
+    pub migration: bool,
     /// Packets sent after which new keys are taken (RFC 9001 section 6);
     /// `None` (default): when the cipher's limit comes near.
     pub key_update_packets: Option<u64>,
@@ -119,6 +123,7 @@ impl Default for QuicTuning {
             initial_window: None,
             mtu_discovery: true,
             ecn: true,
+            migration: true,
             key_update_packets: None,
             key_update_interval: None,
         }

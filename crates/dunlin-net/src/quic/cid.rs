@@ -82,6 +82,15 @@ impl CidCodec {
         }
     }
 
+    /// An id of a shard, for tools and tests; the first two octets of the
+    /// nonce do not matter.
+    #[must_use]
+    pub fn id(&self, shard: ShardId, nonce: &[u8]) -> Vec<u8> {
+        let mut nonce = nonce.to_vec();
+        nonce.resize(self.nonce_len(), 0);
+        self.encode(shard, &mut nonce, 0).to_vec()
+    }
+
     /// The shard of an id that we issued; most others yield `None`.
     #[must_use]
     pub fn shard(&self, id: &[u8]) -> Option<ShardId> {

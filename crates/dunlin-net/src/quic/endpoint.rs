@@ -107,6 +107,7 @@ impl QuicSettings {
         let crypto = Arc::new(self.tls(tls, limits)?);
         let mut config = ServerConfig::new(crypto, Arc::clone(&self.token_key));
         config.transport_config(Arc::new(transport_config(tuning, limits)?));
+        config.migration(tuning.migration);
         let mut tokens = ValidationTokenConfig::default();
         tokens
             .lifetime(limits.quic_token_lifetime)

@@ -8,6 +8,7 @@
 mod bench;
 mod broker;
 mod cert;
+mod cid;
 mod connect;
 mod network;
 mod passwd;
@@ -34,6 +35,7 @@ enum Command {
     Bench(Box<bench::Bench>),
     Broker(broker::Broker),
     Cert(cert::Cert),
+    Cid(cid::Cid),
     Passwd(passwd::Passwd),
     #[command(name = "pub", disable_help_flag = true, args_override_self = true)]
     Pub(Box<publish::Pub>),
@@ -67,6 +69,7 @@ impl Cli {
             Command::Bench(bench) => bench.run(),
             Command::Broker(broker) => broker.run(),
             Command::Cert(cert) => cert.run(),
+            Command::Cid(cid) => cid.run(),
             Command::Passwd(passwd) => passwd.run(),
             Command::Pub(publish) => publish.run(),
             Command::Sub(subscribe) => subscribe.run(),

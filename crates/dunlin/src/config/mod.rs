@@ -6,6 +6,7 @@
 
 pub mod early;
 mod error;
+pub mod lb;
 pub mod listener;
 pub mod path;
 pub mod priority;

@@ -68,6 +68,8 @@ pub struct Path {
     pub mtu_discovery: Option<bool>,
     /// Mark packets for explicit congestion notification.
     pub ecn: Option<bool>,
+    /// Whether clients may change their address.
+    pub migration: Option<bool>,
 }
 
 impl Path {
@@ -81,6 +83,7 @@ impl Path {
         tuning.initial_window = window.map(Size::as_u32);
         tuning.mtu_discovery = self.mtu_discovery.unwrap_or(quic.mtu_discovery);
         tuning.ecn = self.ecn.unwrap_or(quic.ecn);
+        tuning.migration = self.migration.unwrap_or(quic.migration);
         tuning.key_update_packets = quic.key_update_packets;
         tuning.key_update_interval = quic.key_update_interval.map(|span| span.0);
         tuning

@@ -9,6 +9,7 @@ use dunlin_base::limits::{MQTT_PACKET_BYTES_MAX, PACKET_BYTES_DEFAULT, RECEIVE_M
 use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
+use super::lb::Lb;
 use super::listener::Anonymous;
 use super::path::{Control, Path, Retry};
 use super::units::{Expiry, Size, Span};
@@ -204,6 +205,10 @@ pub struct Quic {
     pub key_update_packets: Option<u64>,
     /// Time after which new keys are taken.
     pub key_update_interval: Option<Span>,
+    /// Whether clients may change their address.
+    pub migration: bool,
+    /// Connection ids that a load balancer can read.
+    pub lb: Lb,
 }
 
 impl Default for Quic {
@@ -226,6 +231,8 @@ impl Default for Quic {
             ecn: true,
             key_update_packets: None,
             key_update_interval: None,
+            migration: true,
+            lb: Lb::default(),
         }
     }
 }
@@ -255,6 +262,7 @@ impl Quic {
             let why = format!("{} is more than {TOKENS_MAX}", self.tokens);
             return Err(("tokens", why));
         }
+        self.lb.check()?;
         Path::default().check(self)
     }
 }

@@ -207,6 +207,50 @@ fn mistakes_in_a_file_are_one_sentence() {
             "[quic]\nsend_window = \"1B\"",
             "f:2: quic.send_window: 1B is not between 4KiB and 1GiB",
         ),
+        (
+            "[quic.lb]\nmode = \"both\"",
+            "f:2: quic.lb.mode: unknown value `both`, expected one of `off`, `plaintext`, `encrypted`",
+        ),
+        (
+            "[quic.lb]\nmode = \"plaintext\"",
+            "f:1: quic.lb.server_id: connection ids need the id of this server",
+        ),
+        (
+            "[quic.lb]\nmode = \"encrypted\"\nserver_id = \"01\"",
+            "f:1: quic.lb.key: mode \"encrypted\" needs a key",
+        ),
+        (
+            "[quic.lb]\nmode = \"encrypted\"\nserver_id = \"01\"\nkey = \"abcd\"",
+            "f:4: quic.lb.key: a key has 32 hexadecimal digits, not 4",
+        ),
+        (
+            "[quic.lb]\nmode = \"plaintext\"\nserver_id = \"01\"\nkey = \"abcd\"",
+            "f:4: quic.lb.key: a key is used by mode \"encrypted\" only",
+        ),
+        (
+            "[quic.lb]\nmode = \"plaintext\"\nserver_id = \"0g\"",
+            "f:3: quic.lb.server_id: 'g' is not a hexadecimal digit",
+        ),
+        (
+            "[quic.lb]\nmode = \"plaintext\"\nserver_id = \"012\"",
+            "f:3: quic.lb.server_id: 3 hexadecimal digits are half an octet too many",
+        ),
+        (
+            "[quic.lb]\nmode = \"plaintext\"\nserver_id = \"\"",
+            "f:3: quic.lb.server_id: the server id must have 1 to 15 octets, not 0",
+        ),
+        (
+            "[quic.lb]\nmode = \"plaintext\"\nserver_id = \"01\"\nrotation = 7",
+            "f:4: quic.lb.rotation: the configuration rotation must be 0 to 6, not 7",
+        ),
+        (
+            "[quic.lb]\nmode = \"plaintext\"\nserver_id = \"01\"\nnonce = 7",
+            "f:4: quic.lb.nonce: the nonce must have at least 8 octets, not 7",
+        ),
+        (
+            "[quic.lb]\nmode = \"plaintext\"\nserver_id = \"01\"\nnonce = 19",
+            "f:4: quic.lb.nonce: server id and nonce must have at most 19 octets together, not 20",
+        ),
         ("shards = 5000", "f:1: shards: 5000 is more than 1024"),
         (
             "listener = []",

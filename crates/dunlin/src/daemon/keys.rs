@@ -39,6 +39,16 @@ pub(super) fn load(data_dir: &Path) -> Result<NetKeys, StartError> {
     Ok(NetKeys::derived(&secret))
 }
 
+/// The keys of this data directory, if it has any; makes none.
+pub(super) fn existing(data_dir: &Path) -> Result<Option<NetKeys>, StartError> {
+    let path = data_dir.join(FILE);
+    match std::fs::read(&path) {
+        Ok(text) => Ok(parse(&text).map(|secret| NetKeys::derived(&secret))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StartError::Key { path, source }),
+    }
+}
+
 fn text(secret: &[u8; NET_SECRET_BYTES]) -> String {
     use core::fmt::Write as _;
     let mut text = format!("{TITLE}\n");

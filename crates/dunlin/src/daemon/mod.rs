@@ -22,7 +22,8 @@ use dunlin_base::transport::Transport;
 use dunlin_broker::Shard;
 use dunlin_broker::access::Acl;
 use dunlin_net::{
-    Clock, KeyLog, ListenerConfig, Net, NetConfig, NetShared, ServerTls, ServerTlsOptions, TlsError,
+    Clock, KeyLog, ListenerConfig, Net, NetConfig, NetKeys, NetShared, ServerTls, ServerTlsOptions,
+    TlsError,
 };
 use dunlin_store::Recovered;
 use dunlin_store_redb::{RedbStore, Submitter};
@@ -159,6 +160,14 @@ struct Parts {
     inbox: Inbox,
 }
 
+/// The QUIC keys of a broker's data directory, if it has any.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn net_keys(data_dir: &Path) -> Result<Option<NetKeys>, StartError> {
+    keys::existing(data_dir)
+}
+
 impl Daemon {
     /// Opens everything, then starts the threads. When it returns, clients can
     /// connect.
@@ -194,6 +203,8 @@ impl Daemon {
         for id in 0..count {
             let mut net_config = NetConfig::new(ShardId(id), count, clock, keys.clone());
             net_config.limits = settings::net(&config);
+            // Checked when the configuration was read.
+            net_config.lb = config.quic.lb.layout().ok().flatten();
             net_config.shared = shared.clone();
             net_config.tickets = tickets.as_ref().map(|t| Arc::clone(&t.register));
             let net = Net::new(net_config).map_err(loops)?;

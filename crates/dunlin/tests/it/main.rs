@@ -4,6 +4,7 @@
 
 mod access;
 mod bench;
+mod cid;
 mod cli;
 mod hostile;
 mod identities;
