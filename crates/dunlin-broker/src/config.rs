@@ -143,4 +143,31 @@ impl Config {
             .find(|rule| dunlin_base::topic::matches(&rule.filter, topic))
             .map_or(0, |rule| rule.level.min(PRIORITY_MAX))
     }
+
+    /// Bytes waiting for a connection at which a QoS 0 message is dropped:
+    /// where there are priorities, a quarter is for those who have one.
+    pub(crate) fn qos0_limit(&self, level: u8) -> usize {
+        match level == 0 && !self.priorities.is_empty() {
+            true => self.qos0_backlog_bytes / 4 * 3,
+            false => self.qos0_backlog_bytes,
+        }
+    }
+
+    /// Bytes waiting for a connection at which queued messages wait. What has
+    /// a stream of its own overtakes them in the transport, so it may follow.
+    pub(crate) const fn backlog_limit(&self, level: u8, apart: bool) -> usize {
+        match level > 0 && level <= PRIORITY_MAX && apart {
+            true => self.send_backlog_bytes.saturating_mul(2),
+            false => self.send_backlog_bytes,
+        }
+    }
+
+    /// Messages in flight at which queued messages wait: where there are
+    /// priorities, an eighth is for those who have one.
+    pub(crate) fn window(&self, level: u8, window: u16) -> u16 {
+        match level == 0 && !self.priorities.is_empty() {
+            true => window - window / 8,
+            false => window,
+        }
+    }
 }

@@ -137,6 +137,7 @@ impl Shard {
         let s = hit.session;
         let room = self.has_room(s, source);
         let message = source.message();
+        let level = source.level(&self.config);
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
@@ -151,6 +152,7 @@ impl Shard {
             identifiers: hit.identifiers,
             share: hit.share,
             stream: hit.stream,
+            level,
             maybe_sent: false,
         };
         if !room {
@@ -208,7 +210,8 @@ impl Shard {
         let Some(c) = self.sessions.get(hit.session).and_then(|s| s.conn) else {
             return;
         };
-        let limit = self.config.qos0_backlog_bytes;
+        let level = source.level(&self.config);
+        let limit = self.config.qos0_limit(level);
         let Some(conn) = self.conns.get(c) else {
             return;
         };
@@ -345,11 +348,14 @@ impl Shard {
             if !matches!(conn.phase, crate::conn::Phase::Connected(_)) {
                 return;
             }
-            if conn.backlog() >= self.config.send_backlog_bytes {
+            let level = session.outbound.next_level();
+            let apart = conn.lanes.is_some();
+            if conn.backlog() >= self.config.backlog_limit(level, apart) {
                 conn.blocked = true;
                 return;
             }
             let window = conn.receive_maximum.min(self.config.inflight_max);
+            let window = self.config.window(level, window);
             let Some(outgoing) = session.outbound.poll(self.now, window) else {
                 if !self.walk_retained(s) {
                     return;

@@ -97,12 +97,12 @@ impl Shard {
         stream: StreamId,
         topic: &str,
     ) -> (StreamId, Option<&mut SendBuf>) {
-        let level = self.config.level(topic);
         let lanes = match self.conns.get_mut(c) {
             Some(conn) if stream == StreamId::CONTROL => conn.lanes.as_mut(),
             _ => None,
         };
-        let Some(place) = lanes.map(|lanes| lanes.place(topic, level)) else {
+        let config = &self.config;
+        let Some(place) = lanes.map(|lanes| lanes.place(topic, config.level(topic))) else {
             return (stream, self.out(c, stream));
         };
         self.run_lanes(c);

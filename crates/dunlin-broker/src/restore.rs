@@ -152,6 +152,9 @@ fn delivery(queued: &QueuedRef) -> Delivery {
             .shared()
             .map(|share: &Text| Arc::from(share.as_str())),
         stream: StreamId::CONTROL,
+        // Its topic is not known here, and nothing of the same topic may
+        // overtake it.
+        level: u8::MAX,
         maybe_sent: queued.qos() == QoS::AtLeastOnce,
     }
 }

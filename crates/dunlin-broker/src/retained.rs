@@ -217,7 +217,7 @@ impl Shard {
             };
             return self.deliver_qos0(&mut source, &hit, retain);
         }
-        let seq = self.seq();
+        let (seq, level) = (self.seq(), self.config.level(&message.topic));
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
@@ -231,6 +231,7 @@ impl Shard {
             identifiers: walk.identifiers.clone(),
             share: None,
             stream: walk.stream,
+            level,
             maybe_sent: false,
         };
         if !durable {

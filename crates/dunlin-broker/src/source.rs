@@ -8,6 +8,8 @@ use dunlin_base::{Instant, Message, QoS, SendBuf};
 use dunlin_mqtt::codec::{Publish, PublishProperties, Version};
 use dunlin_mqtt::server::delivery;
 
+use crate::config::Config;
+
 /// A cached encoding: all of a QoS 0 PUBLISH but its payload.
 #[derive(Debug)]
 struct Header {
@@ -23,6 +25,7 @@ pub(crate) struct Source<'a> {
     now: Instant,
     message: Option<Arc<Message>>,
     headers: Vec<Header>,
+    level: Option<u8>,
 }
 
 impl<'a> Source<'a> {
@@ -42,6 +45,7 @@ impl<'a> Source<'a> {
             now,
             message: None,
             headers: Vec::new(),
+            level: None,
         }
     }
 
@@ -52,6 +56,7 @@ impl<'a> Source<'a> {
             now,
             message: Some(Arc::clone(message)),
             headers: Vec::new(),
+            level: None,
         }
     }
 
@@ -65,6 +70,12 @@ impl<'a> Source<'a> {
 
     pub(crate) const fn retain(&self) -> bool {
         self.view.retain
+    }
+
+    /// Its level among priorities.
+    pub(crate) fn level(&mut self, config: &Config) -> u8 {
+        let topic = self.view.topic;
+        *self.level.get_or_insert_with(|| config.level(topic))
     }
 
     /// The message as something that can be kept.

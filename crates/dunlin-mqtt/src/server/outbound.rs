@@ -46,6 +46,9 @@ pub struct Delivery {
     pub share: Option<Arc<str>>,
     /// Stream of the SUBSCRIBE.
     pub stream: StreamId,
+    /// Priority: it is sent before those of a lower level that wait. All
+    /// messages of a topic have the same, or their order would be lost.
+    pub level: u8,
     /// An earlier process may have sent it: the first transmission of this one
     /// carries DUP.
     pub maybe_sent: bool,
@@ -199,10 +202,26 @@ impl Outbound {
         self.reserved_bytes = self.reserved_bytes.saturating_sub(cost);
     }
 
-    /// Queues a delivery. The caller has checked [`Outbound::has_room`].
+    /// Queues a delivery behind all of its level and of higher ones. The caller
+    /// has checked [`Outbound::has_room`].
     pub fn push(&mut self, delivery: Delivery) {
         self.queue_bytes += delivery.cost();
-        self.queue.push_back(delivery);
+        let last = self.queue.back().map_or(u8::MAX, |last| last.level);
+        if delivery.level <= last {
+            self.queue.push_back(delivery);
+        } else {
+            let at = self.queue.partition_point(|d| d.level >= delivery.level);
+            self.queue.insert(at, delivery);
+        }
+    }
+
+    /// The level of the message that is sent next.
+    #[must_use]
+    pub fn next_level(&self) -> u8 {
+        match self.due.is_empty() {
+            true => self.queue.front().map_or(0, |next| next.level),
+            false => 0,
+        }
     }
 
     /// Messages waiting, not in flight.
@@ -615,6 +634,7 @@ mod tests {
             identifiers: Identifiers::new(),
             share: None,
             stream: StreamId::CONTROL,
+            level: 0,
             maybe_sent: false,
         }
     }
@@ -715,6 +735,24 @@ mod tests {
         out.handle_loaded(&[(1, None), (2, Some(message))]);
         assert_eq!(publish(&mut out, 10), Some((2, false)));
         assert_eq!(out.queued(), 0);
+    }
+
+    #[test]
+    fn higher_levels_overtake_what_waits_and_keep_their_own_order() {
+        let mut out = Outbound::default();
+        let levels = [0, 0, 7, 3, 7, 0, 3, 9];
+        for (seq, level) in levels.into_iter().enumerate() {
+            out.push(Delivery {
+                level,
+                ..delivery(QoS::AtLeastOnce, Some(seq as u64))
+            });
+        }
+        let mut order = Vec::new();
+        while let Some((id, _)) = publish(&mut out, 100) {
+            let id = NonZeroU16::new(id).expect("not zero");
+            order.push(out.delivery(id).and_then(|d| d.seq).expect("durable"));
+        }
+        assert_eq!(order, [7, 2, 4, 3, 6, 0, 1, 5]);
     }
 
     #[test]

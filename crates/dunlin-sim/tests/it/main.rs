@@ -9,6 +9,7 @@ mod errors;
 mod flows;
 mod hostile;
 mod pairs;
+mod priority;
 mod publish;
 mod qos;
 mod shared;
