@@ -37,10 +37,15 @@ check: ## the gate without third-party programs: cargo xtask ci
 setup: ## install what the tests need and is missing
 	scripts/setup-test.sh
 
-interop: setup ## third-party clients, QUIC ones included, against a release build
+interop: setup ## other clients and brokers, QUIC ones included, and a release build
+	scripts/setup-test.sh --brokers
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/features.sh --quic-peers
+	for broker in mqttv5 mqttv5-streams rmqttd; do \
+		DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --broker $$broker \
+			--only dunlin || exit 1; \
+	done
 
 lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory (root)
 	$(CARGO) build --release --package dunlin --package dunlin-lab

@@ -5,6 +5,8 @@
 #                    prometheus, for its promtool (root)
 #   target/venv      a Python environment with paho-mqtt and aioquic
 #   target/interop   MQTT.js from npm
+#   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
+#                    crates.io; takes minutes
 #
 # Each step is quick when its result is there. A step that cannot be done is
 # skipped with one line that says why; the tests that need it skip themselves.
@@ -13,6 +15,10 @@ cd "$(dirname "$0")/.."
 
 # Longest that one download may take.
 readonly SECONDS_MAX=300
+readonly BUILD_SECONDS_MAX=1200
+# Versions of the brokers that were tried.
+readonly MQTTV5=0.29.10
+readonly RMQTTD=0.24.0
 
 skip() { printf 'setup: skipped: %s\n' "$*" >&2; }
 done_with() { printf 'setup: %s\n' "$*"; }
@@ -113,7 +119,31 @@ node_packages() {
     fi
 }
 
+# Where a program of Cargo may be, the installed ones included.
+has_program() {
+    command -v "$1" >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/$1" ] || [ -x "$peers/bin/$1" ]
+}
+
+cargo_brokers() {
+    local peers="${CARGO_TARGET_DIR:-target}/peers"
+    if ! has_program mqttv5; then
+        if timeout "$BUILD_SECONDS_MAX" cargo install mqttv5-cli --version "$MQTTV5" --debug \
+            --root "$peers" --target-dir "$peers/build" >target/setup-cargo.log 2>&1; then
+            done_with "installed mqttv5 into $peers"
+            rm -rf "$peers/build"
+        else
+            skip 'mqttv5: see target/setup-cargo.log'
+        fi
+    fi
+    # It needs protoc, Rust 1.94 and half an hour; so it is never done here.
+    has_program rmqttd ||
+        skip "rmqttd: cargo install rmqttd --version $RMQTTD --locked --root $peers"
+}
+
 mkdir -p target
 debian_packages
 python_environment
 node_packages
+if [ "${1:-}" = --brokers ]; then
+    cargo_brokers
+fi

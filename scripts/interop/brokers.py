@@ -205,4 +205,86 @@ class Mosquitto(Broker):
         return [str(self.binary()), "-c", str(config)]
 
 
-BROKERS = {broker.name: broker for broker in (Dunlin, Mosquitto)}
+class Mqttv5(Broker):
+    """The broker of `mqttv5-cli`, which speaks QUIC too."""
+
+    name = "mqttv5"
+    transports = ("tcp", "tls", "quic")
+    # Where it delivers over QUIC; its default is a stream of its own for each
+    # topic, which it opens whether the client takes it or not.
+    delivery = "control-only"
+
+    @staticmethod
+    def binary() -> Path | None:
+        return installed("mqttv5")
+
+    def command(self) -> list[str]:
+        def address(transport: str) -> str:
+            return f"127.0.0.1:{self.ports[transport]}"
+
+        hosts = ["--host", address("tcp")]
+        hosts += ["--tls-host", address("tls")] if "tls" in self.ports else []
+        hosts += ["--quic-host", address("quic"), "--quic-delivery-strategy", self.delivery]
+        certificate = ["--tls-cert", str(self.certificates / "server.pem")]
+        certificate += ["--tls-key", str(self.certificates / "server.key")]
+        storage = ["--storage-backend", "memory", "--no-sys-topics"]
+        return [
+            *(str(self.binary()), "broker", "--non-interactive", "--allow-anonymous", "true"),
+            *hosts,
+            *certificate,
+            *storage,
+        ]
+
+
+class Mqttv5Streams(Mqttv5):
+    """The same as it comes: deliveries on streams that it opens."""
+
+    name = "mqttv5-streams"
+    transports = ("tcp", "quic")
+    delivery = "per-topic"
+
+
+class Rmqttd(Broker):
+    """RMQTT's daemon, which speaks QUIC too, on one stream."""
+
+    name = "rmqttd"
+    transports = ("tcp", "tls", "ws", "wss", "quic")
+
+    @staticmethod
+    def binary() -> Path | None:
+        return installed("rmqttd")
+
+    def command(self) -> list[str]:
+        plugins = self.folder / "plugins"
+        plugins.mkdir()
+        # Those without a network of their own.
+        (plugins / "rmqtt-retainer.toml").write_text('storage.type = "ram"\n')
+        lines = [f'rpc.server_addr = "127.0.0.1:{free_port(socket.SOCK_STREAM)}"']
+        lines += ['log.to = "console"', 'log.level = "warn"', f'plugins.dir = "{plugins}"']
+        lines += ['plugins.default_startups = ["rmqtt-retainer", "rmqtt-shared-subscription"]']
+        lines += ['plugins.disabled_default_startups = ["rmqtt-http-api", "rmqtt-acl"]']
+        for transport, port in self.ports.items():
+            lines += ["", f"[listener.{transport}.interop]", f'addr = "127.0.0.1:{port}"']
+            lines += ["allow_anonymous = true", "min_keepalive = 0", "max_inflight = 1000"]
+            if transport in ("tls", "wss", "quic"):
+                lines += [
+                    f'cert = "{self.certificates / "server.pem"}"',
+                    f'key = "{self.certificates / "server.key"}"',
+                ]
+        config = self.folder / "rmqtt.toml"
+        config.write_text("\n".join(lines) + "\n")
+        return [str(self.binary()), "--config", str(config)]
+
+
+def installed(program: str) -> Path | None:
+    """A program that the environment names, or that Cargo installed."""
+    named = os.environ.get(program.upper())
+    if named:
+        return Path(named).resolve()
+    cargo_home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+    places = [str(TARGET / "peers/bin"), str(cargo_home / "bin"), os.environ.get("PATH", "")]
+    found = shutil.which(program, path=":".join(places))
+    return Path(found) if found else None
+
+
+BROKERS = {broker.name: broker for broker in (Dunlin, Mosquitto, Mqttv5, Mqttv5Streams, Rmqttd)}

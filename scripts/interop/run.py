@@ -183,7 +183,7 @@ def run(args: argparse.Namespace, folder: Path) -> list[Row]:
             if client.missing:
                 print(f"interop: skipped: {client.name}: {client.missing}")
             for transport in client.transports:
-                if transport not in broker.ports:
+                if transport not in broker.ports or args.over not in ("", transport):
                     continue
                 for version in client.versions:
                     row = run_client(client, broker, transport, version)
@@ -202,6 +202,7 @@ def main() -> int:
     parser.add_argument("--broker", choices=BROKERS, default="dunlin")
     parser.add_argument("--quic-peers", action="store_true")
     parser.add_argument("--only", metavar="CLIENT")
+    parser.add_argument("--over", metavar="TRANSPORT", choices=TRANSPORTS, default="")
     args = parser.parse_args()
     if BROKERS[args.broker].binary() is None:
         print(f"interop: skipped: there is no {args.broker} binary")
