@@ -13,6 +13,7 @@ from aioquic.tls import CipherSuite, Epoch
 from features import ask
 from quic_mqtt import (
     CONTROL,
+    DISCONNECT,
     PUBACK,
     PUBLISH,
     SUBACK,
@@ -40,6 +41,11 @@ DATAGRAM = -1
 FLOW_ALPN = "MQTT-next"
 # Flow headers of the MQTT-next draft.
 FLOW_CONTROL, FLOW_CLIENT, FLOW_SERVER, FLOW_USER = 0x11, 0x12, 0x13, 0x14
+FLAG_ABORT_IF_NO_STATE = 0x02
+# Reason codes of MQTT, and error codes of streams in the draft.
+MALFORMED_PACKET, PROTOCOL_ERROR = 0x81, 0x82
+NO_FLOW_STATE, STREAM_TYPE, BAD_FLOW_ID = 0xB3, 0xB5, 0xB6
+INCOMPLETE_PACKET, FLOW_REFUSED = 0xBA, 0xBE
 REPLAYS = 20
 KEY_UPDATES = 3
 BROKER_DOWN_SECONDS_MAX = 10.0
@@ -353,21 +359,23 @@ async def nothing_more(watcher: Link) -> None:
     expect(left, [], "surplus messages")
 
 
-async def refused(link: Link, stream: int) -> None:
+async def refused(link: Link, stream: int, code: int) -> None:
     """The broker ends a stream; the connection goes on."""
-    ended = await link.ended(stream, "reset", "stop")
-    expect(ended.code > 0, True, "error code")
+    expect(hex((await link.ended(stream, "reset", "stop")).code), hex(code), "error code")
     await link.ping()
-    await link.publish(topic("after"), b"", 1, link.stream())
 
 
 async def bad_connect() -> None:
-    # What is for the control stream only.
+    # What is for the control stream only, and a second CONNECT on that.
     for wrong in (connect(client_id()), packet(0xE0, b""), packet(0xF0, b"\x18\0")):
-        async with session() as link:
-            stream = link.stream()
-            link.send(stream, wrong)
-            await refused(link, stream)
+        async with session() as link, session() as other:
+            link.send(link.stream(), wrong)
+            expect(hex((await link.packet(DISCONNECT, CONTROL)).code), hex(PROTOCOL_ERROR), "code")
+            expect(await link.closed_by_peer(), 0, "close code")
+            await other.ping()
+    async with session() as link:
+        link.send(CONTROL, connect(client_id()))
+        expect(hex((await link.packet(DISCONNECT, CONTROL)).code), hex(PROTOCOL_ERROR), "code")
 
 
 async def bad_packet() -> None:
@@ -377,7 +385,7 @@ async def bad_packet() -> None:
         for wrong in (b"\x30\x05\x00\x09abc", b"\x00\x00", b"\x36\x04\x00\x01ab", b"\x10\xff\xff\xff\xff"):
             stream = link.stream()
             link.send(stream, wrong)
-            await refused(link, stream)
+            await refused(link, stream, MALFORMED_PACKET)
         await link.publish(topic("good"), b"still here", 1)
         expect((await link.message(good)).payload, b"still here", "message")
 
@@ -399,23 +407,30 @@ async def bad_order() -> None:
 async def bad_half() -> None:
     async with flows() as link:
         for half in (b"\x12", b"\x12\x40", b"\x12\x02", b"\x12\x02\x80\0"):
-            stream = link.stream()
-            link.send(stream, half, fin=True)
-            await link.ended(stream)
-        await link.ping()
+            for uni in (False, True):
+                stream = link.stream(uni=uni)
+                link.send(stream, half, fin=True)
+                # A stream that has only our side, and that ended, has nothing to end.
+                if not uni:
+                    await refused(link, stream, INCOMPLETE_PACKET)
+        await link.publish(topic("half"), b"", 1, link.stream())
 
 
 async def bad_flow() -> None:
     async with flows() as link:
-        for header in (
-            # Owned by the broker, of the broker's kind, of the control stream.
-            flow_header(FLOW_CLIENT, 3, 60),
-            flow_header(FLOW_SERVER, 3, 60),
-            flow_header(FLOW_CONTROL, 0),
+        for header, code in (
+            # Of the control stream, of the broker's kind, with ids of others.
+            (flow_header(FLOW_CONTROL, 0), STREAM_TYPE),
+            (flow_header(FLOW_SERVER, 3, 60), STREAM_TYPE),
+            (flow_header(FLOW_CLIENT, 3, 60), BAD_FLOW_ID),
+            (flow_header(FLOW_CLIENT, 0, 60), BAD_FLOW_ID),
+            # A flow to recover that is not known, a kind that is not taken.
+            (flow_header(FLOW_CLIENT, 2, 60, FLAG_ABORT_IF_NO_STATE), NO_FLOW_STATE),
+            (flow_header(FLOW_USER, 2), FLOW_REFUSED),
         ):
             stream = link.stream()
             link.send(stream, header + publish(topic("flow"), b"", 1, 1))
-            await refused(link, stream)
+            await refused(link, stream, code)
 
 
 async def retry() -> None:

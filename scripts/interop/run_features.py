@@ -3,6 +3,7 @@ and writes a table: a row for each feature, a column for each client.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import builds
-from brokers import ROOT, Dunlin
+from brokers import ROOT, Dunlin, Mqttv5
 from features import FEATURES, SETTINGS, names
 
 HERE = Path(__file__).resolve().parent
@@ -25,7 +26,7 @@ TABLE = ROOT / "target/interop-features.md"
 SETTING_SECONDS_MAX = 240
 
 # What the settings mean to the broker.
-QUIC_SECTION = {"plain": {}, "retry": {"retry_from_pending": 0}, "restart": {}}
+QUIC_SECTION = {"plain": {}, "retry": {"retry": "always"}, "restart": {}}
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Client:
     name: str
     command: list[str]
     missing: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -57,6 +59,14 @@ def aioquic() -> Client:
     return Client("aioquic", command, "" if has else "target/venv has no aioquic")
 
 
+def mqttv5() -> Client:
+    """The program behind the crate `mqtt5`, when it is installed."""
+    program = Mqttv5.binary()
+    command = [sys.executable, "-B", str(HERE / "client_mqttv5.py")]
+    missing = "" if program else "mqttv5 is not installed"
+    return Client("mqttv5 (CLI)", command, missing, {"MQTTV5": str(program)})
+
+
 def clients(quic_peers: bool) -> list[Client]:
     found = [aioquic()]
     if quic_peers:
@@ -65,6 +75,7 @@ def clients(quic_peers: bool) -> list[Client]:
         folder, missing = builds.cargo("quic-peers")
         for name in ("flowsdk", "mqtt5"):
             found += [Client(name, [str(folder / f"{name}-features")], missing)]
+        found += [mqttv5()]
     return found
 
 
@@ -72,7 +83,12 @@ def run_client(client: Client, broker: Dunlin, setting: str, column: Column, onl
     command = [*client.command, "--port", str(broker.ports["quic"]), "--ca", str(broker.ca)]
     command += ["--setting", setting, *(["--only", only] if only else [])]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **client.environment},
     )
     errors: list[str] = []
     reader = threading.Thread(target=lambda: errors.append(process.stderr.read()), daemon=True)

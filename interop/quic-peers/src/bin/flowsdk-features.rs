@@ -27,6 +27,8 @@ struct Client {
     socket: UdpSocket,
     server: SocketAddr,
     target: Target,
+    // One for all connections: rustls resumes with the same verifier only.
+    crypto: rustls::ClientConfig,
     events: VecDeque<MqttEvent>,
     /// Nothing leaves once something has arrived.
     hold: bool,
@@ -69,6 +71,7 @@ impl Client {
             socket: any_port().await?,
             server,
             target: target.clone(),
+            crypto: crypto(target)?,
             events: VecDeque::new(),
             hold: false,
             has_heard: false,
@@ -78,7 +81,7 @@ impl Client {
 
     async fn connected(target: &Target) -> Result<Self> {
         let mut client = Self::new(target).await?;
-        let (server, crypto) = (client.server, crypto(target)?);
+        let (server, crypto) = (client.server, client.crypto.clone());
         let (host, now) = (client.target.host.clone(), Instant::now());
         let connecting = client.engine.connect(server, &host, crypto, now);
         connecting.map_err(plain)?;
@@ -89,7 +92,7 @@ impl Client {
     /// Begins to connect, with early data if there is a ticket.
     fn dial_early(&mut self) -> Result<()> {
         (self.has_heard, self.held) = (false, Vec::new());
-        let (server, crypto) = (self.server, crypto(&self.target)?);
+        let (server, crypto) = (self.server, self.crypto.clone());
         let (host, config) = (self.target.host.clone(), QuicZeroRttConfig::default());
         let now = Instant::now();
         let connecting = self
