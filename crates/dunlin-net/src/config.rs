@@ -14,7 +14,8 @@ use quinn_udp::EcnCodepoint;
 
 use crate::slots::SLOTS_MAX;
 use crate::{
-    ClientTls, Clock, LbConfig, NetError, NetShared, QuicTuning, ServerTls, TicketRegister,
+    AddressTokens, ClientTls, Clock, LbConfig, NetError, NetShared, QuicTuning, ServerTls,
+    SessionTickets, TicketRegister,
 };
 
 /// Where MQTT is found on a WebSocket server.
@@ -338,6 +339,15 @@ pub struct DialConfig {
     pub quic: QuicTuning,
     /// Path of a WebSocket. Default `/mqtt`.
     pub ws_path: String,
+    /// Open at once when there is a session ticket, and send early data
+    /// (QUIC). Default false.
+    pub early_data: bool,
+    /// Session tickets of this server (QUIC); `None` (default): `tls` keeps
+    /// them while it lives.
+    pub tickets: Option<Arc<dyn SessionTickets>>,
+    /// Address validation tokens of this server (QUIC); `None` (default): `tls`
+    /// keeps them while it lives.
+    pub tokens: Option<Arc<dyn AddressTokens>>,
 }
 
 impl DialConfig {
@@ -353,6 +363,9 @@ impl DialConfig {
             tls: None,
             quic: QuicTuning::default(),
             ws_path: WS_PATH.into(),
+            early_data: false,
+            tickets: None,
+            tokens: None,
         }
     }
 }

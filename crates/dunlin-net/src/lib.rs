@@ -70,6 +70,7 @@ mod counters;
 mod error;
 mod net;
 mod quic;
+mod resume;
 mod shared;
 mod slots;
 mod stream;
@@ -93,6 +94,7 @@ pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::{MoveError, NetError};
 pub use net::{Held, Move, Net};
 pub use quic::{CidCodec, DatagramError, LbConfig, LbError, LbId};
+pub use resume::{SessionTickets, TICKET_BYTES_MAX};
 pub use shared::NetShared;
 pub use tickets::{
     StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits, TicketRegister,

@@ -20,7 +20,7 @@ const HASHES: u32 = 4;
 /// (RFC 9000 section 8.1.3).
 ///
 /// Called on the thread of a [`crate::Net`], so it must not wait.
-pub trait AddressTokens: Send + Sync {
+pub trait AddressTokens: fmt::Debug + Send + Sync {
     /// A server gave a token.
     fn insert(&self, server_name: &str, token: Bytes);
 

@@ -9,6 +9,7 @@ use dunlin_base::{ConnId, Instant};
 
 use super::{Conn, Net, SOURCES_MAX, Source, layers};
 use crate::quic::{UdpEndpoint, bind};
+use crate::resume::Counted;
 use crate::slots::SLOTS_MAX;
 use crate::{ClientTls, DialConfig, NetError, QuicTuning, tcp};
 
@@ -80,7 +81,9 @@ impl Net {
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
             return Err(NetError::Config("the UDP socket is gone"));
         };
-        let mut client = tls.quic.clone();
+        let tickets = config.tickets.as_ref();
+        let tickets = tickets.map(|tickets| Arc::new(Counted::new(tickets)));
+        let mut client = tls.quic(config, tickets.as_ref());
         client.transport_config(transport);
         let std_now = self.config.clock.to_std(self.now);
         let (handle, proto) = endpoint
@@ -95,6 +98,7 @@ impl Net {
             .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
         if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
             quic.limit_keys(&config.quic, self.now);
+            quic.tickets = tickets;
             if quic.begin_flight() {
                 // It is open, and says so in the next `poll`.
                 self.ready.push(serial);

@@ -7,7 +7,7 @@ use dunlin_base::transport::{CloseCause, close_code};
 
 use super::{Conn, Net};
 use crate::stream::failure;
-use crate::tickets::StrikeId;
+use crate::tickets::{Notes, StrikeId};
 
 impl Net {
     /// The use of a ticket ([`crate::TicketChange::Strike`]) has been kept for
@@ -34,12 +34,18 @@ impl Net {
         self.end(ConnId::new(self.config.shard, serial), cause);
     }
 
-    /// TLS may have asked about tickets while it handled a datagram of this
-    /// connection, which brought early data or not.
-    pub(super) fn note_tickets(&mut self, serial: u64, early: bool) {
+    /// What TLS asked, whatever became of the connection it was for.
+    pub(super) fn take_notes(&mut self) -> Notes {
         let notes = self.quic.seen.take();
         self.counters.tickets_issued += notes.issued;
         self.counters.tickets_evicted += notes.evicted;
+        notes
+    }
+
+    /// TLS may have asked about tickets while it handled a datagram of this
+    /// connection, which brought early data or not.
+    pub(super) fn note_tickets(&mut self, serial: u64, early: bool) {
+        let notes = self.take_notes();
         let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
             return;
         };

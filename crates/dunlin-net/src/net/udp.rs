@@ -338,6 +338,7 @@ impl Net {
                     self.counters.refused_full += 1;
                     let limits = &self.config.limits;
                     self.config.shared.admission.withdraw(ip, limits);
+                    let _ = self.take_notes();
                     return;
                 };
                 self.counters.accepted += 1;
@@ -356,6 +357,8 @@ impl Net {
                 if let Some(transmit) = error.response {
                     endpoint.port.transmit(transmit, buf, &mut self.counters);
                 }
+                // They are not of the next connection.
+                let _ = self.take_notes();
             }
         }
     }

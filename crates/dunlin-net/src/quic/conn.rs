@@ -6,6 +6,8 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
 use dunlin_base::{ConnId, Instant, StreamId, Text};
@@ -25,6 +27,7 @@ use super::stats::Noted;
 use super::streams::{StreamBacklog, varint};
 use super::validation::PeerAddr;
 use crate::config::plain_addr;
+use crate::resume::Counted;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
 use crate::tickets::Verdict;
 use crate::{CertName, Clock, Counters, NetLimits, QuicTuning, tls};
@@ -73,6 +76,10 @@ pub(crate) struct QuicConn {
     pub(super) early: Early,
     /// Dialled: what was sent before the handshake, until its end.
     pub(super) flight: Option<Box<Flight>>,
+    /// Dialled: where tickets go.
+    pub(crate) tickets: Option<Arc<Counted>>,
+    /// When a connection that is otherwise done waits for no ticket any more.
+    pub(super) ticket_deadline: Instant,
     pub(super) spoke: bool,
     pub(super) paused: bool,
     /// We opened a bidirectional stream, the first of which is control.
@@ -156,6 +163,8 @@ impl QuicConn {
             confirmed: false,
             early: Early::default(),
             flight: None,
+            tickets: None,
+            ticket_deadline: Instant::FAR_FUTURE,
             spoke: false,
             paused: false,
             opened_control: false,
@@ -292,6 +301,7 @@ impl QuicConn {
 
     fn on_connected(&mut self, cx: &mut Cx<'_>) {
         self.confirmed = true;
+        self.ticket_deadline = cx.now + self.ticket_wait();
         self.open(cx);
         if let Err(cause) = self.end_flight(cx) {
             self.abort(cx.clock, cx.now);
@@ -517,6 +527,7 @@ impl QuicConn {
     pub(crate) fn is_flushed(&mut self, clock: &Clock, now: Instant) -> bool {
         let flushed =
             self.phase == Phase::Flushing && self.ending.is_empty() && self.backlogs.is_empty();
+        let flushed = flushed && !self.awaits_ticket(now);
         if flushed {
             self.abort(clock, now);
         }
@@ -592,6 +603,9 @@ impl QuicConn {
         }
         if self.is_handshaking() {
             at = at.min(self.handshake_deadline);
+        }
+        if self.phase == Phase::Flushing && self.ending.is_empty() && self.backlogs.is_empty() {
+            at = at.min(self.ticket_deadline);
         }
         at
     }

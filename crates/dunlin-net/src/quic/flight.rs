@@ -5,9 +5,11 @@
 //! the order in which they were first, so that they get the same ids and the
 //! owner of the connection notices nothing.
 
+use core::time::Duration;
+
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetEvent};
-use dunlin_base::{SendBuf, StreamId};
+use dunlin_base::{Instant, SendBuf, StreamId};
 use quinn_proto::{StreamId as QuicStreamId, VarInt};
 
 use super::conn::{Phase, QuicConn};
@@ -95,6 +97,21 @@ impl QuicConn {
         early
     }
 
+    /// Whether a ticket for the next connection may still come. A client that
+    /// connects only to say something is done before its server can give one.
+    pub(super) fn awaits_ticket(&self, now: Instant) -> bool {
+        self.tickets.as_ref().is_some_and(|t| t.came() == 0) && now < self.ticket_deadline
+    }
+
+    /// How long to wait: servers give tickets when they know that the handshake
+    /// is complete, a round trip after the client does.
+    pub(super) fn ticket_wait(&self) -> Duration {
+        /// Beside the round trips; as much as an acknowledgement may be late.
+        const MARGIN: Duration = Duration::from_millis(25);
+        const ROUND_TRIPS: u32 = 3;
+        self.proto.rtt() * ROUND_TRIPS + MARGIN
+    }
+
     /// Whether nothing must be sent yet, because the owner does not know that
     /// it may add to the first datagram.
     pub(crate) fn awaits_owner(&self) -> bool {
@@ -126,7 +143,7 @@ impl QuicConn {
             let left = self.write_backlog(id);
             self.report_sent(left, cx);
         }
-        if self.phase == Phase::Open {
+        if !self.reported {
             let conn = self.id();
             (cx.out)(NetEvent::EarlyData { conn, accepted });
         }

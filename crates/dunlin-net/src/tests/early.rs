@@ -1,15 +1,17 @@
 //! Early data over real sockets: taken, refused, waiting for its strike.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 
 use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, StreamId};
 
-use super::certs::{dial_to, listen_on};
+use super::certs::{client_builder, dial_to, listen_on};
 use super::{Ev, Pair, Side};
-use crate::{Counters, DialConfig, NetLimits, TicketChange, TicketLimits, TicketRegister};
+use crate::{
+    Counters, DialConfig, NetLimits, SessionTickets, TicketChange, TicketLimits, TicketRegister,
+};
 
 /// A server with tickets and a client that keeps them in memory.
 struct Rig {
@@ -23,7 +25,8 @@ impl Rig {
         let client = Side::new(NetLimits::default());
         let mut pair = Pair { client, server };
         let addr = pair.server.net.listen(listen_on(Transport::Quic)).unwrap();
-        let dial = dial_to(Transport::Quic, addr);
+        let mut dial = dial_to(Transport::Quic, addr);
+        dial.early_data = true;
         Self { pair, dial }
     }
 
@@ -209,4 +212,137 @@ fn expired_tickets_and_switched_off_early_data_are_refused_and_told_apart() {
     rig.pair
         .until("bytes", |p| p.server.received(StreamId::CONTROL) == b"off");
     assert_eq!(rig.counters().1.early_data_refused_off, 1);
+}
+
+/// Tickets as bytes, as a file would keep them.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<Vec<u8>>>);
+
+impl SessionTickets for Kept {
+    fn insert(&self, ticket: Vec<u8>) {
+        self.0.lock().unwrap().push(ticket);
+    }
+
+    fn take(&self) -> Option<Vec<u8>> {
+        self.0.lock().unwrap().pop()
+    }
+}
+
+impl Kept {
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// Another process: another loop, and TLS settings made anew.
+fn another_process(rig: &mut Rig, tls: crate::ClientTls) {
+    rig.pair.client = Side::new(NetLimits::default());
+    rig.dial.tls = Some(Arc::new(tls));
+    rig.pair.server.events.clear();
+}
+
+#[test]
+fn stored_tickets_work_in_another_process() {
+    let mut rig = Rig::new(TicketRegister::in_memory(TicketLimits::default()));
+    let kept = Arc::new(Kept::default());
+    rig.dial.tickets = Some(Arc::clone(&kept) as _);
+    rig.fetch_tickets();
+    assert_eq!(kept.len(), 2);
+    // Again and again: a resumed connection brings tickets too.
+    for round in 1..4 {
+        another_process(&mut rig, client_builder().build().unwrap());
+        let conn = rig.dial_early(b"after a reboot");
+        assert_eq!(kept.len(), 1);
+        rig.pair.until("bytes", |p| {
+            p.server.received(StreamId::CONTROL) == b"after a reboot"
+        });
+        rig.finish(conn);
+        assert_eq!(verdict(&rig.pair.client), Some(true));
+        assert_eq!(rig.counters().1.early_data_accepted, round as u64);
+        assert_eq!(kept.len(), 3);
+        kept.0.lock().unwrap().pop();
+    }
+}
+
+#[test]
+fn a_ticket_is_good_for_the_same_trust_and_identity_only() {
+    let mut rig = Rig::new(TicketRegister::in_memory(TicketLimits::default()));
+    let kept = Arc::new(Kept::default());
+    rig.dial.tickets = Some(Arc::clone(&kept) as _);
+    rig.fetch_tickets();
+    let ticket = kept.0.lock().unwrap()[0].clone();
+    let certs = super::certs::certs();
+    let stranger = || crate::ClientTls::builder().ca_pem(certs.stranger.as_bytes());
+    let device =
+        || client_builder().client_cert_pem(certs.device.0.as_bytes(), certs.device.1.as_bytes());
+    let mut altered = ticket.clone();
+    altered.truncate(100);
+    let mut other_key = ticket.clone();
+    // Within the ticket's key: the server knows another.
+    other_key[50] ^= 1;
+    let none = |ticket: &[u8], tls: crate::ClientTls, rig: &mut Rig| {
+        *kept.0.lock().unwrap() = vec![ticket.to_vec()];
+        another_process(rig, tls);
+        let conn = rig.pair.client.net.dial(&rig.dial).unwrap();
+        rig.pair.client.poll();
+        assert_eq!(rig.pair.client.events, [], "not open at once");
+        rig.pair.client.net.abort(conn);
+    };
+    none(&ticket, stranger().unwrap().build().unwrap(), &mut rig);
+    none(&ticket, device().unwrap().build().unwrap(), &mut rig);
+    none(&altered, client_builder().build().unwrap(), &mut rig);
+    none(b"", client_builder().build().unwrap(), &mut rig);
+    let next = client_builder().alpn(vec![b"other".to_vec()]);
+    none(&ticket, next.build().unwrap(), &mut rig);
+    // A wrong key is found out by the server, which ends the handshake.
+    *kept.0.lock().unwrap() = vec![other_key];
+    another_process(&mut rig, client_builder().build().unwrap());
+    let _ = rig.dial_early(b"forged");
+    rig.pair.until("end", |p| p.client.closed().is_some());
+    assert_eq!(rig.pair.server.events, []);
+    // And the ticket is used up by that.
+    *kept.0.lock().unwrap() = vec![ticket];
+    another_process(&mut rig, client_builder().build().unwrap());
+    let _ = rig.dial_early(b"again");
+    rig.pair.until("bytes", |p| {
+        p.server.received(StreamId::CONTROL) == b"again"
+    });
+    assert_eq!(verdict(&rig.pair.client), Some(false));
+    assert_eq!(rig.counters().1.early_data_refused_used, 1);
+}
+
+#[test]
+fn a_resumed_connection_has_the_identity_of_the_one_before() {
+    let certs = super::certs::certs();
+    let register = TicketRegister::in_memory(TicketLimits::default());
+    let server = Side::with_tickets(Arc::new(register));
+    let mut pair = Pair {
+        client: Side::new(NetLimits::default()),
+        server,
+    };
+    let mut options = super::certs::server_options();
+    options.client_ca_pem = Some(certs.ca.clone().into());
+    options.require_client_cert = true;
+    let mut listen = listen_on(Transport::Quic);
+    listen.tls = Some(Arc::new(crate::ServerTls::new(&options).unwrap()));
+    let addr = pair.server.net.listen(listen).unwrap();
+    let tls = || {
+        let (cert, key) = &certs.device;
+        let builder = client_builder().client_cert_pem(cert.as_bytes(), key.as_bytes());
+        builder.unwrap().build().unwrap()
+    };
+    let mut dial = dial_to(Transport::Quic, addr);
+    dial.early_data = true;
+    dial.tls = Some(Arc::new(tls()));
+    dial.tickets = Some(Arc::new(Kept::default()));
+    let mut rig = Rig { pair, dial };
+    rig.fetch_tickets();
+    another_process(&mut rig, tls());
+    let _ = rig.dial_early(b"me again");
+    rig.pair.until("bytes", |p| {
+        !p.server.received(StreamId::CONTROL).is_empty()
+    });
+    let (_, peer) = rig.pair.server.opened().unwrap();
+    assert!(peer.early_data);
+    assert_eq!(peer.identity.as_deref(), Some("device-7"));
 }

@@ -31,7 +31,7 @@ fn always_retry() -> NetLimits {
 }
 
 /// Tokens that the test can look at, keep and give again.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Tokens {
     given: Mutex<Vec<Bytes>>,
     to_take: Mutex<VecDeque<Bytes>>,

@@ -12,7 +12,7 @@ mod front;
 mod kept;
 mod register;
 
-pub(crate) use front::{Front, Seen, Verdict};
+pub(crate) use front::{Front, Notes, Seen, Verdict};
 pub use register::{StrikeId, TicketChange, TicketLimits, TicketRegister};
 
 /// Bytes of a ticket's name, which is what the client sends.

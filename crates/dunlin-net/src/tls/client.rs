@@ -4,18 +4,21 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{RootCertStore, SupportedProtocolVersion};
+use sha2::{Digest, Sha256};
 
 use super::verify::{Pin, Verifier};
 use super::{
     ALPN_HTTP, ALPN_MQTT, KeyLog, TlsError, TlsPolicy, parse_certs, parse_key, quic_client,
     read_file,
 };
-use crate::AddressTokens;
+use crate::resume::{Counted, NO_CLIENT, Resuming, observed};
 use crate::tokens::Store;
+use crate::{AddressTokens, DialConfig};
 
 /// TLS of dialled connections; share one value among them, so that they also
 /// share session tickets.
@@ -23,7 +26,14 @@ pub struct ClientTls {
     pub(crate) tcp: Arc<rustls::ClientConfig>,
     pub(crate) ws: Arc<rustls::ClientConfig>,
     /// Holds the cache of address tokens, so it is cloned, not rebuilt.
-    pub(crate) quic: quinn_proto::ClientConfig,
+    quic: quinn_proto::ClientConfig,
+    /// As `quic`, and sends early data.
+    quic_early: quinn_proto::ClientConfig,
+    /// TLS of QUIC for connections whose tickets are stored elsewhere.
+    watched: rustls::ClientConfig,
+    verifier: Arc<Verifier>,
+    /// Hash of our certificate.
+    client: [u8; 32],
 }
 
 impl ClientTls {
@@ -48,6 +58,34 @@ impl ClientTls {
     /// The system has no usable authority.
     pub fn system() -> Result<Self, TlsError> {
         Self::builder().system_roots()?.build()
+    }
+}
+
+impl ClientTls {
+    /// TLS of one connection over QUIC.
+    pub(crate) fn quic(
+        &self,
+        dial: &DialConfig,
+        tickets: Option<&Arc<Counted>>,
+    ) -> quinn_proto::ClientConfig {
+        let mut config = match tickets {
+            Some(tickets) => {
+                let mut config = self.watched.clone();
+                config.enable_early_data = dial.early_data;
+                quinn_proto::ClientConfig::new(Arc::new(Resuming {
+                    config,
+                    verifier: Arc::clone(&self.verifier) as _,
+                    client: self.client,
+                    tickets: Arc::clone(tickets),
+                }))
+            }
+            None if dial.early_data => self.quic_early.clone(),
+            None => self.quic.clone(),
+        };
+        if let Some(tokens) = &dial.tokens {
+            config.token_store(Arc::new(Store(Arc::clone(tokens))));
+        }
+        config
     }
 }
 
@@ -193,28 +231,19 @@ impl ClientTlsBuilder {
     /// Nothing is trusted, or the parts do not fit.
     pub fn build(self) -> Result<ClientTls, TlsError> {
         let provider = self.policy.provider()?;
-        let chain: Option<Arc<dyn ServerCertVerifier>> = if self.accept_any || self.roots.is_empty()
-        {
-            None
-        } else {
-            let roots = Arc::new(self.roots);
-            let builder = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
-            Some(
-                builder
-                    .build()
-                    .map_err(|e| TlsError::Roots(e.to_string()))?,
-            )
+        let verifier = Arc::new(verifier(self.roots, self.pins, self.accept_any, &provider)?);
+        let client = match &self.identity {
+            Some((chain, _)) => chain
+                .iter()
+                .fold(Sha256::new(), Digest::chain_update)
+                .finalize()
+                .into(),
+            None => NO_CLIENT,
         };
-        if chain.is_none() && self.pins.is_empty() && !self.accept_any {
-            return Err(TlsError::NothingTrusted);
-        }
-        let verifier = Arc::new(Verifier {
-            chain,
-            pins: self.pins,
-            provider: Arc::clone(&provider),
-        });
-        let base = |versions: &[&'static rustls::SupportedProtocolVersion]| {
-            let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let watched = observed(&provider);
+        let base = |provider: &Arc<CryptoProvider>,
+                    versions: &[&'static SupportedProtocolVersion]| {
+            let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(provider))
                 .with_protocol_versions(versions)
                 .map_err(|e| TlsError::Setup(e.to_string()))?
                 .dangerous()
@@ -230,24 +259,63 @@ impl ClientTlsBuilder {
             }
             Ok::<_, TlsError>(config)
         };
-        let mut tcp = base(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
+        let mut tcp = base(
+            &provider,
+            &[&rustls::version::TLS13, &rustls::version::TLS12],
+        )?;
         tcp.alpn_protocols.clone_from(&self.alpn);
         let mut ws = tcp.clone();
         ws.alpn_protocols = vec![ALPN_HTTP.to_vec()];
-        let mut quic = base(&[&rustls::version::TLS13])?;
+        let mut watched = base(&watched, &[&rustls::version::TLS13])?;
+        watched.alpn_protocols.clone_from(&self.alpn);
+        let mut quic = base(&provider, &[&rustls::version::TLS13])?;
         quic.alpn_protocols = self.alpn;
-        quic.enable_early_data = true;
-        let quic = quic_client(quic)?;
-        let mut quic = quinn_proto::ClientConfig::new(Arc::new(quic));
+        let mut early = quic.clone();
+        early.enable_early_data = true;
+        let mut quic = quinn_proto::ClientConfig::new(Arc::new(quic_client(quic)?));
+        let mut quic_early = quinn_proto::ClientConfig::new(Arc::new(quic_client(early)?));
         if let Some(tokens) = self.tokens {
-            quic.token_store(Arc::new(Store(tokens)));
+            let store = Arc::new(Store(tokens));
+            quic.token_store(Arc::clone(&store) as _);
+            quic_early.token_store(store);
         }
         Ok(ClientTls {
             tcp: Arc::new(tcp),
             ws: Arc::new(ws),
             quic,
+            quic_early,
+            watched,
+            verifier,
+            client,
         })
     }
+}
+
+fn verifier(
+    roots: RootCertStore,
+    pins: Vec<Pin>,
+    accept_any: bool,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Verifier, TlsError> {
+    let chain: Option<Arc<dyn ServerCertVerifier>> = if accept_any || roots.is_empty() {
+        None
+    } else {
+        let builder =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+        Some(
+            builder
+                .build()
+                .map_err(|e| TlsError::Roots(e.to_string()))?,
+        )
+    };
+    if chain.is_none() && pins.is_empty() && !accept_any {
+        return Err(TlsError::NothingTrusted);
+    }
+    Ok(Verifier {
+        chain,
+        pins,
+        provider: Arc::clone(provider),
+    })
 }
 
 impl fmt::Debug for ClientTlsBuilder {
