@@ -1,12 +1,13 @@
 //! Connections that we begin.
 
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::SocketAddr;
 use std::io;
 use std::sync::Arc;
 
 use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, Instant};
 
+use super::paths::any_for;
 use super::{Conn, Net, SOURCES_MAX, Source, layers};
 use crate::quic::{UdpEndpoint, bind};
 use crate::resume::Counted;
@@ -68,12 +69,7 @@ impl Net {
             addr: config.addr,
             source,
         };
-        let any: SocketAddr = if config.addr.is_ipv4() {
-            (Ipv4Addr::UNSPECIFIED, 0).into()
-        } else {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
-        };
-        let local = config.local_addr.unwrap_or(any);
+        let local = config.local_addr.unwrap_or_else(|| any_for(config.addr));
         let transport = self
             .quic
             .client_transport(&config.quic, &self.config.limits)?;
@@ -103,6 +99,9 @@ impl Net {
                 // It is open, and says so in the next `poll`.
                 self.ready.push(serial);
             }
+        }
+        if config.follow_network {
+            self.follow(serial);
         }
         Ok(serial)
     }

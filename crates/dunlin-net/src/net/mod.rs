@@ -9,6 +9,7 @@ mod run;
 mod survey;
 mod table;
 mod udp;
+mod watch;
 
 pub use paths::Move;
 
@@ -45,7 +46,9 @@ const WAKER: Token = Token(0);
 /// First token of listeners and UDP sockets; connections use their serial,
 /// which is larger than any of these.
 const SOURCE_BASE: usize = 1;
-const _: () = assert!(SOURCE_BASE + SOURCES_MAX < SLOTS_MAX);
+/// Changes of the network.
+const WATCH: Token = Token(SLOTS_MAX - 1);
+const _: () = assert!(SOURCE_BASE + SOURCES_MAX < WATCH.0);
 
 /// A single-threaded event loop over sockets.
 #[derive(Debug)]
@@ -69,6 +72,12 @@ pub struct Net {
     dirty: Vec<u64>,
     /// QUIC connections to run after a batch of datagrams.
     touched: Vec<u64>,
+    /// Tells of changes of the network, once a connection follows them.
+    watch: Option<watch::sys::Watch>,
+    /// Dialled QUIC connections that move by themselves; some may be gone.
+    following: Vec<u64>,
+    /// When to look where they should send from.
+    look_at: Option<Instant>,
     /// Datagrams for other shards.
     foreign: VecDeque<(ShardId, ForeignDatagram)>,
     /// Connections whose ticket's use is being kept.
@@ -149,6 +158,9 @@ impl Net {
             ready: Vec::new(),
             dirty: Vec::new(),
             touched: Vec::new(),
+            watch: None,
+            following: Vec::new(),
+            look_at: None,
             foreign: VecDeque::new(),
             strikes: BTreeMap::new(),
             reports: VecDeque::new(),

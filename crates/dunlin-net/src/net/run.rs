@@ -9,7 +9,7 @@ use dunlin_base::{ConnId, Instant};
 use mio::Events;
 use mio::net::TcpStream;
 
-use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, layers, mark};
+use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, WATCH, layers, mark};
 use crate::config::plain_addr;
 use crate::slots::SLOTS_MAX;
 use crate::stream::{Cx, Step};
@@ -68,6 +68,7 @@ impl Net {
         }
         self.run_sources(handler);
         self.run_timers(handler);
+        self.run_follow();
         self.report(handler);
         Ok(())
     }
@@ -77,6 +78,10 @@ impl Net {
         for event in &events {
             let token = event.token();
             if token == WAKER {
+                continue;
+            }
+            if token == WATCH {
+                self.network_changed();
                 continue;
             }
             let (readable, writable) = (event.is_readable(), event.is_writable());
@@ -206,7 +211,7 @@ impl Net {
             Source::Tcp(listener) if listener.ready => Some(listener.not_before),
             _ => None,
         });
-        let next = paused.chain(self.timers.next()).min();
+        let next = paused.chain(self.timers.next()).chain(self.look_at).min();
         let next = next.map(|at| at.saturating_duration_since(self.now));
         match (timeout, next) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -26,7 +26,10 @@ const FOREIGN_MAX: usize = 4096;
 
 /// Where a datagram comes from.
 struct Arrival {
+    /// Index of the endpoint it is for.
     source: usize,
+    /// Index of the socket it came in by.
+    via: usize,
     remote: SocketAddr,
     local_ip: Option<IpAddr>,
     ecn: Option<EcnCodepoint>,
@@ -43,6 +46,7 @@ impl Net {
             self.now = self.config.clock.now();
             let arrival = Arrival {
                 source,
+                via: source,
                 remote: datagram.remote,
                 local_ip: datagram.local_ip,
                 ecn: datagram.ecn,
@@ -121,6 +125,7 @@ impl Net {
             port.transmit(transmit, buf, &mut self.counters);
             transmits += 1;
         }
+        let failed = core::mem::take(&mut port.unreachable);
         if left > 0 && quic.is_open() {
             self.reports.push_back(Report::Sent(quic.id, left));
         }
@@ -129,6 +134,9 @@ impl Net {
         }
         let at = quic.next_deadline(&self.config.clock);
         self.timers.arm(serial, at, &mut quic.armed);
+        if failed {
+            self.look_at_network();
+        }
     }
 
     /// A UDP socket takes datagrams again.
@@ -209,6 +217,7 @@ impl Net {
         let endpoint = self.sources.get(source).map(|s| s.endpoint(source));
         let arrival = Arrival {
             source: endpoint.unwrap_or(source),
+            via: source,
             remote: meta.addr,
             local_ip: meta.dst_ip,
             ecn: meta.ecn,
@@ -272,7 +281,7 @@ impl Net {
                 let serial = endpoint.serial(handle);
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
                     quic.proto.handle_event(event);
-                    quic.on_datagram(arrival.local_ip, self.now);
+                    quic.on_datagram(arrival.via, arrival.local_ip, self.now);
                     mark(&mut self.touched, serial, &mut quic.touched);
                     if quic.may_use_tickets() {
                         self.note_tickets(serial, early);

@@ -254,9 +254,11 @@ impl QuicConn {
     }
 
     /// A datagram for this connection was handed to quinn-proto.
-    pub(crate) fn on_datagram(&mut self, local_ip: Option<IpAddr>, now: Instant) {
+    pub(crate) fn on_datagram(&mut self, via: usize, local_ip: Option<IpAddr>, now: Instant) {
         self.last_read = now;
-        if let Some(moves) = &mut self.moves {
+        if let Some(moves) = &mut self.moves
+            && via == self.via
+        {
             moves.local_ip = local_ip;
         }
     }

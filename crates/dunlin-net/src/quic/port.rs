@@ -19,6 +19,8 @@ pub(crate) struct UdpPort {
     ecn: bool,
     /// The kernel may have more datagrams for us.
     pub(crate) readable: bool,
+    /// The last transmission failed for want of a route or an address.
+    pub(crate) unreachable: bool,
     /// A transmission that the kernel did not take.
     held: Option<Held>,
     /// Connections that wait for the socket to take more.
@@ -42,6 +44,7 @@ impl UdpPort {
             state,
             ecn,
             readable: false,
+            unreachable: false,
             held: None,
             waiting: Vec::new(),
         })
@@ -126,7 +129,7 @@ impl UdpPort {
     }
 
     fn try_transmit(
-        &self,
+        &mut self,
         transmit: &quinn_proto::Transmit,
         contents: &[u8],
         counters: &mut Counters,
@@ -152,11 +155,24 @@ impl UdpPort {
             // The network lost it, as it may lose any datagram.
             Err(error) => {
                 counters.datagrams_unsent += segments as u64;
+                self.unreachable = is_unreachable(&error);
                 tracing::debug!(%error, to = %transmit.destination, "datagram not sent");
             }
         }
         true
     }
+}
+
+/// Whether an error says that our address or the way there is gone. Linux says
+/// of a bound address that is gone that the argument is invalid.
+fn is_unreachable(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        AddrNotAvailable, HostUnreachable, InvalidInput, NetworkDown, NetworkUnreachable,
+    };
+    matches!(
+        error.kind(),
+        AddrNotAvailable | HostUnreachable | InvalidInput | NetworkDown | NetworkUnreachable
+    )
 }
 
 /// Binds a UDP socket.

@@ -4,6 +4,7 @@
 pub(crate) mod certs;
 mod datagrams;
 mod early;
+mod follow;
 mod handshake;
 mod hostile;
 mod layered;

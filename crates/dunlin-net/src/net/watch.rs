@@ -1,0 +1,207 @@
+//! Dialled QUIC connections that follow the network: when a local address
+//! disappears, or another route is taken, they move (see `paths`).
+//!
+//! The kernel only says that something changed; what to do is then found by
+//! asking it where it would send from, so that a missed or a strange message
+//! does no harm. Elsewhere than on Linux only failing transmissions tell.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use dunlin_base::ConnId;
+
+use super::paths::{any_for, preferred_ip};
+use super::{Conn, Move, Net, Source};
+
+/// Changes come in groups: addresses, then routes. They are looked at together.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What a connection does about a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Stay,
+    Move(Move),
+}
+
+/// What follows from where a connection sends from and where the kernel would.
+fn verdict(current: IpAddr, preferred: Option<IpAddr>, exists: bool, chosen: bool) -> Verdict {
+    match preferred {
+        // Nothing can be reached now; the next change may help.
+        None => Verdict::Stay,
+        Some(preferred) if preferred == current => Verdict::Stay,
+        Some(_) if !exists => Verdict::Move(Move::AtOnce),
+        // The application asked for this address, and it is still there.
+        Some(_) if chosen => Verdict::Stay,
+        Some(_) => Verdict::Move(Move::Probed),
+    }
+}
+
+impl Net {
+    /// Has a dialled connection move by itself from now on.
+    pub(super) fn follow(&mut self, serial: u64) {
+        if self.watch.is_none() {
+            self.watch = Some(sys::Watch::start(self.poll.registry()));
+        }
+        // Those that are gone leave from time to time.
+        if self.following.len() > 2 * self.slots.len() {
+            let slots = &self.slots;
+            self.following.retain(|serial| slots.get(*serial).is_some());
+        }
+        self.following.push(serial);
+    }
+
+    /// The kernel says that addresses, links or routes changed.
+    pub(super) fn network_changed(&mut self) {
+        if self.watch.as_mut().is_some_and(|watch| watch.drain()) {
+            self.look_at_network();
+        }
+    }
+
+    /// Looks soon where connections should send from.
+    pub(super) fn look_at_network(&mut self) {
+        if !self.following.is_empty() {
+            self.look_at.get_or_insert(self.now + SETTLE);
+        }
+    }
+
+    /// Moves the connections whose address is gone or no longer the one to
+    /// use, when it is time.
+    pub(super) fn run_follow(&mut self) {
+        if self.look_at.is_none_or(|at| at > self.now) {
+            return;
+        }
+        self.look_at = None;
+        let slots = &self.slots;
+        self.following.retain(|serial| slots.get(*serial).is_some());
+        for serial in self.following.clone() {
+            let Some((current, remote, chosen)) = self.sends_from(serial) else {
+                continue;
+            };
+            let exists = || std::net::UdpSocket::bind((current, 0)).is_ok();
+            let how = verdict(current, preferred_ip(remote), exists(), chosen);
+            let Verdict::Move(how) = how else {
+                continue;
+            };
+            let conn = ConnId::new(self.config.shard, serial);
+            match self.migrate(conn, Some(any_for(remote)), how) {
+                Ok(()) => tracing::debug!(%conn, %current, "the network changed, moving"),
+                Err(error) => tracing::debug!(%conn, %error, "cannot follow the network"),
+            }
+        }
+    }
+
+    /// Where a connection sends from, to whom, and whether someone chose that
+    /// address; `None`: it is not known, or it is moving.
+    fn sends_from(&self, serial: u64) -> Option<(IpAddr, SocketAddr, bool)> {
+        let Some(Conn::Quic(quic)) = self.slots.get(serial) else {
+            return None;
+        };
+        let moves = quic.moves.as_ref().filter(|moves| moves.probe.is_none())?;
+        let port = self.sources.get(quic.via).and_then(Source::port)?;
+        let bound = port.local_addr().ok()?.ip();
+        let chosen = !bound.is_unspecified();
+        let current = if chosen { Some(bound) } else { moves.local_ip };
+        Some((current?.to_canonical(), quic.proto.remote_address(), chosen))
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(super) mod sys {
+    //! rtnetlink: a socket that becomes readable when something changed.
+
+    use std::os::fd::{AsRawFd as _, OwnedFd};
+
+    use mio::unix::SourceFd;
+    use mio::{Interest, Registry};
+    use rustix::io::Errno;
+    use rustix::net::netlink::SocketAddrNetlink;
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+
+    use super::super::WATCH;
+
+    /// Groups of rtnetlink(7): links, addresses and routes of both families.
+    const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+
+    /// A socket that hears of changes; `None` inside: there is none to be had.
+    #[derive(Debug)]
+    pub(crate) struct Watch(Option<OwnedFd>);
+
+    impl Watch {
+        pub(crate) fn start(registry: &Registry) -> Self {
+            match open(registry) {
+                Ok(fd) => Self(Some(fd)),
+                Err(error) => {
+                    tracing::debug!(%error, "cannot watch the network");
+                    Self(None)
+                }
+            }
+        }
+
+        /// Takes everything that was said; whether it was anything.
+        pub(crate) fn drain(&mut self) -> bool {
+            let Some(fd) = &self.0 else {
+                return false;
+            };
+            let mut buf = [0; 8192];
+            let mut any = false;
+            loop {
+                match recv(fd, &mut buf[..], RecvFlags::DONTWAIT) {
+                    Ok((_, 0)) => return any,
+                    // More was said than the kernel kept: that is a change too.
+                    Ok(_) | Err(Errno::NOBUFS) => any = true,
+                    Err(Errno::INTR) => {}
+                    Err(_) => return any,
+                }
+            }
+        }
+    }
+
+    fn open(registry: &Registry) -> std::io::Result<OwnedFd> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        // No protocol: number 0 is NETLINK_ROUTE.
+        let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        bind(&fd, &SocketAddrNetlink::new(0, GROUPS))?;
+        registry.register(&mut SourceFd(&fd.as_raw_fd()), WATCH, Interest::READABLE)?;
+        Ok(fd)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) mod sys {
+    //! No way to hear of changes.
+
+    /// Hears nothing.
+    #[derive(Debug)]
+    pub(crate) struct Watch;
+
+    impl Watch {
+        pub(crate) fn start(_: &mio::Registry) -> Self {
+            Self
+        }
+
+        pub(crate) fn drain(&mut self) -> bool {
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_follow_what_exists_and_is_preferred() {
+        let [a, b] = [1, 2].map(|n| IpAddr::from([10, 0, 0, n]));
+        let cases = [
+            ((a, Some(a), true, false), Verdict::Stay),
+            ((a, None, false, false), Verdict::Stay),
+            ((a, Some(b), false, false), Verdict::Move(Move::AtOnce)),
+            ((a, Some(b), false, true), Verdict::Move(Move::AtOnce)),
+            ((a, Some(b), true, false), Verdict::Move(Move::Probed)),
+            ((a, Some(b), true, true), Verdict::Stay),
+        ];
+        for ((current, preferred, exists, chosen), what) in cases {
+            assert_eq!(verdict(current, preferred, exists, chosen), what);
+        }
+    }
+}
