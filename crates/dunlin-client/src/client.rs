@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use dunlin_base::topic::{Filter, validate_name};
+use dunlin_base::transport::Transport;
 use dunlin_base::{QoS, Text};
 use dunlin_mqtt::client::Negotiated;
 use dunlin_mqtt::codec::{ReasonCode, RetainHandling, SubscribeOptions};
@@ -60,6 +61,7 @@ impl Client {
                 events: Some(broadcast::Sender::new(EVENTS_MAX)),
                 client_id: options.client_id.clone(),
                 negotiated: None,
+                transport: None,
                 streams: StreamStatistics::default(),
                 closed: None,
             }),
@@ -301,6 +303,12 @@ impl Client {
             None => broadcast::Sender::new(1).subscribe(),
         };
         Events { receiver }
+    }
+
+    /// How it is connected, if it is.
+    #[must_use]
+    pub fn transport(&self) -> Option<Transport> {
+        self.shared.status().transport
     }
 
     /// What was done with streams and datagrams.

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use dunlin_base::transport::Transport;
 use tokio::sync::broadcast;
 
 use crate::error::DisconnectCause;
@@ -17,6 +18,8 @@ pub enum ConnectionEvent {
     Connected {
         /// It resumed the session of an earlier connection.
         session_present: bool,
+        /// How it is connected.
+        transport: Transport,
     },
     /// The connection ended, or an attempt failed.
     Disconnected {

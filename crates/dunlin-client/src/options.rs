@@ -18,6 +18,7 @@ use crate::error::ConnectError;
 use crate::inbox::Messages;
 use crate::message::{Payload, Topic, Will};
 use crate::network::NetworkOptions;
+use crate::race::Race;
 use crate::runtime::Runtime;
 use crate::streams::{PriorityError, StreamOptions};
 use crate::tls::TlsOptions;
@@ -99,6 +100,7 @@ pub(crate) struct Options {
     pub(crate) user_properties: Vec<(Text, Text)>,
     pub(crate) streams: StreamOptions,
     pub(crate) network: NetworkOptions,
+    pub(crate) race: Option<Race>,
 }
 
 /// Builds a [`Client`]. Every option has a default.
@@ -133,6 +135,7 @@ impl Builder {
     pub fn new(url: Url) -> Self {
         let user = url.user().map(Text::from);
         let password = url.password().map(|p| Payload::from(p).0);
+        let race = url.is_auto().then(Race::new);
         Self {
             options: Options {
                 url,
@@ -158,6 +161,7 @@ impl Builder {
                 user_properties: Vec::new(),
                 streams: StreamOptions::default(),
                 network: NetworkOptions::new(),
+                race,
             },
             runtime: None,
         }
@@ -320,6 +324,15 @@ impl Builder {
     pub fn user_property(mut self, name: impl Into<Topic>, value: impl Into<Topic>) -> Self {
         let property = (name.into().0, value.into().0);
         self.options.user_properties.push(property);
+        self
+    }
+
+    /// Has QUIC and TLS over TCP race for the connection, as the URL scheme
+    /// `auto` does: QUIC is taken if it gets through, else TLS, and a client
+    /// that had to take TLS goes back to QUIC when that becomes possible. Only
+    /// the winner carries a CONNECT; nothing is ever sent in the clear.
+    pub fn race(mut self, race: Race) -> Self {
+        self.options.race = Some(race);
         self
     }
 

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dunlin_base::Text;
+use dunlin_base::transport::Transport;
 use dunlin_mqtt::client::Negotiated;
 use tokio::sync::{Semaphore, broadcast};
 
@@ -34,6 +35,8 @@ pub(crate) struct Status {
     pub(crate) events: Option<broadcast::Sender<ConnectionEvent>>,
     pub(crate) client_id: Text,
     pub(crate) negotiated: Option<Negotiated>,
+    /// How it is connected.
+    pub(crate) transport: Option<Transport>,
     pub(crate) streams: StreamStatistics,
     /// Why the client is closed.
     pub(crate) closed: Option<DisconnectCause>,

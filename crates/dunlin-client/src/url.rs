@@ -23,8 +23,8 @@ pub enum UrlError {
     /// There is no `scheme://`.
     #[error("the URL has no scheme; write for example quic://HOST or mqtt://HOST")]
     NoScheme,
-    /// The scheme is none of quic, mqtt, mqtts, ws, wss.
-    #[error("unknown scheme {0:?}; known are quic, mqtt, mqtts, ws and wss")]
+    /// The scheme is none of auto, quic, mqtt, mqtts, ws, wss.
+    #[error("unknown scheme {0:?}; known are auto, quic, mqtt, mqtts, ws and wss")]
     UnknownScheme(String),
     /// There is no host.
     #[error("the URL has no host")]
@@ -58,18 +58,38 @@ pub enum UrlError {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
     transport: Transport,
+    /// QUIC, or TLS where QUIC does not get through.
+    auto: bool,
     host: String,
     port: u16,
+    /// The URL names no port.
+    default_port: bool,
     path: String,
     user: Option<String>,
     password: Option<String>,
 }
 
 impl Url {
-    /// How to connect.
+    /// How to connect; QUIC for `auto`, which prefers it.
     #[must_use]
     pub fn transport(&self) -> Transport {
         self.transport
+    }
+
+    /// Whether the scheme is `auto`: QUIC, or TLS over TCP where QUIC does not
+    /// get through.
+    #[must_use]
+    pub fn is_auto(&self) -> bool {
+        self.auto
+    }
+
+    /// Port of a transport that is not this URL's own: the one that the URL
+    /// names, or that transport's default.
+    pub(crate) fn port_of(&self, transport: Transport) -> u16 {
+        match self.default_port || (transport != self.transport && !self.auto) {
+            true => default_port(transport),
+            false => self.port,
+        }
     }
 
     /// Host name or address, without brackets.
@@ -79,7 +99,8 @@ impl Url {
     }
 
     /// Port, the transport's default if the URL has none: mqtt 1883, mqtts
-    /// 8883, quic 14567, ws 8083, wss 8084.
+    /// 8883, quic 14567, ws 8083, wss 8084; auto 14567 for QUIC and 8883 for
+    /// TLS, or the port that it names for both.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -118,7 +139,11 @@ impl FromStr for Url {
             return Err(UrlError::TooLong);
         }
         let (scheme, rest) = text.split_once("://").ok_or(UrlError::NoScheme)?;
-        let transport = transport_of(scheme)?;
+        let auto = scheme.eq_ignore_ascii_case("auto");
+        let transport = match auto {
+            true => Transport::Quic,
+            false => transport_of(scheme)?,
+        };
         let (authority, path) = match rest.find(['/', '?', '#']) {
             Some(at) => rest.split_at(at),
             None => (rest, ""),
@@ -135,6 +160,8 @@ impl FromStr for Url {
         let (host, port) = split_port(host_port)?;
         Ok(Self {
             transport,
+            auto,
+            default_port: port.is_none(),
             host: parse_host(host)?,
             port: match port {
                 Some(port) => parse_port(port)?,
@@ -150,6 +177,18 @@ impl FromStr for Url {
 /// Without the password.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.auto {
+            // Two ports, unless one is named.
+            f.write_str("auto://")?;
+            match self.host.contains(':') {
+                true => write!(f, "[{}]", self.host)?,
+                false => f.write_str(&self.host)?,
+            }
+            return match self.default_port {
+                true => Ok(()),
+                false => write!(f, ":{}", self.port),
+            };
+        }
         write!(f, "{}://", self.transport.scheme())?;
         if self.host.contains(':') {
             write!(f, "[{}]:{}{}", self.host, self.port, self.path)
@@ -270,6 +309,8 @@ mod tests {
     fn urls_name_transport_host_and_port() {
         let cases = [
             ("quic://h", "quic://h:14567"),
+            ("auto://h", "auto://h"),
+            ("Auto://[::1]:8883", "auto://[::1]:8883"),
             ("mqtt://h", "mqtt://h:1883"),
             ("tcp://h:1", "mqtt://h:1"),
             ("mqtts://h/", "mqtts://h:8883"),

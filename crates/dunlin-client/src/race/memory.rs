@@ -212,7 +212,9 @@ fn show(entries: &BTreeMap<String, Entry>) -> String {
     use core::fmt::Write as _;
     let mut text = format!("{MAGIC}\n");
     for (name, entry) in entries {
-        let millis = entry.millis.map_or("-".into(), |millis| millis.to_string());
+        let millis = entry
+            .millis
+            .map_or_else(|| "-".into(), |millis| millis.to_string());
         let _ = writeln!(text, "{name} {} {} {millis}", entry.seen, entry.failures);
     }
     text

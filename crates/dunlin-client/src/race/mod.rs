@@ -22,6 +22,7 @@ pub struct Race {
     pub(crate) head_start: Option<Duration>,
     pub(crate) memory: Option<RaceMemory>,
     pub(crate) stay: bool,
+    pub(crate) probe_after: Option<Duration>,
 }
 
 impl Race {
@@ -62,6 +63,13 @@ impl Race {
     /// session ([`Builder::session_expiry`](crate::Builder::session_expiry)).
     pub fn upgrade(mut self, upgrade: bool) -> Self {
         self.stay = !upgrade;
+        self
+    }
+
+    /// How long a client that had to take TLS waits before it tries QUIC again.
+    /// Default: by what is remembered, from 10 seconds to an hour.
+    pub fn probe_after(mut self, wait: Duration) -> Self {
+        self.probe_after = Some(wait);
         self
     }
 }

@@ -194,7 +194,11 @@ impl Session {
         let negotiated = *self.engine.negotiated();
         let core = &mut self.core;
         core.failures = 0;
-        core.shared.status().negotiated = Some(negotiated);
+        {
+            let mut status = core.shared.status();
+            status.negotiated = Some(negotiated);
+            status.transport = Some(core.transport);
+        }
         core.start_streams();
         if core.was_connected && !negotiated.session_present {
             core.subscribe_again();
@@ -202,6 +206,7 @@ impl Session {
         core.was_connected = true;
         core.shared.emit(ConnectionEvent::Connected {
             session_present: negotiated.session_present,
+            transport: core.transport,
         });
         if let Some(connected) = core.connected.take() {
             let _ = connected.send(Ok(()));

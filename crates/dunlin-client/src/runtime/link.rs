@@ -1,29 +1,24 @@
-//! How connections of a client come and go: look up, dial (several addresses
-//! with a head start for the first, RFC 8305), CONNECT, and again after a
-//! failure.
+//! How connections of a client come and go: look up, dial (in `dialing`),
+//! CONNECT, and again after a failure.
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use dunlin_base::transport::{CloseCause, close_code};
+use dunlin_base::transport::{CloseCause, Transport, close_code};
 use dunlin_base::{ConnId, Instant};
 use dunlin_mqtt::client::Phase;
 use dunlin_mqtt::codec::{Disconnect, DisconnectProperties, ReasonCode, Version};
 use dunlin_mqtt::scram;
-use dunlin_net::{ClientTls, DialConfig};
+use dunlin_net::ClientTls;
 
+use super::dialing::Dialing;
 use super::io::Context;
 use super::resolver::{Job, Resolved};
 use super::session::{Scram, Session};
 use crate::error::DisconnectCause;
 use crate::events::ConnectionEvent;
 use crate::options::{random_u64, whole_seconds};
-
-/// Head start of an address before the next one is tried as well (RFC 8305
-/// section 5).
-const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Time in which messages handed over before a goodbye must leave.
 const GOODBYE_MAX: Duration = Duration::from_secs(5);
@@ -50,18 +45,6 @@ pub(super) enum Link {
     Ended,
 }
 
-/// Transports that are being opened.
-pub(super) struct Dialing {
-    addrs: VecDeque<SocketAddr>,
-    conns: Vec<ConnId>,
-    /// When to try the next address.
-    next_at: Instant,
-    deadline: Instant,
-    opened: Option<ConnId>,
-    /// Why the last one failed.
-    cause: DisconnectCause,
-}
-
 /// An open transport.
 pub(super) struct Conn {
     conn: ConnId,
@@ -79,10 +62,18 @@ impl Link {
         }
     }
 
-    pub(super) fn opened(&mut self, conn: ConnId) {
+    pub(super) fn opened(&mut self, now: Instant, conn: ConnId) {
         if let Self::Dialing(dialing) = self {
-            dialing.opened.get_or_insert(conn);
+            dialing.opened(now, conn);
         }
+    }
+
+    /// The transport is being closed by this side.
+    pub(super) fn start_closing(&mut self) {
+        *self = match core::mem::replace(self, Self::Idle) {
+            Self::Open(open) => Self::Closing(open),
+            other => other,
+        };
     }
 
     pub(super) fn finished(&mut self, conn: ConnId) {
@@ -95,13 +86,7 @@ impl Link {
 
     pub(super) fn closed(&mut self, conn: ConnId, cause: CloseCause) {
         match self {
-            Self::Dialing(dialing) => {
-                dialing.conns.retain(|other| *other != conn);
-                if dialing.opened == Some(conn) {
-                    dialing.opened = None;
-                }
-                dialing.cause = DisconnectCause::Transport(cause);
-            }
+            Self::Dialing(dialing) => dialing.closed(conn, cause),
             Self::Open(open) | Self::Closing(open) if open.conn == conn => {
                 open.closed = Some(cause);
             }
@@ -132,8 +117,7 @@ impl Link {
     /// When to look again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
-            Self::Dialing(dialing) if dialing.addrs.is_empty() => Some(dialing.deadline),
-            Self::Dialing(dialing) => Some(dialing.deadline.min(dialing.next_at)),
+            Self::Dialing(dialing) => Some(dialing.deadline()),
             Self::Waiting(until) => Some(*until),
             _ => None,
         }
@@ -149,16 +133,7 @@ impl Session {
         loop {
             match core::mem::replace(&mut self.core.link, Link::Idle) {
                 Link::Idle => self.look_up(context),
-                Link::Resolved(addrs) => {
-                    self.core.link = Link::Dialing(Dialing {
-                        addrs: addrs.into(),
-                        conns: Vec::new(),
-                        next_at: context.now,
-                        deadline: context.now + self.core.options.connect_timeout,
-                        opened: None,
-                        cause: DisconnectCause::Transport(CloseCause::HandshakeTimeout),
-                    });
-                }
+                Link::Resolved(addrs) => self.start_dialing(context, &addrs),
                 Link::Failed(cause) => self.attempt_failed(context, cause),
                 Link::Dialing(dialing) => {
                     if self.run_dialing(context, dialing) {
@@ -196,7 +171,7 @@ impl Session {
     fn give_up_attempt(&mut self, context: &mut Context<'_>) -> bool {
         match &self.core.link {
             Link::Open(_) | Link::Closing(_) | Link::Ended => return false,
-            Link::Dialing(dialing) => abort_all(context, &dialing.conns),
+            Link::Dialing(dialing) => dialing.abort(context, None),
             _ => {}
         }
         self.end(&DisconnectCause::Local);
@@ -207,7 +182,8 @@ impl Session {
         let core = &mut self.core;
         core.attempt += 1;
         let url = &core.options.url;
-        let needs_tls = url.transport().is_encrypted() && core.tls.is_none();
+        let encrypted = url.transport().is_encrypted() || core.options.race.is_some();
+        let needs_tls = encrypted && core.tls.is_none();
         if let (Some(ip), false) = (url.ip(), needs_tls) {
             core.link = Link::Resolved(vec![SocketAddr::new(ip, url.port())]);
             return;
@@ -225,62 +201,10 @@ impl Session {
         };
     }
 
-    /// Tells whether there is nothing more to do now.
-    fn run_dialing(&mut self, context: &mut Context<'_>, mut dialing: Dialing) -> bool {
-        if let Some(conn) = dialing.opened {
-            dialing.conns.retain(|other| *other != conn);
-            abort_all(context, &dialing.conns);
-            self.begin(context, conn);
-            return false;
-        }
-        if dialing.deadline <= context.now {
-            abort_all(context, &dialing.conns);
-            let cause = DisconnectCause::Transport(CloseCause::HandshakeTimeout);
-            self.attempt_failed(context, cause);
-            return false;
-        }
-        while dialing.conns.is_empty() || dialing.next_at <= context.now {
-            let Some(addr) = dialing.addrs.pop_front() else {
-                break;
-            };
-            match self.dial(context, addr) {
-                Ok(conn) => {
-                    dialing.conns.push(conn);
-                    dialing.next_at = context.now + HEAD_START;
-                }
-                Err(cause) => dialing.cause = cause,
-            }
-        }
-        if dialing.conns.is_empty() {
-            self.attempt_failed(context, dialing.cause);
-            return false;
-        }
-        self.core.link = Link::Dialing(dialing);
-        true
-    }
-
-    fn dial(&self, context: &mut Context<'_>, addr: SocketAddr) -> Result<ConnId, DisconnectCause> {
-        let options = &self.core.options;
-        let url = &options.url;
-        let mut config = DialConfig::new(url.transport(), addr, url.host());
-        config.tls.clone_from(&self.core.tls);
-        config.quic = options.network.tuning();
-        config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
-        config.handshake_timeout = Some(options.connect_timeout);
-        if !url.path().is_empty() {
-            url.path().clone_into(&mut config.ws_path);
-        }
-        let conn = context
-            .net
-            .dial(&config)
-            .map_err(|error| DisconnectCause::Net(Arc::new(error)))?;
-        context.conns.insert(conn, self.core.shared.key);
-        Ok(conn)
-    }
-
     /// The transport is open: writes CONNECT.
-    fn begin(&mut self, context: &Context<'_>, conn: ConnId) {
+    pub(super) fn begin(&mut self, context: &Context<'_>, conn: ConnId, transport: Transport) {
         let core = &mut self.core;
+        core.transport = transport;
         core.link = Link::Open(Conn {
             conn,
             finished: false,
@@ -343,13 +267,11 @@ impl Session {
         // From here on the transport bounds the time.
         self.core.goodbye_by = None;
         context.net.close(conn, close_code::NO_ERROR);
-        if let Link::Open(open) = core::mem::replace(&mut self.core.link, Link::Idle) {
-            self.core.link = Link::Closing(open);
-        }
+        self.core.link.start_closing();
         self.finish_closing(context);
     }
 
-    fn finish_closing(&mut self, context: &Context<'_>) {
+    fn finish_closing(&mut self, context: &mut Context<'_>) {
         let Link::Closing(closing) = &mut self.core.link else {
             return;
         };
@@ -391,10 +313,13 @@ impl Session {
     }
 
     /// The transport is gone.
-    fn connection_lost(&mut self, context: &Context<'_>, cause: CloseCause) {
+    fn connection_lost(&mut self, context: &mut Context<'_>, cause: CloseCause) {
         self.engine.handle_closed();
+        self.core.forget_connection();
+        if self.switch(context) {
+            return;
+        }
         let core = &mut self.core;
-        core.forget_connection();
         let fault = core.fault.take();
         if core.goodbye.is_some() {
             core.shared.emit(ConnectionEvent::Disconnected {
@@ -407,7 +332,7 @@ impl Session {
     }
 
     /// An attempt or a connection ended: waits, or gives up.
-    fn attempt_failed(&mut self, context: &Context<'_>, cause: DisconnectCause) {
+    pub(super) fn attempt_failed(&mut self, context: &Context<'_>, cause: DisconnectCause) {
         let core = &mut self.core;
         core.fault = None;
         core.shared.emit(ConnectionEvent::Disconnected {
@@ -440,12 +365,5 @@ fn is_final(cause: &DisconnectCause) -> bool {
         }
         DisconnectCause::Options(_) => true,
         _ => false,
-    }
-}
-
-fn abort_all(context: &mut Context<'_>, conns: &[ConnId]) {
-    for conn in conns {
-        context.conns.remove(conn);
-        context.net.abort(*conn);
     }
 }

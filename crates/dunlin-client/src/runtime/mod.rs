@@ -2,6 +2,7 @@
 
 mod data;
 mod datagram;
+mod dialing;
 mod incoming;
 mod io;
 mod link;
@@ -11,6 +12,7 @@ mod resolver;
 mod routes;
 mod session;
 mod spread;
+mod upgrade;
 
 use core::fmt;
 use core::num::NonZeroU32;

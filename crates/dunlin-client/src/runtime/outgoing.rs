@@ -155,7 +155,10 @@ impl Core {
         (self.given, self.left) = (0, 0);
         (self.inbox_full, self.reading_paused) = (false, false);
         self.scram = None;
-        self.shared.status().negotiated = None;
+        {
+            let mut status = self.shared.status();
+            (status.negotiated, status.transport) = (None, None);
+        }
         for (_, queued) in self.leaving.drain(..) {
             queued.finish(Err(PublishError::Lost));
         }

@@ -12,6 +12,7 @@ use dunlin_net::{ClientTls, TlsError};
 
 use super::{Command, Key, Queue};
 use crate::error::DisconnectCause;
+use crate::race::RaceMemory;
 use crate::tls::TlsOptions;
 
 /// Lookups at a time: each may block for as long as the resolver is patient.
@@ -34,12 +35,18 @@ pub(super) struct Job {
     pub(super) tls: Option<TlsOptions>,
 }
 
+/// What a thread is asked to do.
+enum Work {
+    LookUp(Box<Job>),
+    Save(RaceMemory),
+}
+
 /// Threads that look up, started as they are needed.
 pub(super) struct Resolver {
     queue: Weak<Queue>,
     threads: usize,
-    jobs: SyncSender<Job>,
-    take: Arc<Mutex<Receiver<Job>>>,
+    jobs: SyncSender<Work>,
+    take: Arc<Mutex<Receiver<Work>>>,
 }
 
 impl Resolver {
@@ -60,34 +67,53 @@ impl Resolver {
             host: host.into(),
             error: Arc::new(error),
         };
-        match self.jobs.try_send(job) {
+        match self.jobs.try_send(Work::LookUp(Box::new(job))) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 return Err(fail(io::Error::other("too many lookups at a time")));
             }
         }
+        match self.start_thread() {
+            Err(error) if self.threads == 0 => Err(fail(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has what was learned about networks written down.
+    pub(super) fn save(&mut self, memory: &RaceMemory) {
+        if memory.has_file() && self.jobs.try_send(Work::Save(memory.clone())).is_ok() {
+            // Without a thread it is remembered by this process only.
+            let _ = self.start_thread();
+        }
+    }
+
+    fn start_thread(&mut self) -> io::Result<()> {
         if self.threads < THREADS_MAX {
             let (take, queue) = (Arc::clone(&self.take), Weak::clone(&self.queue));
             let started = thread::Builder::new()
                 .name("dunlin-resolve".into())
                 .spawn(move || work(&take, &queue));
-            match started {
-                Ok(_) => self.threads += 1,
-                Err(error) if self.threads == 0 => return Err(fail(error)),
-                Err(_) => {}
-            }
+            started?;
+            self.threads += 1;
         }
         Ok(())
     }
 }
 
 /// Looks up until the event loop is gone.
-fn work(take: &Mutex<Receiver<Job>>, queue: &Weak<Queue>) {
+fn work(take: &Mutex<Receiver<Work>>, queue: &Weak<Queue>) {
     loop {
         // The lock is held while waiting: the others wait for the lock then.
         let job = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = job else {
-            return;
+        let job = match job {
+            Ok(Work::LookUp(job)) => *job,
+            Ok(Work::Save(memory)) => {
+                if let Err(error) = memory.save() {
+                    tracing::warn!(%error, "cannot write down which networks carry QUIC");
+                }
+                continue;
+            }
+            Err(_) => return,
         };
         let resolved = resolve(&job);
         let Some(queue) = queue.upgrade() else {

@@ -19,6 +19,7 @@ use super::data::DataStreams;
 use super::io::Context;
 use super::link::Link;
 use super::outbox::Outbox;
+use super::upgrade::Upgrade;
 use super::{Command, Key, NewClient, QueuedPublish, Request};
 use crate::error::{DisconnectCause, PublishError, SubscribeError};
 use crate::events::ConnectionEvent;
@@ -42,6 +43,8 @@ pub(super) struct Core {
     pub(super) link: Link,
     /// How the current connection is made.
     pub(super) transport: Transport,
+    /// The way back to QUIC, where QUIC and TLS race.
+    pub(super) upgrade: Upgrade,
     /// Counts attempts to connect, to tell late answers of the resolver.
     pub(super) attempt: u64,
     /// Failed attempts in a row.
@@ -119,6 +122,7 @@ impl Session {
                 transport: options.url.transport(),
                 options,
                 link: Link::Idle,
+                upgrade: Upgrade::default(),
                 attempt: 0,
                 failures: 0,
                 tls: None,
@@ -160,7 +164,10 @@ impl Session {
     /// hand here; what needs it happens in [`Session::run`].
     pub(super) fn on_net(&mut self, now: Instant, event: NetEvent<'_>) {
         match event {
-            NetEvent::Opened { conn, .. } => self.core.link.opened(conn),
+            NetEvent::Opened { conn, .. } => {
+                self.core.upgrade.opened(now, conn);
+                self.core.link.opened(now, conn);
+            }
             NetEvent::Bytes {
                 conn,
                 stream: StreamId::CONTROL,
@@ -188,7 +195,10 @@ impl Session {
             {
                 self.on_data_stream(now, &event);
             }
-            NetEvent::Closed { conn, cause } => self.core.link.closed(conn, cause),
+            NetEvent::Closed { conn, cause } => {
+                self.core.upgrade.closed(now, conn);
+                self.core.link.closed(conn, cause);
+            }
             // Addresses may change.
             _ => {}
         }
@@ -235,6 +245,7 @@ impl Session {
             self.receive_rest(context.now);
         }
         self.run_link(context);
+        self.run_upgrade(context);
         self.drop_obsolete(context);
         self.write(context);
         self.finish_if_wanted(context);
@@ -249,6 +260,9 @@ impl Session {
             core.goodbye_by,
             core.queue.obsolete_from(),
             core.data.routes.deadline(),
+            core.upgrade
+                .deadline()
+                .filter(|_| core.link.open_conn().is_some()),
         ];
         at.into_iter().chain(others.into_iter().flatten()).min()
     }
@@ -265,7 +279,7 @@ impl Session {
             let mut status = core.shared.status();
             status.closed = Some(cause.clone());
             status.events = None;
-            status.negotiated = None;
+            (status.negotiated, status.transport) = (None, None);
         }
         let closed = || Err(PublishError::Closed(cause.clone()));
         let leaving = core.leaving.drain(..).map(|(_, queued)| queued);

@@ -44,6 +44,9 @@ impl Session {
             let isolate = self.core.options.streams.isolate;
             context.net.isolate_streams(conn, isolate);
         }
+        if self.core.upgrade.is_switching() {
+            return;
+        }
         self.core.release_topics(context, conn);
         loop {
             let is_active = self.core.data.routes.is_active();

@@ -279,7 +279,9 @@ fn events_tell_what_happens() {
         let mut seen = Vec::new();
         for _ in 0..5 {
             seen.push(match events.next().await.expect("an event") {
-                ConnectionEvent::Connected { session_present } => format!("{session_present}"),
+                ConnectionEvent::Connected {
+                    session_present, ..
+                } => format!("{session_present}"),
                 ConnectionEvent::Disconnected { cause } => cause.to_string(),
                 ConnectionEvent::Reconnecting { wait } => format!("{wait:?}"),
                 other => format!("{other:?}"),

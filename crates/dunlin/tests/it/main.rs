@@ -10,6 +10,7 @@ mod hostile;
 mod identities;
 mod metrics;
 mod policies;
+mod race;
 mod reload;
 mod support;
 mod transports;

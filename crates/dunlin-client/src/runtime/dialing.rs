@@ -1,0 +1,300 @@
+//! Opening a transport: several addresses with a head start for the first
+//! (RFC 8305), and QUIC and TLS side by side where they race. Only the winner
+//! ever carries a CONNECT.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use dunlin_base::transport::{CloseCause, Transport, close_code};
+use dunlin_base::{ConnId, Instant};
+use dunlin_net::DialConfig;
+
+use super::io::Context;
+use super::link::Link;
+use super::session::Session;
+use crate::error::DisconnectCause;
+use crate::race::{Plan, RaceMemory, Runner, Running, Step, network_name, wall_clock};
+
+/// Head start of an address before the next one is tried as well (RFC 8305
+/// section 5).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Transports that are being opened.
+pub(super) struct Dialing {
+    race: Running,
+    lanes: Vec<Lane>,
+    deadline: Instant,
+    /// When to look again.
+    wake: Instant,
+    /// Why the last one failed.
+    cause: DisconnectCause,
+    network: Option<Network>,
+}
+
+/// Where a race takes place, to be remembered.
+#[derive(Clone)]
+pub(super) struct Network {
+    pub(super) name: String,
+    pub(super) memory: RaceMemory,
+    pub(super) quic_port: u16,
+    /// The application's choice of when to try QUIC again.
+    pub(super) probe_after: Option<Duration>,
+}
+
+/// One transport, to several addresses.
+struct Lane {
+    runner: Runner,
+    transport: Transport,
+    started: bool,
+    addrs: VecDeque<SocketAddr>,
+    conns: Vec<(ConnId, IpAddr)>,
+    /// When to try the next address.
+    next_at: Instant,
+    opened: Option<ConnId>,
+}
+
+impl Lane {
+    fn new(runner: Runner, transport: Transport, addrs: &[SocketAddr], port: u16) -> Self {
+        let with_port = |addr: &SocketAddr| SocketAddr::new(addr.ip(), port);
+        Self {
+            runner,
+            transport,
+            started: false,
+            addrs: addrs.iter().map(with_port).collect(),
+            conns: Vec::new(),
+            next_at: Instant::ZERO,
+            opened: None,
+        }
+    }
+
+    fn opened_addr(&self) -> Option<IpAddr> {
+        let is_it = |(conn, _): &&(ConnId, IpAddr)| Some(*conn) == self.opened;
+        self.conns.iter().find(is_it).map(|(_, ip)| *ip)
+    }
+}
+
+impl Dialing {
+    pub(super) fn opened(&mut self, now: Instant, conn: ConnId) {
+        let has = |lane: &&mut Lane| lane.conns.iter().any(|(other, _)| *other == conn);
+        if let Some(lane) = self.lanes.iter_mut().find(has) {
+            lane.opened.get_or_insert(conn);
+            self.race.opened(lane.runner, now);
+        }
+    }
+
+    pub(super) fn closed(&mut self, conn: ConnId, cause: CloseCause) {
+        for lane in &mut self.lanes {
+            lane.conns.retain(|(other, _)| *other != conn);
+            if lane.opened == Some(conn) {
+                lane.opened = None;
+                self.race.failed(lane.runner);
+            }
+        }
+        self.cause = DisconnectCause::Transport(cause);
+    }
+
+    /// TLS found an address that answers, which may not be the first one: QUIC
+    /// gets its chance there, too.
+    fn try_winner_address(&mut self, now: Instant) {
+        let found = self.lane(Runner::Tls).and_then(Lane::opened_addr);
+        let race = &mut self.race;
+        let quic = self.lanes.iter_mut().find(|l| l.runner == Runner::Quic);
+        if let (Some(ip), Some(quic)) = (found, quic)
+            && quic.opened.is_none()
+            && let Some(at) = quic.addrs.iter().position(|addr| addr.ip() == ip)
+            && quic.started
+        {
+            quic.addrs.swap(0, at);
+            quic.next_at = now;
+            race.started(Runner::Quic, now);
+        }
+    }
+
+    fn lane(&self, runner: Runner) -> Option<&Lane> {
+        self.lanes.iter().find(|lane| lane.runner == runner)
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline.min(self.wake)
+    }
+
+    /// Drops everything but one connection.
+    pub(super) fn abort(&self, context: &mut Context<'_>, but: Option<ConnId>) {
+        for lane in &self.lanes {
+            let conns = lane.conns.iter().map(|(conn, _)| conn);
+            for conn in conns.filter(|conn| Some(**conn) != but) {
+                context.conns.remove(conn);
+                match lane.opened == Some(*conn) {
+                    // The server has accepted it and shall not wonder.
+                    true => context.net.close(*conn, close_code::NO_ERROR),
+                    false => context.net.abort(*conn),
+                }
+            }
+        }
+    }
+}
+
+impl Session {
+    /// The addresses are known.
+    pub(super) fn start_dialing(&mut self, context: &Context<'_>, addrs: &[SocketAddr]) {
+        let core = &mut self.core;
+        let (url, now) = (&core.options.url, context.now);
+        let mut lanes = Vec::new();
+        let mut network = None;
+        let race = match &core.options.race {
+            Some(race) => {
+                let quic_port = race
+                    .quic_port
+                    .unwrap_or_else(|| url.port_of(Transport::Quic));
+                let tls_port = race.tls_port.unwrap_or_else(|| url.port_of(Transport::Tls));
+                lanes.push(Lane::new(Runner::Quic, Transport::Quic, addrs, quic_port));
+                lanes.push(Lane::new(Runner::Tls, Transport::Tls, addrs, tls_port));
+                let memory = race.memory.clone().unwrap_or_else(RaceMemory::global);
+                let mut plan = Plan::UNKNOWN;
+                if let Some(addr) = addrs.first() {
+                    let name = network_name(*addr, url.host(), quic_port);
+                    plan = memory.plan(&name, wall_clock());
+                    network = Some(Network {
+                        name,
+                        memory,
+                        quic_port,
+                        probe_after: race.probe_after,
+                    });
+                }
+                Running::new(now, plan.with_head_start(race.head_start))
+            }
+            None => {
+                let transport = url.transport();
+                lanes.push(Lane::new(Runner::Quic, transport, addrs, url.port()));
+                let mut alone = Running::new(now, Plan::PROBE);
+                alone.failed(Runner::Tls);
+                alone
+            }
+        };
+        core.link = Link::Dialing(Dialing {
+            race,
+            lanes,
+            deadline: now + core.options.connect_timeout,
+            wake: now,
+            cause: DisconnectCause::Transport(CloseCause::HandshakeTimeout),
+            network,
+        });
+    }
+
+    /// Tells whether there is nothing more to do now.
+    pub(super) fn run_dialing(&mut self, context: &mut Context<'_>, mut dialing: Dialing) -> bool {
+        if dialing.deadline <= context.now {
+            dialing.abort(context, None);
+            let cause = DisconnectCause::Transport(CloseCause::HandshakeTimeout);
+            self.attempt_failed(context, cause);
+            return false;
+        }
+        loop {
+            let mut wake = self.run_lanes(context, &mut dialing);
+            dialing.try_winner_address(context.now);
+            match dialing.race.next(context.now) {
+                Step::Start(runner) => {
+                    dialing.race.started(runner, context.now);
+                    for lane in dialing.lanes.iter_mut().filter(|l| l.runner == runner) {
+                        (lane.started, lane.next_at) = (true, context.now);
+                    }
+                }
+                Step::Win(runner) => {
+                    self.take_winner(context, &dialing, runner);
+                    return false;
+                }
+                Step::Lost => {
+                    self.attempt_failed(context, dialing.cause);
+                    return false;
+                }
+                Step::Wait(until) => {
+                    wake = wake.into_iter().chain(until).min();
+                    dialing.wake = wake.unwrap_or(dialing.deadline);
+                    self.core.link = Link::Dialing(dialing);
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Dials the addresses whose turn it is; tells when the next one's is.
+    fn run_lanes(&self, context: &mut Context<'_>, dialing: &mut Dialing) -> Option<Instant> {
+        let mut wake: Option<Instant> = None;
+        for lane in dialing.lanes.iter_mut().filter(|lane| lane.started) {
+            if lane.opened.is_some() {
+                continue;
+            }
+            while lane.conns.is_empty() || lane.next_at <= context.now {
+                let Some(addr) = lane.addrs.pop_front() else {
+                    break;
+                };
+                match self.dial(context, lane.transport, addr) {
+                    Ok(conn) => {
+                        lane.conns.push((conn, addr.ip()));
+                        lane.next_at = context.now + HEAD_START;
+                    }
+                    Err(cause) => dialing.cause = cause,
+                }
+            }
+            if lane.conns.is_empty() {
+                dialing.race.failed(lane.runner);
+            } else if !lane.addrs.is_empty() {
+                wake = wake.into_iter().chain([lane.next_at]).min();
+            }
+        }
+        wake
+    }
+
+    pub(super) fn dial(
+        &self,
+        context: &mut Context<'_>,
+        transport: Transport,
+        addr: SocketAddr,
+    ) -> Result<ConnId, DisconnectCause> {
+        let options = &self.core.options;
+        let url = &options.url;
+        let mut config = DialConfig::new(transport, addr, url.host());
+        config.tls.clone_from(&self.core.tls);
+        config.quic = options.network.tuning();
+        config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
+        config.handshake_timeout = Some(options.connect_timeout);
+        if !url.path().is_empty() {
+            url.path().clone_into(&mut config.ws_path);
+        }
+        let conn = context
+            .net
+            .dial(&config)
+            .map_err(|error| DisconnectCause::Net(Arc::new(error)))?;
+        context.conns.insert(conn, self.core.shared.key);
+        Ok(conn)
+    }
+
+    fn take_winner(&mut self, context: &mut Context<'_>, dialing: &Dialing, runner: Runner) {
+        let lane = dialing.lane(runner);
+        let Some((lane, conn)) = lane.and_then(|lane| Some((lane, lane.opened?))) else {
+            return self.attempt_failed(context, dialing.cause.clone());
+        };
+        dialing.abort(context, Some(conn));
+        if let Some(network) = &dialing.network {
+            let Network { name, memory, .. } = network;
+            let now = wall_clock();
+            match (runner, dialing.race.took(Runner::Quic)) {
+                (Runner::Quic, Some(took)) => memory.worked(name, took, now),
+                _ if dialing.race.quic_missed() => memory.blocked(name, now),
+                _ => {}
+            }
+            context.resolver.save(memory);
+            if runner == Runner::Tls {
+                let quic_port = network.quic_port;
+                let addr = lane.opened_addr().map(|ip| SocketAddr::new(ip, quic_port));
+                let connected = context.now;
+                self.core
+                    .upgrade
+                    .plan(connected, addr, network.clone(), now);
+            }
+        }
+        self.begin(context, conn, lane.transport);
+    }
+}
