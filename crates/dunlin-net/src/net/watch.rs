@@ -138,7 +138,7 @@ pub(super) mod sys {
         }
 
         /// Takes everything that was said; whether it was anything.
-        pub(crate) fn drain(&mut self) -> bool {
+        pub(crate) fn drain(&self) -> bool {
             let Some(fd) = &self.0 else {
                 return false;
             };
@@ -179,7 +179,7 @@ pub(super) mod sys {
             Self
         }
 
-        pub(crate) fn drain(&mut self) -> bool {
+        pub(crate) fn drain(&self) -> bool {
             false
         }
     }

@@ -111,7 +111,7 @@ fn address_removed() {
         _ => None,
     });
     let (from, to) = moved.unwrap();
-    assert_eq!(from, std::net::IpAddr::from(FIRST));
+    assert_eq!(from, core::net::IpAddr::from(FIRST));
     assert_ne!(to, from);
 }
 
