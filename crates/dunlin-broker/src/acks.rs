@@ -36,6 +36,9 @@ impl Shard {
                 _ => PacketType::PubAck,
             };
             self.send_ack(c, ack.stream, kind, ack.packet_id, ack.reason);
+            if ack.stream != StreamId::CONTROL {
+                self.end_if_answered(c, s, ack.stream);
+            }
         }
     }
 

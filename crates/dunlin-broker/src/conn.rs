@@ -70,6 +70,10 @@ pub(crate) struct DataStream {
     pub(crate) flow: u64,
     pub(crate) framer: Framer,
     pub(crate) out: SendBuf,
+    /// The client has ended its side; ours follows when it has its answers.
+    pub(crate) half_closed: bool,
+    /// We have ended our side: nothing more can be sent on it.
+    pub(crate) ended: bool,
 }
 
 impl DataStream {
@@ -219,6 +223,7 @@ impl Conn {
             && !stream.is_unidirectional()
             && let Some(at) = self.streams.iter().position(|(id, _)| *id == stream)
             && let Some((_, data)) = self.streams.get_mut(at)
+            && !data.ended
         {
             return &mut data.out;
         }

@@ -289,7 +289,7 @@ impl Shard {
             OwnedNetEvent::StreamReset(StreamId::CONTROL, _) => {
                 self.close(c, close_code::CONTROL_STREAM_DOWN);
             }
-            OwnedNetEvent::StreamFinished(stream) => self.end_stream(c, stream, None),
+            OwnedNetEvent::StreamFinished(stream) => self.handle_finished(c, stream),
             OwnedNetEvent::StreamReset(stream, code) => self.end_stream(c, stream, Some(code)),
         }
     }
@@ -550,6 +550,37 @@ impl Shard {
         self.end_stream(c, stream, Some(u64::from(reason as u8)));
     }
 
+    /// The client sends no more on a data stream. Acknowledgements that are due
+    /// on it still leave before our side ends.
+    fn handle_finished(&mut self, c: ConnIdx, stream: StreamId) {
+        let session = self.conns.get(c).and_then(Conn::session);
+        let session = session.and_then(|s| self.sessions.get(s));
+        if session.is_some_and(|session| session.inbound.awaits(stream))
+            && let Some(data) = self
+                .conns
+                .get_mut(c)
+                .and_then(|conn| conn.data_stream(stream))
+        {
+            data.half_closed = true;
+        } else {
+            self.end_stream(c, stream, None);
+        }
+    }
+
+    /// An acknowledgement left on a data stream: perhaps it was the last that
+    /// its end waited for.
+    pub(crate) fn end_if_answered(&mut self, c: ConnIdx, s: usize, stream: StreamId) {
+        let session = self.sessions.get(s);
+        let waits = session.is_some_and(|session| session.inbound.awaits(stream));
+        let data = self
+            .conns
+            .get_mut(c)
+            .and_then(|conn| conn.data_stream(stream));
+        if !waits && data.is_some_and(|data| data.half_closed) {
+            self.end_stream(c, stream, None);
+        }
+    }
+
     /// A data stream ended: its subscriptions move to control when the session
     /// is persistent, and go otherwise.
     pub(crate) fn end_stream(&mut self, c: ConnIdx, stream: StreamId, code: Option<u64>) {
@@ -587,6 +618,9 @@ impl Shard {
             self.command(command);
         }
         if let Some(s) = session {
+            if let Some(session) = self.sessions.get_mut(s) {
+                session.inbound.adopt(stream);
+            }
             self.end_flow(s, flow, stream, code.is_none());
             self.rehome_subscriptions(c, s, stream);
         }

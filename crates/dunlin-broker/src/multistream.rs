@@ -133,6 +133,10 @@ impl Shard {
                 }),
                 Action::Finish(stream) => {
                     self.flush(c);
+                    let conn = self.conns.get_mut(c);
+                    if let Some(data) = conn.and_then(|conn| conn.data_stream(stream)) {
+                        data.ended = true;
+                    }
                     self.command(NetCommand::FinishStream { conn: id, stream });
                 }
                 Action::Prioritise(stream, level) => self.command(NetCommand::SetPriority {

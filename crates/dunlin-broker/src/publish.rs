@@ -68,9 +68,8 @@ impl Shard {
                 reason: ReasonCode::Success,
             };
             let receive_maximum = self.config.receive_maximum;
-            // A flow goes on, on a new stream, with what it left open.
-            if publish.dup && publish.qos == QoS::ExactlyOnce {
-                session.inbound.resume(stream, packet_id);
+            if publish.qos == QoS::ExactlyOnce {
+                session.inbound.resume(stream, packet_id, publish.dup);
             }
             match session
                 .inbound

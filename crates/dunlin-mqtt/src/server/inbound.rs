@@ -71,6 +71,8 @@ struct Qos2 {
     releasing: bool,
     /// Where PUBCOMP is due when the store knows.
     asked: Option<StreamId>,
+    /// Its stream has ended, and control goes on with it.
+    adopted: bool,
 }
 
 /// The receiving half of one session.
@@ -123,6 +125,7 @@ impl Inbound {
             work: AckToken(0),
             releasing: false,
             asked: None,
+            adopted: false,
         };
         self.qos2.insert((StreamId::CONTROL, packet_id), state);
     }
@@ -157,6 +160,7 @@ impl Inbound {
                 work: token,
                 releasing: false,
                 asked: None,
+                adopted: false,
             };
             self.qos2.insert(key, state);
         }
@@ -278,6 +282,12 @@ impl Inbound {
         self.qos2.get_mut(&key)
     }
 
+    /// Whether acknowledgements are due on a stream.
+    #[must_use]
+    pub fn awaits(&self, stream: StreamId) -> bool {
+        self.waiting.iter().any(|w| w.ack.stream == stream)
+    }
+
     /// What began on one stream goes on, on another.
     pub fn rehome(&mut self, from: StreamId, to: StreamId) {
         if self.qos2.is_empty() && self.waiting.is_empty() {
@@ -302,15 +312,40 @@ impl Inbound {
         }
     }
 
-    /// A repeated PUBLISH with QoS 2 on a data stream may be of one that an
-    /// earlier connection left open; those wait on control.
-    pub fn resume(&mut self, stream: StreamId, packet_id: NonZeroU16) {
+    /// A data stream has ended: what it left open goes on, on control, unless
+    /// control has that identifier in use itself.
+    pub fn adopt(&mut self, stream: StreamId) {
+        let open = self.qos2.keys().filter(|(of, _)| *of == stream);
+        let open: Vec<_> = open.copied().collect();
+        for key in open {
+            if self.qos2.contains_key(&(StreamId::CONTROL, key.1)) {
+                self.end(key);
+            } else if let Some(state) = self.qos2.get_mut(&key) {
+                state.adopted = true;
+            }
+        }
+        self.rehome(stream, StreamId::CONTROL);
+    }
+
+    /// Looks at a PUBLISH with QoS 2 before [`Inbound::handle_publish`]. A
+    /// repeated one on a data stream may be of one that an earlier stream, or
+    /// connection, left open; those wait on control. One that is not repeated
+    /// is new, whatever an earlier stream left open under its identifier.
+    pub fn resume(&mut self, stream: StreamId, packet_id: NonZeroU16, dup: bool) {
         let control = (StreamId::CONTROL, packet_id);
-        if stream != StreamId::CONTROL
+        let Some(open) = self.qos2.get_mut(&control) else {
+            return;
+        };
+        if stream == StreamId::CONTROL {
+            if core::mem::take(&mut open.adopted) && !dup {
+                self.end(control);
+            }
+        } else if dup
+            && (open.adopted || !open.counted)
             && !self.qos2.contains_key(&(stream, packet_id))
-            && self.qos2.get(&control).is_some_and(|open| !open.counted)
-            && let Some(open) = self.qos2.remove(&control)
+            && let Some(mut open) = self.qos2.remove(&control)
         {
+            open.adopted = false;
             self.qos2.insert((stream, packet_id), open);
         }
     }

@@ -8,6 +8,7 @@ mod delivery;
 mod errors;
 mod flows;
 mod hostile;
+mod lanes;
 mod pairs;
 mod priority;
 mod publish;

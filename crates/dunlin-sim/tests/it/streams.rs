@@ -205,3 +205,53 @@ fn the_end_of_control_is_the_end() {
     ",
     );
 }
+
+#[test]
+fn a_stream_for_each_publish_ends_after_its_answer() {
+    check(
+        "
+        set data_streams_max=2
+        s > CONNECT s expiry=100
+        s < CONNACK
+        s > SUBSCRIBE 1 t|q2
+        s < SUBACK 1 02
+        a > CONNECT a expiry=100
+        a < CONNACK
+        # The store takes its time; the stream waits for it.
+        a@4 >> PUBLISH t 1 q1 #1
+        a@4 finish
+        a@4 < PUBACK 1
+        a@4 < finished
+        s < PUBLISH t 1 q1 #1
+        a@8 >> PUBLISH t 2 q2 #2
+        a@8 finish
+        a@8 < PUBREC 2
+        a@8 < finished
+        s < PUBLISH t 2 q2 #2
+        s > PUBREC 2
+        s < PUBREL 2
+        s > PUBCOMP 2
+        # The rest goes wherever the client likes.
+        a@12 > PUBREL 2
+        a@12 < PUBCOMP 2
+        a@12 > PUBLISH t 3 q2 #3
+        a@12 < PUBREC 3
+        s < PUBLISH t 3 q2 #3
+        a@12 finish
+        a@12 < finished
+        # Repeated it is the same message, and not repeated another one.
+        a > PUBLISH t 3 q2 #3 dup
+        a < PUBREC 3
+        a > PUBREL 3
+        a < PUBCOMP 3
+        a@16 > PUBLISH t 4 q2 #4
+        a@16 < PUBREC 4
+        s < PUBLISH t 4 q2 #4
+        a@16 finish
+        a@16 < finished
+        a > PUBLISH t 5 q2 #4
+        a < PUBREC 4
+        s < PUBLISH t 5 q2 #5
+    ",
+    );
+}
