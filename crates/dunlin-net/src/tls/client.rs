@@ -4,8 +4,9 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
+use quinn_proto::{NoneTokenStore, TokenMemoryCache, TokenStore};
 use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{RootCertStore, SupportedProtocolVersion};
@@ -48,6 +49,7 @@ impl ClientTls {
             accept_any: false,
             tokens: None,
             policy: TlsPolicy::default(),
+            resumption: true,
             secrets: None,
         }
     }
@@ -107,6 +109,7 @@ pub struct ClientTlsBuilder {
     accept_any: bool,
     tokens: Option<Arc<dyn AddressTokens>>,
     policy: TlsPolicy,
+    resumption: bool,
     secrets: Option<KeyLog>,
 }
 
@@ -202,6 +205,14 @@ impl ClientTlsBuilder {
         self
     }
 
+    /// Whether to keep session tickets and address tokens, and come back with
+    /// them. Default true; false makes each connection one of a stranger.
+    #[must_use]
+    pub const fn resumption(mut self, resumption: bool) -> Self {
+        self.resumption = resumption;
+        self
+    }
+
     /// Keeps the address tokens of QUIC servers here instead of in memory.
     #[must_use]
     pub fn address_tokens(mut self, tokens: Arc<dyn AddressTokens>) -> Self {
@@ -254,6 +265,9 @@ impl ClientTlsBuilder {
                     .map_err(TlsError::KeyMismatch)?,
                 None => builder.with_no_client_auth(),
             };
+            if !self.resumption {
+                config.resumption = Resumption::disabled();
+            }
             if let Some(log) = &self.secrets {
                 config.key_log = Arc::new(log.clone());
             }
@@ -274,11 +288,13 @@ impl ClientTlsBuilder {
         early.enable_early_data = true;
         let mut quic = quinn_proto::ClientConfig::new(Arc::new(quic_client(quic)?));
         let mut quic_early = quinn_proto::ClientConfig::new(Arc::new(quic_client(early)?));
-        if let Some(tokens) = self.tokens {
-            let store = Arc::new(Store(tokens));
-            quic.token_store(Arc::clone(&store) as _);
-            quic_early.token_store(store);
-        }
+        let store: Arc<dyn TokenStore> = match self.tokens {
+            Some(tokens) => Arc::new(Store(tokens)),
+            None if self.resumption => Arc::new(TokenMemoryCache::default()),
+            None => Arc::new(NoneTokenStore),
+        };
+        quic.token_store(Arc::clone(&store));
+        quic_early.token_store(store);
         Ok(ClientTls {
             tcp: Arc::new(tcp),
             ws: Arc::new(ws),

@@ -7,6 +7,7 @@
 
 mod client;
 mod dialler;
+pub mod handshakes;
 pub mod limits;
 mod pacer;
 pub mod plan;

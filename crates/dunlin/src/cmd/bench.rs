@@ -19,6 +19,7 @@ use dunlin_net::{ClientTls, ClientTlsBuilder};
 
 use super::network::Network;
 use crate::bench;
+use crate::bench::handshakes::{self, Visits};
 use crate::bench::plan::{Pattern, Plan, Target};
 use crate::bench::proc::Process;
 use crate::files;
@@ -74,6 +75,7 @@ Examples:
   dunlin bench --pattern fan-out --subs 50          one topic, fifty subscribers
   dunlin bench --pattern fan-in --pubs 100 --qos 1 --persistent
   dunlin bench --rate 1000 --duration 30            latency at 1,000 messages a second
+  dunlin bench --handshakes 5000 --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem
   dunlin bench --idle 10000 --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem";
 
 #[derive(Debug, Args)]
@@ -165,6 +167,20 @@ struct Connect {
     /// Only connect this many clients and hold them.
     #[arg(long, value_name = "N", conflicts_with_all = ["pubs", "subs", "rate"])]
     idle: Option<usize>,
+    /// Only connect this many clients one after the other, each until CONNACK,
+    /// and say what that costs the broker.
+    #[arg(long, value_name = "N", conflicts_with_all = ["pubs", "subs", "rate", "idle"])]
+    handshakes: Option<u64>,
+    /// Such clients come back, with tickets and tokens of earlier connections,
+    /// instead of being strangers each time.
+    #[arg(long, requires = "handshakes")]
+    returning: bool,
+    /// They send CONNECT as early data (QUIC).
+    #[arg(long, requires = "returning")]
+    early_data: bool,
+    /// Such clients at a time.
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    at_once: usize,
     /// Connections a second; without it as fast as they come about.
     #[arg(long, value_name = "PER_SECOND")]
     connect_rate: Option<f64>,
@@ -189,6 +205,9 @@ impl Bench {
     /// The options make no sense, the broker cannot be reached, the result
     /// cannot be written.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(count) = self.connect.handshakes {
+            return self.handshakes(count);
+        }
         let plan = self.plan()?;
         let broker = match self.broker_pid {
             Some(pid) => Some(Process::new(pid).with_context(|| format!("no process {pid}"))?),
@@ -217,6 +236,33 @@ impl Bench {
         }
         if !to_stdout {
             write!(out, "{report}")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn handshakes(&self, count: u64) -> anyhow::Result<ExitCode> {
+        let visits = Visits {
+            target: self.target()?,
+            version: self.mqtt,
+            count,
+            at_once: self.connect.at_once,
+            early_data: self.connect.early_data,
+        };
+        let (addr, transport) = (visits.target.addr, visits.target.transport);
+        let broker = match self.broker_pid {
+            Some(pid) => Process::new(pid),
+            None => Process::listening_at(addr, transport),
+        };
+        let cost = handshakes::run(&visits, broker)?;
+        let mut out = io::stdout().lock();
+        match &self.json {
+            Some(path) if path.as_os_str() != "-" => {
+                let json = serde_json::to_vec_pretty(&cost).context("cannot make JSON")?;
+                files::replace(path, &json, files::Access::Public)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+            }
+            Some(_) => serde_json::to_writer_pretty(&mut out, &cost)?,
+            None => write!(out, "{cost}")?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -276,8 +322,13 @@ impl Bench {
             .with_context(|| format!("cannot resolve {}", url.host()))?
             .next()
             .with_context(|| format!("{} has no address", url.host()))?;
+        let returning = self.connect.handshakes.is_none() || self.connect.returning;
         let tls = if url.transport().is_encrypted() {
-            Some(self.trust.build(&self.network).context("TLS settings")?)
+            Some(
+                self.trust
+                    .build(&self.network, returning)
+                    .context("TLS settings")?,
+            )
         } else {
             None
         };
@@ -319,8 +370,10 @@ impl Load {
 }
 
 impl Trust {
-    fn build(&self, network: &Network) -> anyhow::Result<Arc<ClientTls>> {
-        let mut builder: ClientTlsBuilder = ClientTls::builder().policy(network.policy());
+    fn build(&self, network: &Network, resumption: bool) -> anyhow::Result<Arc<ClientTls>> {
+        let mut builder: ClientTlsBuilder = ClientTls::builder()
+            .policy(network.policy())
+            .resumption(resumption);
         if let Some(ca) = &self.ca {
             builder = builder.ca_pem_file(ca)?;
         }

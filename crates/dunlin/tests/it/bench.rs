@@ -129,3 +129,34 @@ fn idle_connections_are_held_and_a_missing_broker_is_named() {
     let error = bench::run(&plan, None, &mut std::io::sink()).expect_err("no broker");
     assert!(error.to_string().contains("refused"), "{error}");
 }
+
+#[test]
+fn visits_are_counted_and_failures_named() {
+    use dunlin::bench::handshakes::{self, Visits};
+    use dunlin::bench::proc::Process;
+    let mut broker = Broker::start(1);
+    for transport in [Transport::Quic, Transport::Tls, Transport::Tcp] {
+        let visits = Visits {
+            target: plan(&broker, transport, "visits").target,
+            version: Version::V5,
+            count: 20,
+            at_once: 3,
+            early_data: false,
+        };
+        let own = Process::own();
+        let cost = handshakes::run(&visits, own).expect("visited");
+        assert!(cost.connections >= 20 && cost.failed == 0, "{cost:?}");
+        assert!(cost.broker_cpu_ms.is_some() && cost.to_string().contains("CPU s"));
+    }
+    let target = plan(&broker, Transport::Tcp, "visits").target;
+    broker.stop();
+    let visits = Visits {
+        target,
+        version: Version::V5,
+        count: 1,
+        at_once: 1,
+        early_data: false,
+    };
+    let error = handshakes::run(&visits, None).expect_err("no broker");
+    assert!(error.to_string().contains("too many failed"), "{error}");
+}
