@@ -225,13 +225,13 @@ func (t target) zeroRTT() {
 	watcher := t.session(dialing{})
 	defer watcher.close()
 	watcher.subscribe(watcher.control, t.topic("0rtt"), 1)
-	// What follows the first flight is held back until the message is there.
+	// The client hears nothing of the broker until the message is there.
 	socket := newMovingSocket()
-	socket.hold = true
+	socket.held = make(chan struct{})
 	c := t.dial(dialing{tickets: kept, socket: socket, early: t.early("0rtt")})
 	defer c.close()
 	want(watcher.message(nil).payload(), "early", "payload")
-	socket.release()
+	close(socket.held)
 	want(c.verdict(), true, "accepted")
 	c.connack()
 	want(c.expect(puback, c.control).id(), 1, "identifier")

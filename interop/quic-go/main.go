@@ -100,7 +100,8 @@ func (e *events) RecordEvent(event qlogwriter.Event) {
 	defer e.mu.Unlock()
 	switch event := event.(type) {
 	case qlog.KeyUpdated:
-		if event.Trigger == qlog.KeyUpdateLocal && event.KeyType == qlog.KeyTypeClient1RTT {
+		// Either side may begin.
+		if event.Trigger != qlog.KeyUpdateTLS && event.KeyType == qlog.KeyTypeClient1RTT {
 			e.keyUpdates++
 		}
 	case qlog.PacketReceived:

@@ -1,5 +1,6 @@
 // A UDP socket whose port can change while it is in use, as behind a NAT that
-// forgot, and that can hold back everything after the first flight.
+// forgot, and that can keep from its owner what arrives, so that nothing but the
+// first flight leaves.
 package main
 
 import (
@@ -12,15 +13,8 @@ type movingSocket struct {
 	mu     sync.Mutex
 	socket *net.UDPConn
 	closed bool
-	// Hold back what is sent after the first datagram has arrived.
-	hold    bool
-	arrived bool
-	held    []heldBack
-}
-
-type heldBack struct {
-	data []byte
-	to   net.Addr
+	// Nothing is read before it is closed, where there is one.
+	held chan struct{}
 }
 
 func listen() *net.UDPConn {
@@ -46,25 +40,15 @@ func (s *movingSocket) rebind() {
 	old.Close()
 }
 
-// release sends what was held back.
-func (s *movingSocket) release() {
-	s.mu.Lock()
-	held := s.held
-	s.hold, s.held = false, nil
-	s.mu.Unlock()
-	for _, h := range held {
-		_, err := s.WriteTo(h.data, h.to)
-		check(err)
-	}
-}
-
 func (s *movingSocket) ReadFrom(p []byte) (int, net.Addr, error) {
+	if s.held != nil {
+		<-s.held
+	}
 	for {
 		socket := s.current()
 		n, addr, err := socket.ReadFrom(p)
 		s.mu.Lock()
 		moved := s.socket != socket && !s.closed
-		s.arrived = s.arrived || err == nil
 		s.mu.Unlock()
 		if err == nil || !moved {
 			return n, addr, err
@@ -73,13 +57,7 @@ func (s *movingSocket) ReadFrom(p []byte) (int, net.Addr, error) {
 }
 
 func (s *movingSocket) WriteTo(p []byte, addr net.Addr) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hold && s.arrived {
-		s.held = append(s.held, heldBack{append([]byte(nil), p...), addr})
-		return len(p), nil
-	}
-	return s.socket.WriteTo(p, addr)
+	return s.current().WriteTo(p, addr)
 }
 
 func (s *movingSocket) Close() error {
