@@ -81,6 +81,7 @@ enum Policy {
     Single,
     PerTopic,
     PerPublish,
+    Unordered,
     Auto,
 }
 
@@ -190,6 +191,7 @@ impl Load {
             Policy::Single => StreamPolicy::Single,
             Policy::PerTopic => StreamPolicy::PerTopic,
             Policy::PerPublish => StreamPolicy::PerPublish,
+            Policy::Unordered => StreamPolicy::PerPublishUnordered,
             Policy::Auto => StreamPolicy::Auto,
         };
         let isolate = self.policy != Policy::Single;

@@ -42,11 +42,12 @@ pub(super) fn run(lab: &Lab) -> Result<Table> {
     let quic = format!("quic://{b}:{QUIC_PORT}");
     let tls = format!("mqtts://{b}:{TLS_PORT}");
     let tcp = format!("mqtt://{b}:{TCP_PORT}");
-    let cases: [(&str, &str, &str); 5] = [
+    let cases: [(&str, &str, &str); 6] = [
         ("TLS over TCP", &tls, "single"),
         ("QUIC, single", &quic, "single"),
         ("QUIC, per-topic", &quic, "per-topic"),
         ("QUIC, per-publish", &quic, "per-publish"),
+        ("QUIC, per-publish unordered", &quic, "unordered"),
         ("QUIC, auto", &quic, "auto"),
     ];
     let mut tails = BTreeMap::new();

@@ -29,91 +29,101 @@ struct Cycle {
     bytes: [u64; 2],
 }
 
+/// Cycles of every system, in the order of the table.
+struct Measured {
+    full: Vec<Cycle>,
+    /// The first one had no ticket yet, and is not here.
+    resumed: Vec<Cycle>,
+    over_tls: Vec<Cycle>,
+    /// Empty where it is not installed.
+    mosquitto: Vec<Cycle>,
+}
+
 pub(super) fn run(lab: &Lab) -> Result<Table> {
     let mut table = Table::default();
+    let measured = measure(lab)?;
+    judge(&mut table, "QUIC, no ticket", &measured.full, 2.1, None);
+    judge(
+        &mut table,
+        "QUIC, with tickets",
+        &measured.resumed,
+        1.1,
+        Some(5.0),
+    );
+    judge(
+        &mut table,
+        "TLS over TCP",
+        &measured.over_tls,
+        f64::NAN,
+        None,
+    );
+    let name = "mosquitto_pub and mosquitto, TLS";
+    if measured.mosquitto.is_empty() {
+        table.skipped(name, "mosquitto or mosquitto_pub is not installed");
+        return Ok(table);
+    }
+    judge(&mut table, name, &measured.mosquitto, f64::NAN, None);
+    let saved = |cycles| 100.0 * (1.0 - total_packets(cycles) / total_packets(&measured.mosquitto));
+    let what = "packets saved beside mosquitto, with tickets";
+    table.row(what, saved(&measured.resumed), "%", Target::AtLeast(60.0));
+    table.row(
+        "packets saved beside mosquitto, without",
+        saved(&measured.full),
+        "%",
+        Target::None,
+    );
+    Ok(table)
+}
+
+fn measure(lab: &Lab) -> Result<Measured> {
     let times = if lab.short { 3 } else { 11 };
     let b = Emulator::address(Side::B);
     let ca = lab.certificate("ca.pem").display().to_string();
-    let dunlin = |lab: &Lab, emulator: &Emulator, url: &str, more: &[&str]| {
-        let mut command = lab.dunlin(emulator.namespace(Side::A));
-        command.args(["pub", "--url", url, "--cafile", &ca, "--timing"]);
-        command.args([
-            "-i",
-            "sleeper",
-            "-t",
-            "plant/7/temperature",
-            "-m",
-            "21.5",
-            "-q",
-            "1",
-        ]);
-        command.args(more);
-        command
-    };
     let quic = format!("quic://{b}:{QUIC_PORT}");
     let tls = format!("mqtts://{b}:{TLS_PORT}");
     let tickets = lab.temporary("tickets").display().to_string();
-
-    let capture = Some(lab.out("wake.pcapng"));
-    let emulator = lab.link(&["delay=50ms"], "", capture)?;
+    let emulator = lab.link(&["delay=50ms"], "", Some(lab.out("wake.pcapng")))?;
+    let message = [
+        "-i",
+        "sleeper",
+        "-t",
+        "plant/7/temperature",
+        "-m",
+        "21.5",
+        "-q",
+        "1",
+    ];
+    let dunlin = |url: &str, more: &[&str]| {
+        let mut command = lab.dunlin(emulator.namespace(Side::A));
+        command.args(["pub", "--url", url, "--cafile", &ca, "--timing"]);
+        command.args(message).args(more);
+        command
+    };
     let broker = lab.broker(&emulator, &[])?;
-    let full = cycles(times, &emulator, || dunlin(lab, &emulator, &quic, &[]))?;
-    let resumed = cycles(times + 1, &emulator, || {
-        dunlin(lab, &emulator, &quic, &["--tickets", &tickets])
-    });
-    let over_tls = cycles(times, &emulator, || dunlin(lab, &emulator, &tls, &[]))?;
+    let full = cycles(times, &emulator, || dunlin(&quic, &[]))?;
+    let resuming = || dunlin(&quic, &["--tickets", &tickets]);
+    output(resuming()).context("the first connection with --tickets")?;
+    let resumed = cycles(times, &emulator, resuming)?;
+    let over_tls = cycles(times, &emulator, || dunlin(&tls, &[]))?;
     drop(broker);
     let mosquitto = match (lab.mosquitto(&emulator)?, find("mosquitto_pub")) {
-        (Some(server), Some(program)) => {
-            let cycles = cycles(times, &emulator, || {
-                let mut command = emulator.namespace(Side::A).command(&program);
-                command.args(["-h", &b.to_string(), "-p", &TLS_PORT.to_string()]);
-                command.args(["--cafile", &ca, "--tls-version", "tlsv1.3", "-V", "5"]);
-                command.args(["-i", "sleeper", "-t", "plant/7/temperature"]);
-                command.args(["-m", "21.5", "-q", "1"]);
-                command
-            })?;
-            drop(server);
-            Some(cycles)
-        }
-        _ => None,
+        (Some(_server), Some(program)) => cycles(times, &emulator, || {
+            let mut command = emulator.namespace(Side::A).command(&program);
+            command.args(["-h", &b.to_string(), "-p", &TLS_PORT.to_string(), "-V", "5"]);
+            command
+                .args(["--cafile", &ca, "--tls-version", "tlsv1.3"])
+                .args(message);
+            command
+        })?,
+        _ => Vec::new(),
     };
     valid(&emulator.stop())?;
-
-    judge(&mut table, "QUIC, no ticket", &full, 2.1, None);
-    let reference = mosquitto.as_deref().map(total_packets);
-    match &resumed {
-        // The first one had no ticket yet.
-        Ok(cycles) => {
-            let resumed = cycles.get(1..).unwrap_or_default();
-            judge(&mut table, "QUIC, with tickets", resumed, 1.1, Some(5.0));
-            if let Some(reference) = reference {
-                let saved = 100.0 * (1.0 - total_packets(resumed) / reference);
-                let what = "packets saved by QUIC with tickets beside mosquitto, TLS";
-                table.row(what, saved, "%", Target::AtLeast(60.0));
-            }
-        }
-        Err(error) => table.skipped("QUIC, with tickets", &format!("{error:#}")),
-    }
-    if let Some(reference) = reference {
-        let saved = 100.0 * (1.0 - total_packets(&full) / reference);
-        table.row("packets saved by QUIC without", saved, "%", Target::None);
-    }
-    judge(&mut table, "TLS over TCP", &over_tls, f64::NAN, None);
-    match &mosquitto {
-        Some(cycles) => judge(
-            &mut table,
-            "mosquitto_pub and mosquitto, TLS",
-            cycles,
-            f64::NAN,
-            None,
-        ),
-        None => table.skipped(
-            "mosquitto, TLS",
-            "mosquitto or mosquitto_pub is not installed",
-        ),
-    }
-    Ok(table)
+    Ok(Measured {
+        full,
+        resumed,
+        over_tls,
+        mosquitto,
+    })
 }
 
 /// Packets of a cycle, both directions.
