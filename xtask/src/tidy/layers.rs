@@ -30,9 +30,10 @@ const TABLE: &[Layer] = &[
     layer(0, "dunlin-base", &[]),
     layer(1, "dunlin-mqtt-codec", &["dunlin-base"]),
     layer(1, "dunlin-amqp-codec", &["dunlin-base"]),
+    layer(1, "dunlin-mini-crypto", &[]),
     layer(2, "dunlin-mqtt", &["dunlin-base", "dunlin-mqtt-codec"]),
     layer(2, "dunlin-amqp", &["dunlin-base", "dunlin-amqp-codec"]),
-    layer(2, "dunlin-quic-mini", &["dunlin-base"]),
+    layer(2, "dunlin-quic-mini", &["dunlin-mini-crypto"]),
     layer(2, "dunlin-router", &["dunlin-base"]),
     layer(2, "dunlin-store", &["dunlin-base"]),
     layer(

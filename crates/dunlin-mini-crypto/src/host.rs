@@ -1,0 +1,199 @@
+//! The reference provider: RustCrypto, for hosts and as the oracle of tests.
+//! Knows nothing of size.
+
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use aes_gcm::Aes128Gcm;
+use aes_gcm::aead::AeadInOut;
+use p256::ecdsa::signature::hazmat::PrehashVerifier;
+use p256::ecdsa::{Signature, VerifyingKey};
+use p256::elliptic_curve::sec1::ToSec1Point;
+use p256::{PublicKey, SecretKey};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Crypto, CryptoError, Digest, Entropy, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, TAG_LEN,
+};
+
+/// Attempts to draw a scalar; each fails with a chance of 2^-32.
+const DRAWS: usize = 8;
+
+/// RustCrypto with entropy from `E`.
+#[derive(Clone, Debug)]
+pub struct Host<E> {
+    entropy: E,
+}
+
+impl<E: Entropy> Host<E> {
+    /// A provider that draws from `entropy`.
+    pub const fn new(entropy: E) -> Self {
+        Self { entropy }
+    }
+}
+
+/// A prepared AES-128-GCM key.
+#[derive(Clone)]
+pub struct HostAead(Aes128Gcm);
+
+impl core::fmt::Debug for HostAead {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("HostAead")
+    }
+}
+
+impl<E: Entropy> Crypto for Host<E> {
+    type Hash = Sha256;
+    type Secret = SecretKey;
+    type Aead = HostAead;
+    type Block = Aes128;
+
+    fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
+        self.entropy.fill(out)
+    }
+
+    fn hash(&mut self) -> Sha256 {
+        Sha256::new()
+    }
+
+    fn update(&mut self, hash: &mut Sha256, data: &[u8]) {
+        hash.update(data);
+    }
+
+    fn finish(&mut self, hash: Sha256) -> Digest {
+        hash.finalize().into()
+    }
+
+    fn generate(&mut self) -> Result<(SecretKey, Point), CryptoError> {
+        let mut scalar = [0; 32];
+        for _ in 0..DRAWS {
+            self.entropy.fill(&mut scalar)?;
+            if let Ok(secret) = SecretKey::from_slice(&scalar) {
+                let point = secret.public_key().to_sec1_point(false);
+                let point = point.as_bytes().try_into();
+                return Ok((secret, point.map_err(|_| CryptoError::Entropy)?));
+            }
+        }
+        Err(CryptoError::Entropy)
+    }
+
+    fn agree(&mut self, secret: &SecretKey, peer: &Point) -> Result<Digest, CryptoError> {
+        let peer = PublicKey::from_sec1_bytes(peer).map_err(|_| CryptoError::BadPoint)?;
+        let shared = p256::ecdh::diffie_hellman(secret.to_nonzero_scalar(), peer.as_affine());
+        Ok((*shared.raw_secret_bytes()).into())
+    }
+
+    fn verify(
+        &mut self,
+        key: &Point,
+        digest: &Digest,
+        signature: &[u8; SIGNATURE_LEN],
+    ) -> Result<(), CryptoError> {
+        let verified = || {
+            let key = VerifyingKey::from_sec1_bytes(key).ok()?;
+            let signature = Signature::from_slice(signature).ok()?;
+            key.verify_prehash(digest, &signature).ok()
+        };
+        verified().ok_or(CryptoError::BadSignature)
+    }
+
+    fn aead(&mut self, key: &[u8; KEY_LEN]) -> HostAead {
+        HostAead(Aes128Gcm::new(key.into()))
+    }
+
+    fn seal(
+        &mut self,
+        key: &HostAead,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+    ) -> [u8; TAG_LEN] {
+        // Refuses only more than 64 GB.
+        key.0
+            .encrypt_inout_detached(nonce.into(), aad, data.into())
+            .map_or([0; TAG_LEN], Into::into)
+    }
+
+    fn open(
+        &mut self,
+        key: &HostAead,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), CryptoError> {
+        key.0
+            .decrypt_inout_detached(nonce.into(), aad, data.into(), tag.into())
+            .map_err(|_| CryptoError::BadTag)
+    }
+
+    fn block(&mut self, key: &[u8; KEY_LEN]) -> Aes128 {
+        Aes128::new(key.into())
+    }
+
+    fn encrypt(&mut self, key: &Aes128, block: &mut [u8; 16]) {
+        key.encrypt_block(block.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn provider() -> Host<impl Entropy> {
+        let mut next = 0_u8;
+        Host::new(move |out: &mut [u8]| {
+            for byte in out {
+                next = next.wrapping_mul(5).wrapping_add(7);
+                *byte = next;
+            }
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn both_sides_agree() {
+        let mut crypto = provider();
+        let (a, a_point) = crypto.generate().unwrap();
+        let (b, b_point) = crypto.generate().unwrap();
+        let shared = crypto.agree(&a, &b_point).unwrap();
+        assert_eq!(crypto.agree(&b, &a_point).unwrap(), shared);
+        let mut off = b_point;
+        off[64] ^= 1;
+        assert_eq!(crypto.agree(&a, &off), Err(CryptoError::BadPoint));
+    }
+
+    #[test]
+    fn sealed_opens_and_altered_does_not() {
+        let mut crypto = provider();
+        let key = crypto.aead(&[7; 16]);
+        let mut data = *b"a reading";
+        let tag = crypto.seal(&key, &[1; 12], b"header", &mut data);
+        assert_ne!(&data, b"a reading");
+        let mut other = data;
+        let refused = crypto.open(&key, &[1; 12], b"Header", &mut other, &tag);
+        assert_eq!(refused, Err(CryptoError::BadTag));
+        crypto
+            .open(&key, &[1; 12], b"header", &mut data, &tag)
+            .unwrap();
+        assert_eq!(&data, b"a reading");
+    }
+
+    #[test]
+    fn initial_secret_of_rfc_9001() {
+        // RFC 9001 appendix A.1.
+        let mut crypto = provider();
+        let mut salt = [0; 32];
+        let initial = [
+            0x38, 0x76, 0x2c, 0xf7, 0xf5, 0x59, 0x34, 0xb3, 0x4d, 0x17, 0x9a, 0xe6, 0xa4, 0xc8,
+            0x0c, 0xad, 0xcc, 0xbb, 0x7f, 0x0a,
+        ];
+        salt[..20].copy_from_slice(&initial);
+        let dcid = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
+        let secret = crypto.extract(&salt, &dcid);
+        assert_eq!(secret[..4], [0x7d, 0xb5, 0xdf, 0x06]);
+        let mut client = [0; 32];
+        let info: [&[u8]; 5] = [&[0, 32, 15], b"tls13 ", b"client in", &[0], &[]];
+        crypto.expand(&secret, &info, &mut client);
+        assert_eq!(client[..4], [0xc0, 0x0c, 0xf1, 0x51]);
+    }
+}

@@ -1,0 +1,209 @@
+//! The cryptography of a QUIC v1 client that speaks one cipher suite:
+//! TLS_AES_128_GCM_SHA256 with secp256r1 and ECDSA P-256.
+//!
+//! [`Crypto`] is everything such a client asks for. Providers differ in size
+//! and speed only; a chip's accelerator or PSA takes over by implementing the
+//! trait. Calls take `&mut self`, because an accelerator is one device, and
+//! keys are types of the provider, because a key may live in the device.
+//!
+//! Layer 1: knows no packet, no handshake and no clock.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+#[cfg(feature = "host")]
+mod host;
+
+#[cfg(feature = "host")]
+pub use host::{Host, HostAead};
+
+/// Bytes of a SHA-256 digest, and of every secret of the key schedule.
+pub const HASH_LEN: usize = 32;
+/// Bytes of an AES-128 key.
+pub const KEY_LEN: usize = 16;
+/// Bytes of an AES-GCM nonce.
+pub const NONCE_LEN: usize = 12;
+/// Bytes of an AES-GCM authentication tag.
+pub const TAG_LEN: usize = 16;
+/// Bytes of a P-256 point in uncompressed form: `04 || x || y`.
+pub const POINT_LEN: usize = 65;
+/// Bytes of an ECDSA P-256 signature as `r || s`.
+pub const SIGNATURE_LEN: usize = 64;
+/// SHA-256 works on blocks of this many bytes; HMAC pads its key to it.
+const BLOCK_LEN: usize = 64;
+
+/// A SHA-256 digest or a secret of the same length.
+pub type Digest = [u8; HASH_LEN];
+/// A P-256 point in uncompressed form.
+pub type Point = [u8; POINT_LEN];
+
+/// Why a provider refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum CryptoError {
+    /// The entropy source failed; no key may be made.
+    Entropy = 1,
+    /// The peer's point is not on the curve, or the result is the identity.
+    BadPoint = 2,
+    /// The signature does not verify, or the key is no point of the curve.
+    BadSignature = 3,
+    /// The authentication tag does not match.
+    BadTag = 4,
+}
+
+/// Where random bytes come from. A device without a source of entropy must be
+/// given a seed by whoever starts it.
+pub trait Entropy {
+    /// Fills `out` with bytes that nobody can predict.
+    ///
+    /// # Errors
+    ///
+    /// [`CryptoError::Entropy`] if the source has failed; `out` is then not
+    /// to be used.
+    fn fill(&mut self, out: &mut [u8]) -> Result<(), CryptoError>;
+}
+
+/// Any function that fills a buffer is a source.
+impl<F: FnMut(&mut [u8]) -> Result<(), CryptoError>> Entropy for F {
+    fn fill(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
+        self(out)
+    }
+}
+
+/// What a QUIC client on a microcontroller asks of its cryptography.
+///
+/// HMAC and HKDF have default implementations over the hash. Secrets that a
+/// call leaves behind in its own stack frame are the provider's to wipe.
+pub trait Crypto {
+    /// A running SHA-256. Cloned to read the transcript and go on.
+    type Hash: Clone;
+    /// A P-256 private key that is used once.
+    type Secret;
+    /// A prepared AES-128-GCM key.
+    type Aead;
+    /// A prepared AES-128 key for single blocks (header protection).
+    type Block;
+
+    /// Fills `out` with random bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`CryptoError::Entropy`] if the source has failed.
+    fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError>;
+
+    /// Starts a SHA-256.
+    fn hash(&mut self) -> Self::Hash;
+    /// Adds bytes to a SHA-256.
+    fn update(&mut self, hash: &mut Self::Hash, data: &[u8]);
+    /// Ends a SHA-256.
+    fn finish(&mut self, hash: Self::Hash) -> Digest;
+
+    /// Makes a P-256 key pair.
+    ///
+    /// # Errors
+    ///
+    /// [`CryptoError::Entropy`] if the source has failed.
+    fn generate(&mut self) -> Result<(Self::Secret, Point), CryptoError>;
+    /// The x coordinate of `secret * peer` (ECDH). Refuses points that are
+    /// not on the curve.
+    ///
+    /// # Errors
+    ///
+    /// [`CryptoError::BadPoint`].
+    fn agree(&mut self, secret: &Self::Secret, peer: &Point) -> Result<Digest, CryptoError>;
+    /// Verifies an ECDSA P-256 signature `r || s` over a SHA-256 digest.
+    ///
+    /// # Errors
+    ///
+    /// [`CryptoError::BadSignature`].
+    fn verify(
+        &mut self,
+        key: &Point,
+        digest: &Digest,
+        signature: &[u8; SIGNATURE_LEN],
+    ) -> Result<(), CryptoError>;
+
+    /// Prepares an AES-128-GCM key.
+    fn aead(&mut self, key: &[u8; KEY_LEN]) -> Self::Aead;
+    /// Encrypts `data` in place and returns the tag.
+    fn seal(
+        &mut self,
+        key: &Self::Aead,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+    ) -> [u8; TAG_LEN];
+    /// Decrypts `data` in place if the tag matches. Whether `data` is changed
+    /// on failure is the provider's choice; it holds no plaintext then.
+    ///
+    /// # Errors
+    ///
+    /// [`CryptoError::BadTag`].
+    fn open(
+        &mut self,
+        key: &Self::Aead,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), CryptoError>;
+
+    /// Prepares an AES-128 key for single blocks.
+    fn block(&mut self, key: &[u8; KEY_LEN]) -> Self::Block;
+    /// Encrypts one block in place.
+    fn encrypt(&mut self, key: &Self::Block, block: &mut [u8; 16]);
+
+    /// HMAC-SHA-256 over `parts` in order.
+    fn hmac(&mut self, key: &Digest, parts: &[&[u8]]) -> Digest {
+        let inner = self.hmac_half(key, 0x36, parts);
+        self.hmac_half(key, 0x5c, &[&inner])
+    }
+
+    /// One of the two hashes of HMAC: the padded key, then `parts`.
+    #[doc(hidden)]
+    #[inline(never)]
+    fn hmac_half(&mut self, key: &Digest, pad: u8, parts: &[&[u8]]) -> Digest {
+        let mut block = [pad; BLOCK_LEN];
+        for (to, from) in block.iter_mut().zip(key) {
+            *to ^= from;
+        }
+        let mut hash = self.hash();
+        self.update(&mut hash, &block);
+        for part in parts {
+            self.update(&mut hash, part);
+        }
+        self.finish(hash)
+    }
+
+    /// HKDF-Extract. A salt of 32 zeros is the same as no salt.
+    fn extract(&mut self, salt: &Digest, secret: &[u8]) -> Digest {
+        self.hmac(salt, &[secret])
+    }
+
+    /// HKDF-Expand of `info` (in parts) into `out`, at most 32 bytes: TLS 1.3
+    /// with SHA-256 never asks for more. Bytes of `out` beyond them stay.
+    fn expand(&mut self, secret: &Digest, info: &[&[u8]; 5], out: &mut [u8]) {
+        let [a, b, c, d, e] = *info;
+        let block = self.hmac(secret, &[a, b, c, d, e, &[1]]);
+        for (to, from) in out.iter_mut().zip(block) {
+            *to = from;
+        }
+    }
+}
+
+/// Compares without telling by its duration where the difference is.
+#[inline(never)]
+#[must_use]
+pub fn equal(a: &[u8], b: &[u8]) -> bool {
+    let mut difference = u8::from(a.len() != b.len());
+    for (x, y) in a.iter().zip(b) {
+        // The barrier keeps the optimiser from leaving the loop early.
+        difference |= core::hint::black_box(x ^ y);
+    }
+    difference == 0
+}
