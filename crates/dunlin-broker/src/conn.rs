@@ -69,6 +69,9 @@ pub(crate) struct DataStream {
     /// Flow identifier; 0: none.
     pub(crate) flow: u64,
     pub(crate) framer: Framer,
+    /// What aliases mean on it: there is no order between streams, so an alias
+    /// holds where it was set.
+    pub(crate) aliases_in: Option<Box<TopicAliases>>,
     pub(crate) out: SendBuf,
     /// The client has ended its side; ours follows when it has its answers.
     pub(crate) half_closed: bool,
@@ -151,6 +154,8 @@ pub(crate) struct Conn {
     pub(crate) packet_bytes_max: u32,
     pub(crate) receive_maximum: u16,
     pub(crate) aliases_in: TopicAliases,
+    /// The stream of the packet that is being handled.
+    pub(crate) reading: StreamId,
     pub(crate) aliases_out: AliasTable,
     pub(crate) problem_information: bool,
     /// It asked how many data streams it may have.
@@ -193,6 +198,7 @@ impl Conn {
             packet_bytes_max: u32::MAX,
             receive_maximum: u16::MAX,
             aliases_in: TopicAliases::default(),
+            reading: StreamId::CONTROL,
             aliases_out: AliasTable::default(),
             problem_information: true,
             asked_for_streams: false,

@@ -145,6 +145,7 @@ impl Shard {
             return Ok(Flow::Continue);
         };
         conn.last_packet = now;
+        conn.reading = stream;
         let decoded = match decode(packet, conn.version) {
             Err(error) if matches!(conn.phase, Phase::ExpectConnect) => {
                 self.refuse_connect(c, packet, &error);

@@ -6,12 +6,13 @@
 //! durable receivers the order is: every shard prepares, one batch is stored,
 //! receivers see it, the publisher is acknowledged.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::{QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{Publish, ReasonCode, Version};
-use dunlin_mqtt::server::{Ack, AckToken, Identifiers, Receipt, delivery};
+use dunlin_mqtt::server::{Ack, AckToken, Identifiers, Receipt, TopicAliases, delivery};
 use dunlin_store::{SessionKey, StoreOp};
 use smallvec::SmallVec;
 
@@ -127,15 +128,26 @@ impl Shard {
         let Some(alias) = publish.properties.topic_alias else {
             return Ok(None);
         };
+        let maximum = self.config.topic_alias_maximum;
         let Some(conn) = self.conns.get_mut(c) else {
             return Ok(None);
         };
         let invalid = Fault::new(ReasonCode::TopicAliasInvalid, "unknown topic alias");
+        let stream = conn.reading;
+        let aliases = match stream {
+            StreamId::CONTROL => &mut conn.aliases_in,
+            stream => match conn.data_stream(stream) {
+                Some(data) => data
+                    .aliases_in
+                    .get_or_insert_with(|| Box::new(TopicAliases::new(maximum))),
+                None => return Err(invalid),
+            },
+        };
         if publish.topic.is_empty() {
-            return conn.aliases_in.topic(alias).map(Some).ok_or(invalid);
+            return aliases.topic(alias).map(Some).ok_or(invalid);
         }
         //= mqtt5#[MQTT-3.3.2-9]
-        if !conn.aliases_in.set(alias, publish.topic) {
+        if !aliases.set(alias, publish.topic) {
             return Err(invalid);
         }
         Ok(None)

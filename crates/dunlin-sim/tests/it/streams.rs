@@ -255,3 +255,30 @@ fn a_stream_for_each_publish_ends_after_its_answer() {
     ",
     );
 }
+
+#[test]
+fn an_alias_holds_on_the_stream_on_which_it_was_set() {
+    check(
+        "
+        s > CONNECT s clean
+        s < CONNACK
+        s > SUBSCRIBE 1 #
+        s < SUBACK 1 00
+        a > CONNECT a clean
+        a < CONNACK
+        a@4 > PUBLISH t/4 1 alias=1
+        s < PUBLISH t/4 1
+        a@8 > PUBLISH t/8 1 alias=1
+        s < PUBLISH t/8 1
+        a@2 > PUBLISH t/2 1 alias=1
+        s < PUBLISH t/2 1
+        a@4 > PUBLISH - 2 alias=1
+        s < PUBLISH t/4 2
+        a@2 > PUBLISH - 2 alias=1
+        s < PUBLISH t/2 2
+        a > PUBLISH - 2 alias=1
+        a < DISCONNECT 0x94
+        a < closed
+    ",
+    );
+}
