@@ -17,7 +17,9 @@ use dunlin_mqtt::client::Negotiated;
 use dunlin_mqtt::codec::{ReasonCode, RetainHandling, SubscribeOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, broadcast, oneshot};
 
-use crate::error::{ConnectError, PublishError, RuntimeError, SubscribeError, TryPublishError};
+use crate::error::{
+    ConnectError, DisconnectCause, PublishError, RuntimeError, SubscribeError, TryPublishError,
+};
 use crate::events::{EVENTS_MAX, Events, StreamStatistics};
 use crate::inbox::{Inbox, Messages};
 use crate::message::{Publish, Topic};
@@ -25,6 +27,27 @@ use crate::options::{Builder, Options, REQUESTS_MAX};
 use crate::runtime::{Command, NewClient, QueuedPublish, Request, RequestKind, Runtime};
 use crate::shared::{Shared, Status};
 use crate::url::{Url, UrlError};
+
+/// The outcome of a first attempt to connect.
+#[derive(Debug)]
+#[must_use = "tells whether the server accepts"]
+pub struct Connecting {
+    answer: oneshot::Receiver<Result<(), DisconnectCause>>,
+}
+
+impl Future for Connecting {
+    type Output = Result<(), ConnectError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.answer)
+            .poll(context)
+            .map(|answer| match answer {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(cause)) => Err(ConnectError::Failed(cause)),
+                Err(_) => Err(RuntimeError::Ended.into()),
+            })
+    }
+}
 
 /// A connection to a server that comes back by itself. Cheap to clone; the
 /// connection ends, as with [`Client::disconnect`], when the last clone and
@@ -43,10 +66,10 @@ impl Client {
         Ok(Builder::new(url.as_ref().parse::<Url>()?))
     }
 
-    pub(crate) async fn connect(
+    pub(crate) fn start(
         runtime: &Runtime,
         options: Options,
-    ) -> Result<(Self, Messages), ConnectError> {
+    ) -> Result<(Self, Messages, Connecting), ConnectError> {
         let (key, remote) = runtime.register()?;
         let shared = Arc::new(Shared {
             key,
@@ -80,12 +103,7 @@ impl Client {
             connected,
         };
         shared.remote.push(Command::Add(Box::new(new)));
-        drop(shared);
-        match answer.await {
-            Ok(Ok(())) => Ok((client, messages)),
-            Ok(Err(cause)) => Err(ConnectError::Failed(cause)),
-            Err(_) => Err(RuntimeError::Ended.into()),
-        }
+        Ok((client, messages, Connecting { answer }))
     }
 
     /// Publishes a message and waits until the server has taken it over: for

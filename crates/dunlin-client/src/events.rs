@@ -21,6 +21,11 @@ pub enum ConnectionEvent {
         /// How it is connected.
         transport: Transport,
     },
+    /// The server has answered a connection that began with early data (0-RTT).
+    EarlyData {
+        /// It took what was sent early; else that was sent again.
+        accepted: bool,
+    },
     /// The connection ended, or an attempt failed.
     Disconnected {
         /// Why.

@@ -13,7 +13,7 @@ use dunlin_mqtt::codec::{ConnectProperties, Version, WillProperties};
 use dunlin_mqtt::scram;
 
 use crate::backoff::Backoff;
-use crate::client::Client;
+use crate::client::{Client, Connecting};
 use crate::error::ConnectError;
 use crate::inbox::Messages;
 use crate::message::{Payload, Topic, Will};
@@ -21,6 +21,7 @@ use crate::network::NetworkOptions;
 use crate::race::Race;
 use crate::runtime::Runtime;
 use crate::streams::{PriorityError, StreamOptions};
+use crate::tickets::TicketFile;
 use crate::tls::TlsOptions;
 use crate::url::Url;
 
@@ -100,6 +101,10 @@ pub(crate) struct Options {
     pub(crate) user_properties: Vec<(Text, Text)>,
     pub(crate) streams: StreamOptions,
     pub(crate) network: NetworkOptions,
+    pub(crate) early_data: bool,
+    pub(crate) tickets: Option<TicketFile>,
+    /// Nobody chose the client identifier.
+    pub(crate) random_id: bool,
     pub(crate) race: Option<Race>,
 }
 
@@ -161,6 +166,9 @@ impl Builder {
                 user_properties: Vec::new(),
                 streams: StreamOptions::default(),
                 network: NetworkOptions::new(),
+                early_data: true,
+                tickets: None,
+                random_id: false,
                 race,
             },
             runtime: None,
@@ -311,6 +319,24 @@ impl Builder {
         self
     }
 
+    /// Keeps session tickets and address tokens in a file, so that a process
+    /// that is started anew sends CONNECT and its first messages in the first
+    /// datagram. On QUIC only.
+    pub fn tickets(mut self, file: TicketFile) -> Self {
+        self.options.tickets = Some(file);
+        self
+    }
+
+    /// Whether to send CONNECT, and messages that wait, with the first
+    /// datagram (0-RTT) where a session ticket allows it; on by default, on
+    /// QUIC only. A Dunlin broker takes such data once; of another server that
+    /// is not known, so that somebody who records and repeats a first datagram
+    /// might repeat the messages in it.
+    pub fn early_data(mut self, send: bool) -> Self {
+        self.options.early_data = send;
+        self
+    }
+
     /// Lets the application acknowledge each message
     /// ([`Message::acknowledge`](crate::Message::acknowledge)) instead of doing
     /// so when it is taken from [`Messages`]. Acknowledgements leave in the
@@ -351,16 +377,45 @@ impl Builder {
     ///
     /// # Cancel safety
     /// Dropping the future gives up the connection.
-    pub async fn connect(mut self) -> Result<(Client, Messages), ConnectError> {
+    pub async fn connect(self) -> Result<(Client, Messages), ConnectError> {
+        let (client, messages, connecting) = self.start()?;
+        connecting.await?;
+        Ok((client, messages))
+    }
+
+    /// As [`Builder::connect`], but does not wait: what is published meanwhile
+    /// goes out with the connection's first datagram where that is possible
+    /// (0-RTT), and else as soon as the server accepts.
+    ///
+    /// # Errors
+    /// An option is impossible; how connecting ended says [`Connecting`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use dunlin_client::{Client, Publish, QoS, TicketFile};
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (client, _messages, connecting) = Client::builder("quic://broker.example")?
+    ///     .client_id("plant-7")
+    ///     .tickets(TicketFile::open("/var/lib/plant/tickets")?)
+    ///     .start()?;
+    /// let reading = Publish::new("plant/7", "21.5").qos(QoS::AtLeastOnce);
+    /// let delivery = client.start_publish(reading).await?;
+    /// connecting.await?;
+    /// delivery.await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start(mut self) -> Result<(Client, Messages, Connecting), ConnectError> {
         if self.options.client_id.as_bytes().is_empty() {
             self.options.client_id = random_client_id();
+            self.options.random_id = true;
         }
         self.options.check()?;
         let runtime = match self.runtime {
             Some(runtime) => runtime,
             None => Runtime::global()?,
         };
-        Client::connect(&runtime, self.options).await
+        Client::start(&runtime, self.options)
     }
 }
 

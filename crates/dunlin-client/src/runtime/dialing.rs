@@ -48,6 +48,7 @@ struct Lane {
     runner: Runner,
     transport: Transport,
     started: bool,
+    port: u16,
     addrs: VecDeque<SocketAddr>,
     conns: Vec<(ConnId, IpAddr)>,
     /// When to try the next address.
@@ -62,10 +63,18 @@ impl Lane {
             runner,
             transport,
             started: false,
+            port,
             addrs: addrs.iter().map(with_port).collect(),
             conns: Vec::new(),
             next_at: Instant::ZERO,
             opened: None,
+        }
+    }
+
+    /// Tries this address first, if it is one of them.
+    fn prefer(&mut self, addr: Option<SocketAddr>) {
+        if let Some(at) = self.addrs.iter().position(|a| Some(*a) == addr) {
+            self.addrs.swap(0, at);
         }
     }
 
@@ -173,6 +182,9 @@ impl Session {
                 alone
             }
         };
+        for lane in lanes.iter_mut().filter(|l| l.transport == Transport::Quic) {
+            lane.prefer(core.early.home());
+        }
         core.link = Link::Dialing(Dialing {
             race,
             lanes,
@@ -230,7 +242,7 @@ impl Session {
                 let Some(addr) = lane.addrs.pop_front() else {
                     break;
                 };
-                match self.dial(context, lane.transport, addr) {
+                match self.dial(context, lane.transport, addr, true) {
                     Ok(conn) => {
                         lane.conns.push((conn, addr.ip()));
                         lane.next_at = context.now + HEAD_START;
@@ -252,6 +264,7 @@ impl Session {
         context: &mut Context<'_>,
         transport: Transport,
         addr: SocketAddr,
+        early: bool,
     ) -> Result<ConnId, DisconnectCause> {
         let options = &self.core.options;
         let url = &options.url;
@@ -260,6 +273,7 @@ impl Session {
         config.quic = options.network.tuning();
         config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
         config.handshake_timeout = Some(options.connect_timeout);
+        self.core.early.configure(&mut config, early);
         if !url.path().is_empty() {
             url.path().clone_into(&mut config.ws_path);
         }
@@ -281,6 +295,8 @@ impl Session {
             let Network { name, memory, .. } = network;
             let now = wall_clock();
             match (runner, dialing.race.took(Runner::Quic)) {
+                // Nothing has come through yet.
+                (Runner::Quic, _) if self.core.early.is_pending(conn) => {}
                 (Runner::Quic, Some(took)) => memory.worked(name, took, now),
                 _ if dialing.race.quic_missed() => memory.blocked(name, now),
                 _ => {}
@@ -295,6 +311,10 @@ impl Session {
                     .plan(connected, addr, network.clone(), now);
             }
         }
+        let ip = lane.opened_addr();
+        let addr = ip.map(|ip| SocketAddr::new(ip, lane.port));
+        let addr = addr.filter(|_| lane.transport == Transport::Quic);
+        self.core.early.begin(addr);
         self.begin(context, conn, lane.transport);
     }
 }

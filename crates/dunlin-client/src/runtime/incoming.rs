@@ -194,6 +194,7 @@ impl Session {
         let negotiated = *self.engine.negotiated();
         let core = &mut self.core;
         core.failures = 0;
+        core.early.connected();
         {
             let mut status = core.shared.status();
             status.negotiated = Some(negotiated);

@@ -13,6 +13,7 @@ use dunlin_mqtt::scram;
 use dunlin_net::ClientTls;
 
 use super::dialing::Dialing;
+use super::early::PUBLISHES_MAX;
 use super::io::Context;
 use super::resolver::{Job, Resolved};
 use super::session::{Scram, Session};
@@ -226,6 +227,9 @@ impl Session {
                 expect: None,
             });
         }
+        let early = core.early.is_pending(conn);
+        self.engine
+            .set_early_publishes(if early { PUBLISHES_MAX } else { 0 });
         let first = core.scram.as_ref().map(|_| scram_first.as_slice());
         let (engine, out) = (&mut self.engine, &mut core.out);
         let result = core
@@ -320,12 +324,17 @@ impl Session {
             return;
         }
         let core = &mut self.core;
+        let unheard = core.early.lost();
         let fault = core.fault.take();
         if core.goodbye.is_some() {
             core.shared.emit(ConnectionEvent::Disconnected {
                 cause: DisconnectCause::Local,
             });
             return self.end(&DisconnectCause::Local);
+        }
+        if unheard && fault.is_none() {
+            core.link = Link::Waiting(context.now);
+            return;
         }
         let cause = fault.unwrap_or(DisconnectCause::Transport(cause));
         self.attempt_failed(context, cause);

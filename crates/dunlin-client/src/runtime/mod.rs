@@ -3,6 +3,7 @@
 mod data;
 mod datagram;
 mod dialing;
+mod early;
 mod incoming;
 mod io;
 mod link;

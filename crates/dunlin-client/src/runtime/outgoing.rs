@@ -35,6 +35,8 @@ impl Session {
             self.write_requests(context);
             self.write_again(context);
             self.write_queue(context, conn);
+        } else if self.core.early.is_pending(conn) {
+            self.write_queue(context, conn);
         }
         let core = &mut self.core;
         if !core.out.is_empty() {

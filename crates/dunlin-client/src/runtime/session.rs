@@ -16,6 +16,7 @@ use dunlin_net::ClientTls;
 use tokio::sync::oneshot;
 
 use super::data::DataStreams;
+use super::early::Early;
 use super::io::Context;
 use super::link::Link;
 use super::outbox::Outbox;
@@ -50,6 +51,7 @@ pub(super) struct Core {
     /// Failed attempts in a row.
     pub(super) failures: u32,
     pub(super) tls: Option<Arc<ClientTls>>,
+    pub(super) early: Early,
     /// Who waits for the first connection.
     pub(super) connected: Option<oneshot::Sender<Result<(), DisconnectCause>>>,
     pub(super) was_connected: bool,
@@ -115,6 +117,7 @@ impl Session {
         let mut settings = Settings::default();
         settings.connect_timeout = options.connect_timeout;
         let data = DataStreams::new(&options.streams);
+        let early = Early::new(&options);
         Self {
             engine: Engine::new(memory, settings),
             core: Core {
@@ -126,6 +129,7 @@ impl Session {
                 attempt: 0,
                 failures: 0,
                 tls: None,
+                early,
                 connected: Some(connected),
                 was_connected: false,
                 fault: None,
@@ -164,7 +168,8 @@ impl Session {
     /// hand here; what needs it happens in [`Session::run`].
     pub(super) fn on_net(&mut self, now: Instant, event: NetEvent<'_>) {
         match event {
-            NetEvent::Opened { conn, .. } => {
+            NetEvent::Opened { conn, peer } => {
+                self.core.early.opened(now, conn, peer.early_data);
                 self.core.upgrade.opened(now, conn);
                 self.core.link.opened(now, conn);
             }
@@ -194,6 +199,10 @@ impl Session {
                 if self.core.link.open_conn() == Some(conn) =>
             {
                 self.on_data_stream(now, &event);
+            }
+            NetEvent::EarlyData { conn, accepted } if self.core.early.verdict(conn) => {
+                let event = ConnectionEvent::EarlyData { accepted };
+                self.core.shared.emit(event);
             }
             NetEvent::Closed { conn, cause } => {
                 self.core.upgrade.closed(now, conn);
@@ -244,6 +253,9 @@ impl Session {
         if self.core.inbox_full {
             self.receive_rest(context.now);
         }
+        if let Some(conn) = self.core.early.overdue(context.now) {
+            context.net.abort(conn);
+        }
         self.run_link(context);
         self.run_upgrade(context);
         self.drop_obsolete(context);
@@ -258,6 +270,7 @@ impl Session {
         let core = &self.core;
         let others = [
             core.goodbye_by,
+            core.early.deadline(),
             core.queue.obsolete_from(),
             core.data.routes.deadline(),
             core.upgrade

@@ -3,7 +3,7 @@
 
 use dunlin_base::transport::{NetEvent, Transport};
 use dunlin_base::{ConnId, Instant, QoS, SendBuf, StreamId};
-use dunlin_mqtt::client::{CommandError, Owed};
+use dunlin_mqtt::client::{CommandError, Owed, Phase};
 
 use super::QueuedPublish;
 use super::io::Context;
@@ -79,7 +79,8 @@ impl Session {
             self.core.queue.unpop(queued);
             return false;
         }
-        if qos == QoS::AtMostOnce && self.core.options.streams.datagrams {
+        let connected = self.engine.phase() == Phase::Connected;
+        if connected && qos == QoS::AtMostOnce && self.core.options.streams.datagrams {
             match self.write_datagram(context, conn, queued) {
                 Some(back) => queued = back,
                 None => return true,

@@ -163,7 +163,7 @@ impl Session {
         if !connected {
             return;
         }
-        match self.dial(context, Transport::Quic, addr) {
+        match self.dial(context, Transport::Quic, addr, false) {
             Ok(conn) => {
                 let since = context.now;
                 self.core.upgrade.state = State::Probing { conn, since };
@@ -206,6 +206,7 @@ impl Session {
             State::Leaving(conn) | State::Ready { conn, .. }
                 if self.core.goodbye.is_none() && self.core.fault.is_none() =>
             {
+                self.core.early.begin(self.core.upgrade.addr);
                 self.begin(context, conn, Transport::Quic);
                 self.write(context);
                 true

@@ -287,6 +287,11 @@ impl<S: Storage> Engine<S> {
         &self.negotiated
     }
 
+    /// Changes [`Settings::early_publishes`] for connections to come.
+    pub fn set_early_publishes(&mut self, publishes: u16) {
+        self.settings.early_publishes = publishes;
+    }
+
     /// PUBLISHes of QoS 1 and 2 that wait for their last acknowledgement.
     #[must_use]
     pub fn in_flight(&self) -> u16 {

@@ -1,0 +1,132 @@
+//! Early data (0-RTT) of one client: when it is used, and what happens when
+//! nobody answers it.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::sync::Arc;
+
+use dunlin_base::transport::Transport;
+use dunlin_base::{ConnId, Instant};
+use dunlin_net::DialConfig;
+
+use crate::options::Options;
+use crate::tickets::Scope;
+
+/// Messages of QoS 1 and 2 that go out before the server has said how many it
+/// takes at a time. The smallest limit that common servers have is 10.
+pub(super) const PUBLISHES_MAX: u16 = 10;
+
+/// How long to wait for the server's side of the handshake, before connecting
+/// anew without early data: the address may have become wrong.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same where TLS over TCP would be tried, too.
+const PATIENCE_IN_RACE: Duration = Duration::from_secs(1);
+
+/// What a client knows about early data.
+pub(super) struct Early {
+    wanted: bool,
+    patience: Duration,
+    scope: Option<Arc<Scope>>,
+    /// Where the server was found the last time: a connection that is open at
+    /// once tells nothing about its address, so no other is tried this way.
+    home: Option<SocketAddr>,
+    /// Where the current connection goes.
+    current: Option<SocketAddr>,
+    /// The attempt before came to nothing.
+    skip: bool,
+    /// The connection whose verdict is awaited, and until when.
+    pending: Option<(ConnId, Instant)>,
+}
+
+impl Early {
+    pub(super) fn new(options: &Options) -> Self {
+        let url = &options.url;
+        let id = match options.random_id {
+            true => "",
+            false => options.client_id.as_str(),
+        };
+        let file = options.tickets.as_ref();
+        let port = url.port_of(Transport::Quic);
+        let scope = file.map(|file| file.scope(url.host(), port, id));
+        let patience = match options.race {
+            Some(_) => PATIENCE_IN_RACE,
+            None => PATIENCE,
+        };
+        Self {
+            wanted: options.early_data,
+            patience: patience.min(options.connect_timeout),
+            home: scope.as_ref().and_then(|scope| scope.addr()),
+            scope,
+            current: None,
+            skip: false,
+            pending: None,
+        }
+    }
+
+    /// The address to try first.
+    pub(super) fn home(&self) -> Option<SocketAddr> {
+        self.home
+    }
+
+    /// Settings of a connection; `now`: MQTT begins on it as soon as it opens.
+    pub(super) fn configure(&self, config: &mut DialConfig, now: bool) {
+        config.early_data = now && self.wanted && !self.skip && self.home == Some(config.addr);
+        if let Some(scope) = &self.scope {
+            config.tickets = Some(Arc::clone(scope) as _);
+            config.tokens = Some(Arc::clone(scope) as _);
+        }
+    }
+
+    /// A connection opened, perhaps before its handshake.
+    pub(super) fn opened(&mut self, now: Instant, conn: ConnId, early: bool) {
+        if early {
+            self.pending = Some((conn, now + self.patience));
+        }
+    }
+
+    /// This connection is the one.
+    pub(super) fn begin(&mut self, addr: Option<SocketAddr>) {
+        self.current = addr;
+    }
+
+    /// The handshake is complete. Tells whether it is news.
+    pub(super) fn verdict(&mut self, conn: ConnId) -> bool {
+        let expected = self.is_pending(conn);
+        if expected {
+            self.pending = None;
+        }
+        expected
+    }
+
+    /// The server accepted the connection.
+    pub(super) fn connected(&mut self) {
+        self.skip = false;
+        if let Some(addr) = self.current {
+            self.home = Some(addr);
+            if let Some(scope) = &self.scope {
+                scope.found(addr);
+            }
+        }
+    }
+
+    /// The connection is gone. Tells whether it is worth another attempt at
+    /// once: nothing was ever heard of the server.
+    pub(super) fn lost(&mut self) -> bool {
+        self.skip |= self.pending.is_some();
+        self.pending.take().is_some()
+    }
+
+    pub(super) fn is_pending(&self, conn: ConnId) -> bool {
+        self.pending.is_some_and(|(pending, _)| pending == conn)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.pending.map(|(_, until)| until)
+    }
+
+    /// The connection that was waited for long enough.
+    pub(super) fn overdue(&self, now: Instant) -> Option<ConnId> {
+        let (conn, until) = self.pending?;
+        (until <= now).then_some(conn)
+    }
+}

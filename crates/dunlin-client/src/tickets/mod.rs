@@ -1,0 +1,388 @@
+//! A file with session tickets and address tokens, from which a process that
+//! is started anew resumes where the one before ended.
+//!
+//! The file is replaced in one step, under a lock that processes share. What
+//! is taken out is gone from the disk before it is used.
+
+mod format;
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use dunlin_net::{AddressTokens, SessionTickets};
+
+use format::{ENTRIES_MAX, Entry, FILE_BYTES_MAX, ITEM_BYTES_MAX, TICKETS_MAX, TOKENS_MAX};
+
+/// How long to wait for another process that works on the file. It needs
+/// milliseconds; one that was stopped in between must not stop this one.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// Pause between looks at the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// A file with session tickets and address tokens of servers: with it, a
+/// client sends CONNECT and its first messages in the first datagram (0-RTT),
+/// even when the process was started anew. Several clients and processes may
+/// share one file; each ticket is used once.
+///
+/// The file is private (mode 0600) and must stay so: whoever has it can
+/// connect as the client.
+#[derive(Clone, Debug)]
+pub struct TicketFile {
+    shared: Arc<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    notice: Option<String>,
+}
+
+impl TicketFile {
+    /// Uses this file, which need not exist. One that is damaged, or that
+    /// others may read, is begun anew, and [`TicketFile::notice`] says so.
+    ///
+    /// # Errors
+    /// The file cannot be read, or not be replaced.
+    pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        let _lock = lock(&path)?;
+        let (entries, notice) = read(&path)?;
+        // Shows now, and not after a connection, that it can be written.
+        write(&path, &entries)?;
+        Ok(Self {
+            shared: Arc::new(Place { path, notice }),
+        })
+    }
+
+    /// What was wrong with the file, for people.
+    #[must_use]
+    pub fn notice(&self) -> Option<&str> {
+        self.shared.notice.as_deref()
+    }
+
+    /// What belongs to one server and client.
+    pub(crate) fn scope(&self, host: &str, port: u16, client_id: &str) -> Arc<Scope> {
+        Arc::new(Scope {
+            place: Arc::clone(&self.shared),
+            name: format!("{host}:{port}\0{client_id}"),
+        })
+    }
+}
+
+/// The part of a file that belongs to one server and client.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    place: Arc<Place>,
+    name: String,
+}
+
+impl Scope {
+    /// Where the server was found the last time.
+    pub(crate) fn addr(&self) -> Option<SocketAddr> {
+        let (entries, _) = read(&self.place.path).ok()?;
+        entries.iter().find(|e| e.scope == self.name)?.addr
+    }
+
+    /// The server was found there.
+    pub(crate) fn found(&self, addr: SocketAddr) {
+        if self.addr() != Some(addr) {
+            self.change("remember an address", |entry| entry.addr = Some(addr));
+        }
+    }
+
+    /// Changes the entry under the lock; `None`: nothing was changed.
+    fn change<R>(&self, what: &str, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        let result = self.try_change(f);
+        if let Err(error) = &result {
+            let path = self.place.path.display();
+            tracing::warn!(%path, %error, "cannot {what}");
+        }
+        result.ok()
+    }
+
+    fn try_change<R>(&self, f: impl FnOnce(&mut Entry) -> R) -> io::Result<R> {
+        let path = &self.place.path;
+        let _lock = lock(path)?;
+        let (mut entries, notice) = read(path)?;
+        if let Some(notice) = notice {
+            tracing::warn!("{notice}");
+        }
+        let mut entry = match entries.iter().position(|e| e.scope == self.name) {
+            Some(at) => entries.remove(at),
+            None => Entry {
+                scope: self.name.clone(),
+                ..Entry::default()
+            },
+        };
+        entry.used = seconds();
+        let result = f(&mut entry);
+        bound(&mut entry.tickets, TICKETS_MAX);
+        bound(&mut entry.tokens, TOKENS_MAX);
+        entries.push(entry);
+        write(path, &entries)?;
+        Ok(result)
+    }
+}
+
+impl SessionTickets for Scope {
+    fn insert(&self, ticket: Vec<u8>) {
+        if ticket.len() <= ITEM_BYTES_MAX {
+            self.change("store a session ticket", |entry| entry.tickets.push(ticket));
+        }
+    }
+
+    fn take(&self) -> Option<Vec<u8>> {
+        // The newest is good for longest.
+        self.change("take a session ticket", |entry| entry.tickets.pop())?
+    }
+}
+
+impl AddressTokens for Scope {
+    fn insert(&self, _: &str, token: Bytes) {
+        if token.len() <= ITEM_BYTES_MAX {
+            let token = token.to_vec();
+            self.change("store an address token", |entry| entry.tokens.push(token));
+        }
+    }
+
+    fn take(&self, _: &str) -> Option<Bytes> {
+        let (entries, _) = read(&self.place.path).ok()?;
+        let found = entries.iter().find(|e| e.scope == self.name)?;
+        if found.tokens.is_empty() {
+            return None;
+        }
+        let token = self.change("take an address token", |entry| entry.tokens.pop())??;
+        Some(token.into())
+    }
+}
+
+/// Lets the oldest go.
+fn bound(items: &mut Vec<Vec<u8>>, max: usize) {
+    let over = items.len().saturating_sub(max);
+    items.drain(..over);
+}
+
+fn seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// What is in the file, and what is wrong with it.
+fn read(path: &Path) -> io::Result<(Vec<Entry>, Option<String>)> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), None)),
+        Err(error) => return Err(error),
+    };
+    let name = path.display();
+    let anew = |why: fmt::Arguments<'_>| Ok((Vec::new(), Some(format!("{why}; it is begun anew"))));
+    if is_exposed(&file)? {
+        return anew(format_args!("{name} may be read by others"));
+    }
+    let mut bytes = Vec::new();
+    let limit = FILE_BYTES_MAX as u64 + 1;
+    Read::take(&mut file, limit).read_to_end(&mut bytes)?;
+    match format::decode(&bytes) {
+        Some(entries) if bytes.len() <= FILE_BYTES_MAX => Ok((entries, None)),
+        _ => anew(format_args!("{name} is no ticket file, or damaged")),
+    }
+}
+
+#[cfg(unix)]
+fn is_exposed(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_exposed(_: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Replaces the file in one step: after a crash it holds either the old
+/// entries or the new.
+fn write(path: &Path, entries: &[Entry]) -> io::Result<()> {
+    let mut entries = entries.to_vec();
+    entries.sort_by_key(|entry| entry.used);
+    let mut bytes = format::encode(&entries);
+    while entries.len() > ENTRIES_MAX || bytes.len() > FILE_BYTES_MAX {
+        entries.remove(0);
+        bytes = format::encode(&entries);
+    }
+    let temporary = beside(path, "new")?;
+    // Left by a process that died; it is under the lock.
+    let _ = fs::remove_file(&temporary);
+    let mut file = private().create_new(true).open(&temporary)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    if cfg!(unix) {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Locks the file beside it, because the file itself is replaced.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = private()
+        .create(true)
+        .truncate(false)
+        .open(beside(path, "lock")?)?;
+    let start = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+            Err(fs::TryLockError::WouldBlock) if start.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(io::Error::other("another process holds the file"));
+            }
+        }
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn beside(path: &Path, ending: &str) -> io::Result<PathBuf> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::other("not the name of a file"))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(".");
+    hidden.push(ending);
+    Ok(path.with_file_name(hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(dir: &Path, client_id: &str) -> Arc<Scope> {
+        let file = TicketFile::open(dir.join("tickets")).expect("opened");
+        file.scope("host", 14567, client_id)
+    }
+
+    #[test]
+    fn what_is_taken_is_gone_for_everybody() {
+        let dir = tempfile::tempdir().expect("directory");
+        let (one, other) = (scope(dir.path(), "a"), scope(dir.path(), "b"));
+        for n in 0..10_u8 {
+            SessionTickets::insert(&*one, vec![n]);
+        }
+        AddressTokens::insert(&*one, "host", Bytes::from_static(b"token"));
+        let addr = "192.0.2.1:14567".parse().expect("an address");
+        one.found(addr);
+        // As another process finds it.
+        let again = scope(dir.path(), "a");
+        assert_eq!(again.addr(), Some(addr));
+        assert_eq!(SessionTickets::take(&*other), None);
+        let tickets: Vec<_> = core::iter::from_fn(|| SessionTickets::take(&*again)).collect();
+        let newest: Vec<_> = (10 - TICKETS_MAX as u8..10)
+            .rev()
+            .map(|n| vec![n])
+            .collect();
+        assert_eq!(tickets, newest);
+        assert_eq!(SessionTickets::take(&*one), None);
+        assert_eq!(
+            AddressTokens::take(&*again, "host").as_deref(),
+            Some(&b"token"[..])
+        );
+        assert_eq!(AddressTokens::take(&*one, "host"), None);
+    }
+
+    #[test]
+    fn two_at_a_time_share_without_loss() {
+        const EACH: usize = 3;
+        let dir = tempfile::tempdir().expect("directory");
+        std::thread::scope(|threads| {
+            for name in ["a", "b"] {
+                let scope = scope(dir.path(), name);
+                threads.spawn(move || {
+                    for n in 0..EACH {
+                        SessionTickets::insert(&*scope, vec![n as u8]);
+                    }
+                });
+            }
+        });
+        for name in ["a", "b"] {
+            let scope = scope(dir.path(), name);
+            let all = core::iter::from_fn(|| SessionTickets::take(&*scope)).count();
+            assert_eq!(all, EACH, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_good_is_begun_anew_and_kept_private() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("tickets");
+        let scope = scope(dir.path(), "a");
+        SessionTickets::insert(&*scope, b"ticket".to_vec());
+        assert_eq!(TicketFile::open(&path).expect("good").notice(), None);
+        let whole = fs::read(&path).expect("read");
+        let long = vec![0; FILE_BYTES_MAX + 1];
+        let damaged = [&whole[..whole.len() - 1], &whole[1..], b"", &long];
+        for bytes in damaged {
+            fs::write(&path, bytes).expect("written");
+            let file = TicketFile::open(&path).expect("begun anew");
+            assert!(file.notice().is_some_and(|n| n.contains("damaged")));
+            assert_eq!(TicketFile::open(&path).expect("good").notice(), None);
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = || fs::metadata(&path).expect("there").permissions().mode() & 0o777;
+            assert_eq!(mode(), 0o600);
+            SessionTickets::insert(&*scope, b"ticket".to_vec());
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
+            let file = TicketFile::open(&path).expect("begun anew");
+            assert!(file.notice().is_some_and(|n| n.contains("others")));
+            assert_eq!(mode(), 0o600);
+            assert_eq!(SessionTickets::take(&*scope), None);
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_bound() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("tickets");
+        let entries: Vec<_> = (0..200)
+            .map(|n| Entry {
+                scope: format!("server {n}"),
+                used: n,
+                tickets: vec![vec![0; ITEM_BYTES_MAX]; 3],
+                ..Entry::default()
+            })
+            .collect();
+        write(&path, &entries).expect("written");
+        let (left, notice) = read(&path).expect("read");
+        assert_eq!(notice, None);
+        assert!(left.len() <= ENTRIES_MAX);
+        assert!(fs::metadata(&path).expect("there").len() <= FILE_BYTES_MAX as u64);
+        assert_eq!(left.last(), entries.last(), "the oldest went");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_an_error() {
+        assert!(TicketFile::open("/").is_err());
+        let dir = tempfile::tempdir().expect("directory");
+        assert!(TicketFile::open(dir.path().join("no/such/dir")).is_err());
+        assert!(TicketFile::open(dir.path()).is_err(), "a directory");
+    }
+}
