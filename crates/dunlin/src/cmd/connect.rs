@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use dunlin_client::{
-    Builder, Client, ConnectError, DisconnectCause, Messages, Publish, QoS, TlsOptions, Transport,
-    Url, Version, Will, default_port,
+    Builder, Client, ConnectError, Connecting, ConnectionEvent, DisconnectCause, Events, Messages,
+    Publish, QoS, TicketFile, TlsOptions, Transport, Url, Version, Will, default_port,
 };
 
 use super::network::Network;
@@ -88,12 +88,25 @@ pub(super) struct Connect {
     /// Accepted for mosquitto's sake: packets are never delayed.
     #[arg(long, hide = true)]
     nodelay: bool,
+    /// File with session tickets (quic), made if there is none: with one from
+    /// an earlier run, CONNECT and the message go out in the first datagram.
+    #[arg(long, value_name = "FILE")]
+    tickets: Option<PathBuf>,
+    /// Do not send anything before the server has answered.
+    #[arg(long)]
+    no_early_data: bool,
     #[command(flatten)]
     tls: Tls,
     #[command(flatten)]
     network: Network,
     #[command(flatten)]
     will: WillArgs,
+}
+
+/// A connection that is being made, and what is heard of it.
+pub(super) struct Begun {
+    connecting: Connecting,
+    events: Events,
 }
 
 /// Whom to trust.
@@ -191,6 +204,7 @@ impl Connect {
             .keep_alive(Duration::from_secs(self.keepalive.into()))
             .clean_start(!self.disable_clean_session)
             .network(self.network.options())
+            .early_data(!self.no_early_data)
             .tls(self.network.tls(self.tls.options()?));
         if let Some(user) = &self.username {
             builder = builder.user(user);
@@ -221,6 +235,14 @@ impl Connect {
         if let Some(addr) = self.bind {
             builder = builder.local_addr(addr);
         }
+        if let Some(path) = &self.tickets {
+            let file = TicketFile::open(path)
+                .with_context(|| format!("cannot use --tickets {}", path.display()))?;
+            if let Some(notice) = file.notice() {
+                self.complain(&format_args!("Warning: {notice}"));
+            }
+            builder = builder.tickets(file);
+        }
         if let Some(max) = self.max_inflight {
             builder = builder.max_in_flight(max);
         }
@@ -240,11 +262,48 @@ impl Connect {
         &self,
         builder: Builder,
     ) -> Result<Result<(Client, Messages), ExitCode>> {
+        let (client, messages, connecting) = self.start(builder)?;
+        let connected = self.connected(&client, connecting).await?;
+        Ok(connected.map(|_| (client, messages)))
+    }
+
+    /// Begins to connect.
+    pub(super) fn start(&self, builder: Builder) -> Result<(Client, Messages, Begun)> {
         self.say(|| "Client sending CONNECT".into());
-        match builder.connect().await {
-            Ok((client, messages)) => {
-                self.say(|| format!("Client {} received CONNACK (0)", client.client_id()));
-                Ok(Ok((client, messages)))
+        let (client, messages, connecting) = builder.start()?;
+        let events = client.events();
+        Ok((client, messages, Begun { connecting, events }))
+    }
+
+    /// Waits for the server's answer: what it said to early data, if there was
+    /// any; `Err` is the exit code, after the error has been printed.
+    pub(super) async fn connected(
+        &self,
+        client: &Client,
+        begun: Begun,
+    ) -> Result<Result<Option<bool>, ExitCode>> {
+        let Begun {
+            connecting,
+            mut events,
+        } = begun;
+        match connecting.await {
+            Ok(()) => {
+                let mut early = None;
+                while let Some(event) = events.next().await {
+                    match event {
+                        ConnectionEvent::EarlyData { accepted } => early = Some(accepted),
+                        ConnectionEvent::Connected { .. } => break,
+                        _ => {}
+                    }
+                }
+                let id = client.client_id();
+                match early {
+                    Some(true) => self.say(|| format!("Client {id} early data accepted")),
+                    Some(false) => self.say(|| format!("Client {id} early data sent again")),
+                    None => {}
+                }
+                self.say(|| format!("Client {id} received CONNACK (0)"));
+                Ok(Ok(early))
             }
             Err(ConnectError::Failed(cause)) => {
                 self.complain(&format_args!("Error: {cause}"));

@@ -1,5 +1,6 @@
 //! `dunlin pub`: mosquitto_pub over every transport.
 
+use core::ops::Range;
 use core::time::Duration;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
@@ -130,13 +131,10 @@ impl Pub {
         properties: &Properties,
         delay: Duration,
     ) -> Result<ExitCode> {
-        let mut timing = Timing::start();
-        let (client, messages) = match self.connect.open(self.connect.builder(properties)?).await? {
-            Ok(both) => both,
-            Err(code) => return Ok(code),
-        };
+        let timing = Timing::start();
+        let builder = self.connect.builder(properties)?;
+        let (client, messages, begun) = self.connect.start(builder)?;
         drop(messages);
-        timing.connected();
         let mut sender = Sender {
             connect: &self.connect,
             client: &client,
@@ -145,8 +143,20 @@ impl Pub {
             refused: None,
             timing,
         };
+        // It may go out with the first datagram. An error is one of connecting.
+        let first = match &payload {
+            Some(payload) if self.repeat > 0 => sender.send(payload.clone()).await.is_ok(),
+            _ => false,
+        };
+        match self.connect.connected(&client, begun).await? {
+            Ok(early) => sender.timing.connected(early),
+            Err(code) => return Ok(code),
+        }
         let sent = match payload {
-            Some(payload) => sender.repeat(&payload, self.repeat, delay).await,
+            Some(payload) => {
+                let sent = u64::from(first);
+                sender.repeat(&payload, sent..self.repeat, delay).await
+            }
             None => sender.lines().await,
         };
         let outcome = match sent {
@@ -184,8 +194,8 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    async fn repeat(&mut self, payload: &Bytes, times: u64, delay: Duration) -> Result<()> {
-        for n in 0..times {
+    async fn repeat(&mut self, payload: &Bytes, times: Range<u64>, delay: Duration) -> Result<()> {
+        for n in times {
             if n > 0 && !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }

@@ -11,6 +11,7 @@ use serde_json::json;
 pub(super) struct Timing {
     start: Instant,
     connected: Option<u128>,
+    early_data: Option<bool>,
     acknowledged: Option<u128>,
 }
 
@@ -20,12 +21,14 @@ impl Timing {
         Self {
             start: Instant::now(),
             connected: None,
+            early_data: None,
             acknowledged: None,
         }
     }
 
-    /// CONNACK is there.
-    pub(super) fn connected(&mut self) {
+    /// CONNACK is there; and what the server said to early data.
+    pub(super) fn connected(&mut self, early_data: Option<bool>) {
+        self.early_data = early_data;
         self.connected
             .get_or_insert_with(|| self.start.elapsed().as_micros());
     }
@@ -40,6 +43,7 @@ impl Timing {
     pub(super) fn print(&self) {
         let times = json!({
             "connected_us": self.connected,
+            "early_data": self.early_data,
             "acknowledged_us": self.acknowledged,
             "closed_us": self.start.elapsed().as_micros(),
         });
