@@ -17,6 +17,7 @@ use dunlin_client::{
 
 use super::network::Network;
 use super::properties::{Properties, parse_property};
+use super::streams::Streams;
 
 /// Flags of the connection, as mosquitto's clients have them.
 #[derive(Debug, Args)]
@@ -24,8 +25,9 @@ pub(super) struct Connect {
     /// Show this help.
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Where to connect, instead of -h and -p: quic://, mqtts://, mqtt://,
-    /// wss:// or ws://[USER:PASSWORD@]HOST[:PORT][/PATH].
+    /// Where to connect, instead of -h and -p: auto:// (QUIC, or TLS where
+    /// QUIC does not get through), quic://, mqtts://, mqtt://, wss:// or
+    /// ws://[USER:PASSWORD@]HOST[:PORT][/PATH].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// As --url, and the path is the topic: mqtt(s)://HOST[:PORT]/TOPIC.
@@ -99,6 +101,8 @@ pub(super) struct Connect {
     tls: Tls,
     #[command(flatten)]
     network: Network,
+    #[command(flatten)]
+    streams: Streams,
     #[command(flatten)]
     will: WillArgs,
 }
@@ -254,6 +258,7 @@ impl Connect {
             let will = Will::new(properties.will.apply(publish)).delay(properties.will_delay);
             builder = builder.will(will);
         }
+        let builder = self.streams.apply(builder, url.is_auto())?;
         Ok(properties.connect.apply(builder))
     }
 

@@ -14,6 +14,7 @@ mod network;
 mod passwd;
 mod properties;
 mod publish;
+mod streams;
 mod subscribe;
 mod timing;
 

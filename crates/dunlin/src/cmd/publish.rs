@@ -247,6 +247,10 @@ impl Sender<'_> {
                     self.connect.complain(&format_args!("Warning: {error}"));
                     self.refused.get_or_insert_with(|| reason.to_u8());
                 }
+                // Wanted, by --max-age.
+                Err(error @ PublishError::Obsolete) => {
+                    self.connect.say(|| format!("Note: {error}"));
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -209,3 +209,43 @@ fn old_messages_are_dropped_while_there_is_no_connection() {
         assert_eq!(client.stream_statistics().obsolete_dropped, 1);
     });
 }
+
+/// The broker opens streams towards the subscriber, or sends datagrams.
+#[test]
+fn deliveries_come_on_streams_and_in_datagrams() {
+    let broker = Broker::start(1);
+    run(async {
+        let subscriber = broker.client(Transport::Quic).delivery_streams(true);
+        let (subscriber, mut messages) = subscriber.connect().await.expect("connected");
+        subscriber
+            .subscribe("in/#", QoS::ExactlyOnce)
+            .await
+            .expect("subscribed");
+        let datagrams = broker.client(Transport::Quic).datagrams(true);
+        let (datagrams, mut singles) = datagrams.connect().await.expect("connected");
+        datagrams
+            .subscribe("in/0", QoS::AtMostOnce)
+            .await
+            .expect("subscribed");
+        let publisher = broker.client(Transport::Tcp);
+        let (publisher, _) = publisher.connect().await.expect("connected");
+        let mut last: BTreeMap<String, usize> = BTreeMap::new();
+        for n in 0..MESSAGES {
+            let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][n / TOPICS % 3];
+            let message = Publish::new(format!("in/{}", n % TOPICS), n.to_string()).qos(qos);
+            publisher.publish(message).await.expect("published");
+        }
+        for _ in 0..MESSAGES {
+            let message = messages.next().await.expect("a message");
+            let text = core::str::from_utf8(&message.payload).expect("text");
+            let n: usize = text.parse().expect("a number");
+            let before = last.insert(message.topic.to_string(), n);
+            assert!(before.is_none_or(|before| before < n), "{n} late");
+        }
+        assert!(singles.next().await.is_some());
+        assert!(datagrams.stream_statistics().datagrams_received > 0);
+        // Acknowledged: nothing comes again.
+        subscriber.disconnect().await;
+        datagrams.disconnect().await;
+    });
+}

@@ -1,0 +1,141 @@
+//! Options of `pub` and `sub` that say how messages are spread over the
+//! streams of a QUIC connection, and what the race of QUIC and TLS remembers.
+
+use core::time::Duration;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use dunlin_base::topic::validate_filter;
+use dunlin_client::{Builder, Priority, Race, RaceMemory, StreamDialect, StreamPolicy};
+
+/// Where the options are in the help.
+const HEADING: &str = "Streams";
+
+/// How messages are spread.
+#[derive(Debug, Args)]
+pub(super) struct Streams {
+    /// How messages are spread over the streams of a QUIC connection.
+    #[arg(help_heading = HEADING, long, value_enum, default_value = "single")]
+    streams: Policy,
+    /// What kind of streams: bidi for Dunlin and EMQX, uni for Dunlin and
+    /// brokers of the mqtt5 crate.
+    #[arg(help_heading = HEADING, long, value_enum, default_value = "bidi", value_name = "KIND")]
+    stream_kind: Kind,
+    /// Streams that topics may have at a time.
+    #[arg(help_heading = HEADING, long, default_value_t = 32, value_name = "N")]
+    topic_streams: u16,
+    /// Send topics that match a filter before or after others: 0 is last, 7 is
+    /// first, others have 3. The first filter that matches decides.
+    #[arg(help_heading = HEADING, long, value_name = "FILTER=0..7", value_parser = priority)]
+    priority: Vec<(String, Priority)>,
+    /// Give up messages of QoS 0 that have not arrived after this many
+    /// milliseconds; they are counted, and are no failure.
+    #[arg(help_heading = HEADING, long, value_name = "MS", value_parser = millis)]
+    max_age: Option<Duration>,
+    /// Carry messages of QoS 0 in datagrams where both sides can: they may be
+    /// lost and come in any order.
+    #[arg(help_heading = HEADING, long)]
+    datagrams: bool,
+    /// Keep bytes of different streams in different packets.
+    #[arg(help_heading = HEADING, long)]
+    isolate: bool,
+    /// Let the server deliver each topic on a stream of its own.
+    #[arg(help_heading = HEADING, long)]
+    delivery_streams: bool,
+    /// With auto://: remember in this file on which networks QUIC gets
+    /// through.
+    #[arg(help_heading = HEADING, long, value_name = "FILE")]
+    race_memory: Option<PathBuf>,
+}
+
+/// As [`StreamPolicy`].
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Policy {
+    /// All on one stream.
+    Single,
+    /// One for each topic.
+    PerTopic,
+    /// One for each message; those of a topic wait for each other.
+    PerPublish,
+    /// One for each message, in no order.
+    PerPublishUnordered,
+    /// Per topic if the server says that it takes such streams.
+    Auto,
+}
+
+/// As [`StreamDialect`].
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    /// Bidirectional.
+    Bidi,
+    /// Unidirectional.
+    Uni,
+}
+
+impl Streams {
+    /// Sets the options.
+    pub(super) fn apply(&self, mut builder: Builder, is_auto: bool) -> Result<Builder> {
+        builder = builder
+            .streams(match self.streams {
+                Policy::Single => StreamPolicy::Single,
+                Policy::PerTopic => StreamPolicy::PerTopic,
+                Policy::PerPublish => StreamPolicy::PerPublish,
+                Policy::PerPublishUnordered => StreamPolicy::PerPublishUnordered,
+                Policy::Auto => StreamPolicy::Auto,
+            })
+            .stream_dialect(match self.stream_kind {
+                Kind::Bidi => StreamDialect::Bidirectional,
+                Kind::Uni => StreamDialect::Unidirectional,
+            })
+            .topic_streams(self.topic_streams)
+            .datagrams(self.datagrams)
+            .isolate_streams(self.isolate)
+            .delivery_streams(self.delivery_streams);
+        for (filter, priority) in &self.priority {
+            builder = builder.priority(filter.as_str(), *priority);
+        }
+        if let Some(max_age) = self.max_age {
+            builder = builder.max_age(max_age);
+        }
+        if let (Some(path), true) = (&self.race_memory, is_auto) {
+            let memory = RaceMemory::file(path)
+                .with_context(|| format!("cannot read --race-memory {}", path.display()))?;
+            builder = builder.race(Race::new().memory(&memory));
+        }
+        Ok(builder)
+    }
+}
+
+fn priority(text: &str) -> Result<(String, Priority), String> {
+    // A filter may contain the sign.
+    let (filter, level) = text.rsplit_once('=').ok_or("it is FILTER=0..7")?;
+    validate_filter(filter).map_err(|error| error.to_string())?;
+    match level.parse() {
+        Ok(level) if level <= Priority::HIGHEST.level() => {
+            Ok((filter.into(), Priority::new(level)))
+        }
+        _ => Err(format!("{level} is not a priority; it is 0 to 7")),
+    }
+}
+
+fn millis(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .map(Duration::from_millis)
+        .map_err(|_| "it is a number of milliseconds".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_are_a_filter_and_a_level() {
+        let parsed = priority("alarms/#=7");
+        assert_eq!(parsed, Ok(("alarms/#".into(), Priority::HIGHEST)));
+        assert_eq!(priority("a=b=0"), Ok(("a=b".into(), Priority::LOWEST)));
+        for wrong in ["alarms", "a/#/b=1", "a=8", "a=", "a=-1", "=1"] {
+            assert!(priority(wrong).is_err(), "{wrong}");
+        }
+    }
+}
