@@ -14,7 +14,7 @@ use quinn_udp::EcnCodepoint;
 
 use crate::slots::SLOTS_MAX;
 use crate::{
-    AddressTokens, ClientTls, Clock, LbConfig, NetError, NetShared, QuicTuning, ServerTls,
+    AddressTokens, ClientTls, Clock, LbConfig, NetError, NetShared, Qlog, QuicTuning, ServerTls,
     SessionTickets, TicketRegister,
 };
 
@@ -37,6 +37,8 @@ pub struct NetConfig {
     pub keys: NetKeys,
     /// Layout of QUIC connection ids for a load balancer; default none.
     pub lb: Option<LbConfig>,
+    /// Logs of QUIC connections; `None` (default): there are none.
+    pub qlog: Option<Qlog>,
     /// What loops of one process share; give all of them the same.
     pub shared: NetShared,
     /// Session tickets of QUIC listeners, shared by all shards; `None`
@@ -55,6 +57,7 @@ impl NetConfig {
             limits: NetLimits::default(),
             keys,
             lb: None,
+            qlog: None,
             shared: NetShared::default(),
             tickets: None,
         }

@@ -69,6 +69,7 @@ mod config;
 mod counters;
 mod error;
 mod net;
+mod qlog;
 mod quic;
 mod resume;
 mod shared;
@@ -93,6 +94,7 @@ pub use config::{
 pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::{MoveError, NetError};
 pub use net::{Held, Move, Net};
+pub use qlog::{AddrRange, ParseRangeError, Qlog, QlogFilter, QlogLimits, QlogTotals};
 pub use quic::{CidCodec, DatagramError, LbConfig, LbError, LbId};
 pub use resume::{SessionTickets, TICKET_BYTES_MAX};
 pub use shared::NetShared;

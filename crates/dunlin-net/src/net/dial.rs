@@ -9,7 +9,8 @@ use dunlin_base::{ConnId, Instant};
 
 use super::paths::any_for;
 use super::{Conn, Net, SOURCES_MAX, Source, layers};
-use crate::quic::{UdpEndpoint, bind};
+use crate::qlog::LogStart;
+use crate::quic::{UdpEndpoint, bind, logged_transport};
 use crate::resume::Counted;
 use crate::slots::SLOTS_MAX;
 use crate::{ClientTls, DialConfig, NetError, QuicTuning, tcp};
@@ -70,9 +71,13 @@ impl Net {
             source,
         };
         let local = config.local_addr.unwrap_or_else(|| any_for(config.addr));
-        let transport = self
-            .quic
-            .client_transport(&config.quic, &self.config.limits)?;
+        let limits = &self.config.limits;
+        let qlog = self.config.qlog.as_ref();
+        let log = qlog.and_then(|qlog| LogStart::dialled(qlog, config.addr.ip()));
+        let transport = match &log {
+            Some(log) => Arc::new(logged_transport(&config.quic, limits, log)?),
+            None => self.quic.client_transport(&config.quic, limits)?,
+        };
         let source = self.client_endpoint(local, &config.quic).map_err(fail)?;
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
             return Err(NetError::Config("the UDP socket is gone"));
@@ -95,6 +100,7 @@ impl Net {
         if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
             quic.limit_keys(&config.quic, self.now);
             quic.tickets = tickets;
+            quic.begin_log(log, &self.config);
             if quic.begin_flight() {
                 // It is open, and says so in the next `poll`.
                 self.ready.push(serial);

@@ -1,6 +1,7 @@
 //! A look over the connections of a loop, for metrics: how many there are, and
 //! how a sample of the QUIC paths does. Costs nothing until somebody asks.
 
+use dunlin_base::ConnId;
 use dunlin_base::transport::Transport;
 
 use super::{Conn, Net};
@@ -60,6 +61,22 @@ impl Net {
     #[must_use]
     pub const fn held(&self) -> Held {
         self.held
+    }
+
+    /// The client of a connection is known. Where identifiers decide which
+    /// connections are logged, this one's log goes on or is given up.
+    pub fn name_log(&mut self, conn: ConnId, client_id: &str) {
+        if let Some(Conn::Quic(quic)) = Self::find_in(&mut self.slots, self.config.shard, conn) {
+            quic.name_log(client_id);
+        }
+    }
+
+    /// Begins to log a QUIC connection that is under way. Its packets are not
+    /// in such a log; everything else is.
+    pub fn log_conn(&mut self, conn: ConnId) {
+        if let Some(Conn::Quic(quic)) = Self::find_in(&mut self.slots, self.config.shard, conn) {
+            quic.begin_late_log(&self.config);
+        }
     }
 
     /// Handshakes going on, on all shards together.

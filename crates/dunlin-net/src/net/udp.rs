@@ -122,6 +122,9 @@ impl Net {
                 continue;
             };
             quic.note_transmit(&transmit);
+            if let Some(log) = &quic.log {
+                log.udp_sent(transmit.size, transmit.segment_size);
+            }
             port.transmit(transmit, buf, &mut self.counters);
             transmits += 1;
         }
@@ -132,6 +135,7 @@ impl Net {
         if transmits > 0 && quic.renew_keys(self.now) {
             self.counters.key_updates += 1;
         }
+        quic.log_path();
         let at = quic.next_deadline(&self.config.clock);
         self.timers.arm(serial, at, &mut quic.armed);
         if failed {
@@ -266,7 +270,7 @@ impl Net {
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(arrival.source) else {
             return;
         };
-        let std_now = self.config.clock.to_std(self.now);
+        let (std_now, size) = (self.config.clock.to_std(self.now), data.len());
         let ecn = arrival.ecn.map(|e| e as u8);
         let ecn = ecn.and_then(quinn_proto::EcnCodepoint::from_bits);
         let early = endpoint.listener.is_some() && carries_early_data(&data);
@@ -282,6 +286,9 @@ impl Net {
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
                     quic.proto.handle_event(event);
                     quic.on_datagram(arrival.via, arrival.local_ip, self.now);
+                    if let Some(log) = &quic.log {
+                        log.udp_received(size);
+                    }
                     mark(&mut self.touched, serial, &mut quic.touched);
                     if quic.may_use_tickets() {
                         self.note_tickets(serial, early);
@@ -313,11 +320,8 @@ impl Net {
         let buf = &mut self.scratch.udp_out;
         buf.clear();
         // Before its address is proved a client costs no memory here.
-        let admitted = if !proved && wants_proof(admission, ip, limits) {
-            None
-        } else {
-            Some(admission.admit(ip, proved, self.now, limits))
-        };
+        let admitted = (proved || !wants_proof(admission, ip, limits))
+            .then(|| admission.admit(ip, proved, self.now, limits));
         match admitted {
             Some(Ok(())) => {}
             // Whoever comes first under a forged address must not take the
@@ -338,7 +342,8 @@ impl Net {
             None => return,
         }
         let std_now = self.config.clock.to_std(self.now);
-        match endpoint.proto.accept(incoming, std_now, buf, None) {
+        let (log, logged) = endpoint.logged(self.config.qlog.as_ref(), ip, &incoming, limits);
+        match endpoint.proto.accept(incoming, std_now, buf, logged) {
             Ok((handle, proto)) => {
                 let (tuning, cert_name) = (endpoint.tuning.clone(), endpoint.cert_name);
                 let deadline = self.now + limits.handshake_timeout;
@@ -355,6 +360,7 @@ impl Net {
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
                     quic.limit_keys(&tuning, self.now);
                     quic.cert_name = cert_name;
+                    quic.begin_log(log, &self.config);
                     mark(&mut self.touched, serial, &mut quic.touched);
                 }
                 self.note_tickets(serial, early);

@@ -27,6 +27,7 @@ use super::stats::Noted;
 use super::streams::{StreamBacklog, varint};
 use super::validation::PeerAddr;
 use crate::config::plain_addr;
+use crate::qlog::ConnLog;
 use crate::resume::Counted;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
 use crate::tickets::Verdict;
@@ -107,6 +108,8 @@ pub(crate) struct QuicConn {
     /// Streams that were not read to their end, for want of budget or because
     /// reading is paused.
     pub(super) unread: Vec<QuicStreamId>,
+    /// Its log, when somebody wants to see it.
+    pub(crate) log: Option<Box<ConnLog>>,
     /// What is in the loop's totals.
     pub(super) noted: Noted,
     /// Address changes of the peer.
@@ -180,6 +183,7 @@ impl QuicConn {
             datagrams: DatagramQueue::default(),
             wanted: [false; 2],
             unread: Vec::new(),
+            log: None,
             noted: Noted::default(),
             moved: 0,
             last_read: now,
@@ -329,6 +333,9 @@ impl QuicConn {
             Instant::FAR_FUTURE
         };
         cx.counters.opened += 1;
+        if let Some(log) = &self.log {
+            log.opened(self.protocol().as_deref(), !self.confirmed);
+        }
         let certs = self.proto.crypto_session().peer_identity();
         let certs = certs.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
         (cx.out)(NetEvent::Opened {
@@ -368,6 +375,9 @@ impl QuicConn {
                 while let Some(id) = self.proto.streams().accept(dir) {
                     if dir == Dir::Bi {
                         self.sending.push(id);
+                    }
+                    if let Some(log) = &self.log {
+                        log.stream_opened(StreamId(id.into()), false);
                     }
                     self.read_stream(id, budget, cx);
                 }
@@ -456,6 +466,7 @@ impl QuicConn {
             return;
         }
         let (conn, stream) = (self.id, StreamId(id.into()));
+        let mut read = 0;
         let mut recv = self.proto.recv_stream(id);
         let mut chunks = match recv.read(true) {
             Ok(chunks) => chunks,
@@ -474,6 +485,7 @@ impl QuicConn {
             match chunks.next(*budget) {
                 Ok(Some(chunk)) => {
                     *budget = budget.saturating_sub(chunk.bytes.len());
+                    read += chunk.bytes.len();
                     self.spoke = true;
                     if gather.len() + chunk.bytes.len() > GATHER_BYTES {
                         let data = gather.as_slice();
@@ -503,6 +515,9 @@ impl QuicConn {
         gather.clear();
         // Whether credit frames wait is found out when flushing.
         let _ = chunks.finalize();
+        if let Some(log) = &self.log {
+            log.read(stream, read, end.as_ref());
+        }
         if let Some(event) = end {
             (cx.out)(event);
         }
@@ -563,6 +578,9 @@ impl QuicConn {
     }
 
     pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<'_>)) {
+        if let Some(log) = &mut self.log {
+            log.closed(&cause);
+        }
         if !core::mem::replace(&mut self.reported, true) {
             out(NetEvent::Closed {
                 conn: self.id,

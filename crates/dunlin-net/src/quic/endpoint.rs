@@ -1,7 +1,7 @@
 //! The quinn-proto endpoint on a UDP socket.
 
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::io;
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use mio::net::UdpSocket;
 use quinn_proto::crypto::HandshakeTokenKey;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
-    ConnectionHandle, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig,
-    ValidationTokenConfig, VarInt,
+    ConnectionHandle, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig,
+    TransportConfig, ValidationTokenConfig, VarInt,
 };
 use sha2::{Digest, Sha256};
 
@@ -20,6 +20,7 @@ use super::cid::{CidCodec, ShardCids};
 use super::conn::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST};
 use super::datagrams::READY_BYTES_MAX;
 use super::port::UdpPort;
+use crate::qlog::{LogStart, Qlog};
 use crate::tickets::{Front, Seen};
 use crate::tls::quic_server;
 use crate::tokens::UsedTokens;
@@ -166,6 +167,17 @@ fn transport_config(tuning: &QuicTuning, limits: &NetLimits) -> Result<Transport
     Ok(config)
 }
 
+/// Settings of a connection that is logged.
+pub(crate) fn logged_transport(
+    tuning: &QuicTuning,
+    limits: &NetLimits,
+    log: &LogStart,
+) -> Result<TransportConfig, NetError> {
+    let mut config = transport_config(tuning, limits)?;
+    config.qlog_stream(log.stream());
+    Ok(config)
+}
+
 /// A UDP socket with the connections that began on it.
 pub(crate) struct UdpEndpoint {
     pub(crate) port: UdpPort,
@@ -180,6 +192,8 @@ pub(crate) struct UdpEndpoint {
     pub(crate) tuning: QuicTuning,
     /// Which name in a client's certificate is its name.
     pub(crate) cert_name: CertName,
+    /// What it accepts with.
+    server: Option<Arc<ServerConfig>>,
     refuses: bool,
 }
 
@@ -204,9 +218,11 @@ impl UdpEndpoint {
         let port = UdpPort::new(socket, tuning.ecn, limits)?;
         let allow_mtud = port.allows_mtu_discovery();
         let endpoint = Arc::clone(&settings.endpoint);
+        let server = server.map(Arc::new);
         Ok(Self {
-            proto: Endpoint::new(endpoint, server.map(Arc::new), allow_mtud, None),
+            proto: Endpoint::new(endpoint, server.clone(), allow_mtud, None),
             port,
+            server,
             serials: Vec::new(),
             listener,
             bound_to,
@@ -220,8 +236,33 @@ impl UdpEndpoint {
     pub(crate) fn set_server(&mut self, config: ServerConfig, cert_name: CertName) {
         self.cert_name = cert_name;
         if !self.refuses {
-            self.proto.set_server_config(Some(Arc::new(config)));
+            let config = Arc::new(config);
+            self.server = Some(Arc::clone(&config));
+            self.proto.set_server_config(Some(config));
         }
+    }
+
+    /// The log of a connection that is about to be accepted, if it is wanted,
+    /// and its settings then: as those of all, and where to write.
+    pub(crate) fn logged(
+        &self,
+        qlog: Option<&Qlog>,
+        ip: IpAddr,
+        incoming: &Incoming,
+        limits: &NetLimits,
+    ) -> (Option<LogStart>, Option<Arc<ServerConfig>>) {
+        let begin = |qlog| LogStart::accepted(qlog, ip, incoming.orig_dst_cid());
+        let Some(log) = qlog.and_then(begin) else {
+            return (None, None);
+        };
+        let transport = logged_transport(&self.tuning, limits, &log);
+        let config = self.server.as_deref().zip(transport.ok());
+        let config = config.map(|(server, transport)| {
+            let mut config = ServerConfig::clone(server);
+            config.transport_config(Arc::new(transport));
+            Arc::new(config)
+        });
+        (Some(log), config)
     }
 
     /// Stops to accept; connections stay.

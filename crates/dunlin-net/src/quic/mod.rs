@@ -21,7 +21,7 @@ pub(crate) use cid::shard_of_datagram;
 pub(crate) use conn::{NewQuic, QuicConn};
 pub use datagrams::DatagramError;
 pub(crate) use early::carries_early_data;
-pub(crate) use endpoint::{QuicSettings, UdpEndpoint};
+pub(crate) use endpoint::{QuicSettings, UdpEndpoint, logged_transport};
 pub use lb::{LbConfig, LbError, LbId};
 pub(crate) use moves::{Due, is_forbidden as moving_is_forbidden};
 pub(crate) use port::{UdpPort, bind};

@@ -5,9 +5,10 @@ use dunlin_base::transport::Transport;
 use quinn_proto::Dir;
 
 use super::conn::QuicConn;
-use crate::Counters;
 use crate::config::plain_addr;
+use crate::qlog::{ConnLog, LogStart};
 use crate::{ConnStats, QuicStats};
+use crate::{Counters, NetConfig};
 
 /// What of a path is already in the loop's totals. Statistics of a path begin
 /// anew when the peer moves to another.
@@ -31,6 +32,47 @@ const fn fresh(noted: &mut u64, value: u64) -> u64 {
 }
 
 impl QuicConn {
+    /// Begins its log, if there is to be one.
+    pub(crate) fn begin_log(&mut self, start: Option<LogStart>, config: &NetConfig) {
+        if let (Some(start), Some(qlog)) = (start, &config.qlog) {
+            let remote = plain_addr(self.addr.get());
+            self.log = Some(Box::new(start.watch(qlog, remote, &config.limits)));
+        }
+    }
+
+    /// Begins its log although it is under way.
+    pub(crate) fn begin_late_log(&mut self, config: &NetConfig) {
+        if let (None, Some(qlog)) = (&self.log, &config.qlog) {
+            let remote = plain_addr(self.addr.get());
+            let log = ConnLog::late(qlog, self.accepted, remote, &config.limits);
+            self.log = Some(Box::new(log));
+        }
+    }
+
+    /// Its client is known: its log goes on, or is given up.
+    pub(crate) fn name_log(&mut self, client_id: &str) {
+        if let Some(log) = &self.log {
+            log.name(client_id);
+            if log.is_off() {
+                self.log = None;
+            }
+        }
+    }
+
+    /// Logs what changed of the path.
+    pub(crate) fn log_path(&mut self) {
+        // It may have ended at a bound.
+        if self.log.as_ref().is_some_and(|log| log.is_off()) {
+            self.log = None;
+        }
+        if self.log.is_some() {
+            let stats = self.quic_stats();
+            if let Some(log) = &mut self.log {
+                log.path(&stats);
+            }
+        }
+    }
+
     /// Adds what is new to the loop's totals.
     pub(crate) fn note_totals(&mut self, stats: &QuicStats, counters: &mut Counters) {
         let noted = &mut self.noted;

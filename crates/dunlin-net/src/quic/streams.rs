@@ -109,6 +109,14 @@ impl QuicConn {
     }
 
     fn write_now(&mut self, id: QuicStreamId, data: &SendBuf) -> usize {
+        let wrote = self.write_stream(id, data);
+        if let Some(log) = &self.log {
+            log.wrote(StreamId(id.into()), wrote);
+        }
+        wrote
+    }
+
+    fn write_stream(&mut self, id: QuicStreamId, data: &SendBuf) -> usize {
         let mut stream = self.proto.send_stream(id);
         let mut wrote = 0;
         if !data.chunks().is_empty() {
@@ -179,6 +187,9 @@ impl QuicConn {
                 }
             }
         }
+        if let Some(log) = &self.log {
+            log.wrote(StreamId(id.into()), wrote);
+        }
         let announced = wrote.min(backlog.announced);
         backlog.announced -= announced;
         wrote -= announced;
@@ -205,6 +216,9 @@ impl QuicConn {
         self.sending.push(id);
         if let Some(flight) = &mut self.flight {
             flight.opened(id);
+        }
+        if let Some(log) = &self.log {
+            log.stream_opened(StreamId(id.into()), true);
         }
         Some(StreamId(id.into()))
     }

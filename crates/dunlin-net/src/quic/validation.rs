@@ -141,6 +141,9 @@ impl QuicConn {
             Seen::Moved => {
                 cx.counters.migrations += 1;
                 self.moved = self.moved.saturating_add(1);
+                if let Some(log) = &self.log {
+                    log.migrated(plain_addr(self.addr.get()));
+                }
                 if self.phase == Phase::Open {
                     (cx.out)(NetEvent::Migrated {
                         conn: self.id,

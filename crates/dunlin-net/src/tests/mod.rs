@@ -9,6 +9,7 @@ mod handshake;
 mod hostile;
 mod layered;
 mod moves;
+mod qlog;
 mod quic;
 mod random;
 mod raw;
