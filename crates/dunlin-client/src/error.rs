@@ -136,6 +136,9 @@ pub enum RuntimeError {
     /// The event loop cannot be created.
     #[error("{0}")]
     Net(Arc<NetError>),
+    /// The directory for qlog cannot be used.
+    #[error("cannot log connections: {0}")]
+    Qlog(Arc<io::Error>),
     /// The thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(Arc<io::Error>),

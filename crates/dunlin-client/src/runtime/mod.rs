@@ -19,12 +19,13 @@ use core::fmt;
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use dunlin_base::{Instant, StreamId, Text};
 use dunlin_mqtt::codec::{ReasonCode, SubscribeOptions};
-use dunlin_net::{Clock, Net, NetConfig, Waker};
+use dunlin_net::{Clock, Net, NetConfig, Qlog, QlogFilter, QlogLimits, Waker};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::error::{DisconnectCause, PublishError, RuntimeError, SubscribeError};
@@ -58,6 +59,7 @@ impl Default for RuntimeLimits {
 pub struct Runtime {
     remote: Remote,
     limits: RuntimeLimits,
+    qlog: Option<Qlog>,
 }
 
 impl Runtime {
@@ -66,9 +68,37 @@ impl Runtime {
     /// # Errors
     /// The system refuses an event loop or a thread.
     pub fn new(limits: RuntimeLimits) -> Result<Self, RuntimeError> {
+        Self::start(limits, None)
+    }
+
+    /// As [`Runtime::new`], and logs every QUIC connection to a file of its own
+    /// in this directory, in the sequential form of qlog.
+    ///
+    /// # Errors
+    /// The directory cannot be made; as [`Runtime::new`].
+    pub fn with_qlog(limits: RuntimeLimits, dir: &Path) -> Result<Self, RuntimeError> {
+        Self::start(limits, Some(dir))
+    }
+
+    /// Waits until all connections that are logged have ended and their files
+    /// are written, but not longer than `patience`. Blocks the thread.
+    pub fn finish_qlog(&self, patience: Duration) {
+        if let Some(qlog) = &self.qlog {
+            qlog.finish(patience);
+        }
+    }
+
+    fn start(limits: RuntimeLimits, qlog: Option<&Path>) -> Result<Self, RuntimeError> {
         let net_error = |error| RuntimeError::Net(Arc::new(error));
         let clock = Clock::new();
-        let config = NetConfig::client(clock).map_err(net_error)?;
+        let mut config = NetConfig::client(clock).map_err(net_error)?;
+        if let Some(dir) = qlog {
+            let qlog = Qlog::open(dir, QlogLimits::default(), clock);
+            let qlog = qlog.map_err(|error| RuntimeError::Qlog(Arc::new(error)))?;
+            qlog.select(QlogFilter::all());
+            config.qlog = Some(qlog);
+        }
+        let qlog = config.qlog.clone();
         let net = Net::new(config).map_err(net_error)?;
         let queue = Arc::new(Queue {
             state: Mutex::default(),
@@ -83,7 +113,11 @@ impl Runtime {
             .name("dunlin-client".into())
             .spawn(move || io::Io::new(net, clock, queue).run())
             .map_err(|error| RuntimeError::Thread(Arc::new(error)))?;
-        Ok(Self { remote, limits })
+        Ok(Self {
+            remote,
+            limits,
+            qlog,
+        })
     }
 
     /// The process-wide one.

@@ -7,12 +7,14 @@ use core::time::Duration;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use dunlin_client::{
     Builder, Client, ConnectError, Connecting, ConnectionEvent, DisconnectCause, Events, Messages,
-    Publish, QoS, TicketFile, TlsOptions, Transport, Url, Version, Will, default_port,
+    Publish, QoS, Runtime, RuntimeLimits, TicketFile, TlsOptions, Transport, Url, Version, Will,
+    default_port,
 };
 
 use super::network::Network;
@@ -87,6 +89,11 @@ pub(super) struct Connect {
     /// Messages in flight at most.
     #[arg(short = 'M', long, value_name = "MESSAGES")]
     max_inflight: Option<u16>,
+    /// Log QUIC connections to this directory, a file each, in the qlog format.
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
+    #[arg(skip)]
+    runtime: OnceLock<Runtime>,
     /// Accepted for mosquitto's sake: packets are never delayed.
     #[arg(long, hide = true)]
     nodelay: bool,
@@ -258,8 +265,22 @@ impl Connect {
             let will = Will::new(properties.will.apply(publish)).delay(properties.will_delay);
             builder = builder.will(will);
         }
+        if let Some(dir) = &self.qlog {
+            let runtime = Runtime::with_qlog(RuntimeLimits::default(), dir)
+                .with_context(|| format!("--qlog {}", dir.display()))?;
+            builder = builder.runtime(self.runtime.get_or_init(|| runtime));
+        }
         let builder = self.streams.apply(builder, url.is_auto())?;
         Ok(properties.connect.apply(builder))
+    }
+
+    /// Lets logs of connections end, when there are some.
+    pub(super) fn finish(&self) {
+        /// Longer than the end of a connection takes on most paths.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        if let Some(runtime) = self.runtime.get() {
+            runtime.finish_qlog(PATIENCE);
+        }
     }
 
     /// Connects; `Err` is the exit code, after the error has been printed.

@@ -91,7 +91,9 @@ impl Pub {
             .enable_time()
             .build()
             .context("cannot start")?;
-        runtime.block_on(self.publish(template, payload, &properties, delay))
+        let done = runtime.block_on(self.publish(template, payload, &properties, delay));
+        self.connect.finish();
+        done
     }
 
     /// The one message; `None` where each line is one.
@@ -125,7 +127,7 @@ impl Pub {
     }
 
     async fn publish(
-        self,
+        &self,
         template: Publish,
         payload: Option<Bytes>,
         properties: &Properties,

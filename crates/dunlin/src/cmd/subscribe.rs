@@ -124,7 +124,9 @@ impl Sub {
             .enable_all()
             .build()
             .context("cannot start")?;
-        runtime.block_on(self.subscribe(&properties, printer))
+        let done = runtime.block_on(self.subscribe(&properties, printer));
+        self.connect.finish();
+        done
     }
 
     async fn subscribe(&self, properties: &Properties, mut printer: Printer) -> Result<ExitCode> {
