@@ -10,6 +10,7 @@ pub mod lb;
 pub mod listener;
 pub mod path;
 pub mod priority;
+pub mod qlog;
 pub mod sections;
 pub mod tls;
 pub mod units;
@@ -62,6 +63,8 @@ pub struct Config {
     pub log: Log,
     /// Statistics on `$SYS` topics.
     pub sys: Sys,
+    /// Logs of QUIC connections.
+    pub qlog: qlog::Qlog,
     /// Metrics over HTTP.
     pub metrics: Metrics,
 }
@@ -81,6 +84,7 @@ impl Default for Config {
             auth: Auth::default(),
             log: Log::default(),
             sys: Sys::default(),
+            qlog: qlog::Qlog::default(),
             metrics: Metrics::default(),
         }
     }
@@ -220,6 +224,7 @@ impl Config {
         self.quic.check().map_err(in_section("quic"))?;
         self.tls.check().map_err(in_section("tls"))?;
         self.early_data.check().map_err(in_section("early_data"))?;
+        self.qlog.check().map_err(in_section("qlog"))?;
         self.store.check().map_err(in_section("store"))?;
         self.check_listeners()
     }

@@ -31,6 +31,16 @@ pub(crate) enum Look {
         /// Where the answer goes.
         reply: Sender<Option<ClientView>>,
     },
+    /// Whose is this connection, whose socket is here? Nothing is answered: it
+    /// decides whether the connection is logged.
+    Name {
+        /// Which.
+        conn: ConnId,
+        /// Its client.
+        client_id: Text,
+    },
+    /// Log this connection, whose socket is here, from now on.
+    Log(ConnId),
     /// How are these connections, whose sockets are here?
     Conns {
         /// Which.
@@ -43,8 +53,8 @@ pub(crate) enum Look {
 impl Worker {
     /// Answers a question.
     pub(crate) fn look(&mut self, look: Look) {
-        // Nobody may be there any more to hear the answer.
-        let _ = match look {
+        // Nobody may be there any more to hear an answer.
+        let _heard = match look {
             Look::Report(reply) => reply.send(self.report()).is_ok(),
             Look::Clients {
                 after,
@@ -58,6 +68,14 @@ impl Worker {
                     .into_iter()
                     .filter_map(|conn| Some((conn, net.stats(conn)?)));
                 reply.send(found.collect()).is_ok()
+            }
+            Look::Name { conn, client_id } => {
+                self.net.name_log(conn, &client_id);
+                true
+            }
+            Look::Log(conn) => {
+                self.net.log_conn(conn);
+                true
             }
         };
     }

@@ -22,8 +22,8 @@ use dunlin_base::transport::Transport;
 use dunlin_broker::Shard;
 use dunlin_broker::access::Acl;
 use dunlin_net::{
-    Clock, KeyLog, ListenerConfig, Net, NetConfig, NetKeys, NetShared, ServerTls, ServerTlsOptions,
-    TlsError,
+    Clock, KeyLog, ListenerConfig, Net, NetConfig, NetKeys, NetShared, Qlog, ServerTls,
+    ServerTlsOptions, TlsError,
 };
 use dunlin_store::Recovered;
 use dunlin_store_redb::{RedbStore, Submitter};
@@ -103,6 +103,14 @@ pub enum StartError {
     /// Development certificates cannot be made or read.
     #[error("development certificates: {0}")]
     Certificates(certs::CertError),
+    /// The directory for qlog cannot be made or read.
+    #[error("qlog.dir: cannot use {}: {source}", path.display())]
+    Qlog {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The file for secrets cannot be opened.
     #[error("tls.key_log: {0}")]
     KeyLog(TlsError),
@@ -152,6 +160,7 @@ pub struct Daemon {
     authenticator: Option<Arc<Authenticator>>,
     metrics: Option<Server>,
     secrets: Option<KeyLog>,
+    qlog: Option<Qlog>,
 }
 
 /// The parts of one shard before its thread starts.
@@ -198,6 +207,7 @@ impl Daemon {
             .limits()
             .map(|limits| Tickets::new(limits, settings::store(&config).is_some()));
         let shared = NetShared::default();
+        let qlog = open_qlog(&config, clock)?;
         let mut parts = Vec::new();
         let mut shards = Vec::new();
         for id in 0..count {
@@ -206,6 +216,7 @@ impl Daemon {
             // Checked when the configuration was read.
             net_config.lb = config.quic.lb.layout().ok().flatten();
             net_config.shared = shared.clone();
+            net_config.qlog.clone_from(&qlog);
             net_config.tickets = tickets.as_ref().map(|t| Arc::clone(&t.register));
             let net = Net::new(net_config).map_err(loops)?;
             let (inbox, address) = Inbox::new(net.waker());
@@ -228,6 +239,7 @@ impl Daemon {
             authenticator,
             metrics: None,
             secrets,
+            qlog,
             config,
         };
         daemon.spawn(parts, clock, &recovered, acl)?;
@@ -298,6 +310,9 @@ impl Daemon {
         if let Some(store) = self.store.take() {
             store.close();
         }
+        if let Some(qlog) = self.qlog.take() {
+            qlog.flush();
+        }
     }
 
     fn show_metrics(&mut self) -> Result<(), StartError> {
@@ -310,6 +325,7 @@ impl Daemon {
         let sources = Sources {
             shards: self.shards.clone(),
             store: self.store.as_ref().map(RedbStore::metrics),
+            qlog: self.qlog.clone(),
             started: std::time::Instant::now(),
         };
         let started = Server::start(addr, sources);
@@ -342,6 +358,7 @@ impl Daemon {
                 inbox: part.inbox,
                 shards: self.shards.clone(),
                 store: self.store.as_ref().map(|s| submitter(s, address.clone())),
+                qlog: self.qlog.clone(),
                 auth: AuthDesk::new(self.authenticator.clone(), address),
                 held: VecDeque::new(),
                 to_wake: vec![false; usize::from(count)],
@@ -366,6 +383,19 @@ fn random_seed() -> Result<u64, StartError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|e| StartError::Loop(e.to_string()))?;
     Ok(u64::from_ne_bytes(seed))
+}
+
+fn open_qlog(config: &Config, clock: Clock) -> Result<Option<Qlog>, StartError> {
+    let Some(dir) = &config.qlog.dir else {
+        return Ok(None);
+    };
+    let wrong = |source| StartError::Qlog {
+        path: dir.clone(),
+        source,
+    };
+    let qlog = Qlog::open(dir, config.qlog.limits(), clock).map_err(wrong)?;
+    qlog.select(config.qlog.filter());
+    Ok(Some(qlog))
 }
 
 fn open_store(config: &Config) -> Result<(Option<RedbStore>, Recovered), StartError> {

@@ -8,11 +8,12 @@ use std::time::Instant as StdInstant;
 use dunlin_base::transport::NetEvent;
 use dunlin_base::{ConnId, SendBuf, ShardId};
 use dunlin_broker::{Event, Input, NetCommand, Output, Shard};
-use dunlin_net::{Clock, Net};
+use dunlin_net::{Clock, Net, Qlog};
 use dunlin_store::Request;
 use dunlin_store_redb::{SubmitError, Submitter};
 
 use super::desk::AuthDesk;
+use super::look::Look;
 use super::post::{Address, Inbox, Mail};
 use crate::metrics::Paths;
 
@@ -36,6 +37,7 @@ pub(crate) struct Worker {
     pub(crate) shards: Vec<Address>,
     pub(crate) store: Option<Submitter>,
     pub(crate) auth: AuthDesk,
+    pub(crate) qlog: Option<Qlog>,
     /// Requests that the store had no room for, oldest first.
     pub(crate) held: VecDeque<Request>,
     /// Shards that got mail in this batch.
@@ -147,7 +149,7 @@ impl Worker {
                     self.retry_held();
                 }
                 Output::Auth { conn, request } => self.auth.ask(conn, request),
-                Output::Event(event) => log(&event),
+                Output::Event(event) => self.note(&event),
             }
         }
         self.net.flush();
@@ -217,6 +219,22 @@ impl Worker {
         if bytes > 0 {
             let sent = NetEvent::Sent { conn, bytes };
             self.shard.handle(self.clock.now(), Input::Net(sent));
+        }
+    }
+
+    fn note(&mut self, event: &Event) {
+        log(event);
+        if let Event::Connected {
+            conn, client_id, ..
+        } = event
+            && self.qlog.as_ref().is_some_and(Qlog::is_active)
+        {
+            let (conn, client_id) = (*conn, client_id.clone());
+            if conn.shard() == self.id {
+                self.net.name_log(conn, &client_id);
+            } else {
+                self.mail(conn.shard(), Mail::Look(Look::Name { conn, client_id }));
+            }
         }
     }
 

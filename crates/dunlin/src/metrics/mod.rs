@@ -3,6 +3,7 @@
 //! by mail and never looks into them.
 
 mod http;
+mod logs;
 mod page;
 pub(crate) mod report;
 mod server;

@@ -13,14 +13,14 @@ use std::time::Instant;
 
 use dunlin_base::{ConnId, ShardId, Text};
 use dunlin_broker::{ClientView, home_shard};
-use dunlin_net::ConnStats;
+use dunlin_net::{ConnStats, Qlog};
 use dunlin_store_redb::StoreMetrics;
 use serde_json::json;
 
 use super::http::{Refused, Request, Response, decode};
-use super::page;
 use super::report::{self, ShardReport};
 use super::text::{self, Exposition};
+use super::{logs, page};
 use crate::daemon::look::Look;
 use crate::daemon::post::{Address, Mail};
 
@@ -44,6 +44,7 @@ const PAGE_MAX: usize = 1000;
 pub(crate) struct Sources {
     pub(crate) shards: Vec<Address>,
     pub(crate) store: Option<Arc<StoreMetrics>>,
+    pub(crate) qlog: Option<Qlog>,
     pub(crate) started: Instant,
 }
 
@@ -145,7 +146,10 @@ struct Desk {
 impl Desk {
     fn serve(&self, stream: &mut TcpStream) -> io::Result<()> {
         let (response, with_body) = match Request::read(stream)? {
-            Ok(request) => (self.answer(&request), request.method != "HEAD"),
+            Ok(request) => {
+                let here = stream.peer_addr()?.ip().is_loopback() && !request.foreign;
+                (self.answer(&request, here), request.method != "HEAD")
+            }
             Err(Refused::Malformed) => (
                 Response::refusal("400 Bad Request", "that is not HTTP"),
                 true,
@@ -158,7 +162,7 @@ impl Desk {
         response.write(stream, with_body)
     }
 
-    fn answer(&self, request: &Request) -> Response {
+    fn answer(&self, request: &Request, here: bool) -> Response {
         match (request.method.as_str(), request.path.as_str()) {
             ("GET" | "HEAD", "/metrics") => Response::new(text::CONTENT_TYPE, self.metrics()),
             ("GET" | "HEAD", "/healthz") => self.health(),
@@ -169,12 +173,43 @@ impl Desk {
                     None => Response::refusal("400 Bad Request", "that is no client identifier"),
                 }
             }
+            ("GET" | "HEAD", "/qlog") => self.qlog(logs::show),
+            ("POST" | "DELETE", "/qlog") if here => self.qlog(|qlog| self.log(request, qlog)),
+            ("POST" | "DELETE", "/qlog") => Response::refusal(
+                "403 Forbidden",
+                "only from this machine, and by no web page",
+            ),
             ("GET" | "HEAD", _) => Response::refusal(
                 "404 Not Found",
-                "there are /metrics, /healthz, /connections?limit=&after= and /connections/CLIENT_ID",
+                "there are /metrics, /healthz, /connections?limit=&after=, \
+                 /connections/CLIENT_ID and /qlog",
             ),
             _ => Response::refusal("405 Method Not Allowed", "only GET is understood"),
         }
+    }
+
+    fn qlog(&self, answer: impl FnOnce(&Qlog) -> Response) -> Response {
+        let none = || Response::refusal("404 Not Found", "no directory: see [qlog]");
+        self.sources.qlog.as_ref().map_or_else(none, answer)
+    }
+
+    /// Changes what is logged, and finds a client that is there already.
+    fn log(&self, request: &Request, qlog: &Qlog) -> Response {
+        let change = match logs::change(request, qlog.filter()) {
+            Ok(change) => change,
+            Err(refusal) => return refusal,
+        };
+        qlog.select(change.filter);
+        if let Some(client_id) = change.client_id
+            && let Some(Some(view)) = self.view(client_id)
+            && let Some(conn) = view.conn
+        {
+            self.mail(usize::from(conn.shard().0), Look::Log(conn));
+        }
+        if let Some(conn) = change.conn {
+            self.mail(usize::from(conn.shard().0), Look::Log(conn));
+        }
+        logs::show(qlog)
     }
 
     fn metrics(&self) -> String {
@@ -246,11 +281,7 @@ impl Desk {
     }
 
     fn client(&self, client_id: &str) -> Response {
-        let shards = u16::try_from(self.sources.shards.len()).unwrap_or(u16::MAX);
-        let home = ShardId(home_shard(client_id, shards));
-        let client_id = Text::from(client_id);
-        let view = self.ask(home, |reply| Look::Client { client_id, reply });
-        match view {
+        match self.view(Text::from(client_id)) {
             Some(Some(view)) => {
                 let stats = self.stats(core::slice::from_ref(&view));
                 let stats = stats.first().map(|(_, stats)| stats);
@@ -260,6 +291,13 @@ impl Desk {
             Some(None) => Response::refusal("404 Not Found", "there is no such session"),
             None => Response::refusal("503 Service Unavailable", "the shard does not answer"),
         }
+    }
+
+    /// A session, if there is such; `None`: its shard does not answer.
+    fn view(&self, client_id: Text) -> Option<Option<ClientView>> {
+        let shards = u16::try_from(self.sources.shards.len()).unwrap_or(u16::MAX);
+        let home = ShardId(home_shard(&client_id, shards));
+        self.ask(home, |reply| Look::Client { client_id, reply })
     }
 
     /// What the shards of their sockets know, in the order of connections.
@@ -329,7 +367,7 @@ fn collect<T>(waiting: &[Receiver<T>]) -> Vec<T> {
 }
 
 /// As [`ConnId`] is shown: `SHARD:SERIAL`.
-fn conn_id(text: &str) -> Option<ConnId> {
+pub(super) fn conn_id(text: &str) -> Option<ConnId> {
     let (shard, serial) = text.split_once(':')?;
     let conn = ConnId::new(ShardId(shard.parse().ok()?), serial.parse().ok()?);
     (conn.to_string() == text).then_some(conn)

@@ -151,3 +151,43 @@ fn requests_that_never_end_do_not_shut_others_out_for_good() {
         std::thread::yield_now();
     }
 }
+
+/// Names of the logs in a directory.
+fn logs(dir: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    let names = entries.map(|entry| name(entry).to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".sqlog")).collect()
+}
+
+#[test]
+fn logs_of_connections_can_be_asked_for_while_the_broker_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = format!("qlog.dir={}", dir.path().display());
+    let mut broker = Broker::start_with(2, &["metrics.address=127.0.0.1:0", &at]);
+    let connect = async |broker: &Broker, id: &str| {
+        let builder = broker.client(Transport::Quic).client_id(id);
+        builder.connect().await.expect("connected")
+    };
+    run(async {
+        let (early, _messages) = connect(&broker, "early").await;
+        let (status, body) = exchange(&broker, "POST /qlog?client_id=early HTTP/1.1\r\n\r\n");
+        assert!(status.ends_with("200 OK"), "{body}");
+        let foreign = "POST /qlog?one_in=1 HTTP/1.1\r\nOrigin: http://x\r\n\r\n";
+        assert!(exchange(&broker, foreign).0.contains(" 403 "));
+        // Homes of these are on both shards.
+        exchange(&broker, "POST /qlog?client_id=late-* HTTP/1.1\r\n\r\n");
+        for id in ["late-1", "late-2", "late-3", "other"] {
+            let (client, _messages) = connect(&broker, id).await;
+            client.disconnect().await;
+        }
+        early.disconnect().await;
+    });
+    let shown = json(&broker, "/qlog");
+    assert_eq!(shown["clients"], serde_json::json!(["early", "late-*"]));
+    broker.stop();
+    let names = logs(dir.path());
+    assert_eq!(names.len(), 4, "{names:?}");
+    let begun_late = names.iter().filter(|name| name.starts_with("late-"));
+    assert_eq!(begun_late.count(), 1, "{names:?}");
+}
