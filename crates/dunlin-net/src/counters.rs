@@ -61,6 +61,8 @@ dunlin_base::totals! {
         pub datagrams_in: u64,
         /// UDP datagrams sent.
         pub datagrams_out: u64,
+        /// UDP datagrams of QUIC connections that the network had marked for congestion (ECN).
+        pub ecn_marked_in: u64,
         /// Bytes of UDP payload received.
         pub udp_bytes_in: u64,
         /// Bytes of UDP payload sent.
@@ -188,6 +190,11 @@ pub struct QuicStats {
     pub udp_bytes_out: u64,
     /// Bytes of UDP payload received.
     pub udp_bytes_in: u64,
+    /// Our packets are marked as ECN-capable: neither is that switched off,
+    /// nor has the path failed its validation (RFC 9000 section 13.4.2).
+    pub ecn: bool,
+    /// UDP datagrams received that the network had marked for congestion.
+    pub ecn_marked_in: u64,
     /// DATAGRAM frames sent (RFC 9221).
     pub datagrams_out: u64,
     /// DATAGRAM frames received (RFC 9221).

@@ -125,6 +125,7 @@ impl Net {
             if let Some(log) = &quic.log {
                 log.udp_sent(transmit.size, transmit.segment_size);
             }
+            quic.marks.capable = port.ecn && transmit.ecn.is_some();
             port.transmit(transmit, buf, &mut self.counters);
             transmits += 1;
         }
@@ -286,6 +287,10 @@ impl Net {
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
                     quic.proto.handle_event(event);
                     quic.on_datagram(arrival.via, arrival.local_ip, self.now);
+                    if ecn == Some(quinn_proto::EcnCodepoint::Ce) {
+                        quic.marks.congested_in = quic.marks.congested_in.saturating_add(1);
+                        self.counters.ecn_marked_in += 1;
+                    }
                     if let Some(log) = &quic.log {
                         log.udp_received(size);
                     }

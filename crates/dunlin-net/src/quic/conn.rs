@@ -23,7 +23,7 @@ use super::flight::Flight;
 use super::isolate::Turn;
 use super::keys::KeyAge;
 use super::moves::Moves;
-use super::stats::Noted;
+use super::stats::{Marks, Noted};
 use super::streams::{StreamBacklog, varint};
 use super::validation::PeerAddr;
 use crate::config::plain_addr;
@@ -114,6 +114,8 @@ pub(crate) struct QuicConn {
     pub(super) noted: Noted,
     /// Address changes of the peer.
     pub(super) moved: u32,
+    /// What is known of ECN on its path.
+    pub(crate) marks: Marks,
     last_read: Instant,
     idle: Duration,
     deadline: Instant,
@@ -186,6 +188,7 @@ impl QuicConn {
             log: None,
             noted: Noted::default(),
             moved: 0,
+            marks: Marks::default(),
             last_read: now,
             idle: limits.idle_timeout_max,
             deadline: new.handshake_deadline,

@@ -16,7 +16,8 @@ pub(crate) struct UdpPort {
     socket: UdpSocket,
     state: UdpSocketState,
     /// Whether datagrams are marked for congestion notification.
-    ecn: bool,
+    /// Whether packets may be marked as ECN-capable.
+    pub(crate) ecn: bool,
     /// The kernel may have more datagrams for us.
     pub(crate) readable: bool,
     /// The last transmission failed for want of a route or an address.

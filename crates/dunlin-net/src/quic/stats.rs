@@ -21,6 +21,15 @@ pub(crate) struct Noted {
     black_holes: u64,
 }
 
+/// Marks of ECN (RFC 9000 section 13.4).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    /// What was sent last is marked as capable.
+    pub(crate) capable: bool,
+    /// Datagrams received that the network marked for congestion.
+    pub(crate) congested_in: u32,
+}
+
 /// What came since the last look.
 const fn fresh(noted: &mut u64, value: u64) -> u64 {
     let before = core::mem::replace(noted, value);
@@ -115,6 +124,8 @@ impl QuicConn {
             udp_in: from.udp_rx.datagrams,
             udp_bytes_out: from.udp_tx.bytes,
             udp_bytes_in: from.udp_rx.bytes,
+            ecn: self.marks.capable,
+            ecn_marked_in: u64::from(self.marks.congested_in),
             datagrams_out: from.frame_tx.datagram,
             datagrams_in: from.frame_rx.datagram,
             streams_peer,
