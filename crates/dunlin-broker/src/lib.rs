@@ -68,3 +68,4 @@ pub use random::home_shard;
 pub use roll::ClientView;
 pub use shard::Shard;
 pub use stats::Stats;
+pub use sys::client_topic;

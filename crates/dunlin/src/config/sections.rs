@@ -391,12 +391,15 @@ pub enum Format {
 pub struct Sys {
     /// How often they are published; zero: never.
     pub interval: Span,
+    /// Whether each client's connection is told too.
+    pub clients: bool,
 }
 
 impl Default for Sys {
     fn default() -> Self {
         Self {
             interval: Span::secs(10),
+            clients: false,
         }
     }
 }

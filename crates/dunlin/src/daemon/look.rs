@@ -31,6 +31,22 @@ pub(crate) enum Look {
         /// Where the answer goes.
         reply: Sender<Option<ClientView>>,
     },
+    /// Which clients does somebody watch on `$SYS`?
+    Watched {
+        /// Only connections after this one.
+        after: Option<ConnId>,
+        /// So many are looked at.
+        limit: usize,
+        /// Where the answer goes, and where to go on.
+        reply: Sender<(Vec<ClientView>, Option<ConnId>)>,
+    },
+    /// Tell those who watch this client. Nothing is answered.
+    Tell {
+        /// Which.
+        client_id: Text,
+        /// What they are told.
+        payload: String,
+    },
     /// Whose is this connection, whose socket is here? Nothing is answered: it
     /// decides whether the connection is logged.
     Name {
@@ -68,6 +84,16 @@ impl Worker {
                     .into_iter()
                     .filter_map(|conn| Some((conn, net.stats(conn)?)));
                 reply.send(found.collect()).is_ok()
+            }
+            Look::Watched {
+                after,
+                limit,
+                reply,
+            } => reply.send(self.shard.watched_clients(after, limit)).is_ok(),
+            Look::Tell { client_id, payload } => {
+                let now = self.clock.now();
+                self.shard.publish_client(now, &client_id, payload);
+                true
             }
             Look::Name { conn, client_id } => {
                 self.net.name_log(conn, &client_id);

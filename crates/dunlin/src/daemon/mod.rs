@@ -32,7 +32,7 @@ use crate::auth::{Authenticator, PasswordFile};
 use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
 use crate::config::listener::{self, Listener};
-use crate::metrics::{Paths, Server, Sources};
+use crate::metrics::{Paths, Server, Sources, Watch};
 use desk::AuthDesk;
 use post::{Address, Inbox, Mail};
 use tickets::Tickets;
@@ -159,6 +159,7 @@ pub struct Daemon {
     store: Option<RedbStore>,
     authenticator: Option<Arc<Authenticator>>,
     metrics: Option<Server>,
+    watch: Option<Watch>,
     secrets: Option<KeyLog>,
     qlog: Option<Qlog>,
 }
@@ -238,12 +239,14 @@ impl Daemon {
             store,
             authenticator,
             metrics: None,
+            watch: None,
             secrets,
             qlog,
             config,
         };
         daemon.spawn(parts, clock, &recovered, acl)?;
         daemon.show_metrics()?;
+        daemon.show_clients()?;
         Ok(daemon)
     }
 
@@ -296,6 +299,7 @@ impl Daemon {
     /// ends the threads.
     pub fn shut_down(mut self) {
         self.metrics = None;
+        self.watch = None;
         for shard in &self.shards {
             shard.send(Mail::ShutDown);
         }
@@ -330,6 +334,16 @@ impl Daemon {
         };
         let started = Server::start(addr, sources);
         self.metrics = Some(started.map_err(|source| StartError::Metrics { addr, source })?);
+        Ok(())
+    }
+
+    /// Tells of clients on `$SYS`, when that is wanted.
+    fn show_clients(&mut self) -> Result<(), StartError> {
+        let sys = &self.config.sys;
+        if sys.clients && !sys.interval.0.is_zero() {
+            let watch = Watch::start(self.shards.clone(), sys.interval.0);
+            self.watch = Some(watch.map_err(|e| StartError::Loop(e.to_string()))?);
+        }
         Ok(())
     }
 

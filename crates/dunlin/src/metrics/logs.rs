@@ -2,12 +2,13 @@
 //! Only programs on this machine may change it, and no page of a browser.
 
 use dunlin_base::{ConnId, Text};
-use dunlin_net::{Qlog, QlogFilter};
+use dunlin_net::{Qlog, QlogFilter, QlogTotals};
 use serde_json::json;
 
 use super::http::{Request, Response};
 use super::page;
 use super::server::conn_id;
+use super::text::Exposition;
 
 /// What a request changes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,31 @@ pub(super) fn show(qlog: &Qlog) -> Response {
         "failure": qlog.failure(),
     });
     Response::new(page::CONTENT_TYPE, format!("{body:#}\n"))
+}
+
+/// How much is logged, for those who watch disks.
+pub(super) fn metrics(out: &mut Exposition, totals: &QlogTotals, failed: bool) {
+    let help = "qlog files in the directory.";
+    out.gauge("dunlin_qlog_files", help, &[], totals.files as f64);
+    let help = "Bytes in them.";
+    out.gauge("dunlin_qlog_bytes", help, &[], totals.bytes as f64);
+    let help = "1: a file could not be written, and nothing is logged until it is asked for again.";
+    let failed = f64::from(u8::from(failed));
+    out.gauge("dunlin_qlog_failed", help, &[], failed);
+    for (name, help, value) in [
+        (
+            "dunlin_qlog_connections_refused_total",
+            "Connections that should have been logged and got no file.",
+            totals.refused,
+        ),
+        (
+            "dunlin_qlog_dropped_bytes_total",
+            "Bytes of logs left out, at a bound or because the disk was too slow or full.",
+            totals.dropped_bytes,
+        ),
+    ] {
+        out.counter(name, help, &[], value);
+    }
 }
 
 /// What is to be logged from now on, after `POST /qlog?…` and `DELETE /qlog`.

@@ -61,7 +61,7 @@ fn quic(stats: &QuicStats) -> Value {
 }
 
 /// What is known of a QUIC connection, by name; times in microseconds.
-pub(crate) fn quic_values(stats: &QuicStats) -> [(&'static str, u64); 20] {
+pub(crate) fn quic_values(stats: &QuicStats) -> [(&'static str, u64); 22] {
     let micros = |time: core::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     [
         ("rtt_us", micros(stats.rtt)),
@@ -77,6 +77,8 @@ pub(crate) fn quic_values(stats: &QuicStats) -> [(&'static str, u64); 20] {
         ("udp_datagrams_received", stats.udp_in),
         ("udp_bytes_sent", stats.udp_bytes_out),
         ("udp_bytes_received", stats.udp_bytes_in),
+        ("ecn_capable", u64::from(stats.ecn)),
+        ("ecn_marked_received", stats.ecn_marked_in),
         ("datagram_frames_sent", stats.datagrams_out),
         ("datagram_frames_received", stats.datagrams_in),
         ("streams_peer_bidirectional", stats.streams_peer.0),
@@ -85,4 +87,17 @@ pub(crate) fn quic_values(stats: &QuicStats) -> [(&'static str, u64); 20] {
         ("migrations", stats.migrations),
         ("early_data", u64::from(stats.early_data)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_known_of_a_connection_is_in_the_book() {
+        let book = include_str!("../../../../docs/book/src/observability.md");
+        for (name, _) in quic_values(&QuicStats::default()) {
+            assert!(book.contains(&format!("`{name}`")), "{name}");
+        }
+    }
 }

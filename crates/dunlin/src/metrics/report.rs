@@ -326,6 +326,8 @@ fn process(out: &mut Exposition) {
 
 #[cfg(test)]
 mod tests {
+    use dunlin_net::QlogTotals;
+
     use super::*;
 
     #[test]
@@ -333,6 +335,7 @@ mod tests {
         let store = Arc::new(StoreMetrics::default());
         let mut out = metrics(&[ShardReport::default()], Some(&store), StdInstant::now());
         super::super::server::shards(&mut out, 1, 1);
+        super::super::logs::metrics(&mut out, &QlogTotals::default(), false);
         let mut page = String::from(
             "# Metrics\n\n\
              What `/metrics` shows; how to switch it on is in [Seeing inside](observability.md).\n\

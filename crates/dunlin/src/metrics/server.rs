@@ -6,29 +6,26 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use dunlin_base::{ConnId, ShardId, Text};
 use dunlin_broker::{ClientView, home_shard};
-use dunlin_net::{ConnStats, Qlog};
+use dunlin_net::Qlog;
 use dunlin_store_redb::StoreMetrics;
 use serde_json::json;
 
 use super::http::{Refused, Request, Response, decode};
 use super::report::{self, ShardReport};
+use super::shards::Shards;
 use super::text::{self, Exposition};
 use super::{logs, page};
 use crate::daemon::look::Look;
-use crate::daemon::post::{Address, Mail};
+use crate::daemon::post::Address;
 
 /// Requests answered at a time; more are sent away.
 const CONNECTIONS_MAX: usize = 8;
-
-/// Time for shards to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Age up to which metrics are shown again instead of asked for: a flood of
 /// scrapes costs the shards no more than one a second.
@@ -64,6 +61,7 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let desk = Arc::new(Desk {
+            shards: Shards::new(sources.shards.clone()),
             sources,
             latest: Mutex::new(None),
             busy: AtomicUsize::new(0),
@@ -138,6 +136,7 @@ fn accept(listener: &TcpListener, desk: &Arc<Desk>, stop: &AtomicBool) {
 /// What the answering threads share.
 struct Desk {
     sources: Sources,
+    shards: Shards,
     /// The latest metrics, and when they were asked for.
     latest: Mutex<Option<(Instant, String)>>,
     busy: AtomicUsize,
@@ -204,10 +203,10 @@ impl Desk {
             && let Some(Some(view)) = self.view(client_id)
             && let Some(conn) = view.conn
         {
-            self.mail(usize::from(conn.shard().0), Look::Log(conn));
+            self.shards.mail(conn.shard(), Look::Log(conn));
         }
         if let Some(conn) = change.conn {
-            self.mail(usize::from(conn.shard().0), Look::Log(conn));
+            self.shards.mail(conn.shard(), Look::Log(conn));
         }
         logs::show(qlog)
     }
@@ -221,22 +220,25 @@ impl Desk {
             return text.clone();
         }
         let sources = &self.sources;
-        let mut reports = self.ask_all(Look::Report);
+        let mut reports = self.shards.ask_all(Look::Report);
         reports.sort_by_key(|report: &ShardReport| report.shard);
         let mut out = report::metrics(&reports, sources.store.as_ref(), sources.started);
-        shards(&mut out, sources.shards.len(), reports.len());
+        shards(&mut out, self.shards.count(), reports.len());
+        if let Some(qlog) = &sources.qlog {
+            logs::metrics(&mut out, &qlog.totals(), qlog.failure().is_some());
+        }
         let text = out.render();
         *latest = Some((Instant::now(), text.clone()));
         text
     }
 
     fn health(&self) -> Response {
-        let shards = self.sources.shards.len();
+        let shards = self.shards.count();
         let nothing = |reply| Look::Conns {
             conns: Vec::new(),
             reply,
         };
-        let answering = self.ask_all(nothing).len();
+        let answering = self.shards.ask_all(nothing).len();
         let body = format!("{answering} of {shards} shards answer");
         if answering == shards {
             Response::new("text/plain; charset=utf-8", format!("{body}\n"))
@@ -263,12 +265,12 @@ impl Desk {
             limit,
             reply,
         };
-        let mut views: Vec<ClientView> = self.ask_all(look).into_iter().flatten().collect();
+        let mut views: Vec<ClientView> = self.shards.ask_all(look).into_iter().flatten().collect();
         views.sort_by_key(|view| view.conn);
         let more = views.len() >= limit;
         views.truncate(limit);
         let next = views.last().filter(|_| more).and_then(|view| view.conn);
-        let stats = self.stats(&views);
+        let stats = self.shards.stats(&views);
         let find = |view: &ClientView| {
             let conn = view.conn?;
             let at = stats.binary_search_by_key(&conn, |(conn, _)| *conn).ok()?;
@@ -283,7 +285,7 @@ impl Desk {
     fn client(&self, client_id: &str) -> Response {
         match self.view(Text::from(client_id)) {
             Some(Some(view)) => {
-                let stats = self.stats(core::slice::from_ref(&view));
+                let stats = self.shards.stats(core::slice::from_ref(&view));
                 let stats = stats.first().map(|(_, stats)| stats);
                 let body = page::client(&view, stats);
                 Response::new(page::CONTENT_TYPE, format!("{body:#}\n"))
@@ -295,56 +297,10 @@ impl Desk {
 
     /// A session, if there is such; `None`: its shard does not answer.
     fn view(&self, client_id: Text) -> Option<Option<ClientView>> {
-        let shards = u16::try_from(self.sources.shards.len()).unwrap_or(u16::MAX);
+        let shards = u16::try_from(self.shards.count()).unwrap_or(u16::MAX);
         let home = ShardId(home_shard(&client_id, shards));
-        self.ask(home, |reply| Look::Client { client_id, reply })
-    }
-
-    /// What the shards of their sockets know, in the order of connections.
-    fn stats(&self, views: &[ClientView]) -> Vec<(ConnId, ConnStats)> {
-        let mut found = Vec::new();
-        let mut waiting = Vec::new();
-        for shard in 0..self.sources.shards.len() {
-            let of_shard = views.iter().filter_map(|view| view.conn);
-            let conns: Vec<ConnId> = of_shard
-                .filter(|conn| usize::from(conn.shard().0) == shard)
-                .collect();
-            if !conns.is_empty() {
-                let (reply, answer) = channel();
-                self.mail(shard, Look::Conns { conns, reply });
-                waiting.push(answer);
-            }
-        }
-        for answer in collect(&waiting) {
-            found.extend(answer);
-        }
-        found.sort_by_key(|(conn, _)| *conn);
-        found
-    }
-
-    fn mail(&self, shard: usize, look: Look) {
-        if let Some(address) = self.sources.shards.get(shard) {
-            address.send(Mail::Look(look));
-        }
-    }
-
-    fn ask<T>(&self, shard: ShardId, look: impl FnOnce(Sender<T>) -> Look) -> Option<T> {
-        let (reply, answer) = channel();
-        self.mail(usize::from(shard.0), look(reply));
-        answer.recv_timeout(ANSWER_TIMEOUT).ok()
-    }
-
-    /// Asks all shards; those that do not answer in time are left out.
-    fn ask_all<T>(&self, look: impl Fn(Sender<T>) -> Look) -> Vec<T> {
-        let shards = 0..self.sources.shards.len();
-        let waiting: Vec<Receiver<T>> = shards
-            .map(|shard| {
-                let (reply, answer) = channel();
-                self.mail(shard, look(reply));
-                answer
-            })
-            .collect();
-        collect(&waiting)
+        self.shards
+            .ask(home, |reply| Look::Client { client_id, reply })
     }
 }
 
@@ -354,16 +310,6 @@ pub(super) fn shards(out: &mut Exposition, all: usize, answering: usize) {
     out.gauge("dunlin_shards", help, &[], all as f64);
     let help = "Shards that answered in time; values of the others are missing.";
     out.gauge("dunlin_shards_answering", help, &[], answering as f64);
-}
-
-/// Answers that come in time.
-fn collect<T>(waiting: &[Receiver<T>]) -> Vec<T> {
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
-    let within = |answer: &Receiver<T>| {
-        let left = deadline.saturating_duration_since(Instant::now());
-        answer.recv_timeout(left).ok()
-    };
-    waiting.iter().filter_map(within).collect()
 }
 
 /// As [`ConnId`] is shown: `SHARD:SERIAL`.

@@ -13,4 +13,5 @@ mod policies;
 mod race;
 mod reload;
 mod support;
+mod sys;
 mod transports;
