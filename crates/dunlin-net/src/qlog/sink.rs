@@ -290,7 +290,7 @@ impl Records {
         let name = name.rsplit(':').next().unwrap_or_default();
         match name {
             "packet_lost" => self.add("quic:packet_lost", without_trigger(data)),
-            "metrics_updated" => self.add("quic:recovery_metrics_updated", in_millis(data)),
+            "metrics_updated" => self.add("quic:recovery_metrics_updated", metrics(data)),
             _ => self.add(&format!("quic:{name}"), data),
         }
     }
@@ -317,8 +317,14 @@ fn without_trigger(mut data: Value) -> Value {
     data
 }
 
-/// Round-trip times of quinn-proto are in seconds.
-fn in_millis(mut data: Value) -> Value {
+/// Round-trip times of quinn-proto are in seconds, and a threshold that is not
+/// there yet is a number that JavaScript cannot hold.
+fn metrics(mut data: Value) -> Value {
+    if let Some(data) = data.as_object_mut()
+        && data.get("ssthresh").and_then(Value::as_u64) == Some(u64::MAX)
+    {
+        data.remove("ssthresh");
+    }
     for key in ["min_rtt", "smoothed_rtt", "latest_rtt", "rtt_variance"] {
         if let Some(value) = data.get_mut(key)
             && let Some(seconds) = value.as_f64()
