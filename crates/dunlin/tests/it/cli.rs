@@ -205,3 +205,38 @@ fn help_is_long_only() {
         assert!(text.contains("-h, --host"), "{text}");
     }
 }
+
+#[test]
+fn a_client_logs_its_connection_and_its_secrets_when_asked_to() {
+    let broker = Broker::start(1);
+    let dir = tempfile::tempdir().expect("a directory");
+    let secrets = dir.path().join("secrets");
+    let port = broker.addr(Transport::Quic).port();
+    let args = format!(
+        "pub --url quic://127.0.0.1:{port} --insecure -t t -m x -q 1 --qlog {}",
+        dir.path().display()
+    );
+    let mut command = dunlin(&args);
+    let status = command.env("SSLKEYLOGFILE", &secrets).status();
+    assert!(status.expect("started").success());
+    let secrets = std::fs::read_to_string(secrets).expect("written");
+    assert!(secrets.contains("CLIENT_TRAFFIC_SECRET_0 "), "{secrets}");
+    let entries = std::fs::read_dir(dir.path()).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let logs: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "sqlog"))
+        .collect();
+    let [log] = &logs[..] else {
+        panic!("one log, not {logs:?}");
+    };
+    let log = std::fs::read_to_string(log).expect("written");
+    for name in [
+        "connection_started",
+        "packet_sent",
+        "alpn_information",
+        "stream_data_moved",
+        "connection_closed",
+    ] {
+        assert!(log.contains(&format!("\"quic:{name}\"")), "{name}");
+    }
+}
