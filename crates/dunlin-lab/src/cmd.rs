@@ -9,6 +9,7 @@ use dunlin_link::linux;
 use crate::check::Check;
 use crate::link::LinkCommand;
 use crate::load::Load;
+use crate::racer::Racer;
 use crate::say;
 
 /// Emulated links between hosts of one machine, and experiments on them.
@@ -30,6 +31,9 @@ enum Command {
     /// Publishers and subscribers for a check.
     #[command(hide = true)]
     Load(Load),
+    /// One client for a check.
+    #[command(hide = true)]
+    Racer(Racer),
     /// Wait for a link's process to be gone, then clean up after it.
     #[command(hide = true)]
     Watch {
@@ -44,6 +48,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Command::Link(link) => link.run(),
         Command::Check(check) => check.run(),
         Command::Load(load) => load.run(),
+        Command::Racer(racer) => racer.run(),
         Command::Clean => clean(),
         Command::Watch { name } => {
             linux::watch(&name)?;

@@ -12,6 +12,8 @@ mod link;
 #[cfg(target_os = "linux")]
 mod load;
 #[cfg(target_os = "linux")]
+mod racer;
+#[cfg(target_os = "linux")]
 mod say;
 #[cfg(target_os = "linux")]
 mod selftest;

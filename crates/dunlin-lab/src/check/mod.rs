@@ -6,6 +6,7 @@ mod isolation;
 mod lab;
 mod memory;
 mod process;
+mod race;
 mod storm;
 mod table;
 mod wake;
@@ -47,6 +48,8 @@ enum Name {
     Isolation,
     /// Memory of the broker at saturation under loss.
     Memory,
+    /// QUIC and TLS race for a connection where a firewall drops UDP.
+    Race,
 }
 
 impl Check {
@@ -73,6 +76,7 @@ impl Check {
                 Name::Storm => storm::run(&lab),
                 Name::Isolation => isolation::run(&lab),
                 Name::Memory => memory::run(&lab),
+                Name::Race => race::run(&lab),
             };
             let table = table.with_context(|| format!("the check {shown}"))?;
             let passed = finish(&lab, &shown, &table)?;
