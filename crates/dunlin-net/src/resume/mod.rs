@@ -26,6 +26,8 @@ mod session;
 use core::fmt;
 
 pub(crate) use hkdf::observed;
+#[cfg(test)]
+pub(crate) use record::Record;
 pub(crate) use record::{NO_CLIENT, RECORD_BYTES_MAX};
 pub(crate) use restore::is_restoring;
 pub(crate) use session::{Counted, Resuming};

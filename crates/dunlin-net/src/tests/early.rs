@@ -312,6 +312,33 @@ fn a_ticket_is_good_for_the_same_trust_and_identity_only() {
 }
 
 #[test]
+fn an_altered_ticket_is_none_to_its_server() {
+    let mut rig = Rig::new(TicketRegister::in_memory(TicketLimits::default()));
+    let kept = Arc::new(Kept::default());
+    rig.dial.tickets = Some(Arc::clone(&kept) as _);
+    rig.fetch_tickets();
+    let mut record = crate::resume::Record::decode(&kept.0.lock().unwrap()[0]).unwrap();
+    // RFC 8446 section 4.6.1: lifetime, age, nonce with its length, then the
+    // ticket with its own.
+    let ticket = 4 + 4 + 1 + usize::from(record.message[8]) + 2;
+    for at in [0, 7] {
+        record.message[ticket + at] ^= 0x10;
+        *kept.0.lock().unwrap() = vec![record.encode().unwrap()];
+        another_process(&mut rig, client_builder().build().unwrap());
+        let refused = rig.counters().1.early_data_refused_unknown;
+        let conn = rig.dial_early(b"not lost");
+        rig.pair.until("bytes", |p| {
+            p.server.received(StreamId::CONTROL) == b"not lost"
+        });
+        rig.finish(conn);
+        assert_eq!(verdict(&rig.pair.client), Some(false));
+        let counters = rig.counters().1;
+        assert_eq!(counters.early_data_refused_unknown, refused + 1);
+        assert_eq!(counters.early_data_accepted, 0);
+    }
+}
+
+#[test]
 fn a_resumed_connection_has_the_identity_of_the_one_before() {
     let certs = super::certs::certs();
     let register = TicketRegister::in_memory(TicketLimits::default());

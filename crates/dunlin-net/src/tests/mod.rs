@@ -9,6 +9,7 @@ mod handshake;
 mod hostile;
 mod layered;
 mod moves;
+mod network;
 mod qlog;
 mod quic;
 mod random;

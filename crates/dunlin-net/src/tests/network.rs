@@ -1,0 +1,120 @@
+//! What is set about the network of a QUIC connection can be seen on the wire:
+//! marks, packet sizes, the round trip that is assumed at first.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io::IoSliceMut;
+use std::net::UdpSocket;
+use std::time::Instant as StdInstant;
+
+use dunlin_base::transport::Transport;
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
+
+use super::certs::{dial_to, listen_on};
+use super::raw::first_datagram;
+use super::{PATIENCE, Pair, Side, loopback};
+use crate::{DialConfig, ListenerConfig, NetLimits, QuicTuning};
+
+fn listen(tuning: &QuicTuning) -> ListenerConfig {
+    let mut config = listen_on(Transport::Quic);
+    config.quic = tuning.clone();
+    config
+}
+
+fn dial(addr: SocketAddr, tuning: &QuicTuning) -> DialConfig {
+    let mut config = dial_to(Transport::Quic, addr);
+    config.quic = tuning.clone();
+    config
+}
+
+/// A socket of the test, and the mark of the first datagram that it gets.
+struct Watcher {
+    socket: UdpSocket,
+    state: UdpSocketState,
+}
+
+impl Watcher {
+    fn new() -> Self {
+        let socket = UdpSocket::bind(loopback()).unwrap();
+        let state = UdpSocketState::new((&socket).into()).unwrap();
+        Self { socket, state }
+    }
+
+    fn mark(&self, side: &mut Side) -> Option<EcnCodepoint> {
+        let start = StdInstant::now();
+        let mut bytes = [0; 65_536];
+        while start.elapsed() < PATIENCE {
+            side.poll();
+            let mut meta = [RecvMeta::default()];
+            let mut slices = [IoSliceMut::new(&mut bytes)];
+            let got = self
+                .state
+                .recv((&self.socket).into(), &mut slices, &mut meta);
+            if got.is_ok() {
+                return meta[0].ecn;
+            }
+        }
+        panic!("no datagram");
+    }
+}
+
+#[test]
+fn datagrams_are_marked_unless_it_is_switched_off() {
+    for ecn in [true, false] {
+        let tuning = QuicTuning {
+            ecn,
+            ..QuicTuning::default()
+        };
+        let expected = ecn.then_some(EcnCodepoint::Ect0);
+        let mut server = Side::new(NetLimits::default());
+        let addr = server.net.listen(listen(&tuning)).unwrap();
+        let watcher = Watcher::new();
+        watcher.socket.send_to(&first_datagram(addr), addr).unwrap();
+        assert_eq!(watcher.mark(&mut server), expected, "of a listener");
+
+        let watcher = Watcher::new();
+        let mut client = Side::new(NetLimits::default());
+        let addr = watcher.socket.local_addr().unwrap();
+        let _ = client.net.dial(&dial(addr, &tuning)).unwrap();
+        assert_eq!(watcher.mark(&mut client), expected, "of a client");
+    }
+}
+
+#[test]
+fn larger_packets_are_searched_for_unless_it_is_switched_off() {
+    let on = QuicTuning::default();
+    let off = QuicTuning {
+        mtu_discovery: false,
+        ..QuicTuning::default()
+    };
+    // Each side searches for itself.
+    for (theirs, ours) in [(&on, &off), (&off, &on)] {
+        let mut pair = Pair::new();
+        let (client, server) = pair.connect(listen(ours), |addr| dial(addr, theirs));
+        let mtu = |side: &mut Side, conn| side.net.stats(conn).unwrap().quic.unwrap().mtu;
+        pair.until("larger packets", |p| {
+            mtu(&mut p.client, client).max(mtu(&mut p.server, server)) > 1400
+        });
+        let small = match theirs.mtu_discovery {
+            true => mtu(&mut pair.server, server),
+            false => mtu(&mut pair.client, client),
+        };
+        assert_eq!(small, 1200);
+    }
+}
+
+#[test]
+fn the_initial_round_trip_is_assumed_until_it_is_measured() {
+    let silent = UdpSocket::bind(loopback()).unwrap();
+    let addr = silent.local_addr().unwrap();
+    for millis in [20, 600] {
+        let tuning = QuicTuning {
+            initial_rtt: Duration::from_millis(millis),
+            ..QuicTuning::default()
+        };
+        let mut client = Side::new(NetLimits::default());
+        let conn = client.net.dial(&dial(addr, &tuning)).unwrap();
+        let stats = client.net.stats(conn).unwrap().quic.unwrap();
+        assert_eq!(stats.rtt, tuning.initial_rtt);
+    }
+}
