@@ -44,6 +44,13 @@ impl Verdict {
             Self::Reject => "reject",
         }
     }
+
+    const fn past(self) -> &'static str {
+        match self {
+            Self::Drop => "dropped",
+            Self::Reject => "rejected",
+        }
+    }
 }
 
 pub(super) fn run(lab: &Lab) -> Result<Table> {
@@ -100,15 +107,20 @@ fn one(lab: &Lab, table: &mut Table, delay: &str) -> Result<()> {
         let firewall = Firewall::start(emulator.namespace(Side::B), verdict)?;
         let word = verdict.word();
         let blocked = connects(&auto)?;
-        let what = name(&format!("auto, UDP {word}ed, first time"));
+        let past = verdict.past();
+        let what = name(&format!("auto, UDP {past}, first time"));
         figures(table, &what, &blocked, Some((tls_us, most)), Some(false));
+        // Else the firewall counts nothing.
+        let tried = figure(firewall.packets()?);
+        let what = format!("{what}: datagrams tried");
+        table.row(&what, tried, "", Target::AtLeast(figure(times)));
         let memory = lab.temporary(&format!("race-{delay}-{word}"));
         connect(&auto, Some(&memory))?;
         let before = firewall.packets()?;
         let known: Vec<Raced> = (0..times)
             .map(|_| connect(&auto, Some(&memory)))
             .collect::<Result<_>>()?;
-        let what = name(&format!("auto, UDP {word}ed, remembered"));
+        let what = name(&format!("auto, UDP {past}, remembered"));
         figures(table, &what, &known, Some((tls_us, most)), Some(false));
         let tried = figure(firewall.packets()? - before);
         let what = format!("{what}: datagrams tried");
