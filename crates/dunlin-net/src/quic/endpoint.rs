@@ -9,7 +9,6 @@ use aws_lc_rs::{hkdf, hmac};
 use dunlin_base::ShardId;
 use mio::net::UdpSocket;
 use quinn_proto::crypto::HandshakeTokenKey;
-use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
     ConnectionHandle, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig,
     TransportConfig, ValidationTokenConfig, VarInt,
@@ -19,6 +18,7 @@ use sha2::{Digest, Sha256};
 use super::cid::{CidCodec, ShardCids};
 use super::conn::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST};
 use super::datagrams::READY_BYTES_MAX;
+use super::lean::LeanConfig;
 use super::port::UdpPort;
 use crate::qlog::{LogStart, Qlog};
 use crate::tickets::{Front, Seen};
@@ -72,7 +72,7 @@ impl QuicSettings {
 
     /// TLS for QUIC: with tickets of the register and early data, or with
     /// tickets that the client carries and without.
-    fn tls(&self, tls: &ServerTls, limits: &NetLimits) -> Result<QuicServerConfig, NetError> {
+    fn tls(&self, tls: &ServerTls, limits: &NetLimits) -> Result<LeanConfig, NetError> {
         /// The only size besides 0 that QUIC knows (RFC 9001 section 4.6.1).
         const EARLY_DATA: u32 = u32::MAX;
         let mut config = tls.quic.clone();

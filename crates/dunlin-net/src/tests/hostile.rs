@@ -321,6 +321,11 @@ fn violations_close_the_connection_that_commits_them() {
             frame(0x06, &[1 << 30, 4], b"xxxx"),
             TransportErrorCode::CRYPTO_BUFFER_EXCEEDED,
         ),
+        (
+            "handshake data after the handshake",
+            frame(0x06, &[0, 5], &[24, 0, 0, 1, 0]),
+            TransportErrorCode::crypto(rustls::AlertDescription::UnexpectedMessage.into()),
+        ),
     ];
     let mut scene = Scene::new(limits);
     for (what, frames, code) in cases {

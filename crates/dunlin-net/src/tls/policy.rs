@@ -11,6 +11,7 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::{SupportedCipherSuite, quic::Suite};
 
 use super::TlsError;
+use crate::quic::LeanConfig;
 
 /// An authenticated cipher, with TLS 1.3 and, where TLS 1.2 is spoken, with
 /// ephemeral key exchange.
@@ -234,9 +235,11 @@ fn initial_suite() -> Result<Suite, TlsError> {
 }
 
 /// TLS of a QUIC server, whatever ciphers it allows.
-pub(crate) fn quic_server(config: rustls::ServerConfig) -> Result<QuicServerConfig, TlsError> {
-    QuicServerConfig::with_initial(Arc::new(config), initial_suite()?)
-        .map_err(|e| TlsError::Setup(e.to_string()))
+pub(crate) fn quic_server(config: rustls::ServerConfig) -> Result<LeanConfig, TlsError> {
+    let (config, initial) = (Arc::new(config), initial_suite()?);
+    let stateless = QuicServerConfig::with_initial(Arc::clone(&config), initial)
+        .map_err(|e| TlsError::Setup(e.to_string()))?;
+    Ok(LeanConfig::new(config, stateless, initial))
 }
 
 /// TLS of a QUIC client, whatever ciphers it allows.
