@@ -3,18 +3,23 @@
 //!
 //! One thread does this for all shards, because the order counts: were two of
 //! them to write, a ticket could be stored after its use was.
+//!
+//! Uses are stored at once, because early data waits for them. New tickets
+//! gather for a moment: one that is used meanwhile is never stored, and what is
+//! not stored cannot be good again after a crash.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use bytes::Bytes;
 use dunlin_base::{ShardId, Text};
 use dunlin_net::{
     StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits, TicketRegister,
 };
+use dunlin_store::limits::BATCH_OPS_MAX;
 use dunlin_store::{Batch, Recovered, Request, StoreDone, StoreOp};
 use dunlin_store_redb::{RedbStore, SubmitError, Submitter};
 
@@ -24,8 +29,12 @@ use super::post::{Address, Mail};
 /// What precedes the name of a ticket in the store.
 const PREFIX: &str = "ticket/";
 
-/// Changes that are stored together.
-const BATCH_MAX: usize = 256;
+/// New tickets that are stored together.
+const BATCH_MAX: usize = 1024;
+
+/// How long a new ticket may wait for others. After a crash the clients with
+/// those that were not stored make a full handshake.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Pause while the store is behind.
 const BACK_OFF: Duration = Duration::from_micros(200);
@@ -33,7 +42,7 @@ const BACK_OFF: Duration = Duration::from_micros(200);
 /// A register and what it wants kept, before there is a store.
 pub(super) struct Tickets {
     pub(super) register: Arc<TicketRegister>,
-    changes: Option<Receiver<TicketChange>>,
+    changes: Option<Arc<Changes>>,
 }
 
 impl Tickets {
@@ -45,13 +54,14 @@ impl Tickets {
                 changes: None,
             };
         }
-        let (sender, receiver): (Sender<TicketChange>, _) = channel();
+        let changes = Arc::new(Changes::default());
+        let sender = Sender(Arc::clone(&changes));
         // A keeper that has ended answers nobody; the register then takes no
         // further ticket once its bound is reached.
-        let keep = move |change| _ = sender.send(change);
+        let keep = move |change| sender.0.add(change);
         Self {
             register: Arc::new(TicketRegister::kept_by(limits, Box::new(keep))),
-            changes: Some(receiver),
+            changes: Some(changes),
         }
     }
 
@@ -84,6 +94,78 @@ impl Tickets {
             .spawn(move || keeper.run())
             .map(Some)
             .map_err(|e| StartError::Loop(e.to_string()))
+    }
+}
+
+/// Changes on their way from the register to the keeper. The register bounds
+/// them.
+#[derive(Default)]
+struct Changes {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    changes: Vec<TicketChange>,
+    /// Someone waits for one of them.
+    is_urgent: bool,
+    /// There will be no more.
+    is_over: bool,
+}
+
+impl Changes {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, change: TicketChange) {
+        let mut queue = self.lock();
+        let was_urgent = queue.is_urgent;
+        queue.is_urgent |= matches!(change, TicketChange::Strike { .. });
+        queue.changes.push(change);
+        // The keeper looks by itself when the first one has waited long enough.
+        let wakes = queue.changes.len() == 1 || queue.is_urgent != was_urgent;
+        if wakes || queue.changes.len() == BATCH_MAX {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits for changes, or until `due`; tells whether there will be no more.
+    /// What nobody waits for is left where it is until then.
+    fn take(&self, due: Option<Instant>) -> (Vec<TicketChange>, bool) {
+        let mut queue = self.lock();
+        loop {
+            let now = Instant::now();
+            let is_due = match due {
+                Some(due) => due <= now || queue.changes.len() >= BATCH_MAX,
+                None => !queue.changes.is_empty(),
+            };
+            if is_due || queue.is_urgent || queue.is_over {
+                queue.is_urgent = false;
+                return (core::mem::take(&mut queue.changes), queue.is_over);
+            }
+            queue = match due {
+                Some(due) => {
+                    let result = self.wake.wait_timeout(queue, due - now);
+                    result.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let result = self.wake.wait(queue);
+                    result.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
+    }
+}
+
+/// The register's end; without it there are no more changes.
+struct Sender(Arc<Changes>);
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.wake.notify_one();
     }
 }
 
@@ -126,7 +208,13 @@ impl Waiting {
             return;
         };
         drop(batches);
-        if let Some(register) = self.register.upgrade() {
+        self.tell(sent, kept);
+    }
+
+    fn tell(&self, sent: Sent, kept: bool) {
+        if sent.changes > 0
+            && let Some(register) = self.register.upgrade()
+        {
             register.kept(sent.changes);
         }
         for (shard, strike) in sent.strikes {
@@ -139,7 +227,7 @@ impl Waiting {
 
 /// The thread.
 struct Keeper {
-    changes: Receiver<TicketChange>,
+    changes: Arc<Changes>,
     waiting: Arc<Waiting>,
     store: Submitter,
     token: u64,
@@ -147,19 +235,42 @@ struct Keeper {
 
 impl Keeper {
     fn run(mut self) {
-        while let Ok(first) = self.changes.recv() {
-            let mut batch = Batch::default();
-            let mut sent = Sent::default();
-            put(&mut batch, &mut sent, first);
-            while batch.ops.len() < BATCH_MAX
-                && let Ok(change) = self.changes.try_recv()
-            {
-                put(&mut batch, &mut sent, change);
+        let mut gathered = Gathered::default();
+        let mut due = None;
+        loop {
+            let (changes, is_over) = self.changes.take(due);
+            let mut work = Work::default();
+            for change in changes {
+                gathered.add(change, &mut work);
             }
+            let now = Instant::now();
+            if is_over || due.is_some_and(|due| due <= now) || gathered.len() >= BATCH_MAX {
+                gathered.flush(&mut work);
+            }
+            due = match due {
+                _ if gathered.len() == 0 => None,
+                Some(due) if due > now => Some(due),
+                _ => Some(now + GATHER),
+            };
+            self.waiting.tell(work.settled, true);
+            self.write(work.ops, work.sent);
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, mut ops: Vec<StoreOp>, mut sent: Sent) {
+        while !ops.is_empty() {
+            let rest = ops.split_off(ops.len().min(BATCH_OPS_MAX));
             self.token += 1;
-            batch.token = self.token;
-            self.waiting.put(self.token, sent);
-            self.submit(Request::Write(batch));
+            let token = self.token;
+            // All are told when the last part is stored.
+            if rest.is_empty() {
+                self.waiting.put(token, core::mem::take(&mut sent));
+            }
+            self.submit(Request::Write(Batch { token, ops }));
+            ops = rest;
         }
     }
 
@@ -182,30 +293,74 @@ impl Keeper {
     }
 }
 
-fn put(batch: &mut Batch, sent: &mut Sent, change: TicketChange) {
-    sent.changes += 1;
-    match change {
-        TicketChange::Put { key, value } => batch.ops.push(StoreOp::PutMeta {
+/// Changes that nobody waits for, before they are stored.
+#[derive(Default)]
+struct Gathered {
+    new: HashMap<TicketKey, Vec<u8>>,
+    dropped: Vec<TicketKey>,
+}
+
+/// What follows from a few changes.
+#[derive(Default)]
+struct Work {
+    /// To be stored.
+    ops: Vec<StoreOp>,
+    sent: Sent,
+    /// Done with, without the store.
+    settled: Sent,
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        self.new.len() + self.dropped.len()
+    }
+
+    fn add(&mut self, change: TicketChange, work: &mut Work) {
+        match change {
+            TicketChange::Put { key, value } => _ = self.new.insert(key, value),
+            TicketChange::Strike { key, strike, shard } => {
+                let to = if self.new.remove(&key).is_some() {
+                    work.settled.changes += 1;
+                    &mut work.settled
+                } else {
+                    work.ops.push(StoreOp::DeleteMeta { key: name(&key) });
+                    &mut work.sent
+                };
+                to.changes += 1;
+                to.strikes.push((shard, strike));
+            }
+            TicketChange::Drop { key } => match self.new.remove(&key) {
+                Some(_) => work.settled.changes += 2,
+                None => self.dropped.push(key),
+            },
+            // A kind of change that this version does not know.
+            _ => work.settled.changes += 1,
+        }
+    }
+
+    fn flush(&mut self, work: &mut Work) {
+        work.sent.changes += self.len();
+        let new = self.new.drain().map(|(key, value)| StoreOp::PutMeta {
             key: name(&key),
             value: Bytes::from(value),
-        }),
-        TicketChange::Strike { key, strike, shard } => {
-            sent.strikes.push((shard, strike));
-            batch.ops.push(StoreOp::DeleteMeta { key: name(&key) });
-        }
-        TicketChange::Drop { key } => batch.ops.push(StoreOp::DeleteMeta { key: name(&key) }),
-        // A kind of change that this version does not know.
-        _ => {}
+        });
+        work.ops.extend(new);
+        let dropped = self.dropped.drain(..);
+        work.ops
+            .extend(dropped.map(|key| StoreOp::DeleteMeta { key: name(&key) }));
     }
 }
 
 fn name(key: &TicketKey) -> Text {
-    use core::fmt::Write as _;
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
     let mut name = String::with_capacity(PREFIX.len() + 2 * TICKET_KEY_BYTES);
     name.push_str(PREFIX);
     for byte in key {
-        // Writing to a string cannot fail.
-        let _ = write!(name, "{byte:02x}");
+        for digit in [byte >> 4, byte & 0x0f] {
+            name.extend(DIGITS.get(usize::from(digit)));
+        }
     }
     name.into()
 }
@@ -231,6 +386,72 @@ pub(super) fn unhex(digits: &str, bytes: &mut [u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn strike(key: TicketKey, number: u64) -> TicketChange {
+        TicketChange::Strike {
+            key,
+            strike: StrikeId(number),
+            shard: ShardId(0),
+        }
+    }
+
+    #[test]
+    fn a_ticket_that_was_used_before_it_was_stored_never_is() {
+        let key = |n| [n; TICKET_KEY_BYTES];
+        let mut gathered = Gathered::default();
+        let mut work = Work::default();
+        for n in 0..4 {
+            let value = vec![n];
+            gathered.add(TicketChange::Put { key: key(n), value }, &mut work);
+        }
+        // Of two kinds: new, and stored long ago.
+        gathered.add(strike(key(1), 7), &mut work);
+        gathered.add(strike(key(9), 8), &mut work);
+        gathered.add(TicketChange::Drop { key: key(2) }, &mut work);
+        gathered.add(TicketChange::Drop { key: key(8) }, &mut work);
+        assert_eq!(work.ops, [StoreOp::DeleteMeta { key: name(&key(9)) }]);
+        assert_eq!(work.settled.strikes, [(ShardId(0), StrikeId(7))]);
+        assert_eq!(work.sent.strikes, [(ShardId(0), StrikeId(8))]);
+        gathered.flush(&mut work);
+        assert_eq!(gathered.len(), 0);
+        let stored = work.ops.iter().map(|op| match op {
+            StoreOp::PutMeta { key, .. } => (true, key.clone()),
+            StoreOp::DeleteMeta { key } => (false, key.clone()),
+            other => panic!("{other:?}"),
+        });
+        let mut stored = stored.collect::<Vec<_>>();
+        stored.sort();
+        let mut expected = vec![
+            (true, name(&key(0))),
+            (true, name(&key(3))),
+            (false, name(&key(8))),
+            (false, name(&key(9))),
+        ];
+        expected.sort();
+        assert_eq!(stored, expected);
+        // Each change is told once, or the register would take it for behind.
+        assert_eq!(work.settled.changes + work.sent.changes, 8);
+    }
+
+    #[test]
+    fn only_uses_are_urgent() {
+        let changes = Changes::default();
+        let due = || Some(Instant::now() + Duration::from_secs(3600));
+        let key = [1; TICKET_KEY_BYTES];
+        let value = Vec::new();
+        changes.add(TicketChange::Put { key, value });
+        changes.add(strike(key, 1));
+        assert_eq!(changes.take(due()).0.len(), 2);
+        changes.add(TicketChange::Drop { key });
+        assert_eq!(changes.take(None).0.len(), 1);
+        for _ in 0..BATCH_MAX {
+            changes.add(TicketChange::Drop { key });
+        }
+        assert_eq!(changes.take(due()).0.len(), BATCH_MAX);
+        let changes = Arc::new(changes);
+        drop(Sender(Arc::clone(&changes)));
+        assert_eq!(changes.take(due()), (Vec::new(), true));
+    }
 
     #[test]
     fn names_of_tickets_come_back() {
