@@ -71,6 +71,11 @@ const TABLE: &[Layer] = &[
         &["dunlin-base", "dunlin-mqtt", "dunlin-amqp", "dunlin-net"],
     ),
     layer(
+        5,
+        "dunlin-tiny",
+        &["dunlin-mini-crypto", "dunlin-mqtt-codec", "dunlin-quic-mini"],
+    ),
+    layer(
         6,
         "dunlin",
         &[

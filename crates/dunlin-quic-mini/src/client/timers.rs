@@ -1,0 +1,156 @@
+//! What happens when time passes: losses, probes, idle connections, delayed
+//! acknowledgements (RFC 9002 section 6, RFC 9000 section 10.1).
+
+use dunlin_mini_crypto::Crypto;
+
+use super::space::{APP, HANDSHAKE, INITIAL, space};
+use super::{Client, State};
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::recovery::{SENT, Sent, what};
+use crate::time::{is_due, until};
+use crate::verify::Verifier;
+
+impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
+    /// Milliseconds until [`transmit`](Self::transmit) must be called even if
+    /// nothing arrives; nothing if it never must.
+    pub fn timeout(&self, now: u32) -> Option<u32> {
+        match self.state {
+            State::Idle | State::Closed => return None,
+            State::Closing => return Some(until(now, self.close_at)),
+            State::Connecting | State::Connected => {}
+        }
+        let [_, _, app] = &self.spaces;
+        let ack = (app.unacked > 0).then_some(app.ack_at);
+        let probe = self.probe_deadline().map(|(at, _)| at);
+        [
+            self.idle_deadline(),
+            self.recovery.loss_deadline(now),
+            probe,
+            ack,
+        ]
+        .into_iter()
+        .flatten()
+        .map(|deadline| until(now, deadline))
+        .min()
+    }
+
+    /// When the connection is over because nothing was heard.
+    fn idle_deadline(&self) -> Option<u32> {
+        let idle = match (self.idle_ms, self.peer.idle) {
+            (0, 0) => return None,
+            (0, idle) | (idle, 0) => idle,
+            (own, peer) => own.min(peer),
+        };
+        // Not before three probes had a chance to be answered.
+        let idle = idle
+            .max(3 * self.recovery.pto())
+            .min(i32::MAX.cast_unsigned());
+        Some(self.idle_from.wrapping_add(idle))
+    }
+
+    /// When to send a probe, and in which space.
+    fn probe_deadline(&self) -> Option<(u32, u8)> {
+        let base = self.recovery.pto();
+        let mut nearest: Option<(u32, u8)> = None;
+        for space in [INITIAL, HANDSHAKE, APP] {
+            let mut pto = base;
+            if space == APP {
+                if !self.confirmed {
+                    continue;
+                }
+                pto += self.peer.max_ack_delay;
+            }
+            if let Some(last) = self.recovery.last(space) {
+                let at = last.wrapping_add(self.recovery.backed_off(pto));
+                if nearest.is_none_or(|(nearest, _)| is_due(nearest, at)) {
+                    nearest = Some((at, space));
+                }
+            }
+        }
+        if nearest.is_none() && !self.validated {
+            // The server may have no credit to send: this side must speak
+            // (RFC 9002 section 6.2.2.1).
+            let [_, handshake, _] = &self.spaces;
+            let space = if handshake.tx.is_some() {
+                HANDSHAKE
+            } else {
+                INITIAL
+            };
+            let at = self.probe_from.wrapping_add(self.recovery.backed_off(base));
+            nearest = Some((at, space));
+        }
+        nearest
+    }
+
+    /// Does what time has made due.
+    pub(super) fn tick(&mut self, now: u32) {
+        match self.state {
+            State::Idle | State::Closed => return,
+            State::Closing => {
+                if is_due(now, self.close_at) {
+                    self.state = State::Closed;
+                }
+                return;
+            }
+            State::Connecting | State::Connected => {}
+        }
+        if self.idle_deadline().is_some_and(|at| is_due(now, at)) {
+            return self.forget(Error::IdleTimeout);
+        }
+        self.detect_losses(now);
+        if let Some((at, space)) = self.probe_deadline()
+            && is_due(now, at)
+        {
+            self.recovery.backoff = self.recovery.backoff.saturating_add(1);
+            self.probe_from = now;
+            self.probe(space);
+        }
+    }
+
+    pub(super) fn detect_losses(&mut self, now: u32) {
+        while let Some(lost) = self.recovery.take_lost(now) {
+            self.repeat(&lost);
+        }
+    }
+
+    /// Sends two packets whatever the congestion window says, with what is in
+    /// flight in this space if there is something.
+    #[inline(never)]
+    pub(super) fn probe(&mut self, which: u8) {
+        if !self.recovery.has_room()
+            && let Some(oldest) = self.recovery.take(which, 0, u32::MAX)
+        {
+            self.repeat(&oldest);
+        }
+        for index in 0..SENT {
+            if let Some(sent) = self.recovery.entry(index)
+                && sent.size != 0
+                && sent.space == which
+            {
+                self.repeat(&sent);
+            }
+        }
+        space(&mut self.spaces, which).probes = 2;
+    }
+
+    /// Lets what a packet carried be sent again.
+    fn repeat(&mut self, sent: &Sent) {
+        if sent.space != APP {
+            if sent.what & what::DATA != 0 {
+                let space = space(&mut self.spaces, sent.space);
+                space.next = space.next.min(sent.offset);
+            }
+            return;
+        }
+        self.pending |= sent.what & (what::MAX_DATA | what::CHALLENGE);
+        if sent.what & what::RETIRE != 0 {
+            // The list has room: whatever was told has left it.
+            let told = self.retire(sent.offset);
+            debug_assert!(told.is_ok());
+        }
+        if let Some(slot) = self.memory.parts().slot(usize::from(sent.stream)) {
+            slot.state.lost(sent);
+        }
+    }
+}

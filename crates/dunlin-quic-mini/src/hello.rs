@@ -1,0 +1,240 @@
+//! The ClientHello, and the session ticket that it may offer (RFC 8446
+//! sections 4.1.2 and 4.2). Knows no packet.
+
+use dunlin_mini_crypto::{Crypto, Digest, HASH_LEN, POINT_LEN};
+
+use crate::error::Error;
+use crate::keys::expand_label;
+use crate::params::{Own, Params};
+use crate::wire::{Reader, Writer};
+
+/// SHA-256 of nothing.
+const EMPTY_HASH: Digest = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
+    0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+];
+
+/// supported_versions (TLS 1.3), supported_groups (secp256r1),
+/// signature_algorithms (ecdsa_secp256r1_sha256), psk_key_exchange_modes
+/// (psk_dhe_ke), and the head of key_share with one secp256r1 share.
+const FIXED: [u8; 7 + 8 + 8 + 6 + 10] = [
+    0, 43, 0, 3, 2, 3, 4, //
+    0, 10, 0, 4, 0, 2, 0, 0x17, //
+    0, 13, 0, 4, 0, 2, 4, 3, //
+    0, 45, 0, 2, 1, 1, //
+    0, 51, 0, 71, 0, 69, 0, 0x17, 0, 65,
+];
+
+/// Bytes at the end of a ClientHello that the binder does not cover.
+const BINDERS: usize = 2 + 1 + HASH_LEN;
+
+/// What a hello is made of.
+pub(crate) struct Hello<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) alpn: &'a [u8],
+    pub(crate) own: Own,
+    pub(crate) resume: Option<(&'a Ticket<'a>, u32)>,
+    pub(crate) early: bool,
+}
+
+/// A ticket as this client stores it.
+pub(crate) struct Ticket<'a> {
+    /// Whether the server takes early data with it.
+    pub(crate) early: bool,
+    lifetime: u32,
+    age_add: u32,
+    pub(crate) psk: &'a Digest,
+    pub(crate) params: Params,
+    identity: &'a [u8],
+}
+
+/// The form of stored tickets, the first byte.
+const TICKET_FORM: u8 = 1;
+
+impl<'a> Ticket<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        if reader.u8()? != TICKET_FORM {
+            return None;
+        }
+        let early = reader.u8()? != 0;
+        let lifetime = reader.u32()?;
+        let age_add = reader.u32()?;
+        let psk = reader.array()?;
+        let params = Params {
+            max_data: reader.u32()?,
+            stream_data: reader.u32()?,
+            streams: reader.u32()?,
+            ..Params::NEW
+        };
+        Some(Self {
+            early,
+            lifetime,
+            age_add,
+            psk,
+            params,
+            identity: reader.vector(2)?.0,
+        })
+    }
+
+    /// Whether the server still knows a ticket of this age in milliseconds.
+    pub(crate) const fn is_fresh(&self, age: u32) -> bool {
+        age / 1000 < self.lifetime
+    }
+
+    /// Reads a NewSessionTicket message and writes it in the stored form.
+    pub(crate) fn store<C: Crypto>(
+        crypto: &mut C,
+        resumption: &Digest,
+        params: &Params,
+        mut body: Reader<'_>,
+        out: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let mut read = || {
+            let lifetime = body.u32()?;
+            let age_add = body.u32()?;
+            let nonce = body.vector(1)?.0;
+            let identity = body.vector(2)?.0;
+            let extensions = body.vector(2)?;
+            body.is_empty()
+                .then_some((lifetime, age_add, nonce, identity, extensions))
+        };
+        let (lifetime, age_add, nonce, identity, mut extensions) = read().ok_or(Error::Decode)?;
+        let mut early = 0;
+        while !extensions.is_empty() {
+            let id = extensions.u16().ok_or(Error::Decode)?;
+            let mut value = extensions.vector(2).ok_or(Error::Decode)?;
+            if id == 42 {
+                // RFC 9001 section 4.6.1: no other amount is allowed.
+                if value.u32() != Some(u32::MAX) {
+                    return Err(Error::TicketEarlyData);
+                }
+                early = 1;
+            }
+        }
+        let mut psk = [0; 32];
+        expand_label(crypto, resumption, b"resumption", nonce, &mut psk);
+        out.put(&[TICKET_FORM, early]);
+        out.u32(lifetime);
+        out.u32(age_add);
+        out.put(&psk);
+        for limit in [params.max_data, params.stream_data, params.streams] {
+            out.u32(limit);
+        }
+        let mark = out.open();
+        out.put(identity);
+        out.close(mark, 0);
+        Ok(())
+    }
+}
+
+/// `Derive-Secret` with a finished hash.
+pub(crate) fn derive<C: Crypto>(
+    crypto: &mut C,
+    secret: &Digest,
+    label: &[u8],
+    hash: &Digest,
+) -> Digest {
+    let mut out = [0; 32];
+    expand_label(crypto, secret, label, hash, &mut out);
+    out
+}
+
+/// The next secret of the key schedule.
+#[inline(never)]
+pub(crate) fn advance<C: Crypto>(crypto: &mut C, secret: &Digest, input: &Digest) -> Digest {
+    let salt = derive(crypto, secret, b"derived", &EMPTY_HASH);
+    crypto.extract(&salt, input)
+}
+
+/// The MAC of a Finished message or of a binder.
+#[inline(never)]
+pub(crate) fn finished<C: Crypto>(crypto: &mut C, secret: &Digest, hash: &Digest) -> Digest {
+    let mut key = [0; 32];
+    expand_label(crypto, secret, b"finished", &[], &mut key);
+    crypto.hmac(&key, &[hash])
+}
+
+/// Writes the message. `public` is the key share. Gives where the body of the
+/// ALPN extension is: the server must answer with the same bytes.
+#[inline(never)]
+pub(crate) fn write<C: Crypto>(
+    crypto: &mut C,
+    hello: &Hello<'_>,
+    public: &[u8; POINT_LEN],
+    out: &mut Writer<'_>,
+) -> Result<(usize, usize), Error> {
+    let mut random = [0; 32];
+    crypto.random(&mut random).map_err(|_| Error::Entropy)?;
+    // Type and the first of three bytes of length; the message is shorter.
+    out.put(&[1, 0]);
+    let message = out.open();
+    out.put(&[3, 3]);
+    out.put(&random);
+    // No session id; TLS_AES_128_GCM_SHA256; no compression.
+    out.put(&[0, 0, 2, 0x13, 0x01, 1, 0]);
+    let extensions = out.open();
+    out.put(&FIXED);
+    out.put(public);
+    if !hello.name.is_empty() {
+        out.u16(0);
+        let mark = out.open();
+        let list = out.open();
+        out.u8(0);
+        let name = out.open();
+        out.put(hello.name);
+        out.close(name, 0);
+        out.close(list, 0);
+        out.close(mark, 0);
+    }
+    out.u16(16);
+    let mark = out.open();
+    let list = out.open();
+    out.u8(hello.alpn.len().to_le_bytes()[0]);
+    out.put(hello.alpn);
+    out.close(list, 0);
+    out.close(mark, 0);
+    let alpn = (mark, out.len());
+    out.u16(57);
+    let mark = out.open();
+    hello.own.write(out);
+    out.close(mark, 0);
+    if cfg!(feature = "early-data") && hello.early {
+        out.put(&[0, 42, 0, 0]);
+    }
+    if let Some((ticket, age)) = hello.resume {
+        offer(ticket, age, out);
+    }
+    out.close(extensions, 0);
+    out.close(message, 0);
+    if out.full() {
+        return Err(Error::Memory);
+    }
+    Ok(alpn)
+}
+
+/// pre_shared_key, the last extension, with a binder to be filled in.
+fn offer(ticket: &Ticket<'_>, age: u32, out: &mut Writer<'_>) {
+    out.u16(41);
+    let mark = out.open();
+    let list = out.open();
+    let identity = out.open();
+    out.put(ticket.identity);
+    out.close(identity, 0);
+    out.u32(age.wrapping_add(ticket.age_add));
+    out.close(list, 0);
+    out.put(&[0, 33, 32]);
+    out.zeros(HASH_LEN);
+    out.close(mark, 0);
+}
+
+/// Fills in the binder. `early` is the first secret of the schedule.
+pub(crate) fn bind<C: Crypto>(crypto: &mut C, early: &Digest, message: &mut [u8]) -> Option<()> {
+    let (covered, binders) = message.split_at_mut_checked(message.len().checked_sub(BINDERS)?)?;
+    let mut hash = crypto.hash();
+    crypto.update(&mut hash, covered);
+    let hash = crypto.finish(hash);
+    let key = derive(crypto, early, b"res binder", &EMPTY_HASH);
+    *binders.last_chunk_mut()? = finished(crypto, &key, &hash);
+    Some(())
+}

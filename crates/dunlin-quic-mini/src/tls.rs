@@ -1,0 +1,346 @@
+//! The client's side of the TLS 1.3 handshake (RFC 8446) as QUIC uses it:
+//! messages in, secrets out. Knows no packet, no timer and no buffer.
+
+use dunlin_mini_crypto::{Crypto, Digest, POINT_LEN, Point, equal};
+
+use crate::error::Error;
+use crate::hello::{self, Hello, Ticket, advance, derive, finished};
+use crate::params::Params;
+use crate::verify::Verifier;
+use crate::wire::{Reader, Writer};
+use crate::x509;
+
+/// `SHA-256("HelloRetryRequest")`, begin; no honest random value has it.
+const RETRY_RANDOM: [u8; 8] = [0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11];
+
+/// What a server signs in front of the hash, after 64 spaces.
+const SIGNED: &[u8] = b"TLS 1.3, server CertificateVerify\0";
+
+/// Bytes at the front of the hello's buffer that the last flight of the
+/// client takes; a ticket is written behind them.
+pub(crate) const FLIGHT: usize = 8 + 36;
+
+/// The message that must come next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    ServerHello,
+    EncryptedExtensions,
+    Certificate,
+    CertificateVerify,
+    Finished,
+    Ticket,
+}
+
+/// What a message led to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Nothing,
+    /// The handshake secrets are there.
+    Keys,
+    /// The server's parameters are there.
+    Parameters,
+    /// The server is verified; the client's flight of this length and the
+    /// secrets of the connection are there.
+    Complete(usize),
+    /// A ticket of this length is there.
+    Ticket(usize),
+}
+
+/// The handshake.
+pub(crate) struct Tls<C: Crypto> {
+    expect: Expect,
+    /// The server asked for a certificate of the client; it gets none.
+    asked: bool,
+    offered: bool,
+    pub(crate) resumed: bool,
+    early_offered: bool,
+    /// The server takes early data.
+    pub(crate) early: bool,
+    transcript: C::Hash,
+    exchange: C::Secret,
+    /// The secret of the key schedule; first the one with the ticket's key in
+    /// it, and in the end the one that tickets come from.
+    schedule: Digest,
+    /// Traffic secrets of client and server at the newest level.
+    pub(crate) client: Digest,
+    pub(crate) server: Digest,
+    key: Point,
+    /// Where in the hello the body of the ALPN extension is.
+    alpn: (usize, usize),
+}
+
+impl<C: Crypto> Tls<C> {
+    /// Writes the ClientHello into `out` and gives its length with the state
+    /// that waits for the answer. With early data, `client` is its secret.
+    #[inline(never)]
+    pub(crate) fn start(
+        crypto: &mut C,
+        hello: &Hello<'_>,
+        out: &mut [u8],
+    ) -> Result<(Self, usize), Error> {
+        let (exchange, public) = crypto.generate().map_err(|_| Error::Entropy)?;
+        let mut writer = Writer::new(out);
+        let alpn = hello::write(crypto, hello, &public, &mut writer)?;
+        let len = writer.len();
+        let message = out.get_mut(..len).ok_or(Error::Memory)?;
+        let psk = hello.resume.map_or(&[0; 32], |(ticket, _)| ticket.psk);
+        let early = crypto.extract(&[0; 32], psk);
+        if cfg!(feature = "resumption") && hello.resume.is_some() {
+            hello::bind(crypto, &early, message).ok_or(Error::Memory)?;
+        }
+        let transcript = crypto.hash();
+        let mut tls = Self {
+            expect: Expect::ServerHello,
+            asked: false,
+            offered: hello.resume.is_some(),
+            resumed: false,
+            early_offered: hello.early,
+            early: false,
+            transcript,
+            exchange,
+            schedule: early,
+            client: [0; 32],
+            server: [0; 32],
+            key: [0; POINT_LEN],
+            alpn,
+        };
+        crypto.update(&mut tls.transcript, message);
+        if cfg!(feature = "early-data") && hello.early {
+            let hash = tls.hash(crypto);
+            tls.client = derive(crypto, &tls.schedule, b"c e traffic", &hash);
+        }
+        Ok((tls, len))
+    }
+
+    /// The hash of all messages so far.
+    fn hash(&self, crypto: &mut C) -> Digest {
+        crypto.finish(self.transcript.clone())
+    }
+
+    /// Derives the traffic secrets of both sides.
+    fn traffic(&mut self, crypto: &mut C, client: &[u8], server: &[u8]) {
+        let hash = self.hash(crypto);
+        self.client = derive(crypto, &self.schedule, client, &hash);
+        self.server = derive(crypto, &self.schedule, server, &hash);
+    }
+
+    /// Takes one whole message with its head of four bytes. `hello` is the
+    /// buffer that the ClientHello was written to.
+    #[inline(never)]
+    pub(crate) fn message<V: Verifier>(
+        &mut self,
+        crypto: &mut C,
+        verifier: &V,
+        params: &mut Params,
+        hello: &mut [u8],
+        message: &[u8],
+    ) -> Result<Step, Error> {
+        let (kind, body) = match message {
+            [kind, _, _, _, body @ ..] => (*kind, Reader(body)),
+            _ => return Err(Error::Decode),
+        };
+        let mut step = Step::Nothing;
+        match (self.expect, kind) {
+            (Expect::ServerHello, 2) => {
+                let shared = self.server_hello(crypto, body)?;
+                crypto.update(&mut self.transcript, message);
+                self.schedule = advance(crypto, &self.schedule, &shared);
+                self.traffic(crypto, b"c hs traffic", b"s hs traffic");
+                self.expect = Expect::EncryptedExtensions;
+                return Ok(Step::Keys);
+            }
+            (Expect::EncryptedExtensions, 8) => {
+                *params = self.extensions(hello, body)?;
+                step = Step::Parameters;
+                self.expect = if self.resumed {
+                    Expect::Finished
+                } else {
+                    Expect::Certificate
+                };
+            }
+            (Expect::Certificate, 13) if !self.asked => self.asked = true,
+            (Expect::Certificate, 11) => {
+                self.key = verifier.verify(crypto, leaf(body)?)?;
+                self.expect = Expect::CertificateVerify;
+            }
+            (Expect::CertificateVerify, 15) => {
+                self.certificate_verify(crypto, body)?;
+                self.expect = Expect::Finished;
+            }
+            (Expect::Finished, 20) => {
+                let hash = self.hash(crypto);
+                let mac = finished(crypto, &self.server, &hash);
+                if !equal(body.0, &mac) {
+                    return Err(Error::Finished);
+                }
+                crypto.update(&mut self.transcript, message);
+                self.expect = Expect::Ticket;
+                return Ok(Step::Complete(self.flight(crypto, hello)?));
+            }
+            (Expect::Ticket, 4) => return self.ticket(crypto, params, hello, body),
+            _ => return Err(Error::UnexpectedMessage),
+        }
+        crypto.update(&mut self.transcript, message);
+        Ok(step)
+    }
+
+    /// Gives the shared secret of the key exchange.
+    fn server_hello(&mut self, crypto: &mut C, mut body: Reader<'_>) -> Result<Digest, Error> {
+        let mut read = || {
+            let version = body.u16()?;
+            let random = body.array::<32>()?;
+            let session = body.vector(1)?;
+            let suite = body.u16()?;
+            let compression = body.u8()?;
+            // TLS 1.2 allows to leave them out.
+            let extensions = body.vector(2).unwrap_or(Reader(&[]));
+            Some((version, random, session, suite, compression, extensions))
+        };
+        let (version, random, session, suite, compression, mut extensions) =
+            read().ok_or(Error::Decode)?;
+        if version != 0x0303 || compression != 0 || !body.is_empty() {
+            return Err(Error::Decode);
+        }
+        if random.starts_with(&RETRY_RANDOM) {
+            return Err(Error::HelloRetry);
+        }
+        if !session.is_empty() {
+            return Err(Error::SessionId);
+        }
+        let mut tls13 = false;
+        let mut share = None;
+        while !extensions.is_empty() {
+            let id = extensions.u16().ok_or(Error::Decode)?;
+            let mut value = extensions.vector(2).ok_or(Error::Decode)?;
+            match id {
+                43 if value.0 == [3, 4] => tls13 = true,
+                43 => return Err(Error::Downgrade),
+                51 => {
+                    if value.array() != Some(&[0, 0x17, 0, 65]) {
+                        return Err(Error::KeyShare);
+                    }
+                    share = value.array::<POINT_LEN>().filter(|_| value.is_empty());
+                }
+                41 if cfg!(feature = "resumption") && self.offered => {
+                    if value.0 != [0, 0] {
+                        return Err(Error::PskIdentity);
+                    }
+                    self.resumed = true;
+                }
+                _ => return Err(Error::UnsupportedExtension),
+            }
+        }
+        if !tls13 {
+            return Err(Error::Downgrade);
+        }
+        if suite != 0x1301 {
+            return Err(Error::CipherSuite);
+        }
+        let share = share.ok_or(Error::KeyShare)?;
+        if !self.resumed {
+            // The schedule starts again, without the key of the ticket.
+            self.schedule = crypto.extract(&[0; 32], &[0; 32]);
+        }
+        let shared = crypto.agree(&self.exchange, share);
+        shared.map_err(|_| Error::BadPoint)
+    }
+
+    fn extensions(&mut self, hello: &[u8], mut body: Reader<'_>) -> Result<Params, Error> {
+        let mut list = body.vector(2).ok_or(Error::Decode)?;
+        let mut params = None;
+        let mut alpn = false;
+        while !list.is_empty() {
+            let id = list.u16().ok_or(Error::Decode)?;
+            let value = list.vector(2).ok_or(Error::Decode)?;
+            match id {
+                16 => {
+                    let offered = hello.get(self.alpn.0..self.alpn.1);
+                    alpn = offered == Some(value.0);
+                }
+                57 => params = Some(Params::read(value)?),
+                42 if self.early_offered && self.resumed => self.early = true,
+                42 => return Err(Error::EarlyData),
+                // server_name and supported_groups tell nothing of use.
+                0 | 10 => {}
+                _ => return Err(Error::UnsupportedExtension),
+            }
+        }
+        if !alpn {
+            return Err(Error::Alpn);
+        }
+        params.ok_or(Error::MissingParameters)
+    }
+
+    fn certificate_verify(&self, crypto: &mut C, mut body: Reader<'_>) -> Result<(), Error> {
+        if body.u16() != Some(0x0403) {
+            return Err(Error::SignatureScheme);
+        }
+        let signature = body.vector(2).ok_or(Error::Decode)?;
+        let signature = x509::signature(signature.0).ok_or(Error::CertificateVerify)?;
+        let transcript = self.hash(crypto);
+        let mut hash = crypto.hash();
+        crypto.update(&mut hash, &[b' '; 64]);
+        crypto.update(&mut hash, SIGNED);
+        crypto.update(&mut hash, &transcript);
+        let digest = crypto.finish(hash);
+        crypto
+            .verify(&self.key, &digest, &signature)
+            .map_err(|_| Error::CertificateVerify)
+    }
+
+    /// Writes the client's last flight and derives the secrets of the
+    /// connection, and the one for tickets.
+    fn flight(&mut self, crypto: &mut C, out: &mut [u8]) -> Result<usize, Error> {
+        let client = self.client;
+        let mut writer = Writer::new(out);
+        self.schedule = advance(crypto, &self.schedule, &[0; 32]);
+        self.traffic(crypto, b"c ap traffic", b"s ap traffic");
+        if self.asked {
+            let none = [11, 0, 0, 4, 0, 0, 0, 0];
+            writer.put(&none);
+            crypto.update(&mut self.transcript, &none);
+        }
+        let hash = self.hash(crypto);
+        let mac = finished(crypto, &client, &hash);
+        let from = writer.len();
+        writer.put(&[20, 0, 0, 32]);
+        writer.put(&mac);
+        let len = writer.len();
+        if writer.full() {
+            return Err(Error::Memory);
+        }
+        if cfg!(feature = "resumption") {
+            let message = out.get(from..len).unwrap_or_default();
+            crypto.update(&mut self.transcript, message);
+            let hash = self.hash(crypto);
+            self.schedule = derive(crypto, &self.schedule, b"res master", &hash);
+        }
+        Ok(len)
+    }
+
+    fn ticket(
+        &self,
+        crypto: &mut C,
+        params: &Params,
+        hello: &mut [u8],
+        body: Reader<'_>,
+    ) -> Result<Step, Error> {
+        if !cfg!(feature = "resumption") {
+            return Ok(Step::Nothing);
+        }
+        let mut writer = Writer::new(hello.get_mut(FLIGHT..).unwrap_or_default());
+        Ticket::store(crypto, &self.schedule, params, body, &mut writer)?;
+        // A ticket that does not fit leaves the device without one.
+        Ok(Step::Ticket(if writer.full() { 0 } else { writer.len() }))
+    }
+}
+
+/// The server's own certificate, the first of the list.
+fn leaf(mut body: Reader<'_>) -> Result<&[u8], Error> {
+    if !body.vector(1).is_some_and(|context| context.is_empty()) {
+        return Err(Error::Decode);
+    }
+    let mut list = body.vector(3).ok_or(Error::Decode)?;
+    let first = list.vector(3).ok_or(Error::NoCertificate)?;
+    Ok(first.0)
+}
