@@ -85,6 +85,11 @@ impl DataStreams {
         open.into_values().flat_map(Outgoing::messages).collect()
     }
 
+    /// Bytes that came and are not read yet.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.inputs.values().map(|input| input.bytes.len()).sum()
+    }
+
     /// Where to encode what goes on a stream: control, if the stream is gone.
     pub(super) fn buffer<'a>(
         &'a mut self,

@@ -1,7 +1,7 @@
 //! What comes from the server: bytes to packets to the application.
 
 use dunlin_base::{Instant, MessageProperties, QoS, StreamId, Text};
-use dunlin_mqtt::client::{Event, Phase, Receipt};
+use dunlin_mqtt::client::{Event, PeerError, Phase, Receipt};
 use dunlin_mqtt::codec::{
     Ack, ConnAck, Packet, PacketId, Publish, ReasonCode, ReasonCodes, decode_from_server,
 };
@@ -14,6 +14,10 @@ use crate::error::{DisconnectCause, PublishError};
 use crate::events::ConnectionEvent;
 use crate::inbox::{Claim, Pushed};
 use crate::message::{Message, Payload};
+
+/// Bytes that wait on data streams for CONNACK: more than a server that knows
+/// the client sends ahead of it.
+const AHEAD_BYTES_MAX: usize = 256 * 1024;
 
 /// What an event asks of the engine, once it does not borrow from it any more.
 enum Next {
@@ -29,6 +33,7 @@ enum Next {
 impl Session {
     /// Bytes arrived.
     pub(super) fn receive(&mut self, now: Instant, data: &[u8]) {
+        let was_connected = self.engine.phase() == Phase::Connected;
         if self.core.input.is_empty() {
             let taken = self.parse(now, data);
             self.core
@@ -39,6 +44,9 @@ impl Session {
             if !self.core.inbox_full {
                 self.parse_input(now);
             }
+        }
+        if !was_connected && self.engine.phase() == Phase::Connected {
+            self.parse_streams(now);
         }
     }
 
@@ -56,7 +64,13 @@ impl Session {
     pub(super) fn receive_on(&mut self, now: Instant, stream: StreamId, data: &[u8]) {
         let input = self.core.data.inputs.entry(stream).or_default();
         input.bytes.extend_from_slice(data);
-        if !self.core.inbox_full {
+        if self.engine.phase() != Phase::Connected {
+            // Streams overtake each other: this one waits for CONNACK.
+            if self.core.data.waiting_bytes() > AHEAD_BYTES_MAX {
+                let error = PeerError::UnexpectedPacket("PUBLISH");
+                self.core.fault = Some(DisconnectCause::Peer(error));
+            }
+        } else if !self.core.inbox_full {
             self.parse_stream(now, stream);
         }
     }
