@@ -29,6 +29,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/wireshark/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
 	"$(TARGET)/debug/dunlin-lab" link --self-test --short
 
 check: ## the gate without third-party programs: cargo xtask ci
@@ -39,13 +40,16 @@ setup: ## install what the tests need and is missing
 
 interop: setup ## other clients and brokers, QUIC ones included, and a release build
 	scripts/setup-test.sh --brokers
-	$(CARGO) build --release --package dunlin
+	$(CARGO) build --release --package dunlin --package dunlin-client --bin dunlin \
+		--example features
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/features.sh --quic-peers
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/own.sh --brokers
 	for broker in mqttv5 mqttv5-streams rmqttd; do \
 		DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --broker $$broker \
 			--only dunlin || exit 1; \
 	done
+	python3 -B scripts/interop/book.py
 
 lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory (root)
 	$(CARGO) build --release --package dunlin --package dunlin-lab

@@ -296,7 +296,8 @@ func (t target) token() {
 func (t target) reset() {
 	c := t.session(dialing{})
 	ask("kill")
-	c.send(c.control, encode(0xc0))
+	// It may have heard of the end already.
+	_, _ = c.control.Write(encode(0xc0))
 	select {
 	case <-c.conn.Context().Done():
 	case <-time.After(waitMax):

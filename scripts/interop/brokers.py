@@ -225,6 +225,7 @@ class Mqttv5(Broker):
         hosts = ["--host", address("tcp")]
         hosts += ["--tls-host", address("tls")] if "tls" in self.ports else []
         hosts += ["--quic-host", address("quic"), "--quic-delivery-strategy", self.delivery]
+        hosts += ["--quic-early-data"]
         certificate = ["--tls-cert", str(self.certificates / "server.pem")]
         certificate += ["--tls-key", str(self.certificates / "server.key")]
         storage = ["--storage-backend", "memory", "--no-sys-topics"]

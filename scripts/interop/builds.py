@@ -1,5 +1,5 @@
-"""Builds the programs by others that have to be built. Each function says where
-the program is, and why it is not when it is not. Knows no scenario.
+"""Builds the clients that have to be built. Each function says where the program
+is, and why it is not when it is not. Knows no scenario.
 """
 
 import os
@@ -8,20 +8,20 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from brokers import ROOT, TARGET
+from brokers import ROOT, TARGET, Dunlin
 
 BUILD_SECONDS_MAX = 1800
 
 
 def build(what: str, command: list[str]) -> str:
-    """Runs a build in a folder of interop/; empty, or why it failed."""
-    print(f"interop: building interop/{what}", flush=True)
+    """Runs a build in a folder of the repository; empty, or why it failed."""
+    print(f"interop: building {what}", flush=True)
     try:
-        folder = ROOT / "interop" / what
+        folder = ROOT / what
         done = subprocess.run(command, cwd=folder, timeout=BUILD_SECONDS_MAX, check=False)
     except subprocess.TimeoutExpired:
-        return f"interop/{what} takes longer than {BUILD_SECONDS_MAX} s to build"
-    return "" if done.returncode == 0 else f"interop/{what} does not build here"
+        return f"{what} takes longer than {BUILD_SECONDS_MAX} s to build"
+    return "" if done.returncode == 0 else f"{what} does not build here"
 
 
 @cache
@@ -29,7 +29,23 @@ def cargo(what: str) -> tuple[Path, str]:
     """The folder with the programs of a package in interop/."""
     target = TARGET / what
     command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
-    return target / "debug", build(what, command)
+    return target / "debug", build(f"interop/{what}", command)
+
+
+@cache
+def example(package: str, name: str) -> tuple[Path, str]:
+    """A program of this repository's own, in the profile of the binary under
+    test, and chosen as the Makefile chose that: others would be built anew.
+    """
+    binary = Dunlin.binary()
+    if binary and binary.parent.name == "release":
+        profile, which = "release", ["--release", "--package", "dunlin", "--package", package]
+        which += ["--bin", "dunlin"]
+    else:
+        profile, which = "debug", ["--workspace"]
+    command = ["cargo", "build", "--quiet", *which, "--example", name]
+    command += ["--target-dir", str(TARGET)]
+    return TARGET / profile / "examples" / name, build(f"crates/{package}", command)
 
 
 @cache
@@ -39,4 +55,4 @@ def quic_go() -> tuple[Path, str]:
     go = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
     if go is None:
         return program, "go is not installed"
-    return program, build("quic-go", [go, "build", "-mod=readonly", "-o", str(program), "."])
+    return program, build("interop/quic-go", [go, "build", "-mod=readonly", "-o", str(program), "."])

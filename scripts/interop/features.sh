@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # What QUIC offers, tried with clients by others, as a table of client and
-# feature; also as target/interop-features.md. Prints, last, `N passed, N failed,
-# N skipped`.
+# feature. Prints, last, `N passed, N failed, N skipped`.
 #
 #   scripts/interop/features.sh [--quic-peers] [--only CLIENT] [--feature NAME]
 #
@@ -10,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if ! command -v python3 >/dev/null; then
-    echo 'features: skipped: no python3'
+    echo 'interop: skipped: no python3'
     echo '0 passed, 0 failed, 1 skipped'
     exit 0
 fi

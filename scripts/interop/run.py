@@ -12,17 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import builds
+import results
+import versions
 from brokers import BROKERS, ROOT, TRANSPORTS, Broker, Dunlin
 from scenarios import NAMES
 
 HERE = Path(__file__).resolve().parent
-PYTHON = ROOT / "target/venv/bin/python"
+PYTHON = versions.PYTHON
 NODE_MODULES = ROOT / "target/interop"
 
 # Longest that one client may take for all scenarios.
 CLIENT_SECONDS_MAX = 120
 
 VERSIONS = ("3.1.1", "5")
+
+# Where the rows for the book are.
+PART = "scenarios"
 
 
 @dataclass
@@ -36,16 +41,19 @@ class Client:
     # Why it cannot run here.
     missing: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    # Its own.
+    version: str = ""
 
 
 def cli(
     name: str, transports: tuple[str, ...], publisher: str, subscriber: str, missing: str
 ) -> Client:
     """Two command line programs."""
+    version = versions.mosquitto() if "mosquitto" in (publisher, subscriber) else ""
     command = [sys.executable, "-B", str(HERE / "client_cli.py")]
     command += ["--publisher", publisher, "--subscriber", subscriber]
     environment = {"DUNLIN": str(Dunlin.binary())}
-    return Client(name, transports, command, missing=missing, environment=environment)
+    return Client(name, transports, command, VERSIONS, missing, environment, version)
 
 
 def has_clients(dunlin: Path) -> bool:
@@ -73,6 +81,7 @@ def clients(quic_peers: bool) -> list[Client]:
             streams,
             [str(PYTHON), "-B", str(HERE / "client_paho.py")],
             missing="" if PYTHON.exists() else "target/venv is not there",
+            version=versions.python("paho-mqtt"),
         ),
         Client(
             "MQTT.js",
@@ -80,6 +89,7 @@ def clients(quic_peers: bool) -> list[Client]:
             ["node", str(HERE / "client_mqttjs.mjs")],
             missing="" if have_mqttjs else "target/interop has no MQTT.js",
             environment={"INTEROP_MODULES": str(NODE_MODULES)},
+            version=versions.node("mqtt"),
         ),
     ]
     if quic_peers:
@@ -103,6 +113,7 @@ def quic_clients() -> list[Client]:
             ("quic",),
             [str(folder / program), "--streams", streams],
             missing=missing,
+            version=versions.crate(name.partition("-")[0]),
         )
         for name, program, streams in programs
     ]
@@ -115,6 +126,7 @@ class Row:
     client: str
     transport: str
     version: str
+    client_version: str = ""
     seconds: float = 0.0
     # Name of the scenario to `ok`, `FAIL` or `skip`, and the reasons.
     marks: dict[str, str] = field(default_factory=dict)
@@ -122,7 +134,7 @@ class Row:
 
 
 def run_client(client: Client, broker: Broker, transport: str, version: str) -> Row:
-    row = Row(client.name, transport, version)
+    row = Row(client.name, transport, version, client.version)
     if client.missing:
         row.marks = dict.fromkeys(NAMES, "skip")
         return row
@@ -172,6 +184,21 @@ def print_table(rows: list[Row]) -> None:
     print()
 
 
+def book_rows(broker: type[Broker], rows: list[Row]) -> str:
+    """A row for each client and transport."""
+    version = "" if broker is Dunlin else versions.program(broker.binary())
+    title = f"{broker.name} {version}".strip()
+    lines = []
+    for client, transport in dict.fromkeys((row.client, row.transport) for row in rows):
+        its = [row for row in rows if (row.client, row.transport) == (client, transport)]
+        count = Counter(mark for row in its for mark in row.marks.values())
+        name = f"{client} {its[0].client_version}".strip()
+        spoken = ", ".join(row.version for row in its)
+        counts = f"{count['ok']} | {count['FAIL']} | {count['skip']}"
+        lines += [f"| {name} | {title} | {transport} | {spoken} | {counts} |"]
+    return "\n".join(lines) + "\n"
+
+
 def run(args: argparse.Namespace, folder: Path) -> list[Row]:
     broker = BROKERS[args.broker](folder)
     rows = []
@@ -215,6 +242,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         rows = run(args, Path(folder))
     print_table(rows)
+    kind = BROKERS[args.broker]
+    if not args.over and (args.quic_peers or kind is not Dunlin):
+        results.write(f"{PART}-{args.broker}", book_rows(kind, rows))
     count = Counter(mark for row in rows for mark in row.marks.values())
     print(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
     return 1 if count["FAIL"] or not rows else 0

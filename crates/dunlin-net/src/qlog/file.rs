@@ -117,29 +117,18 @@ impl Open {
 
 /// Ends with the last way to it.
 fn run(pieces: &Receiver<Piece>, create: Create, failure: &Failure) {
-    // `None`: a file that could not be named.
-    let mut files: HashMap<u64, Option<Open>> = HashMap::new();
+    let mut files: HashMap<u64, Open> = HashMap::new();
     for piece in pieces {
         match piece {
             // They were on their way when it failed.
             Piece::Bytes { .. } if failure.is_there() => files.clear(),
             Piece::Bytes { id, path, bytes } => {
                 let written = match files.entry(id) {
-                    Entry::Occupied(open) => open.into_mut().as_mut().map(|o| o.write(&bytes)),
-                    Entry::Vacant(place) => match create(&path) {
-                        // Clients choose these names: one that chooses badly
-                        // must not end the logs of others.
-                        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                            place.insert(None);
-                            None
-                        }
-                        made => Some(made.and_then(|file| {
-                            let open = place.insert(Some(Open { file, whole: 0 }));
-                            open.as_mut().map_or(Ok(()), |open| open.write(&bytes))
-                        })),
-                    },
+                    Entry::Occupied(open) => open.into_mut().write(&bytes),
+                    Entry::Vacant(place) => create(&path)
+                        .and_then(|file| place.insert(Open { file, whole: 0 }).write(&bytes)),
                 };
-                if let Some(Err(error)) = written {
+                if let Err(error) = written {
                     failure.note(&error);
                     files.clear();
                 }

@@ -246,25 +246,6 @@ fn files_and_bytes_are_bounded() {
     }
 }
 
-#[test]
-fn a_client_that_takes_all_names_ends_no_log_but_its_own() {
-    let dir = Dir::new("names");
-    let clock = Clock::new();
-    let taken = |_: &Path| Err(std::io::ErrorKind::AlreadyExists.into());
-    let log = Qlog::open_by(taken, &dir.0, QlogLimits::default(), clock).unwrap();
-    log.select(QlogFilter::all());
-    let mut config = NetConfig::client(clock).unwrap();
-    config.qlog = Some(log.clone());
-    let server = Side {
-        net: Net::new(config).unwrap(),
-        events: Vec::new(),
-    };
-    let client = Side::new(NetLimits::default());
-    converse(&mut Pair { client, server }, 100_000, |_, _| {});
-    log.flush();
-    assert_eq!((log.failure(), log.is_active()), (None, true));
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_ends_all_logs_until_they_are_asked_for_again() {
