@@ -85,11 +85,15 @@ pub(crate) enum To {
     Server,
 }
 
+/// When it arrives, a number that keeps the order, whither, the client's port
+/// and the bytes.
+type Flight = (u64, u64, To, u16, Vec<u8>);
+
 /// Datagrams under way.
 pub(crate) struct Link {
     faults: Faults,
     rng: Rng,
-    queue: BinaryHeap<Reverse<(u64, u64, To, u16, Vec<u8>)>>,
+    queue: BinaryHeap<Reverse<Flight>>,
     count: u64,
     /// Datagrams and bytes that were sent.
     pub(crate) datagrams: u64,

@@ -13,6 +13,7 @@ pub(crate) type Tiny<V> = Client<Host<Rng>, V, Buffers>;
 /// Both ends and the network between them.
 pub(crate) struct World<V: Verifier> {
     pub(crate) client: Tiny<V>,
+    verifier: V,
     pub(crate) server: Server,
     pub(crate) link: Link,
     /// Milliseconds.
@@ -43,10 +44,11 @@ pub(crate) fn config() -> Config<'static> {
     }
 }
 
-impl<V: Verifier> World<V> {
+impl<V: Verifier + Clone> World<V> {
     pub(crate) fn new(verifier: V, server: Server, faults: Faults, seed: u64) -> Self {
         Self {
-            client: Client::new(crypto(seed), verifier, Buffers::new()),
+            client: Client::new(crypto(seed), verifier.clone(), Buffers::new()),
+            verifier,
             server,
             link: Link::new(faults, seed),
             now: 1000,
@@ -54,6 +56,11 @@ impl<V: Verifier> World<V> {
             port: 4000,
             sent: 0,
         }
+    }
+
+    /// Another client, with nothing on the way.
+    pub(crate) fn renew(&mut self, seed: u64) {
+        self.client = Client::new(crypto(seed ^ 0x4e77), self.verifier.clone(), Buffers::new());
     }
 
     /// The client's time.

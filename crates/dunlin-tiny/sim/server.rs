@@ -64,6 +64,8 @@ pub(crate) struct Habits {
 /// A server and its connections.
 pub(crate) struct Server {
     endpoint: Endpoint,
+    config: Arc<quic::ServerConfig>,
+    own: Arc<quic::EndpointConfig>,
     connections: HashMap<ConnectionHandle, Peer>,
     epoch: Instant,
     retry: bool,
@@ -108,15 +110,17 @@ impl Server {
             transport.receive_window((window * 2).into());
         }
         config.transport_config(Arc::new(transport));
+        let config = Arc::new(config);
+        let mut own = quic::EndpointConfig::default();
+        // Ids without a key in them are known for what they are after a restart.
+        own.cid_generator(|| Box::<quic::RandomConnectionIdGenerator>::default());
+        let own = Arc::new(own);
         let mut rng_seed = [0; 32];
         rng_seed[..8].copy_from_slice(&seed.to_le_bytes());
         Self {
-            endpoint: Endpoint::new(
-                Arc::new(quic::EndpointConfig::default()),
-                Some(Arc::new(config)),
-                true,
-                Some(rng_seed),
-            ),
+            endpoint: Endpoint::new(own.clone(), Some(config.clone()), true, Some(rng_seed)),
+            config,
+            own,
             connections: HashMap::new(),
             epoch: Instant::now(),
             retry: habits.retry,
@@ -135,9 +139,12 @@ impl Server {
         self.connections.len()
     }
 
-    /// Forgets all connections, as a restart does.
-    pub(crate) fn forget(&mut self) {
+    /// Forgets all connections, as a restart does, but not the key that
+    /// stateless resets are made with.
+    pub(crate) fn restart(&mut self) {
         self.connections.clear();
+        let config = Some(self.config.clone());
+        self.endpoint = Endpoint::new(self.own.clone(), config, true, None);
     }
 
     /// The connections, to do things to them.

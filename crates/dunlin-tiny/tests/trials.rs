@@ -4,7 +4,7 @@
 #[path = "../sim/mod.rs"]
 mod sim;
 
-use dunlin_quic_mini::{Error, Pinned};
+use dunlin_quic_mini::{Error, Pinned, Resume, Verifier};
 use sim::Faults;
 use sim::run::{Outcome, World, faulty};
 use sim::server::{Habits, Identity, Server, tls};
@@ -49,4 +49,183 @@ fn faults_never_change_a_byte() {
         .filter(|&seed| faulty(&identity, seed).is_ok())
         .count();
     assert!(delivered > 120, "{delivered} of 150");
+}
+
+/// Connects, echoes, and gives the ticket.
+fn ticket<V: Verifier + Clone>(world: &mut World<V>) -> Vec<u8> {
+    world.connect(None);
+    assert_eq!(world.handshake(), Ok(()));
+    assert_eq!(world.echo(100), Outcome::Delivered);
+    let ticket = world.client.ticket().map(<[u8]>::to_vec);
+    world.close();
+    ticket.unwrap_or_default()
+}
+
+const EARLY: Habits = Habits {
+    retry: false,
+    early: true,
+    window: None,
+    ask_certificate: false,
+};
+
+#[test]
+fn tickets_resume_with_early_data() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let mut world = world(&identity, &keys, EARLY, CALM);
+    for early in [false, true] {
+        world.renew(2);
+        // The server takes each ticket once.
+        let ticket = ticket(&mut world);
+        world.renew(3);
+        let begin = world.now;
+        world.connect(Some(Resume {
+            ticket: &ticket,
+            age_ms: 100,
+            early,
+        }));
+        assert_eq!(world.client.is_usable(), early);
+        assert_eq!(world.echo(100), Outcome::Delivered);
+        // The answer to early data comes after one round trip.
+        let rounds = (world.now - begin) / 40;
+        assert_eq!(rounds, if early { 1 } else { 2 });
+        assert_eq!(world.handshake(), Ok(()));
+        assert_eq!(
+            (world.client.is_resumed(), early),
+            (true, world.client.took_early_data())
+        );
+        world.close();
+    }
+}
+
+#[test]
+fn early_data_comes_again_when_refused() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let mut world = world(&identity, &keys, EARLY, CALM);
+    let ticket = ticket(&mut world);
+    // A restarted server does not know the ticket; one that asks with Retry
+    // does not see the data at first.
+    for (habits, resumed) in [
+        (EARLY, false),
+        (
+            Habits {
+                retry: true,
+                ..EARLY
+            },
+            false,
+        ),
+    ] {
+        world.renew(3);
+        world.server = Server::new(tls(&identity, habits), habits, 4);
+        world.connect(Some(Resume {
+            ticket: &ticket,
+            age_ms: 100,
+            early: true,
+        }));
+        assert_eq!(world.echo(3000), Outcome::Delivered);
+        assert_eq!(world.handshake(), Ok(()));
+        assert_eq!(world.client.is_resumed(), resumed);
+        assert!(!world.client.took_early_data());
+        world.close();
+    }
+}
+
+#[test]
+fn early_data_survives_faults() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let mut taken = 0;
+    for seed in 0..40 {
+        let mut world = world(&identity, &keys, EARLY, CALM);
+        let ticket = ticket(&mut world);
+        let mut rng = sim::Rng::new(seed);
+        world.renew(seed);
+        world.link = sim::Link::new(Faults::random(&mut rng), seed);
+        world.connect(Some(Resume {
+            ticket: &ticket,
+            age_ms: 100,
+            early: true,
+        }));
+        let len = usize::try_from(rng.below(3000)).unwrap();
+        let outcome = world.echo(len);
+        let fine = [Outcome::Delivered, Outcome::Failed(Error::IdleTimeout)];
+        assert!(
+            fine.contains(&outcome),
+            "seed {seed}: {outcome:?} {:?}",
+            world.server.lost
+        );
+        taken += u32::from(world.client.took_early_data());
+    }
+    assert!(taken > 20, "{taken}");
+}
+
+#[test]
+fn keys_are_updated_by_either_side() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let mut world = world(&identity, &keys, Habits::default(), CALM);
+    world.connect(None);
+    assert_eq!(world.handshake(), Ok(()));
+    for round in 0..6 {
+        assert_eq!(world.echo(700), Outcome::Delivered);
+        if round % 2 == 0 {
+            assert_eq!(world.client.update_keys(), Ok(()));
+            assert_eq!(
+                world.client.update_keys(),
+                Err(Error::State),
+                "one at a time"
+            );
+        } else {
+            for connection in world.server.each() {
+                connection.force_key_update();
+            }
+        }
+    }
+    assert_eq!(world.echo(700), Outcome::Delivered);
+    world.close();
+}
+
+#[test]
+fn addresses_change_with_and_without_notice() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let mut world = world(&identity, &keys, Habits::default(), CALM);
+    world.connect(None);
+    assert_eq!(world.handshake(), Ok(()));
+    assert_eq!(world.echo(700), Outcome::Delivered);
+    // A NAT gives another port; the client does not know.
+    world.port = 4001;
+    assert_eq!(world.echo(700), Outcome::Delivered);
+    for port in 4002..4006 {
+        world.port = port;
+        assert_eq!(world.client.migrate(), Ok(()));
+        assert!(!world.client.is_path_valid());
+        assert_eq!(world.echo(700), Outcome::Delivered);
+        assert!(world.until(|world| world.client.is_path_valid()));
+    }
+    world.close();
+}
+
+#[test]
+fn a_restarted_server_resets() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let mut world = world(&identity, &keys, Habits::default(), CALM);
+    world.connect(None);
+    assert_eq!(world.handshake(), Ok(()));
+    assert_eq!(world.echo(700), Outcome::Delivered);
+    world.server.restart();
+    assert_eq!(world.echo(700), Outcome::Failed(Error::StatelessReset));
+}
+
+#[test]
+fn silence_ends_it() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let dead = Faults { loss: 1000, ..CALM };
+    let mut world = world(&identity, &keys, Habits::default(), dead);
+    world.connect(None);
+    assert_eq!(world.handshake(), Err(Error::IdleTimeout));
+    assert!(world.sent < 20, "probes back off: {}", world.sent);
 }
