@@ -1,6 +1,8 @@
 //! Servers and datagrams that the small client must refuse, each with its own
 //! error.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "../sim/mod.rs"]
 mod sim;
 

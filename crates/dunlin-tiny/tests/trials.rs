@@ -1,6 +1,8 @@
 //! The small client against quinn-proto in virtual time: seeded faults, and
 //! the paths of the protocol one by one.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "../sim/mod.rs"]
 mod sim;
 

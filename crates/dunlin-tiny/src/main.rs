@@ -1,0 +1,157 @@
+//! `dunlin-tiny`: publishes one reading with QoS 1 over QUIC, the way a device
+//! would: wake, connect or resume, publish, keep the ticket, sleep.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use core::net::SocketAddr;
+use std::net::ToSocketAddrs;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dunlin_quic_mini::{Config, Error, Pinned, Point, Resume, StreamId};
+use dunlin_tiny::mqtt::{Incoming, Packets, decode};
+use dunlin_tiny::udp::{Connection, DATAGRAM};
+
+const USAGE: &str = "usage: dunlin-tiny HOST:PORT KEY TOPIC PAYLOAD [TICKET-FILE]
+  KEY   the server's public key: 65 bytes of a P-256 point in hexadecimal
+  With a file, the ticket of the last run is used for early data, and renewed.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [server, key, topic, payload, ..] = arguments.as_slice() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let address = server.to_socket_addrs().ok().and_then(|mut all| all.next());
+    let (Some(address), Some(key)) = (address, point(key)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let name = server.rsplit_once(':').map_or("", |(name, _)| name);
+    match publish(address, name, key, topic, payload, arguments.get(4)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("dunlin-tiny: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A point in hexadecimal.
+fn point(text: &str) -> Option<Point> {
+    let mut point = [0; 65];
+    for (i, byte) in point.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    (text.len() == 130).then_some(point)
+}
+
+fn seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// A stored ticket, behind the time at which it was stored.
+fn load(file: Option<&String>) -> Option<(Vec<u8>, u32)> {
+    let stored = std::fs::read(file?).ok()?;
+    let (time, ticket) = stored.split_first_chunk::<8>()?;
+    let age = seconds().checked_sub(u64::from_be_bytes(*time))?;
+    let age = u32::try_from(age.checked_mul(1000)?).ok()?;
+    Some((ticket.to_vec(), age))
+}
+
+fn publish(
+    address: SocketAddr,
+    name: &str,
+    key: Point,
+    topic: &str,
+    payload: &str,
+    file: Option<&String>,
+) -> Result<(), String> {
+    let stored = load(file);
+    let resume = stored.as_ref().map(|(ticket, age_ms)| Resume {
+        ticket,
+        age_ms: *age_ms,
+        early: true,
+    });
+    let is_name = name.parse::<core::net::IpAddr>().is_err();
+    let config = Config {
+        name: if is_name { name.as_bytes() } else { &[] },
+        alpn: b"mqtt",
+        idle_ms: 10_000,
+        max_datagram: DATAGRAM,
+        token: &[],
+        resume,
+    };
+    let keys = [key];
+    let connection = Connection::begin(address, Pinned::new(&keys), &config);
+    let mut connection = connection.map_err(|error| error.to_string())?;
+    let told = |error: Error| format!("error {} ({error:?})", error as u8);
+
+    let mut stream = None;
+    let mut done = false;
+    while !done {
+        if stream.is_none() && connection.client.is_usable() {
+            let id = connection.client.open().map_err(told)?;
+            let mut out = [0; 1024];
+            let mut packets = Packets::new(&mut out);
+            packets.connect(b"dunlin-tiny", 60, 0, 1024);
+            packets.publish(1, false, topic.as_bytes(), payload.as_bytes());
+            let bytes = packets.finish().ok_or("the reading is too long")?;
+            connection.client.write(id, bytes).map_err(told)?;
+            stream = Some(id);
+        }
+        if let Some(id) = stream {
+            done = incoming(&mut connection, id)?;
+        }
+        connection.step().map_err(told)?;
+    }
+    // The ticket comes behind the handshake, mostly before the answer.
+    if let (Some(file), Some(ticket)) = (file, connection.client.ticket()) {
+        let mut stored = seconds().to_be_bytes().to_vec();
+        stored.extend_from_slice(ticket);
+        std::fs::write(file, stored).map_err(|error| error.to_string())?;
+    }
+    println!(
+        "published; resumed: {}, early data: {}, round trip: {} ms",
+        connection.client.is_resumed(),
+        connection.client.took_early_data(),
+        connection.client.rtt_ms()
+    );
+    let now = connection.now();
+    connection.client.close(now, 0);
+    let _ = connection.step();
+    Ok(())
+}
+
+/// Takes what the broker sent. Whether the reading has arrived.
+fn incoming(connection: &mut Connection<Pinned<'_>>, id: StreamId) -> Result<bool, String> {
+    loop {
+        let (bytes, end) = match connection.client.received(id) {
+            Ok(received) => received,
+            Err(error) => return Err(format!("error {} ({error:?})", error as u8)),
+        };
+        let Some((packet, len)) = decode(bytes).map_err(|_| "a malformed packet")? else {
+            return if end {
+                Err("the broker ended the stream".to_owned())
+            } else {
+                Ok(false)
+            };
+        };
+        let done = match packet {
+            Incoming::ConnAck { reason, .. } | Incoming::PubAck { reason, .. } if reason >= 128 => {
+                return Err(format!("refused with the reason {reason:#x}"));
+            }
+            Incoming::Disconnect { reason } => {
+                return Err(format!("disconnected with the reason {reason:#x}"));
+            }
+            Incoming::PubAck { id: 1, .. } => true,
+            _ => false,
+        };
+        connection.client.consume(id, len);
+        if done {
+            return Ok(true);
+        }
+    }
+}
