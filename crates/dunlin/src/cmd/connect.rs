@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use dunlin_base::transport::CloseCause;
 use dunlin_client::{
     Builder, Client, ConnectError, Connecting, ConnectionEvent, DisconnectCause, Events, Messages,
     Publish, QoS, Runtime, RuntimeLimits, TicketFile, TlsOptions, Transport, Url, Version, Will,
@@ -328,14 +329,35 @@ impl Connect {
                     Some(false) => self.say(|| format!("Client {id} early data sent again")),
                     None => {}
                 }
+                if let Some(transport) = client.transport() {
+                    let scheme = transport.scheme();
+                    self.say(|| format!("Client {id} connected over {scheme}"));
+                }
                 self.say(|| format!("Client {id} received CONNACK (0)"));
                 Ok(Ok(early))
             }
             Err(ConnectError::Failed(cause)) => {
-                self.complain(&format_args!("Error: {cause}"));
+                let hint = self.hint(&cause);
+                self.complain(&format_args!("Error: {cause}{hint}"));
                 Ok(Err(self.exit_code(&cause)))
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What to look at when QUIC gets no answer: nothing refuses a datagram.
+    fn hint(&self, cause: &DisconnectCause) -> &'static str {
+        let is_silence = matches!(
+            cause,
+            DisconnectCause::Transport(CloseCause::HandshakeTimeout)
+        );
+        let is_quic = |url: &Url| url.transport() == Transport::Quic && !url.is_auto();
+        match self.parse_url() {
+            Ok(url) if is_silence && is_quic(&url) => {
+                " (nobody answers by UDP: is the port right, does a firewall block UDP? \
+                 auto:// takes TLS where QUIC does not get through)"
+            }
+            _ => "",
         }
     }
 
