@@ -17,6 +17,7 @@ QUICK = "--quick" in sys.argv
 REPEAT = 1 if QUICK else 3
 SECONDS = 1 if QUICK else 4
 IDLE = 500 if QUICK else 10_000
+HANDSHAKES = 300 if QUICK else 5_000
 
 # Brokers run in directories of their own.
 BINARY = os.path.abspath(os.environ["DUNLIN"])
@@ -51,6 +52,8 @@ def bench(broker, transport, *options, seconds=SECONDS):
 
 def remark(broker, transport, options, report):
     """Notes what makes a number worth less."""
+    if "messages" not in report:
+        return
     where = f"{broker.name} over {transport}, {' '.join(options)}"
     messages, generator = report["messages"], report["generator"]
     if messages and messages["lost"]:
@@ -170,6 +173,48 @@ def peer(dunlin):
         row(what, "", "failed, see notes", "", "≥ 3", None)
 
 
+def handshakes(dunlin):
+    """What connecting over QUIC costs the broker, beside mqttv5 where it runs."""
+    others, certs = [], os.path.join(dunlin.dir, "data", "certs")
+    cert, key = os.path.join(certs, "server.pem"), os.path.join(certs, "server.key")
+    if MQTTV5:
+        try:
+            others.append(Mqttv5(MQTTV5, cert, key))
+        except RuntimeError as error:
+            notes.append(str(error))
+    try:
+        for what, options, target in [
+            ("stranger", [], 1_000),
+            ("resumed", ["--returning"], 2_000),
+            ("resumed, CONNECT in 0-RTT", ["--returning", "--early-data"], None),
+        ]:
+            handshake(what, options, target, [dunlin, *others])
+    finally:
+        for broker in others:
+            broker.stop()
+
+
+def handshake(what, options, target, brokers):
+    """A row; a broker that takes no early data shows none."""
+    values = [[] for _ in brokers]
+    for _ in range(REPEAT):
+        for broker, costs in zip(brokers, values):
+            report = bench(broker, "quic", "--handshakes", str(HANDSHAKES), *options)
+            if report["failed"]:
+                notes.append(f"{broker.name}, {what}: {report['failed']} handshakes failed")
+            if "--early-data" not in options or report["early"]:
+                costs.append(report["broker_cpu_ms"])
+    cells = [statistics.median(costs) if costs else None for costs in values]
+    show = lambda ms: f"{ms:.3f} ms ({1e3 / ms:,.0f}/CPU s)" if ms else "none"
+    mine, theirs = cells[0], cells[1] if len(cells) > 1 else None
+    other = f"{brokers[1].name}: {show(theirs)}" if len(brokers) > 1 else "mqttv5 is not installed"
+    ratio = f"{theirs / mine:.2f}" if mine and theirs else ""
+    text = f"≥ {target:,}/CPU s" if target else "informative"
+    met = None if target is None else bool(mine) and 1e3 / mine >= target
+    row(f"QUIC, connect to CONNACK, {what}: broker CPU each", show(mine), other, ratio, text, met)
+    say(f"  {what}: {show(mine)}; {other}")
+
+
 def idle():
     theirs = ""
     with Mosquitto(MOSQUITTO, nodelay=True) as mosquitto:
@@ -241,6 +286,8 @@ def main():
         say("QUIC")
         quic(dunlin)
         peer(dunlin)
+        say("handshakes")
+        handshakes(dunlin)
     say("idle connections")
     idle()
     print_table(started, load)
