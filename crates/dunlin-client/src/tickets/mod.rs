@@ -4,6 +4,8 @@
 //! The file is replaced in one step, under a lock that processes share. What
 //! is taken out is gone from the disk before it is used.
 
+#[cfg(test)]
+mod corpus;
 mod format;
 
 use core::fmt;

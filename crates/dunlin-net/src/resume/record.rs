@@ -83,7 +83,9 @@ impl Record {
         let Some(lifetime) = self.message.first_chunk::<4>() else {
             return false;
         };
-        let end = self.issued + u64::from(u32::from_be_bytes(*lifetime));
+        let end = self
+            .issued
+            .saturating_add(u32::from_be_bytes(*lifetime).into());
         // A clock that was set back says nothing about the age of a ticket.
         self.issued <= now && now < end
     }

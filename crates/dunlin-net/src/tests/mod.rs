@@ -2,6 +2,7 @@
 //! waiting for anything but events.
 
 pub(crate) mod certs;
+mod corpus;
 mod datagrams;
 mod early;
 mod follow;

@@ -7,6 +7,7 @@ mod corpus;
 mod delivery;
 mod errors;
 mod flows;
+mod headers;
 mod hostile;
 mod lanes;
 mod pairs;

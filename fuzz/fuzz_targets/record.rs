@@ -1,0 +1,14 @@
+//! Entry point of the target `record`, with the parser's own source: it is
+//! private to its crate.
+
+#![no_main]
+
+#[path = "../bodies/record.rs"]
+mod body;
+#[allow(dead_code)]
+#[path = "../../crates/dunlin-net/src/resume/record.rs"]
+mod record;
+
+use record::Record;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::run(data));
