@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use dunlin_client::{
-    Client, ConnectionEvent, Publish, QoS, Race, RaceMemory, TlsOptions, Transport,
+    Client, ConnectionEvent, Publish, QoS, Race, RaceMemory, TicketFile, TlsOptions, Transport,
 };
 use dunlin_link::parse_duration;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ pub(crate) struct Racer {
     /// Where to remember what worked.
     #[arg(long)]
     memory: Option<PathBuf>,
+    /// Where to keep session tickets.
+    #[arg(long)]
+    tickets: Option<PathBuf>,
     /// Wait so long, at most, until the connection is on QUIC.
     #[arg(long, value_parser = parse_duration)]
     upgrade_within: Option<Duration>,
@@ -82,6 +85,9 @@ impl Racer {
                 race = race.probe_after(wait);
             }
             builder = builder.race(race);
+        }
+        if let Some(path) = &self.tickets {
+            builder = builder.tickets(TicketFile::open(path)?);
         }
         let begun = Instant::now();
         let (client, messages) = builder.connect().await.context("cannot connect")?;

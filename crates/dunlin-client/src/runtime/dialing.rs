@@ -172,6 +172,10 @@ impl Session {
                         probe_after: race.probe_after,
                     });
                 }
+                if core.early.was_silent() && plan.quic.is_some() {
+                    plan = Plan::SILENT;
+                }
+                core.early.race(plan.took);
                 Running::new(now, plan.with_head_start(race.head_start))
             }
             None => {

@@ -19,13 +19,17 @@ pub(super) const PUBLISHES_MAX: u16 = 10;
 /// How long to wait for the server's side of the handshake, before connecting
 /// anew without early data: the address may have become wrong.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same where TLS over TCP would be tried, too.
-const PATIENCE_IN_RACE: Duration = Duration::from_secs(1);
+/// The same where TLS over TCP would be tried, too: a little more than QUIC
+/// took on this network before.
+const PATIENCE_IN_RACE_MIN: Duration = Duration::from_millis(10);
+const PATIENCE_IN_RACE_MAX: Duration = Duration::from_secs(1);
 
 /// What a client knows about early data.
 pub(super) struct Early {
     wanted: bool,
     patience: Duration,
+    /// QUIC gets through on this network, as far as it matters.
+    is_known: bool,
     scope: Option<Arc<Scope>>,
     /// Where the server was found the last time: a connection that is open at
     /// once tells nothing about its address, so no other is tried this way.
@@ -48,13 +52,10 @@ impl Early {
         let file = options.tickets.as_ref();
         let port = url.port_of(Transport::Quic);
         let scope = file.map(|file| file.scope(url.host(), port, id));
-        let patience = match options.race {
-            Some(_) => PATIENCE_IN_RACE,
-            None => PATIENCE,
-        };
         Self {
             wanted: options.early_data,
-            patience: patience.min(options.connect_timeout),
+            patience: PATIENCE.min(options.connect_timeout),
+            is_known: true,
             home: scope.as_ref().and_then(|scope| scope.addr()),
             scope,
             current: None,
@@ -68,9 +69,25 @@ impl Early {
         self.home
     }
 
+    /// A race begins where QUIC `took` so long before. Where that is not known
+    /// there is no early data: a connection that is open at once would win,
+    /// although QUIC may be blocked.
+    pub(super) fn race(&mut self, took: Option<Duration>) {
+        self.is_known = took.is_some();
+        if let Some(took) = took {
+            self.patience = (took * 5 / 4).clamp(PATIENCE_IN_RACE_MIN, PATIENCE_IN_RACE_MAX);
+        }
+    }
+
+    /// Whether the attempt before was not answered.
+    pub(super) const fn was_silent(&self) -> bool {
+        self.skip
+    }
+
     /// Settings of a connection; `now`: MQTT begins on it as soon as it opens.
     pub(super) fn configure(&self, config: &mut DialConfig, now: bool) {
-        config.early_data = now && self.wanted && !self.skip && self.home == Some(config.addr);
+        let is_home = self.home == Some(config.addr);
+        config.early_data = now && self.wanted && self.is_known && !self.skip && is_home;
         if let Some(scope) = &self.scope {
             config.tickets = Some(Arc::clone(scope) as _);
             config.tokens = Some(Arc::clone(scope) as _);

@@ -71,7 +71,7 @@ pub(super) fn run(lab: &Lab) -> Result<Table> {
 }
 
 fn one(lab: &Lab, table: &mut Table, delay: &str) -> Result<()> {
-    let times = if lab.short { 5 } else { 15 };
+    let times: u64 = if lab.short { 5 } else { 15 };
     let emulator = lab.link(&[&format!("delay={delay}")], "", None)?;
     let broker = lab.broker(&emulator, &[])?;
     let b = Emulator::address(Side::B);
@@ -126,9 +126,41 @@ fn one(lab: &Lab, table: &mut Table, delay: &str) -> Result<()> {
         let what = format!("{what}: datagrams tried");
         table.row(&what, tried, "", Target::AtMost(0.0));
     }
+    with_tickets(lab, &emulator, table, &name, times, tls_us)?;
     back(lab, &emulator, table, &name("UDP back"), &auto)?;
     drop(broker);
     valid(&emulator.stop())
+}
+
+/// A client that could send early data meets a firewall that was not there.
+fn with_tickets(
+    lab: &Lab,
+    emulator: &Emulator,
+    table: &mut Table,
+    name: &dyn Fn(&str) -> String,
+    times: u64,
+    tls_us: f64,
+) -> Result<()> {
+    let url = format!("auto://{}", Emulator::address(Side::B));
+    let (memory, tickets) = (lab.temporary("race-tickets"), lab.temporary("tickets"));
+    let shown = tickets.display().to_string();
+    let more = ["--tickets", &shown];
+    let (mut early, mut blocked) = (Vec::new(), Vec::new());
+    for _ in 0..times {
+        let _ = std::fs::remove_file(&memory);
+        racer(lab, emulator, &url, Some(&memory), &more)?;
+        early.push(racer(lab, emulator, &url, Some(&memory), &more)?);
+        let firewall = Firewall::start(emulator.namespace(Side::B), Verdict::Drop)?;
+        blocked.push(racer(lab, emulator, &url, Some(&memory), &more)?);
+        drop(firewall);
+    }
+    let what = name("auto with tickets, UDP gets through");
+    let most = Target::AtMost(1.0);
+    figures(table, &what, &early, Some((tls_us, most)), Some(true));
+    let what = name("auto with tickets, UDP suddenly dropped");
+    let most = Target::AtMost(RATIO_MAX);
+    figures(table, &what, &blocked, Some((tls_us, most)), Some(false));
+    Ok(())
 }
 
 /// UDP gets through again while a client is on TLS.
