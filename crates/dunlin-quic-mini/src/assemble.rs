@@ -1,6 +1,8 @@
 //! Puts data that arrives in any order back into order, in the caller's
 //! buffer. Serves the handshake and the streams alike.
 
+use crate::wire::{fill, shift};
+
 /// Stretches beyond a gap that are remembered. A packet that would need more
 /// is dropped without an acknowledgement, so that the server sends it again.
 const GAPS: usize = 4;
@@ -84,16 +86,14 @@ impl Assembler {
             let slot = self.beyond.iter_mut().find(|range| range.0 == range.1);
             *slot.ok_or(Refused::Gaps)? = (start, end);
         }
-        to.copy_from_slice(fresh);
+        fill(to, fresh);
         Ok(())
     }
 
     /// Removes `n` bytes from the front.
     pub(crate) fn consume(&mut self, buf: &mut [u8], n: usize) {
         let n = n.min(self.ready());
-        if n <= buf.len() {
-            buf.copy_within(n.., 0);
-        }
+        shift(buf, n);
         self.base += u32::try_from(n).unwrap_or(0);
     }
 }

@@ -1,6 +1,8 @@
 //! Connection ids that the server chose (RFC 9000 section 5.1). This client
 //! uses the empty one for itself: its socket has one connection.
 
+use crate::wire::fill;
+
 /// Longest connection id of QUIC version 1.
 const MAX: usize = 20;
 
@@ -22,7 +24,7 @@ impl Cid {
     #[inline(never)]
     pub(crate) fn new(id: &[u8]) -> Option<Self> {
         let mut cid = Self::default();
-        cid.bytes.get_mut(..id.len())?.copy_from_slice(id);
+        fill(cid.bytes.get_mut(..id.len())?, id);
         cid.len = u8::try_from(id.len()).ok()?;
         Some(cid)
     }

@@ -238,7 +238,7 @@ impl Recovery {
         self.window += if self.window < self.threshold {
             size
         } else {
-            MSS * size / self.window
+            (MSS * size).checked_div(self.window).unwrap_or(0)
         };
         self.window = self.window.min(MAXIMUM_WINDOW);
     }

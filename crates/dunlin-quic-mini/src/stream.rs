@@ -5,7 +5,7 @@
 use crate::assemble::{Assembler, Refused};
 use crate::error::Error;
 use crate::recovery::{Sent, what};
-use crate::wire::fill;
+use crate::wire::{fill, shift};
 
 /// The end of a stream that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -66,7 +66,7 @@ impl core::fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// A slot without a stream.
+    /// A slot without a stream. All zero, so that buffers need no flash.
     pub(crate) const FREE: Self = Self {
         number: 0,
         una: 0,
@@ -78,7 +78,7 @@ impl Stream {
         input: Assembler::NEW,
         window: 0,
         arrived: 0,
-        last: UNKNOWN,
+        last: 0,
         code: 0,
         flags: 0,
         pending: 0,
@@ -89,6 +89,7 @@ impl Stream {
         stream.number = number;
         stream.limit = limit;
         stream.window = window;
+        stream.last = UNKNOWN;
         stream.flags = flag::OPEN;
         stream
     }
@@ -217,9 +218,7 @@ impl Stream {
             self.ahead = (0, 0);
         }
         let gone = una.min(self.end).saturating_sub(self.una.min(self.end)) as usize;
-        if gone <= buf.len() {
-            buf.copy_within(gone.., 0);
-        }
+        shift(buf, gone);
         self.una = una;
         self.next = self.next.max(una);
         if self.has(flag::FIN) && una >= self.all() {

@@ -1,6 +1,8 @@
 //! Reading and writing the integers and vectors of QUIC, TLS and DER. Knows
 //! no format beyond them, and cannot panic on any input.
 
+use core::cell::Cell;
+
 /// A reader that eats the front of a slice.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
@@ -132,8 +134,7 @@ impl<'a> Writer<'a> {
         let room = self.buf.get_mut(self.at..);
         match room.and_then(|room| room.get_mut(..data.len())) {
             Some(room) => {
-                room.copy_from_slice(data);
-                self.at += data.len();
+                self.at += fill(room, data);
             }
             None => self.full = true,
         }
@@ -204,12 +205,23 @@ impl<'a> Writer<'a> {
         if let Some(field) = field
             && field.len() == 2
         {
-            field.copy_from_slice(&value.to_be_bytes());
+            fill(field, &value.to_be_bytes());
         }
     }
 }
 
+/// Removes `n` bytes from the front; what is behind the moved bytes stays. The
+/// one of the standard library can panic, for all the compiler knows.
+#[inline(never)]
+pub(crate) fn shift(buf: &mut [u8], n: usize) {
+    let cells = Cell::from_mut(buf).as_slice_of_cells();
+    for (to, from) in cells.iter().zip(cells.get(n..).unwrap_or_default()) {
+        to.set(from.get());
+    }
+}
+
 /// Copies as much of `from` as fits and tells how much that is.
+#[inline(never)]
 pub(crate) fn fill(to: &mut [u8], from: &[u8]) -> usize {
     let n = to.len().min(from.len());
     for (to, from) in to.iter_mut().zip(from) {

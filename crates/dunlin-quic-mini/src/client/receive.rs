@@ -255,7 +255,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     #[cfg(feature = "retry")]
     fn retry(&mut self, head: &Head, packet: &[u8]) -> Result<bool, Error> {
         use crate::keys::retry_is_genuine;
-        use crate::wire::Writer;
+        use crate::wire::{Writer, fill};
 
         let Some((body, tag)) = packet.split_last_chunk::<16>() else {
             return Ok(false);
@@ -278,11 +278,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         if !retry_is_genuine(&mut self.crypto, pseudo, tag) {
             return Ok(false);
         }
-        self.token
-            .get_mut(..token.len())
-            .ok_or(Error::RetryToken)?
-            .copy_from_slice(token);
-        self.token_len = token.len();
+        if token.len() > self.token.len() {
+            return Err(Error::RetryToken);
+        }
+        self.token_len = fill(&mut self.token, token);
         self.retried = head.source;
         self.active.cid = head.source.unwrap_or_default();
         self.initial_keys();
