@@ -21,6 +21,9 @@
     )
 )]
 
+#[cfg(test)]
+extern crate std;
+
 mod ack;
 mod assemble;
 mod cid;
@@ -32,6 +35,8 @@ mod memory;
 mod params;
 mod recovery;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod time;
 mod tls;
 mod verify;

@@ -1,0 +1,317 @@
+//! A server that resumes the session of one ticket, so that it needs no
+//! certificate, and whose messages a test can change.
+
+use std::vec::Vec;
+
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Host};
+
+use crate::hello::{advance, derive, finished};
+use crate::keys::{self, Keys};
+use crate::wire::{Reader, Writer};
+use crate::{Buffers, Client, Config, Error, Pinned, Point, Resume, StreamId};
+
+type Source = fn(&mut [u8]) -> Result<(), CryptoError>;
+type Tested = Client<Host<Source>, Pinned<'static>, Buffers<2, 512, 512, 1024, 1024>>;
+
+const PSK: Digest = [5; 32];
+/// Pinned in all tests; certificates must have it.
+pub(super) const KEYS: [Point; 1] = [[4; 65]];
+/// The server's connection id.
+pub(super) const ID: [u8; 5] = [9, 8, 7, 6, 5];
+
+/// Bytes that differ from call to call and are valid as a scalar.
+fn source(out: &mut [u8]) -> Result<(), CryptoError> {
+    use core::sync::atomic::{AtomicU8, Ordering};
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    for byte in out {
+        *byte = NEXT.fetch_add(37, Ordering::Relaxed) | 1;
+    }
+    Ok(())
+}
+
+pub(super) fn host() -> Host<Source> {
+    Host::new(source as Source)
+}
+
+/// A message with its head.
+pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(body.len()).unwrap().to_be_bytes();
+    let mut all = std::vec![kind, len[1], len[2], len[3]];
+    all.extend_from_slice(body);
+    all
+}
+
+/// An extension.
+pub(super) fn extension(id: u16, body: &[u8]) -> Vec<u8> {
+    let mut all = id.to_be_bytes().to_vec();
+    all.extend_from_slice(&u16::try_from(body.len()).unwrap().to_be_bytes());
+    all.extend_from_slice(body);
+    all
+}
+
+/// Keys of both directions at one level, and the server's next number.
+struct Level {
+    read: Keys<Host<Source>>,
+    write: Keys<Host<Source>>,
+    next: u32,
+}
+
+/// Both ends.
+pub(super) struct Pair {
+    pub(super) client: Tested,
+    crypto: Host<Source>,
+    levels: Vec<Level>,
+    transcript: Vec<u8>,
+    /// The client's first id for the server.
+    pub(super) original: [u8; 8],
+    share: Point,
+    schedule: Digest,
+    secrets: [Digest; 2],
+    /// Bytes of handshake messages sent at the level.
+    sent: u32,
+}
+
+/// What a server may say differently.
+pub(super) struct Says {
+    pub(super) random: [u8; 32],
+    pub(super) session: &'static [u8],
+    pub(super) suite: [u8; 2],
+    /// Extensions of the ServerHello; the key share comes behind them.
+    pub(super) hello: Vec<u8>,
+    pub(super) group: u8,
+    pub(super) bad_point: bool,
+    /// Extensions in front of the parameters.
+    pub(super) extensions: Vec<u8>,
+    pub(super) parameters: Option<Vec<u8>>,
+    pub(super) bad_finished: bool,
+}
+
+impl Pair {
+    /// A client that has sent its hello.
+    pub(super) fn new(resume: bool) -> Self {
+        let mut client: Tested = Client::new(host(), Pinned::new(&KEYS), Buffers::new());
+        let mut ticket = std::vec![1, 1, 0, 0, 255, 255, 0, 0, 0, 1];
+        ticket.extend_from_slice(&PSK);
+        ticket.extend_from_slice(&[0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 2, 7, 7]);
+        let config = Config {
+            name: b"broker",
+            alpn: b"mqtt",
+            idle_ms: 10_000,
+            max_datagram: 1472,
+            token: &[],
+            resume: resume.then_some(Resume {
+                ticket: &ticket,
+                age_ms: 0,
+                early: false,
+            }),
+        };
+        client.connect(0, &config).unwrap();
+        let mut pair = Self {
+            client,
+            crypto: host(),
+            levels: Vec::new(),
+            transcript: Vec::new(),
+            original: [0; 8],
+            share: [0; 65],
+            schedule: [0; 32],
+            secrets: [[0; 32]; 2],
+            sent: 0,
+        };
+        let mut out = [0; 1200];
+        assert_eq!(pair.client.transmit(0, &mut out), 1200);
+        pair.original.copy_from_slice(&out[6..14]);
+        let [read, write] = keys::initial(&mut pair.crypto, &pair.original);
+        pair.levels.push(Level {
+            read,
+            write,
+            next: 0,
+        });
+        let payload = pair.open(0, &mut out, 18);
+        let mut frame = Reader(&payload);
+        assert_eq!((frame.u8(), frame.varint()), (Some(6), Some(0)));
+        pair.transcript = frame.varvec().unwrap().to_vec();
+        let head = [0, 0x17, 0, 65];
+        let at = pair
+            .transcript
+            .windows(4)
+            .position(|part| part == head)
+            .unwrap();
+        pair.share
+            .copy_from_slice(&pair.transcript[at + 4..at + 69]);
+        pair
+    }
+
+    /// Opens a packet of the client.
+    fn open(&mut self, level: usize, packet: &mut [u8], at: usize) -> Vec<u8> {
+        let keys = &self.levels[level].read;
+        let (pn, header) = keys.unmask(&mut self.crypto, packet, at).unwrap();
+        let payload = keys.packet().open(&mut self.crypto, pn, packet, header);
+        payload.unwrap().to_vec()
+    }
+
+    /// Gives the client a packet with these frames.
+    pub(super) fn send(&mut self, level: usize, frames: &[u8]) {
+        self.numbered(level, self.levels[level].next, frames);
+    }
+
+    /// The same with a number of choice.
+    pub(super) fn numbered(&mut self, level: usize, pn: u32, frames: &[u8]) {
+        let mut packet = Vec::new();
+        if level < 2 {
+            packet.extend_from_slice(&[if level == 0 { 0xc3 } else { 0xe3 }, 0, 0, 0, 1, 0, 5]);
+            packet.extend_from_slice(&ID);
+            if level == 0 {
+                packet.push(0);
+            }
+            let len = u16::try_from(4 + frames.len() + 16).unwrap() | 0x4000;
+            packet.extend_from_slice(&len.to_be_bytes());
+        } else {
+            packet.push(0x43);
+        }
+        let at = packet.len();
+        packet.extend_from_slice(&pn.to_be_bytes());
+        packet.extend_from_slice(frames);
+        packet.extend_from_slice(&[0; 16]);
+        let keys = &self.levels[level].write;
+        keys.seal(&mut self.crypto, pn, &mut packet, at).unwrap();
+        self.levels[level].next = pn + 1;
+        self.client.receive(1, &mut packet);
+    }
+
+    /// Sends handshake messages.
+    pub(super) fn crypto(&mut self, level: usize, messages: &[u8]) {
+        let mut frame = std::vec![0; messages.len() + 20];
+        let mut writer = Writer::new(&mut frame);
+        writer.u8(6);
+        writer.varint(self.sent);
+        writer.varint(u32::try_from(messages.len()).unwrap());
+        writer.put(messages);
+        let len = writer.len();
+        self.sent += u32::try_from(messages.len()).unwrap();
+        self.send(level, &frame[..len]);
+    }
+
+    fn hash(&mut self) -> Digest {
+        let mut hash = self.crypto.hash();
+        self.crypto.update(&mut hash, &self.transcript);
+        self.crypto.finish(hash)
+    }
+
+    fn traffic(&mut self, client: &[u8], server: &[u8]) {
+        let hash = self.hash();
+        let crypto = &mut self.crypto;
+        self.secrets = [client, server].map(|label| derive(crypto, &self.schedule, label, &hash));
+        let [read, write] = self.secrets.map(|secret| Keys::new(crypto, &secret));
+        self.levels.push(Level {
+            read,
+            write,
+            next: 0,
+        });
+        self.sent = 0;
+    }
+
+    /// What an honest server says.
+    pub(super) fn honest(&self) -> Says {
+        let mut parameters = std::vec![0x00, 8];
+        parameters.extend_from_slice(&self.original);
+        parameters.extend_from_slice(&[0x0f, 5]);
+        parameters.extend_from_slice(&ID);
+        // max_data, stream data, streams.
+        parameters.extend_from_slice(&[4, 2, 0x44, 0, 6, 2, 0x42, 0, 8, 1, 2]);
+        let mut hello = extension(43, &[3, 4]);
+        hello.extend(extension(41, &[0, 0]));
+        Says {
+            random: [3; 32],
+            session: &[],
+            suite: [0x13, 1],
+            hello,
+            group: 0x17,
+            bad_point: false,
+            extensions: extension(16, b"\0\x05\x04mqtt"),
+            parameters: Some(parameters),
+            bad_finished: false,
+        }
+    }
+
+    /// Sends the ServerHello and derives the secrets.
+    pub(super) fn hello(&mut self, says: &Says) {
+        let (secret, mut public) = self.crypto.generate().unwrap();
+        let shared = self.crypto.agree(&secret, &self.share).unwrap();
+        if says.bad_point {
+            public[64] ^= 1;
+        }
+        let mut body = std::vec![3, 3];
+        body.extend_from_slice(&says.random);
+        body.push(u8::try_from(says.session.len()).unwrap());
+        body.extend_from_slice(says.session);
+        body.extend_from_slice(&says.suite);
+        body.push(0);
+        let mut share = std::vec![0, says.group, 0, 65];
+        share.extend_from_slice(&public);
+        let mut extensions = says.hello.clone();
+        extensions.extend(extension(51, &share));
+        body.extend_from_slice(&u16::try_from(extensions.len()).unwrap().to_be_bytes());
+        body.extend_from_slice(&extensions);
+        let hello = message(2, &body);
+        self.transcript.extend_from_slice(&hello);
+        self.crypto(0, &hello);
+        let resumed = says.hello.windows(2).any(|id| id == [0, 41]);
+        let psk = if resumed { PSK } else { [0; 32] };
+        let early = self.crypto.extract(&[0; 32], &psk);
+        self.schedule = advance(&mut self.crypto, &early, &shared);
+        self.traffic(b"c hs traffic", b"s hs traffic");
+    }
+
+    /// EncryptedExtensions.
+    pub(super) fn encrypted_extensions(&mut self, says: &Says) -> Vec<u8> {
+        let mut list = says.extensions.clone();
+        if let Some(parameters) = &says.parameters {
+            list.extend(extension(57, parameters));
+        }
+        let mut body = u16::try_from(list.len()).unwrap().to_be_bytes().to_vec();
+        body.extend_from_slice(&list);
+        let message = message(8, &body);
+        self.transcript.extend_from_slice(&message);
+        message
+    }
+
+    /// The rest of the handshake, as one frame.
+    pub(super) fn finish(&mut self, says: &Says) {
+        let mut flight = self.encrypted_extensions(says);
+        let hash = self.hash();
+        let mut mac = finished(&mut self.crypto, &self.secrets[1], &hash);
+        mac[3] ^= u8::from(says.bad_finished);
+        let last = message(20, &mac);
+        flight.extend_from_slice(&last);
+        self.transcript.extend_from_slice(&last);
+        self.crypto(1, &flight);
+        self.schedule = advance(&mut self.crypto, &self.schedule, &[0; 32]);
+        self.traffic(b"c ap traffic", b"s ap traffic");
+    }
+
+    /// The error after a whole handshake with changes.
+    pub(super) fn refused(change: impl FnOnce(&mut Says)) -> Option<Error> {
+        let mut pair = Self::new(true);
+        let mut says = pair.honest();
+        change(&mut says);
+        pair.hello(&says);
+        if pair.client.error().is_none() {
+            pair.finish(&says);
+        }
+        pair.client.error()
+    }
+
+    /// A connection with one open stream that has sent four bytes.
+    pub(super) fn connected() -> (Self, StreamId) {
+        let mut pair = Self::new(true);
+        let says = pair.honest();
+        pair.hello(&says);
+        pair.finish(&says);
+        assert_eq!(pair.client.error(), None);
+        let id = pair.client.open().unwrap();
+        pair.client.write(id, b"ping").unwrap();
+        let mut out = [0; 1200];
+        while pair.client.transmit(1, &mut out) > 0 {}
+        (pair, id)
+    }
+}
