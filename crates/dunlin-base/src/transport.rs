@@ -233,6 +233,18 @@ pub enum NetEvent<'a> {
         /// How many bytes.
         bytes: usize,
     },
+    /// The peer takes nothing more on this stream although it would on others
+    /// (QUIC: flow control of the stream), so that `bytes` given to `send` for
+    /// it wait. Not told of a few bytes. When it goes on, or is gone, that is
+    /// told once with `bytes` 0; `Sent` may announce some of them before.
+    StreamBlocked {
+        /// The connection.
+        conn: ConnId,
+        /// The stream.
+        stream: StreamId,
+        /// Bytes that wait; 0: the peer takes more.
+        bytes: usize,
+    },
     /// The peer's address changed (QUIC migration or NAT rebinding).
     Migrated {
         /// The connection.

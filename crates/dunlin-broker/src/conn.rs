@@ -77,6 +77,11 @@ pub(crate) struct DataStream {
     pub(crate) half_closed: bool,
     /// We have ended our side: nothing more can be sent on it.
     pub(crate) ended: bool,
+    /// The client takes no more of it while it would on others.
+    pub(crate) blocked: bool,
+    /// Bytes that wait for it in the transport and do not count against the
+    /// other streams.
+    pub(crate) apart: usize,
 }
 
 impl DataStream {
@@ -133,12 +138,15 @@ pub(crate) struct Conn {
     /// Subscriptions of data streams outlive them.
     pub(crate) durable_streams: bool,
     pub(crate) streams: Vec<(StreamId, DataStream)>,
-    /// Bytes handed to the transport that have not left it.
-    pub(crate) unsent: usize,
+    /// Bytes handed to the transport that have not left it, without those that
+    /// wait apart. Below zero while one event of two has come.
+    pub(crate) unsent: i64,
     /// In the shard's list of connections to flush.
     pub(crate) dirty: bool,
     /// Queued messages wait for the transport.
     pub(crate) blocked: bool,
+    /// Some stream takes nothing.
+    pub(crate) any_blocked: bool,
     /// Reading is paused.
     pub(crate) paused: bool,
     /// Since when this receiver is behind.
@@ -189,6 +197,7 @@ impl Conn {
             unsent: 0,
             dirty: false,
             blocked: false,
+            any_blocked: false,
             paused: false,
             behind_since: None,
             holds: Vec::new(),
@@ -219,7 +228,8 @@ impl Conn {
     pub(crate) fn backlog(&self) -> usize {
         let streams: usize = self.streams.iter().map(|(_, s)| s.out.len()).sum();
         let held = self.lanes.as_ref().map_or(0, |lanes| lanes.held_bytes());
-        self.unsent + self.out.len() + streams + held
+        let unsent = usize::try_from(self.unsent).unwrap_or(0);
+        unsent + self.out.len() + streams + held
     }
 
     /// The buffer of a stream; control stands in for one that is gone or
@@ -236,11 +246,25 @@ impl Conn {
         &mut self.out
     }
 
+    /// Forgets a stream.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        if let Some(at) = self.streams.iter().position(|(id, _)| *id == stream) {
+            let (_, data) = self.streams.remove(at);
+            self.unsent += data.apart as i64;
+        }
+    }
+
+    /// Whether the client takes no more of this stream.
+    pub(crate) fn is_blocked(&self, stream: StreamId) -> bool {
+        let mut streams = self.streams.iter();
+        streams.any(|(id, data)| *id == stream && data.blocked)
+    }
+
     /// Notes that a stream was abandoned, and forgets it.
     pub(crate) fn abandon(&mut self, stream: StreamId) {
         /// More cannot be under way in one batch of events.
         const ABANDONED_MAX: usize = 64;
-        self.streams.retain(|(id, _)| *id != stream);
+        self.forget(stream);
         if self.abandoned.len() >= ABANDONED_MAX {
             self.abandoned.remove(0);
         }

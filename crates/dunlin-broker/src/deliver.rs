@@ -25,8 +25,9 @@ use crate::shared::{is_available, split_share};
 use crate::source::Source;
 use crate::throttle::QUEUE_HIGH;
 
-/// Messages loaded from the store at a time.
-const LOAD_MAX: usize = 64;
+/// Messages loaded from the store at a time, and what they may cost together.
+const LOAD_MAX: usize = 256;
+const LOAD_BYTES_MAX: usize = 1 << 20;
 
 /// What a topic alias adds to a PUBLISH: the property, and a byte to each of
 /// the two lengths before it.
@@ -215,6 +216,11 @@ impl Shard {
         let Some(conn) = self.conns.get(c) else {
             return;
         };
+        let datagrams = !conn.datagram_age.is_zero() && hit.stream == StreamId::CONTROL;
+        if !datagrams && conn.is_blocked_for(hit.stream, source.topic()) {
+            self.stats.messages_dropped_slow += 1;
+            return;
+        }
         let backlog = conn.backlog();
         if backlog >= self.config.send_backlog_bytes {
             self.check_pace(hit.session);
@@ -228,7 +234,6 @@ impl Shard {
         };
         let (version, bytes_max) = (conn.version, conn.packet_bytes_max);
         let aliased = conn.aliases_out.is_enabled() && conn.lanes.is_none();
-        let datagrams = !conn.datagram_age.is_zero() && hit.stream == StreamId::CONTROL;
         self.stats.note_sent(QoS::AtMostOnce);
         if datagrams && self.deliver_datagram(source, hit, retain) {
             return;
@@ -356,6 +361,14 @@ impl Shard {
             }
             let window = conn.receive_maximum.min(self.config.inflight_max);
             let window = self.config.window(level, window);
+            match self.pass_over(s, c) {
+                Some(true) => continue,
+                Some(false) => return,
+                None => {}
+            }
+            let Some(session) = self.sessions.get_mut(s) else {
+                return;
+            };
             let Some(outgoing) = session.outbound.poll(self.now, window) else {
                 if !self.walk_retained(s) {
                     return;
@@ -379,7 +392,7 @@ impl Shard {
             }
             Outgoing::Store { packet_id, seq } => self.store_outgoing(key, packet_id, Seq(seq)),
             Outgoing::Load => {
-                let seqs = session.outbound.stored_at_front(LOAD_MAX);
+                let seqs = session.outbound.stored_at_front(LOAD_MAX, LOAD_BYTES_MAX);
                 let seqs = seqs.into_iter().map(Seq).collect();
                 let token = self.token();
                 self.loads.insert(token, key.0);

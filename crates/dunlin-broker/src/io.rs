@@ -190,6 +190,8 @@ pub enum OwnedNetEvent {
     StreamDelivered(StreamId),
     /// As [`NetEvent::Sent`].
     Sent(usize),
+    /// As [`NetEvent::StreamBlocked`].
+    StreamBlocked(StreamId, usize),
     /// As [`NetEvent::Migrated`].
     Migrated(SocketAddr),
     /// As [`NetEvent::Closed`].

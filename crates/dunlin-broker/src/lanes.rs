@@ -122,6 +122,15 @@ impl Lanes {
         self.lane_of(stream).is_some()
     }
 
+    /// The stream of a topic that has one.
+    pub(crate) fn stream_of(&self, topic: &str) -> Option<StreamId> {
+        let entry = self.topics.get(topic.as_bytes())?;
+        match self.lanes.get(entry.lane)?.way {
+            Way::Open(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
     pub(crate) fn held(&mut self, lane: usize) -> Option<&mut SendBuf> {
         self.lanes.get_mut(lane).map(|lane| &mut lane.held)
     }

@@ -28,6 +28,7 @@ extern crate alloc;
 pub mod access;
 mod acks;
 pub mod auth;
+mod blocked;
 mod bus;
 mod census;
 mod config;

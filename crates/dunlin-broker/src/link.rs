@@ -265,6 +265,7 @@ impl Shard {
                 self.handle_bytes(c, stream, &data);
             }
             OwnedNetEvent::Sent(bytes) => self.handle_sent(c, bytes),
+            OwnedNetEvent::StreamBlocked(stream, bytes) => self.handle_blocked(c, stream, bytes),
             OwnedNetEvent::Closed(cause) => self.handle_closed(c, &cause),
             OwnedNetEvent::Migrated(addr) => {
                 if let Some(conn) = self.conns.get_mut(c) {
@@ -326,7 +327,7 @@ impl Shard {
         let Some(conn) = self.conns.get_mut(c) else {
             return;
         };
-        conn.unsent = conn.unsent.saturating_sub(bytes);
+        conn.unsent -= bytes as i64;
         if conn.blocked && conn.backlog() <= self.config.send_backlog_bytes / 2 {
             conn.blocked = false;
             if let Phase::Connected(s) = conn.phase {
@@ -627,10 +628,11 @@ impl Shard {
         }
         if let Some(conn) = self.conns.get_mut(c) {
             match code {
-                None => conn.streams.retain(|(other, _)| *other != stream),
+                None => conn.forget(stream),
                 Some(_) => conn.abandon(stream),
             }
         }
+        self.streams_changed(c);
     }
 }
 

@@ -132,6 +132,7 @@ impl Shard {
                     bidirectional: true,
                 }),
                 Action::Finish(stream) => {
+                    self.take_back(c);
                     self.flush(c);
                     let conn = self.conns.get_mut(c);
                     if let Some(data) = conn.and_then(|conn| conn.data_stream(stream)) {
@@ -233,7 +234,7 @@ impl Shard {
         };
         let id = conn.id;
         match code {
-            None => conn.streams.retain(|(other, _)| *other != stream),
+            None => conn.forget(stream),
             Some(_) => conn.abandon(stream),
         }
         if let Some(lanes) = &mut conn.lanes {
@@ -251,6 +252,7 @@ impl Shard {
         }
         self.run_lanes(c);
         self.send_held(c);
+        self.streams_changed(c);
         true
     }
 
@@ -290,7 +292,7 @@ impl Shard {
             return false;
         }
         let data: alloc::vec::Vec<u8> = packet.slices().flatten().copied().collect();
-        conn.unsent += data.len();
+        conn.unsent += data.len() as i64;
         let command = NetCommand::SendDatagram {
             conn: conn.id,
             expires: self.now + conn.datagram_age,

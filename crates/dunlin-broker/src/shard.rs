@@ -320,7 +320,7 @@ impl Shard {
                 sends.push((*stream, core::mem::take(&mut data.out)));
             }
         }
-        conn.unsent += sends.iter().map(|(_, data)| data.len()).sum::<usize>();
+        conn.unsent += sends.iter().map(|(_, data)| data.len()).sum::<usize>() as i64;
         for (stream, data) in sends {
             self.stats.bytes_sent += data.len() as u64;
             self.command(NetCommand::Send {
@@ -367,6 +367,11 @@ impl Shard {
                 (conn, OwnedNetEvent::StreamDelivered(stream))
             }
             NetEvent::Sent { conn, bytes } => (conn, OwnedNetEvent::Sent(bytes)),
+            NetEvent::StreamBlocked {
+                conn,
+                stream,
+                bytes,
+            } => (conn, OwnedNetEvent::StreamBlocked(stream, bytes)),
             NetEvent::Migrated { conn, addr } => (conn, OwnedNetEvent::Migrated(addr)),
             NetEvent::Closed { conn, cause } => (conn, OwnedNetEvent::Closed(cause)),
             _ => return,

@@ -51,6 +51,8 @@ pub(crate) struct Link {
     pub(crate) stalled: bool,
     pub(crate) unread: VecDeque<ToClient>,
     pub(crate) unread_bytes: usize,
+    /// Streams that the client does not read, with what waits on them.
+    pub(crate) stalled_streams: BTreeMap<StreamId, Vec<Vec<u8>>>,
     /// Streams that the server abandoned.
     pub(crate) dead: Vec<StreamId>,
     /// Idle timeout that the shard asked for, in microseconds.

@@ -8,7 +8,7 @@
 //! its datagrams; it connects when it
 //! first sends, and again after its connection has ended. `NAME cut` breaks
 //! the connection, `NAME finish` ends the client's side of the stream, `NAME
-//! stall` and `NAME read` stop and resume reading, `NAME reset 0xbe` abandons
+//! stall` and `NAME read` stop and resume reading (of `client@4`: that stream), `NAME reset 0xbe` abandons
 //! a stream, `NAME grant` lets the server open one more, `NAME v4` expects answers in
 //! 3.1.1 to bytes that are no CONNECT. `wait 10s` and `wait
 //! 300ms` let time pass; `crash`, `stop`, `disk full`, `disk ok` are what
@@ -191,30 +191,7 @@ impl Script {
                     self.world.cut(conn);
                 }
             }
-            (name, "finish") => {
-                let stream = stream(name);
-                if let Some(conn) = self.client(name).conn {
-                    self.world.finish(conn, stream);
-                }
-            }
-            (name, "grant") => {
-                if let Some(conn) = self.client(name).conn {
-                    self.world.grant(conn, 1);
-                }
-            }
-            (name, rest) if rest.starts_with("reset ") => {
-                let stream = stream(name);
-                let code = rest.trim_start_matches("reset 0x");
-                let code = u64::from_str_radix(code, 16).expect("hexadecimal");
-                if let Some(conn) = self.client(name).conn {
-                    self.world.reset(conn, stream, code);
-                }
-            }
-            (name, "stall" | "read") => {
-                if let Some(conn) = self.client(name).conn {
-                    self.world.stall(conn, rest == "stall");
-                }
-            }
+            (name, rest) if self.do_on_connection(name, rest) => {}
             (name, rest) => match rest.strip_prefix("> ") {
                 Some(packet) => self.send_line(name, packet),
                 None => return Err("not understood".into()),
@@ -222,6 +199,32 @@ impl Script {
         }
         self.settle();
         Ok(())
+    }
+
+    /// What a client does besides sending packets; `false` if it is not known.
+    fn do_on_connection(&mut self, name: &str, what: &str) -> bool {
+        let words = ["finish", "grant", "stall", "read"];
+        if !words.contains(&what) && !what.starts_with("reset ") {
+            return false;
+        }
+        let Some(conn) = self.client(name).conn else {
+            return true;
+        };
+        let stalled = what == "stall";
+        match what {
+            "finish" => self.world.finish(conn, stream(name)),
+            "grant" => self.world.grant(conn, 1),
+            "stall" | "read" if name.contains('@') => {
+                self.world.stall_stream(conn, stream(name), stalled);
+            }
+            "stall" | "read" => self.world.stall(conn, stalled),
+            reset => {
+                let code = reset.trim_start_matches("reset 0x");
+                let code = u64::from_str_radix(code, 16).expect("hexadecimal");
+                self.world.reset(conn, stream(name), code);
+            }
+        }
+        true
     }
 
     /// Lets everything happen that is under way.

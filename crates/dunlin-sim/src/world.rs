@@ -19,6 +19,9 @@ use crate::trace;
 /// When the world begins. Not zero, so that nothing depends on that.
 const BEGIN: Instant = Instant::from_micros(1_000_000_000_000);
 
+/// Bytes of a stream that a client does not read at which the server is told.
+const BLOCKED_BYTES_MIN: usize = 16 << 10;
+
 /// How long things take, in microseconds, from and to.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -94,6 +97,7 @@ enum Happening {
     Server(ConnId, ToServer),
     Lost(ConnId),
     Sent(ConnId, usize),
+    Blocked(ConnId, StreamId, usize),
     Bus {
         from: ShardId,
         to: usize,
@@ -298,9 +302,10 @@ impl World {
             return;
         };
         self.happenings.retain(|_, happening| match happening {
-            Happening::Server(of, _) | Happening::Client(of, _) | Happening::Sent(of, _) => {
-                *of != conn
-            }
+            Happening::Server(of, _)
+            | Happening::Client(of, _)
+            | Happening::Sent(of, _)
+            | Happening::Blocked(of, ..) => *of != conn,
             _ => true,
         });
         let at = self.now + self.delay(self.setup.pace.link);
@@ -323,6 +328,35 @@ impl World {
             }
             self.at(self.now, Happening::Sent(conn, bytes));
         }
+    }
+
+    /// The client stops or resumes reading one stream, of which its transport
+    /// takes little ahead.
+    pub fn stall_stream(&mut self, conn: ConnId, stream: StreamId, stalled: bool) {
+        let Some(link) = self.links.get_mut(&conn) else {
+            return;
+        };
+        if stalled {
+            link.stalled_streams.entry(stream).or_default();
+            return;
+        }
+        let unread = link.stalled_streams.remove(&stream).unwrap_or_default();
+        let all: usize = unread.iter().map(Vec::len).sum();
+        if all >= BLOCKED_BYTES_MIN {
+            self.at(self.now, Happening::Blocked(conn, stream, 0));
+        }
+        for bytes in unread {
+            let event = ToClient::Bytes(stream, bytes);
+            self.at(self.now, Happening::Client(conn, event));
+        }
+    }
+
+    /// Bytes that the server gave to streams that the client does not read.
+    #[must_use]
+    pub fn stalled_bytes(&self, conn: ConnId) -> usize {
+        let link = self.links.get(&conn);
+        let streams = link.into_iter().flat_map(|l| l.stalled_streams.values());
+        streams.flatten().map(Vec::len).sum()
     }
 
     /// Bytes that the server gave to a connection whose client does not read.
@@ -502,6 +536,14 @@ impl World {
                 let event = NetEvent::Sent { conn, bytes };
                 self.input(conn_shard(conn), Input::Net(event));
             }
+            Happening::Blocked(conn, stream, bytes) => {
+                let event = NetEvent::StreamBlocked {
+                    conn,
+                    stream,
+                    bytes,
+                };
+                self.input(conn_shard(conn), Input::Net(event));
+            }
             Happening::Bus { from, to, message } => {
                 self.note(3, to as u64, &[]);
                 self.input(to, Input::Bus { from, message });
@@ -541,6 +583,18 @@ impl World {
             link.unread.push_back(event);
             return None;
         }
+        if let ToClient::Bytes(stream, bytes) = &event
+            && let Some(link) = self.links.get_mut(&conn)
+            && let Some(unread) = link.stalled_streams.get_mut(stream)
+        {
+            let before: usize = unread.iter().map(Vec::len).sum();
+            let (all, stream) = (before + bytes.len(), *stream);
+            unread.push(bytes.clone());
+            if before < BLOCKED_BYTES_MIN && all >= BLOCKED_BYTES_MIN {
+                self.at(self.now, Happening::Blocked(conn, stream, all));
+            }
+            return None;
+        }
         match &event {
             ToClient::Bytes(stream, bytes) => {
                 let bytes = bytes.clone();
@@ -562,7 +616,13 @@ impl World {
                 self.client_does(conn, ToServer::Delivered(*stream));
             }
             ToClient::Datagram(bytes) => self.note(5, 0, bytes),
-            ToClient::Reset(..) => {}
+            ToClient::Reset(stream, _) => {
+                let link = self.links.get_mut(&conn);
+                let unread = link.and_then(|link| link.stalled_streams.remove(stream));
+                let all: usize = unread.iter().flatten().map(Vec::len).sum();
+                self.at(self.now, Happening::Blocked(conn, *stream, 0));
+                self.at(self.now, Happening::Sent(conn, all));
+            }
         }
         Some((conn, event))
     }

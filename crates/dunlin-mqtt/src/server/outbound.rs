@@ -168,6 +168,8 @@ struct Inflight {
 #[derive(Debug, Default)]
 pub struct Outbound {
     queue: VecDeque<Delivery>,
+    /// From the front of the queue: their streams take nothing now.
+    aside: VecDeque<Delivery>,
     queue_bytes: usize,
     reserved: usize,
     reserved_bytes: usize,
@@ -186,7 +188,7 @@ impl Outbound {
     /// bytes for queue and reservations together.
     #[must_use]
     pub fn has_room(&self, cost: usize, messages_max: usize, bytes_max: usize) -> bool {
-        self.queue.len() + self.reserved < messages_max
+        self.queued() + self.reserved < messages_max
             && self.queue_bytes + self.reserved_bytes + cost <= bytes_max
     }
 
@@ -227,13 +229,13 @@ impl Outbound {
     /// Messages waiting, not in flight.
     #[must_use]
     pub fn queued(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.aside.len()
     }
 
     /// Messages waiting or about to.
     #[must_use]
     pub fn expected(&self) -> usize {
-        self.queue.len() + self.reserved
+        self.queued() + self.reserved
     }
 
     /// Bytes of waiting messages held in memory.
@@ -251,12 +253,44 @@ impl Outbound {
     /// Whether nothing waits and nothing is in flight.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.inflight.is_empty()
+        self.queued() == 0 && self.inflight.is_empty()
+    }
+
+    /// The message that [`Outbound::poll`] would send next, if it is new and
+    /// in memory.
+    #[must_use]
+    pub fn next_new(&self) -> Option<(&Delivery, &Message)> {
+        let next = self.queue.front().filter(|_| self.due.is_empty())?;
+        match &next.content {
+            Content::Held(message) => Some((next, message)),
+            Content::Stored { .. } => None,
+        }
+    }
+
+    /// Passes over the message at the front, so that others need not wait for
+    /// its stream; `false` if there are `max` such already. Whoever passes over
+    /// one passes over all later ones of its topic, or their order is lost.
+    pub fn set_aside(&mut self, max: usize) -> bool {
+        if self.aside.len() >= max {
+            return false;
+        }
+        self.aside.extend(self.queue.pop_front());
+        true
+    }
+
+    /// Queues what was set aside in front of everything of its level.
+    pub fn take_back(&mut self) {
+        while let Some(delivery) = self.aside.pop_back() {
+            let at = self.queue.partition_point(|d| d.level > delivery.level);
+            self.queue.insert(at, delivery);
+        }
+        self.aside = VecDeque::new();
     }
 
     /// Starts a connection with Session Present: everything in flight is due
     /// again, in its order [MQTT-4.4.0-1]; deliveries go to control.
     pub fn handle_resumed(&mut self) {
+        self.take_back();
         let mut ids: Vec<_> = self
             .inflight
             .iter()
@@ -447,31 +481,29 @@ impl Outbound {
         self.finish(packet_id, |state, _| state == State::Released)
     }
 
-    /// Sequence numbers to load, at most `max`: of what is in flight and due
-    /// again, else from the front of the queue.
-    pub fn stored_at_front(&self, max: usize) -> Vec<u64> {
+    /// Sequence numbers to load, at most `max` and for about `bytes_max`, but
+    /// at least one: of what is in flight and due again, else from the front
+    /// of the queue.
+    #[must_use]
+    pub fn stored_at_front(&self, max: usize, bytes_max: usize) -> Vec<u64> {
         let due = self.due.iter().filter_map(|id| self.delivery(*id));
-        let due: Vec<u64> = due
-            .filter(|d| d.is_stored())
-            .filter_map(|d| d.seq)
-            .take(max)
-            .collect();
-        if !due.is_empty() {
-            return due;
+        let due = first_stored(due.filter(|d| d.is_stored()), max, bytes_max);
+        match due.is_empty() {
+            true => first_stored(self.queue.iter(), max, bytes_max),
+            false => due,
         }
-        self.queue
-            .iter()
-            .take_while(|d| d.is_stored())
-            .filter_map(|d| d.seq)
-            .take(max)
-            .collect()
     }
 
     /// Messages arrived from the store; those that are gone are dropped.
     pub fn handle_loaded(&mut self, loaded: &[(u64, Option<Arc<Message>>)]) {
         self.loading = false;
+        let mut inflight = self.inflight.values();
+        let for_inflight = inflight.any(|entry| {
+            let delivery = entry.delivery.as_ref();
+            delivery.is_some_and(Delivery::is_stored)
+        });
         for (seq, message) in loaded {
-            if self.handle_loaded_inflight(*seq, message.as_ref()) {
+            if for_inflight && self.handle_loaded_inflight(*seq, message.as_ref()) {
                 continue;
             }
             let Some(index) = self.queue.iter().position(|d| d.seq == Some(*seq)) else {
@@ -514,6 +546,7 @@ impl Outbound {
     /// `keep`, which are then loaded again when their turn comes. Returns the
     /// bytes set free.
     pub fn shed(&mut self, keep: usize) -> usize {
+        self.take_back();
         let before = self.queue_bytes;
         for delivery in self.queue.iter_mut().skip(keep) {
             let cost = delivery.cost();
@@ -548,6 +581,7 @@ impl Outbound {
     /// client has not answered, so that another member can have them: queued
     /// ones, and in flight those of QoS 1 [MQTT-4.8.2-5 forbids it for QoS 2].
     pub fn take_shared(&mut self, include_inflight: bool) -> Vec<Delivery> {
+        self.take_back();
         let mut taken = Vec::new();
         if include_inflight {
             let mut ids: Vec<_> = self
@@ -621,6 +655,27 @@ impl Outbound {
     }
 }
 
+/// The first deliveries that have to be loaded.
+fn first_stored<'a>(
+    deliveries: impl Iterator<Item = &'a Delivery>,
+    max: usize,
+    bytes_max: usize,
+) -> Vec<u64> {
+    let mut seqs = Vec::new();
+    let mut bytes = 0;
+    for delivery in deliveries.take(max) {
+        let (Content::Stored { cost, .. }, Some(seq)) = (&delivery.content, delivery.seq) else {
+            break;
+        };
+        bytes += *cost as usize;
+        if bytes > bytes_max && !seqs.is_empty() {
+            break;
+        }
+        seqs.push(seq);
+    }
+    seqs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -645,6 +700,30 @@ mod tests {
             None => None,
             other => panic!("unexpected {other:?}"),
         }
+    }
+
+    #[test]
+    fn what_is_set_aside_comes_back_in_front_of_its_level() {
+        let mut out = Outbound::default();
+        for (seq, level) in [(1, 0), (2, 0), (3, 0), (4, 5), (5, 5)] {
+            let level = Delivery {
+                level,
+                ..delivery(QoS::AtLeastOnce, Some(seq))
+            };
+            out.push(level);
+        }
+        let next = |out: &Outbound| out.next_new().and_then(|(d, _)| d.seq);
+        assert_eq!(next(&out), Some(4));
+        assert!(out.set_aside(2));
+        assert!(out.poll(Instant::ZERO, 10).is_some());
+        assert!(out.set_aside(2));
+        assert!(!out.set_aside(2));
+        assert_eq!((next(&out), out.queued()), (Some(2), 4));
+        let bytes = out.queue_bytes();
+        out.take_back();
+        let order: Vec<_> = out.queue.iter().filter_map(|d| d.seq).collect();
+        assert_eq!(order, [4, 1, 2, 3]);
+        assert_eq!(out.queue_bytes(), bytes);
     }
 
     #[test]
@@ -730,7 +809,7 @@ mod tests {
         assert_eq!(publish(&mut out, 10), Some((1, false)));
         assert!(matches!(out.poll(Instant::ZERO, 10), Some(Outgoing::Load)));
         assert!(out.poll(Instant::ZERO, 10).is_none(), "one load at a time");
-        assert_eq!(out.stored_at_front(10), [1, 2]);
+        assert_eq!(out.stored_at_front(10, usize::MAX), [1, 2]);
         let message = Arc::new(Message::default());
         out.handle_loaded(&[(1, None), (2, Some(message))]);
         assert_eq!(publish(&mut out, 10), Some((2, false)));

@@ -118,6 +118,7 @@ struct Listener {
 #[derive(Debug)]
 enum Report {
     Sent(ConnId, usize),
+    Blocked(ConnId, StreamId, usize),
     Moved(ConnId, SocketAddr, SocketAddr),
     MoveFailed(ConnId, SocketAddr),
     Closed(ConnId, CloseCause),

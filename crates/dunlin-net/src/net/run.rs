@@ -326,6 +326,12 @@ impl Net {
                 Report::Moved(conn, from, to) => NetEvent::Moved { conn, from, to },
                 Report::MoveFailed(conn, to) => NetEvent::MoveFailed { conn, to },
                 Report::Sent(conn, bytes) => NetEvent::Sent { conn, bytes },
+                Report::Blocked(conn, ..) if !lives(conn) => continue,
+                Report::Blocked(conn, stream, bytes) => NetEvent::StreamBlocked {
+                    conn,
+                    stream,
+                    bytes,
+                },
                 Report::Closed(conn, cause) => NetEvent::Closed { conn, cause },
             });
         }

@@ -130,6 +130,10 @@ impl Net {
             transmits += 1;
         }
         let failed = core::mem::take(&mut port.unreachable);
+        for (stream, bytes) in quic.take_blocked_news() {
+            let report = Report::Blocked(quic.id, stream, bytes);
+            self.reports.push_back(report);
+        }
         if left > 0 && quic.is_open() {
             self.reports.push_back(Report::Sent(quic.id, left));
         }

@@ -95,6 +95,8 @@ pub(crate) struct QuicConn {
     pub(super) ending: Vec<QuicStreamId>,
     /// Bytes that streams did not take.
     pub(super) backlogs: Vec<StreamBacklog>,
+    /// Streams that the peer takes no more of, or takes again.
+    pub(super) blocked_news: Vec<(StreamId, usize)>,
     /// Bytes of different streams leave in different packets.
     pub(crate) isolate: bool,
     pub(super) turn: Turn,
@@ -179,6 +181,7 @@ impl QuicConn {
             sending: Vec::new(),
             ending: Vec::new(),
             backlogs: Vec::new(),
+            blocked_news: Vec::new(),
             isolate: false,
             turn: Turn::default(),
             writable: false,

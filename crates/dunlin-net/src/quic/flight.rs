@@ -191,6 +191,7 @@ impl QuicConn {
                     bytes: waiting,
                     announced: bytes.len(),
                     finish: false,
+                    blocked: false,
                 });
             }
         }

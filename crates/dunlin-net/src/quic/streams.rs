@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use dunlin_base::transport::CloseCause;
 use dunlin_base::{SendBuf, StreamId};
-use quinn_proto::{Dir, StreamId as QuicStreamId, VarInt, WriteError};
+use quinn_proto::{Dir, Side, StreamId as QuicStreamId, VarInt, WriteError};
 
 use super::conn::{Phase, QuicConn};
 use crate::backlog::Backlog;
@@ -19,7 +19,27 @@ pub(super) struct StreamBacklog {
     pub(super) announced: usize,
     /// End the stream after them.
     pub(super) finish: bool,
+    /// The owner was told that the peer takes nothing more on this stream.
+    pub(super) blocked: bool,
 }
+
+impl StreamBacklog {
+    fn new(id: QuicStreamId, data: &mut SendBuf, skip: usize) -> Self {
+        let mut bytes = Backlog::default();
+        bytes.put(data, skip);
+        Self {
+            id,
+            bytes,
+            announced: 0,
+            finish: false,
+            blocked: false,
+        }
+    }
+}
+
+/// Waiting bytes of a stream at which its owner is told that the peer takes no
+/// more of it.
+const BLOCKED_BYTES_MIN: usize = 16 << 10;
 
 impl QuicConn {
     /// Takes all of `data`; returns how many bytes left at once.
@@ -37,32 +57,22 @@ impl QuicConn {
         };
         if let Some(backlog) = self.backlogs.iter_mut().find(|b| b.id == id) {
             backlog.bytes.put(data, 0);
+            // With isolation it may only be waiting for its turn.
+            if !self.isolate {
+                self.note_blocked(id);
+            }
             self.check_backlog(limits, counters)?;
             return Ok(0);
         }
         if self.isolate && self.flight.is_none() {
-            let mut bytes = Backlog::default();
-            bytes.put(data, 0);
-            self.backlogs.push(StreamBacklog {
-                id,
-                bytes,
-                announced: 0,
-                finish: false,
-            });
+            self.backlogs.push(StreamBacklog::new(id, data, 0));
             self.check_backlog(limits, counters)?;
             return Ok(0);
         }
         let total = data.len();
         let mut left = self.write_direct(id, data);
         if left < total {
-            let mut bytes = Backlog::default();
-            bytes.put(data, left);
-            self.backlogs.push(StreamBacklog {
-                id,
-                bytes,
-                announced: 0,
-                finish: false,
-            });
+            self.backlogs.push(StreamBacklog::new(id, data, left));
             left += self.write_backlog(id);
             self.check_backlog(limits, counters)?;
         }
@@ -160,7 +170,7 @@ impl QuicConn {
         let Some(backlog) = self.backlogs.get_mut(at) else {
             return 0;
         };
-        let mut wrote = 0;
+        let (mut wrote, mut blocked) = (0, false);
         let mut stream = self.proto.send_stream(id);
         while wrote < max
             && let Some(mut chunk) = backlog.bytes.pop()
@@ -178,6 +188,7 @@ impl QuicConn {
                 }
                 Err(WriteError::Blocked) => {
                     backlog.bytes.unpop(rest);
+                    blocked = true;
                     break;
                 }
                 Err(_) => {
@@ -190,6 +201,9 @@ impl QuicConn {
         if let Some(log) = &self.log {
             log.wrote(StreamId(id.into()), wrote);
         }
+        if wrote > 0 && core::mem::take(&mut backlog.blocked) {
+            self.blocked_news.push((StreamId(id.into()), 0));
+        }
         let announced = wrote.min(backlog.announced);
         backlog.announced -= announced;
         wrote -= announced;
@@ -199,8 +213,34 @@ impl QuicConn {
             if finish {
                 self.finish_now(id);
             }
+        } else if blocked {
+            self.note_blocked(id);
         }
         wrote
+    }
+
+    /// A stream takes nothing: tells the owner if that is because of the
+    /// stream, and not of the connection. quinn-proto does not say which, but a
+    /// connection that takes bytes would take those of control.
+    fn note_blocked(&mut self, id: QuicStreamId) {
+        let control = QuicStreamId::new(Side::Client, Dir::Bi, 0);
+        let Some(backlog) = self.backlogs.iter_mut().find(|b| b.id == id) else {
+            return;
+        };
+        let waiting = backlog.bytes.len();
+        if backlog.blocked || waiting < BLOCKED_BYTES_MIN || id == control {
+            return;
+        }
+        if self.proto.send_stream(control).write(&[]).is_ok() {
+            backlog.blocked = true;
+            self.blocked_news.push((StreamId(id.into()), waiting));
+        }
+    }
+
+    /// Streams that the peer takes no more of, with the bytes that wait, and
+    /// those that go on, since the last call.
+    pub(crate) fn take_blocked_news(&mut self) -> Vec<(StreamId, usize)> {
+        core::mem::take(&mut self.blocked_news)
     }
 
     /// Opens a stream, if the peer allows one more.
@@ -302,6 +342,9 @@ impl QuicConn {
             return 0;
         };
         let backlog = self.backlogs.swap_remove(at);
+        if backlog.blocked {
+            self.blocked_news.push((StreamId(id.into()), 0));
+        }
         backlog.bytes.len() - backlog.announced
     }
 }

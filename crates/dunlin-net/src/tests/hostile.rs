@@ -437,7 +437,7 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
         transport.stream_receive_window(quinn_proto::VarInt::from_u32(window));
     });
     raw.open(&mut scene.pair.server);
-    let (slow, quick) = (raw.open_stream(), raw.open_stream());
+    let (quick, slow) = (raw.open_stream(), raw.open_stream());
     for stream in [slow, quick] {
         let _ = raw.write(stream, b"hello");
     }
@@ -467,6 +467,19 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
         got == data.len()
     });
     assert_eq!(raw.lost, None);
+    let told = |server: &Side| {
+        let blocked = server.events.iter().filter_map(|event| match event {
+            Ev::Blocked(of, stream, bytes) if *of == conn => Some((stream.0, *bytes)),
+            _ => None,
+        });
+        blocked.collect::<Vec<_>>()
+    };
+    assert!(
+        matches!(told(server)[..], [(id, waiting)] if id == u64::from(slow)
+            && waiting + left == data.len()),
+        "{:?}",
+        told(server)
+    );
     let stats = server.net.stats(conn).unwrap();
     assert!(stats.backlog_bytes <= data.len(), "{}", stats.backlog_bytes);
     scene.bystander();
@@ -476,6 +489,7 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
         late += read(raw, slow);
         late == data.len()
     });
+    assert_eq!(told(&scene.pair.server).get(1), Some(&(slow.into(), 0)));
 }
 
 /// Reads what there is.

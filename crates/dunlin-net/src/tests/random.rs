@@ -55,7 +55,8 @@ impl World {
         for event in core::mem::take(&mut self.side.events) {
             let conn = match &event {
                 Ev::Opened(c, _) | Ev::Bytes(c, ..) | Ev::Finished(c, _) | Ev::Reset(c, ..) => *c,
-                Ev::Sent(c, _) | Ev::Migrated(c, _) | Ev::Closed(c, _) => *c,
+                Ev::Sent(c, _) | Ev::Blocked(c, ..) => *c,
+                Ev::Migrated(c, _) | Ev::Closed(c, _) => *c,
                 Ev::EarlyData(c, _) | Ev::Datagram(c, _) => *c,
                 Ev::Delivered(c, _) | Ev::Available(c, _) => *c,
                 Ev::Moved(c, ..) | Ev::MoveFailed(c, _) => *c,

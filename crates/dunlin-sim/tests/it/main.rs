@@ -2,6 +2,7 @@
 //! specification; pairs of client engines and shards; hostile peers.
 
 mod auth;
+mod blocked;
 mod connect;
 mod corpus;
 mod delivery;
