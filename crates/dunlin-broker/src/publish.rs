@@ -39,6 +39,10 @@ pub(crate) struct Hit {
 /// Shards that a message goes to.
 pub(crate) type Forwards = SmallVec<[(ShardId, Forward); 2]>;
 
+/// How many times as many messages are kept in memory for a client that is
+/// connected: it wants them soon, and reading them again has its price.
+const HELD_CONNECTED_FACTOR: usize = 8;
+
 impl Shard {
     /// A PUBLISH from a client.
     pub(crate) fn handle_publish(
@@ -347,8 +351,15 @@ impl Shard {
             if let Some(entry) = self.sessions.get_mut(s) {
                 entry.outbound.unreserve(cost);
                 if stored {
-                    // Nobody is there to take it soon: the store has it.
-                    if entry.conn.is_none() && entry.outbound.queued() >= held_max {
+                    // Nobody is there to take it soon: the store has it. What
+                    // came through a shared subscription may still go to
+                    // another member.
+                    let held_max = match entry.conn {
+                        Some(_) if delivery.share.is_some() => usize::MAX,
+                        Some(_) => held_max.saturating_mul(HELD_CONNECTED_FACTOR),
+                        None => held_max,
+                    };
+                    if entry.outbound.queued() >= held_max {
                         delivery.shed();
                     }
                     entry.outbound.push(delivery);

@@ -332,6 +332,10 @@ fn a_persistent_client_that_never_reads_gets_everything_when_it_does() {
         assert_eq!(script.pop("p"), Some(format!("PUBACK {n}")));
     }
     assert!(script.world.unread_bytes(conn) < 8 * 1024);
+    // The store has what is not kept in memory.
+    let census = script.world.census();
+    let each = census.queued_bytes / 80;
+    assert!(census.queued > 200 && each < 300, "{census:?}");
     script.step("a read").expect("read");
     let mut count = 0;
     loop {

@@ -54,7 +54,8 @@ pub struct Limits {
     pub max_queued_messages: usize,
     /// Most bytes queued for one session.
     pub max_queued_bytes: Size,
-    /// Queued messages of one session kept in memory.
+    /// Queued messages of one session kept in memory; eight times as many while
+    /// its client is connected.
     pub max_queued_in_memory: usize,
     /// What happens when a queue is full.
     pub queue_full: QueueFull,
