@@ -12,6 +12,8 @@ mod metrics;
 mod policies;
 mod race;
 mod reload;
+mod streams;
 mod support;
 mod sys;
 mod transports;
+mod wire;
