@@ -64,8 +64,10 @@ impl Plan {
         grace: true,
     };
 
-    /// It worked before, and has just left early data without an answer.
+    /// It worked before, and has just left early data without an answer. TLS
+    /// goes first: QUIC takes another ticket out of its file.
     pub(crate) const SILENT: Self = Self {
+        quic: Some(GRACE_MIN),
         grace: false,
         ..Self::PROBE
     };
