@@ -51,7 +51,7 @@ interop: setup ## other clients and brokers, QUIC ones included, and a release b
 	done
 	python3 -B scripts/interop/book.py
 
-lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory (root)
+lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory, racing (root)
 	$(CARGO) build --release --package dunlin --package dunlin-lab
 	"$(TARGET)/release/dunlin-lab" check --out "$(TARGET)/lab" $(ARGS)
 
