@@ -38,8 +38,8 @@ check: ## the gate without third-party programs: cargo xtask ci
 setup: ## install what the tests need and is missing
 	scripts/setup-test.sh
 
-interop: setup ## other clients and brokers, QUIC ones included, and a release build
-	scripts/setup-test.sh --brokers
+interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all builds rmqttd)
+	scripts/setup-test.sh --brokers $(if $(filter all,$(BROKERS)),--rmqttd)
 	$(CARGO) build --release --package dunlin --package dunlin-client --bin dunlin \
 		--example features
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
