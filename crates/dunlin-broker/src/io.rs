@@ -116,6 +116,13 @@ pub enum NetCommand {
         /// Do, or stop to.
         isolate: bool,
     },
+    /// Send small packets twice.
+    RepeatPackets {
+        /// The connection.
+        conn: ConnId,
+        /// Do, or stop to.
+        repeat: bool,
+    },
     /// Send a datagram. One that does not fit, now, goes out on the stream.
     /// Its bytes count until [`OwnedNetEvent::Sent`], at once for a datagram.
     SendDatagram {
@@ -162,6 +169,7 @@ impl NetCommand {
             | Self::OpenStream { conn, .. }
             | Self::SetPriority { conn, .. }
             | Self::IsolateStreams { conn, .. }
+            | Self::RepeatPackets { conn, .. }
             | Self::SendDatagram { conn, .. }
             | Self::Close { conn, .. }
             | Self::SetIdleTimeout { conn, .. }

@@ -34,6 +34,8 @@ pub(crate) struct StreamOptions {
     /// Age limit of datagrams to it; zero: it takes none.
     pub(crate) datagram_age: Duration,
     pub(crate) isolate: bool,
+    /// Small packets to it are sent twice.
+    pub(crate) repeat: bool,
     /// Subscriptions of data streams outlive them.
     pub(crate) durable: bool,
 }
@@ -44,6 +46,7 @@ impl StreamOptions {
             streams: if flows { usize::MAX } else { 0 },
             datagram_age: Duration::ZERO,
             isolate: false,
+            repeat: false,
             durable: true,
         };
         for (name, value) in connect.properties.user_properties.iter() {
@@ -56,6 +59,7 @@ impl StreamOptions {
                     options.datagram_age = Duration::from_millis(u64::from(number));
                 }
                 option::ISOLATE => options.isolate = number == 1,
+                option::REPEAT => options.repeat = number == 1,
                 option::DURABLE_STREAMS => options.durable = number != 0,
                 _ => {}
             }
@@ -82,9 +86,14 @@ impl Shard {
             false => Duration::ZERO,
         };
         conn.durable_streams = options.durable;
+        let conn = conn.id;
         if options.isolate {
-            let (conn, isolate) = (conn.id, true);
+            let isolate = true;
             self.command(NetCommand::IsolateStreams { conn, isolate });
+        }
+        if options.repeat {
+            let repeat = true;
+            self.command(NetCommand::RepeatPackets { conn, repeat });
         }
     }
 

@@ -130,6 +130,7 @@ pub(crate) struct StreamOptions {
     /// Longest that a message of QoS 0 may take.
     pub(crate) max_age: Option<Duration>,
     pub(crate) isolate: bool,
+    pub(crate) repeat: bool,
     pub(crate) datagrams: bool,
     /// Let the server deliver on streams of its own.
     pub(crate) deliveries: bool,
@@ -144,6 +145,7 @@ impl Default for StreamOptions {
             priorities: Vec::new(),
             max_age: None,
             isolate: false,
+            repeat: false,
             datagrams: false,
             deliveries: false,
         }
@@ -168,6 +170,9 @@ impl StreamOptions {
         }
         if self.isolate {
             add(option::ISOLATE, "1".into());
+        }
+        if self.repeat {
+            add(option::REPEAT, "1".into());
         }
     }
 
@@ -239,6 +244,15 @@ impl Builder {
     /// packet holds up one topic only. Costs packets.
     pub fn isolate_streams(mut self, isolate: bool) -> Self {
         self.options.streams.isolate = isolate;
+        self
+    }
+
+    /// Sends small packets twice, a few milliseconds apart, and asks a server
+    /// that knows how to do so, too: a single lost packet then holds up
+    /// nothing at all. Costs up to twice the bytes; packets that do not fit
+    /// the congestion window together with their copies are sent once.
+    pub fn repeat_packets(mut self, repeat: bool) -> Self {
+        self.options.streams.repeat = repeat;
         self
     }
 

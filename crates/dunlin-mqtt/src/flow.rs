@@ -19,6 +19,8 @@ pub mod option {
     pub const DATAGRAMS: &str = "dunlin-datagrams";
     /// `1`: the server keeps bytes of different streams in different packets.
     pub const ISOLATE: &str = "dunlin-isolate";
+    /// `1`: the server sends small packets twice.
+    pub const REPEAT: &str = "dunlin-repeat";
     /// The client asks how many data streams the server takes at a time; its
     /// CONNACK answers with the number under the same name, and not at all
     /// where there are none: on other transports than QUIC.

@@ -82,6 +82,9 @@ dunlin_base::totals! {
         pub app_datagrams_expired: u64,
         /// Packets of QUIC sent.
         pub quic_packets_out: u64,
+        /// Packets of QUIC sent a second time without being lost, as a client
+        /// asked for.
+        pub quic_packets_repeated: u64,
         /// Packets of QUIC declared lost.
         pub quic_packets_lost: u64,
         /// Bytes of packets of QUIC declared lost.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn_proto::{MtuDiscoveryConfig, TransportConfig};
 
+use crate::quic::Floored;
+
 /// Shortest and longest round-trip time that can be assumed at first.
 const INITIAL_RTT: core::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(30);
@@ -55,7 +57,7 @@ impl Congestion {
                 if let Some(bytes) = window {
                     config.initial_window(bytes.into());
                 }
-                Arc::new(config)
+                Arc::new(Floored(config))
             }};
         }
         match self {

@@ -731,7 +731,9 @@ impl World {
                 self.deliver(conn, ToClient::Datagram(data.to_vec()));
                 self.at(self.now, Happening::Sent(conn, data.len()));
             }
-            NetCommand::SetPriority { .. } | NetCommand::IsolateStreams { .. } => {}
+            NetCommand::SetPriority { .. }
+            | NetCommand::IsolateStreams { .. }
+            | NetCommand::RepeatPackets { .. } => {}
             NetCommand::FinishStream { stream, .. } => {
                 self.deliver(conn, ToClient::Finished(stream));
             }

@@ -41,8 +41,9 @@ impl Session {
     /// Writes messages, as far as there is room for them.
     pub(super) fn write_queue(&mut self, context: &mut Context<'_>, conn: ConnId) {
         if !core::mem::replace(&mut self.core.data.configured, true) {
-            let isolate = self.core.options.streams.isolate;
-            context.net.isolate_streams(conn, isolate);
+            let streams = &self.core.options.streams;
+            context.net.isolate_streams(conn, streams.isolate);
+            context.net.repeat_packets(conn, streams.repeat);
         }
         if self.core.upgrade.is_switching() {
             return;

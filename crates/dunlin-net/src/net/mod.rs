@@ -407,6 +407,14 @@ impl Net {
         self.with_quic(conn, |quic| quic.isolate = isolate);
     }
 
+    /// Sends packets with bytes of streams, or datagrams, a second time a few
+    /// milliseconds later (QUIC), so that a single loss holds up nothing. Only
+    /// while both fit the congestion window: for few small messages.
+    pub fn repeat_packets(&mut self, conn: ConnId, repeat: bool) {
+        let now = self.now();
+        self.with_quic(conn, |quic| quic.set_repeat(repeat, now));
+    }
+
     /// The largest datagram (RFC 9221) that [`Net::send_datagram`] takes now;
     /// `None` when the connection carries none. It changes with the path.
     pub fn datagram_max_size(&mut self, conn: ConnId) -> Option<usize> {

@@ -106,6 +106,7 @@ impl Net {
         let std_now = self.config.clock.to_std(self.now);
         let buf = &mut self.scratch.udp_out;
         let (mut transmits, mut left) = (0, 0);
+        quic.send_copies(self.now, port, &mut self.counters);
         while !port.is_blocked_for(serial) {
             if transmits == TRANSMITS_MAX {
                 mark(&mut self.dirty, serial, &mut quic.dirty);
@@ -121,7 +122,7 @@ impl Net {
                 left += credit;
                 continue;
             };
-            quic.note_transmit(&transmit);
+            quic.note_transmit(&transmit, buf, self.now);
             if let Some(log) = &quic.log {
                 log.udp_sent(transmit.size, transmit.segment_size);
             }

@@ -23,6 +23,7 @@ use super::flight::Flight;
 use super::isolate::Turn;
 use super::keys::KeyAge;
 use super::moves::Moves;
+use super::repeat::Repeats;
 use super::stats::{Marks, Noted};
 use super::streams::{StreamBacklog, varint};
 use super::validation::PeerAddr;
@@ -100,6 +101,8 @@ pub(crate) struct QuicConn {
     /// Bytes of different streams leave in different packets.
     pub(crate) isolate: bool,
     pub(super) turn: Turn,
+    /// Small packets are sent twice.
+    pub(super) repeats: Option<Box<Repeats>>,
     /// Some stream takes bytes again.
     writable: bool,
     /// Datagrams that quinn-proto has not taken.
@@ -184,6 +187,7 @@ impl QuicConn {
             blocked_news: Vec::new(),
             isolate: false,
             turn: Turn::default(),
+            repeats: None,
             writable: false,
             datagrams: DatagramQueue::default(),
             wanted: [false; 2],
@@ -581,6 +585,7 @@ impl QuicConn {
         self.backlogs = Vec::new();
         self.unread = Vec::new();
         self.datagrams = DatagramQueue::default();
+        self.repeats = None;
     }
 
     pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<'_>)) {
@@ -619,7 +624,10 @@ impl QuicConn {
         });
         let moves = self.moves.as_ref();
         let moves = moves.map_or(Instant::FAR_FUTURE, |moves| moves.deadline());
-        self.own_deadline().min(proto).min(moves)
+        self.own_deadline()
+            .min(proto)
+            .min(moves)
+            .min(self.next_repeat())
     }
 
     fn own_deadline(&self) -> Instant {

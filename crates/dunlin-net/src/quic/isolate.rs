@@ -12,6 +12,7 @@
 //! its system call; with more than [`ISOLATED_STREAMS_MAX`] streams waiting at
 //! once, packets are shared.
 
+use dunlin_base::Instant;
 use quinn_proto::{StreamId as QuicStreamId, Transmit};
 
 use super::conn::QuicConn;
@@ -46,8 +47,9 @@ pub(super) struct Turn {
 }
 
 impl QuicConn {
-    /// quinn-proto sent packets.
-    pub(crate) fn note_transmit(&mut self, transmit: &Transmit) {
+    /// quinn-proto sent packets, which are in `buf`.
+    pub(crate) fn note_transmit(&mut self, transmit: &Transmit, buf: &[u8], now: Instant) {
+        self.note_for_repeat(transmit, buf, now);
         if self.turn.unsent > 0 {
             let size = transmit.segment_size.unwrap_or(transmit.size).max(1);
             let packets = transmit.size.div_ceil(size);

@@ -13,9 +13,11 @@ mod lb;
 mod lean;
 mod moves;
 mod port;
+mod repeat;
 mod stats;
 mod streams;
 mod validation;
+mod window;
 
 pub use cid::CidCodec;
 pub(crate) use cid::shard_of_datagram;
@@ -27,3 +29,4 @@ pub use lb::{LbConfig, LbError, LbId};
 pub(crate) use lean::LeanConfig;
 pub(crate) use moves::{Due, is_forbidden as moving_is_forbidden};
 pub(crate) use port::{UdpPort, bind};
+pub(crate) use window::Floored;

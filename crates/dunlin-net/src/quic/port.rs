@@ -85,6 +85,10 @@ impl UdpPort {
         self.held.is_some()
     }
 
+    pub(crate) const fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Sends, or holds it until the socket is writable.
     pub(crate) fn transmit(
         &mut self,

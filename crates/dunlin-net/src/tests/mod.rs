@@ -15,6 +15,7 @@ mod qlog;
 mod quic;
 mod random;
 mod raw;
+mod repeat;
 mod tcp;
 
 use core::net::SocketAddr;

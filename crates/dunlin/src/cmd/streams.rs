@@ -40,6 +40,10 @@ pub(super) struct Streams {
     /// Keep bytes of different streams in different packets.
     #[arg(help_heading = HEADING, long)]
     isolate: bool,
+    /// Send small packets twice, and have the server do so: one lost packet
+    /// then delays nothing, for up to twice the bytes.
+    #[arg(help_heading = HEADING, long)]
+    repeat: bool,
     /// Let the server deliver each topic on a stream of its own.
     #[arg(help_heading = HEADING, long)]
     delivery_streams: bool,
@@ -91,6 +95,7 @@ impl Streams {
             .topic_streams(self.topic_streams)
             .datagrams(self.datagrams)
             .isolate_streams(self.isolate)
+            .repeat_packets(self.repeat)
             .delivery_streams(self.delivery_streams);
         for (filter, priority) in &self.priority {
             builder = builder.priority(filter.as_str(), *priority);

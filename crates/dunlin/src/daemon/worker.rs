@@ -186,6 +186,7 @@ impl Worker {
                 priority,
             } => net.set_stream_priority(conn, stream, priority),
             NetCommand::IsolateStreams { conn, isolate } => net.isolate_streams(conn, isolate),
+            NetCommand::RepeatPackets { conn, repeat } => net.repeat_packets(conn, repeat),
             NetCommand::SendDatagram {
                 conn,
                 data,

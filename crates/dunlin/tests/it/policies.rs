@@ -215,7 +215,12 @@ fn old_messages_are_dropped_while_there_is_no_connection() {
 fn deliveries_come_on_streams_and_in_datagrams() {
     let broker = Broker::start(1);
     run(async {
-        let subscriber = broker.client(Transport::Quic).delivery_streams(true);
+        // Sent twice and apart changes nothing of it.
+        let subscriber = broker
+            .client(Transport::Quic)
+            .delivery_streams(true)
+            .isolate_streams(true)
+            .repeat_packets(true);
         let (subscriber, mut messages) = subscriber.connect().await.expect("connected");
         subscriber
             .subscribe("in/#", QoS::ExactlyOnce)

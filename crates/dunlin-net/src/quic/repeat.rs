@@ -1,0 +1,142 @@
+//! Sends small packets a second time, a little later, so that a single loss
+//! holds up nothing. The copy is the same bytes, as if the network had
+//! duplicated the datagram; a peer drops the second that comes (RFC 9000
+//! section 12.3), and our own loss recovery knows nothing of it.
+//!
+//! It is meant for few small messages that must not be late: originals and
+//! copies together stay within what congestion control allows, or within what
+//! a connection may send that knows nothing of its path (RFC 9002 section 7.2).
+//! What goes beyond is sent once.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use dunlin_base::Instant;
+use quinn_proto::Transmit;
+
+use super::conn::{Phase, QuicConn};
+use super::port::UdpPort;
+use crate::Counters;
+
+/// Bytes of copies that wait for their time.
+const WAITING_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes per round trip, originals included, that are sent whatever the
+/// congestion window is: the initial window of RFC 9002.
+const UNKNOWN_PATH_BYTES: u64 = 12_000;
+
+/// How long after the original a copy leaves: losses come in bursts. A longer
+/// time would have the original taken for lost, because later ones arrive
+/// before the copy (RFC 9002 section 6.1.1).
+const ROUND_TRIPS_PER_SPACING: u32 = 16;
+const SPACING: core::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_millis(5);
+
+/// Copies that wait, and what was sent in this round trip.
+#[derive(Debug)]
+pub(super) struct Repeats {
+    waiting: VecDeque<Copied>,
+    waiting_bytes: usize,
+    /// STREAM and DATAGRAM frames sent so far: packets without are not
+    /// repeated.
+    frames: u64,
+    since: Instant,
+    sent: u64,
+}
+
+/// A datagram to send again.
+#[derive(Debug)]
+struct Copied {
+    at: Instant,
+    transmit: Transmit,
+    contents: Vec<u8>,
+}
+
+impl QuicConn {
+    /// Sends small packets twice from now on, or not.
+    pub(crate) fn set_repeat(&mut self, repeat: bool, now: Instant) {
+        if !repeat {
+            self.repeats = None;
+        } else if self.repeats.is_none() {
+            self.repeats = Some(Box::new(Repeats {
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
+                frames: self.frames_sent(),
+                since: now,
+                sent: 0,
+            }));
+        }
+    }
+
+    /// quinn-proto sent this: keeps a copy, if it is one packet with something
+    /// to deliver and there is room for it.
+    pub(super) fn note_for_repeat(&mut self, transmit: &Transmit, buf: &[u8], now: Instant) {
+        if self.repeats.is_none() {
+            return;
+        }
+        let frames = self.frames_sent();
+        let rtt = self.proto.rtt();
+        let window = self.proto.congestion_state().window();
+        let open = self.phase == Phase::Open;
+        let Some(repeats) = &mut self.repeats else {
+            return;
+        };
+        if now >= repeats.since + rtt {
+            repeats.since = now;
+            repeats.sent = 0;
+        }
+        let size = transmit.size as u64;
+        repeats.sent += size;
+        let delivers = core::mem::replace(&mut repeats.frames, frames) < frames;
+        let single = transmit.segment_size.is_none_or(|s| s >= transmit.size);
+        let fits = repeats.sent + size <= window.max(UNKNOWN_PATH_BYTES)
+            && repeats.waiting_bytes + transmit.size <= WAITING_BYTES_MAX;
+        let contents = buf.get(..transmit.size).unwrap_or_default();
+        if !(delivers && single && fits && open) || contents.is_empty() {
+            return;
+        }
+        repeats.sent += size;
+        repeats.waiting_bytes += contents.len();
+        let spacing = (rtt / ROUND_TRIPS_PER_SPACING).clamp(*SPACING.start(), *SPACING.end());
+        repeats.waiting.push_back(Copied {
+            at: now + spacing,
+            transmit: Transmit {
+                destination: transmit.destination,
+                ecn: transmit.ecn,
+                size: transmit.size,
+                segment_size: None,
+                src_ip: transmit.src_ip,
+            },
+            contents: contents.to_vec(),
+        });
+    }
+
+    /// Sends the copies whose time has come.
+    pub(crate) fn send_copies(&mut self, now: Instant, port: &mut UdpPort, count: &mut Counters) {
+        let Some(repeats) = &mut self.repeats else {
+            return;
+        };
+        while !port.is_held()
+            && repeats
+                .waiting
+                .front()
+                .is_some_and(|copied| copied.at <= now)
+            && let Some(copied) = repeats.waiting.pop_front()
+        {
+            repeats.waiting_bytes -= copied.contents.len();
+            count.quic_packets_repeated += 1;
+            port.transmit(copied.transmit, &copied.contents, count);
+        }
+    }
+
+    /// When the next copy leaves.
+    pub(super) fn next_repeat(&self) -> Instant {
+        let front = self.repeats.as_ref().and_then(|r| r.waiting.front());
+        front.map_or(Instant::FAR_FUTURE, |copied| copied.at)
+    }
+
+    fn frames_sent(&self) -> u64 {
+        let sent = self.proto.stats().frame_tx;
+        sent.stream + sent.datagram
+    }
+}
