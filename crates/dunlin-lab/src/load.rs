@@ -68,6 +68,9 @@ pub(crate) struct Load {
     max_age: Option<Duration>,
     #[arg(long)]
     datagrams: bool,
+    /// Send small packets twice.
+    #[arg(long)]
+    repeat: bool,
     /// Print the times of each message.
     #[arg(long)]
     samples: bool,
@@ -203,6 +206,7 @@ impl Load {
             .streams(policy)
             .isolate_streams(isolate)
             .delivery_streams(isolate)
+            .repeat_packets(self.repeat)
             .datagrams(self.datagrams);
         if let Some(age) = self.max_age {
             builder = builder.max_age(age);
