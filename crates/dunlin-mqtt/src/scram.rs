@@ -362,7 +362,8 @@ impl<'a> ClientFirst<'a> {
             mac.finalize().into_bytes().into()
         };
         let client_key = xor(proof, signature(&keys.stored_key));
-        if !bool::from(Sha256::digest(client_key).ct_eq(&keys.stored_key)) {
+        let digest = Sha256::digest(client_key);
+        if !bool::from(digest.as_slice().ct_eq(&keys.stored_key)) {
             return Err(ScramError::Proof);
         }
         out.put(b"v=")?;
