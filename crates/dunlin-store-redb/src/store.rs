@@ -23,8 +23,9 @@ pub const COMMIT_WINDOW_MAX: Duration = Duration::from_millis(5);
 /// Default of [`StoreConfig::queue_limit`].
 pub const QUEUE_LIMIT_DEFAULT: usize = 4096;
 
-/// Default of [`StoreConfig::cache_bytes`].
-pub const CACHE_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
+/// Default of [`StoreConfig::cache_bytes`]. A broker with long queues is to
+/// stay below 64 MiB, and the queues' indices need as much again.
+pub const CACHE_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 
 /// Default of [`StoreConfig::reserve_bytes`].
 pub const RESERVE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
