@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::future::Future;
+use core::net::SocketAddr;
 use core::num::NonZeroU32;
 use core::pin::Pin;
 use core::sync::atomic::AtomicUsize;
@@ -15,16 +16,18 @@ use dunlin_base::transport::Transport;
 use dunlin_base::{QoS, Text};
 use dunlin_mqtt::client::Negotiated;
 use dunlin_mqtt::codec::{ReasonCode, RetainHandling, SubscribeOptions};
+use dunlin_net::Move;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, broadcast, oneshot};
 
 use crate::error::{
-    ConnectError, DisconnectCause, PublishError, RuntimeError, SubscribeError, TryPublishError,
+    ConnectError, DisconnectCause, MigrateError, PublishError, RuntimeError, SubscribeError,
+    TryPublishError,
 };
-use crate::events::{EVENTS_MAX, Events, StreamStatistics};
+use crate::events::{EVENTS_MAX, Events, Migrated, StreamStatistics};
 use crate::inbox::{Inbox, Messages};
 use crate::message::{Publish, Topic};
 use crate::options::{Builder, Options, REQUESTS_MAX};
-use crate::runtime::{Command, NewClient, QueuedPublish, Request, RequestKind, Runtime};
+use crate::runtime::{Command, Migration, NewClient, QueuedPublish, Request, RequestKind, Runtime};
 use crate::shared::{Shared, Status};
 use crate::url::{Url, UrlError};
 
@@ -310,6 +313,62 @@ impl Client {
         };
         shared.remote.push(Command::Request(shared.key, request));
         answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Moves the connection to another local address, without a new
+    /// connection: streams, subscriptions and messages in flight go on. With
+    /// `None` the system chooses the address. First a probe is sent from
+    /// there; without an answer from the server the connection stays.
+    ///
+    /// A connection moves by itself when its address disappears or the system
+    /// prefers another, unless
+    /// [`NetworkOptions::follow`](crate::NetworkOptions::follow) is off.
+    ///
+    /// # Errors
+    /// It cannot move, or the server did not answer; it then goes on as before.
+    ///
+    /// # Cancel safety
+    /// Dropping the future only loses the outcome.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use dunlin_client::{Client, MigrateError};
+    /// # async fn run(client: Client) -> Result<(), MigrateError> {
+    /// let moved = client.migrate("192.0.2.7:0".parse().ok()).await?;
+    /// println!("from {} to {}", moved.from, moved.to);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn migrate(&self, local: Option<SocketAddr>) -> Result<Migrated, MigrateError> {
+        self.start_migration(local, Move::Probed).await
+    }
+
+    /// As [`Client::migrate`], but without a probe: for an application that
+    /// knows that the old path is gone.
+    ///
+    /// # Errors
+    /// It cannot move.
+    ///
+    /// # Cancel safety
+    /// As [`Client::migrate`].
+    pub async fn migrate_at_once(
+        &self,
+        local: Option<SocketAddr>,
+    ) -> Result<Migrated, MigrateError> {
+        self.start_migration(local, Move::AtOnce).await
+    }
+
+    async fn start_migration(
+        &self,
+        to: Option<SocketAddr>,
+        how: Move,
+    ) -> Result<Migrated, MigrateError> {
+        let (done, outcome) = oneshot::channel();
+        let shared = &self.shared;
+        let migration = Migration { to, how, done };
+        shared.remote.push(Command::Migrate(shared.key, migration));
+        let closed = |_| Err(MigrateError::Closed(shared.closed()));
+        outcome.await.unwrap_or_else(closed)
     }
 
     /// What happens to the connection from now on.

@@ -1,6 +1,7 @@
 //! What can go wrong, one enum for each thing that is asked for.
 
 use core::fmt;
+use core::net::SocketAddr;
 use std::io;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use dunlin_base::transport::CloseCause;
 use dunlin_mqtt::client::{CommandError, PeerError};
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_mqtt::scram::ScramError;
-use dunlin_net::{NetError, TlsError};
+use dunlin_net::{MoveError, NetError, TlsError};
 
 use crate::message::Publish;
 use crate::options::OptionError;
@@ -101,6 +102,28 @@ pub(crate) fn words(reason: ReasonCode) -> String {
         words.push(char.to_ascii_lowercase());
     }
     words
+}
+
+/// The connection did not move to another local address; it goes on as before.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MigrateError {
+    /// There is no connection, or it ended meanwhile.
+    #[error("there is no connection")]
+    NotConnected,
+    /// The server did not answer over the new path.
+    #[error("the server does not answer towards {from}")]
+    NoAnswer {
+        /// The address that was tried.
+        from: SocketAddr,
+    },
+    /// It cannot move: not QUIC, moving already, no such address, or the
+    /// server does not allow it.
+    #[error(transparent)]
+    Refused(Arc<MoveError>),
+    /// The client was closed.
+    #[error("{0}")]
+    Closed(DisconnectCause),
 }
 
 /// The first connection did not come about.

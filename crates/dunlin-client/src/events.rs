@@ -1,5 +1,6 @@
 //! What happens to the connection, for those who want to watch.
 
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use dunlin_base::transport::Transport;
@@ -36,11 +37,23 @@ pub enum ConnectionEvent {
         /// After this time.
         wait: Duration,
     },
+    /// The connection moved to another local address and goes on there.
+    Migrated(Migrated),
     /// The server takes no streams besides the first: everything goes on that
     /// one from now on, on later connections, too.
     StreamsRefused,
     /// There will be no further attempt.
     Closed,
+}
+
+/// A move of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Migrated {
+    /// The local address that it left.
+    pub from: SocketAddr,
+    /// The local address that it uses now.
+    pub to: SocketAddr,
 }
 
 /// What a client did with streams and datagrams, over all connections.

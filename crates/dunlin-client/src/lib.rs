@@ -69,9 +69,10 @@ pub use dunlin_mqtt::client::{Negotiated, PeerError};
 pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
 pub use dunlin_net::{Cipher, Congestion, Group, TuningError};
 pub use error::{
-    ConnectError, DisconnectCause, PublishError, RuntimeError, SubscribeError, TryPublishError,
+    ConnectError, DisconnectCause, MigrateError, PublishError, RuntimeError, SubscribeError,
+    TryPublishError,
 };
-pub use events::{ConnectionEvent, Events, StreamStatistics};
+pub use events::{ConnectionEvent, Events, Migrated, StreamStatistics};
 pub use inbox::Messages;
 pub use message::{Message, Payload, Publish, Topic, Will};
 pub use network::NetworkOptions;

@@ -52,6 +52,13 @@ impl NetworkOptions {
         self
     }
 
+    /// Whether a connection moves by itself to another local address when its
+    /// own disappears or the system prefers another. Default true.
+    pub const fn follow(mut self, follow: bool) -> Self {
+        self.tuning.follow_network = follow;
+        self
+    }
+
     /// Whether to mark packets for explicit congestion notification.
     pub const fn ecn(mut self, mark: bool) -> Self {
         self.tuning.ecn = mark;

@@ -333,9 +333,6 @@ pub struct DialConfig {
     pub server_name: String,
     /// Local address to send from; port 0 lets the system choose.
     pub local_addr: Option<SocketAddr>,
-    /// Whether a QUIC connection moves by itself when its local address
-    /// disappears or the system prefers another. Default true.
-    pub follow_network: bool,
     /// Time for the whole handshake; `None`: as [`NetLimits`] says.
     pub handshake_timeout: Option<Duration>,
     /// Whom to trust; needed by every transport that is encrypted.
@@ -365,7 +362,6 @@ impl DialConfig {
             addr,
             server_name: server_name.into(),
             local_addr: None,
-            follow_network: true,
             handshake_timeout: None,
             tls: None,
             quic: QuicTuning::default(),

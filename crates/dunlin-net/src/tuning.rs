@@ -109,6 +109,9 @@ pub struct QuicTuning {
     /// section 9). Default true; else what comes from another address is
     /// dropped, also after a NAT chose another port.
     pub migration: bool,
+    /// Whether a dialled connection moves by itself when its local address
+    /// disappears or the system prefers another. Default true.
+    pub follow_network: bool,
     /// Packets sent after which new keys are taken (RFC 9001 section 6);
     /// `None` (default): when the cipher's limit comes near.
     pub key_update_packets: Option<u64>,
@@ -126,6 +129,7 @@ impl Default for QuicTuning {
             mtu_discovery: true,
             ecn: true,
             migration: true,
+            follow_network: true,
             key_update_packets: None,
             key_update_interval: None,
         }

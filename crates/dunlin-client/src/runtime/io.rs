@@ -114,6 +114,7 @@ impl Io {
             Command::Publish(key, _)
             | Command::Request(key, _)
             | Command::Look(key)
+            | Command::Migrate(key, _)
             | Command::Disconnect { key, .. }
             | Command::Release(key)
             | Command::Resolved(key, ..) => key,
@@ -197,6 +198,8 @@ fn conn_of(event: &NetEvent<'_>) -> ConnId {
         | NetEvent::StreamReset { conn, .. }
         | NetEvent::Sent { conn, .. }
         | NetEvent::Migrated { conn, .. }
+        | NetEvent::Moved { conn, .. }
+        | NetEvent::MoveFailed { conn, .. }
         | NetEvent::EarlyData { conn, .. }
         | NetEvent::Datagram { conn, .. }
         | NetEvent::StreamDelivered { conn, .. }

@@ -7,6 +7,7 @@ mod early;
 mod incoming;
 mod io;
 mod link;
+mod migrate;
 mod outbox;
 mod outgoing;
 mod resolver;
@@ -33,6 +34,7 @@ use crate::message::Publish;
 use crate::options::Options;
 use crate::shared::Shared;
 use crate::streams::Priority;
+pub(crate) use migrate::Migration;
 
 /// Limits of one runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +178,8 @@ pub(crate) enum Command {
     },
     /// All handles of the client are gone.
     Release(Key),
+    /// The connection moves to another local address.
+    Migrate(Key, Migration),
     /// A host name has been looked up.
     Resolved(Key, u64, resolver::Resolved),
     /// All handles of the runtime and of its clients are gone.

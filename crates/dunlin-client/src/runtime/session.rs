@@ -19,6 +19,7 @@ use super::data::DataStreams;
 use super::early::Early;
 use super::io::Context;
 use super::link::Link;
+use super::migrate::Migrations;
 use super::outbox::Outbox;
 use super::upgrade::Upgrade;
 use super::{Command, Key, NewClient, QueuedPublish, Request};
@@ -77,6 +78,7 @@ pub(super) struct Core {
     pub(super) queue: Outbox<QueuedPublish>,
     /// Streams besides control.
     pub(super) data: DataStreams,
+    pub(super) migrations: Migrations,
     /// Messages of QoS 0 whose last byte is the n-th given to the transport.
     pub(super) leaving: VecDeque<(u64, QueuedPublish)>,
     pub(super) in_flight: HashMap<PacketId, QueuedPublish>,
@@ -145,6 +147,7 @@ impl Session {
                 left: 0,
                 queue: Outbox::new(),
                 data,
+                migrations: Migrations::default(),
                 leaving: VecDeque::new(),
                 in_flight: HashMap::new(),
                 requests: VecDeque::new(),
@@ -204,6 +207,7 @@ impl Session {
                 let event = ConnectionEvent::EarlyData { accepted };
                 self.core.shared.emit(event);
             }
+            NetEvent::Moved { .. } | NetEvent::MoveFailed { .. } => self.on_moved(&event),
             NetEvent::Closed { conn, cause } => {
                 self.core.upgrade.closed(now, conn);
                 self.core.link.closed(conn, cause);
@@ -218,6 +222,7 @@ impl Session {
         match command {
             Command::Publish(_, queued) => core.enqueue(now, queued),
             Command::Request(_, request) => core.requests.push_back(request),
+            Command::Migrate(_, migration) => core.migrations.want(migration),
             Command::Disconnect {
                 reason,
                 expiry,
@@ -258,6 +263,7 @@ impl Session {
         }
         self.run_link(context);
         self.run_upgrade(context);
+        self.run_migrations(context);
         self.drop_obsolete(context);
         self.write(context);
         self.finish_if_wanted(context);

@@ -106,7 +106,7 @@ impl Net {
                 self.ready.push(serial);
             }
         }
-        if config.follow_network {
+        if config.quic.follow_network {
             self.follow(serial);
         }
         Ok(serial)

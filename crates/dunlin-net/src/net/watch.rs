@@ -52,7 +52,7 @@ impl Net {
 
     /// The kernel says that addresses, links or routes changed.
     pub(super) fn network_changed(&mut self) {
-        if self.watch.as_mut().is_some_and(|watch| watch.drain()) {
+        if self.watch.as_ref().is_some_and(|watch| watch.drain()) {
             self.look_at_network();
         }
     }

@@ -67,7 +67,7 @@ fn open(pair: &mut Pair, local: Option<[u8; 4]>, follow: bool) -> (ConnId, ConnI
     let opened = pair.connect(listen, |to| {
         let mut dial = dial_to(Transport::Quic, to);
         dial.local_addr = local.map(|ip| (ip, 0).into());
-        dial.follow_network = follow;
+        dial.quic.follow_network = follow;
         dial
     });
     let _ = pair.client.send(opened.0, StreamId::CONTROL, b"hello");
