@@ -188,6 +188,7 @@ impl Net {
                     self.counters.moves_failed += 1;
                     self.reports.push_back(Report::MoveFailed(id, to));
                     self.close_path(probe.path);
+                    self.look_if_lost(serial);
                 }
             }
             Due::Ping => quic.proto.ping(),
@@ -244,7 +245,8 @@ impl Net {
         mark(&mut self.dirty, serial, &mut quic.dirty);
         let mut surplus = None;
         if let Some(moves) = &mut quic.moves {
-            moves.local_ip = None;
+            // What datagrams say counts, but they may take long to come.
+            moves.local_ip = Some(to.ip()).filter(|ip| !ip.is_unspecified());
             surplus = moves.moved(left, now);
         }
         self.counters.moves += 1;

@@ -301,6 +301,12 @@ impl Net {
                 continue;
             }
             *armed = Instant::FAR_FUTURE;
+            // A peer that has just moved must be sent something first: until
+            // then quinn-proto has a timer for losses on the old path, which
+            // finds none to be lost on the new one.
+            if matches!(self.slots.get(serial), Some(Conn::Quic(quic)) if quic.dirty) {
+                self.flush_one(serial);
+            }
             self.run(serial, Cause::Timer, handler);
             if self.is_move_due(serial, self.now) {
                 self.run_move(serial);

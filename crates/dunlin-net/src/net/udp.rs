@@ -78,7 +78,7 @@ impl Net {
         self.dirty = listed;
     }
 
-    fn flush_one(&mut self, serial: u64) {
+    pub(super) fn flush_one(&mut self, serial: u64) {
         let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
             return;
         };
@@ -115,20 +115,24 @@ impl Net {
             quic.feed_datagrams(self.now, &mut self.counters);
             buf.clear();
             let segments = port.max_segments();
-            let Some(transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {
+            let Some(mut transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {
                 let Some(credit) = quic.take_turn() else {
                     break;
                 };
                 left += credit;
                 continue;
             };
+            transmits += 1;
+            if quic.must_not_leave(&transmit) {
+                continue;
+            }
+            transmit.src_ip = quic.pinned_ip().or(transmit.src_ip);
             quic.note_transmit(&transmit, buf, self.now);
             if let Some(log) = &quic.log {
                 log.udp_sent(transmit.size, transmit.segment_size);
             }
             quic.marks.capable = port.ecn && transmit.ecn.is_some();
             port.transmit(transmit, buf, &mut self.counters);
-            transmits += 1;
         }
         let failed = core::mem::take(&mut port.unreachable);
         for (stream, bytes) in quic.take_blocked_news() {

@@ -12,6 +12,8 @@ use dunlin_base::ConnId;
 
 use super::paths::{any_for, preferred_ip};
 use super::{Conn, Move, Net, Source};
+use crate::quic::moving_is_forbidden;
+use crate::stream::failure;
 
 /// Changes come in groups: addresses, then routes. They are looked at together.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -39,15 +41,22 @@ fn verdict(current: IpAddr, preferred: Option<IpAddr>, exists: bool, chosen: boo
 impl Net {
     /// Has a dialled connection move by itself from now on.
     pub(super) fn follow(&mut self, serial: u64) {
-        if self.watch.is_none() {
-            self.watch = Some(sys::Watch::start(self.poll.registry()));
-        }
+        let registry = self.poll.registry();
+        let watch = self
+            .watch
+            .get_or_insert_with(|| sys::Watch::start(registry));
+        let heard = watch.hears();
         // Those that are gone leave from time to time.
         if self.following.len() > 2 * self.slots.len() {
             let slots = &self.slots;
             self.following.retain(|serial| slots.get(*serial).is_some());
         }
         self.following.push(serial);
+        if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial)
+            && let Some(moves) = &mut quic.moves
+        {
+            moves.follow(heard);
+        }
     }
 
     /// The kernel says that addresses, links or routes changed.
@@ -77,16 +86,40 @@ impl Net {
             let Some((current, remote, chosen)) = self.sends_from(serial) else {
                 continue;
             };
-            let exists = || std::net::UdpSocket::bind((current, 0)).is_ok();
-            let how = verdict(current, preferred_ip(remote), exists(), chosen);
+            let how = verdict(current, preferred_ip(remote), exists(current), chosen);
             let Verdict::Move(how) = how else {
                 continue;
             };
             let conn = ConnId::new(self.config.shard, serial);
+            if how == Move::AtOnce && self.must_stay(serial) {
+                // The server would drop all that comes from elsewhere. Whoever
+                // learns so now connects again sooner than by a timeout.
+                let why = "the local address is gone, and the server lets nobody move";
+                self.end(conn, failure(why));
+                continue;
+            }
             match self.migrate(conn, Some(any_for(remote)), how) {
                 Ok(()) => tracing::debug!(%conn, %current, "the network changed, moving"),
                 Err(error) => tracing::debug!(%conn, %error, "cannot follow the network"),
             }
+        }
+    }
+
+    /// Looks again if a connection stays at an address that disappeared while
+    /// it tried another.
+    pub(super) fn look_if_lost(&mut self, serial: u64) {
+        if self.following.contains(&serial)
+            && let Some((current, ..)) = self.sends_from(serial)
+            && !exists(current)
+        {
+            self.look_at_network();
+        }
+    }
+
+    fn must_stay(&self, serial: u64) -> bool {
+        match self.slots.get(serial) {
+            Some(Conn::Quic(quic)) => moving_is_forbidden(&quic.proto),
+            _ => false,
         }
     }
 
@@ -103,6 +136,11 @@ impl Net {
         let current = if chosen { Some(bound) } else { moves.local_ip };
         Some((current?.to_canonical(), quic.proto.remote_address(), chosen))
     }
+}
+
+/// Whether this machine has an address.
+fn exists(ip: IpAddr) -> bool {
+    std::net::UdpSocket::bind((ip, 0)).is_ok()
 }
 
 #[cfg(target_os = "linux")]
@@ -135,6 +173,11 @@ pub(super) mod sys {
                     Self(None)
                 }
             }
+        }
+
+        /// Whether there will ever be something.
+        pub(crate) const fn hears(&self) -> bool {
+            self.0.is_some()
         }
 
         /// Takes everything that was said; whether it was anything.
@@ -179,7 +222,11 @@ pub(super) mod sys {
             Self
         }
 
-        pub(crate) fn drain(&self) -> bool {
+        pub(crate) const fn hears(&self) -> bool {
+            false
+        }
+
+        pub(crate) const fn drain(&self) -> bool {
             false
         }
     }

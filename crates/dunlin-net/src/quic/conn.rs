@@ -270,11 +270,20 @@ impl QuicConn {
     /// A datagram for this connection was handed to quinn-proto.
     pub(crate) fn on_datagram(&mut self, via: usize, local_ip: Option<IpAddr>, now: Instant) {
         self.last_read = now;
-        if let Some(moves) = &mut self.moves
-            && via == self.via
-        {
-            moves.local_ip = local_ip;
+        if let Some(moves) = &mut self.moves {
+            if via == self.via {
+                moves.local_ip = local_ip;
+            }
+            if moves.counts_frames() {
+                let frames = self.proto.stats().frame_rx;
+                moves.on_frames(frames.stream + frames.datagram, now);
+            }
         }
+    }
+
+    /// Where datagrams must come from.
+    pub(crate) fn pinned_ip(&self) -> Option<IpAddr> {
+        self.moves.as_ref().and_then(|moves| moves.pinned_ip())
     }
 
     /// Reports what happened, and reads what has arrived.

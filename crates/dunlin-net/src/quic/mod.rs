@@ -14,6 +14,7 @@ mod lean;
 mod moves;
 mod port;
 mod repeat;
+mod silence;
 mod stats;
 mod streams;
 mod validation;

@@ -13,6 +13,8 @@ use core::time::Duration;
 use dunlin_base::Instant;
 use quinn_proto::Connection;
 
+use super::silence::Silence;
+
 /// Bytes of a probe: below it a server does not answer (RFC 9000 section
 /// 14.1).
 const PROBE_BYTES: usize = 1200;
@@ -44,6 +46,12 @@ pub(crate) struct Moves {
     pings: Option<(Instant, usize)>,
     /// Sockets that it left, the oldest first.
     left: Vec<usize>,
+    /// It stays at its address until we move it.
+    pins: bool,
+    /// Of one that follows the network: whether the peer lost sight of it.
+    silence: Option<Silence>,
+    /// Frames with data received so far.
+    data_frames: u64,
 }
 
 /// A probe under way.
@@ -66,7 +74,7 @@ pub(crate) enum Due {
     Probe,
     /// No answer came.
     NoAnswer,
-    /// Send something on the new path.
+    /// Send something, so that the server learns where we are.
     Ping,
     /// It has settled: close what it left.
     Settled,
@@ -79,7 +87,39 @@ impl Moves {
             probe: None,
             pings: None,
             left: Vec::new(),
+            pins: false,
+            silence: None,
+            data_frames: 0,
         }
+    }
+
+    /// It follows the network: it asks when a peer that sent steadily falls
+    /// silent. If changes of the network are `heard` of, it stays at its
+    /// address until it moves; else the system may change that at any time,
+    /// untried and with ids that link both.
+    pub(crate) fn follow(&mut self, heard: bool) {
+        self.silence = Some(Silence::default());
+        self.pins = heard;
+    }
+
+    /// The address to send from; `None`: as the socket and the system say.
+    pub(super) fn pinned_ip(&self) -> Option<IpAddr> {
+        self.local_ip.filter(|_| self.pins)
+    }
+
+    /// A datagram came; the peer has sent so many frames with data.
+    pub(super) fn on_frames(&mut self, data_frames: u64, now: Instant) {
+        let more = core::mem::replace(&mut self.data_frames, data_frames) < data_frames;
+        if let Some(silence) = &mut self.silence
+            && more
+        {
+            silence.on_data(now);
+        }
+    }
+
+    /// Whether anyone wants to know of frames.
+    pub(super) const fn counts_frames(&self) -> bool {
+        self.silence.is_some()
     }
 
     pub(crate) fn start_probe(
@@ -118,9 +158,11 @@ impl Moves {
     pub(crate) fn deadline(&self) -> Instant {
         let probe = self.probe.as_ref().map(|p| p.next.min(p.end));
         let ping = self.next_ping();
+        let ask = self.silence.as_ref().and_then(Silence::deadline);
         probe
             .into_iter()
             .chain(ping)
+            .chain(ask)
             .min()
             .unwrap_or(Instant::FAR_FUTURE)
     }
@@ -149,6 +191,9 @@ impl Moves {
                 self.pings = None;
                 return Due::Settled;
             }
+            return Due::Ping;
+        }
+        if self.silence.as_mut().is_some_and(|s| s.must_ask(now)) {
             return Due::Ping;
         }
         Due::Nothing

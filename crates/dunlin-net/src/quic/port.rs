@@ -2,6 +2,7 @@
 //! knows no connection beyond its serial number.
 
 use core::net::SocketAddr;
+use std::collections::BTreeSet;
 use std::io;
 
 use mio::net::UdpSocket;
@@ -25,7 +26,7 @@ pub(crate) struct UdpPort {
     /// A transmission that the kernel did not take.
     held: Option<Held>,
     /// Connections that wait for the socket to take more.
-    waiting: Vec<u64>,
+    waiting: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl UdpPort {
             readable: false,
             unreachable: false,
             held: None,
-            waiting: Vec::new(),
+            waiting: BTreeSet::new(),
         })
     }
 
@@ -80,7 +81,7 @@ impl UdpPort {
     /// Whether the socket takes nothing; `serial` is woken when it does again.
     pub(crate) fn is_blocked_for(&mut self, serial: u64) -> bool {
         if self.held.is_some() {
-            self.waiting.push(serial);
+            self.waiting.insert(serial);
         }
         self.held.is_some()
     }
@@ -123,12 +124,12 @@ impl UdpPort {
     }
 
     /// The socket is writable: sends what was held and says who waits.
-    pub(crate) fn on_writable(&mut self, counters: &mut Counters) -> Vec<u64> {
+    pub(crate) fn on_writable(&mut self, counters: &mut Counters) -> BTreeSet<u64> {
         if let Some(held) = self.held.take()
             && !self.try_transmit(&held.transmit, &held.contents, counters)
         {
             self.held = Some(held);
-            return Vec::new();
+            return BTreeSet::new();
         }
         core::mem::take(&mut self.waiting)
     }

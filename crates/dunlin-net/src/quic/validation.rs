@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use dunlin_base::Instant;
 use dunlin_base::transport::NetEvent;
+use quinn_proto::Transmit;
 
 use super::conn::{Phase, QuicConn};
 use crate::config::plain_addr;
@@ -129,6 +130,9 @@ impl QuicConn {
     pub(super) fn check_returned(&mut self, used: SocketAddr, cx: &mut Cx<'_>) {
         let back = self.proto.remote_address();
         if back != used {
+            // What was lost with the path shows when this is acknowledged; and
+            // quinn-proto must not be left with a timer for that path.
+            self.proto.ping();
             let seen = self.addr.gave_up(used, back);
             self.report_address(seen, cx);
         }
@@ -152,6 +156,16 @@ impl QuicConn {
                 }
             }
         }
+    }
+
+    /// Whether it is a search for a larger packet towards an address that is
+    /// not proved: quinn-proto does not count that against the limit of what
+    /// may be sent there (RFC 9000 section 8). Lost, it is tried again later.
+    pub(crate) fn must_not_leave(&self, transmit: &Transmit) -> bool {
+        self.accepted
+            && self.addr.differs(transmit.destination)
+            && transmit.segment_size.is_none()
+            && transmit.size > usize::from(self.proto.stats().path.current_mtu)
     }
 
     /// The peer has proved another address: limits count it there, and no

@@ -138,3 +138,79 @@ fn address_removed_unfollowed() {
         p.server.received(StreamId::CONTROL) == b"hello lost"
     });
 }
+
+#[test]
+fn a_better_route_is_tried_before_it_is_taken() {
+    in_namespace("route_changed");
+}
+
+/// Both addresses are up; another is preferred from now on.
+#[test]
+#[ignore = "changes routes: run by the test above"]
+fn route_changed() {
+    addresses();
+    ip("addr add 10.77.0.2/32 dev lo");
+    let prefer = |from: &str| {
+        ip(&format!(
+            "route change local 10.77.0.9 dev lo table local src {from}"
+        ))
+    };
+    prefer("10.77.0.1");
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair, None, true);
+    let probes = pair.client.net.counters().datagrams_out;
+    prefer("10.77.0.2");
+    pair.until("move", |p| {
+        p.client.events.iter().any(|e| matches!(e, Ev::Moved(..)))
+    });
+    assert!(
+        pair.client.net.counters().datagrams_out > probes,
+        "no probe"
+    );
+    let moved = pair.client.events.iter().find_map(|e| match e {
+        Ev::Moved(_, from, to) => Some((from.ip(), to.ip())),
+        _ => None,
+    });
+    let ends = [FIRST, [10, 77, 0, 2]].map(core::net::IpAddr::from);
+    assert_eq!(moved, Some((ends[0], ends[1])));
+    pair.until("new address", |p| p.server.net.counters().migrations == 1);
+    assert_eq!(
+        pair.server.net.stats(server).map(|stats| stats.addr.ip()),
+        Some(ends[1])
+    );
+    let _ = pair.client.send(client, StreamId::CONTROL, b", and there");
+    pair.until("bytes", |p| {
+        p.server.received(StreamId::CONTROL) == b"hello, and there"
+    });
+}
+
+#[test]
+fn whoever_may_not_move_learns_at_once_that_it_is_lost() {
+    in_namespace("address_removed_unmovable");
+}
+
+#[test]
+#[ignore = "changes addresses: run by the test above"]
+fn address_removed_unmovable() {
+    addresses();
+    let mut pair = Pair::new();
+    let mut listen = listen_on(Transport::Quic);
+    listen.addr = (SERVER, 0).into();
+    listen.quic.migration = false;
+    let (client, _) = pair.connect(listen, |to| {
+        let mut dial = dial_to(Transport::Quic, to);
+        dial.local_addr = Some((FIRST, 0).into());
+        dial
+    });
+    pair.until("confirmation", |p| {
+        let refused = p.client.net.migrate(client, None, Move::Probed);
+        matches!(refused, Err(MoveError::Forbidden))
+    });
+    ip("addr del 10.77.0.1/32 dev lo");
+    pair.until("end", |p| p.client.closed().is_some());
+    let why = pair.client.closed();
+    let Some(CloseCause::Failed(why)) = why else {
+        panic!("{why:?}");
+    };
+    assert!(why.contains("the local address is gone"), "{why}");
+}

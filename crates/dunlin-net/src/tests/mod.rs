@@ -11,6 +11,7 @@ mod hostile;
 mod layered;
 mod moves;
 mod network;
+mod paths;
 mod qlog;
 mod quic;
 mod random;
