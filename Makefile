@@ -31,6 +31,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
 	"$(TARGET)/debug/dunlin-lab" link --self-test --short
+	"$(TARGET)/debug/dunlin-lab" check storm --short --out "$(TARGET)/lab"
 
 check: ## the gate without third-party programs: cargo xtask ci
 	$(CARGO) xtask ci

@@ -25,6 +25,9 @@ use crate::say;
 /// Deliveries looked at at a time.
 const DELIVERIES_MAX: usize = 1024;
 
+/// Longest wait for acknowledgements, beside the patience.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+
 /// Messages whose times are kept.
 const SAMPLES_MAX: usize = 1_000_000;
 
@@ -77,6 +80,9 @@ pub(crate) struct Load {
     /// Move a QUIC connection of every client to a new socket that often.
     #[arg(long, value_parser = parse_duration)]
     migrate: Option<Duration>,
+    /// Print `connected` when all are, before the first message.
+    #[arg(long)]
+    announce: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -102,6 +108,8 @@ pub(crate) struct Done {
     /// Messages of a topic that came after a later one.
     pub(crate) overtaken: u64,
     pub(crate) disconnections: u64,
+    /// Moves of connections to other local addresses, wanted and by themselves.
+    pub(crate) moves: u64,
     pub(crate) seconds: f64,
     /// Topic, time of publishing and of arrival in microseconds.
     pub(crate) samples: Vec<(u16, u64, u64)>,
@@ -167,12 +175,24 @@ impl Load {
             clients.push(client);
         }
         let mut publishing = JoinSet::new();
+        let mut publishers = Vec::new();
         for number in 0..self.publishers {
             let (client, _unused) = self.connect("p", number).await?;
             tasks.spawn(watch(client.events(), Arc::clone(&state)));
-            let (load, state, client2) = (self.clone(), Arc::clone(&state), client.clone());
-            publishing.spawn(async move { load.publish(number, &client2, &state, begun).await });
+            publishers.push((number, client.clone()));
             clients.push(client);
+        }
+        if self.announce {
+            say::out("connected");
+        }
+        for (number, client) in publishers {
+            let (load, state) = (self.clone(), Arc::clone(&state));
+            publishing.spawn(async move { load.publish(number, &client, &state, begun).await });
+        }
+        if let Some(interval) = self.migrate {
+            for client in clients.clone() {
+                tasks.spawn(roam(client, interval));
+            }
         }
         let start = Instant::now();
         while let Some(result) = publishing.join_next().await {
@@ -265,7 +285,14 @@ impl Load {
                 settle(pending.drain(..DELIVERIES_MAX / 2), state).await;
             }
         }
-        settle(pending.drain(..), state).await;
+        let left = pending.len() as u64;
+        if timeout(self.patience + SETTLE_MAX, settle(pending.drain(..), state))
+            .await
+            .is_err()
+        {
+            // Somebody who is gone acknowledges nothing.
+            lock(state).done.failed += left;
+        }
         lock(state).done.published += u64::from(count);
         Ok(())
     }
@@ -347,12 +374,24 @@ async fn settle(deliveries: impl Iterator<Item = Delivery>, state: &Shared) {
     }
 }
 
-/// Counts connections that end.
+/// Counts connections that end or move.
 async fn watch(mut events: Events, state: Shared) {
     while let Some(event) = events.next().await {
-        if matches!(event, ConnectionEvent::Disconnected { .. }) {
-            lock(&state).done.disconnections += 1;
+        match event {
+            ConnectionEvent::Disconnected { .. } => lock(&state).done.disconnections += 1,
+            ConnectionEvent::Migrated(_) => lock(&state).done.moves += 1,
+            _ => {}
         }
+    }
+}
+
+/// Moves a connection to a new socket again and again.
+async fn roam(client: Client, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval).await;
+        // One whose probe was lost stays, and one that moves already is busy:
+        // moves are counted where they happen.
+        let _ = client.migrate(None).await;
     }
 }
 

@@ -27,7 +27,8 @@ use table::Table;
 pub(crate) struct Check {
     /// What to check; everything if nothing is named.
     names: Vec<Name>,
-    /// Seconds instead of minutes, with fewer repetitions.
+    /// Seconds instead of minutes, with fewer repetitions. Where there can be
+    /// no link that is said, and no failure.
     #[arg(long)]
     short: bool,
     /// The `dunlin` binary; the one beside this program if not given.
@@ -55,6 +56,10 @@ enum Name {
 impl Check {
     pub(crate) fn run(self) -> Result<ExitCode> {
         if let Some(what) = linux::missing() {
+            if self.short {
+                say::out(format_args!("checks on emulated links: SKIPPED: {what}"));
+                return Ok(ExitCode::SUCCESS);
+            }
             bail!(what);
         }
         let names = if self.names.is_empty() {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -24,6 +24,7 @@ const END_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Server {
     name: String,
     child: Child,
+    log: PathBuf,
 }
 
 impl Server {
@@ -46,13 +47,11 @@ impl Server {
             .stderr(out)
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
-        let mut server = Self { name, child };
+        let log = log.to_owned();
+        let mut server = Self { name, child, log };
         let begun = Instant::now();
         loop {
-            if let Some(status) = server.child.try_wait()? {
-                let said = std::fs::read_to_string(log).unwrap_or_default();
-                bail!("{} ended with {status}: {}", server.name, said.trim());
-            }
+            server.runs()?;
             let listens = namespace.within(|| std::net::TcpStream::connect(("127.0.0.1", port)))?;
             if listens.is_ok() {
                 return Ok(server);
@@ -61,11 +60,23 @@ impl Server {
                 bail!(
                     "{} does not listen at port {port}; see {}",
                     server.name,
-                    log.display()
+                    server.log.display()
                 );
             }
             thread::sleep(LOOK);
         }
+    }
+
+    /// Fails if it has ended, with what it said last.
+    pub(super) fn runs(&mut self) -> Result<()> {
+        const LINES: usize = 20;
+        if let Some(status) = self.child.try_wait()? {
+            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let lines: Vec<&str> = said.trim().lines().rev().take(LINES).collect();
+            let last: Vec<&str> = lines.into_iter().rev().collect();
+            bail!("{} ended with {status}: {}", self.name, last.join("\n"));
+        }
+        Ok(())
     }
 
     /// Resident memory now and at most, in bytes.

@@ -1,19 +1,33 @@
 //! Every second the NAT forgets its ports and the host gets another address,
 //! under traffic of all qualities of service and 5 % loss.
 
-use std::io::Read as _;
-use std::process::Stdio;
+use core::time::Duration;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Stdio};
+use std::thread::sleep;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use dunlin_link::Side;
 use dunlin_link::linux::Emulator;
+use dunlin_link::{Action, Side};
 
 use super::lab::{Lab, QUIC_PORT, valid};
 use super::table::{Table, Target, figure};
 use crate::load::Done;
 
+/// Between two changes of the same kind.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Publishing goes on for so long after the last change.
+const AFTER: Duration = Duration::from_secs(2);
+
 pub(super) fn run(lab: &Lab) -> Result<Table> {
     let mut table = Table::default();
+    if lab.short {
+        one(lab, &mut table, "1", "single", Kind::Rebind)?;
+        one(lab, &mut table, "2", "per-topic", Kind::Both)?;
+        return Ok(table);
+    }
     for shards in ["1", "2"] {
         for policy in ["single", "per-topic"] {
             one(lab, &mut table, shards, policy, Kind::Rebind)?;
@@ -27,6 +41,7 @@ pub(super) fn run(lab: &Lab) -> Result<Table> {
 enum Kind {
     Rebind,
     /// Rebinding, and in the middle of each second the host's address changes.
+    /// Now and then the application moves to another socket, too.
     Both,
 }
 
@@ -37,63 +52,110 @@ impl Kind {
             Self::Both => "rebinding and moving",
         }
     }
+}
 
-    fn script(self, seconds: u32) -> String {
-        let mut script = format!("every 1s from 3s until {}s rebind a\n", seconds + 2);
-        if self == Self::Both {
-            for second in 0..seconds {
-                let (high, low) = (second / 200, second % 200 + 10);
-                script.push_str(&format!(
-                    "{}.5s move a 10.203.{}.{low}\n",
-                    second + 3,
-                    high + 1
-                ));
-            }
+/// A process with a publisher and a subscriber.
+struct Load {
+    qos: &'static str,
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Load {
+    fn start(
+        lab: &Lab,
+        emulator: &Emulator,
+        qos: &'static str,
+        policy: &str,
+        kind: Kind,
+        time: Duration,
+    ) -> Result<Self> {
+        let url = format!("quic://{}:{QUIC_PORT}", Emulator::address(Side::B));
+        let mut command = lab.me(emulator.namespace(Side::A));
+        command.args(["load", "--announce", "--url", &url]);
+        command.args(["--policy", policy, "--qos", qos]);
+        command.args(["--id", &format!("storm{qos}"), "--rate", "50"]);
+        command.args(["--patience", "10s"]);
+        command.args(["--time", &format!("{}s", time.as_secs())]);
+        if kind == Kind::Both {
+            // Not in step with the link's seconds.
+            command.args(["--migrate", "1700ms"]);
         }
-        script
+        command.arg("--ca").arg(lab.certificate("ca.pem"));
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let said = child.stdout.take().context("no output of the load")?;
+        let said = BufReader::new(said);
+        Ok(Self { qos, child, said })
     }
+
+    fn await_connected(&mut self) -> Result<()> {
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        if line.trim() != "connected" {
+            bail!("the load of QoS {} did not connect: {line}", self.qos);
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Done> {
+        let mut said = String::new();
+        self.said.read_to_string(&mut said)?;
+        if !self.child.wait()?.success() {
+            bail!("the load of QoS {} failed", self.qos);
+        }
+        serde_json::from_str(said.trim()).context("the load's figures")
+    }
+}
+
+/// Changes the link every second.
+fn blow(emulator: &Emulator, kind: Kind, seconds: u32) -> Result<()> {
+    let start = Instant::now();
+    let until = |at: Duration| sleep(at.saturating_sub(start.elapsed()));
+    for second in 0..seconds {
+        let at = PERIOD * second;
+        if kind == Kind::Both {
+            until(at + PERIOD / 2);
+            let (high, low) = (second / 200 + 1, second % 200 + 10);
+            emulator.apply(Action::parse(&format!("move a 10.203.{high}.{low}"))?);
+        }
+        until(at + PERIOD);
+        emulator.apply(Action::parse("rebind a")?);
+    }
+    Ok(())
 }
 
 fn one(lab: &Lab, table: &mut Table, shards: &str, policy: &str, kind: Kind) -> Result<()> {
     let seconds = if lab.short { 10 } else { 60 };
-    let script = kind.script(seconds);
-    let emulator = lab.link(&["delay=10ms", "loss=5%"], &script, None)?;
-    let setting = format!("shards={shards}");
-    let broker = lab.broker(&emulator, &[&setting])?;
-    let url = format!("quic://{}:{QUIC_PORT}", Emulator::address(Side::B));
+    let emulator = lab.link(&["delay=10ms", "loss=5%"], "", None)?;
+    let mut broker = lab.broker(&emulator, &[&format!("shards={shards}")])?;
+    let name = format!("{shards} shard(s), {policy}, {}", kind.words());
+    let time = PERIOD * seconds + AFTER;
+    let start = |qos| Load::start(lab, &emulator, qos, policy, kind, time);
     let mut loads = Vec::new();
     for qos in ["0", "1", "2"] {
-        let mut command = lab.me(emulator.namespace(Side::A));
-        command.args(["load", "--url", &url, "--policy", policy, "--qos", qos]);
-        command.args([
-            "--id",
-            &format!("storm{qos}"),
-            "--rate",
-            "50",
-            "--patience",
-            "10s",
-        ]);
-        command.args(["--time", &format!("{}s", seconds + 2)]);
-        command.arg("--ca").arg(lab.certificate("ca.pem"));
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        loads.push((qos, child));
+        loads.push(start(qos)?);
     }
-    let name = format!("{shards} shard(s), {policy}, {}", kind.words());
-    for (qos, mut child) in loads {
-        let mut said = String::new();
-        if let Some(out) = &mut child.stdout {
-            out.read_to_string(&mut said)?;
-        }
-        if !child.wait()?.success() {
-            bail!("{name}: the load of QoS {qos} failed");
-        }
-        let done: Done = serde_json::from_str(said.trim()).context("the load's figures")?;
+    // Addresses must not change during handshakes (RFC 9000 section 9).
+    for load in &mut loads {
+        load.await_connected().context(name.clone())?;
+    }
+    blow(&emulator, kind, seconds)?;
+    broker.runs()?;
+    for load in loads {
+        let qos = load.qos;
+        let done = load.end().context(name.clone())?;
         let what = |figure: &str| format!("{name}, QoS {qos}: {figure}");
         let none = Target::AtMost(0.0);
         table.row(&what("published"), figure(done.published), "", Target::None);
+        if kind == Kind::Both {
+            // Of two clients together. A change that the next one overtakes is
+            // one move, or none.
+            let least = Target::AtLeast(f64::from(seconds));
+            table.row(&what("moves"), figure(done.moves), "", least);
+        }
         let target = if qos == "0" { Target::None } else { none };
         table.row(&what("lost"), figure(done.lost), "", target);
         let target = if qos == "2" { none } else { Target::None };
@@ -105,6 +167,7 @@ fn one(lab: &Lab, table: &mut Table, shards: &str, policy: &str, kind: Kind) -> 
             none,
         );
     }
+    broker.runs()?;
     drop(broker);
     let report = emulator.stop();
     valid(&report)
