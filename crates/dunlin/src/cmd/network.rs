@@ -29,6 +29,10 @@ pub(super) struct Network {
     /// Do not mark packets for explicit congestion notification.
     #[arg(help_heading = HEADING, long)]
     no_ecn: bool,
+    /// Stay at the local address of a QUIC connection when it disappears or
+    /// the system prefers another.
+    #[arg(help_heading = HEADING, long)]
+    no_follow: bool,
     /// Ciphers to offer, best first: aes-128-gcm, aes-256-gcm,
     /// chacha20-poly1305.
     #[arg(help_heading = HEADING, long = "tls-ciphers", value_name = "NAME,...", value_delimiter = ',', value_parser = cipher)]
@@ -46,7 +50,8 @@ impl Network {
             .congestion(self.congestion)
             .initial_rtt(self.initial_rtt)
             .mtu_discovery(!self.no_mtu_discovery)
-            .ecn(!self.no_ecn);
+            .ecn(!self.no_ecn)
+            .follow(!self.no_follow);
         if let Some(bytes) = self.initial_window {
             options = options.initial_window(bytes);
         }
@@ -72,6 +77,7 @@ impl Network {
         tuning.initial_window = self.initial_window;
         tuning.mtu_discovery = !self.no_mtu_discovery;
         tuning.ecn = !self.no_ecn;
+        tuning.follow_network = !self.no_follow;
         tuning
     }
 

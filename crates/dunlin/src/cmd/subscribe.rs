@@ -12,7 +12,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use dunlin_base::topic;
 use dunlin_client::{
-    Client, Message, Messages, Publish, QoS, ReasonCode, RetainHandling, Subscribe, SubscribeError,
+    Client, ConnectionEvent, Message, Messages, Publish, QoS, ReasonCode, RetainHandling,
+    Subscribe, SubscribeError,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -155,7 +156,7 @@ impl Sub {
         if let End::Closed = end {
             let mut code = ExitCode::FAILURE;
             while let Some(event) = events.next().await {
-                if let dunlin_client::ConnectionEvent::Disconnected { cause } = event {
+                if let ConnectionEvent::Disconnected { cause } = event {
                     self.connect.complain(&format_args!("Error: {cause}"));
                     code = self.connect.exit_code(&cause);
                 }
@@ -237,6 +238,7 @@ impl Sub {
             }
         };
         tokio::pin!(timeout);
+        let mut events = client.events();
         loop {
             let message = match messages.try_next() {
                 Some(message) => message,
@@ -247,6 +249,10 @@ impl Sub {
                             Some(message) => message,
                             None => return Ok(End::Closed),
                         },
+                        Some(event) = events.next() => {
+                            self.say_event(client, &event);
+                            continue;
+                        }
                         () = &mut timeout => return Ok(End::TimedOut),
                         _ = interrupt.recv() => return Ok(End::Interrupted),
                         _ = terminate.recv() => return Ok(End::Interrupted),
@@ -257,6 +263,16 @@ impl Sub {
                 printer.flush()?;
                 return Ok(End::Done);
             }
+        }
+    }
+
+    /// What happens to the connection that a user may want to know.
+    fn say_event(&self, client: &Client, event: &ConnectionEvent) {
+        if let ConnectionEvent::Migrated(moved) = event {
+            self.connect.say(|| {
+                let id = client.client_id();
+                format!("Client {id} moved from {} to {}", moved.from, moved.to)
+            });
         }
     }
 

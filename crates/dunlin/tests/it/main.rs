@@ -9,6 +9,7 @@ mod cli;
 mod hostile;
 mod identities;
 mod metrics;
+mod migration;
 mod policies;
 mod race;
 mod reload;
