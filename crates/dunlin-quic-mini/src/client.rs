@@ -23,7 +23,9 @@ use crate::stream::Stream;
 use crate::tls::{FLIGHT, Tls};
 use crate::verify::Verifier;
 use crate::wire::fill;
-use space::{APP, INITIAL, Phase, Space, space};
+#[cfg(feature = "migration")]
+use space::APP;
+use space::{INITIAL, Phase, Space, space};
 
 /// Longest token of Retry or NEW_TOKEN that is kept.
 pub const TOKEN_MAX: usize = 192;

@@ -1,7 +1,7 @@
 //! Keys of packets and the functions that derive them (RFC 9001 sections 5
 //! and 6). Knows the shape of a packet only as far as its protection.
 
-use dunlin_mini_crypto::{Crypto, Digest, KEY_LEN, NONCE_LEN, TAG_LEN, equal};
+use dunlin_mini_crypto::{Crypto, Digest, KEY_LEN, NONCE_LEN, TAG_LEN};
 
 /// Salt of the first secret, left-padded bytes of RFC 9001 section 5.2.
 const INITIAL_SALT: [u8; 20] = [
@@ -195,7 +195,7 @@ pub(crate) fn next_secret<C: Crypto>(crypto: &mut C, secret: &Digest) -> Digest 
 pub(crate) fn retry_is_genuine<C: Crypto>(crypto: &mut C, pseudo: &[u8], tag: &[u8]) -> bool {
     let key = crypto.aead(&RETRY_KEY);
     let expected = crypto.seal(&key, &RETRY_NONCE, pseudo, &mut []);
-    equal(&expected, tag)
+    dunlin_mini_crypto::equal(&expected, tag)
 }
 
 /// The packet number nearest to `expected` that ends with `truncated`

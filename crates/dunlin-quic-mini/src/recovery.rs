@@ -105,6 +105,7 @@ impl Recovery {
 
     /// Begins anew on another path (RFC 9000 section 9.4); what is in flight
     /// stays known.
+    #[cfg(feature = "migration")]
     pub(crate) fn new_path(&mut self) {
         self.srtt8 = 0;
         self.backoff = 0;

@@ -8,6 +8,7 @@ use crate::wire::{Reader, fill};
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
+#[cfg(feature = "authority")]
 const BIT_STRING: u8 = 0x03;
 
 /// `SEQUENCE { id-ecPublicKey, prime256v1 }` and the head of the bit string.
@@ -140,6 +141,7 @@ pub(crate) fn signature(der: &[u8]) -> Option<[u8; SIGNATURE_LEN]> {
 }
 
 /// The bytes of a bit string without unused bits.
+#[cfg(feature = "authority")]
 pub(crate) fn bit_string<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let mut body = element(reader, BIT_STRING)?;
     (body.u8()? == 0).then_some(body.0)

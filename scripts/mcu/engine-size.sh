@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# usage: scripts/mcu/engine-size.sh [--symbols]
+# Flash of the QUIC engine on a Cortex-M4 by feature, without cryptography,
+# board and MQTT; fails if the image has a path to a panic, or more than the
+# budget. --symbols lists the largest functions of the full build.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=${CARGO_TARGET_DIR:-$PWD/target}
+scripts/mcu/toolchain.sh "$target/thumb"
+# shellcheck source=/dev/null
+. "$target/thumb/env"
+export CARGO_TARGET_DIR="$target/engine-size"
+elf="$CARGO_TARGET_DIR/thumbv7em-none-eabihf/release/dunlin-engine-size"
+# The whole image of 40 KB leaves this much for the engine.
+budget=26000
+
+build() { (cd firmware/size && cargo build -q --release --no-default-features --features "$1"); }
+# Bytes of the sections whose names match.
+bytes() {
+    local sum=0 size
+    for size in $(readelf -SW "$elf" | sed 's/^ *\[ *[0-9]*\] *//' | awk -v p="$1" '$1 ~ p { print $5 }'); do
+        sum=$((sum + 16#$size))
+    done
+    echo "$sum"
+}
+flash() { bytes '^[.](text|rodata|data)$'; }
+ram() { bytes '^[.](bss|data)$'; }
+
+all=authority,early-data,key-update,migration,resumption,retry
+printf '%-36s %8s %8s\n' features flash static
+for features in "" authority resumption early-data key-update migration retry "$all"; do
+    build "$features"
+    printf '%-36s %8d %8d\n' "${features:-none}" "$(flash)" "$(ram)"
+done | sed "s/$all/all/"
+if readelf -sW "$elf" | grep -q no_panic; then
+    echo "engine-size: the image can panic" >&2
+    exit 1
+fi
+if [ "${1:-}" = --symbols ]; then
+    readelf -sW "$elf" | awk '$4 == "FUNC" { print $3, $8 }' | sort -rn | head -40
+fi
+[ "$(flash)" -le "$budget" ] || { echo "engine-size: over the budget of $budget" >&2; exit 1; }
