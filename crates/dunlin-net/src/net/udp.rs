@@ -123,14 +123,10 @@ impl Net {
                 continue;
             };
             transmits += 1;
-            if quic.must_not_leave(&transmit) {
+            if !quic.lets_leave(&mut transmit) {
                 continue;
             }
-            transmit.src_ip = quic.pinned_ip().or(transmit.src_ip);
             quic.note_transmit(&transmit, buf, self.now);
-            if let Some(log) = &quic.log {
-                log.udp_sent(transmit.size, transmit.segment_size);
-            }
             quic.marks.capable = port.ecn && transmit.ecn.is_some();
             port.transmit(transmit, buf, &mut self.counters);
         }

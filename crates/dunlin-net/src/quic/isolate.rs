@@ -49,6 +49,9 @@ pub(super) struct Turn {
 impl QuicConn {
     /// quinn-proto sent packets, which are in `buf`.
     pub(crate) fn note_transmit(&mut self, transmit: &Transmit, buf: &[u8], now: Instant) {
+        if let Some(log) = &self.log {
+            log.udp_sent(transmit.size, transmit.segment_size);
+        }
         self.note_for_repeat(transmit, buf, now);
         if self.turn.unsent > 0 {
             let size = transmit.segment_size.unwrap_or(transmit.size).max(1);

@@ -158,14 +158,20 @@ impl QuicConn {
         }
     }
 
-    /// Whether it is a search for a larger packet towards an address that is
-    /// not proved: quinn-proto does not count that against the limit of what
-    /// may be sent there (RFC 9000 section 8). Lost, it is tried again later.
-    pub(crate) fn must_not_leave(&self, transmit: &Transmit) -> bool {
-        self.accepted
+    /// Sets where it comes from; false if it must not go. That is a search for
+    /// a larger packet towards an address that is not proved: quinn-proto does
+    /// not count it against the limit of what may be sent there (RFC 9000
+    /// section 8). Lost, it is tried again later.
+    pub(crate) fn lets_leave(&self, transmit: &mut Transmit) -> bool {
+        if self.accepted
             && self.addr.differs(transmit.destination)
             && transmit.segment_size.is_none()
             && transmit.size > usize::from(self.proto.stats().path.current_mtu)
+        {
+            return false;
+        }
+        transmit.src_ip = self.pinned_ip().or(transmit.src_ip);
+        true
     }
 
     /// The peer has proved another address: limits count it there, and no
