@@ -39,6 +39,7 @@ pub(crate) async fn all(run: &Run) {
     run.feature("plain", "ciphers", ciphers).await;
     run.feature("plain", "key-update", key_update).await;
     run.feature("plain", "rebind", rebind).await;
+    run.feature("plain", "migrate", migrate).await;
     run.feature("plain", "race", race).await;
     run.feature("plain", "0rtt", zero_rtt).await;
     run.feature("retry", "retry", single).await;
@@ -233,6 +234,24 @@ async fn rebind(run: &Run) -> Outcome {
     for payload in ["0", "1", "2", "3"] {
         there(&client, &mut messages, &topic, payload).await?;
         relay.rebind()?;
+    }
+    client.disconnect().await;
+    Ok(())
+}
+
+async fn migrate(run: &Run) -> Outcome {
+    let (client, mut messages) = run.client()?.connect().await?;
+    let topic = run.topic("migrate");
+    for probed in [true, false, true] {
+        there(&client, &mut messages, &topic, "before").await?;
+        let moved = match probed {
+            true => client.migrate(None).await?,
+            false => client.migrate_at_once(None).await?,
+        };
+        if moved.from == moved.to {
+            return Err(format!("it stays at {}", moved.to).into());
+        }
+        there(&client, &mut messages, &topic, "after").await?;
     }
     client.disconnect().await;
     Ok(())
