@@ -99,7 +99,9 @@ pub struct QuicTuning {
     /// congestion control chooses, about ten datagrams.
     pub initial_window: Option<u32>,
     /// Whether to search for a larger packet size than 1,200 bytes. Default
-    /// true.
+    /// true. A dialled connection that does not search asks its server not to
+    /// do so either: each search costs packets, which a short connection does
+    /// not earn back.
     pub mtu_discovery: bool,
     /// Whether to mark packets as capable of explicit congestion notification
     /// (RFC 9000 section 13.4). Default true; a path that mangles the marks is

@@ -116,7 +116,7 @@ impl Net {
     fn client_endpoint(&mut self, local: SocketAddr, tuning: &QuicTuning) -> io::Result<usize> {
         let found = self.sources.iter().position(|source| {
             matches!(source, Source::Udp(e)
-                if e.listener.is_none() && e.bound_to == local && e.tuning.ecn == tuning.ecn)
+                if e.listener.is_none() && e.bound_to == local && e.shares(tuning))
         });
         if let Some(index) = found {
             return Ok(index);

@@ -57,5 +57,6 @@ impl Net {
             }
         }
         quic.count_early_data(early, self.quic.takes_early_data(), &mut self.counters);
+        quic.hold(self.now);
     }
 }

@@ -466,16 +466,18 @@ impl Net {
             }
             Some(Conn::Quic(quic)) => {
                 mark(&mut self.dirty, conn.serial(), &mut quic.dirty);
+                // Ends when it is flushed.
                 quic.close(code, now, limits);
-                if quic.is_flushed(&self.config.clock, now)
-                    && !core::mem::replace(&mut quic.reported, true)
-                {
-                    self.reports
-                        .push_back(Report::Closed(conn, CloseCause::Local));
-                }
             }
             None => {}
         }
+    }
+
+    /// As [`Net::close`] for a peer that said goodbye: what is waiting is sent,
+    /// but it need not arrive. Differs for QUIC only.
+    pub fn close_promptly(&mut self, conn: ConnId, code: u64) {
+        let _ = self.with_quic(conn, |quic| quic.set_prompt());
+        self.close(conn, code);
     }
 
     /// Ends a connection at once, dropping what has not left.

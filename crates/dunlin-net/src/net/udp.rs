@@ -5,6 +5,8 @@ use core::net::{IpAddr, SocketAddr};
 use std::io::{self, IoSliceMut};
 
 use bytes::BytesMut;
+use dunlin_base::Instant;
+use dunlin_base::transport::CloseCause;
 use quinn_proto::{DatagramEvent, Incoming};
 use quinn_udp::{EcnCodepoint, RecvMeta};
 
@@ -12,9 +14,9 @@ use super::run::Handler;
 use super::{Conn, Net, Report, Source, mark};
 use crate::admission::{Admission, Refusal};
 use crate::config::plain_addr;
-use crate::quic::{carries_early_data, shard_of_datagram};
+use crate::quic::{QuicConn, UdpPort, carries_early_data, shard_of_datagram};
 use crate::stream::{UDP_BATCH, UDP_BYTES};
-use crate::{Counters, ForeignDatagram, NetLimits, RetryMode};
+use crate::{Clock, Counters, ForeignDatagram, NetLimits, RetryMode};
 
 /// Batches read from one socket before others get a turn.
 const RECV_ROUNDS_MAX: usize = 8;
@@ -33,6 +35,59 @@ struct Arrival {
     remote: SocketAddr,
     local_ip: Option<IpAddr>,
     ecn: Option<EcnCodepoint>,
+}
+
+/// What left of one connection.
+struct Transmitted {
+    transmits: usize,
+    /// Bytes of the owner that went with it.
+    left: usize,
+    /// There may be more.
+    more: bool,
+}
+
+/// Sends what a connection has to say, and its end when that is due.
+fn transmit(
+    quic: &mut QuicConn,
+    serial: u64,
+    port: &mut UdpPort,
+    clock: &Clock,
+    now: Instant,
+    counters: &mut Counters,
+    buf: &mut Vec<u8>,
+) -> Transmitted {
+    let std_now = clock.to_std(now);
+    let (mut transmits, mut left) = (0, 0);
+    quic.leave_early(clock, now);
+    quic.send_copies(now, port, counters);
+    while !port.is_blocked_for(serial) && transmits < TRANSMITS_MAX {
+        quic.feed_datagrams(now, counters);
+        buf.clear();
+        let segments = port.max_segments();
+        let Some(mut transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {
+            if let Some(credit) = quic.take_turn() {
+                left += credit;
+                continue;
+            }
+            if quic.leave(clock, now) {
+                continue;
+            }
+            break;
+        };
+        transmits += 1;
+        if !quic.lets_leave(&mut transmit) {
+            continue;
+        }
+        quic.note_transmit(&transmit, buf, now);
+        quic.marks.capable = port.ecn && transmit.ecn.is_some();
+        port.transmit(transmit, buf, counters);
+    }
+    quic.flushed(transmits);
+    Transmitted {
+        transmits,
+        left,
+        more: transmits == TRANSMITS_MAX,
+    }
 }
 
 impl Net {
@@ -85,6 +140,7 @@ impl Net {
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(quic.source) else {
             return;
         };
+        let conn = quic.id;
         quic.dirty = false;
         if quic.awaits_owner() {
             return;
@@ -100,35 +156,23 @@ impl Net {
             self.remove(serial);
             return;
         }
+        if quic.is_quiet() || quic.holds_back() {
+            let at = quic.next_deadline(&self.config.clock);
+            self.timers.arm(serial, at, &mut quic.armed);
+            return;
+        }
         let Some(port) = self.sources.get_mut(quic.via).and_then(Source::port_mut) else {
             return;
         };
-        let std_now = self.config.clock.to_std(self.now);
-        let buf = &mut self.scratch.udp_out;
-        let (mut transmits, mut left) = (0, 0);
-        quic.send_copies(self.now, port, &mut self.counters);
-        while !port.is_blocked_for(serial) {
-            if transmits == TRANSMITS_MAX {
-                mark(&mut self.dirty, serial, &mut quic.dirty);
-                break;
-            }
-            quic.feed_datagrams(self.now, &mut self.counters);
-            buf.clear();
-            let segments = port.max_segments();
-            let Some(mut transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {
-                let Some(credit) = quic.take_turn() else {
-                    break;
-                };
-                left += credit;
-                continue;
-            };
-            transmits += 1;
-            if !quic.lets_leave(&mut transmit) {
-                continue;
-            }
-            quic.note_transmit(&transmit, buf, self.now);
-            quic.marks.capable = port.ecn && transmit.ecn.is_some();
-            port.transmit(transmit, buf, &mut self.counters);
+        let clock = &self.config.clock;
+        let (counters, buf) = (&mut self.counters, &mut self.scratch.udp_out);
+        let Transmitted {
+            transmits,
+            left,
+            more,
+        } = transmit(quic, serial, port, clock, self.now, counters, buf);
+        if more {
+            mark(&mut self.dirty, serial, &mut quic.dirty);
         }
         let failed = core::mem::take(&mut port.unreachable);
         for (stream, bytes) in quic.take_blocked_news() {
@@ -137,6 +181,12 @@ impl Net {
         }
         if left > 0 && quic.is_open() {
             self.reports.push_back(Report::Sent(quic.id, left));
+        }
+        if quic.is_over() {
+            let reports = &mut self.reports;
+            quic.report(CloseCause::Local, &mut |_| {
+                reports.push_back(Report::Closed(conn, CloseCause::Local));
+            });
         }
         if transmits > 0 && quic.renew_keys(self.now) {
             self.counters.key_updates += 1;

@@ -39,6 +39,10 @@ use crate::{CertName, Clock, Counters, NetLimits, QuicTuning, tls};
 pub(super) const BIDI_STREAMS_FIRST: u32 = 10;
 pub(super) const UNI_STREAMS_FIRST: u32 = 3;
 
+/// How long an accepted connection's handshake waits for the use of a ticket to
+/// be stored. Longer would look like loss to a client.
+const HOLD_MAX: Duration = Duration::from_millis(25);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(super) enum Phase {
     Handshake,
@@ -82,6 +86,17 @@ pub(crate) struct QuicConn {
     pub(crate) tickets: Option<Arc<Counted>>,
     /// When a connection that is otherwise done waits for no ticket any more.
     pub(super) ticket_deadline: Instant,
+    /// Accepted: until when nothing is sent, so that the answers to early data
+    /// leave with the handshake; `None`: it was not held yet.
+    hold_until: Option<Instant>,
+    /// The owner wrote something since the last transmission.
+    pub(super) wrote: bool,
+    /// Something was sent since the handshake, and tickets with it.
+    told: bool,
+    /// Closed by us, and the peer waits for nothing but that.
+    prompt: bool,
+    /// The peer has closed the connection, and needs no answer.
+    quiet: bool,
     pub(super) spoke: bool,
     pub(super) paused: bool,
     /// We opened a bidirectional stream, the first of which is control.
@@ -175,6 +190,11 @@ impl QuicConn {
             flight: None,
             tickets: None,
             ticket_deadline: Instant::FAR_FUTURE,
+            hold_until: None,
+            wrote: false,
+            told: false,
+            prompt: false,
+            quiet: false,
             spoke: false,
             paused: false,
             opened_control: false,
@@ -219,6 +239,11 @@ impl QuicConn {
         self.phase == Phase::Open
     }
 
+    /// Whether nothing follows but its end, which the owner may not know yet.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         !self.confirmed && self.phase <= Phase::Open
     }
@@ -235,6 +260,36 @@ impl QuicConn {
 
     pub(crate) fn on_ticket(&mut self, verdict: Verdict, waits: bool) {
         self.early.on_ticket(verdict, waits, &self.proto);
+    }
+
+    /// Holds the answer to early data back, once.
+    pub(crate) fn hold(&mut self, now: Instant) {
+        if self.early.is_taken() {
+            self.hold_until.get_or_insert(now + HOLD_MAX);
+        }
+    }
+
+    /// Whether to send nothing yet: one datagram then takes the handshake and
+    /// the answer to what came with it.
+    pub(crate) fn holds_back(&self) -> bool {
+        let waits = self.is_held() || !self.wrote;
+        waits && self.hold_until.is_some_and(|at| at != Instant::ZERO)
+    }
+
+    /// Something was sent, or could not be; what comes later is not held back.
+    pub(crate) fn flushed(&mut self, transmits: usize) {
+        self.wrote = false;
+        self.told |= self.confirmed && transmits > 0;
+        if self.hold_until.is_some() {
+            self.hold_until = Some(Instant::ZERO);
+        }
+    }
+
+    /// Whether there is nobody to send to. A peer that closed the connection
+    /// may be told that this was heard (RFC 9000 section 10.2.2), but it may be
+    /// asleep, and then something on the way answers that it is not there.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     pub(crate) const fn on_ticket_kept(&mut self) {
@@ -305,7 +360,6 @@ impl QuicConn {
             self.report_sent(left, cx);
         }
         self.check_address(cx);
-        self.finish_closing(cx);
         if self.phase == Phase::Open && !self.paused && !self.unread.is_empty() {
             Step::Again
         } else {
@@ -377,6 +431,10 @@ impl QuicConn {
         let mut unbounded = usize::MAX;
         self.read_unread(&mut unbounded, cx);
         self.read_datagrams(cx);
+        self.quiet = matches!(
+            reason,
+            ConnectionError::ApplicationClosed(_) | ConnectionError::ConnectionClosed(_)
+        );
         let handshaking = !self.confirmed;
         if handshaking {
             tracing::debug!(addr = %self.addr.get(), %reason, "a handshake failed");
@@ -553,27 +611,45 @@ impl QuicConn {
         self.close_code = varint(code);
         self.phase = Phase::Flushing;
         self.deadline = now + limits.close_linger;
-        for id in self.sending.clone() {
-            self.finish_stream(StreamId(id.into()));
+        // The end of the connection says more than the ends of its streams.
+        if !self.has_parted() {
+            for id in self.sending.clone() {
+                self.finish_stream(StreamId(id.into()));
+            }
         }
     }
 
-    /// Whether a connection closed by us waits for nothing any more; then it
-    /// is over now.
-    pub(crate) fn is_flushed(&mut self, clock: &Clock, now: Instant) -> bool {
-        let flushed =
-            self.phase == Phase::Flushing && self.ending.is_empty() && self.backlogs.is_empty();
-        let flushed = flushed && !self.awaits_ticket(now);
-        if flushed {
+    /// The peer said goodbye: to be told that this was heard is cheaper for it
+    /// than to acknowledge how everything else ends.
+    pub(crate) const fn set_prompt(&mut self) {
+        self.prompt = true;
+    }
+
+    /// Whether a connection closed by us waits for nothing any more.
+    fn is_done(&self, now: Instant) -> bool {
+        let arrived = self.ending.is_empty() && self.backlogs.is_empty();
+        self.phase == Phase::Flushing && (self.has_parted() || arrived && !self.awaits_ticket(now))
+    }
+
+    const fn has_parted(&self) -> bool {
+        self.prompt && self.confirmed
+    }
+
+    /// As [`Self::leave`], if nothing else would be sent but acknowledgements,
+    /// which the end carries too.
+    pub(crate) fn leave_early(&mut self, clock: &Clock, now: Instant) -> bool {
+        let all = self.has_parted() && self.told && !self.wrote && self.backlogs.is_empty();
+        all && self.leave(clock, now)
+    }
+
+    /// Ends a connection that is done, once everything else has been sent; the
+    /// end itself is to be sent then. Returns whether it did.
+    pub(crate) fn leave(&mut self, clock: &Clock, now: Instant) -> bool {
+        let done = self.is_done(now);
+        if done {
             self.abort(clock, now);
         }
-        flushed
-    }
-
-    fn finish_closing(&mut self, cx: &mut Cx<'_>) {
-        if self.is_flushed(cx.clock, cx.now) {
-            self.report(CloseCause::Local, cx.out);
-        }
+        done
     }
 
     /// Ends it without waiting for anything.
@@ -633,10 +709,12 @@ impl QuicConn {
         });
         let moves = self.moves.as_ref();
         let moves = moves.map_or(Instant::FAR_FUTURE, |moves| moves.deadline());
+        let held = self.hold_until.filter(|_| self.holds_back());
         self.own_deadline()
             .min(proto)
             .min(moves)
             .min(self.next_repeat())
+            .min(held.unwrap_or(Instant::FAR_FUTURE))
     }
 
     fn own_deadline(&self) -> Instant {
@@ -647,7 +725,7 @@ impl QuicConn {
         if self.is_handshaking() {
             at = at.min(self.handshake_deadline);
         }
-        if self.phase == Phase::Flushing && self.ending.is_empty() && self.backlogs.is_empty() {
+        if self.phase == Phase::Flushing && self.tickets.is_some() {
             at = at.min(self.ticket_deadline);
         }
         at
@@ -662,6 +740,12 @@ impl QuicConn {
         let used = self.proto.remote_address();
         self.proto.handle_timeout(cx.clock.to_std(cx.now));
         self.check_returned(used, cx);
+        if self.hold_until.is_some_and(|at| at <= cx.now) {
+            self.hold_until = Some(Instant::ZERO);
+        }
+        if self.ticket_deadline <= cx.now {
+            self.tickets = None;
+        }
         if self.own_deadline() <= cx.now {
             let cause = match self.phase {
                 Phase::Handshake | Phase::Open if self.is_handshake_late(cx.now) => {

@@ -26,6 +26,9 @@ use crate::tls::quic_server;
 use crate::tokens::UsedTokens;
 use crate::{CertName, NetConfig, NetError, NetLimits, QuicTuning, ServerTls, TicketRegister};
 
+/// Bytes of a datagram that every path carries (RFC 9000 section 14).
+const DATAGRAM_BYTES_MIN: u16 = 1200;
+
 /// What all endpoints of a loop share.
 pub(crate) struct QuicSettings {
     pub(crate) cids: CidCodec,
@@ -188,7 +191,8 @@ pub(crate) struct UdpEndpoint {
     pub(crate) listener: Option<u16>,
     /// The address asked for, by which a dialled connection finds its socket.
     pub(crate) bound_to: SocketAddr,
-    /// As the listener says; for dialled connections only `ecn` counts here.
+    /// As the listener says; for dialled connections what [`Self::shares`]
+    /// looks at.
     pub(crate) tuning: QuicTuning,
     /// Which name in a client's certificate is its name.
     pub(crate) cert_name: CertName,
@@ -217,7 +221,12 @@ impl UdpEndpoint {
     ) -> io::Result<Self> {
         let port = UdpPort::new(socket, tuning.ecn, limits)?;
         let allow_mtud = port.allows_mtu_discovery();
-        let endpoint = Arc::clone(&settings.endpoint);
+        let mut endpoint = Arc::clone(&settings.endpoint);
+        if listener.is_none() && !tuning.mtu_discovery {
+            // Nobody shall search for us either.
+            let config = Arc::make_mut(&mut endpoint);
+            let _ = config.max_udp_payload_size(DATAGRAM_BYTES_MIN);
+        }
         let server = server.map(Arc::new);
         Ok(Self {
             proto: Endpoint::new(endpoint, server.clone(), allow_mtud, None),
@@ -269,6 +278,11 @@ impl UdpEndpoint {
     pub(crate) fn refuse_new(&mut self) {
         self.refuses = true;
         self.proto.set_server_config(None);
+    }
+
+    /// Whether connections tuned like this may use it.
+    pub(crate) const fn shares(&self, tuning: &QuicTuning) -> bool {
+        self.tuning.ecn == tuning.ecn && self.tuning.mtu_discovery == tuning.mtu_discovery
     }
 
     pub(crate) fn bind_serial(&mut self, handle: ConnectionHandle, serial: u64) {

@@ -55,6 +55,7 @@ impl QuicConn {
             data.clear();
             return Ok(all);
         };
+        self.wrote = true;
         if let Some(backlog) = self.backlogs.iter_mut().find(|b| b.id == id) {
             backlog.bytes.put(data, 0);
             // With isolation it may only be waiting for its turn.

@@ -5,6 +5,7 @@ pub(crate) mod certs;
 mod corpus;
 mod datagrams;
 mod early;
+mod ending;
 mod follow;
 mod handshake;
 mod hostile;

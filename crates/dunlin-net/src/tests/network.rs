@@ -7,6 +7,7 @@ use std::io::IoSliceMut;
 use std::net::UdpSocket;
 use std::time::Instant as StdInstant;
 
+use dunlin_base::StreamId;
 use dunlin_base::transport::Transport;
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 
@@ -87,20 +88,26 @@ fn larger_packets_are_searched_for_unless_it_is_switched_off() {
         mtu_discovery: false,
         ..QuicTuning::default()
     };
-    // Each side searches for itself.
-    for (theirs, ours) in [(&on, &off), (&off, &on)] {
-        let mut pair = Pair::new();
-        let (client, server) = pair.connect(listen(ours), |addr| dial(addr, theirs));
-        let mtu = |side: &mut Side, conn| side.net.stats(conn).unwrap().quic.unwrap().mtu;
-        pair.until("larger packets", |p| {
-            mtu(&mut p.client, client).max(mtu(&mut p.server, server)) > 1400
-        });
-        let small = match theirs.mtu_discovery {
-            true => mtu(&mut pair.server, server),
-            false => mtu(&mut pair.client, client),
-        };
-        assert_eq!(small, 1200);
-    }
+    let mtu = |side: &mut Side, conn| side.net.stats(conn).unwrap().quic.unwrap().mtu;
+    // A server that does not search lets its clients do so.
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect(listen(&off), |addr| dial(addr, &on));
+    pair.until("larger packets", |p| mtu(&mut p.client, client) > 1400);
+    assert_eq!(mtu(&mut pair.server, server), 1200);
+    // A client that does not search does not want to be searched for.
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect(listen(&on), |addr| dial(addr, &off));
+    let more = super::pattern(20_000);
+    let _ = pair.client.send(client, StreamId::CONTROL, &more);
+    pair.until("bytes", |p| {
+        p.server.received(StreamId::CONTROL).len() == more.len()
+    });
+    let _ = pair.server.send(server, StreamId::CONTROL, &more);
+    pair.until("bytes", |p| {
+        p.client.received(StreamId::CONTROL).len() == more.len()
+    });
+    assert_eq!(mtu(&mut pair.client, client), 1200);
+    assert_eq!(mtu(&mut pair.server, server), 1200);
 }
 
 #[test]
