@@ -141,6 +141,8 @@ pub enum NetCommand {
         conn: ConnId,
         /// QUIC application error code.
         code: u64,
+        /// The client said goodbye: what is waiting need not arrive.
+        promptly: bool,
     },
     /// Close the connection when nothing arrives for this long.
     SetIdleTimeout {

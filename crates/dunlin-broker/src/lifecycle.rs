@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dunlin_base::transport::close_code;
 use dunlin_mqtt::codec::{Disconnect, ReasonCode};
 use dunlin_mqtt::server::delivery;
 use dunlin_store::{SessionKey, StoreOp, StoredWill};
@@ -52,7 +51,7 @@ impl Shard {
                 cause: dunlin_base::Text::from_static("disconnected by the client"),
             });
         }
-        self.close(c, close_code::NO_ERROR);
+        self.part(c);
         Ok(())
     }
 

@@ -432,6 +432,15 @@ impl Shard {
 
     /// Sends what is waiting and closes; the connection is deaf from now on.
     pub(crate) fn close(&mut self, c: ConnIdx, code: u64) {
+        self.close_link(c, code, false);
+    }
+
+    /// Likewise, after the client said goodbye.
+    pub(crate) fn part(&mut self, c: ConnIdx) {
+        self.close_link(c, close_code::NO_ERROR, true);
+    }
+
+    fn close_link(&mut self, c: ConnIdx, code: u64, promptly: bool) {
         if let Some(s) = self.conns.get(c).and_then(Conn::session) {
             self.detach(s, true);
         }
@@ -447,7 +456,11 @@ impl Shard {
         conn.parked_ends = Vec::new();
         conn.parked_datagrams = Vec::new();
         let conn = conn.id;
-        self.command(NetCommand::Close { conn, code });
+        self.command(NetCommand::Close {
+            conn,
+            code,
+            promptly,
+        });
     }
 
     /// Encodes a packet onto a stream, unless the client does not take one of

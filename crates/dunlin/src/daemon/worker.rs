@@ -209,7 +209,12 @@ impl Worker {
                 net.reset_stream(conn, stream, code);
                 net.stop_stream(conn, stream, code);
             }
-            NetCommand::Close { conn, code } => net.close(conn, code),
+            NetCommand::Close {
+                conn,
+                code,
+                promptly: true,
+            } => net.close_promptly(conn, code),
+            NetCommand::Close { conn, code, .. } => net.close(conn, code),
             NetCommand::SetIdleTimeout { conn, timeout } => net.set_idle_timeout(conn, timeout),
             NetCommand::PauseReading { conn, paused } => net.pause_reading(conn, paused),
         }
