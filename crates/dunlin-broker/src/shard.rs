@@ -91,6 +91,8 @@ pub struct Shard {
     dirty: Vec<ConnIdx>,
     pool: Vec<SendBuf>,
     shutting_down: bool,
+    /// The owner may add to the round of `$SYS` messages.
+    sys_round: bool,
 }
 
 impl Shard {
@@ -134,6 +136,7 @@ impl Shard {
             dirty: Vec::new(),
             pool: Vec::new(),
             shutting_down: false,
+            sys_round: false,
             config,
         }
     }
@@ -147,6 +150,12 @@ impl Shard {
     #[must_use]
     pub const fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Whether a round of `$SYS` messages was published since the last call,
+    /// to which [`Shard::publish_sys_value`] may add.
+    pub fn take_sys_round(&mut self) -> bool {
+        core::mem::take(&mut self.sys_round)
     }
 
     /// Takes something that happened.
@@ -187,6 +196,7 @@ impl Shard {
                 }
                 Timer::Sys => {
                     self.publish_sys();
+                    self.sys_round = true;
                     self.timers.set(now + self.config.sys_interval, Timer::Sys);
                 }
             }

@@ -91,11 +91,16 @@ impl Shard {
             ("bytes/received", stats.bytes_received),
             ("bytes/sent", stats.bytes_sent),
         ];
-        let shard = self.config.shard.0;
         for (name, value) in values {
-            let topic: String = format!("$SYS/broker/shard/{shard}/{name}");
-            self.publish_here(&topic, format!("{value}"));
+            self.publish_sys_value(name, value);
         }
+    }
+
+    /// Publishes one counter, as a topic below that of this shard.
+    pub fn publish_sys_value(&mut self, name: &str, value: u64) {
+        let shard = self.config.shard.0;
+        let topic: String = format!("$SYS/broker/shard/{shard}/{name}");
+        self.publish_here(&topic, format!("{value}"));
     }
 
     fn publish_here(&mut self, topic: &str, payload: String) {

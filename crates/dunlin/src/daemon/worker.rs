@@ -80,6 +80,12 @@ impl Worker {
         let now = self.clock.now();
         if self.shard.poll_timeout().is_some_and(|at| at <= now) {
             self.shard.handle_timeout(now);
+            if self.shard.take_sys_round() {
+                let shard = &mut self.shard;
+                self.net.counters().each(|name, _, value| {
+                    shard.publish_sys_value(&format!("transport/{name}"), value);
+                });
+            }
         }
         self.perform();
     }
