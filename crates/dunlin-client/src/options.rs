@@ -102,6 +102,8 @@ pub(crate) struct Options {
     pub(crate) streams: StreamOptions,
     pub(crate) network: NetworkOptions,
     pub(crate) early_data: bool,
+    /// PUBLISH may leave before CONNACK has come.
+    pub(crate) pipelined: bool,
     pub(crate) tickets: Option<TicketFile>,
     /// Nobody chose the client identifier.
     pub(crate) random_id: bool,
@@ -167,6 +169,7 @@ impl Builder {
                 streams: StreamOptions::default(),
                 network: NetworkOptions::new(),
                 early_data: true,
+                pipelined: false,
                 tickets: None,
                 random_id: false,
                 race,
@@ -334,6 +337,16 @@ impl Builder {
     /// might repeat the messages in it.
     pub fn early_data(mut self, send: bool) -> Self {
         self.options.early_data = send;
+        self
+    }
+
+    /// Whether messages that wait when the connection opens, of QoS 1 and 2 at
+    /// most ten, are sent with CONNECT instead of after CONNACK, which saves a
+    /// round trip on every transport. MQTT allows it; a server that turns out
+    /// to take less than they need ends the connection. Off by default; early
+    /// data ([`Builder::early_data`]) does so in any case.
+    pub fn pipelined(mut self, pipelined: bool) -> Self {
+        self.options.pipelined = pipelined;
         self
     }
 

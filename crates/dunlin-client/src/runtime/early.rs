@@ -14,7 +14,7 @@ use crate::tickets::Scope;
 
 /// Messages of QoS 1 and 2 that go out before the server has said how many it
 /// takes at a time. The smallest limit that common servers have is 10.
-pub(super) const PUBLISHES_MAX: u16 = 10;
+const PUBLISHES_MAX: u16 = 10;
 
 /// How long to wait for the server's side of the handshake, before connecting
 /// anew without early data: the address may have become wrong.
@@ -27,6 +27,8 @@ const PATIENCE_IN_RACE_MAX: Duration = Duration::from_secs(1);
 /// What a client knows about early data.
 pub(super) struct Early {
     wanted: bool,
+    /// Messages do not wait for CONNACK in any case.
+    pipelined: bool,
     patience: Duration,
     /// QUIC gets through on this network, as far as it matters.
     is_known: bool,
@@ -54,6 +56,7 @@ impl Early {
         let scope = file.map(|file| file.scope(url.host(), port, id));
         Self {
             wanted: options.early_data,
+            pipelined: options.pipelined,
             patience: PATIENCE.min(options.connect_timeout),
             is_known: true,
             home: scope.as_ref().and_then(|scope| scope.addr()),
@@ -135,6 +138,14 @@ impl Early {
 
     pub(super) fn is_pending(&self, conn: ConnId) -> bool {
         self.pending.is_some_and(|(pending, _)| pending == conn)
+    }
+
+    /// Messages of QoS 1 and 2 that need not wait for CONNACK.
+    pub(super) fn publishes(&self, conn: ConnId) -> u16 {
+        match self.pipelined || self.is_pending(conn) {
+            true => PUBLISHES_MAX,
+            false => 0,
+        }
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {

@@ -13,7 +13,6 @@ use dunlin_mqtt::scram;
 use dunlin_net::ClientTls;
 
 use super::dialing::Dialing;
-use super::early::PUBLISHES_MAX;
 use super::io::Context;
 use super::resolver::{Job, Resolved};
 use super::session::{Scram, Session};
@@ -227,9 +226,8 @@ impl Session {
                 expect: None,
             });
         }
-        let early = core.early.is_pending(conn);
-        self.engine
-            .set_early_publishes(if early { PUBLISHES_MAX } else { 0 });
+        let early = core.early.publishes(conn);
+        self.engine.set_early_publishes(early);
         let first = core.scram.as_ref().map(|_| scram_first.as_slice());
         let (engine, out) = (&mut self.engine, &mut core.out);
         let result = core

@@ -35,7 +35,7 @@ impl Session {
             self.write_requests(context);
             self.write_again(context);
             self.write_queue(context, conn);
-        } else if self.core.early.is_pending(conn) {
+        } else if self.core.early.publishes(conn) > 0 {
             self.write_queue(context, conn);
         }
         let core = &mut self.core;

@@ -56,8 +56,10 @@ impl TicketFile {
         let path = path.into();
         let _lock = lock(&path)?;
         let (entries, notice) = read(&path)?;
-        // Shows now, and not after a connection, that it can be written.
-        write(&path, &entries)?;
+        // That it could be written, the lock beside it has shown.
+        if notice.is_some() {
+            write(&path, &entries)?;
+        }
         Ok(Self {
             shared: Arc::new(Place { path, notice }),
         })
