@@ -294,6 +294,11 @@ impl Connect {
         Ok(connected.map(|_| (client, messages)))
     }
 
+    /// For a connection that is too short to search for a larger packet size.
+    pub(super) fn briefly(&self, builder: Builder) -> Builder {
+        builder.network(self.network.options().mtu_discovery(false))
+    }
+
     /// Begins to connect.
     pub(super) fn start(&self, builder: Builder) -> Result<(Client, Messages, Begun)> {
         self.say(|| "Client sending CONNECT".into());
