@@ -23,7 +23,7 @@ fn exchange(broker: &Broker, request: &str) -> (String, String) {
     (status.to_owned(), body.to_owned())
 }
 
-fn get(broker: &Broker, target: &str) -> (String, String) {
+pub(crate) fn get(broker: &Broker, target: &str) -> (String, String) {
     exchange(broker, &format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"))
 }
 
@@ -34,7 +34,7 @@ fn json(broker: &Broker, target: &str) -> Value {
 }
 
 /// Sum of the samples that begin with `family` and carry `label`.
-fn sum(text: &str, family: &str, label: &str) -> f64 {
+pub(crate) fn sum(text: &str, family: &str, label: &str) -> f64 {
     text.lines()
         .filter(|line| line.starts_with(family) && line.contains(label))
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
