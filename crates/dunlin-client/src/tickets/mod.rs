@@ -58,7 +58,7 @@ impl TicketFile {
         let (entries, notice) = read(&path)?;
         // That it could be written, the lock beside it has shown.
         if notice.is_some() {
-            write(&path, &entries)?;
+            write(&path, &entries, Sync::Disk)?;
         }
         Ok(Self {
             shared: Arc::new(Place { path, notice }),
@@ -97,13 +97,15 @@ impl Scope {
     /// The server was found there.
     pub(crate) fn found(&self, addr: SocketAddr) {
         if self.addr() != Some(addr) {
-            self.change("remember an address", |entry| entry.addr = Some(addr));
+            self.change("remember an address", Sync::Disk, |entry| {
+                entry.addr = Some(addr);
+            });
         }
     }
 
     /// Changes the entry under the lock; `None`: nothing was changed.
-    fn change<R>(&self, what: &str, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
-        let result = self.try_change(f);
+    fn change<R>(&self, what: &str, sync: Sync, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        let result = self.try_change(sync, f);
         if let Err(error) = &result {
             let path = self.place.path.display();
             tracing::warn!(%path, %error, "cannot {what}");
@@ -111,7 +113,7 @@ impl Scope {
         result.ok()
     }
 
-    fn try_change<R>(&self, f: impl FnOnce(&mut Entry) -> R) -> io::Result<R> {
+    fn try_change<R>(&self, sync: Sync, f: impl FnOnce(&mut Entry) -> R) -> io::Result<R> {
         let path = &self.place.path;
         let _lock = lock(path)?;
         let (mut entries, notice) = read(path)?;
@@ -130,7 +132,7 @@ impl Scope {
         bound(&mut entry.tickets, TICKETS_MAX);
         bound(&mut entry.tokens, TOKENS_MAX);
         entries.push(entry);
-        write(path, &entries)?;
+        write(path, &entries, sync)?;
         Ok(result)
     }
 }
@@ -138,13 +140,17 @@ impl Scope {
 impl SessionTickets for Scope {
     fn insert(&self, ticket: Vec<u8>) {
         if ticket.len() <= ITEM_BYTES_MAX {
-            self.change("store a session ticket", |entry| entry.tickets.push(ticket));
+            self.change("store a session ticket", Sync::Disk, |entry| {
+                entry.tickets.push(ticket);
+            });
         }
     }
 
     fn take(&self) -> Option<Vec<u8>> {
         // The newest is good for longest.
-        self.change("take a session ticket", |entry| entry.tickets.pop())?
+        self.change("take a session ticket", Sync::Later, |entry| {
+            entry.tickets.pop()
+        })?
     }
 }
 
@@ -152,7 +158,9 @@ impl AddressTokens for Scope {
     fn insert(&self, _: &str, token: Bytes) {
         if token.len() <= ITEM_BYTES_MAX {
             let token = token.to_vec();
-            self.change("store an address token", |entry| entry.tokens.push(token));
+            self.change("store an address token", Sync::Disk, |entry| {
+                entry.tokens.push(token);
+            });
         }
     }
 
@@ -162,7 +170,9 @@ impl AddressTokens for Scope {
         if found.tokens.is_empty() {
             return None;
         }
-        let token = self.change("take an address token", |entry| entry.tokens.pop())??;
+        let token = self.change("take an address token", Sync::Later, |entry| {
+            entry.tokens.pop()
+        })??;
         Some(token.into())
     }
 }
@@ -210,9 +220,19 @@ fn is_exposed(_: &File) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Whether a change waits for the disk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sync {
+    /// What was given to us must survive a power cut.
+    Disk,
+    /// What was taken need not: a server takes a ticket once, and refuses it if
+    /// a power cut brings it back. Waiting would hold up the first datagram.
+    Later,
+}
+
 /// Replaces the file in one step: after a crash it holds either the old
 /// entries or the new.
-fn write(path: &Path, entries: &[Entry]) -> io::Result<()> {
+fn write(path: &Path, entries: &[Entry], sync: Sync) -> io::Result<()> {
     let mut entries = entries.to_vec();
     entries.sort_by_key(|entry| entry.used);
     let mut bytes = format::encode(&entries);
@@ -225,9 +245,11 @@ fn write(path: &Path, entries: &[Entry]) -> io::Result<()> {
     let _ = fs::remove_file(&temporary);
     let mut file = private().create_new(true).open(&temporary)?;
     file.write_all(&bytes)?;
-    file.sync_all()?;
+    if sync == Sync::Disk {
+        file.sync_all()?;
+    }
     fs::rename(&temporary, path)?;
-    if cfg!(unix) {
+    if cfg!(unix) && sync == Sync::Disk {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
     }
@@ -374,7 +396,7 @@ mod tests {
                 ..Entry::default()
             })
             .collect();
-        write(&path, &entries).expect("written");
+        write(&path, &entries, Sync::Disk).expect("written");
         let (left, notice) = read(&path).expect("read");
         assert_eq!(notice, None);
         assert!(left.len() <= ENTRIES_MAX);
