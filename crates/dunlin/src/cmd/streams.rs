@@ -43,7 +43,7 @@ pub(super) struct Streams {
     /// Send small packets twice, and have the server do so: one lost packet
     /// then delays nothing, for up to twice the bytes.
     #[arg(help_heading = HEADING, long)]
-    repeat: bool,
+    repeat_packets: bool,
     /// Let the server deliver each topic on a stream of its own.
     #[arg(help_heading = HEADING, long)]
     delivery_streams: bool,
@@ -95,7 +95,7 @@ impl Streams {
             .topic_streams(self.topic_streams)
             .datagrams(self.datagrams)
             .isolate_streams(self.isolate)
-            .repeat_packets(self.repeat)
+            .repeat_packets(self.repeat_packets)
             .delivery_streams(self.delivery_streams);
         for (filter, priority) in &self.priority {
             builder = builder.priority(filter.as_str(), *priority);
