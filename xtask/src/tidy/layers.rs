@@ -73,7 +73,11 @@ const TABLE: &[Layer] = &[
     layer(
         5,
         "dunlin-tiny",
-        &["dunlin-mini-crypto", "dunlin-mqtt-codec", "dunlin-quic-mini"],
+        &[
+            "dunlin-mini-crypto",
+            "dunlin-mqtt-codec",
+            "dunlin-quic-mini",
+        ],
     ),
     layer(
         6,
