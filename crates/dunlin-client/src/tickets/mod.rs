@@ -2,11 +2,13 @@
 //! is started anew resumes where the one before ended.
 //!
 //! The file is replaced in one step, under a lock that processes share. What
-//! is taken out is gone from the disk before it is used.
+//! is taken out is gone from it before it is used. No connection waits for the
+//! disk: a thread brings to it what is new.
 
 #[cfg(test)]
 mod corpus;
 mod format;
+mod syncer;
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -14,13 +16,14 @@ use core::time::Duration;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use dunlin_net::{AddressTokens, SessionTickets};
 
 use format::{ENTRIES_MAX, Entry, FILE_BYTES_MAX, ITEM_BYTES_MAX, TICKETS_MAX, TOKENS_MAX};
+use syncer::Syncer;
 
 /// How long to wait for another process that works on the file. It needs
 /// milliseconds; one that was stopped in between must not stop this one.
@@ -44,6 +47,24 @@ pub struct TicketFile {
 struct Place {
     path: PathBuf,
     notice: Option<String>,
+    /// Begun by the first change that must survive a power cut; `None`: there
+    /// can be no thread, and such a change waits for the system's own pace.
+    syncer: OnceLock<Option<Syncer>>,
+}
+
+impl Place {
+    fn sync(&self) {
+        let syncer = self.syncer.get_or_init(|| {
+            let begun = Syncer::new(&self.path);
+            if let Err(error) = &begun {
+                tracing::warn!(%error, "no thread to bring tickets to the disk");
+            }
+            begun.ok()
+        });
+        if let Some(syncer) = syncer {
+            syncer.ask();
+        }
+    }
 }
 
 impl TicketFile {
@@ -58,10 +79,14 @@ impl TicketFile {
         let (entries, notice) = read(&path)?;
         // That it could be written, the lock beside it has shown.
         if notice.is_some() {
-            write(&path, &entries, Sync::Disk)?;
+            write(&path, &entries)?;
         }
         Ok(Self {
-            shared: Arc::new(Place { path, notice }),
+            shared: Arc::new(Place {
+                path,
+                notice,
+                syncer: OnceLock::new(),
+            }),
         })
     }
 
@@ -97,7 +122,7 @@ impl Scope {
     /// The server was found there.
     pub(crate) fn found(&self, addr: SocketAddr) {
         if self.addr() != Some(addr) {
-            self.change("remember an address", Sync::Disk, |entry| {
+            self.change("remember an address", Sync::Soon, |entry| {
                 entry.addr = Some(addr);
             });
         }
@@ -105,15 +130,17 @@ impl Scope {
 
     /// Changes the entry under the lock; `None`: nothing was changed.
     fn change<R>(&self, what: &str, sync: Sync, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
-        let result = self.try_change(sync, f);
+        let result = self.try_change(f);
         if let Err(error) = &result {
             let path = self.place.path.display();
             tracing::warn!(%path, %error, "cannot {what}");
+        } else if sync == Sync::Soon {
+            self.place.sync();
         }
         result.ok()
     }
 
-    fn try_change<R>(&self, sync: Sync, f: impl FnOnce(&mut Entry) -> R) -> io::Result<R> {
+    fn try_change<R>(&self, f: impl FnOnce(&mut Entry) -> R) -> io::Result<R> {
         let path = &self.place.path;
         let _lock = lock(path)?;
         let (mut entries, notice) = read(path)?;
@@ -132,7 +159,7 @@ impl Scope {
         bound(&mut entry.tickets, TICKETS_MAX);
         bound(&mut entry.tokens, TOKENS_MAX);
         entries.push(entry);
-        write(path, &entries, sync)?;
+        write(path, &entries)?;
         Ok(result)
     }
 }
@@ -140,7 +167,7 @@ impl Scope {
 impl SessionTickets for Scope {
     fn insert(&self, ticket: Vec<u8>) {
         if ticket.len() <= ITEM_BYTES_MAX {
-            self.change("store a session ticket", Sync::Disk, |entry| {
+            self.change("store a session ticket", Sync::Soon, |entry| {
                 entry.tickets.push(ticket);
             });
         }
@@ -148,7 +175,7 @@ impl SessionTickets for Scope {
 
     fn take(&self) -> Option<Vec<u8>> {
         // The newest is good for longest.
-        self.change("take a session ticket", Sync::Later, |entry| {
+        self.change("take a session ticket", Sync::Never, |entry| {
             entry.tickets.pop()
         })?
     }
@@ -158,7 +185,7 @@ impl AddressTokens for Scope {
     fn insert(&self, _: &str, token: Bytes) {
         if token.len() <= ITEM_BYTES_MAX {
             let token = token.to_vec();
-            self.change("store an address token", Sync::Disk, |entry| {
+            self.change("store an address token", Sync::Soon, |entry| {
                 entry.tokens.push(token);
             });
         }
@@ -170,7 +197,7 @@ impl AddressTokens for Scope {
         if found.tokens.is_empty() {
             return None;
         }
-        let token = self.change("take an address token", Sync::Later, |entry| {
+        let token = self.change("take an address token", Sync::Never, |entry| {
             entry.tokens.pop()
         })??;
         Some(token.into())
@@ -220,19 +247,19 @@ fn is_exposed(_: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a change waits for the disk.
+/// Whether a change is brought to the disk at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Sync {
-    /// What was given to us must survive a power cut.
-    Disk,
+    /// What was given to us should survive a power cut.
+    Soon,
     /// What was taken need not: a server takes a ticket once, and refuses it if
-    /// a power cut brings it back. Waiting would hold up the first datagram.
-    Later,
+    /// a power cut brings it back.
+    Never,
 }
 
-/// Replaces the file in one step: after a crash it holds either the old
-/// entries or the new.
-fn write(path: &Path, entries: &[Entry], sync: Sync) -> io::Result<()> {
+/// Replaces the file in one step: when the process dies it holds either the
+/// old entries or the new.
+fn write(path: &Path, entries: &[Entry]) -> io::Result<()> {
     let mut entries = entries.to_vec();
     entries.sort_by_key(|entry| entry.used);
     let mut bytes = format::encode(&entries);
@@ -243,17 +270,11 @@ fn write(path: &Path, entries: &[Entry], sync: Sync) -> io::Result<()> {
     let temporary = beside(path, "new")?;
     // Left by a process that died; it is under the lock.
     let _ = fs::remove_file(&temporary);
-    let mut file = private().create_new(true).open(&temporary)?;
-    file.write_all(&bytes)?;
-    if sync == Sync::Disk {
-        file.sync_all()?;
-    }
-    fs::rename(&temporary, path)?;
-    if cfg!(unix) && sync == Sync::Disk {
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-        File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
-    }
-    Ok(())
+    private()
+        .create_new(true)
+        .open(&temporary)?
+        .write_all(&bytes)?;
+    fs::rename(&temporary, path)
 }
 
 /// Locks the file beside it, because the file itself is replaced.
@@ -396,7 +417,7 @@ mod tests {
                 ..Entry::default()
             })
             .collect();
-        write(&path, &entries, Sync::Disk).expect("written");
+        write(&path, &entries).expect("written");
         let (left, notice) = read(&path).expect("read");
         assert_eq!(notice, None);
         assert!(left.len() <= ENTRIES_MAX);
