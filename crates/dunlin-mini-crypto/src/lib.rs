@@ -17,9 +17,13 @@
 
 #[cfg(feature = "host")]
 mod host;
+#[cfg(feature = "tiny")]
+mod tiny;
 
 #[cfg(feature = "host")]
 pub use host::{Host, HostAead};
+#[cfg(feature = "tiny")]
+pub use tiny::{Tiny, TinyAead, TinyHash, TinyKey, TinySecret};
 
 /// Bytes of a SHA-256 digest, and of every secret of the key schedule.
 pub const HASH_LEN: usize = 32;

@@ -1,0 +1,132 @@
+//! The smallest provider: portable, without an allocator, without a path to a
+//! panic, and constant in time for everything secret. Knows nothing of RustCrypto.
+//!
+//! Constant time means that no branch is taken and no address is made from a
+//! secret, on any processor whose multiplication takes a constant time (a
+//! Cortex-M3's long multiplication does not). Verification works on public
+//! data only.
+//!
+//! Keys and the state of a point multiplication are wiped; a digest's state
+//! and words that the compiler keeps on the stack are not.
+
+mod aes;
+mod curve;
+mod field;
+mod sha256;
+
+pub use aes::{TinyAead, TinyKey};
+pub use curve::TinySecret;
+pub use sha256::TinyHash;
+
+use crate::{
+    Crypto, CryptoError, Digest, Entropy, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, TAG_LEN,
+};
+
+/// Attempts to draw a scalar; each fails with a chance of 2^-32.
+const DRAWS: usize = 8;
+
+/// The smallest provider, with entropy from `E`.
+#[derive(Clone, Debug)]
+pub struct Tiny<E> {
+    entropy: E,
+}
+
+impl<E: Entropy> Tiny<E> {
+    /// A provider that draws from `entropy`.
+    pub const fn new(entropy: E) -> Self {
+        Self { entropy }
+    }
+}
+
+/// Forgets words; the barrier keeps the optimiser from seeing that nobody
+/// reads the zeros.
+fn wipe(words: &mut [u32]) {
+    words.fill(0);
+    core::hint::black_box(words);
+}
+
+impl<E: Entropy> Crypto for Tiny<E> {
+    type Hash = TinyHash;
+    type Secret = TinySecret;
+    type Aead = TinyAead;
+    type Block = TinyKey;
+
+    fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
+        self.entropy.fill(out)
+    }
+
+    fn hash(&mut self) -> TinyHash {
+        TinyHash::new()
+    }
+
+    fn update(&mut self, hash: &mut TinyHash, data: &[u8]) {
+        hash.update(data);
+    }
+
+    fn finish(&mut self, hash: TinyHash) -> Digest {
+        hash.finish()
+    }
+
+    fn generate(&mut self) -> Result<(TinySecret, Point), CryptoError> {
+        let mut bytes = [0; 32];
+        for _ in 0..DRAWS {
+            self.entropy.fill(&mut bytes)?;
+            let secret = TinySecret::new(&bytes);
+            bytes.fill(0);
+            core::hint::black_box(&mut bytes);
+            if let Some(secret) = secret
+                && let Some(point) = secret.public()
+            {
+                return Ok((secret, point));
+            }
+        }
+        Err(CryptoError::Entropy)
+    }
+
+    fn agree(&mut self, secret: &TinySecret, peer: &Point) -> Result<Digest, CryptoError> {
+        secret.agree(peer).ok_or(CryptoError::BadPoint)
+    }
+
+    fn verify(
+        &mut self,
+        key: &Point,
+        digest: &Digest,
+        signature: &[u8; SIGNATURE_LEN],
+    ) -> Result<(), CryptoError> {
+        curve::verify(key, digest, signature).ok_or(CryptoError::BadSignature)
+    }
+
+    fn aead(&mut self, key: &[u8; KEY_LEN]) -> TinyAead {
+        TinyAead::new(key)
+    }
+
+    fn seal(
+        &mut self,
+        key: &TinyAead,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+    ) -> [u8; TAG_LEN] {
+        key.seal(nonce, aad, data)
+    }
+
+    fn open(
+        &mut self,
+        key: &TinyAead,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), CryptoError> {
+        let right = key.open(nonce, aad, data, tag);
+        right.then_some(()).ok_or(CryptoError::BadTag)
+    }
+
+    fn block(&mut self, key: &[u8; KEY_LEN]) -> TinyKey {
+        TinyKey::new(key)
+    }
+
+    fn encrypt(&mut self, key: &TinyKey, block: &mut [u8; 16]) {
+        key.encrypt(block);
+    }
+}

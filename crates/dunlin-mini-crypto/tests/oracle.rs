@@ -1,0 +1,388 @@
+//! The smallest provider against RustCrypto, over seeded random inputs and
+//! published vectors. Knows only the trait.
+
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Entropy, Host, Point, Tiny};
+use p256::ecdsa::signature::hazmat::PrehashSigner;
+use p256::ecdsa::{Signature, SigningKey};
+
+/// Runs of the fast and of the slow comparisons. `DUNLIN_CRYPTO_RUNS`
+/// multiplies them.
+const FAST: u64 = 2_000;
+const SLOW: u64 = 300;
+
+fn runs(count: u64) -> u64 {
+    let times = std::env::var("DUNLIN_CRYPTO_RUNS").ok();
+    count * times.and_then(|t| t.parse().ok()).unwrap_or(1_u64)
+}
+
+/// SplitMix64.
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        core::array::from_fn(|_| self.next() as u8)
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        let len = self.next() % (most + 1);
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// A number whose words are often all zeros or ones, where carries hide.
+    fn number(&mut self) -> [u8; 32] {
+        let mut out: [u8; 32] = self.array();
+        for word in out.chunks_mut(4) {
+            match self.next() % 6 {
+                0 => word.fill(0),
+                1 => word.fill(0xff),
+                _ => (),
+            }
+        }
+        out
+    }
+}
+
+impl Entropy for Random {
+    fn fill(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
+        out.fill_with(|| self.next() as u8);
+        Ok(())
+    }
+}
+
+fn both(seed: u64) -> (Random, Host<Random>, Tiny<Random>) {
+    let random = Random(seed);
+    (random.clone(), Host::new(random.clone()), Tiny::new(random))
+}
+
+fn hex<const N: usize>(text: &str) -> [u8; N] {
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter(|b| !b.is_ascii_whitespace())
+        .map(|b| (b as char).to_digit(16).unwrap() as u8)
+        .collect();
+    assert_eq!(digits.len(), 2 * N);
+    core::array::from_fn(|i| digits[2 * i] << 4 | digits[2 * i + 1])
+}
+
+fn tiny() -> Tiny<Random> {
+    Tiny::new(Random(1))
+}
+
+fn digest<C: Crypto>(crypto: &mut C, parts: &[&[u8]]) -> Digest {
+    let mut hash = crypto.hash();
+    for part in parts {
+        crypto.update(&mut hash, part);
+    }
+    crypto.finish(hash)
+}
+
+#[test]
+fn hashes_agree() {
+    let (mut random, mut host, mut tiny) = both(2);
+    // Every length around the padding's edges, then random ones in parts.
+    for len in 0..200 {
+        let data = vec![len as u8; len];
+        assert_eq!(digest(&mut tiny, &[&data]), digest(&mut host, &[&data]));
+    }
+    for _ in 0..runs(FAST) {
+        let (a, b) = (random.bytes(300), random.bytes(300));
+        let want = digest(&mut host, &[&a, &b]);
+        assert_eq!(digest(&mut tiny, &[&a, &b]), want);
+        let key = random.array();
+        assert_eq!(tiny.hmac(&key, &[&a, &b]), host.hmac(&key, &[&a, &b]));
+    }
+}
+
+#[test]
+fn blocks_agree() {
+    let (mut random, mut host, mut tiny) = both(3);
+    for _ in 0..runs(FAST) {
+        let key = random.array();
+        let (host_key, tiny_key) = (host.block(&key), tiny.block(&key));
+        let mut want = random.array();
+        let mut got = want;
+        host.encrypt(&host_key, &mut want);
+        tiny.encrypt(&tiny_key, &mut got);
+        assert_eq!(got, want);
+    }
+}
+
+#[test]
+fn packets_agree() {
+    let (mut random, mut host, mut tiny) = both(4);
+    for _ in 0..runs(FAST) {
+        let (key, nonce) = (random.array(), random.array());
+        let (aad, plain) = (random.bytes(50), random.bytes(200));
+        let (host_key, tiny_key) = (host.aead(&key), tiny.aead(&key));
+        let (mut want, mut got) = (plain.clone(), plain.clone());
+        let tag = host.seal(&host_key, &nonce, &aad, &mut want);
+        assert_eq!(tiny.seal(&tiny_key, &nonce, &aad, &mut got), tag);
+        assert_eq!(got, want);
+
+        // One altered bit anywhere is refused, and leaves the data alone.
+        let mut all = [&aad[..], &got[..], &tag[..]].concat();
+        let bit = random.next() as usize % (8 * all.len());
+        all[bit / 8] ^= 1 << (bit % 8);
+        let (bad_aad, rest) = all.split_at(aad.len());
+        let (bad_data, bad_tag) = rest.split_at(got.len());
+        let mut data = bad_data.to_vec();
+        let bad_tag = bad_tag.try_into().unwrap();
+        let refused = tiny.open(&tiny_key, &nonce, bad_aad, &mut data, bad_tag);
+        assert_eq!(refused, Err(CryptoError::BadTag));
+        assert_eq!(data, bad_data);
+
+        let opened = tiny.open(&tiny_key, &nonce, &aad, &mut got, &tag);
+        assert_eq!(opened, Ok(()));
+        assert_eq!(got, plain);
+    }
+}
+
+#[test]
+fn keys_and_agreements_agree() {
+    let (mut random, ..) = both(5);
+    for _ in 0..runs(SLOW) {
+        // Both providers draw the same numbers, so make the same keys.
+        let (one, two) = (random.number(), random.array::<32>());
+        let draw = |out: &mut [u8]| {
+            out.copy_from_slice(&one);
+            Ok(())
+        };
+        let (mut host, mut tiny) = (Host::new(draw), Tiny::new(draw));
+        let (made, tiny_made) = (host.generate(), tiny.generate());
+        // Some of these numbers are above the order.
+        assert_eq!(made.is_ok(), tiny_made.is_ok());
+        let (Ok((host_key, point)), Ok((tiny_key, tiny_point))) = (made, tiny_made) else {
+            continue;
+        };
+        assert_eq!(tiny_point, point);
+        let peer = |out: &mut [u8]| {
+            out.copy_from_slice(&two);
+            Ok(())
+        };
+        let (_, peer) = Host::new(peer).generate().unwrap();
+        let want = host.agree(&host_key, &peer).unwrap();
+        assert_eq!(tiny.agree(&tiny_key, &peer), Ok(want));
+
+        let mut off = peer;
+        let bit = random.next() as usize % (8 * off.len());
+        off[bit / 8] ^= 1 << (bit % 8);
+        let want = host.agree(&host_key, &off);
+        // RustCrypto also takes other forms of a point.
+        if off[0] == 4 {
+            assert_eq!(tiny.agree(&tiny_key, &off), want);
+        } else {
+            assert_eq!(tiny.agree(&tiny_key, &off), Err(CryptoError::BadPoint));
+        }
+    }
+}
+
+#[test]
+fn verdicts_agree() {
+    let (mut random, mut host, mut tiny) = both(6);
+    for run in 0..runs(SLOW) {
+        let signer = SigningKey::from_slice(&random.array::<32>()).unwrap();
+        let key: Point = signer
+            .verifying_key()
+            .to_sec1_point(false)
+            .as_bytes()
+            .try_into()
+            .unwrap();
+        let mut digest = if run % 2 == 0 {
+            random.array()
+        } else {
+            random.number()
+        };
+        let signature: Signature = signer.sign_prehash(&digest).unwrap();
+        let mut signature: [u8; 64] = signature.to_bytes().into();
+        assert_eq!(tiny.verify(&key, &digest, &signature), Ok(()));
+
+        let bit = random.next() as usize % (8 * 96);
+        match bit / 8 {
+            at @ 0..32 => digest[at] ^= 1 << (bit % 8),
+            at => signature[at - 32] ^= 1 << (bit % 8),
+        }
+        let want = host.verify(&key, &digest, &signature);
+        assert_eq!(want, Err(CryptoError::BadSignature));
+        assert_eq!(tiny.verify(&key, &digest, &signature), want);
+    }
+}
+
+#[test]
+fn scalars_out_of_range_are_not_keys() {
+    const ORDER: &str = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551";
+    let mut above = hex::<32>(ORDER);
+    let key: Point = tiny().generate().unwrap().1;
+    for (bad, offset) in [([0; 32], 0), (above, 0), ([0xff; 32], 0), (above, 1)] {
+        above = bad;
+        above[31] += offset;
+        let draw = |out: &mut [u8]| {
+            out.copy_from_slice(&above);
+            Ok(())
+        };
+        let refused = Tiny::new(draw).generate().map(|_| ());
+        assert_eq!(refused, Err(CryptoError::Entropy));
+        for at in [0, 32] {
+            let mut signature = [1; 64];
+            signature[at..at + 32].copy_from_slice(&above);
+            let verdict = tiny().verify(&key, &[1; 32], &signature);
+            assert_eq!(verdict, Err(CryptoError::BadSignature));
+        }
+    }
+    // The last key is minus the generator: same x, other y.
+    let mut last = hex::<32>(ORDER);
+    last[31] -= 1;
+    let point = |bytes: [u8; 32]| {
+        let draw = move |out: &mut [u8]| {
+            out.copy_from_slice(&bytes);
+            Ok(())
+        };
+        Tiny::new(draw).generate().unwrap().1
+    };
+    let (minus, mut one) = (point(last), [0; 32]);
+    one[31] = 1;
+    let one = point(one);
+    assert_eq!(minus[..33], one[..33]);
+    assert_ne!(minus, one);
+}
+
+#[test]
+fn failed_entropy_makes_no_key() {
+    let mut crypto = Tiny::new(|_: &mut [u8]| Err(CryptoError::Entropy));
+    assert_eq!(crypto.random(&mut [0; 4]), Err(CryptoError::Entropy));
+    assert_eq!(crypto.generate().map(|_| ()), Err(CryptoError::Entropy));
+}
+
+#[test]
+fn vectors_of_the_standards() {
+    let mut crypto = tiny();
+    // FIPS 180-2 appendix B.1 and B.2.
+    let abc = hex("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_eq!(digest(&mut crypto, &[b"abc"]), abc);
+    let long = hex("248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    let text = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    assert_eq!(digest(&mut crypto, &[text]), long);
+
+    // FIPS 197 appendix C.1.
+    let key = crypto.block(&hex("000102030405060708090a0b0c0d0e0f"));
+    let mut block = hex("00112233445566778899aabbccddeeff");
+    crypto.encrypt(&key, &mut block);
+    assert_eq!(block, hex("69c4e0d86a7b0430d8cdb78070b4c55a"));
+
+    // McGrew and Viega, "The Galois/Counter Mode of Operation", cases 1, 2, 4.
+    let zero = crypto.aead(&[0; 16]);
+    let tag = crypto.seal(&zero, &[0; 12], &[], &mut []);
+    assert_eq!(tag, hex("58e2fccefa7e3061367f1d57a4e7455a"));
+    let mut data = [0; 16];
+    let tag = crypto.seal(&zero, &[0; 12], &[], &mut data);
+    assert_eq!(data, hex("0388dace60b6a392f328c2b971b2fe78"));
+    assert_eq!(tag, hex("ab6e47d42cec13bdf53a67b21257bddf"));
+    let key = crypto.aead(&hex("feffe9928665731c6d6a8f9467308308"));
+    let mut data: [u8; 60] = hex(
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72
+         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
+    );
+    let aad: [u8; 20] = hex("feedfacedeadbeeffeedfacedeadbeefabaddad2");
+    let tag = crypto.seal(&key, &hex("cafebabefacedbaddecaf888"), &aad, &mut data);
+    let want = hex(
+        "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e
+         21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091",
+    );
+    assert_eq!(data, want);
+    assert_eq!(tag, hex("5bc94fbc3221a5db94fae95ae7121a47"));
+}
+
+#[test]
+fn vectors_of_rfc_5903() {
+    // Section 8.1: an exchange with the 256-bit random ECP group.
+    let mut crypto = tiny();
+    let draw = |out: &mut [u8]| {
+        out.copy_from_slice(&hex::<32>(
+            "c88f01f510d9ac3f70a292daa2316de544e9aab8afe84049c62a9c57862d1433",
+        ));
+        Ok(())
+    };
+    let (_, public) = Tiny::new(draw).generate().unwrap();
+    let want: Point = hex(
+        "04dad0b65394221cf9b051e1feca5787d098dfe637fc90b9ef945d0c37725811805271a0461cdb8252d61f\
+         1c456fa3e59ab1f45b33accf5f58389e0577b8990bb3",
+    );
+    assert_eq!(public, want);
+    let draw = |out: &mut [u8]| {
+        out.copy_from_slice(&hex::<32>(
+            "c6ef9c5d78ae012a011164acb397ce2088685d8f06bf9be0b283ab46476bee53",
+        ));
+        Ok(())
+    };
+    let (secret, _) = Tiny::new(draw).generate().unwrap();
+    let shared = crypto.agree(&secret, &public);
+    let want = hex("d6840f6b42f6edafd13116e0e12565202fef8e9ece7dce03812464d04b9442de");
+    assert_eq!(shared, Ok(want));
+}
+
+#[test]
+fn signature_of_rfc_6979() {
+    // Appendix A.2.5, SHA-256, message "sample".
+    let key = hex(
+        "0460fed4ba255a9d31c961eb74c6356d68c049b8923b61fa6ce669622e60f29fb6\
+         7903fe1008b8bc99a41ae9e95628bc64f2f1b20c2d7e9f5177a3c294d4462299",
+    );
+    let signature = hex(
+        "efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716\
+         f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8",
+    );
+    let mut crypto = tiny();
+    let message = digest(&mut crypto, &[b"sample"]);
+    assert_eq!(crypto.verify(&key, &message, &signature), Ok(()));
+    let other = digest(&mut crypto, &[b"Sample"]);
+    assert!(crypto.verify(&key, &other, &signature).is_err());
+}
+
+#[test]
+fn packets_of_rfc_9001() {
+    let mut crypto = tiny();
+    // Appendix A.1: from the connection id to the client's keys.
+    let mut salt = [0; 32];
+    salt[..20].copy_from_slice(&hex::<20>("38762cf7f55934b34d179ae6a4c80cadccbb7f0a"));
+    let secret = crypto.extract(&salt, &hex::<8>("8394c8f03e515708"));
+    let expand = |crypto: &mut Tiny<Random>, secret: &Digest, label: &[u8], out: &mut [u8]| {
+        let lengths = ([0, out.len() as u8], [6 + label.len() as u8]);
+        let info: [&[u8]; 5] = [&lengths.0, &lengths.1, b"tls13 ", label, &[0]];
+        crypto.expand(secret, &info, out);
+    };
+    let mut client = [0; 32];
+    expand(&mut crypto, &secret, b"client in", &mut client);
+    let want = hex("c00cf151ca5be075ed0ebfb5c80323c42d6b7db67881289af4008f1f6c357aea");
+    assert_eq!(client, want);
+    let (mut key, mut iv, mut hp) = ([0; 16], [0; 12], [0; 16]);
+    expand(&mut crypto, &client, b"quic key", &mut key);
+    expand(&mut crypto, &client, b"quic iv", &mut iv);
+    expand(&mut crypto, &client, b"quic hp", &mut hp);
+    assert_eq!(key, hex("1f369613dd76d5467730efcbe3b1a22d"));
+    assert_eq!(iv, hex("fa044b2f42a3fd3b46fb255c"));
+    assert_eq!(hp, hex("9f50449e04a0e810283a1e9933adedd2"));
+
+    // Appendix A.2: the mask of the client's first packet.
+    let hp = crypto.block(&hp);
+    let mut sample = hex("d1b1c98dd7689fb8ec11d242b123dc9b");
+    crypto.encrypt(&hp, &mut sample);
+    assert_eq!(sample[..5], hex::<5>("437b9aec36"));
+
+    // Appendix A.4: the integrity tag of a Retry.
+    let key = crypto.aead(&hex("be0c690b9f66575a1d766b54e368c84e"));
+    let pseudo: [u8; 28] = hex("088394c8f03e515708ff000000010008f067a5502a4262b5746f6b65");
+    let pseudo = [&pseudo[..], b"n"].concat();
+    let nonce = hex("461599d35d632bf2239825bb");
+    let tag = crypto.seal(&key, &nonce, &pseudo, &mut []);
+    assert_eq!(tag, hex("04a265ba2eff4d829058fb3f0f2496ba"));
+}
