@@ -315,6 +315,33 @@ fn sub_planes(planes: &mut [u32; 8]) {
     let t22 = t6 ^ t16 ^ y19;
     let t23 = t9 ^ t14 ^ y21;
     let t24 = t11 ^ t16 ^ y18;
+    let [t29, t33, t37, t40, t41, t42, t43, t44, t45] = invert(t21, t22, t23, t24);
+
+    *planes = spread([
+        t44 & y15,
+        t37 & y6,
+        t33 & x7,
+        t43 & y16,
+        t40 & y1,
+        t29 & y7,
+        t42 & y11,
+        t45 & y17,
+        t41 & y10,
+        t44 & y12,
+        t37 & y3,
+        t33 & y4,
+        t43 & y13,
+        t40 & y5,
+        t29 & y2,
+        t42 & y9,
+        t45 & y14,
+        t41 & y8,
+    ]);
+}
+
+/// The middle of the circuit, where it is not linear: an inversion in GF(2^4).
+#[inline(always)]
+fn invert(t21: u32, t22: u32, t23: u32, t24: u32) -> [u32; 9] {
     let t25 = t21 ^ t22;
     let t26 = t21 & t23;
     let t27 = t24 ^ t26;
@@ -333,26 +360,32 @@ fn sub_planes(planes: &mut [u32; 8]) {
     let t43 = t29 ^ t40;
     let t44 = t33 ^ t37;
     let t45 = t42 ^ t41;
+    [t29, t33, t37, t40, t41, t42, t43, t44, t45]
+}
 
-    let z0 = t44 & y15;
-    let z1 = t37 & y6;
-    let z2 = t33 & x7;
-    let z3 = t43 & y16;
-    let z4 = t40 & y1;
-    let z5 = t29 & y7;
-    let z6 = t42 & y11;
-    let z7 = t45 & y17;
-    let z8 = t41 & y10;
-    let z9 = t44 & y12;
-    let z10 = t37 & y3;
-    let z11 = t33 & y4;
-    let z12 = t43 & y13;
-    let z13 = t40 & y5;
-    let z14 = t29 & y2;
-    let z15 = t42 & y9;
-    let z16 = t45 & y14;
-    let z17 = t41 & y8;
-
+/// The end of the circuit, which is linear.
+#[inline(always)]
+fn spread(z: [u32; 18]) -> [u32; 8] {
+    let [
+        z0,
+        z1,
+        z2,
+        z3,
+        z4,
+        z5,
+        z6,
+        z7,
+        z8,
+        z9,
+        z10,
+        z11,
+        z12,
+        z13,
+        z14,
+        z15,
+        z16,
+        z17,
+    ] = z;
     let t46 = z15 ^ z16;
     let t47 = z10 ^ z11;
     let t48 = z5 ^ z13;
@@ -376,7 +409,7 @@ fn sub_planes(planes: &mut [u32; 8]) {
     let t66 = z1 ^ t63;
     let t67 = t64 ^ t65;
     let s3 = t53 ^ t66;
-    *planes = [
+    [
         t48 ^ !t60,
         t56 ^ !t62,
         t47 ^ t65,
@@ -385,7 +418,7 @@ fn sub_planes(planes: &mut [u32; 8]) {
         t55 ^ !t67,
         t64 ^ !s3,
         t59 ^ t63,
-    ];
+    ]
 }
 
 #[cfg(test)]
