@@ -20,10 +20,6 @@ use crate::racer::Raced;
 /// How much longer it may take than TLS alone.
 const RATIO_MAX: f64 = 1.5;
 
-/// The same for a client that sent early data where QUIC worked a moment ago:
-/// once after the change it waits for QUIC first.
-const SURPRISED_RATIO_MAX: f64 = 2.0;
-
 /// A client that is on TLS tries QUIC after this time.
 const PROBE_AFTER: &str = "1s";
 
@@ -162,7 +158,7 @@ fn with_tickets(
     let most = Target::AtMost(1.0);
     figures(table, &what, &early, Some((tls_us, most)), Some(true));
     let what = name("auto with tickets, UDP suddenly dropped");
-    let most = Target::AtMost(SURPRISED_RATIO_MAX);
+    let most = Target::AtMost(RATIO_MAX);
     figures(table, &what, &blocked, Some((tls_us, most)), Some(false));
     Ok(())
 }

@@ -151,9 +151,8 @@ fn one(lab: &Lab, table: &mut Table, shards: &str, policy: &str, kind: Kind) -> 
         let none = Target::AtMost(0.0);
         table.row(&what("published"), figure(done.published), "", Target::None);
         if kind == Kind::Both {
-            // Of two clients together. A change that the next one overtakes is
-            // one move, or none.
-            let least = Target::AtLeast(f64::from(seconds));
+            // One a second of each of the two clients.
+            let least = Target::AtLeast(2.0 * f64::from(seconds));
             table.row(&what("moves"), figure(done.moves), "", least);
         }
         let target = if qos == "0" { Target::None } else { none };
