@@ -14,6 +14,8 @@ mod load;
 #[cfg(target_os = "linux")]
 mod racer;
 #[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
 mod say;
 #[cfg(target_os = "linux")]
 mod selftest;

@@ -12,24 +12,24 @@ use super::process::{Server, output};
 use crate::link::{is_valid, start};
 
 /// Ports of the brokers.
-pub(super) const QUIC_PORT: u16 = 14567;
-pub(super) const TLS_PORT: u16 = 8883;
-pub(super) const TCP_PORT: u16 = 1883;
+pub(crate) const QUIC_PORT: u16 = 14567;
+pub(crate) const TLS_PORT: u16 = 8883;
+pub(crate) const TCP_PORT: u16 = 1883;
 
 /// The folder and programs of a run. Dropping it removes the folder.
 #[derive(Debug)]
-pub(super) struct Lab {
+pub(crate) struct Lab {
     dunlin: PathBuf,
     /// This program, for its hidden commands.
     me: PathBuf,
     folder: PathBuf,
     out: PathBuf,
-    pub(super) short: bool,
+    pub(crate) short: bool,
     brokers: AtomicU32,
 }
 
 impl Lab {
-    pub(super) fn new(dunlin: Option<PathBuf>, out: PathBuf, short: bool) -> Result<Self> {
+    pub(crate) fn new(dunlin: Option<PathBuf>, out: PathBuf, short: bool) -> Result<Self> {
         let me = std::env::current_exe().context("cannot find this program")?;
         let dunlin = match dunlin {
             Some(path) => path
@@ -62,21 +62,21 @@ impl Lab {
     }
 
     /// A file that stays.
-    pub(super) fn out(&self, name: &str) -> PathBuf {
+    pub(crate) fn out(&self, name: &str) -> PathBuf {
         self.out.join(name)
     }
 
     /// A file that goes with the run.
-    pub(super) fn temporary(&self, name: &str) -> PathBuf {
+    pub(crate) fn temporary(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    pub(super) fn certificate(&self, name: &str) -> PathBuf {
+    pub(crate) fn certificate(&self, name: &str) -> PathBuf {
         self.folder.join("certs").join(name)
     }
 
     /// A link with these settings and steps.
-    pub(super) fn link(
+    pub(crate) fn link(
         &self,
         settings: &[&str],
         script: &str,
@@ -94,7 +94,7 @@ impl Lab {
     }
 
     /// Dunlin on host B, listening at all ports, with a store of its own.
-    pub(super) fn broker(&self, emulator: &Emulator, settings: &[&str]) -> Result<Server> {
+    pub(crate) fn broker(&self, emulator: &Emulator, settings: &[&str]) -> Result<Server> {
         let namespace = emulator.namespace(Side::B);
         let number = self.brokers.fetch_add(1, Ordering::Relaxed);
         let mut config = String::from("[auth]\nanonymous = \"always\"\n");
@@ -124,7 +124,7 @@ impl Lab {
     }
 
     /// Mosquitto on host B, TLS and TCP; `None` where it is not installed.
-    pub(super) fn mosquitto(&self, emulator: &Emulator) -> Result<Option<Server>> {
+    pub(crate) fn mosquitto(&self, emulator: &Emulator) -> Result<Option<Server>> {
         let Some(program) = find("mosquitto") else {
             return Ok(None);
         };
@@ -153,12 +153,12 @@ impl Lab {
     }
 
     /// The `dunlin` program inside a namespace.
-    pub(super) fn dunlin(&self, namespace: &Namespace) -> Command {
+    pub(crate) fn dunlin(&self, namespace: &Namespace) -> Command {
         namespace.command(&self.dunlin)
     }
 
     /// This program inside a namespace.
-    pub(super) fn me(&self, namespace: &Namespace) -> Command {
+    pub(crate) fn me(&self, namespace: &Namespace) -> Command {
         namespace.command(&self.me)
     }
 }
@@ -170,7 +170,7 @@ impl Drop for Lab {
 }
 
 /// Where a program is, if it is installed.
-pub(super) fn find(name: &str) -> Option<PathBuf> {
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
@@ -179,7 +179,7 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
 }
 
 /// Fails if what was measured was not the link.
-pub(super) fn valid(report: &Report) -> Result<()> {
+pub(crate) fn valid(report: &Report) -> Result<()> {
     if !is_valid(report) {
         bail!("the run is not valid");
     }

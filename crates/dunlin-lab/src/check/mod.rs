@@ -3,9 +3,9 @@
 //! target.
 
 mod isolation;
-mod lab;
+pub(crate) mod lab;
 mod memory;
-mod process;
+pub(crate) mod process;
 mod race;
 mod storm;
 mod table;

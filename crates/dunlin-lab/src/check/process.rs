@@ -21,7 +21,7 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 /// A server that runs until it is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     name: String,
     child: Child,
     log: PathBuf,
@@ -30,7 +30,7 @@ pub(super) struct Server {
 impl Server {
     /// Starts a command, which writes to a log, and waits until it listens at
     /// a TCP port of its namespace.
-    pub(super) fn start(
+    pub(crate) fn start(
         namespace: &Namespace,
         mut command: Command,
         port: u16,
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Fails if it has ended, with what it said last.
-    pub(super) fn runs(&mut self) -> Result<()> {
+    pub(crate) fn runs(&mut self) -> Result<()> {
         const LINES: usize = 20;
         if let Some(status) = self.child.try_wait()? {
             let said = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Resident memory now and at most, in bytes.
-    pub(super) fn memory(&self) -> Result<(u64, u64)> {
+    pub(crate) fn memory(&self) -> Result<(u64, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
             .with_context(|| format!("{} is gone", self.name))?;
         let field = |name: &str| {
@@ -120,7 +120,7 @@ impl Drop for Server {
 
 /// Runs a command to its end, which must be a success, and gives what it
 /// printed.
-pub(super) fn output(mut command: Command) -> Result<String> {
+pub(crate) fn output(mut command: Command) -> Result<String> {
     let shown = format!("{command:?}");
     let output = command
         .stdin(Stdio::null())

@@ -1,0 +1,11 @@
+//! `dunlin-lab run`: the experiments of the papers.
+
+#![allow(dead_code, reason = "the experiments come next")]
+
+pub(crate) mod experiment;
+pub(crate) mod record;
+
+use experiment::Experiment;
+
+/// All experiments, in the order of the report.
+pub(crate) static ALL: &[&dyn Experiment] = &[];
