@@ -1,5 +1,3 @@
-//! Drives the microcontroller's QUIC client over the sockets of a host, and
-//! speaks the little MQTT that a device needs.
+//! Drives the microcontroller's QUIC client over the sockets of a host.
 
-pub mod mqtt;
 pub mod udp;

@@ -8,8 +8,8 @@ use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dunlin_mqtt_mini::{Incoming, Packets, decode};
 use dunlin_quic_mini::{Config, Error, Pinned, Point, Resume, StreamId};
-use dunlin_tiny::mqtt::{Incoming, Packets, decode};
 use dunlin_tiny::udp::{Connection, DATAGRAM};
 
 const USAGE: &str = "usage: dunlin-tiny HOST:PORT KEY TOPIC PAYLOAD [TICKET-FILE]

@@ -31,6 +31,7 @@ const TABLE: &[Layer] = &[
     layer(1, "dunlin-mqtt-codec", &["dunlin-base"]),
     layer(1, "dunlin-amqp-codec", &["dunlin-base"]),
     layer(1, "dunlin-mini-crypto", &[]),
+    layer(1, "dunlin-mqtt-mini", &[]),
     layer(2, "dunlin-mqtt", &["dunlin-base", "dunlin-mqtt-codec"]),
     layer(2, "dunlin-amqp", &["dunlin-base", "dunlin-amqp-codec"]),
     layer(2, "dunlin-quic-mini", &["dunlin-mini-crypto"]),
@@ -73,11 +74,7 @@ const TABLE: &[Layer] = &[
     layer(
         5,
         "dunlin-tiny",
-        &[
-            "dunlin-mini-crypto",
-            "dunlin-mqtt-codec",
-            "dunlin-quic-mini",
-        ],
+        &["dunlin-mini-crypto", "dunlin-mqtt-mini", "dunlin-quic-mini"],
     ),
     layer(
         6,

@@ -1,6 +1,5 @@
-//! The part of MQTT 5.0 that a device needs to report and to take commands:
-//! no allocation, no properties but those it must step over, QoS 0 and 1.
-//! Knows no transport.
+//! Packets as bytes: no properties but those that must be stepped over, QoS 0
+//! and 1. Knows no connection and no order of packets.
 
 /// A packet that does not follow the rules, or that this client did not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,6 +246,9 @@ fn properties(bytes: &mut &[u8]) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::format;
+    use std::string::String;
+
     use dunlin_mqtt_codec as codec;
 
     use super::*;
