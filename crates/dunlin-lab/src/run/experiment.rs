@@ -37,9 +37,36 @@ pub(crate) struct Figure {
     pub(crate) kind: Kind,
     /// One plot for each value of this factor.
     pub(crate) facet: Option<&'static str>,
+    /// A factor that tells lines or bars of one system apart, such as
+    /// `policy`. Values that differ in other factors are pooled.
+    pub(crate) split: Option<&'static str>,
+    /// Only records with these values of these factors.
+    pub(crate) only: &'static [(&'static str, &'static str)],
     pub(crate) log_y: bool,
     /// What the paper measured, drawn beside ours.
     pub(crate) paper: Vec<PaperPoint>,
+}
+
+impl Figure {
+    /// With neither facet nor paper: `Figure { facet: .., ..Figure::new(..) }`.
+    pub(crate) const fn new(
+        id: &'static str,
+        title: &'static str,
+        metric: &'static str,
+        kind: Kind,
+    ) -> Self {
+        Self {
+            id,
+            title,
+            metric,
+            kind,
+            facet: None,
+            split: None,
+            only: &[],
+            log_y: false,
+            paper: Vec::new(),
+        }
+    }
 }
 
 /// How a figure is drawn.
@@ -83,7 +110,8 @@ pub(crate) struct Claim {
     pub(crate) reason: Option<&'static str>,
 }
 
-/// A value with its confidence interval of 95 %.
+/// A value with its confidence interval of 95 %. The ends are NaN where a
+/// single observation leaves no way to tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
     pub(crate) value: f64,

@@ -1,9 +1,10 @@
 //! `dunlin-lab run`: the experiments of the papers.
 
-#![allow(dead_code, reason = "the experiments come next")]
+#![allow(dead_code, unused_imports, reason = "the experiments come next")]
 
 pub(crate) mod experiment;
 pub(crate) mod record;
+pub(crate) mod stats;
 
 use experiment::Experiment;
 
