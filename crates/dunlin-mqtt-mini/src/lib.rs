@@ -1,11 +1,20 @@
-//! The part of MQTT 5.0 that a device needs to report and to take commands,
-//! for microcontrollers: no allocator, QoS 0 and 1.
+//! MQTT 5.0 for a device: to report and to take commands over the first
+//! stream of a small QUIC connection.
 //!
-//! [`Packets`] and [`decode`] are the bytes; [`Session`] is the client: it
-//! connects, has one message in flight, subscribes when the broker has
-//! forgotten the session, and acknowledges what arrives.
+//! There is no allocator and no buffer: packets are written into the stream's
+//! send buffer piece by piece, and read where they arrived. A [`Session`] is
+//! some forty bytes; it outlives connections.
 //!
-//! Layer 1: knows no transport and no clock.
+//! ```ignore
+//! session.begin(&mut quic, &Options { client_id: b"meter", ..Options::NEW })?;
+//! session.publish(&mut quic, &Message { topic: b"a/b", payload: b"21.5", .. })?;
+//! // After each datagram that arrived:
+//! while let Some(event) = session.poll(&mut quic)? {
+//!     if let Event::Message(message) = event { obey(message.payload) }
+//! }
+//! ```
+//!
+//! Layer 3: knows no socket, no clock and no packet of QUIC.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,8 +31,16 @@
 #[cfg(test)]
 extern crate std;
 
-mod packet;
+mod decode;
+mod error;
 mod session;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod types;
 
-pub use packet::{Incoming, Malformed, Packets, decode};
-pub use session::{Event, Refused, Session, Settings};
+pub use decode::{Incoming, Limits, decode};
+pub use error::{Error, Malformed};
+pub use session::Session;
+pub use streams::Streams;
+pub use types::{Event, Message, Options, Qos};

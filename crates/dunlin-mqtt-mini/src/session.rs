@@ -1,310 +1,534 @@
-//! The client: what it has said, what it waits for, and what it answers.
-//! Knows bytes as packets only; whoever calls it moves them.
+//! A session: what an application calls, and what the broker's packets do.
 
-use crate::packet::{Incoming, Malformed, Packets, decode};
+use dunlin_quic_mini::StreamId;
 
-/// The packet identifier of the only SUBSCRIBE. Those of messages are below.
-const SUBSCRIBE: u16 = 0x8000;
+use crate::decode::{Found, Incoming, Limits, find};
+use crate::error::Error;
+use crate::streams::Streams;
+use crate::types::{Event, Message, Options, Qos};
 
-/// What a session is made with.
+/// Messages with QoS 2 that may be under way in each direction.
+const EXACTLY: usize = EXACTLY_U16 as usize;
+const EXACTLY_U16: u16 = if cfg!(feature = "qos2") { 4 } else { 0 };
+
+/// Bytes of the longest packet that one byte of length can tell, and two.
+const SHORT: usize = 0x7f;
+const LONG: usize = 0x3fff;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Without a connection.
+    Idle,
+    /// CONNECT is written.
+    Begun,
+    /// The broker has accepted.
+    Up,
+    /// DISCONNECT is written, or the session has failed.
+    Over,
+}
+
+/// Whether a packet is to be shown, and what is to be sent for it: the first
+/// byte and the identifier.
+type Answer = (bool, Option<(u8, u16)>);
+
+/// A session with a broker, without the memory of its messages: the device
+/// keeps what is not acknowledged, and publishes it again.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings<'a> {
-    /// The client identifier.
-    pub client_id: &'a [u8],
-    /// Seconds without a packet after which the broker gives the client up;
-    /// zero leaves that to the transport.
-    pub keep_alive: u16,
-    /// Seconds that the session outlives the connection.
-    pub expiry: u32,
-    /// Bytes that a packet of the broker may have.
-    pub maximum: u32,
-    /// Topic filter of the commands; none if it is empty.
-    pub filter: &'a [u8],
-}
-
-/// Why a connection is of no use any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refused {
-    /// The broker broke the rules.
-    Malformed,
-    /// The broker refused the connection or ended it, with this reason code.
-    Broker(u8),
-    /// The answers do not fit into the buffer for them.
-    Full,
-}
-
-impl From<Malformed> for Refused {
-    fn from(_: Malformed) -> Self {
-        Self::Malformed
-    }
-}
-
-/// What a packet of the broker means for the application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event<'a> {
-    /// Nothing.
-    None,
-    /// The broker has accepted; whether it had kept the session.
-    Connected(bool),
-    /// The broker has the message in flight. From 128 on, the reason is why it
-    /// refuses it for good.
-    Published(u8),
-    /// The subscription is made, or refused from the reason 128 on.
-    Subscribed(u8),
-    /// A message. With QoS 1 it may come more than once.
-    Message {
-        /// Where it was published.
-        topic: &'a [u8],
-        /// What was published.
-        payload: &'a [u8],
-    },
-}
-
-/// A client's side of a session that outlives connections.
-#[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// Identifier of the last message, 1 to 0x7fff.
-    id: u16,
-    in_flight: bool,
-    /// Whether the message in flight was written on an earlier connection.
-    again: bool,
-    connected: bool,
-    subscribing: bool,
+    phase: Phase,
+    stream: StreamId,
+    limits: Limits,
+    keep_alive: u16,
+    next_id: u16,
+    /// Messages of this side without an acknowledgement.
+    flying: u16,
+    reason: u8,
+    /// Length of the packet that is shown to the application.
+    shown: usize,
+    /// An answer to the packet that is shown: its first byte and identifier.
+    owed: Option<(u8, u16)>,
+    /// Messages of the broker with QoS 2 that are not to be shown again.
+    known: [u16; EXACTLY],
+    /// Own messages with QoS 2 that the broker has.
+    released: [u16; EXACTLY],
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Session {
-    /// A client that never connected.
+    /// A session that never was.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            id: 0,
-            in_flight: false,
-            again: false,
-            connected: false,
-            subscribing: false,
+            phase: Phase::Idle,
+            stream: StreamId::nth(0),
+            limits: Limits::NONE,
+            keep_alive: 0,
+            next_id: 0,
+            flying: 0,
+            reason: 0,
+            shown: 0,
+            owed: None,
+            known: [0; EXACTLY],
+            released: [0; EXACTLY],
         }
     }
 
-    /// Whether a message waits for its acknowledgement. It must be
-    /// [published](Self::publish) once more on each new connection.
-    #[must_use]
-    pub const fn is_in_flight(&self) -> bool {
-        self.in_flight
-    }
-
-    /// Whether nothing is open: accepted by the broker, subscribed, and the
-    /// message acknowledged.
-    #[must_use]
-    pub const fn is_settled(&self) -> bool {
-        self.connected && !self.subscribing && !self.in_flight
-    }
-
-    /// Begins a connection. Messages may follow at once; the broker's answer
-    /// need not be waited for.
-    pub fn connect(&mut self, settings: &Settings<'_>, out: &mut Packets<'_>) {
-        self.connected = false;
-        self.subscribing = false;
-        self.again = self.in_flight;
-        let Settings {
-            client_id,
-            keep_alive,
-            expiry,
-            maximum,
-            ..
-        } = *settings;
-        out.connect(client_id, keep_alive, expiry, maximum);
-    }
-
-    /// Writes the message in flight again, or a new one with QoS 1 if there is
-    /// none: at most one waits for its acknowledgement.
-    pub fn publish(&mut self, topic: &[u8], payload: &[u8], out: &mut Packets<'_>) {
-        if !self.in_flight {
-            self.id = self.id % (SUBSCRIBE - 1) + 1;
-            self.in_flight = true;
-            self.again = false;
-        }
-        out.publish(self.id, self.again, topic, payload);
-    }
-
-    /// Takes the first packet of `bytes`, gives its length, and writes what it
-    /// asks for. Nothing if the packet is not complete.
+    /// Opens the first stream of a new connection and asks for a session on
+    /// it. With early data, this and everything else works before the server
+    /// has answered.
     ///
     /// # Errors
     ///
-    /// The reason to give the connection up.
-    pub fn handle<'a>(
-        &mut self,
-        bytes: &'a [u8],
-        settings: &Settings<'_>,
-        out: &mut Packets<'_>,
-    ) -> Result<Option<(usize, Event<'a>)>, Refused> {
-        let Some((packet, len)) = decode(bytes)? else {
-            return Ok(None);
-        };
-        Ok(Some((len, self.handle_packet(packet, settings, out)?)))
+    /// Those of [`Streams::open`], and [`Error::TooLarge`].
+    pub fn begin<Q: Streams>(&mut self, quic: &mut Q, options: &Options<'_>) -> Result<(), Error> {
+        self.stream = quic.open()?;
+        self.limits = Limits::NONE;
+        self.keep_alive = options.keep_alive;
+        self.flying = 0;
+        self.shown = 0;
+        self.owed = None;
+        self.phase = Phase::Begun;
+        let window = u32::try_from(quic.window()).unwrap_or(u32::MAX);
+        let user = !options.user.is_empty();
+        let password = !options.password.is_empty();
+        // Clean start only for sessions that end with the connection.
+        let flags = if options.expiry == 0 { 2 } else { 0 };
+        let flags = flags | u8::from(user) << 7 | u8::from(password) << 6;
+        let [idle_high, idle_low] = options.keep_alive.to_be_bytes();
+        let [e0, e1, e2, e3] = options.expiry.to_be_bytes();
+        let [w0, w1, w2, w3] = window.to_be_bytes();
+        // Session Expiry Interval, Maximum Packet Size, Receive Maximum.
+        let fixed = [
+            0,
+            4,
+            b'M',
+            b'Q',
+            b'T',
+            b'T',
+            5,
+            flags,
+            idle_high,
+            idle_low,
+            13,
+            0x11,
+            e0,
+            e1,
+            e2,
+            e3,
+            0x27,
+            w0,
+            w1,
+            w2,
+            w3,
+            0x21,
+            0,
+            RECEIVE_MAXIMUM,
+        ];
+        let user_length = length(options.user);
+        let password_length = length(options.password);
+        let parts = [
+            &fixed[..],
+            &length(options.client_id),
+            options.client_id,
+            user_length.get(..2 * usize::from(user)).unwrap_or_default(),
+            options.user,
+            password_length
+                .get(..2 * usize::from(password))
+                .unwrap_or_default(),
+            options.password,
+        ];
+        let begun = self.send(quic, 0x10, &parts);
+        if begun.is_err() {
+            self.phase = Phase::Over;
+        }
+        begun
     }
 
-    fn handle_packet<'a>(
+    /// Publishes a message. Gives its identifier, zero with QoS 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] and [`Error::Quota`] when it must wait,
+    /// [`Error::TooLarge`], [`Error::Qos`] and [`Error::State`].
+    pub fn publish<Q: Streams>(
         &mut self,
-        packet: Incoming<'a>,
-        settings: &Settings<'_>,
-        out: &mut Packets<'_>,
-    ) -> Result<Event<'a>, Refused> {
-        Ok(match packet {
-            Incoming::ConnAck { reason, .. } if reason >= 0x80 => {
-                return Err(Refused::Broker(reason));
+        quic: &mut Q,
+        message: &Message<'_>,
+    ) -> Result<u16, Error> {
+        if message.qos == Qos::AtMostOnce {
+            self.message(quic, 0, 0x30, message)?;
+            return Ok(0);
+        }
+        let id = self.after();
+        self.message(quic, id, 0x30, message)?;
+        self.next_id = id;
+        Ok(id)
+    }
+
+    /// Publishes a message again that was not acknowledged before the
+    /// connection ended, with the identifier that it had.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`publish`](Self::publish).
+    pub fn publish_again<Q: Streams>(
+        &mut self,
+        quic: &mut Q,
+        id: u16,
+        message: &Message<'_>,
+    ) -> Result<(), Error> {
+        if message.qos == Qos::AtMostOnce || id == 0 {
+            return Err(Error::State);
+        }
+        if self.released.contains(&id) {
+            // The broker has it; only the end of the exchange is missing.
+            self.send(quic, 0x62, &[&id.to_be_bytes()])?;
+            self.flying += 1;
+            return Ok(());
+        }
+        self.message(quic, id, 0x38, message)
+    }
+
+    fn message<Q: Streams>(
+        &mut self,
+        quic: &mut Q,
+        id: u16,
+        first: u8,
+        message: &Message<'_>,
+    ) -> Result<(), Error> {
+        let qos = message.qos as u8;
+        if qos > self.limits.qos {
+            return Err(Error::Qos);
+        }
+        let quota = if qos == 2 { EXACTLY_U16 } else { u16::MAX };
+        if qos > 0 && self.flying >= quota.min(self.limits.quota) {
+            return Err(Error::Quota);
+        }
+        let topic = message.topic;
+        let id = id.to_be_bytes();
+        let id = if qos == 0 { &[][..] } else { &id };
+        let parts = [&length(topic)[..], topic, id, &[0], message.payload];
+        self.send(quic, first | qos << 1 | u8::from(message.retain), &parts)?;
+        self.flying = self.flying.saturating_add(u16::from(qos > 0));
+        Ok(())
+    }
+
+    /// Asks for the messages of a filter, with at most this quality. Gives the
+    /// identifier of the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`], [`Error::TooLarge`] and [`Error::State`].
+    pub fn subscribe<Q: Streams>(
+        &mut self,
+        quic: &mut Q,
+        qos: Qos,
+        filter: &[u8],
+    ) -> Result<u16, Error> {
+        let id = self.after();
+        let parts = [
+            &id.to_be_bytes()[..],
+            &[0],
+            &length(filter),
+            filter,
+            &[qos as u8],
+        ];
+        self.send(quic, 0x82, &parts)?;
+        self.next_id = id;
+        Ok(id)
+    }
+
+    /// A sign of life, due before [`keep_alive`](Self::keep_alive) seconds
+    /// without anything sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] and [`Error::State`].
+    pub fn ping<Q: Streams>(&mut self, quic: &mut Q) -> Result<(), Error> {
+        self.send(quic, 0xc0, &[])
+    }
+
+    /// Ends the session in order. The connection can be closed when the
+    /// engine has [flushed](dunlin_quic_mini::Client::is_flushed)
+    /// [the stream](Self::stream).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] and [`Error::State`].
+    pub fn disconnect<Q: Streams>(&mut self, quic: &mut Q) -> Result<(), Error> {
+        self.send(quic, 0xe0, &[])?;
+        quic.finish(self.stream);
+        self.phase = Phase::Over;
+        Ok(())
+    }
+
+    /// Whether the broker has accepted the connection.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.phase == Phase::Up
+    }
+
+    /// Messages that wait for an acknowledgement.
+    #[must_use]
+    pub const fn in_flight(&self) -> u16 {
+        self.flying
+    }
+
+    /// The stream of the session.
+    #[must_use]
+    pub const fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// The broker's reason, with [`Error::Refused`] and
+    /// [`Error::Disconnected`].
+    #[must_use]
+    pub const fn reason(&self) -> u8 {
+        self.reason
+    }
+
+    /// Seconds after which the broker expects a sign of life.
+    #[must_use]
+    pub fn keep_alive(&self) -> u16 {
+        self.limits.keep_alive.unwrap_or(self.keep_alive)
+    }
+
+    /// The next thing that happened; to be called until there is nothing.
+    ///
+    /// # Errors
+    ///
+    /// Everything but [`Error::Full`] is the end of the session.
+    pub fn poll<'q, Q: Streams>(&mut self, quic: &'q mut Q) -> Result<Option<Event<'q>>, Error> {
+        if !matches!(self.phase, Phase::Begun | Phase::Up) {
+            return Ok(None);
+        }
+        if let Err(error) = self.advance(quic) {
+            if !error.is_refusal() {
+                self.phase = Phase::Over;
             }
-            Incoming::Disconnect { reason } => return Err(Refused::Broker(reason)),
-            Incoming::ConnAck { session, .. } if !self.connected => {
-                self.connected = true;
-                if !session && !settings.filter.is_empty() {
-                    self.subscribing = true;
-                    out.subscribe(SUBSCRIBE, settings.filter);
+            return Err(error);
+        }
+        if self.shown == 0 {
+            return Ok(None);
+        }
+        // The packet is read again, because a borrow cannot leave a loop.
+        let (bytes, _) = quic.received(self.stream)?;
+        let Found::Packet(packet, _) = find(bytes, usize::MAX)? else {
+            return Ok(None);
+        };
+        Ok(Some(match packet {
+            Incoming::ConnAck { session, .. } => Event::Connected { session },
+            Incoming::Publish {
+                topic,
+                payload,
+                qos,
+                retain,
+                ..
+            } => Event::Message(Message {
+                topic,
+                payload,
+                qos: match qos {
+                    0 => Qos::AtMostOnce,
+                    #[cfg(feature = "qos2")]
+                    2 => Qos::ExactlyOnce,
+                    _ => Qos::AtLeastOnce,
+                },
+                retain,
+            }),
+            Incoming::SubAck { id, reason } => Event::Subscribed { id, reason },
+            Incoming::Answer { id, reason, .. } => Event::Published { id, reason },
+            Incoming::Pong | Incoming::Disconnect { .. } => return Ok(None),
+        }))
+    }
+
+    /// Goes to the next packet that the application is to see.
+    fn advance<Q: Streams>(&mut self, quic: &mut Q) -> Result<(), Error> {
+        loop {
+            self.answer(quic)?;
+            quic.consume(self.stream, self.shown);
+            self.shown = 0;
+            let most = quic.window();
+            let (bytes, end) = quic.received(self.stream)?;
+            let (packet, len) = match find(bytes, most)? {
+                Found::Packet(packet, len) => (packet, len),
+                Found::TooLong => return Err(Error::TooLong),
+                Found::Partly if end => return Err(Error::Ended),
+                Found::Partly => return Ok(()),
+            };
+            let (show, answer) = self.take(&packet)?;
+            self.shown = len;
+            self.owed = answer;
+            if show {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends what the last packet asks for.
+    fn answer<Q: Streams>(&mut self, quic: &mut Q) -> Result<(), Error> {
+        if let Some((first, id)) = self.owed {
+            self.send(quic, first, &[&id.to_be_bytes()])?;
+            self.owed = None;
+        }
+        Ok(())
+    }
+
+    /// What a packet does to the session: whether it is to be shown, and the
+    /// answer that it needs.
+    fn take(&mut self, packet: &Incoming<'_>) -> Result<Answer, Error> {
+        let up = self.phase == Phase::Up;
+        match *packet {
+            Incoming::ConnAck {
+                session,
+                reason,
+                limits,
+            } if !up => {
+                self.reason = reason;
+                if reason >= 128 {
+                    return Err(Error::Refused);
                 }
-                Event::Connected(session)
-            }
-            // No answer before the first one, and no second first one.
-            _ if !self.connected => return Err(Refused::Malformed),
-            Incoming::ConnAck { .. } => return Err(Refused::Malformed),
-            Incoming::PubAck { id, reason } if self.in_flight && id == self.id => {
-                self.in_flight = false;
-                Event::Published(reason)
-            }
-            Incoming::SubAck { id, reason } if self.subscribing && id == SUBSCRIBE => {
-                self.subscribing = false;
-                Event::Subscribed(reason)
-            }
-            Incoming::Publish { topic, payload, id } => {
-                if let Some(id) = id {
-                    out.acknowledge(id);
+                self.limits = limits;
+                self.phase = Phase::Up;
+                if !session {
+                    self.known = [0; EXACTLY];
+                    self.released = [0; EXACTLY];
                 }
-                Event::Message { topic, payload }
             }
-            // An acknowledgement that nobody waits for may be a late one.
-            _ => Event::None,
-        })
+            Incoming::Disconnect { reason } => {
+                self.reason = reason;
+                return Err(Error::Disconnected);
+            }
+            Incoming::Publish { qos, id, .. } if up => return self.arrived(qos, id),
+            Incoming::Answer { kind, id, reason } if up => {
+                return self.answered(kind, id, reason);
+            }
+            Incoming::SubAck { .. } if up => {}
+            Incoming::Pong if up => return Ok((false, None)),
+            _ => return Err(Error::Malformed),
+        }
+        Ok((true, None))
+    }
+
+    /// A message of the broker.
+    #[cfg(feature = "qos2")]
+    fn arrived(&mut self, qos: u8, id: u16) -> Result<Answer, Error> {
+        if qos < 2 {
+            return Ok((true, (qos == 1).then_some((0x40, id))));
+        }
+        let new = !self.known.contains(&id);
+        if new {
+            remember(&mut self.known, id)?;
+        }
+        Ok((new, Some((0x50, id))))
+    }
+
+    /// A message of the broker, with a quality that was granted.
+    #[cfg(not(feature = "qos2"))]
+    #[expect(clippy::unused_self, reason = "there is nothing to remember")]
+    fn arrived(&self, qos: u8, id: u16) -> Result<Answer, Error> {
+        if qos == 2 {
+            return Err(Error::Malformed);
+        }
+        Ok((true, (qos == 1).then_some((0x40, id))))
+    }
+
+    /// An answer to a message of this side, or PUBREL.
+    #[cfg(feature = "qos2")]
+    fn answered(&mut self, kind: u8, id: u16, reason: u8) -> Result<Answer, Error> {
+        match kind {
+            4 => {}
+            5 if reason < 128 => {
+                if !self.released.contains(&id) {
+                    remember(&mut self.released, id)?;
+                }
+                return Ok((false, Some((0x62, id))));
+            }
+            6 => {
+                forget(&mut self.known, id);
+                return Ok((false, Some((0x70, id))));
+            }
+            _ => forget(&mut self.released, id),
+        }
+        self.flying = self.flying.saturating_sub(1);
+        Ok((true, None))
+    }
+
+    /// An answer to a message of this side.
+    #[cfg(not(feature = "qos2"))]
+    const fn answered(&mut self, kind: u8, _: u16, _: u8) -> Result<Answer, Error> {
+        if kind != 4 {
+            return Err(Error::Malformed);
+        }
+        self.flying = self.flying.saturating_sub(1);
+        Ok((true, None))
+    }
+
+    /// The identifier of the next message.
+    const fn after(&self) -> u16 {
+        match self.next_id.wrapping_add(1) {
+            0 => 1,
+            id => id,
+        }
+    }
+
+    /// Writes a packet, or nothing of it.
+    #[inline(never)]
+    fn send<Q: Streams>(&self, quic: &mut Q, first: u8, parts: &[&[u8]]) -> Result<(), Error> {
+        if !matches!(self.phase, Phase::Begun | Phase::Up) {
+            return Err(Error::State);
+        }
+        let len = parts
+            .iter()
+            .fold(0_usize, |len, part| len.saturating_add(part.len()));
+        let [low, high, ..] = len.to_le_bytes();
+        let two = [first, low | 0x80, low >> 7 | high << 1];
+        let head = if len > SHORT { &two[..] } else { &[first, low] };
+        let all = len.saturating_add(head.len());
+        let (room, most) = quic.room(self.stream)?;
+        if len > LONG || all > most || all > self.limits.packet as usize {
+            return Err(Error::TooLarge);
+        }
+        if all > room {
+            return Err(Error::Full);
+        }
+        quic.write(self.stream, head)?;
+        for part in parts {
+            quic.write(self.stream, part)?;
+        }
+        Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::vec::Vec;
+/// Messages with QoS 1 and 2 that the broker may send ahead. They are taken
+/// one by one, so that only those with QoS 2 need memory.
+const RECEIVE_MAXIMUM: u8 = if cfg!(feature = "qos2") {
+    EXACTLY_U16.to_le_bytes()[0]
+} else {
+    16
+};
 
-    use super::*;
+/// The length of a field in front of it; [`Session::send`] refuses longer
+/// ones.
+fn length(bytes: &[u8]) -> [u8; 2] {
+    u16::try_from(bytes.len()).unwrap_or(0).to_be_bytes()
+}
 
-    const SETTINGS: Settings<'_> = Settings {
-        client_id: b"meter",
-        keep_alive: 0,
-        expiry: 60,
-        maximum: 256,
-        filter: b"down",
-    };
+/// Puts an identifier, which is never zero, into a free slot.
+#[cfg(feature = "qos2")]
+fn remember(slots: &mut [u16], id: u16) -> Result<(), Error> {
+    let slot = slots.iter_mut().find(|slot| **slot == 0);
+    *slot.ok_or(Error::Quota)? = id;
+    Ok(())
+}
 
-    /// What a session writes.
-    fn written(write: impl FnOnce(&mut Packets<'_>)) -> Vec<u8> {
-        let mut out = [0; 128];
-        let mut packets = Packets::new(&mut out);
-        write(&mut packets);
-        packets.finish().unwrap().to_vec()
-    }
-
-    type Handled<'a> = Result<Option<(usize, Event<'a>)>, Refused>;
-
-    /// The event of a packet, and what the session answers.
-    fn answer<'a>(session: &mut Session, bytes: &'a [u8]) -> (Handled<'a>, Vec<u8>) {
-        let mut got = Ok(None);
-        let out = written(|out| got = session.handle(bytes, &SETTINGS, out));
-        (got, out)
-    }
-
-    const CONNACK: &[u8] = &[0x20, 3, 0, 0, 0];
-    const KEPT: &[u8] = &[0x20, 3, 1, 0, 0];
-
-    #[test]
-    fn a_first_connection() {
-        let mut session = Session::new();
-        written(|out| session.connect(&SETTINGS, out));
-        let publish = written(|out| session.publish(b"up", b"1", out));
-        assert_eq!(publish, b"\x32\x08\x00\x02up\x00\x01\x001");
-        let (event, out) = answer(&mut session, CONNACK);
-        assert_eq!(event, Ok(Some((5, Event::Connected(false)))));
-        assert_eq!(out, b"\x82\x0a\x80\x00\x00\x00\x04down\x01");
-        assert!(!session.is_settled());
-        let (event, _) = answer(&mut session, &[0x90, 4, 0x80, 0, 0, 1]);
-        assert_eq!(event, Ok(Some((6, Event::Subscribed(1)))));
-        let (event, _) = answer(&mut session, &[0x40, 2, 0, 1]);
-        assert_eq!(event, Ok(Some((4, Event::Published(0)))));
-        assert!(session.is_settled());
-    }
-
-    #[test]
-    fn an_unanswered_message_goes_out_again() {
-        let mut session = Session::new();
-        written(|out| session.connect(&SETTINGS, out));
-        let first = written(|out| session.publish(b"up", b"1", out));
-        written(|out| session.connect(&SETTINGS, out));
-        let mut second = written(|out| session.publish(b"up", b"1", out));
-        assert_eq!(second[0], 0x3a);
-        second[0] = 0x32;
-        assert_eq!(first, second);
-        assert_eq!(answer(&mut session, KEPT).1, b"");
-        answer(&mut session, &[0x40, 2, 0, 1]).0.unwrap();
-        let next = written(|out| session.publish(b"up", b"2", out));
-        assert_eq!(next, b"\x32\x08\x00\x02up\x00\x02\x002");
-    }
-
-    #[test]
-    fn commands_are_acknowledged() {
-        let mut session = Session::new();
-        answer(&mut session, KEPT).0.unwrap();
-        let bytes = b"\x32\x08\x00\x01d\x00\x09\x00on";
-        let message = Event::Message {
-            topic: b"d",
-            payload: b"on",
-        };
-        let (event, out) = answer(&mut session, bytes);
-        assert_eq!(event, Ok(Some((10, message))));
-        assert_eq!(out, [0x40, 2, 0, 9]);
-    }
-
-    #[test]
-    fn identifiers_stay_off_zero_and_the_subscription() {
-        let mut session = Session::new();
-        answer(&mut session, KEPT).0.unwrap();
-        for _ in 0..0x1_0000 {
-            written(|out| session.publish(b"", b"", out));
-            assert!((1..SUBSCRIBE).contains(&session.id), "{}", session.id);
-            session.in_flight = false;
-        }
-    }
-
-    #[test]
-    fn refusals() {
-        let cases: [(&[&[u8]], Refused); 5] = [
-            (&[&[0x20, 3, 0, 0x87, 0]], Refused::Broker(0x87)),
-            (&[CONNACK, &[0xe0, 1, 0x8b]], Refused::Broker(0x8b)),
-            (&[CONNACK, CONNACK], Refused::Malformed),
-            (&[&[0x40, 2, 0, 1]], Refused::Malformed),
-            (&[CONNACK, &[0x34, 4, 0, 0, 0, 0]], Refused::Malformed),
-        ];
-        for (packets, want) in cases {
-            let mut session = Session::new();
-            let last = packets.iter().map(|packet| answer(&mut session, packet).0);
-            assert_eq!(last.last(), Some(Err(want)), "{packets:?}");
-        }
-    }
-
-    #[test]
-    fn late_answers_change_nothing() {
-        let mut session = Session::new();
-        answer(&mut session, KEPT).0.unwrap();
-        for late in [&[0x40, 2, 0, 1][..], &[0x90, 4, 0x80, 0, 0, 1]] {
-            assert_eq!(
-                answer(&mut session, late).0,
-                Ok(Some((late.len(), Event::None)))
-            );
-        }
+#[cfg(feature = "qos2")]
+fn forget(slots: &mut [u16], id: u16) {
+    for slot in slots.iter_mut().filter(|slot| **slot == id) {
+        *slot = 0;
     }
 }

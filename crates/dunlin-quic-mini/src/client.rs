@@ -84,6 +84,13 @@ pub struct Resume<'a> {
 pub struct StreamId(u32);
 
 impl StreamId {
+    /// The stream that was opened as the `number`th, from zero on. Calls refuse
+    /// the id of a stream that does not exist.
+    #[must_use]
+    pub const fn nth(number: u32) -> Self {
+        Self(number)
+    }
+
     /// The id on the wire.
     #[must_use]
     pub const fn get(self) -> u32 {
@@ -438,6 +445,22 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, Error> {
         let slot = self.slot(id.0).ok_or(Error::NoStream)?;
         slot.state.write(slot.send, data)
+    }
+
+    /// Bytes that [`write`](Self::write) takes now, and at most ever.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStream`].
+    pub fn room(&mut self, id: StreamId) -> Result<(usize, usize), Error> {
+        let slot = self.slot(id.0).ok_or(Error::NoStream)?;
+        let size = slot.send.len();
+        Ok((size.saturating_sub(slot.state.buffered()), size))
+    }
+
+    /// Bytes that the server may send ahead on a stream.
+    pub fn window(&mut self) -> usize {
+        self.memory.parts().receive_len
     }
 
     /// Ends this side's direction of a stream.

@@ -128,13 +128,17 @@ impl Stream {
         self.limit = self.limit.max(limit);
     }
 
+    /// Bytes that are not acknowledged yet.
+    pub(crate) const fn buffered(&self) -> usize {
+        self.end.saturating_sub(self.una) as usize
+    }
+
     /// Takes as much of `data` as fits.
     pub(crate) fn write(&mut self, buf: &mut [u8], data: &[u8]) -> Result<usize, Error> {
         if self.flags & (flag::FIN | flag::RESET) != 0 {
             return Err(Error::State);
         }
-        let used = self.end.saturating_sub(self.una) as usize;
-        let n = fill(buf.get_mut(used..).unwrap_or_default(), data);
+        let n = fill(buf.get_mut(self.buffered()..).unwrap_or_default(), data);
         self.end += u32::try_from(n).unwrap_or(0);
         Ok(n)
     }

@@ -8,13 +8,19 @@ use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dunlin_mqtt_mini::{Incoming, Packets, decode};
-use dunlin_quic_mini::{Config, Error, Pinned, Point, Resume, StreamId};
+use dunlin_mqtt_mini::{Error, Event, Message, Options, Qos, Session, Streams};
+use dunlin_quic_mini::{Config, Pinned, Point, Resume};
 use dunlin_tiny::udp::{Connection, DATAGRAM};
 
 const USAGE: &str = "usage: dunlin-tiny HOST:PORT KEY TOPIC PAYLOAD [TICKET-FILE]
   KEY   the server's public key: 65 bytes of a P-256 point in hexadecimal
   With a file, the ticket of the last run is used for early data, and renewed.";
+
+const OPTIONS: Options<'static> = Options {
+    client_id: b"dunlin-tiny",
+    keep_alive: 60,
+    ..Options::NEW
+};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -88,25 +94,28 @@ fn publish(
     let connection = Connection::begin(address, Pinned::new(&keys), &config);
     let mut connection = connection.map_err(|error| error.to_string())?;
     // The number only: names of all errors would weigh more than the reading.
-    let told = |error: Error| format!("error {}", error as u8);
+    let told = |error: Error| format!("error {}", error.code());
 
-    let mut stream = None;
-    let mut done = false;
-    while !done {
-        if stream.is_none() && connection.client.is_usable() {
-            let id = connection.client.open().map_err(told)?;
-            let mut out = [0; 1024];
-            let mut packets = Packets::new(&mut out);
-            packets.connect(b"dunlin-tiny", 60, 0, 1024);
-            packets.publish(1, false, topic.as_bytes(), payload.as_bytes());
-            let bytes = packets.finish().ok_or("the reading is too long")?;
-            connection.client.write(id, bytes).map_err(told)?;
-            stream = Some(id);
+    let mut session = Session::new();
+    let mut reading = None;
+    loop {
+        if reading.is_none() && connection.client.is_usable() {
+            let quic = &mut connection.client;
+            session.begin(quic, &OPTIONS).map_err(told)?;
+            let message = Message {
+                topic: topic.as_bytes(),
+                payload: payload.as_bytes(),
+                qos: Qos::AtLeastOnce,
+                retain: false,
+            };
+            reading = Some(session.publish(quic, &message).map_err(told)?);
         }
-        if let Some(id) = stream {
-            done = incoming(&mut connection, id)?;
+        let arrived = arrived(&mut session, &mut connection.client);
+        let reason = session.reason();
+        if arrived.map_err(|error| format!("{}, reason {reason:#x}", told(error)))? {
+            break;
         }
-        connection.step().map_err(told)?;
+        connection.step().map_err(|error| told(error.into()))?;
     }
     // The ticket comes behind the handshake, mostly before the answer.
     if let (Some(file), Some(ticket)) = (file, connection.client.ticket()) {
@@ -127,32 +136,13 @@ fn publish(
 }
 
 /// Takes what the broker sent. Whether the reading has arrived.
-fn incoming(connection: &mut Connection<Pinned<'_>>, id: StreamId) -> Result<bool, String> {
-    loop {
-        let (bytes, end) = match connection.client.received(id) {
-            Ok(received) => received,
-            Err(error) => return Err(format!("error {}", error as u8)),
-        };
-        let Some((packet, len)) = decode(bytes).map_err(|_| "a malformed packet")? else {
-            return if end {
-                Err("the broker ended the stream".to_owned())
-            } else {
-                Ok(false)
-            };
-        };
-        let done = match packet {
-            Incoming::ConnAck { reason, .. } | Incoming::PubAck { reason, .. } if reason >= 128 => {
-                return Err(format!("refused with the reason {reason:#x}"));
-            }
-            Incoming::Disconnect { reason } => {
-                return Err(format!("disconnected with the reason {reason:#x}"));
-            }
-            Incoming::PubAck { id: 1, .. } => true,
-            _ => false,
-        };
-        connection.client.consume(id, len);
-        if done {
-            return Ok(true);
+fn arrived<Q: Streams>(session: &mut Session, quic: &mut Q) -> Result<bool, Error> {
+    while let Some(event) = session.poll(quic)? {
+        match event {
+            Event::Published { reason, .. } if reason >= 128 => return Err(Error::Refused),
+            Event::Published { .. } => return Ok(true),
+            _ => {}
         }
     }
+    Ok(false)
 }

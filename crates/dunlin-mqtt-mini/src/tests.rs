@@ -1,0 +1,359 @@
+//! A session against a stream of two buffers, and the broker's codec on the
+//! other end.
+
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use dunlin_mqtt_codec as codec;
+use dunlin_quic_mini::{self as quic, StreamId};
+
+use crate::{Error, Event, Malformed, Message, Options, Qos, Session, Streams, decode};
+
+/// One stream without a network.
+pub(crate) struct Pipe {
+    /// Written by the session.
+    pub(crate) out: Vec<u8>,
+    /// To be read by it.
+    pub(crate) input: Vec<u8>,
+    pub(crate) end: bool,
+    pub(crate) size: usize,
+}
+
+impl Pipe {
+    pub(crate) const fn new(size: usize) -> Self {
+        Self {
+            out: Vec::new(),
+            input: Vec::new(),
+            end: false,
+            size,
+        }
+    }
+}
+
+impl Streams for Pipe {
+    fn open(&mut self) -> Result<StreamId, quic::Error> {
+        Ok(StreamId::nth(0))
+    }
+    fn room(&mut self, _: StreamId) -> Result<(usize, usize), quic::Error> {
+        Ok((self.size - self.out.len(), self.size))
+    }
+    fn write(&mut self, _: StreamId, data: &[u8]) -> Result<(), quic::Error> {
+        self.out.extend_from_slice(data);
+        assert!(self.out.len() <= self.size, "there was no room");
+        Ok(())
+    }
+    fn received(&mut self, _: StreamId) -> Result<(&[u8], bool), quic::Error> {
+        Ok((&self.input, self.end))
+    }
+    fn consume(&mut self, _: StreamId, n: usize) {
+        self.input.drain(..n);
+    }
+    fn finish(&mut self, _: StreamId) {}
+    fn window(&mut self) -> usize {
+        self.size
+    }
+}
+
+const CONNACK: [u8; 5] = [0x20, 3, 0, 0, 0];
+
+/// A session that the broker has accepted, and its stream, empty.
+fn up() -> (Session, Pipe) {
+    let mut session = Session::new();
+    let mut pipe = Pipe::new(600);
+    session.begin(&mut pipe, &Options::NEW).unwrap();
+    pipe.out.clear();
+    pipe.input.extend_from_slice(&CONNACK);
+    let event = session.poll(&mut pipe).unwrap();
+    assert_eq!(event, Some(Event::Connected { session: false }));
+    assert_eq!(session.poll(&mut pipe), Ok(None));
+    assert!(session.is_up());
+    (session, pipe)
+}
+
+const READING: Message<'_> = Message {
+    topic: b"a/b",
+    payload: &[7; 200],
+    qos: Qos::AtLeastOnce,
+    retain: false,
+};
+
+/// What the codec of the broker makes of what the session wrote.
+fn read(pipe: &mut Pipe) -> String {
+    let out = core::mem::take(&mut pipe.out);
+    let packet = codec::decode_from_client(&out, codec::Version::V5).unwrap();
+    format!("{packet:?}")
+}
+
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn the_broker_understands() {
+    let mut session = Session::new();
+    let mut pipe = Pipe::new(600);
+    let options = Options {
+        client_id: b"meter",
+        keep_alive: 60,
+        expiry: 3600,
+        user: b"someone",
+        password: b"secret",
+    };
+    session.begin(&mut pipe, &options).unwrap();
+    let connect = read(&mut pipe);
+    has(&connect, &["\"meter\"", "3600", "someone", "600"]);
+    assert_eq!(session.publish(&mut pipe, &READING), Ok(1));
+    has(&read(&mut pipe), &["a/b", "dup: false"]);
+    session.publish_again(&mut pipe, 1, &READING).unwrap();
+    has(&read(&mut pipe), &["a/b", "dup: true"]);
+    let message = Message {
+        qos: Qos::AtMostOnce,
+        retain: true,
+        ..READING
+    };
+    assert_eq!(session.publish(&mut pipe, &message), Ok(0));
+    has(&read(&mut pipe), &["retain: true"]);
+    assert_eq!(
+        session.subscribe(&mut pipe, Qos::AtLeastOnce, b"a/+"),
+        Ok(2)
+    );
+    has(&read(&mut pipe), &["a/+"]);
+    session.ping(&mut pipe).unwrap();
+    has(&read(&mut pipe), &["Ping"]);
+    session.disconnect(&mut pipe).unwrap();
+    has(&read(&mut pipe), &["Disconnect"]);
+    assert_eq!(session.ping(&mut pipe), Err(Error::State));
+}
+
+#[test]
+fn what_the_broker_sends() {
+    let (mut session, mut pipe) = up();
+    session.publish(&mut pipe, &READING).unwrap();
+    session
+        .subscribe(&mut pipe, Qos::AtLeastOnce, b"a")
+        .unwrap();
+    pipe.out.clear();
+    assert_eq!(session.in_flight(), 1);
+    let packets: [(&[u8], Option<Event<'_>>); 5] = [
+        (
+            &[0x40, 2, 0, 1],
+            Some(Event::Published { id: 1, reason: 0 }),
+        ),
+        (
+            &[0x90, 4, 0, 2, 0, 1],
+            Some(Event::Subscribed { id: 2, reason: 1 }),
+        ),
+        (&[0xd0, 0], None),
+        (
+            &[0x33, 10, 0, 1, b'a', 0, 4, 2, 1, 0, b'o', b'n'],
+            Some(Event::Message(Message {
+                topic: b"a",
+                payload: b"on",
+                qos: Qos::AtLeastOnce,
+                retain: true,
+            })),
+        ),
+        (
+            &[0x30, 4, 0, 1, b'a', 0],
+            Some(Event::Message(Message {
+                topic: b"a",
+                payload: b"",
+                qos: Qos::AtMostOnce,
+                retain: false,
+            })),
+        ),
+    ];
+    for (bytes, event) in packets {
+        for &byte in bytes {
+            assert_eq!(session.poll(&mut pipe), Ok(None));
+            pipe.input.push(byte);
+        }
+        assert_eq!(session.poll(&mut pipe), Ok(event));
+    }
+    assert_eq!(session.poll(&mut pipe), Ok(None));
+    assert_eq!(pipe.out, [0x40, 2, 0, 4], "the one with QoS 1 is answered");
+    assert_eq!(session.in_flight(), 0);
+}
+
+#[test]
+fn limits_of_the_broker() {
+    let mut session = Session::new();
+    let mut pipe = Pipe::new(600);
+    session.begin(&mut pipe, &Options::NEW).unwrap();
+    pipe.out.clear();
+    // Receive Maximum 1, Maximum QoS 1, Maximum Packet Size 300, Server Keep
+    // Alive 9, Assigned Client Identifier, User Property.
+    let connack = [
+        0x20, 29, 1, 0, 26, 0x21, 0, 1, 0x24, 1, 0x27, 0, 0, 1, 44, 0x13, 0, 9, 0x12, 0, 2, b'm',
+        b'e', 0x26, 0, 1, b'k', 0, 1, b'v', 0x2a,
+    ];
+    pipe.input.extend_from_slice(&connack);
+    pipe.input.push(1);
+    // The length has to count the last property.
+    pipe.input[1] += 1;
+    pipe.input[4] += 1;
+    let event = session.poll(&mut pipe);
+    assert_eq!(event, Ok(Some(Event::Connected { session: true })));
+    assert_eq!(session.keep_alive(), 9);
+    assert_eq!(session.publish(&mut pipe, &READING), Ok(1));
+    assert_eq!(session.publish(&mut pipe, &READING), Err(Error::Quota));
+    let long = Message {
+        payload: &[0; 300],
+        qos: Qos::AtMostOnce,
+        ..READING
+    };
+    assert_eq!(session.publish(&mut pipe, &long), Err(Error::TooLarge));
+}
+
+#[test]
+fn a_full_buffer_changes_nothing() {
+    let (mut session, mut pipe) = up();
+    assert_eq!(session.publish(&mut pipe, &READING), Ok(1));
+    assert_eq!(session.publish(&mut pipe, &READING), Ok(2));
+    let before = pipe.out.clone();
+    assert_eq!(session.publish(&mut pipe, &READING), Err(Error::Full));
+    assert!(Error::Full.is_refusal());
+    assert_eq!(pipe.out, before);
+    assert_eq!(session.in_flight(), 2);
+    // An answer that does not fit comes later, and nothing before it.
+    pipe.out.resize(598, 0);
+    let message = [0x32, 6, 0, 1, b'a', 0, 4, 0];
+    pipe.input.extend_from_slice(&message);
+    pipe.input.extend_from_slice(&message);
+    assert!(matches!(
+        session.poll(&mut pipe),
+        Ok(Some(Event::Message(_)))
+    ));
+    assert_eq!(session.poll(&mut pipe), Err(Error::Full));
+    assert_eq!(session.poll(&mut pipe), Err(Error::Full));
+    pipe.out.clear();
+    assert!(matches!(
+        session.poll(&mut pipe),
+        Ok(Some(Event::Message(_)))
+    ));
+    assert_eq!(session.poll(&mut pipe), Ok(None));
+    assert_eq!(pipe.out, [0x40, 2, 0, 4, 0x40, 2, 0, 4]);
+    let topic = [b'x'; 70_000];
+    let huge = Message {
+        topic: &topic,
+        ..READING
+    };
+    assert_eq!(session.publish(&mut pipe, &huge), Err(Error::TooLarge));
+}
+
+#[test]
+fn bad_packets() {
+    let cases: [&[u8]; 14] = [
+        &[0x20, 0xff, 0xff, 0xff, 0xff, 1],
+        &[0x20, 1, 0],
+        // A second CONNACK, and one with a flag too many.
+        &CONNACK,
+        &[0x20, 3, 2, 0, 0],
+        // QoS 3, an empty topic, the identifier zero, a cut topic.
+        &[0x36, 6, 0, 1, b'a', 0, 1, 0],
+        &[0x30, 3, 0, 0, 0],
+        &[0x32, 6, 0, 1, b'a', 0, 0, 0],
+        &[0x32, 3, 0, 9, 1],
+        // Two reasons for one filter, bytes behind an acknowledgement.
+        &[0x90, 5, 0, 3, 0, 1, 1],
+        &[0x40, 5, 0, 1, 0, 0, 9],
+        // Packets that only clients send, and a reserved one.
+        &[0x82, 2, 0, 1],
+        &[0xc0, 0],
+        &[0x00, 0],
+        // A property that CONNACK does not have.
+        &[0x20, 5, 0, 0, 2, 0x01, 1],
+    ];
+    for bytes in cases {
+        let (mut session, mut pipe) = up();
+        pipe.input.extend_from_slice(bytes);
+        assert_eq!(session.poll(&mut pipe), Err(Error::Malformed), "{bytes:?}");
+        assert_eq!(session.poll(&mut pipe), Ok(None), "it is over");
+        // The memory serves another connection.
+        let mut pipe = Pipe::new(600);
+        assert_eq!(session.begin(&mut pipe, &Options::NEW), Ok(()));
+    }
+    assert_eq!(decode(&[0x00, 0]), Err(Malformed));
+}
+
+#[test]
+fn ends_that_the_broker_makes() {
+    let (mut session, mut pipe) = up();
+    pipe.input.extend_from_slice(&[0xe0, 1, 0x8b]);
+    assert_eq!(session.poll(&mut pipe), Err(Error::Disconnected));
+    assert_eq!(session.reason(), 0x8b);
+    let (mut session, mut pipe) = up();
+    pipe.end = true;
+    assert_eq!(session.poll(&mut pipe), Err(Error::Ended));
+    let (mut session, mut pipe) = up();
+    pipe.input.extend_from_slice(&[0x30, 0xd8, 4]);
+    assert_eq!(session.poll(&mut pipe), Err(Error::TooLong));
+    let mut session = Session::new();
+    let mut pipe = Pipe::new(600);
+    session.begin(&mut pipe, &Options::NEW).unwrap();
+    pipe.input.extend_from_slice(&[0x20, 3, 0, 0x87, 0]);
+    assert_eq!(session.poll(&mut pipe), Err(Error::Refused));
+    assert_eq!(session.reason(), 0x87);
+    let mut small = Pipe::new(20);
+    let begun = Session::new().begin(&mut small, &Options::NEW);
+    assert_eq!(begun, Err(Error::TooLarge));
+}
+
+#[test]
+#[cfg(not(feature = "qos2"))]
+fn exactly_once_was_not_granted() {
+    let (mut session, mut pipe) = up();
+    pipe.input
+        .extend_from_slice(&[0x34, 6, 0, 1, b'a', 0, 9, 0]);
+    assert_eq!(session.poll(&mut pipe), Err(Error::Malformed));
+}
+
+#[test]
+#[cfg(feature = "qos2")]
+fn exactly_once() {
+    let (mut session, mut pipe) = up();
+    let message = Message {
+        qos: Qos::ExactlyOnce,
+        ..READING
+    };
+    assert_eq!(session.publish(&mut pipe, &message), Ok(1));
+    pipe.out.clear();
+    pipe.input.extend_from_slice(&[0x50, 2, 0, 1]);
+    assert_eq!(session.poll(&mut pipe), Ok(None));
+    assert_eq!(pipe.out, [0x62, 2, 0, 1]);
+    // The connection ends here; on the next one the end of it is made up.
+    pipe.out.clear();
+    session.begin(&mut pipe, &Options::NEW).unwrap();
+    pipe.out.clear();
+    pipe.input.extend_from_slice(&[0x20, 3, 1, 0, 0]);
+    assert!(session.poll(&mut pipe).unwrap().is_some());
+    session.publish_again(&mut pipe, 1, &message).unwrap();
+    assert_eq!(pipe.out, [0x62, 2, 0, 1]);
+    pipe.input.extend_from_slice(&[0x70, 2, 0, 1]);
+    let done = Event::Published { id: 1, reason: 0 };
+    assert_eq!(session.poll(&mut pipe), Ok(Some(done)));
+
+    // A message of the broker that comes twice is shown once.
+    pipe.out.clear();
+    let copy = [0x34, 6, 0, 1, b'a', 0, 9, 0];
+    pipe.input.extend_from_slice(&copy);
+    pipe.input.extend_from_slice(&copy);
+    pipe.input.extend_from_slice(&[0x62, 2, 0, 9]);
+    assert!(matches!(
+        session.poll(&mut pipe),
+        Ok(Some(Event::Message(_)))
+    ));
+    assert_eq!(session.poll(&mut pipe), Ok(None));
+    assert_eq!(pipe.out, [0x50, 2, 0, 9, 0x50, 2, 0, 9, 0x70, 2, 0, 9]);
+    // The slots for them are few, which the broker was told.
+    for id in 1..=5 {
+        pipe.input
+            .extend_from_slice(&[0x34, 6, 0, 1, b'a', 0, id, 0]);
+        let got = session.poll(&mut pipe).map(|event| event.is_some());
+        let want = if id < 5 { Ok(true) } else { Err(Error::Quota) };
+        assert_eq!(got, want);
+    }
+}
