@@ -10,6 +10,7 @@ use crate::check::Check;
 use crate::link::LinkCommand;
 use crate::load::Load;
 use crate::racer::Racer;
+use crate::run::drive::RunCommand;
 use crate::say;
 
 /// Emulated links between hosts of one machine, and experiments on them.
@@ -26,6 +27,8 @@ enum Command {
     Link(Box<LinkCommand>),
     /// Run experiments on emulated links and judge what they show.
     Check(Check),
+    /// Run the experiments of the papers, of all systems on the same links.
+    Run(RunCommand),
     /// Remove what links of killed processes left behind.
     Clean,
     /// Publishers and subscribers for a check.
@@ -47,6 +50,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     match Cli::parse().command {
         Command::Link(link) => link.run(),
         Command::Check(check) => check.run(),
+        Command::Run(run) => run.run(),
         Command::Load(load) => load.run(),
         Command::Racer(racer) => racer.run(),
         Command::Clean => clean(),

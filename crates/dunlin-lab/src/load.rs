@@ -12,14 +12,16 @@ use anyhow::{Context as _, Result};
 use bytes::{BufMut as _, BytesMut};
 use clap::{Args, ValueEnum};
 use dunlin_client::{
-    Client, ConnectionEvent, Delivery, Events, Message, Messages, Publish, QoS, StreamPolicy,
-    TlsOptions,
+    Client, Connecting, ConnectionEvent, Delivery, Events, Message, Messages, Publish, QoS,
+    Runtime, RuntimeLimits, StreamPolicy, TicketFile, TlsOptions,
 };
+use dunlin_link::linux::Namespace;
 use dunlin_link::parse_duration;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
+use crate::run::validity::BEHIND_US_MAX;
 use crate::say;
 
 /// Deliveries looked at at a time.
@@ -83,6 +85,15 @@ pub(crate) struct Load {
     /// Print `connected` when all are, before the first message.
     #[arg(long)]
     announce: bool,
+    /// Subscribers live in this namespace, publishers in that of the process.
+    #[arg(long, value_name = "NAMESPACE")]
+    subscribers_in: Option<String>,
+    /// Zero for none.
+    #[arg(long, value_parser = parse_duration, default_value = "20s")]
+    keep_alive: Duration,
+    /// Keep session tickets here, and send early data.
+    #[arg(long, value_name = "FILE")]
+    tickets: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -110,6 +121,9 @@ pub(crate) struct Done {
     pub(crate) disconnections: u64,
     /// Moves of connections to other local addresses, wanted and by themselves.
     pub(crate) moves: u64,
+    /// Messages that were sent late because this process was.
+    #[serde(default)]
+    pub(crate) behind: u64,
     pub(crate) seconds: f64,
     /// Topic, time of publishing and of arrival in microseconds.
     pub(crate) samples: Vec<(u16, u64, u64)>,
@@ -162,8 +176,9 @@ impl Load {
             .resize_with(lanes * usize::from(self.subscribers), Seen::default);
         let mut tasks = JoinSet::new();
         let mut clients = Vec::new();
+        let elsewhere = self.runtime_elsewhere()?;
         for number in 0..self.subscribers {
-            let (client, messages) = self.connect("s", number).await?;
+            let (client, messages) = self.connect("s", number, elsewhere.as_ref()).await?;
             let filter = format!("load/{}/#", self.id);
             client
                 .subscribe(filter, self.quality())
@@ -176,8 +191,14 @@ impl Load {
         }
         let mut publishing = JoinSet::new();
         let mut publishers = Vec::new();
+        let mut connecting = Vec::new();
         for number in 0..self.publishers {
-            let (client, _unused) = self.connect("p", number).await?;
+            connecting.push(self.start("p", number, None)?);
+        }
+        for (number, (client, _unused, connecting)) in (0..).zip(connecting) {
+            connecting
+                .await
+                .with_context(|| format!("cannot connect to {}", self.url))?;
             tasks.spawn(watch(client.events(), Arc::clone(&state)));
             publishers.push((number, client.clone()));
             clients.push(client);
@@ -209,7 +230,37 @@ impl Load {
         Ok(done)
     }
 
-    async fn connect(&self, role: &str, number: u16) -> Result<(Client, Messages)> {
+    /// What drives clients that live in another namespace.
+    fn runtime_elsewhere(&self) -> Result<Option<Runtime>> {
+        let Some(name) = &self.subscribers_in else {
+            return Ok(None);
+        };
+        // Its thread stays inside, and so do the sockets that it opens.
+        let runtime = Namespace::existing(name)
+            .within(|| Runtime::new(RuntimeLimits::default()))
+            .with_context(|| format!("cannot enter {name}"))?;
+        Ok(Some(runtime?))
+    }
+
+    async fn connect(
+        &self,
+        role: &str,
+        number: u16,
+        runtime: Option<&Runtime>,
+    ) -> Result<(Client, Messages)> {
+        let (client, messages, connecting) = self.start(role, number, runtime)?;
+        connecting
+            .await
+            .with_context(|| format!("cannot connect to {}", self.url))?;
+        Ok((client, messages))
+    }
+
+    fn start(
+        &self,
+        role: &str,
+        number: u16,
+        runtime: Option<&Runtime>,
+    ) -> Result<(Client, Messages, Connecting)> {
         let policy = match self.policy {
             Policy::Single => StreamPolicy::Single,
             Policy::PerTopic => StreamPolicy::PerTopic,
@@ -221,7 +272,7 @@ impl Load {
         let mut builder = Client::builder(&self.url)?
             .client_id(format!("{}-{role}{number}", self.id))
             .session_expiry(Duration::from_secs(600))
-            .keep_alive(Duration::from_secs(20))
+            .keep_alive(self.keep_alive)
             .tls(TlsOptions::new().ca_file(&self.ca))
             .streams(policy)
             .isolate_streams(isolate)
@@ -231,9 +282,14 @@ impl Load {
         if let Some(age) = self.max_age {
             builder = builder.max_age(age);
         }
+        if let Some(path) = &self.tickets {
+            builder = builder.tickets(TicketFile::open(path)?);
+        }
+        if let Some(runtime) = runtime {
+            builder = builder.runtime(runtime);
+        }
         builder
-            .connect()
-            .await
+            .start()
             .with_context(|| format!("cannot connect to {}", self.url))
     }
 
@@ -255,10 +311,15 @@ impl Load {
         let start = Instant::now();
         let mut pending: Vec<Delivery> = Vec::new();
         let mut count: u32 = 0;
+        let mut behind: u64 = 0;
+        // When the client had taken the message before.
+        let mut free = start;
         while start.elapsed() < self.time {
             if self.rate > 0.0 {
                 let due = start + Duration::from_secs_f64(f64::from(count) / self.rate);
                 sleep_until(due.into()).await;
+                let late = due.max(free).elapsed();
+                behind += u64::from(late > Duration::from_micros(BEHIND_US_MAX));
             }
             let topic = u16::try_from(count % u32::from(self.topics)).unwrap_or_default();
             let lane = usize::from(number) * usize::from(self.topics) + usize::from(topic);
@@ -277,6 +338,7 @@ impl Load {
                     .await
                     .context("cannot publish")?,
             );
+            free = Instant::now();
             count += 1;
             if let Some(sent) = lock(state).sent.get_mut(lane) {
                 *sent = sequence + 1;
@@ -293,6 +355,7 @@ impl Load {
             // Somebody who is gone acknowledges nothing.
             lock(state).done.failed += left;
         }
+        lock(state).done.behind += behind;
         lock(state).done.published += u64::from(count);
         Ok(())
     }

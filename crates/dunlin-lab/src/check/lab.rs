@@ -95,7 +95,11 @@ impl Lab {
 
     /// Dunlin on host B, listening at all ports, with a store of its own.
     pub(crate) fn broker(&self, emulator: &Emulator, settings: &[&str]) -> Result<Server> {
-        let namespace = emulator.namespace(Side::B);
+        self.broker_in(emulator.namespace(Side::B), settings)
+    }
+
+    /// Dunlin in a namespace, listening at all ports, with a store of its own.
+    pub(crate) fn broker_in(&self, namespace: &Namespace, settings: &[&str]) -> Result<Server> {
         let number = self.brokers.fetch_add(1, Ordering::Relaxed);
         let mut config = String::from("[auth]\nanonymous = \"always\"\n");
         for (transport, port) in [("quic", QUIC_PORT), ("tls", TLS_PORT), ("tcp", TCP_PORT)] {
@@ -125,6 +129,11 @@ impl Lab {
 
     /// Mosquitto on host B, TLS and TCP; `None` where it is not installed.
     pub(crate) fn mosquitto(&self, emulator: &Emulator) -> Result<Option<Server>> {
+        self.mosquitto_in(emulator.namespace(Side::B))
+    }
+
+    /// Mosquitto in a namespace.
+    pub(crate) fn mosquitto_in(&self, namespace: &Namespace) -> Result<Option<Server>> {
         let Some(program) = find("mosquitto") else {
             return Ok(None);
         };
@@ -145,11 +154,15 @@ impl Lab {
         );
         let path = folder.join("mosquitto.conf");
         std::fs::write(&path, config)?;
-        let namespace = emulator.namespace(Side::B);
         let mut command = namespace.command(program);
         command.arg("-c").arg(&path);
         let log = self.temporary("mosquitto.log");
         Server::start(namespace, command, TCP_PORT, &log).map(Some)
+    }
+
+    /// The `dunlin` program.
+    pub(crate) fn program(&self) -> &Path {
+        &self.dunlin
     }
 
     /// The `dunlin` program inside a namespace.

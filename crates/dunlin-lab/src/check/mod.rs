@@ -8,7 +8,7 @@ mod memory;
 pub(crate) mod process;
 mod race;
 mod storm;
-mod table;
+pub(crate) mod table;
 mod wake;
 
 use std::path::PathBuf;

@@ -1,9 +1,11 @@
 //! Programs inside a namespace, which end with their owner.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -19,11 +21,43 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// Longest wait for a server to end.
 const END_MAX: Duration = Duration::from_secs(10);
 
+/// Processes that [`end_all`] ends.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// A child process that [`end_all`] knows, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Known(u32);
+
+impl Known {
+    pub(crate) fn new(child: &Child) -> Self {
+        let id = child.id();
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.insert(id);
+        Self(id)
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.remove(&self.0);
+    }
+}
+
+/// Asks every child process to end: whoever waits for one need not any more.
+pub(crate) fn end_all() {
+    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    for id in running.iter() {
+        let _ = Command::new("kill").arg(id.to_string()).status();
+    }
+}
+
 /// A server that runs until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     name: String,
     child: Child,
+    _known: Known,
     log: PathBuf,
 }
 
@@ -48,7 +82,12 @@ impl Server {
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
         let log = log.to_owned();
-        let mut server = Self { name, child, log };
+        let mut server = Self {
+            name,
+            _known: Known::new(&child),
+            child,
+            log,
+        };
         let begun = Instant::now();
         loop {
             server.runs()?;
@@ -77,6 +116,22 @@ impl Server {
             bail!("{} ended with {status}: {}", self.name, last.join("\n"));
         }
         Ok(())
+    }
+
+    /// Processor time so far, of all its threads.
+    #[allow(dead_code, reason = "the experiments come next")]
+    pub(crate) fn processor(&self) -> Result<Duration> {
+        /// USER_HZ, which is 100 on every Linux.
+        const TICKS_PER_SECOND: u64 = 100;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .with_context(|| format!("{} is gone", self.name))?;
+        // The name, in parentheses, may have blanks.
+        let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
+        let ticks = |index| fields.split_whitespace().nth(index)?.parse::<u64>().ok();
+        let (user, system) = ticks(11).zip(ticks(12)).context("no times in stat")?;
+        Ok(Duration::from_millis(
+            (user + system) * 1000 / TICKS_PER_SECOND,
+        ))
     }
 
     /// Resident memory now and at most, in bytes.
@@ -122,9 +177,15 @@ impl Drop for Server {
 /// printed.
 pub(crate) fn output(mut command: Command) -> Result<String> {
     let shown = format!("{command:?}");
-    let output = command
+    let child = command
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {shown}"))?;
+    let _known = Known::new(&child);
+    let output = child
+        .wait_with_output()
         .with_context(|| format!("cannot run {shown}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

@@ -84,7 +84,7 @@ impl Table {
 }
 
 /// The middle one.
-pub(super) fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
@@ -95,7 +95,7 @@ pub(super) fn median(values: &[f64]) -> f64 {
     clippy::cast_sign_loss,
     reason = "an index"
 )]
-pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let index = (sorted.len().saturating_sub(1) as f64 * share).round() as usize;
@@ -104,7 +104,7 @@ pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
 
 /// A count as a figure.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-pub(super) const fn figure(count: u64) -> f64 {
+pub(crate) const fn figure(count: u64) -> f64 {
     count as f64
 }
 

@@ -2,9 +2,18 @@
 
 #![allow(dead_code, unused_imports, reason = "the experiments come next")]
 
+pub(crate) mod drive;
+pub(crate) mod environment;
 pub(crate) mod experiment;
+pub(crate) mod generator;
+pub(crate) mod interrupt;
+pub(crate) mod medians;
+pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod stats;
+pub(crate) mod store;
+pub(crate) mod systems;
+pub(crate) mod validity;
 
 use experiment::Experiment;
 

@@ -1,0 +1,425 @@
+//! Runs the cells of experiments that are not recorded yet, and records them.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use dunlin_link::linux;
+
+use super::environment::environment;
+use super::experiment::Experiment;
+use super::record::{Cell, Header, Outcome, Record, Scale};
+use super::store::{OLD, Run};
+use super::systems::{SYSTEMS, System};
+use super::{ALL, interrupt, medians};
+use crate::check::lab::Lab;
+use crate::say;
+
+/// Tries of a cell that gave nothing valid.
+const ATTEMPTS_MAX: u32 = 2;
+
+/// Failures in a row after which the rest is not tried any more.
+const FAILURES_MAX: u32 = 3;
+
+/// Run experiments of the papers.
+#[derive(Args, Debug)]
+pub(crate) struct RunCommand {
+    /// Experiments, or `all`.
+    names: Vec<String>,
+    /// Show what there is.
+    #[arg(long)]
+    list: bool,
+    /// Durations and counts of the papers: hours.
+    #[arg(long, conflicts_with = "smoke")]
+    paper: bool,
+    /// Seconds: does it work at all. Where there can be no links that is said,
+    /// and no failure.
+    #[arg(long)]
+    smoke: bool,
+    /// Folder of runs; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "target/lab/runs")]
+    out: PathBuf,
+    /// Start over instead of going on with what is recorded.
+    #[arg(long)]
+    fresh: bool,
+    /// Measure only this system; may be given several times.
+    #[arg(long, value_name = "SYSTEM")]
+    only: Vec<String>,
+    /// The `dunlin` binary; the one beside this program if not given.
+    #[arg(long, value_name = "FILE")]
+    dunlin: Option<PathBuf>,
+}
+
+impl RunCommand {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        if self.list {
+            list();
+            return Ok(ExitCode::SUCCESS);
+        }
+        let experiments = self.experiments()?;
+        self.check_systems()?;
+        if let Some(what) = linux::missing() {
+            if self.smoke {
+                say::out(format_args!("experiments: SKIPPED: {what}"));
+                return Ok(ExitCode::SUCCESS);
+            }
+            bail!(what);
+        }
+        std::fs::create_dir_all(&self.out)
+            .with_context(|| format!("cannot make {}", self.out.display()))?;
+        interrupt::on_signals()?;
+        let mut failed = Vec::new();
+        for experiment in experiments {
+            let name = experiment.name();
+            if let Err(error) = self.one(experiment) {
+                if interrupt::asked() {
+                    break;
+                }
+                say::err(format_args!("{name}: {error:#}"));
+                failed.push(name);
+            }
+        }
+        if interrupt::asked() {
+            bail!("interrupted; the same command goes on where this one stopped");
+        }
+        report(&self.out)?;
+        if failed.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        bail!("not complete: {}", failed.join(", "));
+    }
+
+    fn scale(&self) -> Scale {
+        match (self.paper, self.smoke) {
+            (true, _) => Scale::Paper,
+            (_, true) => Scale::Smoke,
+            _ => Scale::Short,
+        }
+    }
+
+    fn experiments(&self) -> Result<Vec<&'static dyn Experiment>> {
+        if self.names.is_empty() {
+            bail!("name an experiment, or `all`; --list shows what there is");
+        }
+        if self.names.iter().any(|name| name == "all") {
+            return Ok(ALL.to_vec());
+        }
+        let find = |name: &String| {
+            let found = ALL.iter().find(|experiment| experiment.name() == name);
+            found.copied().with_context(|| {
+                format!(
+                    "there is no experiment `{name}`; `dunlin-lab run --list` shows what there is"
+                )
+            })
+        };
+        self.names.iter().map(find).collect()
+    }
+
+    fn check_systems(&self) -> Result<()> {
+        for id in &self.only {
+            if System::find(id).is_none() {
+                let known: Vec<&str> = SYSTEMS.iter().map(|system| system.id).collect();
+                bail!("there is no system `{id}`, only {}", known.join(", "));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs what is missing of one experiment.
+    fn one(&self, experiment: &dyn Experiment) -> Result<()> {
+        let name = experiment.name();
+        let scale = self.scale();
+        say::out(format_args!(
+            "== {name}: {} ({})",
+            experiment.about(),
+            experiment.source()
+        ));
+        let folder = self.out.join(format!("{name}-{}", word(scale)));
+        let cells = installed(experiment.plan(scale));
+        let lab = Lab::new(self.dunlin.clone(), folder.clone(), scale != Scale::Paper)?;
+        let mut run = self.open(&lab, &folder, experiment, &cells)?;
+        let mut todo: Vec<&Cell> = cells.iter().filter(|cell| !run.has(cell)).collect();
+        if !self.only.is_empty() {
+            todo.retain(|cell| self.only.contains(&cell.system));
+        }
+        if todo.len() < cells.len() {
+            let (left, all) = (todo.len(), cells.len());
+            say::out(format_args!(
+                "   {left} of {all} cells are still to do (--fresh: all)"
+            ));
+        }
+        let mut progress = Progress::new(todo.len());
+        let mut failures = 0;
+        for cell in todo {
+            progress.begin(cell);
+            let record = attempt(experiment, cell, scale, &lab)?;
+            failures = match &record.outcome.invalid {
+                Some(why) => {
+                    say::out(format_args!("   INVALID: {why}"));
+                    failures + 1
+                }
+                None => 0,
+            };
+            run.append(record)?;
+            if failures == FAILURES_MAX {
+                bail!("{FAILURES_MAX} cells in a row gave nothing valid");
+            }
+        }
+        if cells.iter().all(|cell| run.has(cell)) && run.header.finished.is_none() {
+            run.header.finished = Some(now());
+            run.write_header()?;
+        }
+        medians::print(&run.records);
+        Ok(())
+    }
+
+    /// The run in this folder if it can go on, or a new one.
+    fn open(
+        &self,
+        lab: &Lab,
+        folder: &Path,
+        experiment: &dyn Experiment,
+        cells: &[Cell],
+    ) -> Result<Run> {
+        let ids: BTreeSet<&str> = cells.iter().map(|cell| cell.system.as_str()).collect();
+        let systems: Vec<&System> = SYSTEMS.iter().filter(|s| ids.contains(s.id)).collect();
+        let header = Header {
+            experiment: experiment.name().to_owned(),
+            scale: self.scale(),
+            planned: cells.len(),
+            started: now(),
+            finished: None,
+            environment: environment(lab, &systems),
+        };
+        if let Some(run) = Run::read(folder)? {
+            let same = run.header.environment == header.environment
+                && run.header.planned == header.planned;
+            if same && !self.fresh {
+                return Ok(run);
+            }
+            let old = self.put_away(folder, &run.header)?;
+            if !self.fresh {
+                let old = old.display();
+                say::out(format_args!(
+                    "   what was measured with other programs is now in {old}"
+                ));
+            }
+        }
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let run = Run {
+            folder: folder.to_owned(),
+            header,
+            records: Vec::new(),
+        };
+        run.write_header()?;
+        Ok(run)
+    }
+
+    /// Moves a run out of the way; nothing that was measured is deleted.
+    fn put_away(&self, folder: &Path, header: &Header) -> Result<PathBuf> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let old = self.out.join(OLD);
+        let to = old.join(format!("{name}-{}", header.started.replace(':', "")));
+        std::fs::create_dir_all(&old)
+            .and_then(|()| std::fs::rename(folder, &to))
+            .with_context(|| format!("cannot move {}", folder.display()))?;
+        Ok(to)
+    }
+}
+
+/// Leaves out cells of systems that are not there, and says so.
+fn installed(cells: Vec<Cell>) -> Vec<Cell> {
+    let mut missing = BTreeSet::new();
+    let kept = cells
+        .into_iter()
+        .filter(|cell| {
+            let Some(what) = System::find(&cell.system).and_then(System::missing) else {
+                return true;
+            };
+            missing.insert((cell.system.clone(), what));
+            false
+        })
+        .collect();
+    for (system, what) in missing {
+        say::out(format_args!("   without {system}: {what}"));
+    }
+    kept
+}
+
+/// Runs a cell, again if that gave nothing valid. A failure of what is
+/// measured is a record too; an interruption is an error.
+fn attempt(experiment: &dyn Experiment, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Record> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let begun = Instant::now();
+        let outcome = experiment.run(cell, scale, lab);
+        if interrupt::asked() {
+            bail!("interrupted");
+        }
+        let outcome = outcome.unwrap_or_else(|error| Outcome {
+            invalid: Some(format!("failed: {error:#}")),
+            ..Outcome::default()
+        });
+        if outcome.invalid.is_none() || tries == ATTEMPTS_MAX {
+            return Ok(Record {
+                cell: cell.clone(),
+                outcome,
+                seconds: begun.elapsed().as_secs_f64(),
+            });
+        }
+        say::out(format_args!(
+            "   again, as this was not valid: {}",
+            outcome.invalid.unwrap_or_default()
+        ));
+    }
+}
+
+/// Says what is done and how long the rest will take.
+struct Progress {
+    cells: usize,
+    done: usize,
+    start: Instant,
+}
+
+impl Progress {
+    fn new(cells: usize) -> Self {
+        Self {
+            cells,
+            done: 0,
+            start: Instant::now(),
+        }
+    }
+
+    fn begin(&mut self, cell: &Cell) {
+        let mut rest = String::new();
+        if let Some(each) = u32::try_from(self.done)
+            .ok()
+            .and_then(|done| self.start.elapsed().checked_div(done))
+        {
+            let left = u32::try_from(self.cells - self.done).unwrap_or(u32::MAX);
+            rest = format!(", about {} left", shown(each.saturating_mul(left)));
+        }
+        self.done += 1;
+        say::out(format_args!(
+            "   [{}/{}] {}, repetition {}, seed {:016x}{rest}",
+            self.done,
+            self.cells,
+            cell.shown(),
+            cell.repetition,
+            cell.seed
+        ));
+    }
+}
+
+fn list() {
+    for experiment in ALL {
+        let (name, about, source) = (experiment.name(), experiment.about(), experiment.source());
+        say::out(format_args!("{name:<20} {about} ({source})"));
+    }
+    say::out("systems:");
+    for system in SYSTEMS {
+        let missing = system.missing().unwrap_or("");
+        say::out(format_args!("{:<20} {} {missing}", system.id, system.title));
+    }
+}
+
+/// Writes the report of all runs in the folder.
+#[expect(clippy::unnecessary_wraps, reason = "the report comes next")]
+fn report(_out: &Path) -> Result<()> {
+    Ok(())
+}
+
+const fn word(scale: Scale) -> &'static str {
+    match scale {
+        Scale::Smoke => "smoke",
+        Scale::Short => "short",
+        Scale::Paper => "paper",
+    }
+}
+
+/// For people, such as `1 h 20 min` or `40 s`.
+fn shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3600, seconds / 60 % 60) {
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// The time in UTC, as RFC 3339 has it.
+fn now() -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    rfc3339(since.as_secs())
+}
+
+fn rfc3339(seconds: u64) -> String {
+    let (mut day, of_day) = (seconds / 86_400, seconds % 86_400);
+    let leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let mut year = 1970;
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let months = [
+        31,
+        28 + u64::from(leap(year)),
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+        31,
+    ];
+    let mut month = 1;
+    for days in months {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!(
+        "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z",
+        day + 1
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (1_795_284_000, "2026-11-21T18:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), text);
+        }
+    }
+
+    #[test]
+    fn estimates_are_for_people() {
+        assert_eq!(shown(Duration::from_secs(40)), "40 s");
+        assert_eq!(shown(Duration::from_secs(140)), "2 min 20 s");
+        assert_eq!(shown(Duration::from_secs(4800)), "1 h 20 min");
+    }
+}

@@ -1,0 +1,288 @@
+//! The systems that are compared: how each is found, started and addressed.
+//!
+//! All brokers have the same certificate. All clients are ours
+//! (`dunlin-client`), so that what differs is the broker and the transport;
+//! the broker `mqttv5` delivers on the control stream, which any client takes.
+
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use dunlin_link::linux::Namespace;
+
+use crate::check::lab::{Lab, QUIC_PORT, TCP_PORT, TLS_PORT, find};
+use crate::check::process::{Server, output};
+
+/// A broker with a transport and a way to use it.
+#[derive(Debug)]
+pub(crate) struct System {
+    pub(crate) id: &'static str,
+    /// For legends.
+    pub(crate) title: &'static str,
+    pub(crate) broker: Broker,
+    pub(crate) wire: Wire,
+    /// As the load generator names it.
+    pub(crate) streams: &'static str,
+    /// Clients keep session tickets and send early data.
+    pub(crate) early: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Broker {
+    Dunlin,
+    Mosquitto,
+    Mqttv5,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wire {
+    Quic,
+    Tls,
+    Tcp,
+}
+
+/// What a broker is told beside its ports and certificates.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Serving {
+    /// Silence after which Dunlin drops a client that has no keep alive.
+    pub(crate) idle_timeout: Option<Duration>,
+    /// More settings of Dunlin's, such as `shards=1`.
+    pub(crate) settings: Vec<String>,
+}
+
+/// All of them, in the order of legends.
+pub(crate) static SYSTEMS: &[System] = &[
+    System {
+        early: false,
+        ..dunlin("dunlin-quic", "Dunlin, QUIC", Wire::Quic, "single")
+    },
+    System {
+        early: true,
+        ..dunlin(
+            "dunlin-quic-0rtt",
+            "Dunlin, QUIC 0-RTT",
+            Wire::Quic,
+            "single",
+        )
+    },
+    dunlin(
+        "dunlin-quic-topics",
+        "Dunlin, QUIC, a stream per topic",
+        Wire::Quic,
+        "per-topic",
+    ),
+    dunlin("dunlin-tls", "Dunlin, TLS 1.3", Wire::Tls, "single"),
+    other(
+        "mosquitto-tls",
+        "Mosquitto, TLS 1.3",
+        Broker::Mosquitto,
+        Wire::Tls,
+    ),
+    other(
+        "mosquitto-tcp",
+        "Mosquitto, TCP",
+        Broker::Mosquitto,
+        Wire::Tcp,
+    ),
+    other("mqttv5-quic", "mqttv5, QUIC", Broker::Mqttv5, Wire::Quic),
+];
+
+const fn dunlin(
+    id: &'static str,
+    title: &'static str,
+    wire: Wire,
+    streams: &'static str,
+) -> System {
+    System {
+        id,
+        title,
+        broker: Broker::Dunlin,
+        wire,
+        streams,
+        early: false,
+    }
+}
+
+const fn other(id: &'static str, title: &'static str, broker: Broker, wire: Wire) -> System {
+    System {
+        id,
+        title,
+        broker,
+        wire,
+        streams: "single",
+        early: false,
+    }
+}
+
+impl System {
+    /// The system of this identifier.
+    pub(crate) fn find(id: &str) -> Option<&'static Self> {
+        SYSTEMS.iter().find(|system| system.id == id)
+    }
+
+    /// The system of a cell.
+    pub(crate) fn of(cell: &super::record::Cell) -> Result<&'static Self> {
+        let id = &cell.system;
+        Self::find(id).with_context(|| format!("there is no system `{id}`"))
+    }
+
+    /// What to install before it can be measured, if anything.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        if self.program().is_some() {
+            return None;
+        }
+        match self.broker {
+            Broker::Dunlin => None,
+            Broker::Mosquitto => Some("mosquitto is not installed: apt install mosquitto"),
+            Broker::Mqttv5 => Some("mqttv5 is not installed: scripts/setup-test.sh --brokers"),
+        }
+    }
+
+    /// The broker's program, unless it is ours.
+    fn program(&self) -> Option<PathBuf> {
+        match self.broker {
+            Broker::Dunlin => None,
+            Broker::Mosquitto => find("mosquitto"),
+            Broker::Mqttv5 => mqttv5(),
+        }
+    }
+
+    /// What its broker says of its version.
+    pub(crate) fn version(&self, lab: &Lab) -> Option<String> {
+        let (program, argument) = match self.broker {
+            Broker::Dunlin => (lab.program().to_owned(), "--version"),
+            Broker::Mosquitto => (self.program()?, "-h"),
+            Broker::Mqttv5 => (self.program()?, "--version"),
+        };
+        let mut command = Command::new(program);
+        command.arg(argument);
+        // Mosquitto calls help a failure.
+        let said = command.output().ok()?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        said.lines().next().map(|line| line.trim().to_owned())
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        match self.wire {
+            Wire::Quic => QUIC_PORT,
+            Wire::Tls => TLS_PORT,
+            Wire::Tcp => TCP_PORT,
+        }
+    }
+
+    /// Where clients connect to.
+    pub(crate) fn url(&self, broker: Ipv4Addr) -> String {
+        let scheme = match self.wire {
+            Wire::Quic => "quic",
+            Wire::Tls => "mqtts",
+            Wire::Tcp => "mqtt",
+        };
+        format!("{scheme}://{broker}:{}", self.port())
+    }
+
+    /// Starts the broker in a namespace.
+    pub(crate) fn serve(
+        &self,
+        lab: &Lab,
+        namespace: &Namespace,
+        serving: &Serving,
+    ) -> Result<Server> {
+        match self.broker {
+            Broker::Dunlin => {
+                let mut settings = serving.settings.clone();
+                if let Some(time) = serving.idle_timeout {
+                    settings.push(format!("limits.idle_timeout={}ms", time.as_millis()));
+                }
+                let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+                lab.broker_in(namespace, &settings)
+            }
+            Broker::Mosquitto => {
+                let server = lab.mosquitto_in(namespace)?;
+                server.context("mosquitto is not installed")
+            }
+            Broker::Mqttv5 => {
+                let program = self.program().context("mqttv5 is not installed")?;
+                serve_mqttv5(lab, namespace, &namespace.command(program))
+            }
+        }
+    }
+
+    /// Arguments of the load generator and of `knock` that say where the
+    /// broker is and how to talk to it.
+    pub(crate) fn client(&self, lab: &Lab, broker: Ipv4Addr) -> Vec<String> {
+        let mut arguments = vec!["--url".to_owned(), self.url(broker)];
+        arguments.push("--ca".to_owned());
+        arguments.push(lab.certificate("ca.pem").display().to_string());
+        arguments.push("--policy".to_owned());
+        arguments.push(self.streams.to_owned());
+        if self.early {
+            arguments.push("--tickets".to_owned());
+            arguments.push(
+                lab.temporary(&format!("tickets-{}", self.id))
+                    .display()
+                    .to_string(),
+            );
+        }
+        arguments
+    }
+}
+
+fn serve_mqttv5(lab: &Lab, namespace: &Namespace, program: &Command) -> Result<Server> {
+    let mut command = Command::new(program.get_program());
+    command.args(program.get_args());
+    command.args(["broker", "--non-interactive", "--allow-anonymous", "true"]);
+    command.args(["--host", &format!("0.0.0.0:{TCP_PORT}")]);
+    command.args(["--quic-host", &format!("0.0.0.0:{QUIC_PORT}")]);
+    command.args(["--quic-delivery-strategy", "control-only"]);
+    command.arg("--tls-cert").arg(lab.certificate("server.pem"));
+    command.arg("--tls-key").arg(lab.certificate("server.key"));
+    command.args(["--storage-backend", "memory", "--no-sys-topics"]);
+    Server::start(namespace, command, TCP_PORT, &lab.temporary("mqttv5.log"))
+}
+
+/// Where `scripts/setup-test.sh` puts it, or Cargo, or the environment says.
+fn mqttv5() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("MQTTV5") {
+        return Some(PathBuf::from(named)).filter(|path| path.is_file());
+    }
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let beside = std::env::current_exe().ok();
+    // target/release/dunlin-lab, with target/peers/bin for the others.
+    let beside = beside.as_deref().and_then(|me| me.parent()?.parent());
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let places = [
+        Some(target.join("peers/bin/mqttv5")),
+        beside.map(|target| target.join("peers/bin/mqttv5")),
+        cargo.map(|cargo| cargo.join("bin/mqttv5")),
+    ];
+    let found = places.into_iter().flatten().find(|path| path.is_file());
+    found.or_else(|| find("mqttv5"))
+}
+
+/// The version of a program that a report needs, for the environment.
+pub(crate) fn tshark_version() -> Option<String> {
+    let mut command = Command::new(find("tshark")?);
+    command.arg("--version");
+    output(command).ok()?.lines().next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systems_are_found_by_their_identifiers() {
+        for system in SYSTEMS {
+            let found = System::find(system.id).map(|found| found.title);
+            assert_eq!(found, Some(system.title));
+        }
+        assert!(System::find("hivemq").is_none());
+        let quic = System::find("dunlin-quic").unwrap();
+        let address = Ipv4Addr::new(10, 203, 0, 2);
+        assert_eq!(quic.url(address), "quic://10.203.0.2:14567");
+    }
+}
