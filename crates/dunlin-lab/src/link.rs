@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use dunlin_link::linux::{Emulator, Options, Report};
-use dunlin_link::{Action, Link, Script, Side, parse_duration};
+use dunlin_link::linux::{Emulator, Options, Report, Testbed, TestbedOptions, TestbedReport};
+use dunlin_link::{Action, Profile, Script, Topology, parse_duration};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -89,31 +89,31 @@ impl LinkCommand {
         if self.self_test {
             return selftest::run(self.short);
         }
-        let emulator = start(self.options()?)?;
+        let testbed = start_testbed(self.options()?)?;
         let (sender, events) = channel();
         on_signals(sender.clone())?;
         if self.control {
             on_lines(sender.clone());
         }
-        self.announce(&emulator);
+        self.announce(&testbed);
         let code = if self.command.is_empty() {
-            self.serve(&emulator, &events);
+            self.serve(&testbed, &events);
             ExitCode::SUCCESS
         } else {
-            self.accompany(&emulator, sender, &events)?
+            self.accompany(&testbed, sender, &events)?
         };
-        self.finish(&emulator.stop(), code)
+        self.finish(&testbed.stop(), code)
     }
 
-    fn options(&self) -> Result<Options> {
-        let mut link = Link::new(0);
+    fn options(&self) -> Result<TestbedOptions> {
+        let mut topology = Topology::pair(perfect());
         if let Some(path) = &self.profile {
-            apply_profile(path, &mut link)?;
+            apply_profile(path, &mut topology)?;
         }
         for setting in &self.settings {
-            Action::parse(setting)
-                .with_context(|| format!("--set {setting}"))?
-                .apply(&mut link);
+            let wrong = || format!("--set {setting}");
+            let action = Action::parse(setting).with_context(wrong)?;
+            topology.apply(&action).with_context(wrong)?;
         }
         let mut script = match &self.script {
             Some(path) => std::fs::read_to_string(path)
@@ -124,9 +124,8 @@ impl LinkCommand {
             script.push('\n');
             script.push_str(line);
         }
-        let mut options = Options::new(&self.name);
+        let mut options = TestbedOptions::new(&self.name, topology);
         options.seed = self.seed;
-        options.profiles = Side::BOTH.map(|side| link.profile(side).clone());
         options.script = Script::parse(&script).context("the script")?;
         options.capture = self.pcap.clone();
         options.mtu = self.mtu;
@@ -134,33 +133,34 @@ impl LinkCommand {
         Ok(options)
     }
 
-    fn announce(&self, emulator: &Emulator) {
-        let [a, b] = Side::BOTH.map(|side| {
-            let name = emulator.namespace(side).name().to_owned();
-            (name, Emulator::address(side).to_string())
-        });
+    fn announce(&self, testbed: &Testbed) {
         if self.control {
-            let hosts = json!({
-                "a": {"namespace": a.0, "address": a.1},
-                "b": {"namespace": b.0, "address": b.1},
-            });
-            say::out(hosts);
+            let hosts: serde_json::Map<_, _> = testbed
+                .hosts()
+                .map(|(name, namespace, address)| {
+                    let host = json!({"namespace": namespace.name(), "address": address});
+                    (name.to_owned(), host)
+                })
+                .collect();
+            say::out(serde_json::Value::from(hosts));
         } else if self.command.is_empty() {
-            say::err(format_args!("{} is {} and {} is {}", a.0, a.1, b.0, b.1));
-            say::err("seed {}; end with Ctrl-C".replace("{}", &self.seed.to_string()));
+            for (_, namespace, address) in testbed.hosts() {
+                say::err(format_args!("{} is {address}", namespace.name()));
+            }
+            say::err(format_args!("seed {}; end with Ctrl-C", self.seed));
         }
     }
 
     /// Waits for the end, and does what lines say.
-    fn serve(&self, emulator: &Emulator, events: &Receiver<Event>) {
-        let end = self.time.map(|time| emulator.started() + time);
+    fn serve(&self, testbed: &Testbed, events: &Receiver<Event>) {
+        let end = self.time.map(|time| testbed.started() + time);
         loop {
             let event = match end {
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(end) => events.recv_timeout(end.saturating_duration_since(Instant::now())),
             };
             match event {
-                Ok(Event::Line(line)) => say::out(obey(emulator, &line)),
+                Ok(Event::Line(line)) => say::out(obey(testbed, &line)),
                 Ok(Event::Exited(_)) => {}
                 Ok(Event::Signal | Event::InputEnded) | Err(_) => return,
             }
@@ -170,7 +170,7 @@ impl LinkCommand {
     /// Runs the command to its end.
     fn accompany(
         &self,
-        emulator: &Emulator,
+        testbed: &Testbed,
         sender: Sender<Event>,
         events: &Receiver<Event>,
     ) -> Result<ExitCode> {
@@ -179,16 +179,10 @@ impl LinkCommand {
         };
         let mut command = Command::new(program);
         command.args(arguments);
-        for side in Side::BOTH {
-            let letter = side.letter().to_ascii_uppercase();
-            command.env(
-                format!("DUNLIN_NS_{letter}"),
-                emulator.namespace(side).name(),
-            );
-            command.env(
-                format!("DUNLIN_IP_{letter}"),
-                Emulator::address(side).to_string(),
-            );
+        for (name, namespace, address) in testbed.hosts() {
+            let name = name.to_ascii_uppercase();
+            command.env(format!("DUNLIN_NS_{name}"), namespace.name());
+            command.env(format!("DUNLIN_IP_{name}"), address.to_string());
         }
         let child = command
             .spawn()
@@ -197,7 +191,7 @@ impl LinkCommand {
         thread::spawn(move || {
             let _ = sender.send(Event::Exited(wait(child)));
         });
-        let end = self.time.map(|time| emulator.started() + time);
+        let end = self.time.map(|time| testbed.started() + time);
         loop {
             let left = end.map_or(Duration::MAX, |end| {
                 end.saturating_duration_since(Instant::now())
@@ -209,7 +203,7 @@ impl LinkCommand {
                     let code = code.and_then(|code| u8::try_from(code).ok());
                     return Ok(ExitCode::from(code.unwrap_or(1)));
                 }
-                Ok(Event::Line(line)) => say::out(obey(emulator, &line)),
+                Ok(Event::Line(line)) => say::out(obey(testbed, &line)),
                 Ok(Event::InputEnded) => {}
                 Ok(Event::Signal) | Err(_) => {
                     // It is ours, and it is waited for above.
@@ -220,7 +214,7 @@ impl LinkCommand {
         }
     }
 
-    fn finish(&self, report: &Report, code: ExitCode) -> Result<ExitCode> {
+    fn finish(&self, report: &TestbedReport, code: ExitCode) -> Result<ExitCode> {
         if let Some(path) = &self.report {
             let text = serde_json::to_string_pretty(report)?;
             std::fs::write(path, text + "\n")
@@ -229,7 +223,7 @@ impl LinkCommand {
         if self.control {
             say::out(serde_json::to_string(report)?);
         }
-        Ok(if is_valid(report) {
+        Ok(if is_fit(&report.trouble()) {
             code
         } else {
             ExitCode::from(EXIT_INVALID)
@@ -237,15 +231,42 @@ impl LinkCommand {
     }
 }
 
+/// What happens to packets where nothing is said about it.
+fn perfect() -> [Profile; 2] {
+    [Profile::default(), Profile::default()]
+}
+
+/// What these settings make of a perfect link.
+pub(crate) fn pair(settings: &[&str]) -> Result<[Profile; 2]> {
+    let mut topology = Topology::pair(perfect());
+    for setting in settings {
+        topology.apply(&Action::parse(setting)?)?;
+    }
+    let link = topology.link_id("link")?;
+    Ok(topology.profiles(link).cloned().unwrap_or_else(perfect))
+}
+
 /// Starts a link, with a watcher that cleans up should this process be killed,
 /// and a loud warning where there is no real-time priority.
 pub(crate) fn start(options: Options) -> Result<Emulator> {
-    let name = options.name.clone();
-    let realtime = options.realtime;
+    let (name, realtime) = (options.name.clone(), options.realtime);
     let emulator = Emulator::start(options)?;
+    attend(&name, realtime, emulator.no_realtime())?;
+    Ok(emulator)
+}
+
+/// The same for a network.
+pub(crate) fn start_testbed(options: TestbedOptions) -> Result<Testbed> {
+    let (name, realtime) = (options.name.clone(), options.realtime);
+    let testbed = Testbed::start(options)?;
+    attend(&name, realtime, testbed.no_realtime())?;
+    Ok(testbed)
+}
+
+fn attend(name: &str, realtime: bool, no_realtime: Option<&io::Error>) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut watcher = Command::new(program);
-    watcher.args(["watch", &name]);
+    watcher.args(["watch", name]);
     watcher
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -255,7 +276,7 @@ pub(crate) fn start(options: Options) -> Result<Emulator> {
     let watcher = watcher.spawn().context("cannot start the watcher")?;
     // It ends by itself once the link is gone.
     thread::spawn(move || wait(watcher));
-    if let Some(why) = emulator.no_realtime() {
+    if let Some(why) = no_realtime {
         say::err("WARNING ------------------------------------------------------------");
         say::err(format_args!("no real-time priority ({why}):"));
         say::err("delays will be those of the scheduler, off by milliseconds");
@@ -263,22 +284,20 @@ pub(crate) fn start(options: Options) -> Result<Emulator> {
     } else if !realtime {
         say::err("without real-time priority, as asked: delays are off by milliseconds");
     }
-    Ok(emulator)
+    Ok(())
 }
 
 /// Says what makes a run worthless, if anything does.
 pub(crate) fn is_valid(report: &Report) -> bool {
-    for failure in &report.failures {
-        say::err(failure);
+    is_fit(&report.trouble())
+}
+
+/// Says what makes a run worthless; true if nothing does.
+pub(crate) fn is_fit(trouble: &[String]) -> bool {
+    for sentence in trouble {
+        say::err(sentence);
     }
-    if report.kernel_drops > 0 {
-        say::err(format_args!(
-            "INVALID: the kernel dropped {} packets that the link never saw; \
-             send more slowly or use a faster machine",
-            report.kernel_drops
-        ));
-    }
-    report.failures.is_empty() && report.kernel_drops == 0
+    trouble.is_empty()
 }
 
 fn wait(mut child: Child) -> io::Result<std::process::ExitStatus> {
@@ -286,16 +305,16 @@ fn wait(mut child: Child) -> io::Result<std::process::ExitStatus> {
 }
 
 /// Does what a line says, and answers.
-fn obey(emulator: &Emulator, line: &str) -> serde_json::Value {
+fn obey(testbed: &Testbed, line: &str) -> serde_json::Value {
     let line = line.trim();
     if line == "report" {
-        return serde_json::to_value(emulator.report()).unwrap_or_default();
+        return serde_json::to_value(testbed.report()).unwrap_or_default();
     }
     match Action::parse(line) {
-        Ok(action) => {
-            emulator.apply(action);
-            json!({"ok": line})
-        }
+        Ok(action) => match testbed.apply(action) {
+            Ok(()) => json!({"ok": line}),
+            Err(error) => json!({"error": error.to_string()}),
+        },
         Err(error) => json!({"error": error.to_string()}),
     }
 }
@@ -324,7 +343,7 @@ fn on_lines(sender: Sender<Event>) {
 }
 
 /// Applies a profile file.
-fn apply_profile(path: &Path, link: &mut Link) -> Result<()> {
+fn apply_profile(path: &Path, topology: &mut Topology) -> Result<()> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     let table: toml::Table = text
@@ -334,9 +353,8 @@ fn apply_profile(path: &Path, link: &mut Link) -> Result<()> {
     // What concerns both directions first, whatever the order in the file.
     for (name, value) in &table {
         if let Some(value) = word(value) {
-            Action::parse(&format!("{name}={value}"))
-                .with_context(in_file)?
-                .apply(link);
+            let action = Action::parse(&format!("{name}={value}")).with_context(in_file)?;
+            topology.apply(&action)?;
         }
     }
     for (name, value) in &table {
@@ -345,9 +363,9 @@ fn apply_profile(path: &Path, link: &mut Link) -> Result<()> {
                 for (setting, value) in settings {
                     let value = word(value)
                         .with_context(|| format!("{name}.{setting} in {shown} is no text"))?;
-                    Action::parse(&format!("{name}.{setting}={value}"))
-                        .with_context(in_file)?
-                        .apply(link);
+                    let action = Action::parse(&format!("{name}.{setting}={value}"))
+                        .with_context(in_file)?;
+                    topology.apply(&action)?;
                 }
             }
             _ if word(value).is_some() => {}

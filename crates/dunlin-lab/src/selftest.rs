@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result};
 use dunlin_link::linux::{Emulator, Options, Report, missing, set_realtime};
 use dunlin_link::{Loss, Side};
 
-use crate::link::start;
+use crate::link::{pair, start};
 use crate::say;
 
 const PORT: u16 = 9;
@@ -92,11 +92,7 @@ struct Bench {
 impl Bench {
     fn start(settings: &[&str]) -> Result<Self> {
         let mut options = Options::new(format!("selftest-{}", std::process::id()));
-        let mut link = dunlin_link::Link::new(0);
-        for setting in settings {
-            dunlin_link::Action::parse(setting)?.apply(&mut link);
-        }
-        options.profiles = Side::BOTH.map(|side| link.profile(side).clone());
+        options.profiles = pair(settings)?;
         let emulator = start(options)?;
         let b = SocketAddr::from((Emulator::address(Side::B), PORT));
         let inside = emulator.namespace(Side::B).within(|| UdpSocket::bind(b))?;

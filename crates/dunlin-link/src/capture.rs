@@ -1,14 +1,14 @@
 //! Captures in the pcapng format, with a drop shown as a packet of its own.
 //!
-//! Each place where a packet was seen is an interface: `from-a`, `to-b`,
-//! `from-b`, `to-a` and `dropped`, whose packets have the reason as a comment.
-//! In Wireshark: `frame.interface_name == "dropped"`.
+//! Each place where a packet was seen is an interface: `from-HOST` and
+//! `to-HOST` for each host, and `dropped`, whose packets have the reason and
+//! the link as a comment. In Wireshark: `frame.interface_name == "dropped"`.
 
 use core::time::Duration;
 use std::io::{self, Write};
 
 use crate::counters::Fate;
-use crate::link::Side;
+use crate::topology::HostId;
 
 /// Packets that carry raw IP (LINKTYPE_RAW).
 const LINK_TYPE_RAW: u16 = 101;
@@ -24,29 +24,15 @@ const OPTION_RESOLUTION: u16 = 9;
 /// Times count nanoseconds.
 const RESOLUTION: u8 = 9;
 
-/// Where on the link a packet was seen.
+/// Where in a network a packet was seen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Point {
+pub enum Point<'a> {
     /// It came from this host.
-    From(Side),
+    From(HostId),
     /// It was given to this host.
-    To(Side),
-    /// It went no further, for this reason.
-    Dropped(Fate),
-}
-
-impl Point {
-    const NAMES: [&'static str; 5] = ["from-a", "to-b", "from-b", "to-a", "dropped"];
-
-    const fn interface(self) -> u32 {
-        match self {
-            Self::From(Side::A) => 0,
-            Self::To(Side::B) => 1,
-            Self::From(Side::B) => 2,
-            Self::To(Side::A) => 3,
-            Self::Dropped(_) => 4,
-        }
-    }
+    To(HostId),
+    /// It went no further, for this reason, on the link of this name.
+    Dropped(Fate, Option<&'a str>),
 }
 
 /// A capture being written.
@@ -55,51 +41,82 @@ pub struct Capture<W> {
     out: W,
     /// What the wall clock said when the link's time was zero.
     start: Duration,
+    hosts: usize,
 }
 
 impl<W: Write> Capture<W> {
-    /// Starts a capture. `start` is the time since 1970 at the link's time 0.
+    /// Starts a capture of what these hosts send and get. `start` is the time
+    /// since 1970 at the network's time 0.
     ///
     /// # Errors
     /// When the beginning cannot be written.
-    pub fn new(out: W, start: Duration) -> io::Result<Self> {
-        let mut capture = Self { out, start };
+    pub fn new<'a>(
+        out: W,
+        start: Duration,
+        hosts: impl IntoIterator<Item = &'a str>,
+    ) -> io::Result<Self> {
+        let mut capture = Self {
+            out,
+            start,
+            hosts: 0,
+        };
         let mut body = Vec::new();
         body.extend(0x1a2b_3c4d_u32.to_le_bytes());
         body.extend(1u16.to_le_bytes());
         body.extend(0u16.to_le_bytes());
         body.extend(u64::MAX.to_le_bytes());
         capture.block(SECTION_HEADER, body)?;
-        for name in Point::NAMES {
-            let mut body = Vec::new();
-            body.extend(LINK_TYPE_RAW.to_le_bytes());
-            body.extend(0u16.to_le_bytes());
-            body.extend(0u32.to_le_bytes());
-            option(&mut body, OPTION_NAME, name.as_bytes());
-            option(&mut body, OPTION_RESOLUTION, &[RESOLUTION]);
-            option(&mut body, 0, &[]);
-            capture.block(INTERFACE, body)?;
+        for host in hosts {
+            capture.interface(&format!("from-{host}"))?;
+            capture.interface(&format!("to-{host}"))?;
+            capture.hosts += 1;
         }
+        capture.interface("dropped")?;
         Ok(capture)
+    }
+
+    fn interface(&mut self, name: &str) -> io::Result<()> {
+        let mut body = Vec::new();
+        body.extend(LINK_TYPE_RAW.to_le_bytes());
+        body.extend(0u16.to_le_bytes());
+        body.extend(0u32.to_le_bytes());
+        option(&mut body, OPTION_NAME, name.as_bytes());
+        option(&mut body, OPTION_RESOLUTION, &[RESOLUTION]);
+        option(&mut body, 0, &[]);
+        self.block(INTERFACE, body)
+    }
+
+    /// The number of the interface that stands for a place.
+    fn number(&self, point: Point<'_>) -> u32 {
+        let number = match point {
+            Point::From(host) => 2 * host.index(),
+            Point::To(host) => 2 * host.index() + 1,
+            Point::Dropped(..) => 2 * self.hosts,
+        };
+        u32::try_from(number).unwrap_or(u32::MAX)
     }
 
     /// Notes a packet.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn packet(&mut self, at: Duration, point: Point, bytes: &[u8]) -> io::Result<()> {
+    pub fn packet(&mut self, at: Duration, point: Point<'_>, bytes: &[u8]) -> io::Result<()> {
         let at = u64::try_from((self.start + at).as_nanos()).unwrap_or(u64::MAX);
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let mut body = Vec::with_capacity(bytes.len() + 64);
-        body.extend(point.interface().to_le_bytes());
+        body.extend(self.number(point).to_le_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "the format has two halves")]
         for half in [(at >> 32) as u32, at as u32, len, len] {
             body.extend(half.to_le_bytes());
         }
         body.extend(bytes);
         pad(&mut body);
-        if let Point::Dropped(fate) = point {
-            let reason = fate.drop_reason().unwrap_or("dropped");
+        if let Point::Dropped(fate, link) = point {
+            let mut reason = fate.drop_reason().unwrap_or("dropped").to_owned();
+            if let Some(link) = link {
+                reason.push_str(" on ");
+                reason.push_str(link);
+            }
             option(&mut body, OPTION_COMMENT, reason.as_bytes());
             option(&mut body, 0, &[]);
         }
@@ -155,12 +172,14 @@ mod tests {
 
     #[test]
     fn blocks_are_whole_and_drops_have_reasons() {
-        let mut capture = Capture::new(Vec::new(), Duration::from_secs(1_000)).unwrap();
+        let mut capture = Capture::new(Vec::new(), Duration::from_secs(1_000), ["a", "b"]).unwrap();
         let at = Duration::from_nanos(5);
-        capture.packet(at, Point::From(Side::A), b"hello").unwrap();
-        capture.packet(at, Point::To(Side::B), b"hello").unwrap();
         capture
-            .packet(at, Point::Dropped(Fate::Lost), b"hello")
+            .packet(at, Point::From(HostId(0)), b"hello")
+            .unwrap();
+        capture.packet(at, Point::To(HostId(1)), b"hello").unwrap();
+        capture
+            .packet(at, Point::Dropped(Fate::Lost, Some("wan")), b"hello")
             .unwrap();
         let blocks = blocks(&capture.out);
         let kinds: Vec<u32> = blocks.iter().map(|(kind, _)| *kind).collect();
@@ -172,6 +191,6 @@ mod tests {
         assert_eq!(&first[20..25], b"hello");
         let (_, dropped) = &blocks[8];
         let text = String::from_utf8_lossy(dropped).into_owned();
-        assert!(text.contains("dropped: lost"), "{text}");
+        assert!(text.contains("dropped: lost on wan"), "{text}");
     }
 }

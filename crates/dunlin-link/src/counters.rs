@@ -20,6 +20,8 @@ pub enum Fate {
     NoMapping,
     /// It is not IPv4.
     NotIp,
+    /// No host has its address, or no way leads there.
+    NoRoute,
 }
 
 impl Fate {
@@ -33,6 +35,7 @@ impl Fate {
             Self::Swallowed => "dropped: black hole",
             Self::NoMapping => "dropped: no NAT mapping",
             Self::NotIp => "dropped: not IPv4",
+            Self::NoRoute => "dropped: no way there",
         })
     }
 }
@@ -59,6 +62,8 @@ pub struct Counters {
     pub no_mapping: u64,
     /// Dropped because they are not IPv4.
     pub not_ip: u64,
+    /// Dropped because no host has the address, or no way leads there.
+    pub no_route: u64,
     /// Sent twice.
     pub duplicated: u64,
     /// Sent with a flipped bit.
@@ -88,6 +93,7 @@ impl Counters {
             Fate::Swallowed => self.swallowed += 1,
             Fate::NoMapping => self.no_mapping += 1,
             Fate::NotIp => self.not_ip += 1,
+            Fate::NoRoute => self.no_route += 1,
         }
     }
 }

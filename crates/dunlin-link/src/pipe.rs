@@ -9,6 +9,7 @@ use crate::loss::LossModel;
 use crate::packet::Packet;
 use crate::profile::{Jitter, Profile};
 use crate::random::Random;
+use crate::topology::HostId;
 
 /// Packets on their way; what exceeds it counts as a full queue.
 const ON_THE_WAY_MAX: usize = 1 << 18;
@@ -20,7 +21,16 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 struct Scheduled {
     due: Duration,
     number: u64,
+    to: HostId,
     bytes: Vec<u8>,
+}
+
+/// A packet at the end of a pipe.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) due: Duration,
+    pub(crate) to: HostId,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Ord for Scheduled {
@@ -100,10 +110,19 @@ impl Pipe {
         self.profile = profile.clone();
     }
 
+    /// Changes a setting that was tried when it was read.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        let mut profile = self.profile.clone();
+        if profile.set(name, value).is_ok() {
+            self.set_profile(&profile);
+        }
+    }
+
     /// Takes a packet, or gives it back with the reason of its drop.
     pub(crate) fn handle_packet(
         &mut self,
         now: Duration,
+        to: HostId,
         mut bytes: Vec<u8>,
     ) -> Result<(), (Fate, Vec<u8>)> {
         self.counters.entered(bytes.len());
@@ -126,20 +145,20 @@ impl Pipe {
         if self.chances.duplicate.chance(self.profile.duplicate) {
             self.counters.duplicated += 1;
             let due = self.due(sent);
-            self.schedule(due, bytes.clone());
+            self.schedule(due, to, bytes.clone());
         }
         let due = self.due(sent);
-        self.schedule(due, bytes);
+        self.schedule(due, to, bytes);
         Ok(())
     }
 
     /// A packet whose time has come.
-    pub(crate) fn poll(&mut self, now: Duration) -> Option<(Duration, Vec<u8>)> {
+    pub(crate) fn poll(&mut self, now: Duration) -> Option<Arrived> {
         if self.on_the_way.peek()?.due > now {
             return None;
         }
-        let Scheduled { due, bytes, .. } = self.on_the_way.pop()?;
-        Some((due, bytes))
+        let Scheduled { due, to, bytes, .. } = self.on_the_way.pop()?;
+        Some(Arrived { due, to, bytes })
     }
 
     /// When the next packet's time comes.
@@ -203,11 +222,12 @@ impl Pipe {
         due
     }
 
-    fn schedule(&mut self, due: Duration, bytes: Vec<u8>) {
+    fn schedule(&mut self, due: Duration, to: HostId, bytes: Vec<u8>) {
         self.number += 1;
         self.on_the_way.push(Scheduled {
             due,
             number: self.number,
+            to,
             bytes,
         });
     }
@@ -218,6 +238,7 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const TO: HostId = HostId(0);
 
     fn pipe(settings: &[(&str, &str)]) -> Pipe {
         let mut profile = Profile::default();
@@ -244,10 +265,10 @@ mod tests {
     /// Numbers and arrival times of `count` packets, sent `gap` apart.
     fn send(pipe: &mut Pipe, count: u32, gap: Duration, len: usize) -> Vec<(u32, Duration)> {
         for i in 0..count {
-            let _ = pipe.handle_packet(gap * i, packet(i, len));
+            let _ = pipe.handle_packet(gap * i, TO, packet(i, len));
         }
         let mut out = Vec::new();
-        while let Some((due, bytes)) = pipe.poll(Duration::MAX) {
+        while let Some(Arrived { due, bytes, .. }) = pipe.poll(Duration::MAX) {
             out.push((number(&bytes), due));
         }
         out
@@ -270,7 +291,7 @@ mod tests {
         assert_eq!(pipe.counters.queue_full, 6);
         assert_eq!(pipe.counters.queue_max, 5_000);
         // A packet larger than the queue passes an idle link.
-        assert_eq!(pipe.handle_packet(MS * 100, packet(9, 9_000)), Ok(()));
+        assert_eq!(pipe.handle_packet(MS * 100, TO, packet(9, 9_000)), Ok(()));
     }
 
     #[test]
@@ -328,14 +349,14 @@ mod tests {
     #[test]
     fn drops_have_reasons() {
         let mut pipe = pipe(&[("loss", "every 3"), ("delay", "5ms")]);
-        assert_eq!(pipe.handle_packet(MS, packet(1, 50)), Ok(()));
-        assert_eq!(pipe.handle_packet(MS, packet(2, 50)), Ok(()));
-        let lost = pipe.handle_packet(MS, packet(3, 50));
+        assert_eq!(pipe.handle_packet(MS, TO, packet(1, 50)), Ok(()));
+        assert_eq!(pipe.handle_packet(MS, TO, packet(2, 50)), Ok(()));
+        let lost = pipe.handle_packet(MS, TO, packet(3, 50));
         assert_eq!(lost, Err((Fate::Lost, packet(3, 50))));
         let mut hole = pipe.profile().clone();
         hole.blackhole = true;
         pipe.set_profile(&hole);
-        let swallowed = pipe.handle_packet(MS, packet(4, 50));
+        let swallowed = pipe.handle_packet(MS, TO, packet(4, 50));
         assert!(matches!(swallowed, Err((Fate::Swallowed, _))));
         assert_eq!(pipe.next_timeout(), Some(MS * 6));
         let counters = &pipe.counters;
@@ -359,7 +380,7 @@ mod tests {
         let lost = |settings: &[(&str, &str)]| {
             let mut pipe = pipe(settings);
             (0..500u32)
-                .filter(|i| pipe.handle_packet(MS * *i, packet(*i, 100)).is_err())
+                .filter(|i| pipe.handle_packet(MS * *i, TO, packet(*i, 100)).is_err())
                 .collect::<Vec<_>>()
         };
         assert_eq!(lost(&settings), lost(&[("loss", "10%")]));
@@ -369,7 +390,7 @@ mod tests {
     fn the_way_is_bounded() {
         let mut pipe = pipe(&[("delay", "10s")]);
         let refused = (0..ON_THE_WAY_MAX + 10)
-            .filter(|_| pipe.handle_packet(MS, vec![0x45; 20]).is_err())
+            .filter(|_| pipe.handle_packet(MS, TO, vec![0x45; 20]).is_err())
             .count();
         assert_eq!(refused, 10);
     }

@@ -8,8 +8,9 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use crate::link::{Link, Side};
 use crate::profile::{Profile, SettingError};
+use crate::side::Side;
+use crate::topology::{Topology, TopologyError};
 use crate::units::{UnitError, parse_duration};
 
 /// Steps of one script.
@@ -19,9 +20,11 @@ const STEPS_MAX: usize = 10_000;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// A setting of a [`Profile`], of packets from one side or from both.
+    /// A setting of a [`Profile`], of packets from one end or from both.
     Set {
-        /// Whose packets; both if none.
+        /// Which link; all if none.
+        link: Option<String>,
+        /// Whose packets; those from both ends if none.
         from: Option<Side>,
         /// The setting.
         name: String,
@@ -31,28 +34,28 @@ pub enum Action {
     /// The NAT before a host forgets its mappings, and may get an address.
     Rebind {
         /// The host.
-        side: Side,
-        /// What the other side sees from now on.
+        host: String,
+        /// What others see from now on.
         address: Option<Ipv4Addr>,
     },
     /// A host loses the address that it got last and gets another.
     Move {
         /// The host.
-        side: Side,
+        host: String,
         /// Its new address.
         address: Ipv4Addr,
     },
     /// A host gets one more address.
     Add {
         /// The host.
-        side: Side,
+        host: String,
         /// The address.
         address: Ipv4Addr,
     },
     /// A host loses an address.
     Remove {
         /// The host.
-        side: Side,
+        host: String,
         /// The address.
         address: Ipv4Addr,
     },
@@ -70,8 +73,8 @@ pub enum ScriptError {
     Time(#[from] UnitError),
     /// A word is not understood.
     #[error(
-        "`{0}` is neither NAME=VALUE, `rebind a|b [ADDRESS]`, `move a|b ADDRESS`, \
-         `add a|b ADDRESS` nor `remove a|b ADDRESS`"
+        "`{0}` is neither [LINK.][up.|down.]NAME=VALUE, `rebind HOST [ADDRESS]`, \
+         `move HOST ADDRESS`, `add HOST ADDRESS` nor `remove HOST ADDRESS`"
     )]
     Action(String),
     /// A period of zero would never end.
@@ -91,77 +94,61 @@ pub enum ScriptError {
 }
 
 impl Action {
-    /// Reads `loss=5%`, `up.delay=20ms`, `down.blackhole=on`, `rebind a`,
+    /// Reads `loss=5%`, `up.delay=20ms`, `wan.down.blackhole=on`, `rebind a`,
     /// `rebind a 10.0.0.9` or `move a 10.0.0.9`.
     ///
     /// # Errors
-    /// When it is none of these, or the setting does not exist.
+    /// When it is none of these, or the setting does not exist. Whether there
+    /// is such a link or host, only a network knows.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         let wrong = || ScriptError::Action(text.to_owned());
         if let Some((name, value)) = text.split_once('=') {
-            let (from, name) = match name.trim().split_once('.') {
-                Some(("up", name)) => (Some(Side::A), name),
-                Some(("down", name)) => (Some(Side::B), name),
-                Some(_) => return Err(wrong()),
-                None => (None, name.trim()),
+            let mut words: Vec<&str> = name.trim().split('.').collect();
+            let name = words.pop().unwrap_or_default();
+            let from = match words.last() {
+                Some(&"up") => Some(Side::A),
+                Some(&"down") => Some(Side::B),
+                _ => None,
+            };
+            words.truncate(words.len() - usize::from(from.is_some()));
+            let link = match words.as_slice() {
+                [] => None,
+                [link] => Some((*link).to_owned()),
+                _ => return Err(wrong()),
             };
             Profile::default().set(name, value)?;
             return Ok(Self::Set {
+                link,
                 from,
                 name: name.to_owned(),
                 value: value.trim().to_owned(),
             });
         }
         let words: Vec<&str> = text.split_whitespace().collect();
-        let side = |word: &str| match word {
-            "a" => Ok(Side::A),
-            "b" => Ok(Side::B),
-            _ => Err(wrong()),
-        };
+        let host = |word: &str| word.to_owned();
         let address = |word: &str| word.parse().map_err(|_| wrong());
         match words.as_slice() {
-            ["rebind", host] => Ok(Self::Rebind {
-                side: side(host)?,
+            ["rebind", who] => Ok(Self::Rebind {
+                host: host(who),
                 address: None,
             }),
-            ["rebind", host, to] => Ok(Self::Rebind {
-                side: side(host)?,
+            ["rebind", who, to] => Ok(Self::Rebind {
+                host: host(who),
                 address: Some(address(to)?),
             }),
-            ["move", host, to] => Ok(Self::Move {
-                side: side(host)?,
+            ["move", who, to] => Ok(Self::Move {
+                host: host(who),
                 address: address(to)?,
             }),
-            ["add", host, what] => Ok(Self::Add {
-                side: side(host)?,
+            ["add", who, what] => Ok(Self::Add {
+                host: host(who),
                 address: address(what)?,
             }),
-            ["remove", host, what] => Ok(Self::Remove {
-                side: side(host)?,
+            ["remove", who, what] => Ok(Self::Remove {
+                host: host(who),
                 address: address(what)?,
             }),
             _ => Err(wrong()),
-        }
-    }
-
-    /// Does this to a link. What concerns the addresses of hosts is not the
-    /// link's, and changes nothing here.
-    pub fn apply(&self, link: &mut Link) {
-        match self {
-            Self::Set { from, name, value } => {
-                let sides = Side::BOTH
-                    .into_iter()
-                    .filter(|s| from.is_none_or(|f| f == *s));
-                for side in sides {
-                    let mut profile = link.profile(side).clone();
-                    // It was tried when it was read.
-                    if profile.set(name, value).is_ok() {
-                        link.set_profile(side, &profile);
-                    }
-                }
-            }
-            Self::Rebind { side, address } => link.rebind(*side, *address),
-            Self::Move { .. } | Self::Add { .. } | Self::Remove { .. } => {}
         }
     }
 }
@@ -209,6 +196,16 @@ impl Script {
             script.steps.push(step);
         }
         Ok(script)
+    }
+
+    /// Whether a network has all links and hosts that the script names.
+    ///
+    /// # Errors
+    /// With the first that it has not.
+    pub fn check(&self, topology: &Topology) -> Result<(), TopologyError> {
+        self.steps
+            .iter()
+            .try_for_each(|step| topology.check_action(&step.action))
     }
 
     /// When the next step is to be done.
@@ -278,12 +275,11 @@ fn word(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::Loss;
 
     const SCRIPT: &str = "
         # a bad quarter of a minute
         5s    up.loss=50%      # with a comment
-        20s   up.loss=none
+        20s   wan.up.loss=none
         21s   add a 10.0.0.7
         22s   remove a 10.0.0.7
         every 1s from 2s until 4s rebind a
@@ -298,40 +294,33 @@ mod tests {
         while let Some(at) = script.next_timeout() {
             assert!(script.poll(at - Duration::from_nanos(1)).is_none());
             let what = match script.poll(at).unwrap() {
-                Action::Set { from, name, value } => format!("{from:?} {name} {value}"),
-                Action::Rebind { side, address } => format!("rebind {side:?} {address:?}"),
-                Action::Move { side, address } => format!("move {side:?} {address}"),
-                Action::Add { side, address } => format!("add {side:?} {address}"),
-                Action::Remove { side, address } => format!("remove {side:?} {address}"),
+                Action::Set {
+                    link,
+                    from,
+                    name,
+                    value,
+                } => format!("{link:?} {from:?} {name} {value}"),
+                Action::Rebind { host, address } => format!("rebind {host} {address:?}"),
+                Action::Move { host, address } => format!("move {host} {address}"),
+                Action::Add { host, address } => format!("add {host} {address}"),
+                Action::Remove { host, address } => format!("remove {host} {address}"),
             };
             seen.push(format!("{} {what}", at.as_secs()));
         }
         assert_eq!(
             seen,
             [
-                "2 rebind A None",
-                "3 rebind A None",
-                "3 move B 10.0.0.9",
-                "3 Some(B) loss ge 1% 30%",
-                "4 rebind A None",
-                "5 Some(A) loss 50%",
-                "20 Some(A) loss none",
-                "21 add A 10.0.0.7",
-                "22 remove A 10.0.0.7",
+                "2 rebind a None",
+                "3 rebind a None",
+                "3 move b 10.0.0.9",
+                "3 None Some(B) loss ge 1% 30%",
+                "4 rebind a None",
+                "5 None Some(A) loss 50%",
+                "20 Some(\"wan\") Some(A) loss none",
+                "21 add a 10.0.0.7",
+                "22 remove a 10.0.0.7",
             ]
         );
-    }
-
-    #[test]
-    fn settings_reach_the_right_direction() {
-        let mut link = Link::new(1);
-        Action::parse("delay=9ms").unwrap().apply(&mut link);
-        Action::parse("up.loss=every 2").unwrap().apply(&mut link);
-        for side in Side::BOTH {
-            assert_eq!(link.profile(side).delay, Duration::from_millis(9));
-        }
-        assert_eq!(link.profile(Side::A).loss, Loss::Every(2));
-        assert_eq!(link.profile(Side::B).loss, Loss::None);
     }
 
     #[test]
@@ -340,10 +329,10 @@ mod tests {
             ("1s loss=5%\nsoon loss=1%", "line 2: `soon` is no duration"),
             ("1s loss=lots", "line 1: loss: `lots` is no probability"),
             (
-                "1s sideways.loss=1%",
-                "line 1: `sideways.loss=1%` is neither",
+                "1s wan.sideways.loss=1%",
+                "line 1: `wan.sideways.loss=1%` is neither",
             ),
-            ("1s rebind c", "line 1: `rebind c` is neither"),
+            ("1s rebind", "line 1: `rebind` is neither"),
             ("1s move a", "line 1: `move a` is neither"),
             ("1s move a 1.2.3", "line 1: `move a 1.2.3` is neither"),
             (
@@ -356,6 +345,24 @@ mod tests {
         for (script, want) in cases {
             let error = Script::parse(script).unwrap_err().to_string();
             assert!(error.starts_with(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_network_knows_whether_it_has_what_a_script_names() {
+        let topology = Topology::pair([Profile::default(), Profile::default()]);
+        assert_eq!(
+            Script::parse("1s rebind a\n2s link.loss=1%")
+                .unwrap()
+                .check(&topology),
+            Ok(())
+        );
+        for (script, want) in [
+            ("1s rebind c", "there is no host `c`; there are a, b"),
+            ("1s wan.loss=1%", "there is no link `wan`; there are link"),
+        ] {
+            let error = Script::parse(script).unwrap().check(&topology);
+            assert_eq!(error.unwrap_err().to_string(), want);
         }
     }
 }

@@ -1,20 +1,25 @@
 //! What all experiments need: certificates, links, brokers, clients.
 
+use core::net::Ipv4Addr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use dunlin_link::linux::{Emulator, Namespace, Options, Report};
-use dunlin_link::{Action, Link, Script, Side};
+use dunlin_link::linux::{Emulator, Namespace, Options, Report, Testbed, TestbedOptions};
+use dunlin_link::{Script, Side, Topology};
 
 use super::process::{Server, output};
-use crate::link::{is_valid, start};
+use crate::link::{is_valid, pair, start, start_testbed};
 
 /// Ports of the brokers.
 pub(crate) const QUIC_PORT: u16 = 14567;
 pub(crate) const TLS_PORT: u16 = 8883;
 pub(crate) const TCP_PORT: u16 = 1883;
+
+/// The address that certificates are for: host B of a link, `broker` of the
+/// networks that come with this program.
+pub(crate) const BROKER: Ipv4Addr = Topology::pair_address(Side::B);
 
 /// The folder and programs of a run. Dropping it removes the folder.
 #[derive(Debug)]
@@ -56,7 +61,7 @@ impl Lab {
         };
         let mut command = Command::new(&lab.dunlin);
         command.args(["cert", "init"]).arg(lab.folder.join("certs"));
-        command.args(["--san", &Emulator::address(Side::B).to_string()]);
+        command.args(["--san", &BROKER.to_string()]);
         output(command).context("cannot make certificates")?;
         Ok(lab)
     }
@@ -82,15 +87,29 @@ impl Lab {
         script: &str,
         capture: Option<PathBuf>,
     ) -> Result<Emulator> {
-        let mut link = Link::new(0);
-        for setting in settings {
-            Action::parse(setting)?.apply(&mut link);
-        }
         let mut options = Options::new(format!("check-{}", std::process::id()));
-        options.profiles = Side::BOTH.map(|side| link.profile(side).clone());
+        options.profiles = pair(settings)?;
         options.script = Script::parse(script)?;
         options.capture = capture;
         start(options)
+    }
+
+    /// A network of this plan, with these steps. [`Testbed::namespace`] gives
+    /// its hosts by name; the broker's should have the address [`BROKER`].
+    #[allow(dead_code, reason = "the experiments come next")]
+    pub(crate) fn network(
+        &self,
+        topology: &Topology,
+        seed: u64,
+        script: &str,
+        capture: Option<PathBuf>,
+    ) -> Result<Testbed> {
+        let name = format!("check-{}", std::process::id());
+        let mut options = TestbedOptions::new(name, topology.clone());
+        options.seed = seed;
+        options.script = Script::parse(script)?;
+        options.capture = capture;
+        start_testbed(options)
     }
 
     /// Dunlin on host B, listening at all ports, with a store of its own.

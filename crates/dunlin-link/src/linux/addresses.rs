@@ -7,14 +7,12 @@ use std::thread::{self, JoinHandle};
 
 use super::DEVICE;
 use super::namespace::{Namespace, NamespaceError};
-use crate::link::Side;
 use crate::script::Action;
-
-/// Bits of an address that all hosts of a link share.
-pub(super) const PREFIX_LEN: u8 = 16;
+use crate::topology::PREFIX_LEN;
 
 #[derive(Debug)]
 pub(super) struct Host {
+    pub(super) name: String,
     pub(super) namespace: Namespace,
     pub(super) address: Ipv4Addr,
 }
@@ -27,7 +25,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    pub(super) fn start(hosts: [Host; 2]) -> Self {
+    pub(super) fn start(hosts: Vec<Host>) -> Self {
         let (sender, receiver) = channel();
         let thread = thread::spawn(move || work(hosts, &receiver));
         Self { sender, thread }
@@ -45,21 +43,29 @@ impl Addresses {
     }
 }
 
-fn work(mut hosts: [Host; 2], actions: &Receiver<Action>) -> Vec<String> {
+fn work(mut hosts: Vec<Host>, actions: &Receiver<Action>) -> Vec<String> {
     let mut failures = Vec::new();
     for action in actions {
+        let name = match &action {
+            Action::Move { host, .. } | Action::Add { host, .. } | Action::Remove { host, .. } => {
+                host
+            }
+            Action::Set { .. } | Action::Rebind { .. } => continue,
+        };
+        // Whoever gave the action has looked whether there is such a host.
+        let Some(host) = hosts.iter_mut().find(|host| host.name == *name) else {
+            continue;
+        };
         let result = match action {
-            Action::Move { side, address } => {
-                let host = host(&mut hosts, side);
+            Action::Move { address, .. } => {
                 let old = core::mem::replace(&mut host.address, address);
                 change(host, "delete", old).and_then(|()| change(host, "add", address))
             }
-            Action::Add { side, address } => {
-                let host = host(&mut hosts, side);
+            Action::Add { address, .. } => {
                 host.address = address;
                 change(host, "add", address)
             }
-            Action::Remove { side, address } => change(host(&mut hosts, side), "delete", address),
+            Action::Remove { address, .. } => change(host, "delete", address),
             Action::Set { .. } | Action::Rebind { .. } => Ok(()),
         };
         if let Err(error) = result {
@@ -67,14 +73,6 @@ fn work(mut hosts: [Host; 2], actions: &Receiver<Action>) -> Vec<String> {
         }
     }
     failures
-}
-
-const fn host(hosts: &mut [Host; 2], side: Side) -> &mut Host {
-    let [a, b] = hosts;
-    match side {
-        Side::A => a,
-        Side::B => b,
-    }
 }
 
 fn change(host: &Host, what: &str, address: Ipv4Addr) -> Result<(), NamespaceError> {

@@ -10,7 +10,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::namespace::{NAMES, Namespace};
-use crate::link::Side;
 
 /// Where the lock files are.
 const FOLDER: &str = "/run/dunlin-lab";
@@ -107,9 +106,15 @@ pub fn watch(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The namespace of a side.
-pub(super) fn namespace_name(link: &str, side: Side) -> String {
-    format!("{PREFIX}{link}-{}", side.letter())
+/// The namespace of a host. Names of hosts have no dashes, so that this can be
+/// taken apart again.
+pub(super) fn namespace_name(link: &str, host: &str) -> String {
+    format!("{PREFIX}{link}-{host}")
+}
+
+/// The link and the host of a namespace, if it is one of ours.
+fn parts(namespace: &str) -> Option<(&str, &str)> {
+    namespace.strip_prefix(PREFIX)?.rsplit_once('-')
 }
 
 fn open(name: &str) -> io::Result<File> {
@@ -136,10 +141,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 fn links() -> io::Result<Vec<String>> {
     let mut names: Vec<String> = files(Path::new(FOLDER))?;
     for namespace in files(Path::new(NAMES))? {
-        let link = namespace
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.strip_suffix("-a").or_else(|| rest.strip_suffix("-b")));
-        names.extend(link.map(str::to_owned));
+        names.extend(parts(&namespace).map(|(link, _)| link.to_owned()));
     }
     names.sort();
     names.dedup();
@@ -159,12 +161,13 @@ fn files(folder: &Path) -> io::Result<Vec<String>> {
 
 fn remove_namespaces(link: &str) -> Vec<String> {
     let mut removed = Vec::new();
-    for side in Side::BOTH {
-        let name = namespace_name(link, side);
-        let there = Path::new(NAMES).join(&name).exists();
-        if there && Namespace::existing(&name).delete().is_ok() {
+    // Where there are no names, there is nothing to remove.
+    for name in files(Path::new(NAMES)).unwrap_or_default() {
+        let ours = parts(&name).is_some_and(|(of, _)| of == link);
+        if ours && Namespace::existing(&name).delete().is_ok() {
             removed.push(name);
         }
     }
+    removed.sort();
     removed
 }

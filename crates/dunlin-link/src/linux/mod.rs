@@ -1,6 +1,6 @@
-//! The link between two network namespaces of this machine.
+//! Networks of namespaces of this machine.
 //!
-//! [`Emulator::start`] makes the namespaces, opens a TUN device in each and
+//! [`Testbed::start`] makes the namespaces, opens a TUN device in each and
 //! moves packets between them from one thread, at real-time priority where it
 //! may. What it made goes when it is stopped or dropped, and, with a watcher
 //! process ([`watch`]), also when this process is killed.
@@ -11,15 +11,18 @@ mod guard;
 mod lateness;
 mod namespace;
 mod pump;
+mod report;
 mod sys;
+mod testbed;
 mod tun;
 
-pub use emulator::{Emulator, Options, StartError};
+pub use emulator::{Emulator, Options};
 pub use guard::{Cleaned, clean, watch};
 pub use lateness::Lateness;
 pub use namespace::{Namespace, NamespaceError};
-pub use pump::Report;
+pub use report::{LinkReport, Report, TestbedReport};
 pub use sys::set_realtime;
+pub use testbed::{StartError, Testbed, TestbedOptions};
 
 /// The device of a link in a namespace.
 pub const DEVICE: &str = "link0";

@@ -1,23 +1,24 @@
-//! The thread that moves packets: reads what hosts send, asks the [`Link`] when
-//! it arrives, writes it then.
+//! The thread that moves packets: reads what hosts send, asks the
+//! [`Network`] when it arrives, writes it then.
 
 use core::time::Duration;
-use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::Serialize;
 
-use super::lateness::Lateness;
+use super::report::{LinkReport, TestbedReport};
 use super::sys::set_realtime;
+use super::testbed::CaptureFile;
 use super::tun::Tun;
-use crate::capture::{Capture, Point};
-use crate::counters::{Counters, Fate};
-use crate::link::{Link, Side};
+use crate::capture::Point;
+use crate::counters::Fate;
+use crate::network::{Exit, Network};
 use crate::script::{Action, Script};
+use crate::side::Side;
+use crate::topology::HostId;
 
 /// Packets read from one host before others get their turn.
 const BATCH_PACKETS: usize = 32;
@@ -29,57 +30,36 @@ const EARLY_MAX: Duration = Duration::from_micros(200);
 /// Buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 4096;
 
-/// What a link did so far.
-#[derive(Clone, Debug, Default, Serialize)]
-#[non_exhaustive]
-pub struct Report {
-    /// Packets from host A.
-    pub from_a: Counters,
-    /// Packets from host B.
-    pub from_b: Counters,
-    /// How late packets left.
-    pub lateness: Lateness,
-    /// Packets that the kernel dropped before or after the link: a run with
-    /// any of them measured something else than this link.
-    pub kernel_drops: u64,
-    /// Whether the link ran at real-time priority.
-    pub realtime: bool,
-    /// Processor time of the link, in microseconds.
-    pub cpu_us: u64,
-    /// Changes of addresses that failed, and trouble with the capture.
-    pub failures: Vec<String>,
-}
-
 /// What the thread is told.
 #[derive(Debug)]
 pub(super) enum Order {
     Do(Action),
-    Report(Sender<Report>),
+    Report(Sender<TestbedReport>),
     Stop,
 }
 
 /// What the thread owns.
 pub(super) struct Pump {
-    pub(super) link: Link,
+    pub(super) network: Network,
     pub(super) script: Script,
-    pub(super) tuns: [Tun; 2],
+    pub(super) tuns: Vec<Tun>,
     pub(super) buffer_len: usize,
-    pub(super) capture: Option<Capture<BufWriter<File>>>,
+    pub(super) capture: Option<CaptureFile>,
     pub(super) orders: Receiver<Order>,
     /// Readable when there are orders.
     pub(super) bell: OwnedFd,
     pub(super) addresses: Sender<Action>,
     pub(super) start: Instant,
     pub(super) spare: Vec<Vec<u8>>,
-    pub(super) report: Report,
-    pub(super) drops_at_start: u64,
+    pub(super) report: TestbedReport,
+    pub(super) drops_at_start: Vec<u64>,
     /// How long before a packet is due the thread asks to be woken.
     pub(super) early: Duration,
 }
 
 impl Pump {
     /// Moves packets until told to stop.
-    pub(super) fn run(mut self, realtime: bool, ready: &Sender<io::Result<()>>) -> Report {
+    pub(super) fn run(mut self, realtime: bool, ready: &Sender<io::Result<()>>) -> TestbedReport {
         let asked = if realtime {
             // Timers of real-time threads have no slack; this is for the rest.
             let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
@@ -110,36 +90,50 @@ impl Pump {
     /// True if any host had sent something.
     fn read_hosts(&mut self) -> bool {
         let mut any = false;
-        for side in Side::BOTH {
+        for index in 0..self.tuns.len() {
             for _ in 0..BATCH_PACKETS {
                 let mut buffer = self.spare.pop().unwrap_or_default();
                 buffer.resize(self.buffer_len, 0);
-                let len = match self.tun(side).read(&mut buffer) {
+                let Some(tun) = self.tuns.get_mut(index) else {
+                    break;
+                };
+                let len = match tun.read(&mut buffer) {
                     Ok(Some(len)) => len,
                     Ok(None) => {
                         self.spare.push(buffer);
                         break;
                     }
                     Err(error) => {
-                        self.fail(format!("cannot read from host {}: {error}", side.letter()));
+                        let name = self.host_name(HostId(index));
+                        self.fail(format!("cannot read from host {name}: {error}"));
                         break;
                     }
                 };
                 any = true;
                 buffer.truncate(len);
-                self.enter(side, buffer);
+                self.enter(HostId(index), buffer);
             }
         }
         any
     }
 
-    fn enter(&mut self, side: Side, bytes: Vec<u8>) {
+    fn enter(&mut self, from: HostId, bytes: Vec<u8>) {
         let now = self.now();
-        self.note(now, Point::From(side), &bytes);
-        if let Err((fate, bytes)) = self.link.handle_packet(now, side, bytes) {
-            self.note(now, Point::Dropped(fate), &bytes);
-            self.keep(bytes);
+        self.note(now, Point::From(from), &bytes);
+        if let Err(exit) = self.network.handle_packet(now, from, bytes) {
+            self.dropped(now, *exit);
         }
+    }
+
+    fn dropped(&mut self, now: Duration, exit: Exit) {
+        if let Some(capture) = &mut self.capture {
+            let topology = self.network.topology();
+            let link = exit.link.and_then(|link| topology.link_name(link));
+            let point = Point::Dropped(exit.fate, link);
+            let noted = capture.capture.packet(now, point, &exit.bytes);
+            self.captured(noted);
+        }
+        self.keep(exit.bytes);
     }
 
     fn do_steps(&mut self) {
@@ -150,44 +144,41 @@ impl Pump {
     }
 
     fn act(&mut self, action: Action) {
-        action.apply(&mut self.link);
+        // Whoever gave the action has looked whether it names what is there.
+        let _ = self.network.apply(&action);
         // The other thread ends only after this one.
         let _ = self.addresses.send(action);
     }
 
     fn write_hosts(&mut self) {
         let mut now = self.now();
-        while let Some(packet) = self.link.poll(now) {
-            if packet.fate == Fate::Left {
-                if let Err(error) = self.tun(packet.to).write(&packet.bytes) {
-                    self.fail(format!(
-                        "cannot write to host {}: {error}",
-                        packet.to.letter()
-                    ));
-                }
-                now = self.now();
-                self.report.lateness.record(now.saturating_sub(packet.due));
-                self.note(now, Point::To(packet.to), &packet.bytes);
-            } else {
-                self.note(now, Point::Dropped(packet.fate), &packet.bytes);
+        while let Some(exit) = self.network.poll(now) {
+            let host = exit.to.filter(|_| exit.fate == Fate::Left);
+            let Some((host, tun)) = host.and_then(|to| Some((to, self.tuns.get_mut(to.0)?))) else {
+                self.dropped(now, exit);
+                continue;
+            };
+            if let Err(error) = tun.write(&exit.bytes) {
+                let name = self.host_name(host);
+                self.fail(format!("cannot write to host {name}: {error}"));
             }
-            self.keep(packet.bytes);
+            now = self.now();
+            self.report.lateness.record(now.saturating_sub(exit.due));
+            self.note(now, Point::To(host), &exit.bytes);
+            self.keep(exit.bytes);
         }
     }
 
     /// Waits for a packet, an order or a time. True if there are orders.
     fn wait(&mut self) -> bool {
-        let times = [self.link.next_timeout(), self.script.next_timeout()];
+        let times = [self.network.next_timeout(), self.script.next_timeout()];
         let until = times.into_iter().flatten().min();
         let begun = self.now();
         let wait = until.map(|until| until.saturating_sub(begun).saturating_sub(self.early));
         let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
-        let [a, b] = &self.tuns;
-        let mut files = [
-            PollFd::new(&self.bell, PollFlags::IN),
-            PollFd::new(a, PollFlags::IN),
-            PollFd::new(b, PollFlags::IN),
-        ];
+        let tuns = self.tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN));
+        let bell = PollFd::new(&self.bell, PollFlags::IN);
+        let mut files: Vec<PollFd<'_>> = core::iter::once(bell).chain(tuns).collect();
         match poll(&mut files, timeout.as_ref()) {
             Ok(0) => {
                 let late = wait.map(|wait| self.now().saturating_sub(begun + wait));
@@ -196,7 +187,9 @@ impl Pump {
                 }
                 false
             }
-            Ok(_) | Err(rustix::io::Errno::INTR) => files[0].revents().contains(PollFlags::IN),
+            Ok(_) | Err(rustix::io::Errno::INTR) => files
+                .first()
+                .is_some_and(|bell| bell.revents().contains(PollFlags::IN)),
             Err(error) => {
                 self.fail(format!("cannot wait: {error}"));
                 true
@@ -230,43 +223,70 @@ impl Pump {
         true
     }
 
-    fn snapshot(&mut self) -> Report {
-        let mut drops = 0;
-        for tun in &mut self.tuns {
+    fn snapshot(&mut self) -> TestbedReport {
+        let mut kernel_drops = 0;
+        let mut kernel_drops_at = Vec::new();
+        let names = self.network.topology().host_names();
+        for ((tun, before), name) in self.tuns.iter_mut().zip(&self.drops_at_start).zip(names) {
             match tun.kernel_drops() {
-                Ok(more) => drops += more,
+                Ok(drops) if drops > *before => {
+                    kernel_drops += drops - before;
+                    kernel_drops_at.push(name.to_owned());
+                }
+                Ok(_) => {}
                 Err(error) => self
                     .report
                     .failures
-                    .push(format!("cannot count drops: {error}")),
+                    .push(format!("cannot count drops of host {name}: {error}")),
             }
         }
+        let topology = self.network.topology();
+        let links = topology.links().zip(topology.link_names());
+        let links = links.map(|(link, name)| {
+            let of = |side| self.network.counters(link, side).cloned();
+            LinkReport {
+                name: name.to_owned(),
+                up: of(Side::A).unwrap_or_default(),
+                down: of(Side::B).unwrap_or_default(),
+            }
+        });
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Report {
-            from_a: self.link.counters(Side::A).clone(),
-            from_b: self.link.counters(Side::B).clone(),
-            kernel_drops: drops.saturating_sub(self.drops_at_start),
+        TestbedReport {
+            links: links.collect(),
+            kernel_drops,
+            kernel_drops_at,
             cpu_us: u64::try_from(cpu.tv_sec).unwrap_or(0) * 1_000_000
                 + u64::try_from(cpu.tv_nsec).unwrap_or(0) / 1_000,
             ..self.report.clone()
         }
     }
 
-    fn finish(mut self) -> Report {
-        if let Some(Err(error)) = self.capture.as_mut().map(Capture::flush) {
-            self.fail(format!("cannot write the capture: {error}"));
-        }
+    fn finish(mut self) -> TestbedReport {
+        let flushed = self.capture.as_mut().map(|file| file.capture.flush());
+        self.captured(flushed.unwrap_or(Ok(())));
         self.snapshot()
     }
 
-    fn note(&mut self, at: Duration, point: Point, bytes: &[u8]) {
-        let Some(capture) = &mut self.capture else {
-            return;
-        };
-        if let Err(error) = capture.packet(at, point, bytes) {
-            self.capture = None;
-            self.fail(format!("cannot write the capture: {error}"));
+    fn note(&mut self, at: Duration, point: Point<'_>, bytes: &[u8]) {
+        if let Some(file) = &mut self.capture {
+            let noted = file.capture.packet(at, point, bytes);
+            self.captured(noted);
         }
+    }
+
+    /// Ends a capture that cannot be written.
+    fn captured(&mut self, result: io::Result<()>) {
+        if let Err(error) = result
+            && let Some(file) = self.capture.take()
+        {
+            let path = file.path.display();
+            self.fail(format!("cannot write the capture {path}: {error}"));
+        }
+    }
+
+    fn host_name(&self, host: HostId) -> String {
+        let name = self.network.topology().host_name(host);
+        name.unwrap_or_default().to_owned()
     }
 
     fn fail(&mut self, what: String) {
@@ -278,14 +298,6 @@ impl Pump {
     fn keep(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS_MAX {
             self.spare.push(buffer);
-        }
-    }
-
-    const fn tun(&mut self, side: Side) -> &mut Tun {
-        let [a, b] = &mut self.tuns;
-        match side {
-            Side::A => a,
-            Side::B => b,
         }
     }
 }
