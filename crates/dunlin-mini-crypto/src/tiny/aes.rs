@@ -61,7 +61,7 @@ impl TinyKey {
         let mut constant = 1;
         let mut round = 0;
         loop {
-            for (word, key) in state.iter_mut().zip(key) {
+            for (word, key) in state.iter_mut().zip(&key) {
                 *word ^= key;
             }
             if round == 10 {
@@ -72,7 +72,9 @@ impl TinyKey {
             let mixed = substitute(&mut state, last.rotate_right(8));
             shift_rows(&mut state);
             if round != 10 {
-                state = state.map(mix_column);
+                for column in &mut state {
+                    *column = mix_column(*column);
+                }
             }
             let mut feed = mixed ^ constant;
             for word in &mut key {
@@ -81,7 +83,7 @@ impl TinyKey {
             }
             constant = double(constant);
         }
-        for (to, word) in block.as_chunks_mut().0.iter_mut().zip(state) {
+        for (to, word) in block.as_chunks_mut().0.iter_mut().zip(&state) {
             *to = word.to_le_bytes();
         }
         wipe(&mut key);
@@ -182,26 +184,28 @@ impl TinyAead {
     }
 }
 
-/// NIST SP 800-38D section 6.3, bit by bit with masks.
+/// NIST SP 800-38D section 6.3, bit by bit with masks. Written out for the
+/// four words, because they stay in registers then.
+#[inline(never)]
 fn multiply(x: &mut Columns, hash: &Columns) {
-    let mut shifted = *hash;
-    let mut product = [0; 4];
-    for word in *x {
+    let [mut h0, mut h1, mut h2, mut h3] = *hash;
+    let (mut p0, mut p1, mut p2, mut p3) = (0, 0, 0, 0);
+    for word in &*x {
         for bit in (0..32).rev() {
             let mask = black_box(((word >> bit) & 1).wrapping_neg());
-            let mut carry = 0;
-            for (to, from) in product.iter_mut().zip(&mut shifted) {
-                *to ^= *from & mask;
-                let low = *from << 31;
-                *from = (*from >> 1) | carry;
-                carry = low;
-            }
-            let [top, ..] = &mut shifted;
-            // The carry is 0 or 2^31; the polynomial's bits follow from it.
-            *top ^= carry ^ (carry >> 1) ^ (carry >> 2) ^ (carry >> 7);
+            p0 ^= h0 & mask;
+            p1 ^= h1 & mask;
+            p2 ^= h2 & mask;
+            p3 ^= h3 & mask;
+            // What falls out is 0 or all ones; the polynomial is 0xe1 on top.
+            let out = (h3 & 1).wrapping_neg();
+            h3 = (h3 >> 1) | (h2 << 31);
+            h2 = (h2 >> 1) | (h1 << 31);
+            h1 = (h1 >> 1) | (h0 << 31);
+            h0 = (h0 >> 1) ^ (out & 0xe100_0000);
         }
     }
-    *x = product;
+    *x = [p0, p1, p2, p3];
 }
 
 fn load(bytes: &[u8; 16]) -> Columns {
@@ -251,26 +255,21 @@ fn substitute(state: &mut Columns, extra: u32) -> u32 {
 }
 
 /// Between eight words of bytes and eight planes of bits; its own inverse.
+/// Written out, because it is half of the work.
 #[inline(never)]
 fn transpose(words: &mut [u32; 8]) {
-    for (distance, mask) in [(1_u32, 0x5555_5555_u32), (2, 0x3333_3333), (4, 0x0f0f_0f0f)] {
-        for low in 0..8_usize {
-            let high = low | distance as usize;
-            if high == low {
-                continue;
-            }
-            let (Some(&x), Some(&y)) = (words.get(low), words.get(high)) else {
-                continue;
-            };
-            let change = ((x >> distance) ^ y) & mask;
-            if let Some(to) = words.get_mut(low) {
-                *to = x ^ (change << distance);
-            }
-            if let Some(to) = words.get_mut(high) {
-                *to = y ^ change;
-            }
-        }
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *words;
+    macro_rules! swap {
+        ($distance:literal $mask:literal $($x:ident $y:ident)*) => { $(
+            let change = (($x >> $distance) ^ $y) & $mask;
+            $x ^= change << $distance;
+            $y ^= change;
+        )* };
     }
+    swap!(1 0x5555_5555 a b c d e f g h);
+    swap!(2 0x3333_3333 a c b d e g f h);
+    swap!(4 0x0f0f_0f0f a e b f c g d h);
+    *words = [a, b, c, d, e, f, g, h];
 }
 
 /// The S-box over bit planes, lowest bit first: the circuit of Boyar and

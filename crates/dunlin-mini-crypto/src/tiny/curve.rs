@@ -3,22 +3,22 @@
 //!
 //! Points are projective, and one complete formula adds any two of them, so
 //! that no point is special: Renes, Costello, Batina, "Complete addition
-//! formulas for prime order elliptic curves" (2016), algorithm 4. It is a
-//! program for a small machine of sixteen registers, because a call of each
-//! operation is five times as long.
+//! formulas for prime order elliptic curves" (2016). It and the doubling of the
+//! same article are programs for a small machine with a file of numbers,
+//! because a call of each operation is five times as long.
 
 use core::hint::black_box;
 
 use crate::{Digest, POINT_LEN, Point, SIGNATURE_LEN};
 
-use super::field::{FIELD, Number, ONE, ORDER, ZERO, bit, read, write};
+use super::field::{FIELD, Number, Numbers, ONE, ORDER, Operation, ZERO, bit, read, write};
 use super::wipe;
 
 /// A point in projective coordinates and Montgomery form.
 type Projective = [Number; 3];
 
-/// Everything with Z = 0 is the point at infinity.
-const INFINITY: Projective = [ZERO, ONE, ZERO];
+/// 1 in Montgomery form.
+static UNIT: Number = FIELD.constant(ONE);
 
 /// The generator (SEC 2 section 2.4.2).
 const GENERATOR: Point = [
@@ -27,6 +27,15 @@ const GENERATOR: Point = [
     0x96, 0x4f, 0xe3, 0x42, 0xe2, 0xfe, 0x1a, 0x7f, 0x9b, 0x8e, 0xe7, 0xeb, 0x4a, 0x7c, 0x0f, 0x9e,
     0x16, 0x2b, 0xce, 0x33, 0x57, 0x6b, 0x31, 0x5e, 0xce, 0xcb, 0xb6, 0x40, 0x68, 0x37, 0xbf, 0x51,
     0xf5,
+];
+
+/// The generator times 2^128.
+const HIGH: Point = [
+    0x04, 0x44, 0x7d, 0x73, 0x9b, 0xee, 0xdb, 0x5e, 0x67, 0xfb, 0x98, 0x2f, 0xd5, 0x88, 0xc6, 0x76,
+    0x6e, 0xfc, 0x35, 0xff, 0x7d, 0xc2, 0x97, 0xea, 0xc3, 0x57, 0xc8, 0x4f, 0xc9, 0xd7, 0x89, 0xbd,
+    0x85, 0x2d, 0x48, 0x25, 0xab, 0x83, 0x41, 0x31, 0xee, 0xe1, 0x2e, 0x9d, 0x95, 0x3a, 0x4a, 0xaf,
+    0xf7, 0x3d, 0x34, 0x9b, 0x95, 0xa7, 0xfa, 0xe5, 0x00, 0x0c, 0x7e, 0x33, 0xc9, 0x72, 0xe2, 0x5b,
+    0x32,
 ];
 
 /// The constant of the curve's equation, in Montgomery form.
@@ -65,52 +74,74 @@ impl TinySecret {
 
     /// The public key.
     pub(super) fn public(&self) -> Option<Point> {
-        self.times(&GENERATOR)
+        self.times(&GENERATOR, Some(&HIGH))
     }
 
     /// The x coordinate of the product with a point.
     pub(super) fn agree(&self, peer: &Point) -> Option<Digest> {
-        let [_, xy @ ..] = self.times(peer)?;
+        let [_, xy @ ..] = self.times(peer, None)?;
         xy.first_chunk().copied()
     }
 
-    /// The product with a point, or nothing if it is not on the curve. The
-    /// product is never infinity: the order is prime and the key below it.
-    fn times(&self, point: &Point) -> Option<Point> {
-        let low = decode(point)?;
+    /// The product with a point, or nothing if it is not on the curve. `high`
+    /// is the point times 2^128, if it is known. The product is never
+    /// infinity: the order is prime and the key below it.
+    #[inline(never)]
+    fn times(&self, point: &Point, high: Option<&Point>) -> Option<Point> {
+        let mut machine = Machine::empty();
+        machine.start();
+        machine.load(point)?;
+        machine.keep(1);
         // Both halves of the scalar are worked off at once, the upper one
         // with a point 128 doublings away.
-        let mut high = low;
-        for _ in 0..128 {
-            high = add(&high, &high);
+        match high {
+            Some(high) => machine.load(high)?,
+            None => (0..128).for_each(|_| machine.run(&DOUBLE)),
         }
+        machine.keep(2);
         let [.., a, b, c, d] = self.0;
         let mut upper = [a, b, c, d, 0, 0, 0, 0];
-        let mut product = sum_of_products(&low, &self.0, &high, &upper, 128);
-        let point = encode(&product);
+        machine.sum_of_products(&self.0, &upper, 128);
         wipe(&mut upper);
-        wipe(product.as_flattened_mut());
-        Some(point)
+        Some(machine.store())
     }
 }
 
 /// FIPS 186-5 section 6.4.2.
+#[inline(never)]
 pub(super) fn verify(key: &Point, digest: &Digest, signature: &[u8; SIGNATURE_LEN]) -> Option<()> {
     let [r, s] = signature.as_chunks().0 else {
         return None;
     };
     let r = scalar(r)?;
-    let s = scalar(s)?;
-    let key = decode(key)?;
-    let base = decode(&GENERATOR)?;
-    let inverse = ORDER.invert(&ORDER.enter(&s));
+    let mut machine = Machine::empty();
+    let numbers = &machine.numbers;
+    numbers.start(ORDER);
+    numbers.put(X1, &scalar(s)?);
+    numbers.enter(X1);
+    numbers.invert(Y1, X1);
     // One factor in Montgomery form takes the product out of it.
-    let u1 = ORDER.mul(&read(digest), &inverse);
-    let u2 = ORDER.mul(&r, &inverse);
-    // Infinity encodes as x = 0, which no r is.
-    let [_, xy @ ..] = encode(&sum_of_products(&base, &u1, &key, &u2, 256));
-    let x = read(xy.first_chunk()?);
-    (ORDER.leave(&ORDER.enter(&x)) == r).then_some(())
+    numbers.put(X1, &read(digest));
+    numbers.put(X2, &r);
+    numbers.calculate(X1, X1, Operation::Times, Y1);
+    numbers.calculate(X2, X2, Operation::Times, Y1);
+    let (u1, u2) = (numbers.at(X1), numbers.at(X2));
+
+    machine.start();
+    machine.load(&GENERATOR)?;
+    machine.keep(1);
+    machine.load(key)?;
+    machine.keep(2);
+    machine.sum_of_products(&u1, &u2, 256);
+    // Infinity is stored as x = 0, which no r is.
+    let [_, xy @ ..] = machine.store();
+
+    let numbers = &machine.numbers;
+    numbers.start(ORDER);
+    numbers.put(X1, &read(xy.first_chunk()?));
+    numbers.enter(X1);
+    numbers.leave(X1);
+    (numbers.at(X1) == r).then_some(())
 }
 
 /// Reads a number from 1 to below the order.
@@ -120,171 +151,255 @@ fn scalar(bytes: &[u8; 32]) -> Option<Number> {
     (!nothing & ORDER.above(&number)).then_some(number)
 }
 
-/// Reads a point in uncompressed form, if it is on the curve.
-fn decode(point: &Point) -> Option<Projective> {
-    let [4, xy @ ..] = point else { return None };
-    let [x, y] = xy.as_chunks().0 else {
-        return None;
-    };
-    let (x, y) = (read(x), read(y));
-    if !(FIELD.above(&x) & FIELD.above(&y)) {
-        return None;
-    }
-    let point = [x, y, ONE].map(|number| FIELD.enter(&number));
-    let [.., left, right, _, _] = machine(&ON_CURVE, &point, &INFINITY);
-    (left == right).then_some(point)
+/// Where the numbers of the machine are: two points, temporary ones and the
+/// constant of the curve.
+const X1: usize = 0;
+const Y1: usize = 1;
+const Z1: usize = 2;
+const X2: usize = 3;
+const Y2: usize = 4;
+const Z2: usize = 5;
+const T0: usize = 6;
+const T1: usize = 7;
+const T2: usize = 8;
+const T3: usize = 9;
+const T4: usize = 10;
+const T5: usize = 11;
+const T6: usize = 12;
+const RB: usize = 13;
+
+/// Numbers, and the multiples that are added to them; wiped when dropped.
+struct Machine {
+    numbers: Numbers,
+    /// Infinity, two points and their sum.
+    table: [Projective; 4],
 }
 
-/// Writes a point in uncompressed form; infinity as zeros.
-fn encode(point: &Projective) -> Point {
-    let [x, y, z] = point;
-    let inverse = FIELD.invert(z);
-    let mut out = [4; POINT_LEN];
-    let [_, xy @ ..] = &mut out;
-    for (number, out) in [x, y].into_iter().zip(xy.as_chunks_mut().0) {
-        write(&FIELD.leave(&FIELD.mul(number, &inverse)), out);
+impl Drop for Machine {
+    fn drop(&mut self) {
+        wipe(self.table.as_flattened_mut().as_flattened_mut());
     }
-    out
 }
 
-/// `a * p + b * q` with the lowest `bits` of both scalars: a doubling and an
-/// addition for each bit, whatever it is.
-#[inline(never)]
-fn sum_of_products(
-    p: &Projective,
-    a: &Number,
-    q: &Projective,
-    b: &Number,
-    bits: usize,
-) -> Projective {
-    let table = [INFINITY, *p, *q, add(p, q)];
-    let mut sum = INFINITY;
-    for i in (0..bits).rev() {
-        sum = add(&sum, &sum);
-        let index = bit(a, i) | (bit(b, i) << 1);
-        let mut chosen = [ZERO; 3];
-        for (i, entry) in (0_u32..).zip(&table) {
-            // All ones for the one entry that is meant.
-            let mask = black_box(((i ^ index).wrapping_sub(1) as i32 >> 31) as u32);
-            let from = entry.as_flattened();
-            for (to, from) in chosen.as_flattened_mut().iter_mut().zip(from) {
-                *to |= from & mask;
+impl Machine {
+    #[inline(always)]
+    const fn empty() -> Self {
+        const {
+            Self {
+                numbers: Numbers::empty(),
+                table: [[ZERO; 3]; 4],
             }
         }
-        sum = add(&sum, &chosen);
     }
-    sum
-}
 
-#[inline(never)]
-fn add(p: &Projective, q: &Projective) -> Projective {
-    let mut registers = machine(&ADD, p, q);
-    let [_, _, _, _, _, _, x, y, z, ..] = registers;
-    wipe(registers.as_flattened_mut());
-    [x, y, z]
-}
+    fn start(&mut self) {
+        self.numbers.start(FIELD);
+        self.numbers.put(RB, &B);
+        // Everything with Z = 0 is the point at infinity.
+        let [[_, y, _], ..] = &mut self.table;
+        *y = ONE;
+    }
 
-/// Runs a program on two points.
-#[inline(never)]
-fn machine(program: &[u16], p: &Projective, q: &Projective) -> [Number; 16] {
-    let ([x1, y1, z1], [x2, y2, z2], o) = (*p, *q, ZERO);
-    let mut registers = [x1, y1, z1, x2, y2, z2, o, o, o, o, o, o, o, o, B, o];
-    for operation in program {
-        let at = |shift: u32| usize::from(operation >> shift) & 15;
-        let (Some(a), Some(b)) = (registers.get(at(4)), registers.get(at(0))) else {
-            continue;
-        };
-        let result = match operation >> 12 {
-            MUL => FIELD.mul(a, b),
-            PLUS => FIELD.add(a, b),
-            _ => FIELD.sub(a, b),
-        };
-        if let Some(to) = registers.get_mut(at(8)) {
-            *to = result;
+    /// Reads a point in uncompressed form, if it is on the curve, into the
+    /// first place.
+    #[inline(never)]
+    fn load(&self, point: &Point) -> Option<()> {
+        let [4, xy @ ..] = point else { return None };
+        for (place, bytes) in xy.as_chunks().0.iter().enumerate() {
+            let number = read(bytes);
+            if !FIELD.above(&number) {
+                return None;
+            }
+            self.numbers.put(place, &number);
+            self.numbers.enter(place);
+        }
+        self.numbers.put(Z1, &UNIT);
+        self.run(&ON_CURVE);
+        (self.numbers.at(T3) == self.numbers.at(T4)).then_some(())
+    }
+
+    /// Writes the first point in uncompressed form; infinity as zeros.
+    #[inline(never)]
+    fn store(&self) -> Point {
+        self.numbers.invert(T0, Z1);
+        let mut out = [4; POINT_LEN];
+        let [_, xy @ ..] = &mut out;
+        for (place, out) in xy.as_chunks_mut().0.iter_mut().enumerate() {
+            self.numbers.calculate(place, place, Operation::Times, T0);
+            self.numbers.leave(place);
+            write(&self.numbers.at(place), out);
+        }
+        out
+    }
+
+    /// Keeps the first point in the table.
+    fn keep(&mut self, index: usize) {
+        let to = self.table.get_mut(index).into_iter().flatten().flatten();
+        for (to, from) in to.zip(self.numbers.three(X1)) {
+            *to = from.get();
         }
     }
-    registers
+
+    /// Puts the entry of the table at three places, reading all entries.
+    #[inline(never)]
+    fn choose(&self, place: usize, index: u32) {
+        for (word, to) in self.numbers.three(place).enumerate() {
+            let mut chosen = 0;
+            for (i, entry) in (0_u32..).zip(&self.table) {
+                // All ones for the one entry that is meant.
+                let mask = black_box(((i ^ index).wrapping_sub(1) as i32 >> 31) as u32);
+                chosen |= entry.as_flattened().get(word).unwrap_or(&0) & mask;
+            }
+            to.set(chosen);
+        }
+    }
+
+    /// `a * p + b * q` with the points of the table and the lowest `bits` of
+    /// both scalars: a doubling and an addition for each bit, whatever it is.
+    /// The second of the points is the first operand already.
+    #[inline(never)]
+    fn sum_of_products(&mut self, a: &Number, b: &Number, bits: usize) {
+        self.choose(X2, 1);
+        self.run(&ADD);
+        self.keep(3);
+        self.choose(X1, 0);
+        for i in (0..bits).rev() {
+            self.run(&DOUBLE);
+            self.choose(X2, bit(a, i) | (bit(b, i) << 1));
+            self.run(&ADD);
+        }
+    }
+
+    /// Runs a program.
+    #[inline(never)]
+    fn run(&self, program: &[u16]) {
+        for operation in program {
+            let at = |shift: u32| usize::from(operation >> shift) & 15;
+            let what = match operation >> 12 {
+                TIMES => Operation::Times,
+                PLUS => Operation::Plus,
+                _ => Operation::Minus,
+            };
+            self.numbers.calculate(at(8), at(4), what, at(0));
+        }
+    }
 }
 
-const MUL: u16 = 0;
+const TIMES: u16 = 0;
 const PLUS: u16 = 1;
 const MINUS: u16 = 2;
 
-/// The registers: two points, the result, five temporary ones and b.
-const X1: u16 = 0;
-const Y1: u16 = 1;
-const Z1: u16 = 2;
-const X2: u16 = 3;
-const Y2: u16 = 4;
-const Z2: u16 = 5;
-const X3: u16 = 6;
-const Y3: u16 = 7;
-const Z3: u16 = 8;
-const T0: u16 = 9;
-const T1: u16 = 10;
-const T2: u16 = 11;
-const T3: u16 = 12;
-const T4: u16 = 13;
-const RB: u16 = 14;
-
 /// An operation: what, to, and its two operands.
-const fn op(to: u16, a: u16, what: u16, b: u16) -> u16 {
-    (what << 12) | (to << 8) | (a << 4) | b
+const fn op(to: usize, a: usize, what: u16, b: usize) -> u16 {
+    (what << 12) | ((to as u16) << 8) | ((a as u16) << 4) | b as u16
 }
 
 /// The sides of the curve's equation into T3 and T4.
 static ON_CURVE: [u16; 7] = [
-    op(T3, X1, MUL, X1),
-    op(T3, T3, MUL, X1),
+    op(T3, X1, TIMES, X1),
+    op(T3, T3, TIMES, X1),
     op(T3, T3, MINUS, X1),
     op(T3, T3, MINUS, X1),
     op(T3, T3, MINUS, X1),
     op(T3, T3, PLUS, RB),
-    op(T4, Y1, MUL, Y1),
+    op(T4, Y1, TIMES, Y1),
 ];
 
+/// The double of the first point in its place (algorithm 6).
+static DOUBLE: [u16; 34] = [
+    op(T0, X1, TIMES, X1),
+    op(T1, Y1, TIMES, Y1),
+    op(T2, Z1, TIMES, Z1),
+    op(T3, X1, TIMES, Y1),
+    op(T3, T3, PLUS, T3),
+    op(T6, X1, TIMES, Z1),
+    op(T6, T6, PLUS, T6),
+    op(T5, RB, TIMES, T2),
+    op(T5, T5, MINUS, T6),
+    op(X1, T5, PLUS, T5),
+    op(T5, X1, PLUS, T5),
+    op(X1, T1, MINUS, T5),
+    op(T5, T1, PLUS, T5),
+    op(T5, X1, TIMES, T5),
+    op(X1, X1, TIMES, T3),
+    op(T3, T2, PLUS, T2),
+    op(T2, T2, PLUS, T3),
+    op(T6, RB, TIMES, T6),
+    op(T6, T6, MINUS, T2),
+    op(T6, T6, MINUS, T0),
+    op(T3, T6, PLUS, T6),
+    op(T6, T6, PLUS, T3),
+    op(T3, T0, PLUS, T0),
+    op(T0, T3, PLUS, T0),
+    op(T0, T0, MINUS, T2),
+    op(T0, T0, TIMES, T6),
+    op(T3, Y1, TIMES, Z1),
+    op(Y1, T5, PLUS, T0),
+    op(T3, T3, PLUS, T3),
+    op(T6, T3, TIMES, T6),
+    op(X1, X1, MINUS, T6),
+    op(Z1, T3, TIMES, T1),
+    op(Z1, Z1, PLUS, Z1),
+    op(Z1, Z1, PLUS, Z1),
+];
+
+/// The sum of both points in the place of the first (algorithm 4).
 static ADD: [u16; 43] = [
-    op(T0, X1, MUL, X2),
-    op(T1, Y1, MUL, Y2),
-    op(T2, Z1, MUL, Z2),
+    op(T0, X1, TIMES, X2),
+    op(T1, Y1, TIMES, Y2),
+    op(T2, Z1, TIMES, Z2),
     op(T3, X1, PLUS, Y1),
     op(T4, X2, PLUS, Y2),
-    op(T3, T3, MUL, T4),
+    op(T3, T3, TIMES, T4),
     op(T4, T0, PLUS, T1),
     op(T3, T3, MINUS, T4),
     op(T4, Y1, PLUS, Z1),
-    op(X3, Y2, PLUS, Z2),
-    op(T4, T4, MUL, X3),
-    op(X3, T1, PLUS, T2),
-    op(T4, T4, MINUS, X3),
-    op(X3, X1, PLUS, Z1),
-    op(Y3, X2, PLUS, Z2),
-    op(X3, X3, MUL, Y3),
-    op(Y3, T0, PLUS, T2),
-    op(Y3, X3, MINUS, Y3),
-    op(Z3, RB, MUL, T2),
-    op(X3, Y3, MINUS, Z3),
-    op(Z3, X3, PLUS, X3),
-    op(X3, X3, PLUS, Z3),
-    op(Z3, T1, MINUS, X3),
-    op(X3, T1, PLUS, X3),
-    op(Y3, RB, MUL, Y3),
+    op(T5, Y2, PLUS, Z2),
+    op(T4, T4, TIMES, T5),
+    op(T5, T1, PLUS, T2),
+    op(T4, T4, MINUS, T5),
+    op(T5, X1, PLUS, Z1),
+    op(T6, X2, PLUS, Z2),
+    op(X1, T5, TIMES, T6),
+    op(Y1, T0, PLUS, T2),
+    op(Y1, X1, MINUS, Y1),
+    op(Z1, RB, TIMES, T2),
+    op(X1, Y1, MINUS, Z1),
+    op(Z1, X1, PLUS, X1),
+    op(X1, X1, PLUS, Z1),
+    op(Z1, T1, MINUS, X1),
+    op(X1, T1, PLUS, X1),
+    op(Y1, RB, TIMES, Y1),
     op(T1, T2, PLUS, T2),
     op(T2, T1, PLUS, T2),
-    op(Y3, Y3, MINUS, T2),
-    op(Y3, Y3, MINUS, T0),
-    op(T1, Y3, PLUS, Y3),
-    op(Y3, T1, PLUS, Y3),
+    op(Y1, Y1, MINUS, T2),
+    op(Y1, Y1, MINUS, T0),
+    op(T1, Y1, PLUS, Y1),
+    op(Y1, T1, PLUS, Y1),
     op(T1, T0, PLUS, T0),
     op(T0, T1, PLUS, T0),
     op(T0, T0, MINUS, T2),
-    op(T1, T4, MUL, Y3),
-    op(T2, T0, MUL, Y3),
-    op(Y3, X3, MUL, Z3),
-    op(Y3, Y3, PLUS, T2),
-    op(X3, T3, MUL, X3),
-    op(X3, X3, MINUS, T1),
-    op(Z3, T4, MUL, Z3),
-    op(T1, T3, MUL, T0),
-    op(Z3, Z3, PLUS, T1),
+    op(T1, T4, TIMES, Y1),
+    op(T2, T0, TIMES, Y1),
+    op(Y1, X1, TIMES, Z1),
+    op(Y1, Y1, PLUS, T2),
+    op(X1, T3, TIMES, X1),
+    op(X1, X1, MINUS, T1),
+    op(Z1, T4, TIMES, Z1),
+    op(T1, T3, TIMES, T0),
+    op(Z1, Z1, PLUS, T1),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_high_point_is_the_generator_doubled() {
+        let mut machine = Machine::empty();
+        machine.start();
+        machine.load(&GENERATOR).unwrap();
+        (0..128).for_each(|_| machine.run(&DOUBLE));
+        assert_eq!(machine.store(), HIGH);
+    }
+}

@@ -1,10 +1,13 @@
-//! Arithmetic modulo the two 256-bit primes of P-256, in Montgomery form.
-//! Knows no curve.
+//! Arithmetic modulo the two 256-bit primes of P-256, in Montgomery form, on a
+//! file of numbers. Knows no curve.
 //!
 //! Numbers are eight words, least significant first. Nothing here branches on
 //! a number or reads memory at an address that depends on one; the exponent
-//! of [`Modulus::invert`] is public.
+//! of [`Numbers::invert`] is public. Operations name numbers by their place in
+//! the file and leave the result there: numbers that are passed and returned
+//! would be copied more than they are worked on.
 
+use core::cell::Cell;
 use core::hint::black_box;
 
 /// A number below 2^256.
@@ -71,110 +74,202 @@ impl Modulus {
 
     /// Whether `number` is below the prime.
     pub(super) fn above(&self, number: &Number) -> bool {
-        less(number, &self.prime).1 != 0
-    }
-
-    /// The sum of two numbers below the prime.
-    #[inline(never)]
-    pub(super) fn add(&self, a: &Number, b: &Number) -> Number {
-        let mut sum = ZERO;
-        let mut carry = 0_u64;
-        for ((to, a), b) in sum.iter_mut().zip(a).zip(b) {
-            carry += u64::from(*a) + u64::from(*b);
-            *to = carry as u32;
-            carry >>= 32;
+        let mut borrow = 0;
+        for (word, prime) in number.iter().zip(&self.prime) {
+            borrow = (borrow + i64::from(*word) - i64::from(*prime)) >> 32;
         }
-        self.reduce(&sum, carry as u32)
+        borrow != 0
     }
+}
 
-    /// The difference of two numbers below the prime.
-    #[inline(never)]
-    pub(super) fn sub(&self, a: &Number, b: &Number) -> Number {
-        let (difference, borrow) = less(a, b);
-        // Below zero by less than the prime: one addition puts it right, and
-        // as a subtraction of its negative it cannot be skipped.
-        let mask = black_box(borrow.wrapping_neg());
-        let mut sum = ZERO;
-        let mut carry = 0_u64;
-        for ((to, a), b) in sum.iter_mut().zip(&difference).zip(&self.prime) {
-            carry += u64::from(*a) + u64::from(*b & mask);
-            *to = carry as u32;
-            carry >>= 32;
-        }
-        sum
+/// Places that an operation can name.
+const PLACES: usize = 16;
+/// The place of 2^512, which is not to be written to.
+const AT_SQUARE: usize = 14;
+/// The place of 1, which is not to be written to.
+const AT_ONE: usize = 15;
+
+/// What an operation does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// `a * b / 2^256`. One of them may be any number.
+    Times,
+    /// `a + b`.
+    Plus,
+    /// `a - b`.
+    Minus,
+}
+
+/// A number that may be operand and result of one operation.
+type Slot = [Cell<u32>; 8];
+
+/// A file of numbers and the prime that they are below; wiped when dropped.
+pub(super) struct Numbers {
+    file: [Slot; PLACES],
+    prime: Slot,
+    factor: Cell<u32>,
+    product: Slot,
+}
+
+impl Drop for Numbers {
+    fn drop(&mut self) {
+        let words = self.file.as_flattened_mut();
+        words.fill(const { Cell::new(0) });
+        black_box(words);
     }
+}
 
-    /// `a * b / 2^256`. One of them may be any number, the other is below
-    /// the prime; the product is below it.
-    #[inline(never)]
-    pub(super) fn mul(&self, a: &Number, b: &Number) -> Number {
-        let mut sum = ZERO;
-        let mut top = 0_u64;
-        for &word in a {
-            let [sum0, ..] = sum;
-            let [b0, ..] = *b;
-            let [m0, ..] = self.prime;
-            let first = wide(word, b0, sum0, 0);
-            let factor = (first as u32).wrapping_mul(self.factor);
-            let mut carry = first >> 32;
-            let mut carried = wide(factor, m0, first as u32, 0) >> 32;
-            // Adds both products and shifts by a word on the way.
-            let mut shifted = ZERO;
-            let rest = sum.iter().zip(b).zip(&self.prime).skip(1);
-            for (((sum, b), m), to) in rest.zip(&mut shifted) {
-                let product = wide(word, *b, *sum, carry as u32);
-                carry = product >> 32;
-                let reduced = wide(factor, *m, product as u32, carried as u32);
-                carried = reduced >> 32;
-                *to = reduced as u32;
+fn set(slot: &Slot, number: &Number) {
+    for (to, from) in slot.iter().zip(number) {
+        to.set(*from);
+    }
+}
+
+impl Numbers {
+    /// To be started with a prime. All zero and made where it stays, because
+    /// the stack has no room for it to be moved.
+    #[inline(always)]
+    pub(super) const fn empty() -> Self {
+        const {
+            Self {
+                file: [const { [const { Cell::new(0) }; 8] }; PLACES],
+                prime: [const { Cell::new(0) }; 8],
+                factor: Cell::new(0),
+                product: [const { Cell::new(0) }; 8],
             }
-            top += carry + carried;
-            let [.., last] = &mut shifted;
-            *last = top as u32;
-            top >>= 32;
-            sum = shifted;
         }
-        self.reduce(&sum, top as u32)
+    }
+
+    /// Calculates modulo this prime from now on.
+    #[inline(never)]
+    pub(super) fn start(&self, modulus: &Modulus) {
+        set(&self.prime, &modulus.prime);
+        self.factor.set(modulus.factor);
+        self.put(AT_SQUARE, &modulus.square);
+        self.put(AT_ONE, &ONE);
+    }
+
+    /// The number at a place.
+    pub(super) fn at(&self, place: usize) -> Number {
+        let mut number = ZERO;
+        let words = self.file.get(place).into_iter().flatten();
+        for (to, from) in number.iter_mut().zip(words) {
+            *to = from.get();
+        }
+        number
+    }
+
+    /// Puts a number at a place.
+    pub(super) fn put(&self, place: usize, number: &Number) {
+        if let Some(to) = self.file.get(place) {
+            set(to, number);
+        }
+    }
+
+    /// The words at three places from `place` on.
+    pub(super) fn three(&self, place: usize) -> impl Iterator<Item = &Cell<u32>> {
+        self.file.as_flattened().iter().skip(8 * place).take(24)
+    }
+
+    /// Calculates with numbers below the prime; so is the result.
+    #[inline(never)]
+    pub(super) fn calculate(&self, to: usize, a: usize, operation: Operation, b: usize) {
+        let file = &self.file;
+        let (Some(to), Some(a), Some(b)) = (file.get(to), file.get(a), file.get(b)) else {
+            return;
+        };
+        let below = match operation {
+            Operation::Minus => !combine(to, a, b, u32::MAX, u32::MAX),
+            Operation::Plus => {
+                let top = combine(to, a, b, u32::MAX, 0);
+                !(top | combine(to, to, &self.prime, u32::MAX, u32::MAX))
+            }
+            Operation::Times => {
+                let top = self.multiply(a, b);
+                !(top | combine(to, &self.product, &self.prime, u32::MAX, u32::MAX))
+            }
+        };
+        // Below zero by less than the prime: one addition puts it right, and
+        // as an addition of nothing it cannot be skipped.
+        let mask = black_box((below & 1).wrapping_neg());
+        combine(to, to, &self.prime, mask, 0);
     }
 
     /// Into Montgomery form; reduces on the way.
-    pub(super) fn enter(&self, a: &Number) -> Number {
-        self.mul(a, &self.square)
+    pub(super) fn enter(&self, place: usize) {
+        self.calculate(place, place, Operation::Times, AT_SQUARE);
     }
 
     /// Out of Montgomery form.
-    pub(super) fn leave(&self, a: &Number) -> Number {
-        self.mul(a, &ONE)
+    pub(super) fn leave(&self, place: usize) {
+        self.calculate(place, place, Operation::Times, AT_ONE);
     }
 
     /// The inverse in Montgomery form, or 0 of 0: Fermat's little theorem.
-    pub(super) fn invert(&self, a: &Number) -> Number {
-        // Both primes end in at least 2, so only the lowest word changes.
-        let mut exponent = self.prime;
-        let [low, ..] = &mut exponent;
-        *low = low.wrapping_sub(2);
-        let mut power = self.enter(&ONE);
+    #[inline(never)]
+    pub(super) fn invert(&self, to: usize, from: usize) {
+        self.calculate(to, AT_ONE, Operation::Times, AT_SQUARE);
         for i in (0..256).rev() {
-            power = self.mul(&power, &power);
-            if bit(&exponent, i) == 1 {
-                power = self.mul(&power, a);
+            self.calculate(to, to, Operation::Times, to);
+            let word = self.prime.get(i / 32).map_or(0, Cell::get);
+            // Both primes end in at least 2, so only the lowest word changes.
+            let word = word.wrapping_sub(if i < 32 { 2 } else { 0 });
+            if (word >> (i % 32)) & 1 == 1 {
+                self.calculate(to, to, Operation::Times, from);
             }
         }
-        power
     }
 
-    /// Takes the prime away once if the number, with `top` above it, is not
-    /// below the prime.
-    fn reduce(&self, number: &Number, top: u32) -> Number {
-        let (difference, borrow) = less(number, &self.prime);
-        // Keeps the number only if the subtraction borrows and `top` is 0.
-        let keep = black_box((borrow & !top & 1).wrapping_neg());
-        let mut out = ZERO;
-        for ((to, number), difference) in out.iter_mut().zip(number).zip(&difference) {
-            *to = (number & keep) | (difference & !keep);
+    /// `a * b / 2^256` below twice the prime into the product; returns what
+    /// is above its words. Written out without a loop over the words, because
+    /// most of the time is spent here and in [`combine`].
+    #[inline(never)]
+    fn multiply(&self, a: &Slot, b: &Slot) -> u32 {
+        let (to, prime) = (&self.product, &self.prime);
+        set(to, &ZERO);
+        let mut top = 0_u64;
+        for word in a {
+            let word = word.get();
+            let low = wide(word, b[0].get(), to[0].get(), 0);
+            let factor = (low as u32).wrapping_mul(self.factor.get());
+            let mut carry = (low >> 32) as u32;
+            // The lowest word is 0 and falls out.
+            let mut carried = (wide(factor, prime[0].get(), low as u32, 0) >> 32) as u32;
+            // Adds both products and shifts by a word on the way.
+            macro_rules! words {
+                ($($i:literal)*) => { $({
+                    let product = wide(word, b[$i].get(), to[$i].get(), carry);
+                    carry = (product >> 32) as u32;
+                    let reduced = wide(factor, prime[$i].get(), product as u32, carried);
+                    carried = (reduced >> 32) as u32;
+                    to[$i - 1].set(reduced as u32);
+                })* };
+            }
+            words!(1 2 3 4 5 6 7);
+            top += u64::from(carry) + u64::from(carried);
+            to[7].set(top as u32);
+            top >>= 32;
         }
-        out
+        top as u32
     }
+}
+
+/// `a + ((b & mask) ^ flip) + (flip & 1)`; returns the carry. With a flip of
+/// all ones it is a subtraction that borrows if nothing is carried.
+#[inline(never)]
+fn combine(to: &Slot, a: &Slot, b: &Slot, mask: u32, flip: u32) -> u32 {
+    let mut carry = flip & 1 == 1;
+    macro_rules! words {
+        ($($i:literal)*) => { $({
+            let other = (b[$i].get() & mask) ^ flip;
+            let (sum, first) = a[$i].get().overflowing_add(other);
+            let (sum, second) = sum.overflowing_add(u32::from(carry));
+            to[$i].set(sum);
+            carry = first | second;
+        })* };
+    }
+    words!(0 1 2 3 4 5 6 7);
+    u32::from(carry)
 }
 
 /// Doubles a number modulo `prime`, at compile time.
@@ -212,21 +307,6 @@ fn wide(a: u32, b: u32, c: u32, d: u32) -> u64 {
     u64::from(a) * u64::from(b) + u64::from(c) + u64::from(d)
 }
 
-/// `a - b`, and 1 if that is below zero.
-#[inline(never)]
-fn less(a: &Number, b: &Number) -> (Number, u32) {
-    let mut difference = ZERO;
-    let mut borrow = 0_u64;
-    for ((to, a), b) in difference.iter_mut().zip(a).zip(b) {
-        let word = u64::from(*a)
-            .wrapping_sub(u64::from(*b))
-            .wrapping_sub(borrow);
-        *to = word as u32;
-        borrow = (word >> 32) & 1;
-    }
-    (difference, borrow as u32)
-}
-
 /// One bit of a number; bits above it are 0.
 pub(super) fn bit(number: &Number, i: usize) -> u32 {
     (number.get(i / 32).copied().unwrap_or_default() >> (i % 32)) & 1
@@ -250,26 +330,69 @@ pub(super) fn write(number: &Number, out: &mut [u8; 32]) {
 
 #[cfg(test)]
 mod tests {
+    use super::Operation::{Minus, Plus, Times};
     use super::*;
+
+    fn calculated(
+        modulus: &'static Modulus,
+        a: &Number,
+        operation: Operation,
+        b: &Number,
+    ) -> Number {
+        let numbers = Numbers::empty();
+        numbers.start(modulus);
+        numbers.put(0, a);
+        numbers.put(1, b);
+        numbers.calculate(2, 0, operation, 1);
+        // The same where the result replaces an operand.
+        numbers.calculate(1, 0, operation, 1);
+        assert_eq!(numbers.at(1), numbers.at(2));
+        numbers.at(2)
+    }
+
+    /// The number as it is after a way into Montgomery form and back.
+    fn there_and_back(modulus: &'static Modulus, number: &Number) -> Number {
+        let numbers = Numbers::empty();
+        numbers.start(modulus);
+        numbers.put(0, number);
+        numbers.enter(0);
+        numbers.leave(0);
+        numbers.at(0)
+    }
 
     #[test]
     fn edges_of_both_primes() {
         for modulus in [FIELD, ORDER] {
-            let last = less(&modulus.prime, &ONE).0;
+            let mut last = modulus.prime;
+            last[0] -= 1;
             assert!(modulus.above(&last) && !modulus.above(&modulus.prime));
-            assert_eq!(modulus.add(&last, &ONE), ZERO);
-            assert_eq!(modulus.sub(&ZERO, &ONE), last);
-            assert_eq!(modulus.add(&last, &last), modulus.sub(&last, &ONE));
+            assert_eq!(calculated(modulus, &last, Plus, &ONE), ZERO);
+            assert_eq!(calculated(modulus, &ZERO, Minus, &ONE), last);
+            assert_eq!(calculated(modulus, &last, Minus, &last), ZERO);
+            let twice = calculated(modulus, &last, Plus, &last);
+            assert_eq!(calculated(modulus, &last, Minus, &ONE), twice);
             // (-1) * (-1) = 1, and -1 is its own inverse.
-            let minus = modulus.enter(&last);
-            assert_eq!(modulus.leave(&modulus.mul(&minus, &minus)), ONE);
-            assert_eq!(modulus.invert(&minus), minus);
-            assert_eq!(modulus.invert(&ZERO), ZERO);
+            let numbers = Numbers::empty();
+            numbers.start(modulus);
+            numbers.put(0, &last);
+            numbers.enter(0);
+            numbers.calculate(1, 0, Times, 0);
+            numbers.leave(1);
+            assert_eq!(numbers.at(1), ONE);
+            numbers.invert(2, 0);
+            assert_eq!(numbers.at(2), numbers.at(0));
+            numbers.put(0, &ZERO);
+            numbers.invert(2, 0);
+            assert_eq!(numbers.at(2), ZERO);
             // Numbers above the prime are reduced.
-            assert_eq!(modulus.leave(&modulus.enter(&modulus.prime)), ZERO);
-            let all = [u32::MAX; 8];
-            let rest = less(&all, &modulus.prime).0;
-            assert_eq!(modulus.leave(&modulus.enter(&all)), rest);
+            assert_eq!(there_and_back(modulus, &modulus.prime), ZERO);
+            let mut above = modulus.prime;
+            above[3] += 7;
+            assert_eq!(there_and_back(modulus, &above), [0, 0, 0, 7, 0, 0, 0, 0]);
+            let all = there_and_back(modulus, &[u32::MAX; 8]);
+            let rest = calculated(modulus, &all, Plus, &ONE);
+            // 2^256 modulo the prime, less 1.
+            assert_eq!(rest, modulus.constant(ONE));
         }
     }
 }
