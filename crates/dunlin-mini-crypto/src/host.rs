@@ -2,15 +2,14 @@
 //! Knows nothing of size.
 
 use aes::Aes128;
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
-use aes_gcm::Aes128Gcm;
-use aes_gcm::aead::AeadInOut;
+use aes::cipher::BlockCipherEncrypt;
 use p256::ecdsa::signature::hazmat::PrehashVerifier;
 use p256::ecdsa::{Signature, VerifyingKey};
 use p256::elliptic_curve::sec1::ToSec1Point;
 use p256::{PublicKey, SecretKey};
 use sha2::{Digest as _, Sha256};
 
+use crate::rustcrypto::{RustAead, block};
 use crate::{
     Crypto, CryptoError, Digest, Entropy, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, TAG_LEN,
 };
@@ -31,20 +30,10 @@ impl<E: Entropy> Host<E> {
     }
 }
 
-/// A prepared AES-128-GCM key.
-#[derive(Clone)]
-pub struct HostAead(Aes128Gcm);
-
-impl core::fmt::Debug for HostAead {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("HostAead")
-    }
-}
-
 impl<E: Entropy> Crypto for Host<E> {
     type Hash = Sha256;
     type Secret = SecretKey;
-    type Aead = HostAead;
+    type Aead = RustAead;
     type Block = Aes128;
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
@@ -96,38 +85,33 @@ impl<E: Entropy> Crypto for Host<E> {
         verified().ok_or(CryptoError::BadSignature)
     }
 
-    fn aead(&mut self, key: &[u8; KEY_LEN]) -> HostAead {
-        HostAead(Aes128Gcm::new(key.into()))
+    fn aead(&mut self, key: &[u8; KEY_LEN]) -> RustAead {
+        RustAead::new(key)
     }
 
     fn seal(
         &mut self,
-        key: &HostAead,
+        key: &RustAead,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
         data: &mut [u8],
     ) -> [u8; TAG_LEN] {
-        // Refuses only more than 64 GB.
-        key.0
-            .encrypt_inout_detached(nonce.into(), aad, data.into())
-            .map_or([0; TAG_LEN], Into::into)
+        key.seal(nonce, aad, data)
     }
 
     fn open(
         &mut self,
-        key: &HostAead,
+        key: &RustAead,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
         data: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> Result<(), CryptoError> {
-        key.0
-            .decrypt_inout_detached(nonce.into(), aad, data.into(), tag.into())
-            .map_err(|_| CryptoError::BadTag)
+        key.open(nonce, aad, data, tag)
     }
 
     fn block(&mut self, key: &[u8; KEY_LEN]) -> Aes128 {
-        Aes128::new(key.into())
+        block(key)
     }
 
     fn encrypt(&mut self, key: &Aes128, block: &mut [u8; 16]) {

@@ -15,13 +15,22 @@
     deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+// Its assembly is for one processor.
+#[cfg(all(feature = "fast", target_arch = "arm"))]
+mod fast;
 #[cfg(feature = "host")]
 mod host;
+#[cfg(any(feature = "host", all(feature = "fast", target_arch = "arm")))]
+mod rustcrypto;
 #[cfg(feature = "tiny")]
 mod tiny;
 
+#[cfg(all(feature = "fast", target_arch = "arm"))]
+pub use fast::{Fast, FastSecret};
 #[cfg(feature = "host")]
-pub use host::{Host, HostAead};
+pub use host::Host;
+#[cfg(any(feature = "host", all(feature = "fast", target_arch = "arm")))]
+pub use rustcrypto::RustAead;
 #[cfg(feature = "tiny")]
 pub use tiny::{Tiny, TinyAead, TinyHash, TinyKey, TinySecret};
 
