@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use dunlin_link::linux;
 
 use crate::check::Check;
+use crate::knock::Knock;
 use crate::link::LinkCommand;
 use crate::load::Load;
 use crate::racer::Racer;
@@ -34,6 +35,9 @@ enum Command {
     /// Publishers and subscribers for a check.
     #[command(hide = true)]
     Load(Load),
+    /// One client that connects again and again, for an experiment.
+    #[command(hide = true)]
+    Knock(Knock),
     /// One client for a check.
     #[command(hide = true)]
     Racer(Racer),
@@ -51,6 +55,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Command::Link(link) => link.run(),
         Command::Check(check) => check.run(),
         Command::Run(run) => run.run(),
+        Command::Knock(knock) => knock.run(),
         Command::Load(load) => load.run(),
         Command::Racer(racer) => racer.run(),
         Command::Clean => clean(),

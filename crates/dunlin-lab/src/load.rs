@@ -91,6 +91,9 @@ pub(crate) struct Load {
     /// Zero for none.
     #[arg(long, value_parser = parse_duration, default_value = "20s")]
     keep_alive: Duration,
+    /// That of subscribers, if it is another.
+    #[arg(long, value_parser = parse_duration)]
+    subscribers_keep_alive: Option<Duration>,
     /// Keep session tickets here, and send early data.
     #[arg(long, value_name = "FILE")]
     tickets: Option<PathBuf>,
@@ -268,11 +271,15 @@ impl Load {
             Policy::Unordered => StreamPolicy::PerPublishUnordered,
             Policy::Auto => StreamPolicy::Auto,
         };
+        let keep_alive = match self.subscribers_keep_alive {
+            Some(keep_alive) if role == "s" => keep_alive,
+            _ => self.keep_alive,
+        };
         let isolate = self.policy != Policy::Single;
         let mut builder = Client::builder(&self.url)?
             .client_id(format!("{}-{role}{number}", self.id))
             .session_expiry(Duration::from_secs(600))
-            .keep_alive(self.keep_alive)
+            .keep_alive(keep_alive)
             .tls(TlsOptions::new().ca_file(&self.ca))
             .streams(policy)
             .isolate_streams(isolate)

@@ -8,6 +8,8 @@ mod check;
 #[cfg(target_os = "linux")]
 mod cmd;
 #[cfg(target_os = "linux")]
+mod knock;
+#[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
 mod load;

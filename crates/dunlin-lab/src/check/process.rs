@@ -118,8 +118,12 @@ impl Server {
         Ok(())
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Processor time so far, of all its threads.
-    #[allow(dead_code, reason = "the experiments come next")]
     pub(crate) fn processor(&self) -> Result<Duration> {
         /// USER_HZ, which is 100 on every Linux.
         const TICKS_PER_SECOND: u64 = 100;

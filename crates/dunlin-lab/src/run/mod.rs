@@ -2,11 +2,14 @@
 
 #![allow(dead_code, unused_imports, reason = "the experiments come next")]
 
+pub(crate) mod bed;
+pub(crate) mod capture;
 pub(crate) mod drive;
 pub(crate) mod environment;
 pub(crate) mod experiment;
 pub(crate) mod generator;
 pub(crate) mod interrupt;
+pub(crate) mod kumar;
 pub(crate) mod medians;
 pub(crate) mod plan;
 pub(crate) mod record;
@@ -18,4 +21,9 @@ pub(crate) mod validity;
 use experiment::Experiment;
 
 /// All experiments, in the order of the report.
-pub(crate) static ALL: &[&dyn Experiment] = &[];
+pub(crate) static ALL: &[&dyn Experiment] = &[
+    kumar::HANDSHAKE,
+    kumar::HOL,
+    kumar::HALF_OPEN,
+    kumar::MIGRATION,
+];

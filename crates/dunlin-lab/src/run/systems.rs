@@ -210,8 +210,8 @@ impl System {
     }
 
     /// Arguments of the load generator and of `knock` that say where the
-    /// broker is and how to talk to it.
-    pub(crate) fn client(&self, lab: &Lab, broker: Ipv4Addr) -> Vec<String> {
+    /// broker is and how to talk to it. Each device has tickets of its own.
+    pub(crate) fn client(&self, lab: &Lab, broker: Ipv4Addr, device: &str) -> Vec<String> {
         let mut arguments = vec!["--url".to_owned(), self.url(broker)];
         arguments.push("--ca".to_owned());
         arguments.push(lab.certificate("ca.pem").display().to_string());
@@ -219,11 +219,8 @@ impl System {
         arguments.push(self.streams.to_owned());
         if self.early {
             arguments.push("--tickets".to_owned());
-            arguments.push(
-                lab.temporary(&format!("tickets-{}", self.id))
-                    .display()
-                    .to_string(),
-            );
+            let tickets = lab.temporary(&format!("tickets-{device}"));
+            arguments.push(tickets.display().to_string());
         }
         arguments
     }

@@ -1,0 +1,130 @@
+//! The hidden command `knock`: one client that connects again and again, and
+//! prints as JSON when each step was done, so that packets of a capture can be
+//! told apart. Runs inside a namespace.
+
+use core::time::Duration;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use dunlin_client::{Client, QoS, TicketFile, TlsOptions};
+use dunlin_link::parse_duration;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use crate::say;
+
+/// One client, several times.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Knock {
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    ca: PathBuf,
+    /// Taken for the sake of the load generator's arguments: a connection
+    /// without messages has one stream.
+    #[arg(long, default_value = "single")]
+    policy: String,
+    /// Keep session tickets here, and send early data.
+    #[arg(long, value_name = "FILE")]
+    tickets: Option<PathBuf>,
+    /// Write the secrets of TLS here, for tshark.
+    #[arg(long, value_name = "FILE")]
+    keylog: Option<PathBuf>,
+    #[arg(long, default_value = "knock")]
+    id: String,
+    /// Connections that are told of.
+    #[arg(long, default_value_t = 1)]
+    times: u32,
+    /// Connections before them.
+    #[arg(long, default_value_t = 1)]
+    warm_up: u32,
+    /// Subscribe as well.
+    #[arg(long)]
+    subscribe: bool,
+    /// Quiet time after each step that ends with quiet.
+    #[arg(long, value_parser = parse_duration, default_value = "500ms")]
+    settle: Duration,
+}
+
+/// When a connection got how far, in microseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Knocked {
+    pub(crate) begun: u64,
+    /// CONNACK was there.
+    pub(crate) connected: u64,
+    /// SUBACK was there; the same without `--subscribe`.
+    pub(crate) ready: u64,
+    /// Before the goodbye, long after the last packet.
+    pub(crate) settled: u64,
+}
+
+impl Knock {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .context("cannot start")?;
+        let knocked = runtime.block_on(self.all())?;
+        say::out(serde_json::to_string(&knocked)?);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn all(&self) -> Result<Vec<Knocked>> {
+        let mut knocked = Vec::new();
+        for number in 0..self.warm_up + self.times {
+            let one = self.one().await?;
+            if number >= self.warm_up {
+                knocked.push(one);
+            }
+        }
+        Ok(knocked)
+    }
+
+    async fn one(&self) -> Result<Knocked> {
+        let mut tls = TlsOptions::new().ca_file(&self.ca);
+        if let Some(path) = &self.keylog {
+            tls = tls.log_secrets_to(path);
+        }
+        let mut builder = Client::builder(&self.url)?
+            .client_id(&*self.id)
+            .keep_alive(Duration::ZERO)
+            .tls(tls);
+        if let Some(path) = &self.tickets {
+            builder = builder.tickets(TicketFile::open(path)?);
+        }
+        let begun = now();
+        let (client, messages) = builder
+            .connect()
+            .await
+            .with_context(|| format!("cannot connect to {}", self.url))?;
+        let connected = now();
+        let mut ready = connected;
+        if self.subscribe {
+            let filter = format!("knock/{}", self.id);
+            client
+                .subscribe(filter, QoS::AtMostOnce)
+                .await
+                .context("cannot subscribe")?;
+            ready = now();
+        }
+        sleep(self.settle).await;
+        let settled = now();
+        client.disconnect().await;
+        drop(messages);
+        sleep(self.settle).await;
+        Ok(Knocked {
+            begun,
+            connected,
+            ready,
+            settled,
+        })
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,354 @@
+//! `kumar-half-open`: what connections cost whose clients are gone without a
+//! word.
+//!
+//! 100 connections of publishers with keep alive off, one message a second
+//! each; then their host vanishes. The course has the broker's resident memory,
+//! its processor time and, where that can be seen, its connections. QUIC ends a
+//! connection after a silence that both ends agree on; for Dunlin that is
+//! `limits.idle_timeout`, a day as shipped, here 30 s as in the paper (10 s in
+//! the short form). TCP has no such time of its own, and the brokers over TLS
+//! are as shipped. (Dunlin's limit would end them too.)
+
+use core::time::Duration;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use dunlin_link::linux::Namespace;
+
+use super::super::bed::{BROKER, Bed, PUBLISHER, SUBSCRIBER};
+use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
+use super::super::generator::Generator;
+use super::super::interrupt::pause;
+use super::super::plan::cells;
+use super::super::record::{Cell, Factors, Measure, Outcome, Record, Scale};
+use super::super::stats::{Pick, Sample, Statistic};
+use super::super::systems::{Broker, Serving, System, Wire};
+use super::measure;
+use crate::check::lab::{Lab, TLS_PORT};
+use crate::check::process::Server;
+use crate::check::table::figure;
+
+/// Between two looks at the broker.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Looks at the end of a phase that give its figure.
+const LAST_LOOKS: usize = 4;
+
+/// Where Dunlin shows its connections.
+const METRICS: &str = "127.0.0.1:9464";
+
+/// Longest wait for that.
+const METRICS_WAIT: Duration = Duration::from_secs(2);
+
+const SYSTEMS: [&str; 4] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls", "mqttv5-quic"];
+
+pub(super) struct HalfOpen;
+
+struct Size {
+    connections: &'static str,
+    /// Before anybody connects.
+    idle: Duration,
+    publishing: Duration,
+    idle_timeout: Duration,
+    /// After the idle timeout.
+    after: Duration,
+}
+
+fn size(scale: Scale) -> Size {
+    let seconds = Duration::from_secs;
+    match scale {
+        Scale::Smoke => Size {
+            connections: "10",
+            idle: seconds(1),
+            publishing: seconds(2),
+            idle_timeout: seconds(2),
+            after: seconds(3),
+        },
+        Scale::Short => Size {
+            connections: "100",
+            idle: seconds(2),
+            publishing: seconds(8),
+            idle_timeout: seconds(10),
+            after: seconds(6),
+        },
+        Scale::Paper => Size {
+            connections: "100",
+            idle: seconds(30),
+            publishing: seconds(120),
+            idle_timeout: seconds(30),
+            after: seconds(120),
+        },
+    }
+}
+
+impl Experiment for HalfOpen {
+    fn name(&self) -> &'static str {
+        "kumar-half-open"
+    }
+
+    fn about(&self) -> &'static str {
+        "memory and processor time of the broker after 100 connections have vanished"
+    }
+
+    fn source(&self) -> &'static str {
+        "paper 000, Fig. 10 and 11"
+    }
+
+    fn plan(&self, scale: Scale) -> Vec<Cell> {
+        let (systems, times): (&[&str], u32) = match scale {
+            Scale::Smoke => (&SYSTEMS[..1], 1),
+            Scale::Short => (&SYSTEMS, 1),
+            Scale::Paper => (&SYSTEMS, 3),
+        };
+        cells(self.name(), systems, &[], times)
+    }
+
+    fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
+        let system = System::of(cell)?;
+        let size = size(scale);
+        let bed = Bed::start("wired", cell.seed, None)?;
+        let namespace = bed.namespace(BROKER)?;
+        let mut serving = Serving::default();
+        if system.broker == Broker::Dunlin {
+            serving.settings.push(format!("metrics.address={METRICS}"));
+        }
+        if system.wire == Wire::Quic {
+            serving.idle_timeout = Some(size.idle_timeout);
+        }
+        let broker = system.serve(lab, namespace, &serving)?;
+        let mut watch = Watch::new(system, namespace, broker);
+        watch.until(size.idle)?;
+        let idle = watch.figures();
+
+        let client = system.client(lab, bed.address(BROKER)?, PUBLISHER);
+        let subscriber = bed.namespace(SUBSCRIBER)?.name();
+        let more = [
+            ["--subscribers-in", subscriber],
+            ["--publishers", size.connections],
+            ["--topics", "1"],
+            ["--rate", "1"],
+            ["--time", "3600s"],
+            ["--keep-alive", "0s"],
+            ["--subscribers-keep-alive", "2s"],
+        ];
+        let more: Vec<&str> = more.into_iter().flatten().collect();
+        let mut load = Generator::start(lab, bed.namespace(PUBLISHER)?, &client, &more)?;
+        load.await_connected()?;
+        watch.until(size.publishing)?;
+        let publishing = watch.figures();
+
+        // Whatever their kernel says for them is not heard.
+        bed.publisher_loses("all")?;
+        load.kill()?;
+        watch.until(size.idle_timeout + size.after)?;
+        let after = watch.figures();
+        let mut outcome = watch.outcome();
+        for (phase, figures) in [("idle", idle), ("publishing", publishing), ("after", after)] {
+            for (metric, unit, value) in [
+                ("memory", "MiB", Some(figures.memory)),
+                ("processor", "%", Some(figures.processor)),
+                ("connections", "", figures.connections),
+            ] {
+                outcome.measures.push(Measure {
+                    factors: Factors::from([("phase".to_owned(), phase.to_owned())]),
+                    ..measure(metric, unit, value.into_iter().collect())
+                });
+            }
+        }
+        let held = |figures: &Look| figures.memory - idle.memory;
+        let kept = held(&after) / held(&publishing) * 100.0;
+        outcome
+            .measures
+            .push(measure("memory-kept", "%", vec![kept]));
+        outcome.invalid = bed.stop();
+        Ok(outcome)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let course = |id, title, metric| Figure::new(id, title, metric, Kind::Course);
+        vec![
+            course(
+                "memory",
+                "Memory of the broker; publishers vanish",
+                "memory-course",
+            ),
+            course(
+                "processor",
+                "Processor time of the broker; publishers vanish",
+                "processor-course",
+            ),
+            course(
+                "connections",
+                "Connections that the broker holds; publishers vanish",
+                "connections-course",
+            ),
+        ]
+    }
+
+    fn claims(&self, records: &[Record]) -> Vec<Claim> {
+        let after =
+            |system, metric| Sample::of(records, &Pick::new(system, metric).at("phase", "after"));
+        let median = Statistic::Median;
+        let mut claims = Vec::new();
+        for (base, name) in [
+            ("dunlin-tls", "Dunlin over TLS"),
+            ("mosquitto-tls", "Mosquitto over TLS"),
+        ] {
+            for (metric, paper, most) in [
+                ("memory", "-45.5 % to -50.3 % (Fig. 10)", -50.0),
+                ("processor", "-74.7 % to -83.2 % (Fig. 11)", -83.0),
+            ] {
+                claims.push(Claim {
+                    what: format!("{metric} after publishers vanished: QUIC against {name}"),
+                    paper: paper.to_owned(),
+                    measured: after("dunlin-quic", metric).change(&after(base, metric), median),
+                    unit: "%",
+                    target: Some(Target::AtMost(most)),
+                    reason: None,
+                });
+            }
+        }
+        for system in ["dunlin-quic", "dunlin-tls", "mosquitto-tls"] {
+            claims.push(Claim {
+                what: format!("{system}: memory of the connections still held after they vanished"),
+                paper: "released over QUIC, kept over TCP (Fig. 10)".to_owned(),
+                measured: Sample::of(records, &Pick::new(system, "memory-kept")).estimate(median),
+                unit: "%",
+                target: (system == "dunlin-quic").then_some(Target::AtMost(50.0)),
+                reason: None,
+            });
+        }
+        claims
+    }
+}
+
+/// What a broker needs at a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    /// MiB.
+    memory: f64,
+    /// Percent of one core since the last look.
+    processor: f64,
+    connections: Option<f64>,
+}
+
+/// A broker that is looked at again and again.
+struct Watch<'a> {
+    system: &'a System,
+    namespace: &'a Namespace,
+    broker: Server,
+    start: Instant,
+    before: (Instant, Duration),
+    looks: Vec<(f64, Look)>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(system: &'a System, namespace: &'a Namespace, broker: Server) -> Self {
+        let now = Instant::now();
+        Self {
+            system,
+            namespace,
+            before: (now, broker.processor().unwrap_or_default()),
+            broker,
+            start: now,
+            looks: Vec::new(),
+        }
+    }
+
+    /// Looks for this time.
+    fn until(&mut self, time: Duration) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            pause(LOOK)?;
+            self.broker.runs()?;
+            let (memory, _) = self.broker.memory()?;
+            let (now, used) = (Instant::now(), self.broker.processor()?);
+            let share = (used.saturating_sub(self.before.1)).as_secs_f64()
+                / (now - self.before.0).as_secs_f64();
+            self.before = (now, used);
+            let look = Look {
+                memory: figure(memory) / 1024.0 / 1024.0,
+                processor: share * 100.0,
+                connections: self.connections(),
+            };
+            self.looks.push((self.start.elapsed().as_secs_f64(), look));
+        }
+        Ok(())
+    }
+
+    /// Means of the last looks.
+    fn figures(&self) -> Look {
+        let last = self.looks.iter().rev().take(LAST_LOOKS);
+        let count = figure(last.len() as u64);
+        let mean = |value: fn(&Look) -> f64| {
+            last.clone().map(|(_, look)| value(look)).sum::<f64>() / count
+        };
+        Look {
+            memory: mean(|look| look.memory),
+            processor: mean(|look| look.processor),
+            connections: self.looks.last().and_then(|(_, look)| look.connections),
+        }
+    }
+
+    fn connections(&self) -> Option<f64> {
+        match (self.system.broker, self.system.wire) {
+            (Broker::Dunlin, _) => self.namespace.within(metrics).ok()?.ok(),
+            (_, Wire::Tls) => self.established(),
+            _ => None,
+        }
+    }
+
+    /// Established connections of the namespace, as `ss -a` would show them.
+    fn established(&self) -> Option<f64> {
+        let port = format!(":{TLS_PORT:04X}");
+        let table = format!("/proc/{}/net/tcp", self.broker.id());
+        let count = |table: &str| {
+            let text = std::fs::read_to_string(table).ok()?;
+            let held = text.lines().filter(|line| {
+                let mut fields = line.split_whitespace().skip(1);
+                let local = fields.next().is_some_and(|local| local.ends_with(&port));
+                local && fields.nth(1) == Some("01")
+            });
+            Some(held.count() as u64)
+        };
+        Some(figure(count(&table)? + count(&(table + "6")).unwrap_or(0)))
+    }
+
+    fn outcome(self) -> Outcome {
+        let course = |metric: &str, unit: &str, value: fn(&Look) -> Option<f64>| Measure {
+            series: self
+                .looks
+                .iter()
+                .filter_map(|(at, look)| Some((*at, value(look)?)))
+                .collect(),
+            ..measure(metric, unit, Vec::new())
+        };
+        Outcome {
+            measures: vec![
+                course("memory-course", "MiB", |look| Some(look.memory)),
+                course("processor-course", "%", |look| Some(look.processor)),
+                course("connections-course", "connections", |look| look.connections),
+            ],
+            ..Outcome::default()
+        }
+    }
+}
+
+/// Connections as Dunlin counts them; runs in its namespace.
+fn metrics() -> Result<f64> {
+    let mut stream = TcpStream::connect(METRICS)?;
+    stream.set_read_timeout(Some(METRICS_WAIT))?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    let counts = said
+        .lines()
+        .filter(|line| line.starts_with("dunlin_net_connections{"))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    let all: f64 = counts.sum();
+    said.contains("dunlin_net_connections{")
+        .then_some(all)
+        .context("no connections in the metrics")
+}

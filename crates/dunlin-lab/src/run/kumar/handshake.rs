@@ -1,0 +1,312 @@
+//! `kumar-handshake`: packets of an establishment of a connection.
+//!
+//! What counts: IP packets of the client's flow, in both directions, as its
+//! own device saw them: what it sent, lost later or not, and what arrived.
+//! From its first packet until it has the SUBACK (subscriber) or the CONNACK
+//! (publisher), and with `packets-settled` until the flow has gone quiet:
+//! acknowledgements that come later, session tickets, and QUIC's search for a
+//! larger packet size. The broker's count is what its device saw of both. The
+//! paper says "packets exchanged during connection establishment" and leaves
+//! out pings; here keep alive is off.
+//!
+//! A first connection of each client is not counted: it brings the session
+//! ticket where there are tickets, and TCP's cache of the path.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context as _, Result};
+use dunlin_link::linux::Namespace;
+
+use super::super::bed::{BROKER, Bed, PUBLISHER, SUBSCRIBER, TESTBEDS};
+use super::super::capture::{Captured, Packet};
+use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
+use super::super::plan::cells;
+use super::super::record::{Cell, Measure, Outcome, Record, Scale};
+use super::super::stats::{Pick, Statistic};
+use super::super::systems::{Serving, System};
+use super::{change, factor, measure};
+use crate::check::lab::{Lab, find};
+use crate::check::process::output;
+use crate::check::table::figure;
+use crate::knock::Knocked;
+
+const ROLES: [&str; 3] = [SUBSCRIBER, PUBLISHER, BROKER];
+
+/// Packets by testbed and role: over TCP, over QUIC in one round trip, in none.
+/// The paper gives percentages (Table II); these are the smallest counts that
+/// give them.
+const TABLE_II: [(&str, &str, f64, f64, f64); 9] = [
+    ("wired", SUBSCRIBER, 19.0, 12.0, 10.0),
+    ("wired", PUBLISHER, 15.0, 10.0, 8.0),
+    ("wired", BROKER, 34.0, 22.0, 18.0),
+    ("wireless", SUBSCRIBER, 27.0, 14.0, 12.0),
+    ("wireless", PUBLISHER, 21.0, 12.0, 10.0),
+    ("wireless", BROKER, 48.0, 25.0, 21.0),
+    ("long-distance", SUBSCRIBER, 24.0, 13.0, 11.0),
+    ("long-distance", PUBLISHER, 17.0, 11.0, 9.0),
+    ("long-distance", BROKER, 40.0, 24.0, 20.0),
+];
+
+const SYSTEMS: [&str; 6] = [
+    "dunlin-quic",
+    "dunlin-quic-0rtt",
+    "dunlin-tls",
+    "mosquitto-tls",
+    "mosquitto-tcp",
+    "mqttv5-quic",
+];
+
+pub(super) struct Handshake;
+
+impl Experiment for Handshake {
+    fn name(&self) -> &'static str {
+        "kumar-handshake"
+    }
+
+    fn about(&self) -> &'static str {
+        "packets that establish a connection, seen by subscriber, publisher and broker"
+    }
+
+    fn source(&self) -> &'static str {
+        "paper 000, Fig. 9 and Table II"
+    }
+
+    fn plan(&self, scale: Scale) -> Vec<Cell> {
+        let (systems, testbeds, times): (&[&str], &[&str], u32) = match scale {
+            Scale::Smoke => (&SYSTEMS[1..4], &TESTBEDS[..1], 1),
+            Scale::Short => (&SYSTEMS, &TESTBEDS, 1),
+            Scale::Paper => (&SYSTEMS, &TESTBEDS, 10),
+        };
+        cells(self.name(), systems, &[("testbed", testbeds)], times)
+    }
+
+    fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
+        let system = System::of(cell)?;
+        let times = match scale {
+            Scale::Smoke => "2",
+            Scale::Short => "5",
+            Scale::Paper => "10",
+        };
+        let name = format!("{}-{}", cell.system, cell.factor("testbed"));
+        let capture = lab.out(&format!("{name}.pcapng"));
+        let keys = lab.out(&format!("{name}.keys"));
+        let bed = Bed::start(cell.factor("testbed"), cell.seed, Some(capture.clone()))?;
+        let mut broker = system.serve(lab, bed.namespace(BROKER)?, &Serving::default())?;
+        let address = bed.address(BROKER)?;
+        let knock = |role: &str, namespace: &Namespace| -> Result<Vec<Knocked>> {
+            let mut command = lab.me(namespace);
+            command.arg("knock").args(system.client(lab, address, role));
+            command.args(["--id", role, "--times", times]);
+            command.args(["--settle", settle(cell.factor("testbed"))]);
+            command.arg("--keylog").arg(&keys);
+            if role == SUBSCRIBER {
+                command.arg("--subscribe");
+            }
+            let said = output(command)?;
+            serde_json::from_str(said.trim()).context("knock printed something else")
+        };
+        let (subscriber, publisher) = (bed.namespace(SUBSCRIBER)?, bed.namespace(PUBLISHER)?);
+        let (subscribed, published) = thread::scope(|scope| {
+            let other = scope.spawn(|| knock(SUBSCRIBER, subscriber));
+            let published = knock(PUBLISHER, publisher);
+            (other.join(), published)
+        });
+        broker.runs()?;
+        let subscribed = subscribed.ok().context("a thread failed")??;
+        let published = published?;
+        drop(broker);
+        let invalid = bed.stop();
+        let captured = Captured::read(&capture)?;
+        let windows = [subscribed.as_slice(), published.as_slice()];
+        let mut outcome = count(&captured, windows);
+        outcome.invalid = invalid;
+        if cell.repetition == 0 {
+            cross_check(&capture, &captured, &mut outcome)?;
+        } else {
+            // One of each kind is enough to look at.
+            for path in [capture, keys] {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let paper = TABLE_II.iter().flat_map(|(testbed, role, tcp, one, none)| {
+            let point = |series, value| PaperPoint {
+                series,
+                facet: Some(*role),
+                x: testbed,
+                value,
+            };
+            [
+                point("paper: MQTT over TCP", *tcp),
+                point("paper: MQTT over QUIC, 1-RTT", *one),
+                point("paper: MQTT over QUIC, 0-RTT", *none),
+            ]
+        });
+        let bars = |id, title, metric, paper| Figure {
+            facet: Some("role"),
+            paper,
+            ..Figure::new(id, title, metric, Kind::Bars { x: "testbed" })
+        };
+        vec![
+            bars(
+                "packets",
+                "Packets until the client is connected, or subscribed",
+                "packets",
+                paper.collect(),
+            ),
+            bars(
+                "packets-settled",
+                "Packets until the connection has gone quiet",
+                "packets-settled",
+                Vec::new(),
+            ),
+        ]
+    }
+
+    fn claims(&self, records: &[Record]) -> Vec<Claim> {
+        let mut claims = Vec::new();
+        for (testbed, role, tcp, one, none) in TABLE_II {
+            for (ours, name, paper, target) in [
+                (
+                    "dunlin-quic-0rtt",
+                    "0-RTT",
+                    none,
+                    Some(Target::AtMost(-60.0)),
+                ),
+                ("dunlin-quic", "1-RTT", one, None),
+            ] {
+                let pick = |system| {
+                    Pick::new(system, "packets")
+                        .at("testbed", testbed)
+                        .at("role", role)
+                };
+                let said = (paper / tcp - 1.0) * 100.0;
+                claims.push(change(
+                    records,
+                    format!(
+                        "packets of a handshake, {testbed}, {role}: {name} against TLS over TCP"
+                    ),
+                    format!("{said:.1} % (Table II)"),
+                    [&pick(ours), &pick("mosquitto-tls")],
+                    Statistic::Median,
+                    target,
+                ));
+            }
+        }
+        claims
+    }
+}
+
+/// Several round trips, and longer than acknowledgements are delayed.
+fn settle(testbed: &str) -> &'static str {
+    match testbed {
+        "long-distance" => "600ms",
+        _ => "300ms",
+    }
+}
+
+/// Counts for each role, a value for each iteration.
+fn count(captured: &Captured, windows: [&[Knocked]; 2]) -> Outcome {
+    let mut measures: Vec<Measure> = Vec::new();
+    for (metric, end) in [
+        ("packets", Until::Ready),
+        ("packets-settled", Until::Settled),
+    ] {
+        let mut both: Vec<f64> = Vec::new();
+        for (role, knocked) in [SUBSCRIBER, PUBLISHER].into_iter().zip(windows) {
+            let times = |packets: Vec<Packet>| -> Vec<f64> {
+                knocked
+                    .iter()
+                    .map(|one| within(&packets, one, end))
+                    .collect()
+            };
+            let own = times(captured.of_host(role).copied().collect());
+            let address = captured
+                .at(&format!("from-{role}"))
+                .map(|packet| packet.source)
+                .next();
+            let of_client = |packet: &&Packet| {
+                Some(packet.source) == address || Some(packet.destination) == address
+            };
+            let at_broker = captured.of_host(BROKER).filter(of_client).copied();
+            let at_broker = times(at_broker.collect());
+            both.resize(both.len().max(at_broker.len()), 0.0);
+            for (sum, count) in both.iter_mut().zip(at_broker) {
+                *sum += count;
+            }
+            measures.push(of_role(metric, role, own));
+        }
+        measures.push(of_role(metric, BROKER, both));
+    }
+    Outcome {
+        measures,
+        ..Outcome::default()
+    }
+}
+
+fn of_role(metric: &str, role: &str, values: Vec<f64>) -> Measure {
+    Measure {
+        factors: factor("role", role),
+        ..measure(metric, "packets", values)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Until {
+    Ready,
+    Settled,
+}
+
+/// Packets of a connection up to there.
+fn within(packets: &[Packet], knocked: &Knocked, until: Until) -> f64 {
+    let end = match until {
+        Until::Ready => knocked.ready,
+        Until::Settled => knocked.settled,
+    };
+    let window = knocked.begun * 1000..=end * 1000;
+    let count = packets
+        .iter()
+        .filter(|packet| window.contains(&packet.at))
+        .count();
+    figure(count as u64)
+}
+
+/// Asks tshark whether it reads the same from the capture.
+fn cross_check(path: &Path, captured: &Captured, outcome: &mut Outcome) -> Result<()> {
+    let Some(tshark) = find("tshark") else {
+        let note = "counts were not checked: tshark is not installed (apt install tshark)";
+        outcome.notes.push(note.to_owned());
+        return Ok(());
+    };
+    let mut command = Command::new(tshark);
+    command.arg("-r").arg(path);
+    command.args([
+        "-T",
+        "fields",
+        "-e",
+        "frame.interface_name",
+        "-e",
+        "frame.time_epoch",
+    ]);
+    let said = output(command)?;
+    for role in ROLES {
+        let (from, to) = (format!("from-{role}"), format!("to-{role}"));
+        let of_role = |line: &&str| {
+            let place = line.split('\t').next();
+            place == Some(&*from) || place == Some(&*to)
+        };
+        let theirs = said.lines().filter(of_role).count();
+        let ours = captured.of_host(role).count();
+        if theirs != ours {
+            outcome.invalid = Some(format!(
+                "tshark counts {theirs} packets at the {role}, not {ours}"
+            ));
+        }
+    }
+    Ok(())
+}
