@@ -177,10 +177,29 @@ impl Drop for Server {
     }
 }
 
+/// A command for a sentence: the program, without the way into a namespace, and
+/// its first argument.
+fn shown(command: &Command) -> String {
+    let words: Vec<_> = core::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let inside = words
+        .iter()
+        .map(String::as_str)
+        .take(3)
+        .eq(["ip", "netns", "exec"]);
+    let words = words.get(if inside { 4 } else { 0 }..).unwrap_or_default();
+    let program = words.first().map(String::as_str).unwrap_or_default();
+    let program = Path::new(program).file_name().unwrap_or_default();
+    let first = words.get(1).map(String::as_str).unwrap_or_default();
+    format!("{} {first}", program.display())
+}
+
 /// Runs a command to its end, which must be a success, and gives what it
 /// printed.
 pub(crate) fn output(mut command: Command) -> Result<String> {
-    let shown = format!("{command:?}");
+    let shown = shown(&command);
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

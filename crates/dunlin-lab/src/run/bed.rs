@@ -4,11 +4,11 @@ use core::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use dunlin_link::linux::{Emulator, Namespace, Options};
-use dunlin_link::{Action, Link, Side};
+use dunlin_link::linux::{Namespace, Testbed, TestbedOptions};
+use dunlin_link::{Action, Topology};
 
 use super::validity;
-use crate::link::start;
+use crate::link::{pair, start_testbed};
 
 /// Its three testbeds.
 pub(crate) const TESTBEDS: [&str; 3] = ["wired", "wireless", "long-distance"];
@@ -18,63 +18,74 @@ pub(crate) const SUBSCRIBER: &str = "subscriber";
 pub(crate) const PUBLISHER: &str = "publisher";
 pub(crate) const BROKER: &str = "broker";
 
-/// The network while it runs.
+/// Where their links meet.
+const SWITCH: &str = "switch";
+
+/// The network while it runs. A link has the name of its host.
 #[derive(Debug)]
 pub(crate) struct Bed {
-    emulator: Emulator,
+    testbed: Testbed,
 }
 
 impl Bed {
     /// Starts one of [`TESTBEDS`].
     pub(crate) fn start(testbed: &str, seed: u64, capture: Option<PathBuf>) -> Result<Self> {
-        let settings: &[&str] = match testbed {
-            "wired" => &["delay=200us", "rate=1gbit"],
-            "wireless" => &["delay=2ms", "jitter=1ms", "loss=ge 1% 30%"],
-            _ => &["delay=35ms", "jitter=1ms"],
+        let (near, far): (&[&str], &[&str]) = match testbed {
+            "wired" => (
+                &["delay=100us", "rate=100mbit"],
+                &["delay=100us", "rate=100mbit"],
+            ),
+            "wireless" => {
+                let air: &[&str] = &[
+                    "delay=1500us",
+                    "jitter=500us",
+                    "rate=20mbit",
+                    "loss=ge 1% 30%",
+                ];
+                (air, air)
+            }
+            _ => (&["delay=1ms"], &["delay=34ms", "jitter=1ms", "loss=0.1%"]),
         };
-        let mut link = Link::new(0);
-        for setting in settings {
-            Action::parse(setting)?.apply(&mut link);
+        let mut topology = Topology::new();
+        topology.node(SWITCH)?;
+        // The second host has the address of the certificate.
+        for (host, settings) in [(SUBSCRIBER, near), (BROKER, far), (PUBLISHER, near)] {
+            topology.host(host)?;
+            topology.link(host, host, SWITCH, pair(settings)?)?;
         }
-        let mut options = Options::new(format!("run-{}", std::process::id()));
+        let mut options = TestbedOptions::new(format!("run-{}", std::process::id()), topology);
         options.seed = seed;
-        options.profiles = Side::BOTH.map(|side| link.profile(side).clone());
         options.capture = capture;
-        Ok(Self {
-            emulator: start(options)?,
-        })
+        let testbed = start_testbed(options)?;
+        Ok(Self { testbed })
     }
 
     pub(crate) fn namespace(&self, host: &str) -> Result<&Namespace> {
-        Ok(self.emulator.namespace(side(host)))
+        Ok(self.testbed.namespace(host)?)
     }
 
     pub(crate) fn address(&self, host: &str) -> Result<Ipv4Addr> {
-        Ok(Emulator::address(side(host)))
+        Ok(self.testbed.address(host)?)
     }
 
-    /// Drops every N-th packet that the publisher sends, or all.
+    /// Drops every N-th packet that the publisher sends, or all of both ways.
     pub(crate) fn publisher_loses(&self, every: &str) -> Result<()> {
         let action = match every {
-            "all" => "up.blackhole=on".to_owned(),
-            every => format!("up.loss=every {every}"),
+            "all" => format!("{PUBLISHER}.blackhole=on"),
+            every => format!("{PUBLISHER}.up.loss=every {every}"),
         };
-        self.emulator.apply(Action::parse(&action)?);
-        Ok(())
+        Ok(self.testbed.apply(Action::parse(&action)?)?)
     }
 
     /// The subscriber loses its address for another.
     pub(crate) fn subscriber_moves(&self, to: Ipv4Addr) -> Result<()> {
-        self.emulator.apply(Action::parse(&format!("move a {to}"))?);
-        Ok(())
+        let action = format!("move {SUBSCRIBER} {to}");
+        Ok(self.testbed.apply(Action::parse(&action)?)?)
     }
 
     /// Ends it; why what was measured was not this network, if so.
     pub(crate) fn stop(self) -> Option<String> {
-        validity::link(&self.emulator.stop())
+        let report = self.testbed.stop();
+        validity::network(&report.trouble(), &report.lateness)
     }
-}
-
-fn side(host: &str) -> Side {
-    if host == BROKER { Side::B } else { Side::A }
 }

@@ -1,6 +1,6 @@
 //! What makes a cell no measurement of its system.
 
-use dunlin_link::linux::Report;
+use dunlin_link::linux::{Lateness, Report};
 
 use crate::load::Done;
 
@@ -20,16 +20,15 @@ pub(crate) const BEHIND_US_MAX: u64 = 10_000;
 
 /// Why what was measured was not this link, if so.
 pub(crate) fn link(report: &Report) -> Option<String> {
-    if let Some(failure) = report.failures.first() {
-        return Some(format!("the link failed: {failure}"));
+    network(&report.trouble(), &report.lateness)
+}
+
+/// The same for a network, from its report.
+pub(crate) fn network(trouble: &[String], lateness: &Lateness) -> Option<String> {
+    if let Some(sentence) = trouble.first() {
+        return Some(sentence.clone());
     }
-    if report.kernel_drops > 0 {
-        let drops = report.kernel_drops;
-        return Some(format!(
-            "the kernel dropped {drops} packets that the link never saw"
-        ));
-    }
-    let late = report.lateness.quantile_us(LATE_SHARE);
+    let late = lateness.quantile_us(LATE_SHARE);
     (late > LATE_US_MAX).then(|| {
         format!("the link was saturated: one packet in a hundred was {late} µs late or more")
     })

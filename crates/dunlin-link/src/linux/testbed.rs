@@ -132,7 +132,6 @@ impl Testbed {
             return Err(StartError::Name(options.name));
         }
         let claim = Claim::take(name).map_err(StartError::Claim)?;
-        let capture = open_capture(&options)?;
         let (namespaces, mut tuns) = make_hosts(&options)?;
         let drops_at_start = tuns
             .iter_mut()
@@ -151,6 +150,8 @@ impl Testbed {
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
         let (orders, received) = channel();
         let (ready, is_ready) = channel();
+        // Together, so that times in the capture are those of other clocks.
+        let capture = open_capture(&options)?;
         let start = Instant::now();
         let pump = Pump {
             network,
