@@ -17,8 +17,7 @@ use anyhow::{Context as _, Result};
 use dunlin_link::linux::{Emulator, Options, Report, missing, set_realtime};
 use dunlin_link::{Loss, Side};
 
-use crate::link::start;
-use crate::profile;
+use crate::link::{pair, start};
 use crate::say;
 
 const PORT: u16 = 9;
@@ -93,7 +92,7 @@ struct Bench {
 impl Bench {
     fn start(settings: &[&str]) -> Result<Self> {
         let mut options = Options::new(format!("selftest-{}", std::process::id()));
-        options.profiles = profile::of(settings)?;
+        options.profiles = pair(settings)?;
         let emulator = start(options)?;
         let b = SocketAddr::from((Emulator::address(Side::B), PORT));
         let inside = emulator.namespace(Side::B).within(|| UdpSocket::bind(b))?;

@@ -15,7 +15,7 @@ use super::experiment::Experiment;
 use super::record::{Cell, Header, Outcome, Record, Scale};
 use super::store::{OLD, Run};
 use super::systems::{SYSTEMS, System};
-use super::{ALL, interrupt, medians};
+use super::{ALL, interrupt, medians, report};
 use crate::check::lab::Lab;
 use crate::say;
 
@@ -86,7 +86,7 @@ impl RunCommand {
         if interrupt::asked() {
             bail!("interrupted; the same command goes on where this one stopped");
         }
-        report(&self.out)?;
+        report::after_run(&self.out)?;
         if failed.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
@@ -215,6 +215,7 @@ impl RunCommand {
             folder: folder.to_owned(),
             header,
             records: Vec::new(),
+            cut: None,
         };
         run.write_header()?;
         Ok(run)
@@ -327,12 +328,6 @@ fn list() {
         let missing = system.missing().unwrap_or("");
         say::out(format_args!("{:<20} {} {missing}", system.id, system.title));
     }
-}
-
-/// Writes the report of all runs in the folder.
-#[expect(clippy::unnecessary_wraps, reason = "the report comes next")]
-fn report(_out: &Path) -> Result<()> {
-    Ok(())
 }
 
 const fn word(scale: Scale) -> &'static str {

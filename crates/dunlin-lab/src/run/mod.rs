@@ -13,6 +13,7 @@ pub(crate) mod kumar;
 pub(crate) mod medians;
 pub(crate) mod plan;
 pub(crate) mod record;
+pub(crate) mod report;
 pub(crate) mod stats;
 pub(crate) mod store;
 pub(crate) mod systems;

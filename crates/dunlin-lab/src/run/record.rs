@@ -88,9 +88,16 @@ pub(crate) struct Measure {
     #[serde(default)]
     pub(crate) factors: Factors,
     /// Single observations, warm-up left out.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "numbers")]
     pub(crate) values: Vec<f64>,
     /// Seconds since the cell's start and value, for a course over time.
     #[serde(default)]
     pub(crate) series: Vec<(f64, f64)>,
+}
+
+/// JSON has no NaN and writers put `null` for it: one value that is none, not
+/// a run that cannot be read.
+fn numbers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+    let values = Vec::<Option<f64>>::deserialize(from)?;
+    Ok(values.into_iter().map(|v| v.unwrap_or(f64::NAN)).collect())
 }

@@ -22,6 +22,9 @@ pub(crate) struct Run {
     pub(crate) header: Header,
     /// One for each cell; the last one where a cell was run again.
     pub(crate) records: Vec<Record>,
+    /// The number of the last line if it was cut short, by a kill or a full
+    /// disk, and not read.
+    pub(crate) cut: Option<usize>,
 }
 
 impl Run {
@@ -58,6 +61,7 @@ impl Run {
             folder: folder.to_owned(),
             header,
             records,
+            cut: (whole(&text).len() < text.len()).then(|| whole(&text).lines().count() + 1),
         }))
     }
 
@@ -162,6 +166,7 @@ mod tests {
                 environment: Default::default(),
             },
             records: Vec::new(),
+            cut: None,
         }
     }
 
@@ -194,6 +199,7 @@ mod tests {
         file.write_all(b"{\"cell\":{\"sys").unwrap();
         let mut again = Run::read(&path).unwrap().unwrap();
         assert_eq!(again.records.len(), 2);
+        assert_eq!(again.cut, Some(3));
         assert!(again.has(&record(0, None).cell));
         assert!(!again.has(&record(1, None).cell), "it was not valid");
         again.append(record(1, None)).unwrap();

@@ -10,7 +10,7 @@ use dunlin_link::Random;
 use super::order::quantile;
 
 /// Resamples of one interval, when the sample is small.
-const RESAMPLES_MAX: usize = 2000;
+const RESAMPLES_MAX: usize = 1000;
 /// Resamples below which the ends of an interval are noise.
 const RESAMPLES_MIN: usize = 200;
 /// Values drawn for one interval; a sample of 100,000 latencies needs fewer

@@ -1,0 +1,195 @@
+//! What a report shows of each run, gathered once for all kinds of output.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::figure;
+use super::plot::model::Plot;
+use super::plot::style::Styles;
+use crate::run::experiment::{Claim, Experiment, Figure};
+use crate::run::record::Scale;
+use crate::run::store::{OLD, Run};
+
+/// A run with what its experiment makes of it.
+pub(super) struct Shown {
+    pub(super) run: Run,
+    /// Name of its files.
+    pub(super) stem: String,
+    /// `None` for an experiment that this program does not have.
+    pub(super) experiment: Option<&'static dyn Experiment>,
+    pub(super) claims: Vec<Claim>,
+    pub(super) figures: Vec<(Figure, Plot)>,
+}
+
+/// All runs of a folder.
+#[derive(Default)]
+pub(super) struct Site {
+    pub(super) shown: Vec<Shown>,
+    /// Runs that cannot be read, each with a sentence.
+    pub(super) unreadable: Vec<String>,
+}
+
+impl Site {
+    /// Reads all runs in the folders of this one.
+    pub(super) fn read(runs: &Path, known: &[&'static dyn Experiment]) -> Result<Self> {
+        let shown = runs.display();
+        let cannot = || format!("cannot read {shown} (`dunlin-lab run` makes runs)");
+        let mut folders = Vec::new();
+        for entry in std::fs::read_dir(runs).with_context(cannot)? {
+            let path = entry.with_context(cannot)?.path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != OLD) {
+                folders.push(path);
+            }
+        }
+        folders.sort();
+        let mut site = Self::default();
+        for folder in folders {
+            match Run::read(&folder) {
+                Ok(None) => {}
+                Ok(Some(run)) => site.shown.push(Shown::of(run, known)),
+                Err(error) => site.unreadable.push(format!("{error:#}")),
+            }
+        }
+        let order = |shown: &Shown| {
+            let name = &shown.run.header.experiment;
+            let place = known.iter().position(|e| e.name() == name);
+            (
+                place.unwrap_or(known.len()),
+                name.clone(),
+                shown.run.header.scale,
+            )
+        };
+        site.shown.sort_by_key(order);
+        Ok(site)
+    }
+
+    /// Of each experiment the run to quote: with the most repetitions that is
+    /// finished, else the one that has come farthest.
+    pub(super) fn quoted(&self) -> Vec<&Shown> {
+        let mut quoted: Vec<&Shown> = Vec::new();
+        for shown in &self.shown {
+            let name = &shown.run.header.experiment;
+            match quoted.iter_mut().find(|q| q.run.header.experiment == *name) {
+                Some(other) if shown.rank() > other.rank() => *other = shown,
+                Some(_) => {}
+                None => quoted.push(shown),
+            }
+        }
+        quoted
+    }
+}
+
+impl Shown {
+    /// Draws and judges a run.
+    pub(super) fn of(run: Run, known: &[&'static dyn Experiment]) -> Self {
+        let name = &run.header.experiment;
+        let experiment = known.iter().find(|e| e.name() == name).copied();
+        let styles = Styles::of(run.records.iter().map(|r| r.cell.system.as_str()));
+        let figures = experiment.map_or_else(Vec::new, |experiment| {
+            let figures = experiment.figures().into_iter();
+            let drawn = figures.map(|f| {
+                let plot = figure::plot(&f, &run.records, &styles);
+                (f, plot)
+            });
+            drawn.collect()
+        });
+        let valid: Vec<_> = run
+            .records
+            .iter()
+            .filter(|record| record.outcome.invalid.is_none())
+            .cloned()
+            .collect();
+        let claims = experiment.map_or_else(Vec::new, |experiment| experiment.claims(&valid));
+        let folder = run.folder.file_name().unwrap_or_default().to_string_lossy();
+        let stem = folder
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || c == '.' {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .collect();
+        Self {
+            stem,
+            experiment,
+            claims,
+            figures,
+            run,
+        }
+    }
+
+    fn rank(&self) -> (bool, bool, Scale, usize) {
+        let header = &self.run.header;
+        (
+            header.scale != Scale::Smoke,
+            header.finished.is_some(),
+            header.scale,
+            self.run.records.len(),
+        )
+    }
+
+    /// Whether all cells of the plan are recorded.
+    pub(super) const fn complete(&self) -> bool {
+        self.run.header.finished.is_some() || self.run.records.len() >= self.run.header.planned
+    }
+
+    pub(super) fn invalid(&self) -> usize {
+        let records = self.run.records.iter();
+        records.filter(|r| r.outcome.invalid.is_some()).count()
+    }
+
+    /// Where the run stands, in sentences.
+    pub(super) fn status(&self) -> Vec<String> {
+        let (recorded, planned) = (self.run.records.len(), self.run.header.planned);
+        let invalid = self.invalid();
+        let mut said = Vec::new();
+        if self.complete() {
+            said.push(format!("Complete: {recorded} of {planned} cells."));
+        } else {
+            said.push(format!(
+                "Unfinished: {recorded} of {planned} cells are recorded so far; what follows is \
+                 of those. The command that started the run goes on with the rest."
+            ));
+        }
+        if invalid > 0 {
+            said.push(format!(
+                "{invalid} {} invalid and in no figure.",
+                if invalid == 1 { "cell is" } else { "cells are" }
+            ));
+        }
+        if let Some(line) = self.run.cut {
+            said.push(format!(
+                "Line {line} of cells.jsonl was cut short and is left out; all before it was read."
+            ));
+        }
+        if self.experiment.is_none() {
+            let name = &self.run.header.experiment;
+            said.push(format!(
+                "This program has no experiment `{name}`, so there are neither figures nor claims."
+            ));
+        }
+        said
+    }
+
+    /// Sentences of the cells, each with how many cells said it.
+    pub(super) fn notes(&self) -> BTreeMap<&str, usize> {
+        let mut notes = BTreeMap::new();
+        for note in self.run.records.iter().flat_map(|r| &r.outcome.notes) {
+            *notes.entry(note.as_str()).or_default() += 1;
+        }
+        notes
+    }
+}
+
+/// For people and for names.
+pub(super) const fn scale(scale: Scale) -> &'static str {
+    match scale {
+        Scale::Smoke => "smoke",
+        Scale::Short => "short",
+        Scale::Paper => "paper",
+    }
+}
