@@ -10,6 +10,7 @@ use crate::check::Check;
 use crate::knock::Knock;
 use crate::link::LinkCommand;
 use crate::load::Load;
+use crate::profile::Profiles;
 use crate::racer::Racer;
 use crate::run::drive::RunCommand;
 use crate::run::report::ReportCommand;
@@ -25,13 +26,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Join two network namespaces by a link with delay, rate and loss.
+    /// Join network namespaces by links with delay, rate and loss.
     Link(Box<LinkCommand>),
     /// Run experiments on emulated links and judge what they show.
     Check(Check),
     /// Run the experiments of the papers, of all systems on the same links.
     Run(RunCommand),
     Report(ReportCommand),
+    /// List the profiles of links, and where their numbers are from.
+    Profiles(Profiles),
     /// Remove what links of killed processes left behind.
     Clean,
     /// Publishers and subscribers for a check.
@@ -61,6 +64,10 @@ pub(crate) fn run() -> Result<ExitCode> {
         Command::Knock(knock) => knock.run(),
         Command::Load(load) => load.run(),
         Command::Racer(racer) => racer.run(),
+        Command::Profiles(profiles) => {
+            profiles.run()?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Clean => clean(),
         Command::Watch { name } => {
             linux::watch(&name)?;

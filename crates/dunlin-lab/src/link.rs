@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::io::{self, BufRead as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -12,17 +12,17 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use dunlin_link::linux::{Emulator, Options, Report, Testbed, TestbedOptions, TestbedReport};
-use dunlin_link::{Action, Profile, Script, Topology, parse_duration};
+use dunlin_link::{Action, Script, parse_duration};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{say, selftest};
+use crate::{profile, say, selftest, topology};
 
 /// Exit code of a run whose packets the kernel dropped behind the link's back.
 const EXIT_INVALID: u8 = 3;
 
-/// Join two network namespaces by a link.
+/// Join network namespaces by links.
 #[derive(Debug, Args)]
 pub(crate) struct LinkCommand {
     /// Measure how exact links are here, and end.
@@ -31,17 +31,24 @@ pub(crate) struct LinkCommand {
     /// With --self-test: a few seconds instead of half a minute.
     #[arg(long, requires = "self_test")]
     short: bool,
-    /// Name of the link; its namespaces are dunlin-NAME-a and dunlin-NAME-b.
+    /// Name of the link; its namespaces are dunlin-NAME-a and dunlin-NAME-b, or
+    /// dunlin-NAME-HOST.
     #[arg(long, default_value = "link")]
     name: String,
     /// Seed of all chance.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Profile: a TOML file with settings for both directions at the top and
-    /// tables [up] (from a) and [down] (from b).
-    #[arg(long, value_name = "FILE")]
-    profile: Option<PathBuf>,
-    /// A setting, as delay=25ms or up.loss=5%; after the profile.
+    /// What hosts there are and what joins them: pair, star, star:CLIENTS,
+    /// chain, chain:LINKS, dumbbell, or a TOML file.
+    #[arg(long, value_name = "NAME|FILE", default_value = "pair")]
+    topology: String,
+    /// Profile of the links: one of `dunlin-lab profiles`, or a TOML file with
+    /// settings for both directions at the top and tables [up] (from a, or
+    /// towards the broker) and [down].
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
+    /// A setting, as delay=25ms, up.loss=5% or LINK.up.loss=5%; after the
+    /// profile.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
     /// Script of timed changes, one a line: `5s up.loss=5%`,
@@ -106,10 +113,11 @@ impl LinkCommand {
     }
 
     fn options(&self) -> Result<TestbedOptions> {
-        let mut topology = Topology::pair(perfect());
-        if let Some(path) = &self.profile {
-            apply_profile(path, &mut topology)?;
-        }
+        let profile = match &self.profile {
+            Some(profile) => profile::load(profile)?,
+            None => profile::perfect(),
+        };
+        let mut topology = topology::load(&self.topology, &profile)?;
         for setting in &self.settings {
             let wrong = || format!("--set {setting}");
             let action = Action::parse(setting).with_context(wrong)?;
@@ -231,21 +239,6 @@ impl LinkCommand {
     }
 }
 
-/// What happens to packets where nothing is said about it.
-fn perfect() -> [Profile; 2] {
-    [Profile::default(), Profile::default()]
-}
-
-/// What these settings make of a perfect link.
-pub(crate) fn pair(settings: &[&str]) -> Result<[Profile; 2]> {
-    let mut topology = Topology::pair(perfect());
-    for setting in settings {
-        topology.apply(&Action::parse(setting)?)?;
-    }
-    let link = topology.link_id("link")?;
-    Ok(topology.profiles(link).cloned().unwrap_or_else(perfect))
-}
-
 /// Starts a link, with a watcher that cleans up should this process be killed,
 /// and a loud warning where there is no real-time priority.
 pub(crate) fn start(options: Options) -> Result<Emulator> {
@@ -340,48 +333,4 @@ fn on_lines(sender: Sender<Event>) {
         }
         let _ = sender.send(Event::InputEnded);
     });
-}
-
-/// Applies a profile file.
-fn apply_profile(path: &Path, topology: &mut Topology) -> Result<()> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-    let table: toml::Table = text
-        .parse()
-        .with_context(|| format!("cannot read {shown}"))?;
-    let in_file = || format!("in {shown}");
-    // What concerns both directions first, whatever the order in the file.
-    for (name, value) in &table {
-        if let Some(value) = word(value) {
-            let action = Action::parse(&format!("{name}={value}")).with_context(in_file)?;
-            topology.apply(&action)?;
-        }
-    }
-    for (name, value) in &table {
-        match (name.as_str(), value.as_table()) {
-            ("up" | "down", Some(settings)) => {
-                for (setting, value) in settings {
-                    let value = word(value)
-                        .with_context(|| format!("{name}.{setting} in {shown} is no text"))?;
-                    let action = Action::parse(&format!("{name}.{setting}={value}"))
-                        .with_context(in_file)?;
-                    topology.apply(&action)?;
-                }
-            }
-            _ if word(value).is_some() => {}
-            _ => bail!("{shown} has `{name}`; there are settings, [up] and [down]"),
-        }
-    }
-    Ok(())
-}
-
-/// A value as it would be written in a script.
-fn word(value: &toml::Value) -> Option<String> {
-    match value {
-        toml::Value::String(text) => Some(text.clone()),
-        toml::Value::Integer(number) => Some(number.to_string()),
-        toml::Value::Float(number) => Some(number.to_string()),
-        toml::Value::Boolean(on) => Some(if *on { "on" } else { "off" }.to_owned()),
-        _ => None,
-    }
 }

@@ -14,6 +14,8 @@ mod link;
 #[cfg(target_os = "linux")]
 mod load;
 #[cfg(target_os = "linux")]
+mod profile;
+#[cfg(target_os = "linux")]
 mod racer;
 #[cfg(target_os = "linux")]
 mod run;
@@ -21,6 +23,8 @@ mod run;
 mod say;
 #[cfg(target_os = "linux")]
 mod selftest;
+#[cfg(target_os = "linux")]
+mod topology;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -17,7 +17,8 @@ use anyhow::{Context as _, Result};
 use dunlin_link::linux::{Emulator, Options, Report, missing, set_realtime};
 use dunlin_link::{Loss, Side};
 
-use crate::link::{pair, start};
+use crate::link::start;
+use crate::profile;
 use crate::say;
 
 const PORT: u16 = 9;
@@ -92,7 +93,7 @@ struct Bench {
 impl Bench {
     fn start(settings: &[&str]) -> Result<Self> {
         let mut options = Options::new(format!("selftest-{}", std::process::id()));
-        options.profiles = pair(settings)?;
+        options.profiles = profile::of(settings)?;
         let emulator = start(options)?;
         let b = SocketAddr::from((Emulator::address(Side::B), PORT));
         let inside = emulator.namespace(Side::B).within(|| UdpSocket::bind(b))?;

@@ -62,10 +62,10 @@ impl Topology {
         Ok(topology)
     }
 
-    /// The network of Figure 5.1 and Listing B.1 of F. Nikitin's thesis, as far
+    /// The network of Figure 5.1 and Listing B.1 of I. Nikitin's dissertation (2022), as far
     /// as packets to the broker see it: clients `c00` to `c04` at the node
     /// `s0`, `c10` to `c14` at `s1`, both nodes at `s9`, and from there the link
-    /// `bottleneck` to `broker`. All links are alike, as in the thesis: its
+    /// `bottleneck` to `broker`. All links are alike, as in the dissertation: its
     /// links between the clients of a cluster are left out.
     ///
     /// # Errors

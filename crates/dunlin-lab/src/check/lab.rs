@@ -10,7 +10,8 @@ use dunlin_link::linux::{Emulator, Namespace, Options, Report, Testbed, TestbedO
 use dunlin_link::{Script, Side, Topology};
 
 use super::process::{Server, output};
-use crate::link::{is_valid, pair, start, start_testbed};
+use crate::link::{is_valid, start, start_testbed};
+use crate::profile;
 
 /// Ports of the brokers.
 pub(crate) const QUIC_PORT: u16 = 14567;
@@ -88,7 +89,7 @@ impl Lab {
         capture: Option<PathBuf>,
     ) -> Result<Emulator> {
         let mut options = Options::new(format!("check-{}", std::process::id()));
-        options.profiles = pair(settings)?;
+        options.profiles = profile::of(settings)?;
         options.script = Script::parse(script)?;
         options.capture = capture;
         start(options)

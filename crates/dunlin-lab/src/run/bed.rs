@@ -8,7 +8,8 @@ use dunlin_link::linux::{Namespace, Testbed, TestbedOptions};
 use dunlin_link::{Action, Topology};
 
 use super::validity;
-use crate::link::{pair, start_testbed};
+use crate::link::start_testbed;
+use crate::profile;
 
 /// Its three testbeds.
 pub(crate) const TESTBEDS: [&str; 3] = ["wired", "wireless", "long-distance"];
@@ -51,7 +52,7 @@ impl Bed {
         // The second host has the address of the certificate.
         for (host, settings) in [(SUBSCRIBER, near), (BROKER, far), (PUBLISHER, near)] {
             topology.host(host)?;
-            topology.link(host, host, SWITCH, pair(settings)?)?;
+            topology.link(host, host, SWITCH, profile::of(settings)?)?;
         }
         let mut options = TestbedOptions::new(format!("run-{}", std::process::id()), topology);
         options.seed = seed;
