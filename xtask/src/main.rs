@@ -11,6 +11,7 @@
 
 mod ci;
 mod finding;
+mod mcu;
 mod source;
 mod spec;
 mod testcode;
@@ -27,6 +28,7 @@ usage: cargo xtask <task>
   tidy [--report]           hold the layer table, file openings, sizes, links
   spec [--json] [--check]   list the statements of MQTT 5.0 and their tests
   spec --book               write the summary into docs/book/src/conformance.md
+  mcu-crypto                test and weigh the cryptography on a Cortex-M4 (QEMU)
   ci                        format, lints, tests, documentation: the whole gate
 ";
 
@@ -49,6 +51,7 @@ fn run(args: &[&str]) -> Result<bool> {
         ["tidy"] => tidy::run(false),
         ["tidy", "--report"] => tidy::run(true),
         ["spec", options @ ..] => spec::run(options),
+        ["mcu-crypto"] => mcu::crypto(),
         ["ci"] => ci::run(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
