@@ -11,7 +11,7 @@ use super::validity;
 use crate::link::start_testbed;
 use crate::profile;
 
-/// Its three testbeds.
+/// Its three testbeds, which are profiles too.
 pub(crate) const TESTBEDS: [&str; 3] = ["wired", "wireless", "long-distance"];
 
 /// Hosts.
@@ -31,28 +31,16 @@ pub(crate) struct Bed {
 impl Bed {
     /// Starts one of [`TESTBEDS`].
     pub(crate) fn start(testbed: &str, seed: u64, capture: Option<PathBuf>) -> Result<Self> {
-        let (near, far): (&[&str], &[&str]) = match testbed {
-            "wired" => (
-                &["delay=100us", "rate=100mbit"],
-                &["delay=100us", "rate=100mbit"],
-            ),
-            "wireless" => {
-                let air: &[&str] = &[
-                    "delay=1500us",
-                    "jitter=500us",
-                    "rate=20mbit",
-                    "loss=ge 1% 30%",
-                ];
-                (air, air)
-            }
-            _ => (&["delay=1ms"], &["delay=34ms", "jitter=1ms", "loss=0.1%"]),
+        let (near, far) = match testbed {
+            "long-distance" => ("wired", testbed),
+            _ => (testbed, testbed),
         };
         let mut topology = Topology::new();
         topology.node(SWITCH)?;
         // The second host has the address of the certificate.
-        for (host, settings) in [(SUBSCRIBER, near), (BROKER, far), (PUBLISHER, near)] {
+        for (host, profile) in [(SUBSCRIBER, near), (BROKER, far), (PUBLISHER, near)] {
             topology.host(host)?;
-            topology.link(host, host, SWITCH, profile::of(settings)?)?;
+            topology.link(host, host, SWITCH, profile::load(profile)?)?;
         }
         let mut options = TestbedOptions::new(format!("run-{}", std::process::id()), topology);
         options.seed = seed;
