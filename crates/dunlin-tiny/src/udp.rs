@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::net::UdpSocket;
 use std::time::Instant;
 
-use dunlin_mini_crypto::{CryptoError, Entropy, Host};
+use dunlin_mini_crypto::{CryptoError, Entropy, Tiny};
 use dunlin_quic_mini::{Buffers, Client, Config, Error, State, Verifier};
 
 /// Largest datagram that is received.
@@ -40,7 +40,7 @@ impl Entropy for System {
 #[derive(Debug)]
 pub struct Connection<V: Verifier> {
     /// The engine.
-    pub client: Client<Host<System>, V, Buffers>,
+    pub client: Client<Tiny<System>, V, Buffers>,
     socket: UdpSocket,
     epoch: Instant,
 }
@@ -60,7 +60,7 @@ impl<V: Verifier> Connection<V> {
         };
         let socket = UdpSocket::bind(any)?;
         socket.connect(server)?;
-        let mut client = Client::new(Host::new(System::open()?), verifier, Buffers::new());
+        let mut client = Client::new(Tiny::new(System::open()?), verifier, Buffers::new());
         client
             .connect(0, config)
             .map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
