@@ -77,6 +77,11 @@ const TABLE: &[Layer] = &[
         &["dunlin-mini-crypto", "dunlin-mqtt-mini", "dunlin-quic-mini"],
     ),
     layer(
+        5,
+        "dunlin-tiny-c",
+        &["dunlin-mini-crypto", "dunlin-mqtt-mini", "dunlin-quic-mini"],
+    ),
+    layer(
         6,
         "dunlin",
         &[

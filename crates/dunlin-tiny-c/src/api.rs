@@ -1,0 +1,481 @@
+//! The functions for C. Everything here turns pointers into values and back;
+//! what is done with them is elsewhere, in safe code.
+//!
+//! Every function that can fail gives a code of `dunlin_code`, zero for
+//! success. A null pointer where something must be is refused, and so is a
+//! call from inside of a callback.
+
+use core::cell::{Cell, UnsafeCell};
+use core::mem::{align_of, size_of};
+use core::slice;
+
+use dunlin_mini_crypto::{POINT_LEN, Point};
+use dunlin_mqtt_mini as mqtt;
+use dunlin_mqtt_mini::{Message, Options, Qos};
+use dunlin_quic_mini::{Config, Resume};
+
+use crate::codes::Code;
+use crate::device::{Device, Given, Trust};
+use crate::port::Calls;
+use crate::types::{Bytes, Connect, Phase, Port, Publish, Room, Rooms};
+
+/// Bytes of memory that are enough for a client on every machine, aligned to
+/// 8. dunlin_size tells what this machine needs.
+pub const DUNLIN_STATE_SIZE: usize = 4096;
+
+const _: () = assert!(size_of::<Handle>() <= DUNLIN_STATE_SIZE);
+const _: () = assert!(align_of::<Handle>() <= 8);
+
+/// A client. One thread at a time may use it.
+pub struct Handle {
+    /// Whether a call is under way, so that a callback cannot make another.
+    busy: Cell<bool>,
+    device: UnsafeCell<Device>,
+}
+
+impl core::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Handle")
+    }
+}
+
+/// The bytes of a program.
+///
+/// # Safety
+///
+/// They are there, and nobody changes them, while the slice is in use.
+const unsafe fn view<'a>(bytes: Bytes) -> &'a [u8] {
+    if bytes.data.is_null() || bytes.len == 0 {
+        return &[];
+    }
+    // SAFETY: promised by the caller.
+    unsafe { slice::from_raw_parts(bytes.data, bytes.len) }
+}
+
+/// A buffer of a program.
+///
+/// # Safety
+///
+/// Nobody else uses it while the slice is in use.
+const unsafe fn take<'a>(room: Room) -> &'a mut [u8] {
+    if room.data.is_null() || room.len == 0 {
+        return &mut [];
+    }
+    // SAFETY: promised by the caller.
+    unsafe { slice::from_raw_parts_mut(room.data, room.len) }
+}
+
+/// Does something with a client.
+///
+/// # Safety
+///
+/// `client` is null or came from [`dunlin_new`], and one thread uses it.
+unsafe fn with(
+    client: *mut Handle,
+    act: impl FnOnce(&mut Device) -> Result<(), mqtt::Error>,
+) -> Code {
+    // SAFETY: null or a client, says the caller.
+    let Some(handle) = (unsafe { client.as_ref() }) else {
+        return Code::NullPointer;
+    };
+    if handle.busy.replace(true) {
+        return Code::Busy;
+    }
+    // SAFETY: `busy` lets nobody in a second time.
+    let done = act(unsafe { &mut *handle.device.get() });
+    handle.busy.set(false);
+    match done {
+        Ok(()) => Code::Ok,
+        Err(error) => Code::of(error),
+    }
+}
+
+/// Looks something up, with a default for a client that is null or busy.
+///
+/// # Safety
+///
+/// Like [`with`].
+unsafe fn ask<T: Copy>(client: *const Handle, default: T, look: impl FnOnce(&Device) -> T) -> T {
+    let mut found = default;
+    // SAFETY: handed on.
+    unsafe {
+        with(client.cast_mut(), |device| {
+            found = look(device);
+            Ok(())
+        });
+    }
+    found
+}
+
+/// Bytes of memory that a client needs on this machine.
+#[unsafe(no_mangle)]
+pub extern "C" fn dunlin_size() -> usize {
+    size_of::<Handle>()
+}
+
+/// Makes a client in `memory`, which belongs to it from now on, as do the
+/// buffers. It needs no end: memory is used again by making another client.
+///
+/// # Safety
+///
+/// Pointers are null or point to what their types say; memory and buffers stay
+/// where they are, and nobody else uses them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_new(
+    memory: Room,
+    port: *const Port,
+    buffers: *const Rooms,
+    client: *mut *mut Handle,
+) -> Code {
+    // SAFETY: null or what their types say, says the caller.
+    let (port, buffers) = unsafe { (port.as_ref(), buffers.as_ref()) };
+    let (Some(port), Some(buffers)) = (port, buffers) else {
+        return Code::NullPointer;
+    };
+    // SAFETY: the callbacks are what the type says, says the caller.
+    let Some(calls) = (unsafe { Calls::new(*port) }) else {
+        return Code::NullPointer;
+    };
+    if client.is_null() || memory.data.is_null() {
+        return Code::NullPointer;
+    }
+    let place = memory.data.cast::<Handle>();
+    if memory.len < size_of::<Handle>() || !place.is_aligned() {
+        return Code::Memory;
+    }
+    // SAFETY: nobody else uses the buffers, says the caller.
+    let (datagram, given) = unsafe {
+        let given = Given::new(
+            take(buffers.hello),
+            take(buffers.handshake),
+            take(buffers.send),
+            take(buffers.receive),
+        );
+        (take(buffers.datagram), given)
+    };
+    if datagram.len() < 1200 {
+        return Code::Memory;
+    }
+    // SAFETY: large enough, aligned and of nobody else.
+    unsafe {
+        place.write(Handle {
+            busy: Cell::new(false),
+            device: UnsafeCell::new(Device::new(calls, datagram, given)),
+        });
+        client.write(place);
+    }
+    Code::Ok
+}
+
+/// Who the broker must be, of what a program says.
+///
+/// # Safety
+///
+/// Like [`dunlin_connect`].
+unsafe fn trust(how: &Connect) -> Result<Trust, Code> {
+    // SAFETY: the keys stay until the connection is over, says the caller.
+    let keys = unsafe { view::<'static>(how.keys) };
+    let (keys, rest) = keys.as_chunks::<POINT_LEN>();
+    if !rest.is_empty() {
+        return Err(Code::KeyLength);
+    }
+    if !keys.is_empty() {
+        return Ok(Trust::Keys(keys));
+    }
+    #[cfg(feature = "authority")]
+    {
+        use dunlin_quic_mini::{Authority, Name};
+
+        // SAFETY: like the keys.
+        let (authority, name, address) = unsafe {
+            (
+                view::<'static>(how.authority),
+                view(how.name),
+                view(how.address),
+            )
+        };
+        if authority.is_empty() {
+            return Err(Code::NoKey);
+        }
+        let key: &Point = authority.try_into().map_err(|_| Code::KeyLength)?;
+        let name = if name.is_empty() {
+            Name::Address(address)
+        } else {
+            Name::Host(name)
+        };
+        let now = Some(how.unix_time).filter(|&now| now > 0);
+        Ok(Trust::Authority(Authority::new(key, name, now)))
+    }
+    #[cfg(not(feature = "authority"))]
+    Err(Code::NoKey)
+}
+
+/// Begins a connection. What was there before is forgotten without a word to
+/// the broker.
+///
+/// # Safety
+///
+/// Pointers are null or point to what their types say. Keys, name, address,
+/// client identifier, user and password stay where they are until the
+/// connection is over.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_connect(client: *mut Handle, how: *const Connect) -> Code {
+    // SAFETY: null or what its type says, says the caller.
+    let Some(how) = (unsafe { how.as_ref() }) else {
+        return Code::NullPointer;
+    };
+    // SAFETY: promised by the caller.
+    let trust = match unsafe { trust(how) } {
+        Ok(trust) => trust,
+        Err(code) => return code,
+    };
+    // SAFETY: the ticket is there for the call, the others longer.
+    let (ticket, name, options) = unsafe {
+        let options = Options {
+            client_id: view(how.client_id),
+            keep_alive: how.keep_alive,
+            expiry: how.expiry,
+            user: view(how.user),
+            password: view(how.password),
+        };
+        (view(how.ticket), view(how.name), options)
+    };
+    let resume = (!ticket.is_empty()).then_some(Resume {
+        ticket,
+        age_ms: how.ticket_age_ms,
+        early: how.early,
+    });
+    let config = Config {
+        name,
+        alpn: b"mqtt",
+        idle_ms: how.idle_ms,
+        max_datagram: 1472,
+        token: &[],
+        resume,
+    };
+    // SAFETY: promised by the caller.
+    unsafe { with(client, |device| device.connect(trust, &config, options)) }
+}
+
+/// Sends and takes what there is, and tells what happened. `sleep_ms` says for
+/// how long nothing needs to be done, unless a datagram arrives or another
+/// function is called. A code other than zero is the end of the connection.
+///
+/// # Safety
+///
+/// Pointers are null or point to what their types say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_run(client: *mut Handle, sleep_ms: *mut u32) -> Code {
+    let mut sleep = u32::MAX;
+    // SAFETY: promised by the caller.
+    let code = unsafe {
+        with(client, |device| {
+            sleep = device.run()?;
+            Ok(())
+        })
+    };
+    if !sleep_ms.is_null() {
+        // SAFETY: not null, and what its type says.
+        unsafe { sleep_ms.write(sleep) };
+    }
+    code
+}
+
+/// Where the client is.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_status(client: *const Handle) -> Phase {
+    // SAFETY: promised by the caller.
+    unsafe { ask(client, Phase::Idle, Device::phase) }
+}
+
+/// A quality of service that this build has.
+const fn qos(value: u8) -> Result<Qos, mqtt::Error> {
+    match value {
+        0 => Ok(Qos::AtMostOnce),
+        1 => Ok(Qos::AtLeastOnce),
+        #[cfg(feature = "qos2")]
+        2 => Ok(Qos::ExactlyOnce),
+        _ => Err(mqtt::Error::Qos),
+    }
+}
+
+/// Publishes a message. `id`, if it is not null, gets the number under which it
+/// will be acknowledged, zero with QoS 0. The message is copied.
+/// `DUNLIN_CODE_FULL` means: once more after the next dunlin_run.
+///
+/// # Safety
+///
+/// Pointers are null or point to what their types say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_publish(
+    client: *mut Handle,
+    message: *const Publish,
+    id: *mut u16,
+) -> Code {
+    // SAFETY: null or what its type says, says the caller.
+    let Some(publish) = (unsafe { message.as_ref() }) else {
+        return Code::NullPointer;
+    };
+    // SAFETY: there for the call.
+    let (topic, payload) = unsafe { (view(publish.topic), view(publish.payload)) };
+    let mut given = 0;
+    // SAFETY: promised by the caller.
+    let code = unsafe {
+        with(client, |device| {
+            let message = Message {
+                topic,
+                payload,
+                qos: qos(publish.qos)?,
+                retain: publish.retain,
+            };
+            given = device.publish(publish.again, &message)?;
+            Ok(())
+        })
+    };
+    if !id.is_null() {
+        // SAFETY: not null, and what its type says.
+        unsafe { id.write(given) };
+    }
+    code
+}
+
+/// Asks for the messages of a topic filter, with at most the quality `qos_max`.
+/// `id`, if it is not null, gets the number of the answer.
+///
+/// # Safety
+///
+/// Pointers are null or point to what their types say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_subscribe(
+    client: *mut Handle,
+    filter: Bytes,
+    qos_max: u8,
+    id: *mut u16,
+) -> Code {
+    // SAFETY: there for the call.
+    let filter = unsafe { view(filter) };
+    let mut given = 0;
+    // SAFETY: promised by the caller.
+    let code = unsafe {
+        with(client, |device| {
+            given = device.subscribe(qos(qos_max)?, filter)?;
+            Ok(())
+        })
+    };
+    if !id.is_null() {
+        // SAFETY: not null, and what its type says.
+        unsafe { id.write(given) };
+    }
+    code
+}
+
+/// Ends the session in order: what was written still goes out. Go on with
+/// dunlin_run until the phase is `DUNLIN_PHASE_CLOSED`.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_disconnect(client: *mut Handle) -> Code {
+    // SAFETY: promised by the caller.
+    unsafe { with(client, Device::disconnect) }
+}
+
+/// Copies the newest ticket of the connection into `room`, to resume with. `len`
+/// gets its length, zero if the broker gave none.
+///
+/// # Safety
+///
+/// Pointers are null or point to what their types say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_ticket(client: *mut Handle, room: Room, len: *mut usize) -> Code {
+    if len.is_null() {
+        return Code::NullPointer;
+    }
+    // SAFETY: nobody else uses it during the call.
+    let room = unsafe { take(room) };
+    let mut copied = 0;
+    // SAFETY: promised by the caller.
+    let code = unsafe {
+        with(client, |device| {
+            copied = device.ticket(room)?;
+            Ok(())
+        })
+    };
+    // SAFETY: not null, and what its type says.
+    unsafe { len.write(copied) };
+    code
+}
+
+/// Goes on from another address: to be called after the network has changed.
+/// Refused by a build without migration.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_migrate(client: *mut Handle) -> Code {
+    // SAFETY: promised by the caller.
+    unsafe { with(client, Device::migrate) }
+}
+
+/// Changes the keys of the connection. Refused by a build without key updates.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_update_keys(client: *mut Handle) -> Code {
+    // SAFETY: promised by the caller.
+    unsafe { with(client, Device::update_keys) }
+}
+
+/// The reason code of MQTT behind `DUNLIN_CODE_REFUSED` and
+/// `DUNLIN_CODE_DISCONNECTED`.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_reason(client: *const Handle) -> u8 {
+    // SAFETY: promised by the caller.
+    unsafe { ask(client, 0, Device::reason) }
+}
+
+/// Whether the broker took the ticket.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_is_resumed(client: *const Handle) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { ask(client, false, Device::is_resumed) }
+}
+
+/// Whether the broker took what was sent before it had answered. If not, it was
+/// sent again.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_took_early_data(client: *const Handle) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { ask(client, false, Device::took_early_data) }
+}
+
+/// The round-trip time in milliseconds.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_rtt_ms(client: *const Handle) -> u32 {
+    // SAFETY: promised by the caller.
+    unsafe { ask(client, 0, Device::rtt) }
+}

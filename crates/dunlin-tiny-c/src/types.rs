@@ -1,0 +1,182 @@
+//! The values that cross the border to C, in its layout.
+
+use core::ffi::c_void;
+
+/// Bytes that are somewhere else. No data is a length of zero.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes {
+    /// The first of them; may be null if there are none.
+    pub data: *const u8,
+    /// How many.
+    pub len: usize,
+}
+
+/// Memory that the caller gives.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Its first byte.
+    pub data: *mut u8,
+    /// Bytes of it.
+    pub len: usize,
+}
+
+/// The buffers of a connection. All of them belong to the library from
+/// dunlin_new on.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Rooms {
+    /// What is said first, and a ticket: 400 bytes and the length of a
+    /// ticket.
+    pub hello: Room,
+    /// Handshake messages of the server: as many bytes as its certificate has,
+    /// and 100.
+    pub handshake: Room,
+    /// Packets on their way to the broker; the longest one must fit.
+    pub send: Room,
+    /// Packets of the broker; the longest one must fit, and the broker is told
+    /// so.
+    pub receive: Room,
+    /// One datagram: 1200 bytes at least, 1472 at most.
+    pub datagram: Room,
+}
+
+/// What an event is about.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The broker has accepted; `session` tells whether it knows the session,
+    /// so that subscriptions need not be made again.
+    Connected = 1,
+    /// A message: `topic`, `payload`, `qos`, `retain`.
+    Message = 2,
+    /// The message `id` is with the broker, or refused with a `reason` from
+    /// 128 on.
+    Published = 3,
+    /// The subscription `id` is made with the quality `reason`, or refused
+    /// with a `reason` from 128 on.
+    Subscribed = 4,
+}
+
+/// Something that happened. Its bytes are there until the callback returns.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Happened {
+    /// What.
+    pub kind: Kind,
+    /// Whether the broker knows the session.
+    pub session: bool,
+    /// Whether the broker had kept the message.
+    pub retain: bool,
+    /// Quality of service of the message.
+    pub qos: u8,
+    /// Reason code of MQTT.
+    pub reason: u8,
+    /// The number of the message or subscription.
+    pub id: u16,
+    /// Topic of the message.
+    pub topic: Bytes,
+    /// Payload of the message.
+    pub payload: Bytes,
+}
+
+/// The system below the client. All callbacks come from inside of a call of
+/// the library and must not call it for the same client.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    /// Given to all callbacks.
+    pub context: *mut c_void,
+    /// Sends a datagram to the broker. One that cannot be sent is a lost one.
+    pub send: Option<unsafe extern "C" fn(context: *mut c_void, data: *const u8, len: usize)>,
+    /// Puts a datagram of the broker into `data` without waiting, and gives its
+    /// length, or zero if there is none.
+    pub receive:
+        Option<unsafe extern "C" fn(context: *mut c_void, data: *mut u8, room: usize) -> usize>,
+    /// Milliseconds of a clock that never goes back; it may wrap around.
+    pub now: Option<unsafe extern "C" fn(context: *mut c_void) -> u32>,
+    /// Fills `data` with bytes that nobody can predict; false if that is not
+    /// possible. Without it nothing is secret.
+    pub random:
+        Option<unsafe extern "C" fn(context: *mut c_void, data: *mut u8, len: usize) -> bool>,
+    /// Is told what happened; may be null.
+    pub event: Option<unsafe extern "C" fn(context: *mut c_void, event: *const Happened)>,
+}
+
+/// How to connect. Either `keys` or `authority` says who the broker must be,
+/// and stays where it is until the connection is over; nothing else is needed
+/// after the call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Connect {
+    /// Public keys of brokers that are believed, 65 bytes each, one after the
+    /// other: P-256 points in uncompressed form.
+    pub keys: Bytes,
+    /// Public key of an authority, 65 bytes, that signed the certificate of
+    /// the broker directly. Used if there are no `keys`.
+    pub authority: Bytes,
+    /// The host name of the broker, in lower case. A certificate of an
+    /// authority must be for it.
+    pub name: Bytes,
+    /// Instead of a name: the address of the broker, 4 or 16 bytes.
+    pub address: Bytes,
+    /// Seconds since 1970 to hold the dates of a certificate of an authority
+    /// against; zero if the device has no clock.
+    pub unix_time: u32,
+    /// Milliseconds of silence after which the connection is lost.
+    pub idle_ms: u32,
+    /// A ticket of an earlier connection, if there is one.
+    pub ticket: Bytes,
+    /// Milliseconds since it was taken, sleep included.
+    pub ticket_age_ms: u32,
+    /// Whether messages may be sent before the broker has answered. Whoever
+    /// records them can replay them.
+    pub early: bool,
+    /// The client identifier.
+    pub client_id: Bytes,
+    /// User name; may be empty.
+    pub user: Bytes,
+    /// Password; may be empty.
+    pub password: Bytes,
+    /// Seconds after which the broker expects a sign of life, which the
+    /// library gives; zero is never.
+    pub keep_alive: u16,
+    /// Seconds that the broker keeps the session without a connection.
+    pub expiry: u32,
+}
+
+/// A message to publish.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Publish {
+    /// Where.
+    pub topic: Bytes,
+    /// What.
+    pub payload: Bytes,
+    /// Quality of service, 0 to 2.
+    pub qos: u8,
+    /// Whether the broker keeps it for later subscribers.
+    pub retain: bool,
+    /// Zero, or the number that the message had on an earlier connection that
+    /// ended before it was acknowledged.
+    pub again: u16,
+}
+
+/// Where a client is.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Never connected.
+    Idle = 0,
+    /// The handshake is under way.
+    Connecting = 1,
+    /// Messages can be sent; the broker has not accepted yet.
+    Ready = 2,
+    /// The broker has accepted.
+    Up = 3,
+    /// What was written is on its way, then the connection ends.
+    Closing = 4,
+    /// Over. dunlin_connect begins again.
+    Closed = 5,
+}

@@ -1,0 +1,27 @@
+/* What the example needs of the system below it: one implementation for
+ * POSIX, one for a bare chip. */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include "dunlin_tiny.h"
+
+/* The callbacks, with a socket to the broker behind them. */
+const dunlin_port *device_port(void);
+/* Sleeps until a datagram is there, at most this long. */
+void device_wait(uint32_t ms);
+/* Keeps a ticket over sleep, with its age. */
+void device_store(const uint8_t *ticket, size_t len);
+size_t device_load(uint8_t *ticket, size_t room, uint32_t *age_ms);
+/* What the device is told at its making: who the broker is, and a reading. */
+size_t device_key(uint8_t key[65]);
+const char *device_name(void);
+const char *device_reading(void);
+/* Tells what happened, as far as the device can. */
+void device_log(const char *what, unsigned number);
+/* Called for each message, after the library's own event. */
+extern dunlin_client *device_client;
+void device_event(void *context, const dunlin_event *event);
+
+int device_main(void);
+
+#endif

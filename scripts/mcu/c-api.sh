@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# usage: DUNLIN=target/debug/dunlin scripts/mcu/c-api.sh
+# Builds the C library and its example: for this host, and runs it against the
+# broker; for a Cortex-M4, and links it, where arm-none-eabi-gcc is installed.
+# A library with a path to a panic does not link.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+target=${CARGO_TARGET_DIR:-$PWD/target}
+mkdir -p "$target/c-api"
+target=$(cd "$target" && pwd)
+out=$target/c-api
+flags=(-std=c11 -Wall -Wextra -Wpedantic -Werror -Os -ffunction-sections -fdata-sections
+    -I crates/dunlin-tiny-c/include -I firmware/c/example)
+example=firmware/c/example
+
+(cd firmware/c && CARGO_TARGET_DIR=$out "${CARGO:-cargo}" build -q --release)
+"${CC:-cc}" "${flags[@]}" "$example/main.c" "$example/posix.c" \
+    "$out/release/libdunlin_tiny.a" -Wl,--gc-sections -s -o "$out/example"
+echo "c-api: example on this host: $(stat -c %s "$out/example") bytes"
+# The header is for C++ as well.
+if command -v "${CXX:-c++}" >/dev/null; then
+    echo '#include "dunlin_tiny.h"' |
+        "${CXX:-c++}" -x c++ -std=c++17 -Wall -Werror -I crates/dunlin-tiny-c/include -c -o /dev/null -
+fi
+python3 -B scripts/mcu/c_api.py "$out/example"
+
+if ! command -v arm-none-eabi-gcc >/dev/null; then
+    echo "c-api: skipped: Cortex-M4: arm-none-eabi-gcc is not installed" >&2
+    exit 0
+fi
+(
+    scripts/mcu/toolchain.sh "$target/thumb"
+    # shellcheck source=/dev/null
+    . "$target/thumb/env"
+    cd firmware/c
+    CARGO_TARGET_DIR=$out RUSTFLAGS="-C target-cpu=cortex-m4" cargo build -q --release \
+        --target thumbv7em-none-eabihf -Zbuild-std=core -Zbuild-std-features=optimize_for_size
+)
+cd "$root"
+arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16 "${flags[@]}" \
+    "$example/main.c" "$example/bare.c" \
+    "$out/thumbv7em-none-eabihf/release/libdunlin_tiny.a" \
+    -nostartfiles -specs=nano.specs -Wl,--gc-sections -Wl,-emain -Wl,-z,noexecstack -o "$out/example.elf"
+echo "c-api: example on a Cortex-M4, without the board:"
+arm-none-eabi-size "$out/example.elf"

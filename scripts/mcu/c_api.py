@@ -1,0 +1,58 @@
+"""Runs the C example against the broker: a first connection, one that resumes
+with early data, and one with a wrong key. Argument: the example.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from peers import Broker
+
+SECONDS = 30
+
+
+def run(example: str, broker: Broker, key: str, reading: str, ticket: Path) -> tuple[int, str]:
+    command = [example, "localhost", str(broker.quic), key, reading, str(ticket)]
+    done = subprocess.run(command, timeout=SECONDS, check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout
+
+
+def expect(what: str, output: str, *lines: str) -> None:
+    for line in lines:
+        if line not in output.splitlines():
+            sys.exit(f"c-api: {what}: {line!r} is missing in:\n{output}")
+    print(f"c-api: {what}: as it must be")
+
+
+def main() -> None:
+    example = sys.argv[1]
+    with tempfile.TemporaryDirectory() as name, Broker(Path(name)) as broker:
+        ticket = Path(name) / "ticket"
+        heard = broker.client("sub", "-t", "c/up", "-q", "1", "-C", "2", "-W", str(SECONDS))
+        listener = subprocess.Popen(heard, stdout=subprocess.PIPE, text=True)
+        # Kept for the first connection; the second gets one of its own, which
+        # waits in its session.
+        publish = broker.client("pub", "-t", "c/down", "-m", "on", "-q", "1", "-r")
+        subprocess.run(publish, check=True, timeout=SECONDS)
+        code, output = run(example, broker, broker.point, "21.5", ticket)
+        expect("first connection", output, "resumed: 0", "code: 0", "command of bytes: 2")
+        publish = broker.client("pub", "-t", "c/down", "-m", "off", "-q", "1")
+        subprocess.run(publish, check=True, timeout=SECONDS)
+        second, output = run(example, broker, broker.point, "22.0", ticket)
+        lines = ["connected, session kept: 1", "command of bytes: 3", "resumed: 1"]
+        expect("resumption", output, *lines, "early data taken: 1", "code: 0")
+        heard, _ = listener.communicate(timeout=SECONDS)
+        expect("readings", heard, "21.5", "22.0")
+        # Another point of the curve: that of the generator.
+        other = (
+            "046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
+            "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5"
+        )
+        third, output = run(example, broker, other, "23.0", Path(name) / "none")
+        expect("wrong key", output, "code: 99")
+        if (code, second, third) != (0, 0, 1):
+            sys.exit(f"c-api: status {(code, second, third)}")
+
+
+main()
