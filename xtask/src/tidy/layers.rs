@@ -48,6 +48,15 @@ const TABLE: &[Layer] = &[
         ],
     ),
     layer(3, "dunlin-mqtt-mini", &["dunlin-quic-mini"]),
+    layer(
+        3,
+        "dunlin-mini-device",
+        &[
+            "dunlin-mini-crypto",
+            "dunlin-mqtt-mini",
+            "dunlin-quic-mini",
+        ],
+    ),
     layer(4, "dunlin-net", &["dunlin-base"]),
     layer(4, "dunlin-link", &["dunlin-base"]),
     layer(4, "dunlin-store-redb", &["dunlin-base", "dunlin-store"]),

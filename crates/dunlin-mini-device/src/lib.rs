@@ -1,0 +1,40 @@
+//! What a microcontroller needs around the QUIC client and MQTT to be a
+//! device: a driver of an Ethernet controller, ARP, IPv4 and UDP, pages that
+//! outlive sleep, a generator of random bytes, and the application that wakes,
+//! reports, takes commands and sleeps.
+//!
+//! All of it is portable: a port to another board is a [`Board`].
+//!
+//! Layer 3: composes the QUIC client and MQTT; knows no register address, no
+//! interrupt and no processor.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+#[cfg(test)]
+extern crate std;
+
+mod board;
+mod device;
+mod ip;
+mod lan9118;
+mod page;
+mod random;
+mod settings;
+
+pub use board::{Board, Note};
+pub use device::{Device, Failure};
+pub use ip::{ARP, Address, FRAME, HEADER, Input, Interface, Mac};
+pub use lan9118::{Lan9118, Registers};
+pub use page::{FRONT, open, seal};
+pub use random::{Generator, NoEntropy};
+pub use settings::Settings;
