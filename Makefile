@@ -8,10 +8,11 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
-.PHONY: help run test check interop bench doc clean setup lab-quic
+.PHONY: help run test check interop bench doc clean setup lab-quic \
+	firmware firmware-run
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 run: ## build the release binary and start a broker (ARGS='--config x.toml')
 	$(CARGO) build --release --package dunlin
@@ -57,6 +58,13 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory, racing (root)
 	$(CARGO) build --release --package dunlin --package dunlin-lab
 	"$(TARGET)/release/dunlin-lab" check --out "$(TARGET)/lab" $(ARGS)
+
+firmware: ## the image for a microcontroller (fetches a compiler for it), and its size
+	scripts/mcu/size.sh
+
+firmware-run: setup firmware ## run it under QEMU against a broker started for it
+	$(CARGO) build --package dunlin
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/run.sh
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin

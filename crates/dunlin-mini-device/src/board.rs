@@ -27,7 +27,7 @@ pub enum Note {
     Sleep = 8,
     /// Gave up; see [`Failure`](crate::Failure).
     Failed = 9,
-    /// Goes on from another address; the last byte of it.
+    /// Goes on from another address; whether as a migration.
     Moved = 10,
     /// Subscribed; the reason code.
     Subscribed = 11,

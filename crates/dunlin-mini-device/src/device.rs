@@ -6,8 +6,10 @@
 //! connection, so one may arrive twice, and none is lost. That is also what
 //! makes it fit for early data.
 
-use dunlin_mqtt_mini::{Event, Packets, Refused, Session, Settings as MqttSettings};
-use dunlin_quic_mini::{Client, Config, Crypto, Error, Memory, Resume, State, StreamId, Verifier};
+use dunlin_mqtt_mini::{Error, Event, Message, Options, Qos, Session};
+use dunlin_quic_mini::{
+    Client, Config, Crypto, Error as QuicError, Memory, Resume, State, Verifier,
+};
 
 use crate::board::{Board, Note};
 use crate::ip::{FRAME, HEADER, Input, Interface};
@@ -23,10 +25,6 @@ const ASKS: u32 = 10;
 const ASK_MS: u32 = 200;
 /// Seconds that the broker keeps the session of a device that is silent.
 const SESSION_SECONDS: u32 = 7 * 86_400;
-/// Bytes that a packet of the broker may have.
-const PACKET_MAX: u32 = 256;
-/// Room for the packets of one step: the first ones of a connection.
-const OUT: usize = 192;
 /// Failures that double the sleep.
 const DOUBLINGS: u8 = 6;
 /// Digits of the largest number.
@@ -38,38 +36,17 @@ const DIGITS: usize = 10;
 pub enum Failure {
     /// The next hop does not answer.
     NoNeighbour,
-    /// The QUIC connection ended.
-    Quic(Error),
-    /// The MQTT session is of no use.
-    Mqtt(Refused),
-    /// The broker ended the stream.
-    Ended,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Quic(error)
-    }
-}
-
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
-        Self::Mqtt(refused)
-    }
+    /// The connection or the session ended; what the broker gave as reason.
+    Ended(Error, u8),
 }
 
 impl Failure {
-    /// A number: that of [`Error`], or 256 and the reason code of the broker,
-    /// or from 512 on.
+    /// A number: that of [`Error::code`], with the broker's reason above it.
     #[must_use]
     pub const fn code(self) -> u32 {
         match self {
-            Self::Quic(error) => error as u32,
-            Self::Mqtt(Refused::Broker(reason)) => 0x100 | reason as u32,
-            Self::Mqtt(Refused::Malformed) => 0x200,
-            Self::Mqtt(_) => 0x201,
-            Self::Ended => 0x202,
-            Self::NoNeighbour => 0x203,
+            Self::NoNeighbour => 0xffff,
+            Self::Ended(error, reason) => (reason as u32) << 8 | error.code() as u32,
         }
     }
 }
@@ -81,18 +58,21 @@ pub struct Device<'a, B> {
     settings: Settings<'a>,
     net: Interface,
     session: Session,
-    /// The reading in flight, or the last one.
+    /// The last reading, and its identifier until the broker has it.
     reading: u32,
+    in_flight: Option<u16>,
     failures: u8,
     frame: [u8; FRAME],
 }
 
 /// A connection as the application sees it.
 struct Link {
-    stream: Option<StreamId>,
     began: u32,
+    /// Whether the session was begun.
+    greeted: bool,
     /// Whether the server was verified.
     connected: bool,
+    subscribing: bool,
     /// Readings that still go out on this connection.
     left: u16,
     /// When the next one goes out, or the device goes to sleep.
@@ -108,6 +88,7 @@ impl<'a, B: Board> Device<'a, B> {
             settings,
             session: Session::new(),
             reading: 0,
+            in_flight: None,
             failures: 0,
             frame: [0; FRAME],
         }
@@ -145,9 +126,11 @@ impl<'a, B: Board> Device<'a, B> {
         let now = self.board.now();
         self.board.note(Note::Wake, now);
         self.board.network(Some(self.settings.mac));
-        let result = match self.find_neighbour() {
-            Ok(()) => self.talk(client),
-            Err(failure) => Err(failure),
+        let result = if self.find_neighbour() {
+            let talked = self.talk(client);
+            talked.map_err(|error| Failure::Ended(error, self.session.reason()))
+        } else {
+            Err(Failure::NoNeighbour)
         };
         self.board.network(None);
         match result {
@@ -160,7 +143,7 @@ impl<'a, B: Board> Device<'a, B> {
         result
     }
 
-    fn find_neighbour(&mut self) -> Result<(), Failure> {
+    fn find_neighbour(&mut self) -> bool {
         self.net.neighbour = None;
         for _ in 0..ASKS {
             let len = self.net.ask(&mut self.frame);
@@ -171,7 +154,7 @@ impl<'a, B: Board> Device<'a, B> {
                     self.handle_frame(len);
                 }
                 if self.net.neighbour.is_some() {
-                    return Ok(());
+                    return true;
                 }
                 let gone = self.board.now().wrapping_sub(from);
                 let Some(rest @ 1..) = ASK_MS.checked_sub(gone) else {
@@ -180,7 +163,7 @@ impl<'a, B: Board> Device<'a, B> {
                 self.board.wait(rest);
             }
         }
-        Err(Failure::NoNeighbour)
+        false
     }
 
     /// Answers to a frame, or gives the place of a datagram.
@@ -199,12 +182,12 @@ impl<'a, B: Board> Device<'a, B> {
     fn talk<C: Crypto, V: Verifier, M: Memory>(
         &mut self,
         client: &mut Client<C, V, M>,
-    ) -> Result<(), Failure> {
-        let began = self.begin(client)?;
+    ) -> Result<(), Error> {
         let mut link = Link {
-            stream: None,
-            began,
+            began: self.begin(client)?,
+            greeted: false,
             connected: false,
+            subscribing: false,
             left: self.settings.readings,
             due: 0,
         };
@@ -218,7 +201,7 @@ impl<'a, B: Board> Device<'a, B> {
             }
             // A ticket that the server stumbles over is not tried again. One
             // that nobody has looked at is.
-            Err(Failure::Quic(Error::IdleTimeout)) => {}
+            Err(Error::Quic(QuicError::IdleTimeout)) => {}
             Err(_) if !link.connected => self.board.store(&[]),
             Err(_) => {}
         }
@@ -229,7 +212,7 @@ impl<'a, B: Board> Device<'a, B> {
     fn begin<C: Crypto, V: Verifier, M: Memory>(
         &mut self,
         client: &mut Client<C, V, M>,
-    ) -> Result<u32, Failure> {
+    ) -> Result<u32, Error> {
         let now = self.board.now();
         let seconds = self.board.seconds();
         // Another port than the last time, among the dynamic ones.
@@ -256,8 +239,8 @@ impl<'a, B: Board> Device<'a, B> {
                 resume,
             },
         )?;
-        self.board
-            .note(Note::Connect, u32::try_from(len).unwrap_or(0));
+        let len = u32::try_from(len).unwrap_or(0);
+        self.board.note(Note::Connect, len);
         Ok(now)
     }
 
@@ -279,19 +262,20 @@ impl<'a, B: Board> Device<'a, B> {
         &mut self,
         client: &mut Client<C, V, M>,
         link: &mut Link,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         loop {
-            let done = self.step(client, link)?;
+            let done = self.step(client, link);
+            // Also in bad times: the server is told why.
             self.transmit(client);
-            if done {
+            if done? {
                 return Ok(());
             }
             if client.state() == State::Closed {
-                return Err(Failure::Quic(client.error().unwrap_or(Error::State)));
+                return Err(client.error().unwrap_or(QuicError::State).into());
             }
             let now = self.board.now();
             let mut wait = client.timeout(now).unwrap_or(ASK_MS);
-            if link.stream.is_some() && self.session.is_settled() {
+            if self.is_settled(link) {
                 wait = wait.min(until(now, link.due));
             }
             if wait > 0 {
@@ -318,12 +302,17 @@ impl<'a, B: Board> Device<'a, B> {
         }
     }
 
-    /// Says and hears what there is on the stream. Whether all is done.
+    /// Whether the broker owes no answer.
+    fn is_settled(&self, link: &Link) -> bool {
+        self.session.is_up() && self.in_flight.is_none() && !link.subscribing
+    }
+
+    /// Says and hears what there is to. Whether all is done.
     fn step<C: Crypto, V: Verifier, M: Memory>(
         &mut self,
         client: &mut Client<C, V, M>,
         link: &mut Link,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, Error> {
         let now = self.board.now();
         if !link.connected && client.state() == State::Connected {
             link.connected = true;
@@ -332,62 +321,57 @@ impl<'a, B: Board> Device<'a, B> {
                 | now.wrapping_sub(link.began);
             self.board.note(Note::Connected, bits);
         }
-        let Some(id) = link.stream else {
-            if client.is_usable() {
-                link.stream = Some(self.first_words(client, link)?);
+        if !link.greeted {
+            if !client.is_usable() {
+                return Ok(false);
             }
+            self.board.note(Note::Early, u32::from(!link.connected));
+            let options = Options {
+                client_id: self.settings.client_id,
+                expiry: SESSION_SECONDS,
+                ..Options::NEW
+            };
+            // The first reading needs no answer before it goes out.
+            self.session.begin(client, &options)?;
+            link.greeted = true;
+            self.say(client, link)?;
             return Ok(false);
-        };
-        while self.hear(client, link, id)? {}
-        if !self.session.is_settled() || until(now, link.due) > 0 {
+        }
+        while self.hear(client, link)? {}
+        if !self.is_settled(link) || until(now, link.due) > 0 {
             return Ok(false);
         }
         if link.left > 0 {
-            self.say(client, link, id, false)?;
+            self.say(client, link)?;
             return Ok(false);
         }
-        let mut out = [0; 2];
-        let mut packets = Packets::new(&mut out);
-        packets.disconnect();
-        write(client, id, packets)?;
+        self.session.disconnect(client)?;
         Ok(true)
     }
 
-    /// Opens the stream; its first words need no answer before they go out.
-    fn first_words<C: Crypto, V: Verifier, M: Memory>(
-        &mut self,
-        client: &mut Client<C, V, M>,
-        link: &mut Link,
-    ) -> Result<StreamId, Failure> {
-        let id = client.open()?;
-        self.board.note(Note::Early, u32::from(!link.connected));
-        self.say(client, link, id, true)?;
-        Ok(id)
-    }
-
-    /// Writes a reading, behind the greeting if it is the first one.
+    /// Writes a reading, or again the one that the broker may not have.
     fn say<C: Crypto, V: Verifier, M: Memory>(
         &mut self,
         client: &mut Client<C, V, M>,
         link: &mut Link,
-        id: StreamId,
-        greet: bool,
-    ) -> Result<(), Failure> {
-        let mut out = [0; OUT];
-        let mut packets = Packets::new(&mut out);
-        if greet {
-            self.session.connect(&mqtt(&self.settings), &mut packets);
-        }
-        if !self.session.is_in_flight() {
+    ) -> Result<(), Error> {
+        link.left = link.left.saturating_sub(1);
+        if self.in_flight.is_none() {
             self.reading = self.reading.wrapping_add(1);
         }
-        link.left = link.left.saturating_sub(1);
         let mut digits = [0; DIGITS];
-        let payload = decimal(self.reading, &mut digits);
-        self.session
-            .publish(self.settings.topic, payload, &mut packets);
+        let message = Message {
+            topic: self.settings.topic,
+            payload: decimal(self.reading, &mut digits),
+            qos: Qos::AtLeastOnce,
+            retain: false,
+        };
+        match self.in_flight {
+            Some(id) => self.session.publish_again(client, id, &message)?,
+            None => self.in_flight = Some(self.session.publish(client, &message)?),
+        }
         self.board.note(Note::Reading, self.reading);
-        write(client, id, packets)
+        Ok(())
     }
 
     /// Takes the next packet of the broker. Whether there was one.
@@ -395,40 +379,36 @@ impl<'a, B: Board> Device<'a, B> {
         &mut self,
         client: &mut Client<C, V, M>,
         link: &mut Link,
-        id: StreamId,
-    ) -> Result<bool, Failure> {
-        let now = self.board.now();
-        let mut out = [0; OUT];
-        let mut packets = Packets::new(&mut out);
-        let (bytes, end) = client.received(id)?;
-        let handled = self
-            .session
-            .handle(bytes, &mqtt(&self.settings), &mut packets)?;
-        let Some((len, event)) = handled else {
-            return if end { Err(Failure::Ended) } else { Ok(false) };
+    ) -> Result<bool, Error> {
+        let Some(event) = self.session.poll(client)? else {
+            return Ok(false);
         };
-        let mut command = None;
         match event {
-            Event::Published(_) => {
+            Event::Connected { session: false } if !self.settings.filter.is_empty() => {
+                link.subscribing = true;
+                let filter = self.settings.filter;
+                self.session.subscribe(client, Qos::AtLeastOnce, filter)?;
+            }
+            Event::Published { id, .. } if self.in_flight == Some(id) => {
+                self.in_flight = None;
                 self.board.note(Note::Published, self.reading);
                 let wait = if link.left > 0 {
                     self.settings.gap_ms
                 } else {
                     self.settings.listen_ms
                 };
-                link.due = now.wrapping_add(u32::from(wait));
+                link.due = self.board.now().wrapping_add(u32::from(wait));
             }
-            Event::Subscribed(reason) => self.board.note(Note::Subscribed, u32::from(reason)),
-            Event::Message { payload, .. } => {
-                let value = payload.get(1).copied().unwrap_or(0);
-                command = payload.first().map(|command| (*command, value));
+            Event::Subscribed { reason, .. } => {
+                link.subscribing = false;
+                self.board.note(Note::Subscribed, u32::from(reason));
+            }
+            Event::Message(message) => {
+                let command = message.payload.first().copied().unwrap_or(0);
+                let value = message.payload.get(1).copied().unwrap_or(0);
+                self.obey(client, link, command, value);
             }
             _ => {}
-        }
-        client.consume(id, len);
-        write(client, id, packets)?;
-        if let Some((command, value)) = command {
-            self.obey(client, link, command, value)?;
         }
         Ok(true)
     }
@@ -440,7 +420,7 @@ impl<'a, B: Board> Device<'a, B> {
         link: &mut Link,
         command: u8,
         value: u8,
-    ) -> Result<(), Failure> {
+    ) {
         self.board.note(Note::Command, u32::from(command));
         match command {
             b'L' => self.board.switch(value),
@@ -449,45 +429,33 @@ impl<'a, B: Board> Device<'a, B> {
                 link.left = 0;
                 link.due = self.board.now();
             }
-            b'M' => {
-                let other = *self.settings.other;
-                let first = *self.settings.ip;
-                self.net.ip = if self.net.ip == other { first } else { other };
-                self.net.port ^= 1;
-                self.board.note(Note::Moved, u32::from(self.net.ip[3]));
-                // The device has moved already; a server that allows no
-                // migration sees a rebinding.
-                let _ = client.migrate();
+            // Refused while the last update is young; there is a next time.
+            #[cfg(feature = "key-update")]
+            b'U' => {
+                let _ = client.update_keys();
             }
+            #[cfg(feature = "migration")]
+            b'M' => self.leave(client),
             _ => {}
         }
-        Ok(())
     }
-}
 
-/// What the broker is told.
-const fn mqtt<'a>(settings: &Settings<'a>) -> MqttSettings<'a> {
-    MqttSettings {
-        client_id: settings.client_id,
-        // The idle timeout of QUIC tells sooner.
-        keep_alive: 0,
-        expiry: SESSION_SECONDS,
-        maximum: PACKET_MAX,
-        filter: settings.filter,
+    /// Goes on from the other address.
+    #[cfg(feature = "migration")]
+    fn leave<C: Crypto, V: Verifier, M: Memory>(&mut self, client: &mut Client<C, V, M>) {
+        let there = self.net.ip == *self.settings.other;
+        let to = if there {
+            self.settings.ip
+        } else {
+            self.settings.other
+        };
+        self.net.ip = *to;
+        self.net.port ^= 1;
+        // The device has moved already. Where the server forbids migration, it
+        // looks like a rebinding.
+        let moved = client.migrate().is_ok();
+        self.board.note(Note::Moved, u32::from(moved));
     }
-}
-
-/// Writes packets to the stream, all or none.
-fn write<C: Crypto, V: Verifier, M: Memory>(
-    client: &mut Client<C, V, M>,
-    id: StreamId,
-    packets: Packets<'_>,
-) -> Result<(), Failure> {
-    let bytes = packets.finish().ok_or(Refused::Full)?;
-    if client.write(id, bytes)? < bytes.len() {
-        return Err(Refused::Full.into());
-    }
-    Ok(())
 }
 
 /// Milliseconds until `at`, which may be past.

@@ -20,7 +20,6 @@ const INT_EN: usize = 0x5c;
 const FIFO_INT: usize = 0x68;
 const TX_CFG: usize = 0x70;
 const HW_CFG: usize = 0x74;
-const RX_DP_CTL: usize = 0x78;
 const RX_FIFO_INF: usize = 0x7c;
 const TX_FIFO_INF: usize = 0x80;
 const MAC_CMD: usize = 0xa4;
@@ -129,7 +128,7 @@ impl<R: Registers> Lan9118<R> {
         let bytes = (status >> 16 & 0x3fff) as usize;
         let len = bytes.saturating_sub(FCS);
         let Some(frame) = frame.get_mut(..len).filter(|_| status & 1 << 15 == 0) else {
-            self.discard(bytes);
+            self.discard(bytes.div_ceil(4));
             return Some(0);
         };
         for to in frame.chunks_mut(4) {
@@ -138,26 +137,15 @@ impl<R: Registers> Lan9118<R> {
                 *to = from;
             }
         }
-        for _ in len.div_ceil(4)..bytes.div_ceil(4) {
-            self.0.read(RX_DATA);
-        }
+        self.discard(bytes.div_ceil(4) - len.div_ceil(4));
         Some(len)
     }
 
-    /// Drops the frame whose status was read.
-    fn discard(&mut self, bytes: usize) {
-        // The controller does it by itself for at least four words.
-        if bytes > 12 {
-            self.0.write(RX_DP_CTL, 1 << 31);
-            for _ in 0..POLLS {
-                if self.0.read(RX_DP_CTL) >> 31 == 0 {
-                    break;
-                }
-            }
-        } else {
-            for _ in 0..bytes.div_ceil(4) {
-                self.0.read(RX_DATA);
-            }
+    /// Drops words of the frame whose status was read. The controller could skip
+    /// to the next frame by itself, but not all of them count right after it.
+    fn discard(&mut self, words: usize) {
+        for _ in 0..words {
+            self.0.read(RX_DATA);
         }
     }
 }
@@ -205,7 +193,7 @@ mod tests {
                 RX_STATUS => self.statuses.pop_front().unwrap(),
                 RX_DATA => self.words.pop_front().unwrap(),
                 TX_FIFO_INF => self.room,
-                MAC_CMD | RX_DP_CTL => 0,
+                MAC_CMD => 0,
                 _ => panic!("{offset:#x}"),
             }
         }
@@ -217,8 +205,6 @@ mod tests {
                 MAC_CMD => self.mac[(value & 0xff) as usize] = self.mac_data,
                 INT_STS => self.pending &= !value,
                 INT_EN => self.enabled = value,
-                // The only frame in the queue is dropped.
-                RX_DP_CTL => self.words.clear(),
                 _ => {}
             }
         }

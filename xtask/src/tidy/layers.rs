@@ -51,11 +51,7 @@ const TABLE: &[Layer] = &[
     layer(
         3,
         "dunlin-mini-device",
-        &[
-            "dunlin-mini-crypto",
-            "dunlin-mqtt-mini",
-            "dunlin-quic-mini",
-        ],
+        &["dunlin-mini-crypto", "dunlin-mqtt-mini", "dunlin-quic-mini"],
     ),
     layer(4, "dunlin-net", &["dunlin-base"]),
     layer(4, "dunlin-link", &["dunlin-base"]),

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# usage: scripts/mcu/size.sh [--symbols] [PROVIDER...]
+# Builds the firmware with each provider of cryptography (tiny if none is
+# named), prints what the image takes, and fails if that is more than
+# scripts/mcu/sizes.toml allows, or if the image has a path to a panic.
+# --symbols lists the largest functions. Needs readelf (package binutils).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+symbols=
+[ "${1:-}" = --symbols ] && { symbols=1; shift; }
+[ $# -gt 0 ] || set -- tiny
+parts=early-data,key-update,migration,resumption,retry
+
+# Bytes of the sections of $elf whose names match.
+bytes() {
+    readelf -SW "$elf" | sed 's/^ *\[ *[0-9]*\] *//' |
+        awk -v p="$1" '$1 ~ p { print "0x" $5 }' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo "$sum"; }
+}
+# A figure of sizes.toml.
+allowed() {
+    awk -v t="[$1]" -v k="$2" '$0 == t { on = 1; next } /^\[/ { on = 0 } on && $1 == k { print $3 }' \
+        scripts/mcu/sizes.toml
+}
+
+failed=0
+printf '%-8s %10s %10s\n' provider flash static
+for provider in "$@"; do
+    elf=$(scripts/mcu/build.sh --no-default-features --features "$provider,$parts")
+    flash=$(bytes '^[.](vector_table|text|rodata|data)$')
+    static=$(bytes '^[.](bss|data|uninit)$')
+    printf '%-8s %10d %10d\n' "$provider" "$flash" "$static"
+    if [ "$flash" -gt "$(allowed "$provider" flash)" ]; then
+        echo "size: $provider: more than $(allowed "$provider" flash) bytes of flash" >&2
+        failed=1
+    fi
+    if [ "$static" -gt "$(allowed "$provider" static)" ]; then
+        echo "size: $provider: more than $(allowed "$provider" static) bytes of static memory" >&2
+        failed=1
+    fi
+    if readelf -sW "$elf" | grep -q image_can_panic; then
+        echo "size: $provider: the image can panic" >&2
+        failed=1
+    fi
+    if [ -n "$symbols" ]; then
+        readelf -sW "$elf" | awk '$4 == "FUNC" { print $3, $8 }' | sort -rn | head -40
+    fi
+done
+exit "$failed"
