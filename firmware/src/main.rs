@@ -18,15 +18,19 @@ use core::panic::PanicInfo;
 
 use board::Mps2;
 use cortex_m_rt::{ExceptionFrame, entry, exception};
-use dunlin_mini_crypto::{CryptoError, Entropy, Tiny};
+#[cfg(feature = "fast")]
+use dunlin_mini_crypto::Fast as Suite;
+#[cfg(not(feature = "fast"))]
+use dunlin_mini_crypto::Tiny as Suite;
+use dunlin_mini_crypto::{CryptoError, Entropy};
 use dunlin_mini_device::{Board, Device, Generator, NoEntropy, Note, Settings};
 use dunlin_quic_mini::{Buffers, Client, Pinned};
 
 /// One stream, with a second one in reserve; short messages; a ticket of up to
 /// 400 bytes and a certificate of up to 1400.
 type Memory = Buffers<1, 384, 384, 768, 1536>;
-type Provider = Tiny<Source>;
-type Random = Generator<Tiny<NoEntropy>>;
+type Provider = Suite<Source>;
+type Random = Generator<Suite<NoEntropy>>;
 
 /// Handlers of interrupts. None is ever taken, but the runtime wants a table.
 #[used]
@@ -60,7 +64,7 @@ fn main() -> ! {
     };
     let last = pages::random();
     board.note(Note::Boot, u32::from(last.is_some()));
-    let mut random = Random::new(Tiny::new(NoEntropy), settings.seed, last.unwrap_or(&[]));
+    let mut random = Random::new(Suite::new(NoEntropy), settings.seed, last.unwrap_or(&[]));
     pages::store_random(&random.successor());
     let keys = core::slice::from_ref(settings.key);
     let mut wakes = settings.wakes;
@@ -76,7 +80,7 @@ fn main() -> ! {
         // not used after this.
         let client = unsafe {
             let memory = &mut *(&raw mut MEMORY);
-            (*(&raw mut CLIENT)).write(Client::new(Tiny::new(Source), Pinned::new(keys), memory))
+            (*(&raw mut CLIENT)).write(Client::new(Suite::new(Source), Pinned::new(keys), memory))
         };
         // A failure was told; the reading waits for the next time.
         let _ = device.wake(client);

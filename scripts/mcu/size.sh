@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
 # usage: scripts/mcu/size.sh [--symbols] [PROVIDER...]
-# Builds the firmware with each provider of cryptography (tiny if none is
-# named), prints what the image takes, and fails if that is more than
+# Builds the firmware with each provider of cryptography, or those that are
+# named, prints what the image takes, and fails if that is more than
 # scripts/mcu/sizes.toml allows, or if the image has a path to a panic.
 # --symbols lists the largest functions. Needs readelf (package binutils).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 symbols=
 [ "${1:-}" = --symbols ] && { symbols=1; shift; }
-[ $# -gt 0 ] || set -- tiny
+if [ $# -eq 0 ]; then
+    set -- tiny
+    if command -v arm-none-eabi-gcc >/dev/null; then
+        set -- tiny fast
+    else
+        echo "size: fast: skipped: needs arm-none-eabi-gcc (package gcc-arm-none-eabi)" >&2
+    fi
+fi
 parts=early-data,key-update,migration,resumption,retry
 
 # Bytes of the sections of $elf whose names match.
