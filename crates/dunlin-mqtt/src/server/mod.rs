@@ -14,6 +14,8 @@ pub mod delivery;
 mod framer;
 mod inbound;
 mod outbound;
+mod packed;
+mod queue;
 
 pub use aliases::{AliasTable, TopicAliases};
 pub use framer::Framer;

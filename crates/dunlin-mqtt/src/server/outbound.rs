@@ -12,6 +12,8 @@ use dunlin_base::{Instant, Message, QoS, StreamId};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use super::queue::Queue;
+
 /// Subscription identifiers that a delivery carries; most carry none or one.
 pub type Identifiers = SmallVec<[u32; 2]>;
 
@@ -167,7 +169,7 @@ struct Inflight {
 /// The sending half of one session.
 #[derive(Debug, Default)]
 pub struct Outbound {
-    queue: VecDeque<Delivery>,
+    queue: Queue,
     /// From the front of the queue: their streams take nothing now.
     aside: VecDeque<Delivery>,
     queue_bytes: usize,
@@ -208,13 +210,7 @@ impl Outbound {
     /// has checked [`Outbound::has_room`].
     pub fn push(&mut self, delivery: Delivery) {
         self.queue_bytes += delivery.cost();
-        let last = self.queue.back().map_or(u8::MAX, |last| last.level);
-        if delivery.level <= last {
-            self.queue.push_back(delivery);
-        } else {
-            let at = self.queue.partition_point(|d| d.level >= delivery.level);
-            self.queue.insert(at, delivery);
-        }
+        self.queue.push(delivery);
     }
 
     /// The level of the message that is sent next.
@@ -281,8 +277,7 @@ impl Outbound {
     /// Queues what was set aside in front of everything of its level.
     pub fn take_back(&mut self) {
         while let Some(delivery) = self.aside.pop_back() {
-            let at = self.queue.partition_point(|d| d.level > delivery.level);
-            self.queue.insert(at, delivery);
+            self.queue.push_front(delivery);
         }
         self.aside = VecDeque::new();
     }
@@ -305,9 +300,7 @@ impl Outbound {
                 delivery.stream = StreamId::CONTROL;
             }
         }
-        for delivery in &mut self.queue {
-            delivery.stream = StreamId::CONTROL;
-        }
+        self.queue.forget_streams();
     }
 
     /// What to send next while fewer than `window` messages are in flight.
@@ -506,16 +499,15 @@ impl Outbound {
             if for_inflight && self.handle_loaded_inflight(*seq, message.as_ref()) {
                 continue;
             }
-            let Some(index) = self.queue.iter().position(|d| d.seq == Some(*seq)) else {
-                continue;
-            };
-            match (message, self.queue.get_mut(index)) {
-                (Some(message), Some(delivery)) => {
-                    self.queue_bytes += message.cost();
-                    delivery.content = Content::Held(Arc::clone(message));
+            match message {
+                Some(message) => {
+                    if let Some(delivery) = self.queue.find_mut(*seq) {
+                        self.queue_bytes += message.cost();
+                        delivery.content = Content::Held(Arc::clone(message));
+                    }
                 }
-                _ => {
-                    self.queue.remove(index);
+                None => {
+                    self.queue.remove(*seq);
                 }
             }
         }
@@ -548,11 +540,16 @@ impl Outbound {
     pub fn shed(&mut self, keep: usize) -> usize {
         self.take_back();
         let before = self.queue_bytes;
-        for delivery in self.queue.iter_mut().skip(keep) {
-            let cost = delivery.cost();
-            delivery.shed();
-            self.queue_bytes = self.queue_bytes.saturating_sub(cost - delivery.cost());
-        }
+        let mut bytes = before;
+        self.queue.filter(|place, mut delivery| {
+            if place >= keep {
+                let cost = delivery.cost();
+                delivery.shed();
+                bytes = bytes.saturating_sub(cost - delivery.cost());
+            }
+            Some(delivery)
+        });
+        self.queue_bytes = bytes;
         before - self.queue_bytes
     }
 
@@ -599,25 +596,22 @@ impl Outbound {
                 taken.extend(self.inflight.remove(&id).and_then(|f| f.delivery));
             }
         }
-        let mut kept = VecDeque::with_capacity(self.queue.len());
-        for delivery in self.queue.drain(..) {
-            if delivery.share.is_some() {
-                taken.push(delivery);
-            } else {
-                kept.push_back(delivery);
+        let mut bytes = self.queue_bytes;
+        self.queue.filter(|_, delivery| {
+            if delivery.share.is_none() {
+                return Some(delivery);
             }
-        }
-        self.queue = kept;
-        self.queue_bytes = self.queue.iter().map(Delivery::cost).sum();
+            bytes = bytes.saturating_sub(delivery.cost());
+            taken.push(delivery);
+            None
+        });
+        self.queue_bytes = bytes;
         taken
     }
 
     fn pop_front(&mut self) -> Option<Delivery> {
         let delivery = self.queue.pop_front()?;
         self.queue_bytes = self.queue_bytes.saturating_sub(delivery.cost());
-        if self.queue.is_empty() {
-            self.queue.shrink_to(0);
-        }
         Some(delivery)
     }
 
