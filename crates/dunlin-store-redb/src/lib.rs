@@ -17,6 +17,7 @@ mod error;
 mod index;
 mod metrics;
 mod place;
+mod sorted;
 mod store;
 mod tables;
 mod writer;
