@@ -28,4 +28,4 @@ pub use sendbuf::SendBuf;
 pub use sink::{ByteSink, SinkFull};
 pub use text::Text;
 pub use time::Instant;
-pub use transport::{ConnId, ShardId, StreamId};
+pub use transport::{ConnId, Repeat, ShardId, StreamId};

@@ -66,6 +66,19 @@ impl StreamId {
     }
 }
 
+/// When small packets are sent a second time without being lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Repeat {
+    /// Never.
+    #[default]
+    Never,
+    /// For a while after a packet was lost.
+    OnLoss,
+    /// Always.
+    Always,
+}
+
 /// How bytes travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

@@ -93,6 +93,8 @@ pub struct Config {
     pub delivery_streams_max: usize,
     /// Deliver QoS 0 in datagrams to clients that ask for it.
     pub datagrams: bool,
+    /// Send small packets twice to clients that ask for it.
+    pub repeat_packets: bool,
     /// Topics whose messages overtake others.
     pub priorities: Vec<Priority>,
     /// Interval of `$SYS` messages; zero: none.
@@ -128,6 +130,7 @@ impl Default for Config {
             data_streams_max: 16,
             delivery_streams_max: 32,
             datagrams: true,
+            repeat_packets: true,
             priorities: vec![],
             sys_interval: Duration::from_secs(10),
             durable: true,

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetEvent, Peer};
-use dunlin_base::{ConnId, Instant, Message, SendBuf, ShardId, StreamId, Text};
+use dunlin_base::{ConnId, Instant, Message, Repeat, SendBuf, ShardId, StreamId, Text};
 use dunlin_store::{Request, StoreDone, StoreOp};
 
 use crate::auth::{AuthAnswer, AuthRequest};
@@ -120,8 +120,8 @@ pub enum NetCommand {
     RepeatPackets {
         /// The connection.
         conn: ConnId,
-        /// Do, or stop to.
-        repeat: bool,
+        /// When.
+        repeat: Repeat,
     },
     /// Send a datagram. One that does not fit, now, goes out on the stream.
     /// Its bytes count until [`OwnedNetEvent::Sent`], at once for a datagram.

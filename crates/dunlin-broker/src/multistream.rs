@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_base::transport::Transport;
-use dunlin_base::{QoS, SendBuf, StreamId};
+use dunlin_base::{QoS, Repeat, SendBuf, StreamId};
 use dunlin_mqtt::codec::{Connect, Packet, ReasonCode, decode, peek};
 use dunlin_mqtt::flow::{FlowFlags, FlowHeader, HEADER_BYTES_MAX, option, stream_code};
 
@@ -34,8 +34,8 @@ pub(crate) struct StreamOptions {
     /// Age limit of datagrams to it; zero: it takes none.
     pub(crate) datagram_age: Duration,
     pub(crate) isolate: bool,
-    /// Small packets to it are sent twice.
-    pub(crate) repeat: bool,
+    /// When small packets to it are sent twice.
+    pub(crate) repeat: Repeat,
     /// Subscriptions of data streams outlive them.
     pub(crate) durable: bool,
 }
@@ -46,7 +46,7 @@ impl StreamOptions {
             streams: if flows { usize::MAX } else { 0 },
             datagram_age: Duration::ZERO,
             isolate: false,
-            repeat: false,
+            repeat: Repeat::Never,
             durable: true,
         };
         for (name, value) in connect.properties.user_properties.iter() {
@@ -59,7 +59,13 @@ impl StreamOptions {
                     options.datagram_age = Duration::from_millis(u64::from(number));
                 }
                 option::ISOLATE => options.isolate = number == 1,
-                option::REPEAT => options.repeat = number == 1,
+                option::REPEAT => {
+                    options.repeat = match number {
+                        1 => Repeat::Always,
+                        2 => Repeat::OnLoss,
+                        _ => Repeat::Never,
+                    };
+                }
                 option::DURABLE_STREAMS => options.durable = number != 0,
                 _ => {}
             }
@@ -72,6 +78,7 @@ impl Shard {
     /// Takes over what the client can take on this connection.
     pub(crate) fn take_stream_options(&mut self, c: ConnIdx, connect: &Connect<'_>) {
         let (streams_max, datagrams) = (self.config.delivery_streams_max, self.config.datagrams);
+        let repeat_packets = self.config.repeat_packets;
         let Some(conn) = self.conns.get_mut(c) else {
             return;
         };
@@ -91,8 +98,8 @@ impl Shard {
             let isolate = true;
             self.command(NetCommand::IsolateStreams { conn, isolate });
         }
-        if options.repeat {
-            let repeat = true;
+        if options.repeat != Repeat::Never && repeat_packets {
+            let repeat = options.repeat;
             self.command(NetCommand::RepeatPackets { conn, repeat });
         }
     }

@@ -64,7 +64,7 @@ mod url;
 pub use backoff::Backoff;
 pub use client::{Client, Connecting, Delivery, Subscribe, Subscription};
 pub use dunlin_base::transport::Transport;
-pub use dunlin_base::{MessageProperties, QoS, Text};
+pub use dunlin_base::{MessageProperties, QoS, Repeat, Text};
 pub use dunlin_mqtt::client::{Negotiated, PeerError};
 pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
 pub use dunlin_net::{Cipher, Congestion, Group, TuningError};

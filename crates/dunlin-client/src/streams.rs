@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use dunlin_base::Text;
 use dunlin_base::topic::{TopicError, matches, validate_filter};
+use dunlin_base::{Repeat, Text};
 use dunlin_mqtt::flow::option;
 
 use crate::message::Topic;
@@ -130,7 +130,8 @@ pub(crate) struct StreamOptions {
     /// Longest that a message of QoS 0 may take.
     pub(crate) max_age: Option<Duration>,
     pub(crate) isolate: bool,
-    pub(crate) repeat: bool,
+    /// When small packets are sent twice; by policy if nothing was said.
+    pub(crate) repeat: Option<Repeat>,
     pub(crate) datagrams: bool,
     /// Let the server deliver on streams of its own.
     pub(crate) deliveries: bool,
@@ -145,7 +146,7 @@ impl Default for StreamOptions {
             priorities: Vec::new(),
             max_age: None,
             isolate: false,
-            repeat: false,
+            repeat: None,
             datagrams: false,
             deliveries: false,
         }
@@ -171,9 +172,20 @@ impl StreamOptions {
         if self.isolate {
             add(option::ISOLATE, "1".into());
         }
-        if self.repeat {
-            add(option::REPEAT, "1".into());
+        match self.repeat() {
+            Repeat::Always => add(option::REPEAT, "1".into()),
+            Repeat::OnLoss => add(option::REPEAT, "2".into()),
+            _ => {}
         }
+    }
+
+    /// When small packets are sent twice. Whoever spreads messages over
+    /// streams wants no loss to hold them up.
+    pub(crate) fn repeat(&self) -> Repeat {
+        self.repeat.unwrap_or(match self.policy {
+            StreamPolicy::Single => Repeat::Never,
+            _ => Repeat::OnLoss,
+        })
     }
 
     pub(crate) fn check(&self) -> Result<(), PriorityError> {
@@ -247,12 +259,14 @@ impl Builder {
         self
     }
 
-    /// Sends small packets twice, a few milliseconds apart, and asks a server
-    /// that knows how to do so, too: a single lost packet then holds up
-    /// nothing at all. Costs up to twice the bytes; packets that do not fit
+    /// When small packets are sent twice, a few milliseconds apart; a server
+    /// that knows how is asked to do so, too. A single lost packet then holds
+    /// up nothing at all. Costs up to twice the bytes; packets that do not fit
     /// the congestion window together with their copies are sent once.
-    pub fn repeat_packets(mut self, repeat: bool) -> Self {
-        self.options.streams.repeat = repeat;
+    /// Default: [`Repeat::Never`] with [`StreamPolicy::Single`], else
+    /// [`Repeat::OnLoss`], which costs nothing where nothing is lost.
+    pub fn repeat_packets(mut self, repeat: Repeat) -> Self {
+        self.options.streams.repeat = Some(repeat);
         self
     }
 

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use bytes::{BufMut as _, BytesMut};
 use clap::{Args, ValueEnum};
 use dunlin_client::{
-    Client, Connecting, ConnectionEvent, Delivery, Events, Message, Messages, Publish, QoS,
+    Client, Connecting, ConnectionEvent, Delivery, Events, Message, Messages, Publish, QoS, Repeat,
     Runtime, RuntimeLimits, StreamPolicy, TicketFile, TlsOptions,
 };
 use dunlin_link::linux::Namespace;
@@ -73,9 +73,9 @@ pub(crate) struct Load {
     max_age: Option<Duration>,
     #[arg(long)]
     datagrams: bool,
-    /// Send small packets twice.
+    /// When small packets are sent twice; if not given, as the policy has it.
     #[arg(long)]
-    repeat: bool,
+    repeat: Option<When>,
     /// Print the times of each message.
     #[arg(long)]
     samples: bool,
@@ -106,6 +106,12 @@ enum Policy {
     PerPublish,
     Unordered,
     Auto,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum When {
+    Never,
+    Always,
 }
 
 /// What a load did.
@@ -284,8 +290,13 @@ impl Load {
             .streams(policy)
             .isolate_streams(isolate)
             .delivery_streams(isolate)
-            .repeat_packets(self.repeat)
             .datagrams(self.datagrams);
+        if let Some(when) = self.repeat {
+            builder = builder.repeat_packets(match when {
+                When::Never => Repeat::Never,
+                When::Always => Repeat::Always,
+            });
+        }
         if let Some(age) = self.max_age {
             builder = builder.max_age(age);
         }

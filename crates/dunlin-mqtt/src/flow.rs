@@ -19,7 +19,8 @@ pub mod option {
     pub const DATAGRAMS: &str = "dunlin-datagrams";
     /// `1`: the server keeps bytes of different streams in different packets.
     pub const ISOLATE: &str = "dunlin-isolate";
-    /// `1`: the server sends small packets twice.
+    /// `1`: the server sends small packets twice; `2`: for a while after one was
+    /// lost.
     pub const REPEAT: &str = "dunlin-repeat";
     /// The client asks how many data streams the server takes at a time; its
     /// CONNACK answers with the number under the same name, and not at all

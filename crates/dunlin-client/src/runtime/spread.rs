@@ -43,7 +43,7 @@ impl Session {
         if !core::mem::replace(&mut self.core.data.configured, true) {
             let streams = &self.core.options.streams;
             context.net.isolate_streams(conn, streams.isolate);
-            context.net.repeat_packets(conn, streams.repeat);
+            context.net.repeat_packets(conn, streams.repeat());
         }
         if self.core.upgrade.is_switching() {
             return;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, Transport};
-use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId};
+use dunlin_base::{ConnId, Instant, Repeat, SendBuf, ShardId, StreamId};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
@@ -409,8 +409,9 @@ impl Net {
 
     /// Sends packets with bytes of streams, or datagrams, a second time a few
     /// milliseconds later (QUIC), so that a single loss holds up nothing. Only
-    /// while both fit the congestion window: for few small messages.
-    pub fn repeat_packets(&mut self, conn: ConnId, repeat: bool) {
+    /// while both fit the congestion window: for few small messages. With
+    /// [`Repeat::OnLoss`] for ten seconds after each loss.
+    pub fn repeat_packets(&mut self, conn: ConnId, repeat: Repeat) {
         let now = self.now();
         self.with_quic(conn, |quic| quic.set_repeat(repeat, now));
     }

@@ -6,12 +6,13 @@
 //! It is meant for few small messages that must not be late: originals and
 //! copies together stay within what congestion control allows, or within what
 //! a connection may send that knows nothing of its path (RFC 9002 section 7.2).
-//! What goes beyond is sent once.
+//! What goes beyond is sent once. Either always, or only for a while after a
+//! packet was lost: then a path without loss carries nothing twice.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use dunlin_base::Instant;
+use dunlin_base::{Instant, Repeat};
 use quinn_proto::Transmit;
 
 use super::conn::{Phase, QuicConn};
@@ -32,9 +33,18 @@ const ROUND_TRIPS_PER_SPACING: u32 = 16;
 const SPACING: core::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_millis(5);
 
+/// How long packets are sent twice after one was lost, if only then. Copies hide
+/// most losses of a path, so this must outlast them; where nothing is lost any
+/// more it bounds what they cost.
+const AFTER_LOSS: Duration = Duration::from_secs(10);
+
 /// Copies that wait, and what was sent in this round trip.
 #[derive(Debug)]
 pub(super) struct Repeats {
+    when: Repeat,
+    /// Packets lost so far, and until when packets are repeated for the last.
+    lost: u64,
+    until: Instant,
     waiting: VecDeque<Copied>,
     waiting_bytes: usize,
     /// STREAM and DATAGRAM frames sent so far: packets without are not
@@ -53,12 +63,17 @@ struct Copied {
 }
 
 impl QuicConn {
-    /// Sends small packets twice from now on, or not.
-    pub(crate) fn set_repeat(&mut self, repeat: bool, now: Instant) {
-        if !repeat {
+    /// Says when small packets are sent twice from now on.
+    pub(crate) fn set_repeat(&mut self, when: Repeat, now: Instant) {
+        if when == Repeat::Never {
             self.repeats = None;
-        } else if self.repeats.is_none() {
+        } else if let Some(repeats) = &mut self.repeats {
+            repeats.when = when;
+        } else {
             self.repeats = Some(Box::new(Repeats {
+                when,
+                lost: self.proto.stats().path.lost_packets,
+                until: now,
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
                 frames: self.frames_sent(),
@@ -74,13 +89,19 @@ impl QuicConn {
         if self.repeats.is_none() {
             return;
         }
-        let frames = self.frames_sent();
+        let stats = self.proto.stats();
+        let frames = stats.frame_tx.stream + stats.frame_tx.datagram;
         let rtt = self.proto.rtt();
         let window = self.proto.congestion_state().window();
         let open = self.phase == Phase::Open;
         let Some(repeats) = &mut self.repeats else {
             return;
         };
+        if core::mem::replace(&mut repeats.lost, stats.path.lost_packets) < stats.path.lost_packets
+        {
+            repeats.until = now + AFTER_LOSS;
+        }
+        let wanted = repeats.when == Repeat::Always || now < repeats.until;
         if now >= repeats.since + rtt {
             repeats.since = now;
             repeats.sent = 0;
@@ -92,7 +113,7 @@ impl QuicConn {
         let fits = repeats.sent + size <= window.max(UNKNOWN_PATH_BYTES)
             && repeats.waiting_bytes + transmit.size <= WAITING_BYTES_MAX;
         let contents = buf.get(..transmit.size).unwrap_or_default();
-        if !(delivers && single && fits && open) || contents.is_empty() {
+        if !(wanted && delivers && single && fits && open) || contents.is_empty() {
             return;
         }
         repeats.sent += size;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
 use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
-use dunlin_base::{ConnId, SendBuf, ShardId, StreamId};
+use dunlin_base::{ConnId, Repeat, SendBuf, ShardId, StreamId};
 
 use crate::{
     Clock, DialConfig, ListenerConfig, Net, NetConfig, NetKeys, NetLimits, TicketRegister,

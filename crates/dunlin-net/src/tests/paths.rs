@@ -22,15 +22,15 @@ fn bound(ip: [u8; 4]) -> UdpSocket {
 }
 
 /// Everything that waits at a socket; bytes of it.
-fn drain(socket: &UdpSocket) -> usize {
+pub(super) fn drain(socket: &UdpSocket) -> usize {
     let mut buf = [0; 65_536];
     core::iter::from_fn(|| socket.recv(&mut buf).ok()).sum()
 }
 
 /// Between the two sides, with an outgoing address that can be changed. What
 /// the server sends to an address that was left is lost, as behind a NAT.
-struct Between {
-    inside: UdpSocket,
+pub(super) struct Between {
+    pub(super) inside: UdpSocket,
     outside: UdpSocket,
     server: SocketAddr,
     client: Option<SocketAddr>,
@@ -53,7 +53,7 @@ impl Between {
         self.outside = bound([127, 0, 0, 1]);
     }
 
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         self.up(usize::MAX);
         self.down();
     }
@@ -271,7 +271,7 @@ fn pass(time: Duration) {
 }
 
 /// A connection through a NAT, with a byte from the client.
-fn through_nat(pair: &mut Pair) -> (ConnId, ConnId, Between) {
+pub(super) fn through_nat(pair: &mut Pair) -> (ConnId, ConnId, Between) {
     let to = pair.server.net.listen(listen_on(Transport::Quic)).unwrap();
     let mut between = Between::new(to);
     let through = between.inside.local_addr().unwrap();

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::certs::{dial_to, listen_on};
+use super::paths::{drain, through_nat};
 use super::*;
 
 fn repeating() -> (Pair, ConnId, ConnId) {
@@ -10,7 +11,7 @@ fn repeating() -> (Pair, ConnId, ConnId) {
     let (client, server) = pair.connect(listen_on(Transport::Quic), |addr| {
         dial_to(Transport::Quic, addr)
     });
-    pair.client.net.repeat_packets(client, true);
+    pair.client.net.repeat_packets(client, Repeat::Always);
     (pair, client, server)
 }
 
@@ -51,11 +52,39 @@ fn bulk_is_sent_once_beyond_the_allowance() {
     let counters = pair.client.net.counters();
     assert!(repeated(&pair) * 2 < counters.datagrams_out, "{counters:?}");
     // No more copies once it is not wanted.
-    pair.client.net.repeat_packets(client, false);
+    pair.client.net.repeat_packets(client, Repeat::Never);
     let before = repeated(&pair);
     let _ = pair.client.send(client, StreamId::CONTROL, b"once");
     pair.until("the rest", |p| {
         p.server.received(StreamId::CONTROL).len() == TOTAL + 4
     });
     assert_eq!(repeated(&pair), before);
+}
+
+#[test]
+fn after_a_loss_packets_are_sent_twice_for_a_while() {
+    let mut pair = Pair::new();
+    let (client, _, mut between) = through_nat(&mut pair);
+    pair.client.net.repeat_packets(client, Repeat::OnLoss);
+    let _ = pair.client.send(client, StreamId::CONTROL, b", once");
+    pair.until("what is sent once", |p| {
+        between.step();
+        p.server.received(StreamId::CONTROL) == b"hello, once"
+    });
+    assert_eq!(repeated(&pair), 0);
+    let _ = pair.client.send(client, StreamId::CONTROL, b", lost");
+    pair.until("the loss", |p| {
+        p.client.poll();
+        drain(&between.inside) > 0
+    });
+    pair.until("what was lost", |p| {
+        between.step();
+        p.server.received(StreamId::CONTROL) == b"hello, once, lost"
+    });
+    // It is known to be lost once something later is acknowledged.
+    pair.until("a copy", |p| {
+        between.step();
+        let _ = p.client.send(client, StreamId::CONTROL, b".");
+        repeated(p) > 0
+    });
 }

@@ -294,7 +294,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     }
 
     #[cfg(not(feature = "retry"))]
-    #[allow(clippy::needless_pass_by_ref_mut, reason = "the same form as with the feature")]
+    #[allow(
+        clippy::needless_pass_by_ref_mut,
+        reason = "the same form as with the feature"
+    )]
     const fn retry(&mut self, _: &Head, _: &[u8]) -> Result<bool, Error> {
         Ok(false)
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use dunlin_base::topic::validate_filter;
-use dunlin_client::{Builder, Priority, Race, RaceMemory, StreamDialect, StreamPolicy};
+use dunlin_client::{Builder, Priority, Race, RaceMemory, Repeat, StreamDialect, StreamPolicy};
 
 /// Where the options are in the help.
 const HEADING: &str = "Streams";
@@ -40,10 +40,14 @@ pub(super) struct Streams {
     /// Keep bytes of different streams in different packets.
     #[arg(help_heading = HEADING, long)]
     isolate: bool,
-    /// Send small packets twice, and have the server do so: one lost packet
-    /// then delays nothing, for up to twice the bytes.
-    #[arg(help_heading = HEADING, long)]
-    repeat_packets: bool,
+    /// When to send small packets twice, and have the server do so: one lost
+    /// packet then delays nothing, for up to twice the bytes. Without a value:
+    /// always. Not given: on loss, unless all is on a single stream.
+    #[arg(
+        help_heading = HEADING, long, value_enum, value_name = "WHEN",
+        num_args = 0..=1, require_equals = true, default_missing_value = "always"
+    )]
+    repeat_packets: Option<When>,
     /// Let the server deliver each topic on a stream of its own.
     #[arg(help_heading = HEADING, long)]
     delivery_streams: bool,
@@ -77,6 +81,17 @@ enum Kind {
     Uni,
 }
 
+/// As [`Repeat`].
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum When {
+    /// Never.
+    Never,
+    /// For ten seconds after a packet was lost.
+    OnLoss,
+    /// Always.
+    Always,
+}
+
 impl Streams {
     /// Sets the options.
     pub(super) fn apply(&self, mut builder: Builder, is_auto: bool) -> Result<Builder> {
@@ -95,8 +110,14 @@ impl Streams {
             .topic_streams(self.topic_streams)
             .datagrams(self.datagrams)
             .isolate_streams(self.isolate)
-            .repeat_packets(self.repeat_packets)
             .delivery_streams(self.delivery_streams);
+        if let Some(when) = self.repeat_packets {
+            builder = builder.repeat_packets(match when {
+                When::Never => Repeat::Never,
+                When::OnLoss => Repeat::OnLoss,
+                When::Always => Repeat::Always,
+            });
+        }
         for (filter, priority) in &self.priority {
             builder = builder.priority(filter.as_str(), *priority);
         }

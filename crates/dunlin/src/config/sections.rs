@@ -178,6 +178,8 @@ pub struct Quic {
     pub delivery_streams: u32,
     /// Datagrams for QoS 0, both ways.
     pub datagrams: bool,
+    /// Small packets twice, to clients that ask for it.
+    pub repeat_packets: bool,
     /// Bytes that a client may send ahead on a connection.
     pub receive_window: Size,
     /// Bytes that a client may send ahead on a stream.
@@ -218,6 +220,7 @@ impl Default for Quic {
             max_data_streams: 16,
             delivery_streams: 32,
             datagrams: true,
+            repeat_packets: true,
             receive_window: Size::kib(256),
             stream_receive_window: Size::kib(128),
             send_window: Size::kib(256),

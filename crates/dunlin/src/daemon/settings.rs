@@ -43,6 +43,7 @@ pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, seed: u64) -> Sha
         data_streams_max: config.quic.max_data_streams as usize,
         delivery_streams_max: config.quic.delivery_streams as usize,
         datagrams: config.quic.datagrams,
+        repeat_packets: config.quic.repeat_packets,
         priorities: priority::priorities(&config.priority),
         sys_interval: config.sys.interval.0,
         durable: config.store.durability != sections::Durability::Memory,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use dunlin_base::transport::Transport;
 use dunlin_client::{
-    Builder, Client, ConnectionEvent, Priority, Publish, PublishError, QoS, StreamDialect,
+    Builder, Client, ConnectionEvent, Priority, Publish, PublishError, QoS, Repeat, StreamDialect,
     StreamPolicy,
 };
 
@@ -220,7 +220,7 @@ fn deliveries_come_on_streams_and_in_datagrams() {
             .client(Transport::Quic)
             .delivery_streams(true)
             .isolate_streams(true)
-            .repeat_packets(true);
+            .repeat_packets(Repeat::Always);
         let (subscriber, mut messages) = subscriber.connect().await.expect("connected");
         subscriber
             .subscribe("in/#", QoS::ExactlyOnce)
