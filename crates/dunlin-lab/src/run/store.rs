@@ -1,6 +1,5 @@
 //! The folder of a run: read by reports, appended to by the driver.
 
-use core::cmp::Ordering;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -63,26 +62,6 @@ impl Run {
             records,
             cut: (whole(&text).len() < text.len()).then(|| whole(&text).lines().count() + 1),
         }))
-    }
-
-    /// All runs in the folders of this one, by name of the experiment.
-    pub(crate) fn read_all(out: &Path) -> Result<Vec<Self>> {
-        let shown = out.display();
-        let mut runs = Vec::new();
-        for entry in std::fs::read_dir(out).with_context(|| format!("cannot read {shown}"))? {
-            let path = entry
-                .with_context(|| format!("cannot read {shown}"))?
-                .path();
-            if path.file_name().is_some_and(|name| name != OLD) && path.is_dir() {
-                runs.extend(Self::read(&path)?);
-            }
-        }
-        let order = |a: &Self, b: &Self| -> Ordering {
-            let key = |run: &Self| (run.header.experiment.clone(), run.header.scale);
-            key(a).cmp(&key(b))
-        };
-        runs.sort_by(order);
-        Ok(runs)
     }
 
     /// Whether this cell has been measured, with a valid result.
@@ -204,9 +183,8 @@ mod tests {
         assert!(!again.has(&record(1, None).cell), "it was not valid");
         again.append(record(1, None)).unwrap();
         again.append(record(2, None)).unwrap();
-        let all = Run::read_all(folder.path()).unwrap();
-        assert_eq!(all.len(), 1);
-        assert_eq!(all[0].records.len(), 3, "the last one counts");
-        assert!(all[0].has(&record(1, None).cell));
+        let all = Run::read(&path).unwrap().unwrap();
+        assert_eq!(all.records.len(), 3, "the last one counts");
+        assert!(all.has(&record(1, None).cell));
     }
 }

@@ -1,6 +1,7 @@
 //! The page of the book: claims as tables, figures as files beside it.
 
 use super::claim::{self, Verdict};
+use super::plot::words::sentence;
 use super::plot::{Standing, draw};
 use super::site::{Shown, Site, scale};
 use crate::run::experiment::Claim;
@@ -43,7 +44,7 @@ fn section(shown: &Shown, pictures: &mut Vec<(String, String)>) -> String {
     if let Some(experiment) = shown.experiment {
         text.push_str(&format!(
             "{} ({}).\n\n",
-            plain(experiment.about().trim_end_matches('.')),
+            plain(sentence(experiment.about()).trim_end_matches('.')),
             plain(experiment.source())
         ));
     }
@@ -69,7 +70,8 @@ fn section(shown: &Shown, pictures: &mut Vec<(String, String)>) -> String {
             "![{}]({PICTURES}/{file})\n\n",
             plain(figure.title)
         ));
-        text.push_str(&format!("*{}*\n\n", plain(figure.title)));
+        let (title, explained) = (plain(figure.title), plain(&plot.explained()));
+        text.push_str(&format!("*{title}. {explained}*\n\n"));
         pictures.push((file, draw(plot, Standing::Alone)));
     }
     text
@@ -83,7 +85,7 @@ fn claims(claims: &[Claim]) -> String {
         text.push_str(&format!(
             "| {} | {} | {} | {} | {} |\n",
             plain(&claim.what),
-            plain(&claim.paper),
+            plain(&claim::paper(claim)),
             plain(&claim::measured(claim)),
             plain(&claim::target(claim)),
             match Verdict::of(claim) {

@@ -1,6 +1,6 @@
 //! Whether what a paper said holds, in words.
 
-use super::plot::words::number;
+use super::plot::words::{minus, number};
 use crate::run::experiment::{Claim, Estimate, Target};
 
 /// What the measurement says of a claim.
@@ -135,6 +135,11 @@ pub(super) fn target(claim: &Claim) -> String {
         Some(Target::AtMost(most)) => format!("at most {}", with_unit(most, claim.unit)),
         Some(Target::AtLeast(least)) => format!("at least {}", with_unit(least, claim.unit)),
     }
+}
+
+/// What the paper said.
+pub(super) fn paper(claim: &Claim) -> String {
+    minus(&claim.paper)
 }
 
 /// Why it does not hold; only where that has to be said.

@@ -22,7 +22,7 @@ p{margin:.5em 0}.quiet{color:var(--quiet)}nav{font-size:.9rem}\
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;margin:16px 0;\
 padding:14px 16px}figure.card{overflow-x:auto}figure svg{display:block;width:100%;min-width:640px;\
 height:auto}figcaption{font-weight:600;margin-bottom:8px}\
-.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem;\
+.scroll{overflow-x:auto}.scroll table{min-width:700px}table{border-collapse:collapse;width:100%;font-size:.9rem;\
 background:var(--card)}th,td{border:1px solid var(--line);padding:6px 9px;text-align:left;\
 vertical-align:top}th{font-weight:600}td.n{font-variant-numeric:tabular-nums;white-space:nowrap}\
 .v{font-weight:600;white-space:nowrap}.holds{color:var(--good);background:var(--goodbg)}\
@@ -74,25 +74,25 @@ pub(super) fn numbers(text: &str) -> String {
 
 /// The table "paper said, we measured, holds?".
 pub(super) fn claims(claims: &[Claim]) -> String {
+    let mut head = vec!["Claim", "Paper said", "We measured", "Target", "Holds?"];
+    let reasons = claims.iter().any(|claim| !claim::reason(claim).is_empty());
+    if reasons {
+        head.push("Why not");
+    }
     let rows = claims.iter().map(|claim| {
         let verdict = Verdict::of(claim);
-        vec![
+        let mut row = vec![
             cell(&claim.what),
-            cell(&claim.paper),
+            cell(&claim::paper(claim)),
             numbers(&claim::measured(claim)),
             numbers(&claim::target(claim)),
             format!("<td class=\"v {}\">{}</td>", verdict.key(), verdict.word()),
-            cell(claim::reason(claim)),
-        ]
+        ];
+        if reasons {
+            row.push(cell(claim::reason(claim)));
+        }
+        row
     });
-    let head = [
-        "Claim",
-        "Paper said",
-        "We measured",
-        "Target",
-        "Holds?",
-        "Why not",
-    ];
     table(&head, rows)
 }
 

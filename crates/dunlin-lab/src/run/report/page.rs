@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::claim;
 use super::html::{self, cell, numbers};
 use super::plot::model::{Plot, XAxis};
+use super::plot::words::sentence;
 use super::plot::{Standing, draw, escape};
 use super::site::{Shown, scale};
 use crate::run::record::Record;
@@ -48,14 +49,14 @@ fn head(shown: &Shown) -> String {
     if let Some(experiment) = shown.experiment {
         html.push_str(&format!(
             "<p>{} <span class=\"quiet\">({})</span></p>\n",
-            escape(experiment.about()),
+            escape(&sentence(experiment.about())),
             escape(experiment.source())
         ));
     }
-    let class = if shown.complete() && shown.run.cut.is_none() {
-        "card"
-    } else {
+    let class = if shown.doubtful() {
         "card warn"
+    } else {
+        "card"
     };
     let finished = header.finished.as_deref().unwrap_or("not finished");
     let seconds: f64 = shown.run.records.iter().map(|r| r.seconds).sum();
@@ -85,6 +86,8 @@ fn picture(id: &str, title: &str, plot: &Plot) -> String {
         return html;
     }
     html.push_str(&draw(plot, Standing::InPage));
+    let explained = escape(&plot.explained());
+    html.push_str(&format!("<p class=\"quiet\">{explained}</p>\n"));
     html.push_str("<details><summary>Numbers</summary>\n");
     html.push_str(&table_of(plot));
     html.push_str("</details></figure>\n");
@@ -139,7 +142,7 @@ fn invalid(records: &[Record]) -> String {
     });
     let mut html = String::from("<h2>Invalid cells</h2>\n");
     html.push_str(
-        "<p>These measured the testbed, not the system: their numbers are shown nowhere.</p>\n",
+        "<p>These are no measurements of a system: their numbers are shown nowhere.</p>\n",
     );
     html.push_str(&html::table(&["Cell", "Repetition", "Seed", "Why"], rows));
     html.push_str(&more(of.len()));

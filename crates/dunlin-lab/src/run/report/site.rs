@@ -142,6 +142,12 @@ impl Shown {
         records.filter(|r| r.outcome.invalid.is_some()).count()
     }
 
+    /// Whether the reader has to be warned before the numbers.
+    pub(super) fn doubtful(&self) -> bool {
+        let smoke = self.run.header.scale == Scale::Smoke;
+        smoke || !self.complete() || self.run.cut.is_some()
+    }
+
     /// Where the run stands, in sentences.
     pub(super) fn status(&self) -> Vec<String> {
         let (recorded, planned) = (self.run.records.len(), self.run.header.planned);
@@ -160,6 +166,9 @@ impl Shown {
                 "{invalid} {} invalid and in no figure.",
                 if invalid == 1 { "cell is" } else { "cells are" }
             ));
+        }
+        if self.run.header.scale == Scale::Smoke {
+            said.push("A smoke run shows that it works; its numbers decide nothing.".to_owned());
         }
         if let Some(line) = self.run.cut {
             said.push(format!(

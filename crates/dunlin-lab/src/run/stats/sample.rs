@@ -1,7 +1,7 @@
 //! The values of one system and metric, chosen from the records.
 
 use super::bootstrap;
-use super::order::{Quartiles, mean, quantile, sorted};
+use super::order::{Quartiles, mean, sorted};
 use crate::run::experiment::Estimate;
 use crate::run::record::{Cell, Measure, Record};
 
@@ -87,9 +87,19 @@ impl Statistic {
             Self::Median => 0.5,
             Self::Quantile(share) => share,
         };
-        values.sort_unstable_by(f64::total_cmp);
-        quantile(values, share)
+        select(values, share)
     }
+}
+
+/// What [`super::quantile`] gives of the sorted list, without sorting all of it.
+fn select(values: &mut [f64], share: f64) -> Option<f64> {
+    let last = values.len().checked_sub(1)?;
+    let position = share.clamp(0.0, 1.0) * last as f64;
+    let (_, lower, above) =
+        values.select_nth_unstable_by(position.floor() as usize, f64::total_cmp);
+    let next = above.iter().copied().min_by(f64::total_cmp);
+    let rise = next.map_or(0.0, |upper| upper - *lower);
+    Some(position.fract().mul_add(rise, *lower))
 }
 
 /// Values, kept apart by the cell that they come from.

@@ -9,6 +9,8 @@ use super::words;
 const LINE: f64 = 15.0;
 /// Between an axis and its labels.
 const GAP: f64 = 6.0;
+/// Values along that each have their tick, because they were measured.
+const MEASURED_MAX: usize = 10;
 /// Degrees by which labels of categories are turned when they do not fit.
 const TURN: f64 = -32.0;
 
@@ -83,17 +85,26 @@ pub(super) fn along(plot: &Plot, panel: &Panel) -> Option<Scale> {
     places.sort_unstable_by(f64::total_cmp);
     let (low, high) = (places.first().copied(), places.last().copied());
     let (low, high) = (low.unwrap_or(f64::NAN), high.unwrap_or(f64::NAN));
-    if log || (plot.form == Form::Distribution && plot.log) {
-        let above = places.iter().copied().find(|place| *place > 0.0);
-        return Some(Scale::logarithmic(above.unwrap_or(f64::NAN), high));
-    }
+    let above = places.iter().copied().find(|place| *place > 0.0);
+    let above = above.unwrap_or(f64::NAN);
     Some(match plot.form {
+        Form::Distribution if plot.log => Scale::logarithmic(above, high),
         Form::Distribution => Scale::linear(low.min(0.0), high),
         Form::Course => Scale::tight(low.min(0.0), high),
-        // Marks of the first and the last value keep off the frame.
         _ => {
+            // Marks of the first and the last value keep off the frame.
             let margin = 0.06 * (high - low);
-            Scale::tight(low - margin, high + margin)
+            let scale = if log {
+                Scale::logarithmic(above, high)
+            } else {
+                Scale::tight(low - margin, high + margin)
+            };
+            places.dedup();
+            if places.len() <= MEASURED_MAX {
+                scale.ticks_at(places)
+            } else {
+                scale
+            }
         }
     })
 }

@@ -52,10 +52,12 @@ pub(super) fn draw(svg: &mut Svg, plot: &Plot, left: f64, right: f64, top: f64) 
     if let (true, Some((x, row))) = (has_invalid(plot), places.last()) {
         let middle = top + row + ROW / 2.0;
         let sample = x + SAMPLE / 2.0 - 2.0;
+        svg.group("paper");
         for turn in [4.0, -4.0] {
             let (from, to) = ((sample - 4.0, middle - turn), (sample + 4.0, middle + turn));
             svg.line("x", from, to);
         }
+        svg.end();
         svg.text("", (x + SAMPLE, middle + 4.0), Anchor::Start, INVALID);
     }
 }

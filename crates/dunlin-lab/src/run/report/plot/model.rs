@@ -23,6 +23,26 @@ impl Plot {
     pub(crate) fn is_empty(&self) -> bool {
         self.panels.iter().all(Panel::is_empty)
     }
+
+    /// What marks, bars and lines stand for, in sentences.
+    pub(crate) fn explained(&self) -> String {
+        let mut said = match self.form {
+            Form::Bars if self.log => "Medians with quartiles, on a logarithmic axis.",
+            Form::Bars => "Medians with quartiles.",
+            Form::Lines => "Means with their confidence intervals of 95 %.",
+            Form::Distribution => "The share of values at or below each one.",
+            Form::Course => "A line for each repetition.",
+        }
+        .to_owned();
+        let low = |panel: &Panel| match self.form {
+            Form::Distribution => panel.places().any(|place| place <= 0.0),
+            _ => panel.values().any(|value| value <= 0.0),
+        };
+        if self.log && self.panels.iter().any(low) {
+            said.push_str(" What is not above 0 is at the edge of the logarithmic axis.");
+        }
+        said
+    }
 }
 
 /// What lies along.

@@ -18,6 +18,8 @@ pub(super) struct Scale {
     log: bool,
     /// Ticks wanted on a linear one.
     ticks: f64,
+    /// Where ticks are, if that does not follow from the ends.
+    fixed: Vec<f64>,
 }
 
 impl Scale {
@@ -32,6 +34,7 @@ impl Scale {
             to: 1.0,
             log: false,
             ticks: TICKS,
+            fixed: Vec::new(),
         }
     }
 
@@ -45,6 +48,7 @@ impl Scale {
             to: 1.0,
             log: false,
             ticks: TICKS,
+            fixed: Vec::new(),
         }
     }
 
@@ -70,6 +74,7 @@ impl Scale {
             to: 1.0,
             log: true,
             ticks: TICKS,
+            fixed: Vec::new(),
         }
     }
 
@@ -83,6 +88,12 @@ impl Scale {
     /// With a tick for about as many pixels, if it is linear.
     pub(super) fn tick_every(mut self, pixels: f64) -> Self {
         self.ticks = ((self.to - self.from).abs() / pixels).clamp(3.0, 12.0);
+        self
+    }
+
+    /// With ticks at these values only.
+    pub(super) fn ticks_at(mut self, values: Vec<f64>) -> Self {
+        self.fixed = values;
         self
     }
 
@@ -108,10 +119,10 @@ impl Scale {
 
     /// Values with a line and a label.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
-        let values = if self.log {
-            self.powers()
-        } else {
-            self.steps()
+        let values = match (self.fixed.is_empty(), self.log) {
+            (false, _) => self.fixed.clone(),
+            (true, true) => self.powers(),
+            (true, false) => self.steps(),
         };
         values
             .into_iter()

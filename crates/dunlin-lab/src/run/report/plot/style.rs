@@ -159,11 +159,6 @@ impl Styles {
     pub(crate) fn system(&self, system: &str) -> Style {
         self.0.get(system).copied().unwrap_or_default()
     }
-
-    /// How many systems have one.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// The style sheet of pictures, for a light and a dark ground.

@@ -84,12 +84,35 @@ pub(crate) fn factor_value(name: &str, value: &str) -> String {
 
 /// `latency (ms)`; the unit is not said twice.
 pub(crate) fn metric(name: &str, unit: &str) -> String {
-    let name = plain(name);
+    // What is shown over time may have a name of its own beside its values.
+    let name = name.strip_suffix("-course").unwrap_or(name);
+    let name = plain(name).replace('-', " ");
     if unit.is_empty() || unit == name {
         name
     } else {
         format!("{name} ({unit})")
     }
+}
+
+/// With a capital letter.
+pub(crate) fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).collect()
+}
+
+/// With minus signs for hyphens before digits that are no part of a word.
+pub(crate) fn minus(text: &str) -> String {
+    let mut before = ' ';
+    let mut chars = text.chars().peekable();
+    let mut signed = String::with_capacity(text.len());
+    while let Some(c) = chars.next() {
+        let digit = chars.peek().is_some_and(char::is_ascii_digit);
+        let sign = c == '-' && digit && !before.is_alphanumeric();
+        signed.push(if sign { '\u{2212}' } else { c });
+        before = c;
+    }
+    signed
 }
 
 /// Identifiers as words.
@@ -149,6 +172,14 @@ mod tests {
     }
 
     #[test]
+    fn text_is_set_with_care() {
+        assert_eq!(sentence("packets of"), "Packets of");
+        assert_eq!(sentence(""), "");
+        assert_eq!(minus("-56.2 % to -60 %"), "\u{2212}56.2 % to \u{2212}60 %");
+        assert_eq!(minus("0-RTT, 5-10 ms, a-1"), "0-RTT, 5-10 ms, a-1");
+    }
+
+    #[test]
     fn names_carry_their_units() {
         assert_eq!(factor("loss_percent"), "loss (%)");
         assert_eq!(factor("rtt_ms"), "rtt (ms)");
@@ -158,5 +189,7 @@ mod tests {
         assert_eq!(factor_value("every", "10"), "every 10");
         assert_eq!(metric("cpu_time", "s"), "cpu time (s)");
         assert_eq!(metric("packets", "packets"), "packets");
+        assert_eq!(metric("cpu-after", "%"), "cpu after (%)");
+        assert_eq!(metric("memory-course", "MiB"), "memory (MiB)");
     }
 }

@@ -249,12 +249,14 @@ fn outcome(cell: &Cell, random: &mut Random) -> Outcome {
             5.0 + system + 20.0 * open * held + 0.3 * random.normal(),
         )
     });
-    measures.push(Measure {
-        metric: "memory".to_owned(),
-        unit: "MiB".to_owned(),
-        series: series.collect(),
-        ..Measure::default()
-    });
+    if loss == 0.0 && testbed == Some(0) {
+        measures.push(Measure {
+            metric: "memory".to_owned(),
+            unit: "MiB".to_owned(),
+            series: series.collect(),
+            ..Measure::default()
+        });
+    }
     Outcome {
         measures,
         invalid: None,
