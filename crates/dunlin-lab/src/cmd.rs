@@ -36,7 +36,10 @@ enum Command {
     /// List the profiles of links, and where their numbers are from.
     Profiles(Profiles),
     /// Remove what links of killed processes left behind.
-    Clean,
+    Clean {
+        /// Only what these links left; all if none is named.
+        names: Vec<String>,
+    },
     /// Publishers and subscribers for a check.
     #[command(hide = true)]
     Load(Load),
@@ -68,7 +71,7 @@ pub(crate) fn run() -> Result<ExitCode> {
             profiles.run()?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Clean => clean(),
+        Command::Clean { names } => clean(&names),
         Command::Watch { name } => {
             linux::watch(&name)?;
             Ok(ExitCode::SUCCESS)
@@ -76,11 +79,11 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
 }
 
-fn clean() -> Result<ExitCode> {
+fn clean(names: &[String]) -> Result<ExitCode> {
     if let Some(what) = linux::missing() {
         anyhow::bail!(what);
     }
-    let cleaned = linux::clean()?;
+    let cleaned = linux::clean(names)?;
     for name in &cleaned.removed {
         say::out(format_args!("removed {name}"));
     }

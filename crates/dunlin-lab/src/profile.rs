@@ -319,4 +319,29 @@ mod tests {
             assert!(error.contains(want), "{error}");
         }
     }
+
+    /// Settings of a profile as the book shows them: up and down if they differ.
+    fn cell(table: &Table, setting: &str) -> String {
+        let in_table = |table: &Table| table.get(setting).and_then(word);
+        let of = |direction: &str| table.get(direction)?.as_table().and_then(in_table);
+        match (of("up"), of("down")) {
+            (Some(up), Some(down)) => format!("{up} up, {down} down"),
+            _ => in_table(table).unwrap_or_else(|| "-".to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_book_has_each_profile() {
+        let page = include_str!("../../../docs/book/src/link.md");
+        let mut missing = String::new();
+        for (name, text) in SHIPPED {
+            let table: Table = text.parse().unwrap();
+            let cells = ["rate", "delay", "jitter", "loss"].map(|setting| cell(&table, setting));
+            let row = format!("| `{name}` | {} |\n", cells.join(" | "));
+            if !page.contains(&row) {
+                missing.push_str(&row);
+            }
+        }
+        assert!(missing.is_empty(), "link.md lacks:\n{missing}");
+    }
 }

@@ -66,13 +66,17 @@ pub struct Cleaned {
     pub running: Vec<String>,
 }
 
-/// Removes the namespaces of links whose makers are gone.
+/// Removes the namespaces of links whose makers are gone: of those with these
+/// names, or of all if none is given.
 ///
 /// # Errors
 /// When the names cannot be listed.
-pub fn clean() -> io::Result<Cleaned> {
+pub fn clean(only: &[String]) -> io::Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     for name in links()? {
+        if !only.is_empty() && !only.contains(&name) {
+            continue;
+        }
         match open(&name).map(|file| file.try_lock().map(|()| file)) {
             Ok(Ok(_locked)) => {
                 cleaned.removed.extend(remove_namespaces(&name));
