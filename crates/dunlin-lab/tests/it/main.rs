@@ -2,7 +2,11 @@
 //! it leaves behind. Where there can be no links, these tests say so and pass.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on")]
+#![allow(
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "tests that say what they skip, and end where they cannot go on"
+)]
 
 mod leftovers;
 mod refusals;
