@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
-.PHONY: help run test check interop bench doc clean setup lab-quic \
+.PHONY: help run test check interop bench doc clean setup lab-quic lab-book \
 	firmware firmware-run
 
 help: ## list the commands
@@ -58,6 +58,10 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory, racing (root)
 	$(CARGO) build --release --package dunlin --package dunlin-lab
 	"$(TARGET)/release/dunlin-lab" check --out "$(TARGET)/lab" $(ARGS)
+
+lab-book: ## the book's page of results, from the runs in target/lab/runs
+	$(CARGO) build --release --package dunlin-lab
+	"$(TARGET)/release/dunlin-lab" report --runs "$(TARGET)/lab/runs" --book docs/book/src
 
 firmware: ## the image for a microcontroller (fetches a compiler for it), and its size
 	scripts/mcu/size.sh

@@ -3,8 +3,9 @@
 use super::claim::{self, Verdict};
 use super::plot::words::sentence;
 use super::plot::{Standing, draw};
-use super::site::{Shown, Site, scale};
+use super::site::{Shown, Site};
 use crate::run::experiment::Claim;
+use crate::run::record::Scale;
 
 /// Name of the page in the book's folder.
 pub(super) const PAGE: &str = "results.md";
@@ -13,12 +14,13 @@ pub(super) const PICTURES: &str = "results";
 
 /// The page, and pictures by name of their file.
 pub(super) fn book(site: &Site) -> (String, Vec<(String, String)>) {
-    let quoted = site.quoted();
+    let mut quoted = site.quoted();
+    quoted.retain(|shown| shown.run.header.scale != Scale::Smoke);
     let mut page = String::from(
         "# The experiments of the papers\n\n\
          <!-- Written by `make lab-book`; edits are lost. -->\n\n\
          What `dunlin-lab` measured with the experiments of the papers, beside what they said. \
-         [The testbed](testbed.md) says how, and how to run them again.\n\n",
+         [Reports](reports.md) says how to read it, and how to measure it again.\n\n",
     );
     let counts = claim::counts(quoted.iter().flat_map(|shown| &shown.claims));
     if counts.is_empty() {
@@ -50,10 +52,10 @@ fn section(shown: &Shown, pictures: &mut Vec<(String, String)>) -> String {
     }
     text.push_str(&format!(
         "{} run of {}. {}\n\n",
-        match scale(header.scale) {
-            "paper" => "A full",
-            "short" => "A short",
-            _ => "A smoke",
+        match header.scale {
+            Scale::Paper => "A full",
+            Scale::Short => "A short",
+            Scale::Smoke => "A smoke",
         },
         plain(header.started.get(..10).unwrap_or("unknown date")),
         plain(&shown.status().join(" "))

@@ -19,7 +19,7 @@ pub(super) use style::sheet;
 pub(super) use svg::escape;
 
 /// Width of every picture.
-const WIDTH: f64 = 900.0;
+const WIDTH: f64 = 820.0;
 /// Around everything.
 const EDGE: f64 = 10.0;
 /// Height of a lone panel's frame, and of each of several.

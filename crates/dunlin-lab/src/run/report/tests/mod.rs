@@ -157,7 +157,7 @@ fn the_book_has_its_pictures_and_no_others() {
 #[test]
 fn the_same_run_gives_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
-    let _ = store(&folder.path().join("invented-smoke"), Scale::Smoke, 100);
+    let _ = store(&folder.path().join("invented-short"), Scale::Short, 100);
     let site = || book::book(&Site::read(folder.path(), KNOWN).unwrap());
     assert_eq!(site(), site());
 }
