@@ -151,3 +151,20 @@ fn a_full_disk_fails_the_run_with_a_reason() {
     assert!(said.contains(want), "{said}");
     assert!(is_gone(&link));
 }
+
+#[test]
+fn a_device_that_goes_fails_the_run_but_ends_it_not() {
+    if skipped() {
+        return;
+    }
+    let link = name("gone");
+    let script = "ip -n $DUNLIN_NS_B link delete link0; \
+                  ip netns exec $DUNLIN_NS_A ip address show link0 >/dev/null";
+    let arguments = ["link", "--no-realtime", "--name", &link, "--for", "20s"];
+    let output = lab(&arguments).args(["--", "sh", "-c", script]).output();
+    let output = output.unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("cannot read from host b"), "{said}");
+    assert!(is_gone(&link));
+}

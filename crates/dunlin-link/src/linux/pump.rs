@@ -38,11 +38,24 @@ pub(super) enum Order {
     Stop,
 }
 
+/// What is known of a host's device.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Heard {
+    /// It had nothing when last asked.
+    Nothing,
+    /// It may have more.
+    Something,
+    /// It cannot be read any more.
+    Gone,
+}
+
 /// What the thread owns.
 pub(super) struct Pump {
     pub(super) network: Network,
     pub(super) script: Script,
     pub(super) tuns: Vec<Tun>,
+    /// By host, like the devices.
+    pub(super) heard: Vec<Heard>,
     pub(super) buffer_len: usize,
     pub(super) capture: Option<CaptureFile>,
     pub(super) orders: Receiver<Order>,
@@ -71,15 +84,12 @@ impl Pump {
         // Who started the link waits for this; if it is gone, so is the need.
         let _ = ready.send(asked);
         loop {
-            let read = self.read_hosts();
-            self.do_steps();
-            self.write_hosts();
-            if read {
-                continue;
-            }
             if self.wait() && !self.obey() {
                 return self.finish();
             }
+            self.read_hosts();
+            self.do_steps();
+            self.write_hosts();
         }
     }
 
@@ -87,11 +97,13 @@ impl Pump {
         self.start.elapsed()
     }
 
-    /// True if any host had sent something.
-    fn read_hosts(&mut self) -> bool {
-        let mut any = false;
+    /// Takes what hosts have sent, some of each.
+    fn read_hosts(&mut self) {
         for index in 0..self.tuns.len() {
             for _ in 0..BATCH_PACKETS {
+                if self.heard.get(index) != Some(&Heard::Something) {
+                    break;
+                }
                 let mut buffer = self.spare.pop().unwrap_or_default();
                 buffer.resize(self.buffer_len, 0);
                 let Some(tun) = self.tuns.get_mut(index) else {
@@ -101,20 +113,27 @@ impl Pump {
                     Ok(Some(len)) => len,
                     Ok(None) => {
                         self.spare.push(buffer);
+                        self.hear(index, Heard::Nothing);
                         break;
                     }
                     Err(error) => {
                         let name = self.host_name(HostId(index));
                         self.fail(format!("cannot read from host {name}: {error}"));
+                        // Else it would keep the thread from ever waiting.
+                        self.hear(index, Heard::Gone);
                         break;
                     }
                 };
-                any = true;
                 buffer.truncate(len);
                 self.enter(HostId(index), buffer);
             }
         }
-        any
+    }
+
+    fn hear(&mut self, host: usize, heard: Heard) {
+        if let Some(known) = self.heard.get_mut(host) {
+            *known = heard;
+        }
     }
 
     fn enter(&mut self, from: HostId, bytes: Vec<u8>) {
@@ -174,11 +193,18 @@ impl Pump {
         let times = [self.network.next_timeout(), self.script.next_timeout()];
         let until = times.into_iter().flatten().min();
         let begun = self.now();
-        let wait = until.map(|until| until.saturating_sub(begun).saturating_sub(self.early));
+        let wait = if self.heard.contains(&Heard::Something) {
+            Some(Duration::ZERO)
+        } else {
+            until.map(|until| until.saturating_sub(begun).saturating_sub(self.early))
+        };
         let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
-        let tuns = self.tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN));
-        let bell = PollFd::new(&self.bell, PollFlags::IN);
-        let mut files: Vec<PollFd<'_>> = core::iter::once(bell).chain(tuns).collect();
+        let tuns = self.tuns.iter().zip(&mut self.heard);
+        let (mut known, mut files): (Vec<_>, Vec<_>) = tuns
+            .filter(|(_, heard)| **heard != Heard::Gone)
+            .map(|(tun, heard)| (heard, PollFd::new(tun, PollFlags::IN)))
+            .unzip();
+        files.push(PollFd::new(&self.bell, PollFlags::IN));
         match poll(&mut files, timeout.as_ref()) {
             Ok(0) => {
                 let late = wait.map(|wait| self.now().saturating_sub(begun + wait));
@@ -187,9 +213,17 @@ impl Pump {
                 }
                 false
             }
-            Ok(_) | Err(rustix::io::Errno::INTR) => files
-                .first()
-                .is_some_and(|bell| bell.revents().contains(PollFlags::IN)),
+            Ok(_) => {
+                for (heard, file) in known.iter_mut().zip(&files) {
+                    // Errors too: reading tells what they are.
+                    if !file.revents().is_empty() {
+                        **heard = Heard::Something;
+                    }
+                }
+                let bell = files.last();
+                bell.is_some_and(|bell| bell.revents().contains(PollFlags::IN))
+            }
+            Err(rustix::io::Errno::INTR) => false,
             Err(error) => {
                 self.fail(format!("cannot wait: {error}"));
                 true

@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::addresses::{Addresses, Host};
 use super::guard::{Claim, namespace_name};
 use super::namespace::{Namespace, NamespaceError};
-use super::pump::{Order, Pump};
+use super::pump::{Heard, Order, Pump};
 use super::report::TestbedReport;
 use super::tun::Tun;
 use crate::capture::Capture;
@@ -156,6 +156,7 @@ impl Testbed {
         let pump = Pump {
             network,
             script: options.script,
+            heard: vec![Heard::Nothing; tuns.len()],
             tuns,
             buffer_len: usize::from(options.mtu) + 64,
             capture,

@@ -283,3 +283,63 @@ fn one_seed_decides_everything() {
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
+
+/// Whatever happens to packets, each that goes in comes out once, or twice if
+/// it was duplicated, in the order of times.
+#[test]
+fn no_packet_is_forgotten() {
+    let profiles = both(&[
+        ("delay", "3ms"),
+        ("jitter", "2ms"),
+        ("order", "free"),
+        ("rate", "1mbit"),
+        ("queue", "2kB"),
+        ("loss", "ge 5% 30%"),
+        ("reorder", "5% 4ms"),
+        ("duplicate", "5%"),
+        ("corrupt", "5%"),
+    ]);
+    let topology = Topology::dumbbell(&profiles).unwrap();
+    let addresses: Vec<Ipv4Addr> = topology.addresses().collect();
+    let hosts = addresses.len() as u64;
+    for seed in 0..20 {
+        let mut network = Network::new(&topology, seed).unwrap();
+        let mut random = Random::new(seed);
+        let (mut now, mut sent, mut ends) = (Duration::ZERO, 0, 0);
+        let mut last = Duration::ZERO;
+        for round in 0..2_000_u32 {
+            now += Duration::from_micros(random.below(400));
+            if round == 1_000 {
+                for action in ["c00.blackhole=on", "rebind c01", "move c02 10.203.7.7"] {
+                    network.apply(&Action::parse(action).unwrap()).unwrap();
+                }
+            }
+            let from = random.below(hosts) as usize;
+            let to = addresses[random.below(hosts) as usize];
+            let source = format!("{}:7", addresses[from]);
+            let bytes = udp(&source, &format!("{to}:9"), b"some bytes");
+            sent += 1;
+            ends += u64::from(network.handle_packet(now, HostId(from), bytes).is_err());
+            while random.chance(0.7)
+                && let Some(exit) = network.poll(now)
+            {
+                assert!(last <= exit.due && exit.due <= now);
+                (last, ends) = (exit.due, ends + 1);
+            }
+        }
+        ends += core::iter::from_fn(|| network.poll(Duration::MAX)).count() as u64;
+        let duplicated: u64 = topology
+            .links()
+            .flat_map(|link| Side::BOTH.map(|side| (link, side)))
+            .map(|(link, side)| network.counters(link, side).unwrap())
+            .inspect(|link| {
+                let drops = link.queue_full + link.lost + link.swallowed;
+                let drops = drops + link.no_mapping + link.not_ip + link.no_route;
+                assert_eq!(link.packets_in + link.duplicated, link.packets_out + drops);
+            })
+            .map(|link| link.duplicated)
+            .sum();
+        assert_eq!(ends, sent + duplicated, "seed {seed}");
+        assert_eq!(network.next_timeout(), None);
+    }
+}
