@@ -167,6 +167,13 @@ impl Shown {
                 if invalid == 1 { "cell is" } else { "cells are" }
             ));
         }
+        if recorded > 0 && self.run.records.iter().all(|r| r.cell.repetition == 0) {
+            said.push(
+                "Each cell was run once: intervals are of what varied within it, not of what \
+                 another run would give."
+                    .to_owned(),
+            );
+        }
         if self.run.header.scale == Scale::Smoke {
             said.push("A smoke run shows that it works; its numbers decide nothing.".to_owned());
         }

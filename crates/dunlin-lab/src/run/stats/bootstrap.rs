@@ -4,6 +4,10 @@
 //! they are no independent observations. Cells are drawn first, with
 //! replacement, then values from each. With a single cell only the second draw
 //! is left, and the interval says nothing of what another run would give.
+//!
+//! Values that follow each other are alike too: a lost packet delays a row of
+//! messages. So runs of values are drawn from a long cell (the circular block
+//! bootstrap), or its interval would be too narrow.
 
 use dunlin_link::Random;
 
@@ -16,6 +20,9 @@ const RESAMPLES_MIN: usize = 200;
 /// Values drawn for one interval; a sample of 100,000 latencies needs fewer
 /// resamples for the same precision.
 const DRAWS_MAX: usize = 8_000_000;
+/// Values of a cell from which on rows of them are drawn, each as long as the
+/// root of their number.
+const ROWS_FROM: usize = 100;
 /// What intervals leave out on each side.
 const TAIL: f64 = 0.025;
 /// Reports of the same records are the same bytes.
@@ -52,8 +59,28 @@ fn resample(groups: &[Vec<f64>], random: &mut Random, into: &mut Vec<f64>) {
     into.clear();
     for _ in groups {
         if let Some(group) = pick(groups, random) {
-            into.extend(group.iter().filter_map(|_| pick(group, random)));
+            draw(group, random, into);
         }
+    }
+}
+
+/// As many values as there are, in runs of neighbours.
+fn draw(group: &[f64], random: &mut Random, into: &mut Vec<f64>) {
+    let length = group.len();
+    if length < ROWS_FROM {
+        into.extend(group.iter().filter_map(|_| pick(group, random)));
+        return;
+    }
+    let row = length.isqrt();
+    let mut missing = length;
+    while missing > 0 {
+        let start = random.below(length as u64) as usize;
+        let (before, after) = group.split_at(start);
+        let taken = row.min(missing);
+        let straight = taken.min(after.len());
+        into.extend(after.iter().take(straight));
+        into.extend(before.iter().take(taken - straight));
+        missing -= taken;
     }
 }
 

@@ -158,6 +158,28 @@ fn intervals_have_the_truth_in_them_as_often_as_they_say() {
     }
 }
 
+/// Messages that wait for one lost packet are late together: a cell of many
+/// values is not as many observations.
+#[test]
+fn values_that_follow_each_other_are_not_taken_for_independent() {
+    const TRIALS: u32 = 60;
+    let mut random = Random::new(11);
+    let mut inside = 0;
+    for _ in 0..TRIALS {
+        let mut value = 0.0;
+        let values = (0..400).map(|_| {
+            value = 0.8 * value + random.normal();
+            10.0 + value
+        });
+        let sample = Sample::new([values.collect()]);
+        let estimate = sample.estimate(Statistic::Mean).expect("values");
+        inside += u32::from(estimate.low <= 10.0 && 10.0 <= estimate.high);
+    }
+    // Drawn one by one, it would be near 50 %.
+    let share = f64::from(inside) / f64::from(TRIALS);
+    assert!(share >= 0.8, "{share}");
+}
+
 #[test]
 fn the_interval_of_a_ratio_shrinks_with_the_sample() {
     let mut random = Random::new(3);
