@@ -91,7 +91,10 @@ pub(crate) struct Load {
     /// Zero for none.
     #[arg(long, value_parser = parse_duration, default_value = "20s")]
     keep_alive: Duration,
-    /// That of subscribers, if it is another.
+    /// How long sessions outlive connections.
+    #[arg(long, value_parser = parse_duration, default_value = "600s")]
+    session_expiry: Duration,
+    /// Keep alive of subscribers, if it is another.
     #[arg(long, value_parser = parse_duration)]
     subscribers_keep_alive: Option<Duration>,
     /// Keep session tickets here, and send early data.
@@ -284,7 +287,7 @@ impl Load {
         let isolate = self.policy != Policy::Single;
         let mut builder = Client::builder(&self.url)?
             .client_id(format!("{}-{role}{number}", self.id))
-            .session_expiry(Duration::from_secs(600))
+            .session_expiry(self.session_expiry)
             .keep_alive(keep_alive)
             .tls(TlsOptions::new().ca_file(&self.ca))
             .streams(policy)
@@ -326,7 +329,12 @@ impl Load {
         state: &Shared,
         begun: Instant,
     ) -> Result<()> {
-        let start = Instant::now();
+        // Publishers take turns.
+        let share = f64::from(number) / f64::from(self.publishers);
+        let start = match self.rate > 0.0 {
+            true => Instant::now() + Duration::from_secs_f64(share / self.rate),
+            false => Instant::now(),
+        };
         let mut pending: Vec<Delivery> = Vec::new();
         let mut count: u32 = 0;
         let mut behind: u64 = 0;

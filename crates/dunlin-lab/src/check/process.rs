@@ -123,19 +123,19 @@ impl Server {
         self.child.id()
     }
 
-    /// Processor time so far, of all its threads.
+    /// Processor time so far, of all its threads that have not ended.
     pub(crate) fn processor(&self) -> Result<Duration> {
-        /// USER_HZ, which is 100 on every Linux.
-        const TICKS_PER_SECOND: u64 = 100;
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
-            .with_context(|| format!("{} is gone", self.name))?;
-        // The name, in parentheses, may have blanks.
-        let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
-        let ticks = |index| fields.split_whitespace().nth(index)?.parse::<u64>().ok();
-        let (user, system) = ticks(11).zip(ticks(12)).context("no times in stat")?;
-        Ok(Duration::from_millis(
-            (user + system) * 1000 / TICKS_PER_SECOND,
-        ))
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let gone = || format!("{} is gone", self.name);
+        let mut sum = 0;
+        for task in std::fs::read_dir(&tasks).with_context(gone)? {
+            let path = task.with_context(gone)?.path().join("schedstat");
+            // A thread may end meanwhile.
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let nanoseconds = text.split_whitespace().next();
+            sum += nanoseconds.and_then(|ns| ns.parse().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(sum))
     }
 
     /// Resident memory now and at most, in bytes.

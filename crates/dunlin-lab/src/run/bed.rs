@@ -57,10 +57,12 @@ impl Bed {
         Ok(self.testbed.address(host)?)
     }
 
-    /// Drops every N-th packet that the publisher sends, or all of both ways.
+    /// Drops every N-th packet that the publisher sends, or `all` of both ways,
+    /// or `none` any more.
     pub(crate) fn publisher_loses(&self, every: &str) -> Result<()> {
         let action = match every {
             "all" => format!("{PUBLISHER}.blackhole=on"),
+            "none" => format!("{PUBLISHER}.blackhole=off"),
             every => format!("{PUBLISHER}.up.loss=every {every}"),
         };
         Ok(self.testbed.apply(Action::parse(&action)?)?)

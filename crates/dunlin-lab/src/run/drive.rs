@@ -174,6 +174,7 @@ impl RunCommand {
             run.write_header()?;
         }
         medians::print(&run.records);
+        medians::print_claims(&experiment.claims(&run.records));
         Ok(())
     }
 
