@@ -10,6 +10,9 @@ pub(super) mod style;
 mod svg;
 pub(super) mod words;
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use axes::{Frame, Place};
 use model::{Form, Panel, Plot, XAxis};
 use scale::Scale;

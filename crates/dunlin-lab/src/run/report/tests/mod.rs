@@ -142,6 +142,7 @@ fn the_book_has_its_pictures_and_no_others() {
         let (_, file) = line.split_once("](").unwrap();
         let picture = read(&book, file.trim_end_matches(')'));
         well_formed(file, &picture);
+        plot::tests::legible(file, &picture);
         assert!(picture.starts_with("<svg xmlns="));
         pictures += 1;
     }
