@@ -22,14 +22,14 @@ use cortex_m_rt::{ExceptionFrame, entry, exception};
 use dunlin_mini_crypto::Fast as Suite;
 #[cfg(not(feature = "fast"))]
 use dunlin_mini_crypto::Tiny as Suite;
-use dunlin_mini_crypto::{CryptoError, Entropy};
+use dunlin_mini_crypto::{Crypto, CryptoError, Entropy, Point};
 use dunlin_mini_device::{Board, Device, Generator, NoEntropy, Note, Settings};
-use dunlin_quic_mini::{Buffers, Client, Pinned};
+use dunlin_quic_mini::{Buffers, Client, Error, Memory, Parts, Pinned, Verifier};
 
 /// One stream, with a second one in reserve; short messages; a ticket of up to
 /// 400 bytes and a certificate of up to 1400.
-type Memory = Buffers<1, 384, 384, 768, 1536>;
-type Provider = Suite<Source>;
+type Bytes = Buffers<1, 384, 384, 768, 1536>;
+type Quic = Client<Suite<Source>, Server, Arena>;
 type Random = Generator<Suite<NoEntropy>>;
 
 /// Handlers of interrupts. None is ever taken, but the runtime wants a table.
@@ -38,20 +38,45 @@ type Random = Generator<Suite<NoEntropy>>;
 #[unsafe(link_section = ".vector_table.interrupts")]
 pub static __INTERRUPTS: [usize; 1] = [0];
 
-static mut MEMORY: Memory = Memory::new();
+static mut MEMORY: Bytes = Bytes::new();
+static mut KEY: Option<&'static Point> = None;
 static mut RANDOM: MaybeUninit<Random> = MaybeUninit::uninit();
-static mut DEVICE: MaybeUninit<Device<'static, Mps2>> = MaybeUninit::uninit();
-static mut CLIENT: MaybeUninit<Client<Provider, Pinned<'static>, &'static mut Memory>> =
-    MaybeUninit::uninit();
+static mut FRAME: [u8; dunlin_mini_device::FRAME] = [0; dunlin_mini_device::FRAME];
+// A client that has not begun is zeros: it is made by the runtime, which clears
+// memory, and not on the stack, which would have to be as large.
+static mut CLIENT: Quic = Client::new(Suite::new(Source), Server, Arena);
 
 /// The generator, once `main` has seeded it.
 struct Source;
 
 impl Entropy for Source {
     fn fill(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
-        // SAFETY: `main` has written the generator before it made a client,
+        // SAFETY: `main` has written the generator before it uses the client,
         // there is one thread and no interrupt, and nobody keeps a reference.
         unsafe { (*(&raw mut RANDOM)).assume_init_mut() }.fill(out)
+    }
+}
+
+/// The server with the key that is in the settings.
+struct Server;
+
+impl Verifier for Server {
+    fn verify<C: Crypto>(&self, crypto: &mut C, certificate: &[u8]) -> Result<Point, Error> {
+        // SAFETY: there is one thread, and `main` wrote it before it used the
+        // client.
+        let keys = unsafe { KEY }.map_or(&[][..], core::slice::from_ref);
+        Pinned::new(keys).verify(crypto, certificate)
+    }
+}
+
+/// The buffers of the only client.
+struct Arena;
+
+impl Memory for Arena {
+    fn parts(&mut self) -> Parts<'_> {
+        // SAFETY: there is one arena, in one client, so that its borrow is the
+        // only one.
+        unsafe { (*(&raw mut MEMORY)).parts() }
     }
 }
 
@@ -66,22 +91,17 @@ fn main() -> ! {
     board.note(Note::Boot, u32::from(last.is_some()));
     let mut random = Random::new(Suite::new(NoEntropy), settings.seed, last.unwrap_or(&[]));
     pages::store_random(&random.successor());
-    let keys = core::slice::from_ref(settings.key);
     let mut wakes = settings.wakes;
 
-    // SAFETY: this is the only thread and runs once; nothing else touches
-    // these statics but `Source`, which borrows for one call.
-    let device = unsafe {
+    // SAFETY: this is the only thread and runs once. Nothing else touches these
+    // statics but the three types above, each for one call.
+    let (frame, client) = unsafe {
+        KEY = Some(settings.key);
         (*(&raw mut RANDOM)).write(random);
-        (*(&raw mut DEVICE)).write(Device::new(board, settings))
+        (&mut *(&raw mut FRAME), &mut *(&raw mut CLIENT))
     };
+    let mut device = Device::new(board, settings, frame);
     loop {
-        // SAFETY: as above; the last client and its borrow of the memory are
-        // not used after this.
-        let client = unsafe {
-            let memory = &mut *(&raw mut MEMORY);
-            (*(&raw mut CLIENT)).write(Client::new(Suite::new(Source), Pinned::new(keys), memory))
-        };
         // A failure was told; the reading waits for the next time.
         let _ = device.wake(client);
         wakes = wakes.wrapping_sub(1);

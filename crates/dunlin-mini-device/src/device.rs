@@ -62,7 +62,7 @@ pub struct Device<'a, B> {
     reading: u32,
     in_flight: Option<u16>,
     failures: u8,
-    frame: [u8; FRAME],
+    frame: &'a mut [u8; FRAME],
 }
 
 /// A connection as the application sees it.
@@ -80,8 +80,9 @@ struct Link {
 }
 
 impl<'a, B: Board> Device<'a, B> {
-    /// A device that has just booted.
-    pub const fn new(board: B, settings: Settings<'a>) -> Self {
+    /// A device that has just booted. `frame` is what frames are read into and
+    /// written from.
+    pub const fn new(board: B, settings: Settings<'a>, frame: &'a mut [u8; FRAME]) -> Self {
         Self {
             board,
             net: settings.interface(),
@@ -90,7 +91,7 @@ impl<'a, B: Board> Device<'a, B> {
             reading: 0,
             in_flight: None,
             failures: 0,
-            frame: [0; FRAME],
+            frame,
         }
     }
 
@@ -113,8 +114,8 @@ impl<'a, B: Board> Device<'a, B> {
         }
     }
 
-    /// Wakes, connects with a client that has not begun, reports, and takes
-    /// commands.
+    /// Wakes, connects with a client that has no connection, reports, takes
+    /// commands, and leaves the client without one.
     ///
     /// # Errors
     ///
@@ -132,7 +133,11 @@ impl<'a, B: Board> Device<'a, B> {
         } else {
             Err(Failure::NoNeighbour)
         };
+        // Nothing that could be read in memory outlives the wake.
+        client.clear();
         self.board.network(None);
+        // The next wake has its first datagram sooner.
+        let _ = client.prepare();
         match result {
             Ok(()) => self.failures = 0,
             Err(failure) => {
@@ -146,11 +151,11 @@ impl<'a, B: Board> Device<'a, B> {
     fn find_neighbour(&mut self) -> bool {
         self.net.neighbour = None;
         for _ in 0..ASKS {
-            let len = self.net.ask(&mut self.frame);
+            let len = self.net.ask(self.frame);
             self.board.send(self.frame.get(..len).unwrap_or_default());
             let from = self.board.now();
             loop {
-                while let Some(len) = self.board.receive(&mut self.frame) {
+                while let Some(len) = self.board.receive(self.frame) {
                     self.handle_frame(len);
                 }
                 if self.net.neighbour.is_some() {
@@ -208,7 +213,9 @@ impl<'a, B: Board> Device<'a, B> {
         result
     }
 
-    /// Begins the handshake, with the stored ticket if there is one.
+    /// Begins the handshake, with the stored ticket if there is one. Not
+    /// inlined: its stack is free again before the deepest calls.
+    #[inline(never)]
     fn begin<C: Crypto, V: Verifier, M: Memory>(
         &mut self,
         client: &mut Client<C, V, M>,
@@ -281,7 +288,7 @@ impl<'a, B: Board> Device<'a, B> {
             if wait > 0 {
                 self.board.wait(wait);
             }
-            while let Some(len) = self.board.receive(&mut self.frame) {
+            while let Some(len) = self.board.receive(self.frame) {
                 let now = self.board.now();
                 if let Some(datagram) = self.handle_frame(len) {
                     client.receive(now, datagram);
@@ -297,7 +304,7 @@ impl<'a, B: Board> Device<'a, B> {
             let len @ 1.. = client.transmit(now, room) else {
                 return;
             };
-            let len = self.net.wrap(&mut self.frame, len);
+            let len = self.net.wrap(self.frame, len);
             self.board.send(self.frame.get(..len).unwrap_or_default());
         }
     }

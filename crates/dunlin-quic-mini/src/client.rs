@@ -14,13 +14,14 @@ use dunlin_mini_crypto::Crypto;
 use crate::assemble::Assembler;
 use crate::cid::{Cid, Issued};
 use crate::error::Error;
+use crate::held::Held;
 use crate::hello::{Hello, Ticket};
 use crate::keys::{self, Keys};
 use crate::memory::{Memory, Slot};
 use crate::params::{Own, Params};
 use crate::recovery::{Recovery, what};
 use crate::stream::Stream;
-use crate::tls::{FLIGHT, Tls};
+use crate::tls::{FLIGHT, KeyPair, Tls};
 use crate::verify::Verifier;
 use crate::wire::fill;
 #[cfg(feature = "migration")]
@@ -111,7 +112,9 @@ pub struct Client<C: Crypto, V: Verifier, M: Memory> {
     error: Option<Error>,
     /// What the server gave as reason, or what this side gives.
     code: u32,
-    tls: Option<Tls<C>>,
+    /// For the next handshake, made ahead.
+    pair: Held<KeyPair<C>>,
+    tls: Held<Tls<C>>,
     spaces: [Space<C>; 3],
     /// The space whose handshake messages are being read.
     level: u8,
@@ -134,7 +137,7 @@ pub struct Client<C: Crypto, V: Verifier, M: Memory> {
     confirmed: bool,
     early: bool,
     active: Issued,
-    spare: Option<Issued>,
+    spare: Held<Issued>,
     original: Cid,
     retiring: [Option<u32>; RETIRING],
     /// Control frames to send, bits of [`what`].
@@ -170,7 +173,8 @@ impl<C: Crypto, V: Verifier, M: Memory> core::fmt::Debug for Client<C, V, M> {
 }
 
 impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
-    /// A connection that has not begun.
+    /// A connection that has not begun. It is zeros in memory, as far as the
+    /// arguments are.
     pub const fn new(crypto: C, verifier: V, memory: M) -> Self {
         Self {
             crypto,
@@ -179,12 +183,13 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             state: State::Idle,
             error: None,
             code: 0,
-            tls: None,
+            pair: Held::Nothing,
+            tls: Held::Nothing,
             spaces: [Space::NEW; 3],
             level: INITIAL,
             input: Assembler::NEW,
-            recovery: Recovery::new(),
-            peer: Params::NEW,
+            recovery: Recovery::ZERO,
+            peer: Params::ZERO,
             idle_ms: 0,
             idle_from: 0,
             probe_from: 0,
@@ -195,13 +200,13 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             confirmed: false,
             early: false,
             active: Issued::NEW,
-            spare: None,
+            spare: Held::Nothing,
             original: Cid::EMPTY,
             retiring: [None; RETIRING],
             pending: 0,
             response: None,
             challenge: [0; 8],
-            path_open: true,
+            path_open: false,
             credit: 0,
             used: 0,
             window: 0,
@@ -225,6 +230,52 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         (self.crypto, self.verifier, self.memory)
     }
 
+    /// Forgets the connection without a word, its keys and ticket included, so that
+    /// the client can connect again where it is.
+    #[inline(never)]
+    pub fn clear(&mut self) {
+        self.state = State::Idle;
+        (self.error, self.code) = (None, 0);
+        self.tls = Held::Nothing;
+        for space in &mut self.spaces {
+            space.clear();
+        }
+        self.level = INITIAL;
+        self.input = Assembler::NEW;
+        self.recovery.clear();
+        self.peer = Params::NEW;
+        (self.asked, self.heard, self.validated) = (false, false, false);
+        (self.confirmed, self.early, self.path_open) = (false, false, true);
+        self.retried = None;
+        self.active = Issued::NEW;
+        self.spare = Held::Nothing;
+        self.retiring = [None; RETIRING];
+        self.pending = 0;
+        self.response = None;
+        (self.credit, self.used) = (0, 0);
+        (self.window, self.arrived, self.consumed) = (0, 0, 0);
+        (self.streams_max, self.streams_next) = (0, 0);
+        self.first_pn = 0;
+        self.phase = Phase::NEW;
+        (self.token_len, self.has_new_token) = (0, false);
+        self.ticket_len = 0;
+        self.tell = false;
+    }
+
+    /// Makes the key pair of the next handshake ahead, so that a device that
+    /// wakes need not, and has its first datagram sooner. It outlives
+    /// [`clear`](Self::clear) and is used once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Entropy`].
+    #[inline(never)]
+    pub fn prepare(&mut self) -> Result<(), Error> {
+        let pair = self.crypto.generate().map_err(|_| Error::Entropy)?;
+        self.pair = Held::Value(pair);
+        Ok(())
+    }
+
     /// Begins the handshake; [`transmit`](Self::transmit) has its first
     /// datagram.
     ///
@@ -236,6 +287,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     pub fn connect(&mut self, now: u32, config: &Config<'_>) -> Result<(), Error> {
         if self.state != State::Idle {
             return Err(Error::State);
+        }
+        self.clear();
+        if self.pair.as_ref().is_none() {
+            self.prepare()?;
         }
         let mut id = [0; 8];
         self.crypto.random(&mut id).map_err(|_| Error::Entropy)?;
@@ -276,19 +331,20 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             resume: ticket.as_ref().map(|ticket| (ticket, age)),
             early: cfg!(feature = "early-data") && early,
         };
-        let (tls, len) = Tls::start(&mut self.crypto, &hello, parts.hello)?;
+        let pair = self.pair.take().ok_or(Error::Entropy)?;
+        let len = Tls::start(&mut self.tls, &mut self.crypto, pair, &hello, parts.hello)?;
         let [initial, _, app] = &mut self.spaces;
         initial.end = u32::try_from(len).unwrap_or(0);
         if hello.early
             && let Some(ticket) = &ticket
+            && let Some(tls) = self.tls.as_ref()
         {
-            app.tx = Some(Keys::new(&mut self.crypto, &tls.client));
+            Keys::install(&mut app.tx, &mut self.crypto, &tls.client);
             self.peer = ticket.params;
             self.early = true;
             self.credit = self.peer.max_data;
             self.streams_max = self.peer.streams;
         }
-        self.tls = Some(tls);
         self.state = State::Connecting;
         Ok(())
     }
@@ -296,8 +352,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     fn initial_keys(&mut self) {
         let [tx, rx] = keys::initial(&mut self.crypto, self.active.cid.bytes());
         let initial = space(&mut self.spaces, INITIAL);
-        initial.tx = Some(tx);
-        initial.rx = Some(rx);
+        Keys::install(&mut initial.tx, &mut self.crypto, &tx);
+        Keys::install(&mut initial.rx, &mut self.crypto, &rx);
     }
 
     /// Where the connection is in its life.
@@ -539,7 +595,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         if !self.confirmed || self.state != State::Connected {
             return Err(Error::State);
         }
-        if !self.peer.migration || self.spare.is_none() {
+        if !self.peer.migration || self.spare.as_ref().is_none() {
             return Err(Error::Migration);
         }
         let challenge = &mut self.challenge;

@@ -105,6 +105,12 @@ impl<C: Crypto> Keys<C> {
         }
     }
 
+    /// Makes keys where they stay; the stack holds one set at a time.
+    #[inline(never)]
+    pub(crate) fn install(place: &mut Option<Self>, crypto: &mut C, secret: &Digest) {
+        *place = Some(Self::new(crypto, secret));
+    }
+
     pub(crate) const fn packet(&self) -> &PacketKey<C> {
         &self.packet
     }
@@ -169,14 +175,14 @@ const fn header_bits(first: u8) -> u8 {
 
 /// The secrets of Initial packets, the client's and the server's.
 #[inline(never)]
-pub(crate) fn initial<C: Crypto>(crypto: &mut C, dcid: &[u8]) -> [Keys<C>; 2] {
+pub(crate) fn initial<C: Crypto>(crypto: &mut C, dcid: &[u8]) -> [Digest; 2] {
     let mut salt = [0; 32];
     crate::wire::fill(&mut salt, &INITIAL_SALT);
     let secret = crypto.extract(&salt, dcid);
     [&b"client in"[..], b"server in"].map(|label| {
         let mut side = [0; 32];
         expand_label(crypto, &secret, label, &[], &mut side);
-        Keys::new(crypto, &side)
+        side
     })
 }
 
@@ -239,6 +245,7 @@ mod tests {
         ];
         let mut crypto = host();
         let [_, server] = initial(&mut crypto, &DCID);
+        let server = Keys::new(&mut crypto, &server);
         let (pn, header) = server.unmask(&mut crypto, &mut packet, 18).unwrap();
         assert_eq!((pn, header), (1, 20));
         let payload = server.packet().open(&mut crypto, pn, &mut packet, header);
@@ -249,6 +256,7 @@ mod tests {
     fn sealed_packets_open() {
         let mut crypto = host();
         let [client, _] = initial(&mut crypto, &DCID);
+        let client = Keys::new(&mut crypto, &client);
         let mut packet = [0; 60];
         packet[..5].copy_from_slice(&[0xc3, 0, 0, 0, 1]);
         packet[6..10].copy_from_slice(&9_u32.to_be_bytes());

@@ -29,6 +29,7 @@ mod assemble;
 mod cid;
 mod client;
 mod error;
+mod held;
 mod hello;
 mod keys;
 mod memory;

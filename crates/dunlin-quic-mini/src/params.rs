@@ -27,13 +27,21 @@ pub(crate) struct Params {
 impl Params {
     /// The defaults, and nothing allowed.
     pub(crate) const NEW: Self = Self {
+        max_ack_delay: 25,
+        ack_exponent: 3,
+        migration: true,
+        ..Self::ZERO
+    };
+
+    /// Nothing known, as zeros in memory.
+    pub(crate) const ZERO: Self = Self {
         idle: 0,
         max_data: 0,
         stream_data: 0,
         streams: 0,
-        max_ack_delay: 25,
-        ack_exponent: 3,
-        migration: true,
+        max_ack_delay: 0,
+        ack_exponent: 0,
+        migration: false,
         original: Cid::EMPTY,
         source: Cid::EMPTY,
         retry: None,

@@ -78,7 +78,8 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    pub(crate) const fn new() -> Self {
+    /// Before [`clear`](Self::clear), as zeros in memory.
+    pub(crate) const ZERO: Self = {
         Self {
             sent: [Sent {
                 pn: 0,
@@ -96,11 +97,24 @@ impl Recovery {
             latest: 0,
             min: 0,
             backoff: 0,
-            window: INITIAL_WINDOW,
-            threshold: u32::MAX,
+            window: 0,
+            threshold: 0,
             recovery: None,
             run: None,
         }
+    };
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        for sent in &mut self.sent {
+            sent.size = 0;
+        }
+        self.acked = [0; 3];
+        (self.srtt8, self.var4, self.latest, self.min) = (0, 0, 0, 0);
+        self.backoff = 0;
+        self.window = INITIAL_WINDOW;
+        self.threshold = u32::MAX;
+        (self.recovery, self.run) = (None, None);
     }
 
     /// Begins anew on another path (RFC 9000 section 9.4); what is in flight
@@ -328,6 +342,12 @@ impl Recovery {
 mod tests {
     use super::*;
 
+    fn new() -> Recovery {
+        let mut recovery = Recovery::ZERO;
+        recovery.clear();
+        recovery
+    }
+
     fn packet(pn: u32, time: u32) -> Sent {
         Sent {
             pn,
@@ -340,7 +360,7 @@ mod tests {
 
     #[test]
     fn three_packets_or_time_make_a_loss() {
-        let mut recovery = Recovery::new();
+        let mut recovery = new();
         for pn in 0..5 {
             recovery.record(packet(pn, 100 + pn));
         }
@@ -365,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_window_halves_once_a_round() {
-        let mut recovery = Recovery::new();
+        let mut recovery = new();
         for pn in 0..8 {
             recovery.record(packet(pn, pn));
         }
@@ -378,7 +398,7 @@ mod tests {
 
     #[test]
     fn persistent_congestion_leaves_the_minimum() {
-        let mut recovery = Recovery::new();
+        let mut recovery = new();
         recovery.sample(10, 0, 0);
         for pn in 0..6 {
             recovery.record(packet(pn, 100 + pn * 1000));
@@ -391,7 +411,7 @@ mod tests {
 
     #[test]
     fn the_clock_may_wrap() {
-        let mut recovery = Recovery::new();
+        let mut recovery = new();
         recovery.record(packet(0, u32::MAX - 5));
         recovery.record(packet(1, 3));
         assert_eq!(recovery.last(2), Some(3));

@@ -4,6 +4,7 @@
 use dunlin_mini_crypto::{Crypto, Digest, POINT_LEN, Point, equal};
 
 use crate::error::Error;
+use crate::held::Held;
 use crate::hello::{self, Hello, Ticket, advance, derive, finished};
 use crate::params::Params;
 use crate::verify::Verifier;
@@ -46,6 +47,9 @@ pub(crate) enum Step {
     Ticket(usize),
 }
 
+/// A key pair for one handshake.
+pub(crate) type KeyPair<C> = (<C as Crypto>::Secret, Point);
+
 /// The handshake.
 pub(crate) struct Tls<C: Crypto> {
     expect: Expect,
@@ -70,15 +74,16 @@ pub(crate) struct Tls<C: Crypto> {
 }
 
 impl<C: Crypto> Tls<C> {
-    /// Writes the ClientHello into `out` and gives its length with the state
-    /// that waits for the answer. With early data, `client` is its secret.
+    /// Writes the ClientHello into `out` and gives its length; in `place` is the
+    /// state that waits for the answer. With early data, `client` is its secret.
     #[inline(never)]
     pub(crate) fn start(
+        place: &mut Held<Self>,
         crypto: &mut C,
+        (exchange, public): KeyPair<C>,
         hello: &Hello<'_>,
         out: &mut [u8],
-    ) -> Result<(Self, usize), Error> {
-        let (exchange, public) = crypto.generate().map_err(|_| Error::Entropy)?;
+    ) -> Result<usize, Error> {
         let mut writer = Writer::new(out);
         let alpn = hello::write(crypto, hello, &public, &mut writer)?;
         let len = writer.len();
@@ -89,7 +94,7 @@ impl<C: Crypto> Tls<C> {
             hello::bind(crypto, &early, message).ok_or(Error::Memory)?;
         }
         let transcript = crypto.hash();
-        let mut tls = Self {
+        *place = Held::Value(Self {
             expect: Expect::ServerHello,
             asked: false,
             offered: hello.resume.is_some(),
@@ -103,13 +108,14 @@ impl<C: Crypto> Tls<C> {
             server: [0; 32],
             key: [0; POINT_LEN],
             alpn,
-        };
+        });
+        let tls = place.as_mut().ok_or(Error::State)?;
         crypto.update(&mut tls.transcript, message);
         if cfg!(feature = "early-data") && hello.early {
             let hash = tls.hash(crypto);
             tls.client = derive(crypto, &tls.schedule, b"c e traffic", &hash);
         }
-        Ok((tls, len))
+        Ok(len)
     }
 
     /// The hash of all messages so far.

@@ -6,6 +6,7 @@ use dunlin_mini_crypto::{Crypto, equal};
 use super::Client;
 use crate::cid::{Cid, Issued};
 use crate::error::Error;
+use crate::held::Held;
 use crate::memory::Memory;
 use crate::recovery::what;
 use crate::verify::Verifier;
@@ -58,10 +59,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             // It came late: a newer one is in use, so this one is over.
             return self.retire(sequence);
         }
-        if let Some(spare) = self.spare
+        if let Some(&spare) = self.spare.as_ref()
             && spare.sequence < prior
         {
-            self.spare = None;
+            self.spare = Held::Nothing;
             self.retire(spare.sequence)?;
         }
         let mut fresh = Some(issued);
@@ -71,10 +72,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             self.active = next.unwrap_or(self.active);
         }
         if let Some(fresh) = fresh {
-            if self.spare.is_some() {
+            if self.spare.as_ref().is_some() {
                 return Err(Error::ConnectionIdLimit);
             }
-            self.spare = Some(fresh);
+            self.spare = Held::Value(fresh);
         }
         Ok(())
     }

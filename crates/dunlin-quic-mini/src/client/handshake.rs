@@ -49,7 +49,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         let Some(message) = ready.get(..len) else {
             return Ok(false);
         };
-        let Some(tls) = &mut self.tls else {
+        let Some(tls) = self.tls.as_mut() else {
             return Err(Error::UnexpectedMessage);
         };
         let step = tls.message(
@@ -77,10 +77,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         }
         self.input = Assembler::NEW;
         self.level = which;
-        if let Some(Tls { client, server, .. }) = &self.tls {
+        if let Some(Tls { client, server, .. }) = self.tls.as_ref() {
             let space = space(&mut self.spaces, which);
-            space.tx = Some(Keys::new(&mut self.crypto, client));
-            space.rx = Some(Keys::new(&mut self.crypto, server));
+            Keys::install(&mut space.tx, &mut self.crypto, client);
+            Keys::install(&mut space.rx, &mut self.crypto, server);
             (self.phase.tx, self.phase.rx) = (*client, *server);
         }
         Ok(())

@@ -48,6 +48,14 @@ impl<C: Crypto> Space<C> {
         probes: 0,
     };
 
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.discard();
+        self.received = Received::NEW;
+        (self.next_pn, self.next, self.end) = (0, 0, 0);
+        (self.ack_at, self.newest_at) = (0, 0);
+    }
+
     /// Forgets the keys and all that was to be sent.
     pub(super) fn discard(&mut self) {
         self.tx = None;

@@ -120,7 +120,8 @@ impl Pair {
         let mut out = [0; 1200];
         assert_eq!(pair.client.transmit(0, &mut out), 1200);
         pair.original.copy_from_slice(&out[6..14]);
-        let [read, write] = keys::initial(&mut pair.crypto, &pair.original);
+        let [read, write] = keys::initial(&mut pair.crypto, &pair.original)
+            .map(|secret| Keys::new(&mut pair.crypto, &secret));
         pair.levels.push(Level {
             read,
             write,
