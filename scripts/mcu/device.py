@@ -4,8 +4,10 @@ The image tells what happens by lines of a number and a value in hexadecimal;
 NOTES are those of `Note` in crates/dunlin-mini-device/src/board.rs.
 """
 
+import json
 import os
 import queue
+import socket
 import struct
 import subprocess
 import tempfile
@@ -35,6 +37,11 @@ SETTINGS_ADDRESS = 0x0030_0000
 GATEWAY = "10.0.2.2"
 DEVICE = "10.0.2.15"
 OTHER = "10.0.2.77"
+# The memory that the image may use, and what it is filled with to see later how
+# far the stack came.
+RAM = 0x2000_0000
+RAM_LEN = 16 * 1024
+PAINT = 0xA5
 # Longest time that anything may take on a slow machine.
 PATIENCE = 60.0
 
@@ -107,21 +114,61 @@ class Device:
         self.notes = []
         self.started = time.monotonic()
         self.fresh = queue.Queue()
-        self.file = tempfile.NamedTemporaryFile(suffix=".bin")
-        self.file.write(page_of_settings)
-        self.file.flush()
+        self.folder = tempfile.TemporaryDirectory()
+        self.static = end_of_static(image) - RAM
+        paint = self.place("paint", bytes([PAINT]) * (RAM_LEN - self.static))
+        file = self.place("settings", page_of_settings)
+        self.control = os.path.join(self.folder.name, "control")
         command = ["qemu-system-arm", "-M", "mps2-an386", "-display", "none"]
         command += ["-serial", "stdio", "-monitor", "none"]
         command += ["-semihosting-config", "enable=on,target=native"]
         command += ["-nic", network or "user,model=lan9118", "-kernel", image]
-        command += ["-device", f"loader,file={self.file.name},addr={SETTINGS_ADDRESS:#x},force-raw=on"]
+        command += ["-device", f"loader,file={file},addr={SETTINGS_ADDRESS:#x},force-raw=on"]
+        command += ["-device", f"loader,file={paint},addr={RAM + self.static:#x},force-raw=on"]
+        command += ["-qmp", f"unix:{self.control},server=on,wait=off"]
         self.process = subprocess.Popen(
             command + list(more),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            # The emulator tells there that it was ended, and of lost datagrams.
+            stderr=subprocess.DEVNULL,
             text=True,
         )
         threading.Thread(target=self.read, daemon=True).start()
+
+    def place(self, name, contents):
+        """A file for the emulator."""
+        path = os.path.join(self.folder.name, name)
+        with open(path, "wb") as file:
+            file.write(contents)
+        return path
+
+    def tell(self, command, **arguments):
+        """Tells the emulator something."""
+        with socket.socket(socket.AF_UNIX) as control:
+            control.connect(self.control)
+            lines = control.makefile("rw")
+            lines.readline()
+            for execute, args in (("qmp_capabilities", {}), (command, arguments)):
+                json.dump({"execute": execute, "arguments": args}, lines)
+                lines.flush()
+                while "return" not in (answer := json.loads(lines.readline())):
+                    if "error" in answer:
+                        raise RuntimeError(f"{command}: {answer['error']}")
+
+    def stack(self):
+        """Bytes of stack that were used since the start: what is not painted
+        any more above the static memory."""
+        path = os.path.join(self.folder.name, "memory")
+        self.tell("pmemsave", val=RAM, size=RAM_LEN, filename=path)
+        with open(path, "rb") as file:
+            memory = file.read()
+        used = next((at for at in range(self.static, RAM_LEN) if memory[at] != PAINT), RAM_LEN)
+        return RAM_LEN - used
+
+    def reset(self):
+        """Presses the reset button; pages of flash stay."""
+        self.tell("system_reset")
 
     def read(self):
         for line in self.process.stdout:
@@ -152,7 +199,17 @@ class Device:
     def end(self):
         self.process.terminate()
         self.process.wait()
-        self.file.close()
+        self.folder.cleanup()
+
+
+def end_of_static(image):
+    """The address behind the last variable of an image."""
+    symbols = subprocess.run(["readelf", "-sW", image], check=True, capture_output=True, text=True)
+    for line in symbols.stdout.splitlines():
+        fields = line.split()
+        if fields and fields[-1] == "__sheap":
+            return int(fields[1], 16)
+    raise ValueError(f"{image}: no symbol __sheap")
 
 
 def describe(name, value):
