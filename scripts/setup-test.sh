@@ -2,7 +2,8 @@
 # Installs what the tests with third-party programs need and is missing:
 #
 #   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv, tshark,
-#                    prometheus, for its promtool (root)
+#                    prometheus, for its promtool, and for the microcontroller
+#                    qemu-system-arm and gcc-arm-none-eabi (root)
 #   target/venv      a Python environment with paho-mqtt and aioquic
 #   target/interop   MQTT.js from npm
 #   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
@@ -46,6 +47,9 @@ debian_packages() {
     command -v openssl >/dev/null || missing+=(openssl)
     command -v tshark >/dev/null || missing+=(tshark)
     command -v promtool >/dev/null || missing+=(prometheus)
+    command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
+    command -v arm-none-eabi-gcc >/dev/null ||
+        missing+=(gcc-arm-none-eabi libnewlib-arm-none-eabi)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     if [ ${#missing[@]} -eq 0 ]; then
         return

@@ -29,6 +29,8 @@ usage: cargo xtask <task>
   spec [--json] [--check]   list the statements of MQTT 5.0 and their tests
   spec --book               write the summary into docs/book/src/conformance.md
   mcu-crypto                test and weigh the cryptography on a Cortex-M4 (QEMU)
+  mcu-gate                  hold the images of the firmware against their budget
+  mcu-report                write the study of the microcontroller into the book
   ci                        format, lints, tests, documentation: the whole gate
 ";
 
@@ -52,6 +54,8 @@ fn run(args: &[&str]) -> Result<bool> {
         ["tidy", "--report"] => tidy::run(true),
         ["spec", options @ ..] => spec::run(options),
         ["mcu-crypto"] => mcu::crypto(),
+        ["mcu-gate"] => mcu::gate(),
+        ["mcu-report"] => mcu::report(),
         ["ci"] => ci::run(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
