@@ -15,6 +15,7 @@ use crate::racer::Racer;
 use crate::run::drive::RunCommand;
 use crate::run::report::ReportCommand;
 use crate::say;
+use crate::tool::Tool;
 
 /// Emulated links between hosts of one machine, and experiments on them.
 #[derive(Debug, Parser)]
@@ -49,6 +50,8 @@ enum Command {
     /// One client for a check.
     #[command(hide = true)]
     Racer(Racer),
+    #[command(flatten)]
+    Tool(Tool),
     /// Wait for a link's process to be gone, then clean up after it.
     #[command(hide = true)]
     Watch {
@@ -67,6 +70,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Command::Knock(knock) => knock.run(),
         Command::Load(load) => load.run(),
         Command::Racer(racer) => racer.run(),
+        Command::Tool(tool) => tool.run(),
         Command::Profiles(profiles) => {
             profiles.run()?;
             Ok(ExitCode::SUCCESS)

@@ -24,6 +24,8 @@ mod say;
 #[cfg(target_os = "linux")]
 mod selftest;
 #[cfg(target_os = "linux")]
+mod tool;
+#[cfg(target_os = "linux")]
 mod topology;
 
 use std::io::{self, Write as _};

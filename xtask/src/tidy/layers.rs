@@ -107,7 +107,13 @@ const TABLE: &[Layer] = &[
     layer(
         6,
         "dunlin-lab",
-        &["dunlin-base", "dunlin-client", "dunlin-link"],
+        &[
+            "dunlin-base",
+            "dunlin-client",
+            "dunlin-link",
+            "dunlin-mqtt-codec",
+            "dunlin-net",
+        ],
     ),
 ];
 

@@ -36,10 +36,10 @@ use crate::load::Done;
 const HISTORY: usize = 50;
 
 /// Window of published work, in microseconds.
-const WIDE_US: u64 = 10_000;
+pub(crate) const WIDE_US: u64 = 10_000;
 
 /// Window of messages that were released together.
-const NARROW_US: u64 = 1_000;
+pub(crate) const NARROW_US: u64 = 1_000;
 
 /// Messages whose latency is not looked at, at the start.
 const WARM_UP_US: u64 = 3_000_000;
@@ -247,7 +247,7 @@ fn judge(table: &mut Table, name: &str, done: &Done, judge: Judge) -> f64 {
 }
 
 /// Arrival times of spikes by topic.
-fn spikes(samples: &[(u16, u64, u64)]) -> BTreeMap<u16, Vec<u64>> {
+pub(crate) fn spikes(samples: &[(u16, u64, u64)]) -> BTreeMap<u16, Vec<u64>> {
     let mut topics: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
     for (topic, sent, received) in samples {
         let entry = (*received, received.saturating_sub(*sent));
@@ -276,7 +276,7 @@ fn spikes(samples: &[(u16, u64, u64)]) -> BTreeMap<u16, Vec<u64>> {
 }
 
 /// The share of spikes without a spike of another topic within the window.
-fn alone(spikes: &BTreeMap<u16, Vec<u64>>, window: u64) -> f64 {
+pub(crate) fn alone(spikes: &BTreeMap<u16, Vec<u64>>, window: u64) -> f64 {
     let mut all: Vec<(u64, u16)> = spikes
         .iter()
         .flat_map(|(topic, times)| times.iter().map(|time| (*time, *topic)))
@@ -304,7 +304,7 @@ fn alone(spikes: &BTreeMap<u16, Vec<u64>>, window: u64) -> f64 {
 }
 
 /// The same, after shifting each topic's spikes by a time of its own.
-fn alone_by_chance(spikes: &BTreeMap<u16, Vec<u64>>, window: u64, span: u64) -> f64 {
+pub(crate) fn alone_by_chance(spikes: &BTreeMap<u16, Vec<u64>>, window: u64, span: u64) -> f64 {
     let count = spikes.len() as u64;
     let shifted = spikes
         .iter()

@@ -169,7 +169,8 @@ impl Lab {
         let shown = folder.display();
         let config = format!(
             "persistence false\nallow_anonymous true\nset_tcp_nodelay true\n\
-             max_queued_messages 0\nlistener {TCP_PORT}\nlistener {TLS_PORT}\n\
+             max_queued_messages 0\nmax_inflight_messages 0\n\
+             listener {TCP_PORT}\nlistener {TLS_PORT}\n\
              certfile {shown}/server.pem\nkeyfile {shown}/server.key\ntls_version tlsv1.3\n"
         );
         let path = folder.join("mosquitto.conf");

@@ -2,7 +2,7 @@
 //! check prints a table, writes its figures as JSON and fails if it misses a
 //! target.
 
-mod isolation;
+pub(crate) mod isolation;
 pub(crate) mod lab;
 mod memory;
 pub(crate) mod process;

@@ -21,6 +21,10 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// Longest wait for a server to end.
 const END_MAX: Duration = Duration::from_secs(10);
 
+/// Lines that are shown of what a failed program said: some print all of their
+/// help.
+const SAID_LINES_MAX: usize = 10;
+
 /// Processes that [`end_all`] ends.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
@@ -212,7 +216,8 @@ pub(crate) fn output(mut command: Command) -> Result<String> {
         .with_context(|| format!("cannot run {shown}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{shown} ended with {}: {}", output.status, said.trim());
+        let said: Vec<&str> = said.trim().lines().take(SAID_LINES_MAX).collect();
+        bail!("{shown} ended with {}: {}", output.status, said.join("\n"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -3,14 +3,19 @@
 #![allow(dead_code, unused_imports, reason = "the experiments come next")]
 
 pub(crate) mod bed;
+mod bench;
 pub(crate) mod capture;
 pub(crate) mod drive;
 pub(crate) mod environment;
 pub(crate) mod experiment;
 pub(crate) mod generator;
+mod grid;
 pub(crate) mod interrupt;
+mod isolation;
 pub(crate) mod kumar;
 pub(crate) mod medians;
+mod milios;
+mod nikitin;
 pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod report;
@@ -18,6 +23,7 @@ pub(crate) mod stats;
 pub(crate) mod store;
 pub(crate) mod systems;
 pub(crate) mod validity;
+mod wake;
 
 use experiment::Experiment;
 
@@ -27,4 +33,15 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     kumar::HOL,
     kumar::HALF_OPEN,
     kumar::MIGRATION,
+    &milios::HANDSHAKE,
+    &milios::SUBSCRIBE,
+    &milios::Publish,
+    &milios::Resources,
+    &milios::Bytes,
+    &nikitin::Connect,
+    &nikitin::Transmit,
+    &nikitin::Size,
+    &isolation::Isolation,
+    &wake::Wake,
+    &grid::Grid,
 ];

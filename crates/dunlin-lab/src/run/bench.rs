@@ -1,0 +1,122 @@
+//! What the experiments on one link share: a link with a server at its end,
+//! clients on the other, and whether what was measured was the system and not
+//! the bench.
+
+use core::time::Duration;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use dunlin_link::Side;
+use dunlin_link::linux::{Emulator, Options};
+use serde::de::DeserializeOwned;
+
+use super::record::{Cell, Measure, Outcome};
+use super::systems::{Serving, System};
+use super::validity::{self, BEHIND_US_MAX};
+use crate::check::lab::Lab;
+use crate::check::process::{Server, output};
+use crate::link::start;
+use crate::profile::of;
+
+/// A link with a server at host B.
+pub(super) struct Bench<'a> {
+    pub(super) lab: &'a Lab,
+    pub(super) emulator: Emulator,
+    pub(super) system: &'static System,
+    pub(super) server: Server,
+}
+
+impl<'a> Bench<'a> {
+    /// Starts the link with these settings, and the server of the cell.
+    pub(super) fn start(
+        lab: &'a Lab,
+        cell: &Cell,
+        settings: &[String],
+        capture: Option<PathBuf>,
+    ) -> Result<Self> {
+        let system = System::of(cell)?;
+        let mut options = Options::new(format!("run-{}", std::process::id()));
+        options.seed = cell.seed;
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        options.profiles = of(&settings)?;
+        options.capture = capture;
+        let emulator = start(options)?;
+        let server = system.serve(lab, emulator.namespace(Side::B), &Serving::default())?;
+        Ok(Self {
+            lab,
+            emulator,
+            system,
+            server,
+        })
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.system.url(Emulator::address(Side::B))
+    }
+
+    /// One of this program's hidden commands at host A, told where to connect.
+    pub(super) fn tool(&self, name: &str) -> Command {
+        let mut command = self.lab.me(self.emulator.namespace(Side::A));
+        command.args([name, "--url", &self.url()]);
+        command.arg("--ca").arg(self.lab.certificate("ca.pem"));
+        command
+    }
+
+    /// As [`Self::tool`] for those that use the client library.
+    pub(super) fn client(&self, name: &str) -> Command {
+        let mut command = self.tool(name);
+        command.args(["--policy", self.system.streams]);
+        command
+    }
+
+    /// Ends everything; what makes the cell worthless, if anything does.
+    pub(super) fn finish(mut self, late_us: u64) -> Result<Option<String>> {
+        self.server.runs()?;
+        drop(self.server);
+        let link = validity::link(&self.emulator.stop());
+        Ok(link.or_else(|| behind(late_us)))
+    }
+}
+
+/// Why what was measured was the load generator, if so.
+pub(super) fn behind(late_us: u64) -> Option<String> {
+    (late_us > BEHIND_US_MAX).then(|| {
+        let late = Duration::from_micros(late_us);
+        format!("the load generator was saturated: it was {late:?} behind its schedule")
+    })
+}
+
+/// Runs a tool, and reads what it printed.
+pub(super) fn told<T: DeserializeOwned>(command: Command) -> Result<T> {
+    let said = output(command)?;
+    let line = said.lines().last().unwrap_or_default();
+    serde_json::from_str(line).with_context(|| format!("a tool printed {line}"))
+}
+
+/// Observations without factors of their own.
+pub(super) fn measure(metric: &str, unit: &str, values: Vec<f64>) -> Measure {
+    Measure {
+        metric: metric.to_owned(),
+        unit: unit.to_owned(),
+        values,
+        ..Measure::default()
+    }
+}
+
+/// Microseconds as milliseconds.
+pub(super) fn millis(values: &[u64]) -> Vec<f64> {
+    values
+        .iter()
+        .map(|us| Duration::from_micros(*us).as_secs_f64() * 1e3)
+        .collect()
+}
+
+/// Puts together what a cell gave.
+pub(super) fn outcome(measures: Vec<Measure>, invalid: Option<String>) -> Outcome {
+    Outcome {
+        measures,
+        invalid,
+        ..Outcome::default()
+    }
+}

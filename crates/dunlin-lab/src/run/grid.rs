@@ -1,0 +1,221 @@
+//! `grid`: connecting and publishing with eight topics at every combination of
+//! loss, round-trip time and bandwidth.
+
+use anyhow::{Context as _, Result};
+
+use super::bench::{Bench, measure, outcome, told};
+use super::experiment::{Claim, Experiment, Figure, Kind, Target};
+use super::plan;
+use super::record::{Cell, Outcome, Record, Scale};
+use super::stats::{Pick, Sample, Statistic};
+use super::validity;
+use crate::check::lab::Lab;
+use crate::check::table::{figure as count, quantile};
+use crate::load::Done;
+use crate::tool::crowd::Crowded;
+
+/// Every combination.
+pub(crate) struct Grid;
+
+const SYSTEMS: [&str; 4] = [
+    "dunlin-quic",
+    "dunlin-quic-topics",
+    "dunlin-tls",
+    "mosquitto-tls",
+];
+
+/// Bytes that may wait for the rate: 200 ms of it.
+const QUEUE_SECONDS: f64 = 0.2;
+
+type Values = &'static [&'static str];
+
+/// Loss each way in percent, round trips in milliseconds, kilobits a second.
+const fn axes(scale: Scale) -> (Values, Values, Values) {
+    match scale {
+        Scale::Smoke => (&["5"], &["50"], &["1000"]),
+        Scale::Short => (&["0", "5"], &["20", "200"], &["250", "10000"]),
+        Scale::Paper => (
+            &["0", "1", "2", "5", "10"],
+            &["10", "50", "100", "200", "600"],
+            &["100", "250", "1000", "10000"],
+        ),
+    }
+}
+
+/// Clients, longest that one may take, and seconds of messages.
+const fn size(scale: Scale) -> (&'static str, &'static str, &'static str) {
+    match scale {
+        Scale::Smoke => ("2", "10s", "1s"),
+        Scale::Short => ("10", "10s", "3s"),
+        Scale::Paper => ("50", "60s", "60s"),
+    }
+}
+
+impl Experiment for Grid {
+    fn name(&self) -> &'static str {
+        "grid"
+    }
+
+    fn about(&self) -> &'static str {
+        "connecting and publishing against loss, round-trip time and bandwidth"
+    }
+
+    fn source(&self) -> &'static str {
+        "ours"
+    }
+
+    fn plan(&self, scale: Scale) -> Vec<Cell> {
+        let (losses, trips, rates) = axes(scale);
+        let factors = [
+            ("rate_kbit", rates),
+            ("rtt_ms", trips),
+            ("loss_percent", losses),
+        ];
+        plan::cells(self.name(), &SYSTEMS, &factors, 1)
+    }
+
+    fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
+        let number = |name: &str| -> Result<f64> {
+            let value = cell.factor(name).parse();
+            value.with_context(|| format!("{name} is no number"))
+        };
+        let kbit = number("rate_kbit")?;
+        let queue = (kbit * 1000.0 / 8.0 * QUEUE_SECONDS).max(15_000.0);
+        let settings = [
+            format!("delay={}us", number("rtt_ms")? * 500.0),
+            format!("loss={}%", cell.factor("loss_percent")),
+            format!("rate={kbit}kbit"),
+            format!("queue={queue}B"),
+        ];
+        let bench = Bench::start(lab, cell, &settings, None)?;
+        let (clients, timeout, time) = size(scale);
+        let mut command = bench.tool("crowd");
+        command.args(["--clients", clients, "--warm-up", "1", "--every", "50ms"]);
+        command.args(["--until", "connack", "--timeout", timeout]);
+        let crowded: Crowded = told(command)?;
+        let mut command = bench.client("load");
+        command.args(["--topics", "8", "--rate", "80", "--payload", "64"]);
+        command.args(["--qos", "1", "--samples", "--time", time]);
+        let done: Done = told(command)?;
+        let latencies: Vec<f64> = done
+            .samples
+            .iter()
+            .map(|(_, sent, received)| count(received.saturating_sub(*sent)) / 1e3)
+            .collect();
+        let measures = vec![
+            measure("connected", "ms", crowded.or_given_up(&crowded.connack_us)),
+            measure("latency-p50", "ms", vec![quantile(&latencies, 0.5)]),
+            measure("latency-p99", "ms", vec![quantile(&latencies, 0.99)]),
+            measure("latency", "ms", latencies),
+        ];
+        let mut outcome = outcome(measures, bench.finish(crowded.late_us)?);
+        if outcome.invalid.is_none() {
+            outcome.invalid = validity::load(&done);
+        }
+        if done.lost > 0 {
+            outcome
+                .notes
+                .push(format!("{} messages not delivered in time", done.lost));
+        }
+        Ok(outcome)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let lines = |id, title, metric, only| Figure {
+            facet: Some("rate_kbit"),
+            only,
+            log_y: true,
+            ..Figure::new(id, title, metric, Kind::Lines { x: "loss_percent" })
+        };
+        const NEAR: &[(&str, &str)] = &[("rtt_ms", "20")];
+        const FAR: &[(&str, &str)] = &[("rtt_ms", "200")];
+        vec![
+            lines(
+                "connected-near",
+                "Delay until CONNACK, 20 ms round trip",
+                "connected",
+                NEAR,
+            ),
+            lines(
+                "connected-far",
+                "Delay until CONNACK, 200 ms round trip",
+                "connected",
+                FAR,
+            ),
+            lines(
+                "latency-near",
+                "99th percentile of latency, 20 ms round trip",
+                "latency-p99",
+                NEAR,
+            ),
+            lines(
+                "latency-far",
+                "99th percentile of latency, 200 ms round trip",
+                "latency-p99",
+                FAR,
+            ),
+        ]
+    }
+
+    fn claims(&self, records: &[Record]) -> Vec<Claim> {
+        let mut rows = Vec::new();
+        for (system, metric, statistic, what) in [
+            (
+                "dunlin-quic",
+                "connected",
+                Statistic::Median,
+                "not slower to connect",
+            ),
+            (
+                "dunlin-quic-topics",
+                "latency",
+                Statistic::Quantile(0.99),
+                "no larger 99th percentile of latency",
+            ),
+        ] {
+            for other in ["dunlin-tls", "mosquitto-tls"] {
+                let (held, all) = held(records, system, other, metric, statistic);
+                let share = (all > 0).then(|| f64::from(held) / f64::from(all) * 100.0);
+                rows.push(Claim {
+                    what: format!("{system} {what} than {other}: points of the grid"),
+                    paper: "ours".to_owned(),
+                    measured: share.map(|value| super::experiment::Estimate {
+                        value,
+                        low: f64::NAN,
+                        high: f64::NAN,
+                    }),
+                    unit: "%",
+                    target: Some(Target::AtLeast(90.0)),
+                    reason: None,
+                });
+            }
+        }
+        rows
+    }
+}
+
+/// At how many points one system is as good as another, of how many. Two in a
+/// hundred more is as good.
+fn held(
+    records: &[Record],
+    ours: &str,
+    theirs: &str,
+    metric: &str,
+    statistic: Statistic,
+) -> (u32, u32) {
+    const AS_GOOD: f64 = 1.02;
+    let (mut held, mut all) = (0, 0);
+    for record in records.iter().filter(|record| record.cell.system == ours) {
+        let factors = &record.cell.factors;
+        let at = |system| {
+            let pick = Pick::new(system, metric);
+            let pick = factors.iter().fold(pick, |pick, (k, v)| pick.at(k, v));
+            Sample::of(records, &pick).value(statistic)
+        };
+        if let (Some(ours), Some(theirs)) = (at(ours), at(theirs)) {
+            all += 1;
+            held += u32::from(ours <= theirs * AS_GOOD);
+        }
+    }
+    (held, all)
+}

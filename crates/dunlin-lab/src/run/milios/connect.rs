@@ -1,0 +1,187 @@
+//! `milios-handshake` and `milios-subscribe`: how long 1000 clients take until
+//! their transport is ready, and until they are connected and subscribed.
+
+use anyhow::Result;
+
+use super::super::bench::{measure, millis, outcome, told};
+use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
+use super::super::plan;
+use super::super::record::{Cell, Outcome, Record, Scale};
+use super::{SYSTEMS, bench, change, claim, lines, losses, sample, worst};
+use crate::check::lab::Lab;
+use crate::run::stats::Statistic;
+use crate::tool::crowd::Crowded;
+
+/// Clients that come one after another.
+pub(crate) struct Connect {
+    /// Whether they go on to CONNACK and SUBACK.
+    subscribe: bool,
+}
+
+/// Until the transport takes bytes.
+pub(crate) const HANDSHAKE: Connect = Connect { subscribe: false };
+
+/// Until SUBACK.
+pub(crate) const SUBSCRIBE: Connect = Connect { subscribe: true };
+
+/// Clients, time between two and the longest that one may take.
+const fn crowd(scale: Scale) -> (&'static str, &'static str, &'static str) {
+    match scale {
+        Scale::Smoke => ("20", "10ms", "5s"),
+        Scale::Short => ("200", "10ms", "8s"),
+        // As emqtt_bench does: a hundred a second.
+        Scale::Paper => ("1000", "10ms", "60s"),
+    }
+}
+
+impl Connect {
+    /// The metric that the paper draws.
+    const fn metric(&self) -> &'static str {
+        match self.subscribe {
+            false => "handshake",
+            true => "subscribed",
+        }
+    }
+
+    fn row(
+        &self,
+        records: &[Record],
+        pair: [&str; 2],
+        loss: &str,
+        paper: &str,
+        target: Option<Target>,
+    ) -> Claim {
+        let [ours, theirs] = pair;
+        let step = match self.subscribe {
+            false => "handshake",
+            true => "connect and subscribe",
+        };
+        let what = format!("delay of {step}, {loss} % loss: {ours} against {theirs}");
+        let measured = change(records, pair, self.metric(), loss);
+        claim(what, paper, measured, "%", target)
+    }
+}
+
+impl Experiment for Connect {
+    fn name(&self) -> &'static str {
+        match self.subscribe {
+            false => "milios-handshake",
+            true => "milios-subscribe",
+        }
+    }
+
+    fn about(&self) -> &'static str {
+        match self.subscribe {
+            false => "delay of the handshake of many clients against loss",
+            true => "delay of connect and subscribe of many clients against loss",
+        }
+    }
+
+    fn source(&self) -> &'static str {
+        "paper 001, section 6.3.1"
+    }
+
+    fn plan(&self, scale: Scale) -> Vec<Cell> {
+        plan::cells(self.name(), &SYSTEMS, &[("loss_percent", losses(scale))], 1)
+    }
+
+    fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
+        let bench = bench(lab, cell)?;
+        let (clients, every, timeout) = crowd(scale);
+        let mut command = bench.tool("crowd");
+        command.args(["--clients", clients, "--every", every, "--timeout", timeout]);
+        let until = if self.subscribe {
+            "suback"
+        } else {
+            "handshake"
+        };
+        command.args(["--until", until]);
+        if bench.system.early {
+            command.arg("--resume");
+        }
+        let crowded: Crowded = told(command)?;
+        let mut measures = Vec::new();
+        if self.subscribe {
+            for (metric, times) in [
+                ("connected", &crowded.connack_us),
+                ("subscribed", &crowded.suback_us),
+            ] {
+                measures.push(measure(metric, "ms", crowded.or_given_up(times)));
+            }
+        } else {
+            let times = crowded.or_given_up(&crowded.ready_us);
+            measures.push(measure("handshake", "ms", times));
+            if bench.system.early {
+                measures.push(measure("answered", "ms", millis(&crowded.answered_us)));
+            }
+        }
+        let failed = crowded.clients - crowded.done;
+        let mut outcome = outcome(measures, bench.finish(crowded.late_us)?);
+        if failed > 0 {
+            let why = crowded.why.unwrap_or_default();
+            let count = format!("{failed} of {clients} were given up after {timeout} ({why})");
+            outcome.notes.push(count);
+        }
+        if cell.system == "dunlin-quic-0rtt" && crowded.early < crowded.done {
+            let refused = crowded.done - crowded.early;
+            outcome.notes.push(format!("early data refused: {refused}"));
+        }
+        Ok(outcome)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        match self.subscribe {
+            false => vec![logarithmic(lines(
+                "handshake",
+                "Delay of the handshake",
+                "handshake",
+            ))],
+            true => vec![
+                logarithmic(lines("connected", "Delay until CONNACK", "connected")),
+                logarithmic(lines("subscribed", "Delay until SUBACK", "subscribed")),
+            ],
+        }
+    }
+
+    fn claims(&self, records: &[Record]) -> Vec<Claim> {
+        let tls = ["dunlin-quic", "dunlin-tls"];
+        let other = ["dunlin-quic", "mosquitto-tls"];
+        let tcp = ["dunlin-quic", "mosquitto-tcp"];
+        let early = ["dunlin-quic-0rtt", "dunlin-quic"];
+        let metric = self.metric();
+        let mut rows = Vec::new();
+        for pair in [tls, other] {
+            let loss = worst(records, pair, metric);
+            let most = Some(Target::AtMost(-40.0));
+            rows.push(self.row(records, pair, loss, "almost half (6.3.1)", most));
+            rows.push(self.row(records, pair, "0", "no major difference (6.3.1)", None));
+        }
+        if self.subscribe {
+            let loss = worst(records, early, metric);
+            let most = Some(Target::AtMost(0.0));
+            let paper = "identical, its broker took no early data (6.3.1)";
+            rows.push(self.row(records, early, "0", paper, most));
+            rows.push(self.row(records, early, loss, paper, most));
+        } else {
+            let loss = worst(records, tcp, metric);
+            rows.push(self.row(records, tcp, loss, "comparable (6.3.1)", None));
+            let loss = worst(records, early, metric);
+            let values = sample(records, "dunlin-quic-0rtt", metric, loss);
+            rows.push(claim(
+                format!("delay of the handshake, {loss} % loss: dunlin-quic-0rtt"),
+                "negligible (6.3.1)",
+                values.estimate(Statistic::Mean),
+                "ms",
+                Some(Target::AtMost(1.0)),
+            ));
+        }
+        rows
+    }
+}
+
+fn logarithmic(figure: Figure) -> Figure {
+    Figure {
+        log_y: true,
+        ..figure
+    }
+}

@@ -1,0 +1,120 @@
+//! The experiments of paper 001, section 6.3: MQTT over QUIC, TLS and TCP on a
+//! local network whose one end loses packets as they leave.
+//!
+//! The paper loses packets at the egress of one host, by `tc`; here it is the
+//! clients' host. Its network is a switch; here packets take 5 ms each way.
+
+mod bytes;
+mod connect;
+mod publish;
+mod resources;
+
+pub(super) use bytes::Bytes;
+pub(super) use connect::{HANDSHAKE, SUBSCRIBE};
+pub(super) use publish::Publish;
+pub(super) use resources::Resources;
+
+use super::bench::Bench;
+use super::experiment::{Claim, Estimate, Figure, Kind, PaperPoint, Target};
+use super::record::{Cell, Record, Scale};
+use super::stats::{Pick, Sample, Statistic};
+
+/// What the paper compares, and what else there is.
+const SYSTEMS: [&str; 6] = [
+    "dunlin-quic",
+    "dunlin-quic-0rtt",
+    "dunlin-tls",
+    "mosquitto-tls",
+    "mosquitto-tcp",
+    "mqttv5-quic",
+];
+
+/// Time of a packet each way.
+const DELAY: &str = "delay=5ms";
+
+/// Loss at the clients' egress, in percent.
+const fn losses(scale: Scale) -> &'static [&'static str] {
+    match scale {
+        Scale::Smoke => &["10"],
+        Scale::Short => &["0", "10", "20"],
+        Scale::Paper => &["0", "2", "5", "10", "15", "20"],
+    }
+}
+
+/// The link of a cell.
+fn link(cell: &Cell) -> Vec<String> {
+    let loss = cell.factor("loss_percent");
+    vec![DELAY.to_owned(), format!("up.loss={loss}%")]
+}
+
+/// Values of a system at a loss.
+fn sample(records: &[Record], system: &str, metric: &str, loss: &str) -> Sample {
+    Sample::of(records, &Pick::new(system, metric).at("loss_percent", loss))
+}
+
+/// The largest loss that both have been measured at.
+fn worst<'a>(records: &'a [Record], systems: [&str; 2], metric: &str) -> &'a str {
+    let has = |loss: &str| {
+        systems
+            .iter()
+            .all(|system| !sample(records, system, metric, loss).is_empty())
+    };
+    records
+        .iter()
+        .filter_map(|record| record.cell.factors.get("loss_percent"))
+        .filter(|loss| has(loss))
+        .max_by_key(|loss| loss.parse::<u32>().unwrap_or_default())
+        .map_or("20", String::as_str)
+}
+
+/// How much one system differs from another at a loss, in percent.
+fn change(
+    records: &[Record],
+    [ours, theirs]: [&str; 2],
+    metric: &str,
+    loss: &str,
+) -> Option<Estimate> {
+    let base = sample(records, theirs, metric, loss);
+    sample(records, ours, metric, loss).change(&base, Statistic::Mean)
+}
+
+/// A row without a reason.
+fn claim(
+    what: String,
+    paper: &str,
+    measured: Option<Estimate>,
+    unit: &'static str,
+    target: Option<Target>,
+) -> Claim {
+    Claim {
+        what,
+        paper: paper.to_owned(),
+        measured,
+        unit,
+        target,
+        reason: None,
+    }
+}
+
+/// A metric along the loss.
+const fn lines(id: &'static str, title: &'static str, metric: &'static str) -> Figure {
+    Figure::new(id, title, metric, Kind::Lines { x: "loss_percent" })
+}
+
+/// A metric along the loss, beside the paper's.
+fn drawn(
+    id: &'static str,
+    title: &'static str,
+    metric: &'static str,
+    paper: Vec<PaperPoint>,
+) -> Figure {
+    Figure {
+        paper,
+        ..lines(id, title, metric)
+    }
+}
+
+/// The bench of a cell.
+fn bench<'a>(lab: &'a crate::check::lab::Lab, cell: &Cell) -> anyhow::Result<Bench<'a>> {
+    Bench::start(lab, cell, &link(cell), None)
+}

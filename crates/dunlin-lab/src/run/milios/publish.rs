@@ -1,0 +1,134 @@
+//! `milios-publish`: how long a message of QoS 1 takes from the publisher to
+//! the subscriber, when messages are a second apart.
+
+use anyhow::Result;
+
+use super::super::bench::{measure, millis, outcome, told};
+use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
+use super::super::plan;
+use super::super::record::{Cell, Outcome, Record, Scale};
+use super::{bench, change, claim, drawn, losses, sample, worst};
+use crate::check::lab::Lab;
+use crate::run::stats::Statistic;
+use crate::tool::pairs::Paired;
+
+/// Single messages, one at a time.
+pub(crate) struct Publish;
+
+/// What the paper compares. Early data changes nothing once connected.
+const SYSTEMS: [&str; 5] = [
+    "dunlin-quic",
+    "dunlin-quic-topics",
+    "dunlin-tls",
+    "mosquitto-tls",
+    "mosquitto-tcp",
+];
+
+/// Pairs, messages of each, and time between two of them. The paper has one
+/// pair and 1000 messages; in a short run there are as many pairs as it takes
+/// to have messages enough that are a second apart.
+const fn load(scale: Scale) -> (&'static str, &'static str, &'static str) {
+    match scale {
+        Scale::Smoke => ("10", "2", "1s"),
+        Scale::Short => ("60", "3", "1s"),
+        Scale::Paper => ("1", "1000", "1s"),
+    }
+}
+
+impl Experiment for Publish {
+    fn name(&self) -> &'static str {
+        "milios-publish"
+    }
+
+    fn about(&self) -> &'static str {
+        "delay of a message of QoS 1 from publisher to subscriber against loss"
+    }
+
+    fn source(&self) -> &'static str {
+        "paper 001, section 6.3.2"
+    }
+
+    fn plan(&self, scale: Scale) -> Vec<Cell> {
+        plan::cells(self.name(), &SYSTEMS, &[("loss_percent", losses(scale))], 1)
+    }
+
+    fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
+        let bench = bench(lab, cell)?;
+        let (pairs, count, every) = load(scale);
+        let mut command = bench.client("pairs");
+        command.args(["--pairs", pairs, "--count", count, "--every", every]);
+        command.args(["--qos", "1"]);
+        let paired: Paired = told(command)?;
+        let measures = vec![
+            measure("delay", "ms", millis(&paired.delivered_us)),
+            measure("acknowledged", "ms", millis(&paired.acknowledged_us)),
+        ];
+        let mut outcome = outcome(measures, bench.finish(paired.late_us)?);
+        let lost = paired
+            .published
+            .saturating_sub(paired.delivered_us.len() as u64);
+        if lost > 0 {
+            outcome.notes.push(format!("{lost} messages not delivered"));
+        }
+        Ok(outcome)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let point = |series, value| PaperPoint {
+            series,
+            facet: None,
+            x: "20",
+            value,
+        };
+        vec![
+            drawn(
+                "delay",
+                "Delay from publisher to subscriber, QoS 1",
+                "delay",
+                vec![
+                    point("paper: MQTT over QUIC", 18.0),
+                    point("paper: MQTT over TCP", 92.0),
+                    point("paper: MQTT over TLS", 118.0),
+                ],
+            ),
+            drawn(
+                "acknowledged",
+                "Delay until PUBACK",
+                "acknowledged",
+                Vec::new(),
+            ),
+        ]
+    }
+
+    fn claims(&self, records: &[Record]) -> Vec<Claim> {
+        let mut rows = Vec::new();
+        for system in ["dunlin-quic", "dunlin-quic-topics"] {
+            for (name, statistic) in [("median", Statistic::Median), ("mean", Statistic::Mean)] {
+                let at = |loss| sample(records, system, "delay", loss);
+                rows.push(claim(
+                    format!("publish delay of {system}, {name}: 10 % loss against none"),
+                    "stable for all values of loss (6.3.2)",
+                    at("10").change(&at("0"), statistic),
+                    "%",
+                    Some(Target::AtMost(10.0)),
+                ));
+            }
+        }
+        let quic = "dunlin-quic";
+        for (other, paper) in [
+            ("dunlin-tls", "-84.7 % (18 against 118 ms, 6.3.3)"),
+            ("mosquitto-tls", "-84.7 % (18 against 118 ms, 6.3.3)"),
+            ("mosquitto-tcp", "-80.4 % (18 against 92 ms, 6.3.3)"),
+        ] {
+            let loss = worst(records, [quic, other], "delay");
+            rows.push(claim(
+                format!("publish delay, {loss} % loss: {quic} against {other}"),
+                paper,
+                change(records, [quic, other], "delay", loss),
+                "%",
+                Some(Target::AtMost(-50.0)),
+            ));
+        }
+        rows
+    }
+}

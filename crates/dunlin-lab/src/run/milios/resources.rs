@@ -1,0 +1,183 @@
+//! `milios-resources`: processor time and memory of a publisher, a process of
+//! its own that publishes lines as they come: `dunlin pub` and `mosquitto_pub`.
+
+use anyhow::{Context as _, Result};
+use dunlin_link::Side;
+use dunlin_link::linux::Emulator;
+
+use super::super::bench::{Bench, measure, millis, outcome, told};
+use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
+use super::super::plan;
+use super::super::record::{Cell, Outcome, Record, Scale};
+use super::super::systems::{Broker, Wire};
+use super::{bench, change, claim, drawn, losses, worst};
+use crate::check::lab::{Lab, find};
+use crate::run::stats::mean;
+use crate::tool::trickle::Trickled;
+
+/// One publisher.
+pub(crate) struct Resources;
+
+const SYSTEMS: [&str; 4] = [
+    "dunlin-quic",
+    "dunlin-tls",
+    "mosquitto-tls",
+    "mosquitto-tcp",
+];
+
+/// What the publisher publishes to.
+const TOPIC: &str = "plant/7/temperature";
+
+/// Lines and time between two.
+const fn load(scale: Scale) -> (&'static str, &'static str) {
+    match scale {
+        Scale::Smoke => ("10", "50ms"),
+        Scale::Short => ("100", "50ms"),
+        Scale::Paper => ("1000", "1s"),
+    }
+}
+
+impl Resources {
+    /// The publisher's command line.
+    fn publisher(bench: &Bench<'_>) -> Result<Vec<String>> {
+        let ca = bench.lab.certificate("ca.pem").display().to_string();
+        let mut words: Vec<String> = Vec::new();
+        let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
+        if bench.system.broker == Broker::Mosquitto {
+            let program = find("mosquitto_pub")
+                .context("mosquitto_pub is not installed: apt install mosquitto-clients")?;
+            add(&[&program.display().to_string(), "-V", "5"]);
+            add(&["-h", &Emulator::address(Side::B).to_string()]);
+            add(&["-p", &bench.system.port().to_string()]);
+            if bench.system.wire == Wire::Tls {
+                add(&["--cafile", &ca, "--tls-version", "tlsv1.3"]);
+            }
+        } else {
+            let program = bench.lab.program().display().to_string();
+            add(&[&program, "pub", "--url", &bench.url(), "--cafile", &ca]);
+        }
+        add(&["-t", TOPIC, "-q", "1", "-l"]);
+        Ok(words)
+    }
+}
+
+impl Experiment for Resources {
+    fn name(&self) -> &'static str {
+        "milios-resources"
+    }
+
+    fn about(&self) -> &'static str {
+        "processor time times delay, and memory, of a publisher against loss"
+    }
+
+    fn source(&self) -> &'static str {
+        "paper 001, section 6.3.3"
+    }
+
+    fn plan(&self, scale: Scale) -> Vec<Cell> {
+        let factors = [("loss_percent", losses(scale))];
+        plan::cells(self.name(), &SYSTEMS, &factors, 1)
+    }
+
+    fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
+        let bench = bench(lab, cell)?;
+        let (count, every) = load(scale);
+        let mut command = bench.client("trickle");
+        command.args(["--count", count, "--every", every, "--topic", TOPIC]);
+        command.arg("--").args(Self::publisher(&bench)?);
+        let done: Trickled = told(command)?;
+        let delays = millis(&done.delivered_us);
+        let peak = done.cpu_percent.iter().copied().fold(0.0, f64::max);
+        let lines =
+            mean(&vec![1.0; delays.len()]).map_or(f64::NAN, |_| count.parse().unwrap_or(1.0));
+        let product = mean(&delays).map(|delay| delay * peak / 100.0);
+        let mib = |bytes: u64| vec![millis(&[bytes])[0] * 1e3 / 1_048_576.0];
+        let measures = vec![
+            measure("delay", "ms", delays),
+            measure("cpu-peak", "%", vec![peak]),
+            measure("cpu-x-delay", "ms", product.into_iter().collect()),
+            measure(
+                "cpu-per-message",
+                "us",
+                vec![millis(&[done.lines_cpu_us])[0] * 1e3 / lines],
+            ),
+            measure("cpu-start", "ms", millis(&[done.start_cpu_us])),
+            measure("memory", "MiB", mib(done.resident_bytes)),
+            measure("memory-private", "MiB", mib(done.private_bytes)),
+        ];
+        let mut outcome = outcome(measures, bench.finish(done.late_us)?);
+        if done.lost > 0 {
+            outcome
+                .notes
+                .push(format!("{} messages did not arrive", done.lost));
+        }
+        Ok(outcome)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let point = |series, value| PaperPoint {
+            series,
+            facet: None,
+            x: "20",
+            value,
+        };
+        vec![
+            drawn(
+                "cpu-peak",
+                "Most use of a processor by the publisher in a second",
+                "cpu-peak",
+                vec![
+                    point("paper: MQTT over QUIC", 61.0),
+                    point("paper: MQTT over TLS", 25.0),
+                    point("paper: MQTT over TCP", 25.0),
+                ],
+            ),
+            drawn(
+                "cpu-x-delay",
+                "Use of a processor times publish delay",
+                "cpu-x-delay",
+                vec![
+                    point("paper: MQTT over QUIC", 10.8),
+                    point("paper: MQTT over TLS", 30.0),
+                    point("paper: MQTT over TCP", 30.0),
+                ],
+            ),
+            drawn(
+                "cpu-per-message",
+                "Processor time of the publisher for a message",
+                "cpu-per-message",
+                Vec::new(),
+            ),
+            drawn("memory", "Memory of the publisher", "memory", Vec::new()),
+        ]
+    }
+
+    fn claims(&self, records: &[Record]) -> Vec<Claim> {
+        let quic = "dunlin-quic";
+        let mut rows = Vec::new();
+        let mut row = |other, metric, what: &str, paper, target| {
+            let loss = worst(records, [quic, other], metric);
+            let measured = change(records, [quic, other], metric, loss);
+            let what = format!("{what}, {loss} % loss: {quic} against {other}");
+            rows.push(claim(what, paper, measured, "%", target));
+        };
+        let less = Some(Target::AtMost(0.0));
+        for other in ["dunlin-tls", "mosquitto-tls"] {
+            let paper = "-64 % (10.8 against 30 ms, 6.3.3)";
+            row(other, "cpu-x-delay", "CPU times delay", paper, less);
+            let paper = "+144 % (61 against 25 %, 6.3.3)";
+            row(other, "cpu-peak", "highest use of a processor", paper, None);
+            let paper = "less (6.3.3)";
+            row(other, "memory", "memory of the publisher", paper, less);
+        }
+        let paper = "slightly more (6.3.3)";
+        row(
+            "mosquitto-tcp",
+            "memory",
+            "memory of the publisher",
+            paper,
+            None,
+        );
+        rows
+    }
+}

@@ -1,0 +1,180 @@
+//! The experiments of paper 002: a dumbbell of ten clients, five kinds of links
+//! in three scenarios (Tables 5.1 to 5.3), and sizes of binaries.
+//!
+//! All links of the dumbbell are alike, so that a packet crosses three of them
+//! in each direction, as in the paper's Mininet: its losses and delays add up.
+
+mod connect;
+mod size;
+mod symbols;
+mod transmit;
+
+pub(super) use connect::Connect;
+pub(super) use size::Size;
+pub(super) use transmit::Transmit;
+
+use core::time::Duration;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use dunlin_link::Topology;
+use dunlin_link::linux::{Testbed, TestbedOptions};
+use serde::de::DeserializeOwned;
+
+use super::experiment::{Claim, Estimate, Target};
+use super::record::{Cell, Record};
+use super::stats::{Pick, Sample, Statistic};
+use super::systems::{Serving, System};
+use super::validity;
+use crate::check::lab::{BROKER, Lab};
+use crate::check::process::{Known, Server};
+use crate::link::start_testbed;
+use crate::profile::load;
+
+/// What is compared: the paper has one implementation over QUIC and over TLS.
+const SYSTEMS: [&str; 4] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls", "mqttv5-quic"];
+
+/// Kinds of links, in the order of the paper's tables.
+const LINKS: [&str; 5] = ["wifi", "zigbee", "4g", "3g", "ethernet"];
+
+/// Scenarios, each a table.
+const SCENARIOS: [&str; 3] = ["home", "printer", "synthetic"];
+
+/// Clients of the dumbbell, first those that are one of a cluster.
+const CLIENTS: [&str; 10] = [
+    "c00", "c10", "c01", "c11", "c02", "c12", "c03", "c13", "c04", "c14",
+];
+
+/// Links that a packet crosses, there and back.
+const CROSSED: u32 = 6;
+
+/// The shipped profile of a scenario's link.
+fn profile(scenario: &str, link: &str) -> String {
+    let scenario = match scenario {
+        "home" => "smart-home",
+        "printer" => "printer-farm",
+        other => other,
+    };
+    format!("{scenario}-{link}")
+}
+
+/// Round trip between a client and the broker: delays of the paper's tables.
+fn round_trip(link: &str) -> Duration {
+    let delay = match link {
+        "wifi" => 10,
+        "zigbee" => 5,
+        "4g" => 20,
+        "3g" => 40,
+        _ => 1,
+    };
+    Duration::from_millis(delay) * CROSSED
+}
+
+/// The dumbbell with the broker of a cell.
+struct Bed<'a> {
+    lab: &'a Lab,
+    testbed: Testbed,
+    system: &'static System,
+    server: Server,
+}
+
+impl<'a> Bed<'a> {
+    fn start(lab: &'a Lab, cell: &Cell) -> Result<Self> {
+        let system = System::of(cell)?;
+        let profile = profile(cell.factor("scenario"), cell.factor("link"));
+        let topology = Topology::dumbbell(&load(&profile)?)?;
+        let mut options = TestbedOptions::new(format!("run-{}", std::process::id()), topology);
+        options.seed = cell.seed;
+        let testbed = start_testbed(options)?;
+        let namespace = testbed.namespace("broker")?;
+        let server = system.serve(lab, namespace, &Serving::default())?;
+        Ok(Self {
+            lab,
+            testbed,
+            system,
+            server,
+        })
+    }
+
+    /// One of this program's hidden commands at a client, told where to
+    /// connect.
+    fn tool(&self, name: &str, client: &str) -> Result<Command> {
+        let mut command = self.lab.me(self.testbed.namespace(client)?);
+        command.args([name, "--url", &self.system.url(BROKER)]);
+        command.arg("--ca").arg(self.lab.certificate("ca.pem"));
+        Ok(command)
+    }
+
+    /// Ends it; what makes the cell worthless, if anything does.
+    fn finish(mut self) -> Result<Option<String>> {
+        self.server.runs()?;
+        drop(self.server);
+        let report = self.testbed.stop();
+        Ok(validity::network(&report.trouble(), &report.lateness))
+    }
+}
+
+/// A client that prints what it saw.
+struct Running {
+    child: Child,
+    _known: Known,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot start a client")?;
+        let _known = Known::new(&child);
+        Ok(Self { child, _known })
+    }
+
+    fn told<T: DeserializeOwned>(self) -> Result<T> {
+        let output = self.child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let line = said.lines().last().unwrap_or_default();
+        serde_json::from_str(line).with_context(|| format!("a client printed {line}"))
+    }
+}
+
+/// Values of a system in a scenario, over all links.
+fn sample(records: &[Record], system: &str, metric: &str, scenario: &str) -> Sample {
+    Sample::of(records, &Pick::new(system, metric).at("scenario", scenario))
+}
+
+/// Over QUIC against over TLS, in round trips of the links, over all links.
+fn claims(
+    records: &[Record],
+    what: &str,
+    metric: &str,
+    paper: [(&str, Option<Target>); 3],
+    reason: Option<&'static str>,
+) -> Vec<Claim> {
+    let mut rows = Vec::new();
+    for (scenario, (said, target)) in SCENARIOS.into_iter().zip(paper) {
+        for other in ["dunlin-tls", "mosquitto-tls"] {
+            let base = sample(records, other, metric, scenario);
+            let ours = sample(records, "dunlin-quic", metric, scenario);
+            let measured: Option<Estimate> = ours.difference(&base, Statistic::Median);
+            let holds = match (measured, target) {
+                (Some(measured), Some(Target::AtMost(most))) => measured.value <= most,
+                _ => true,
+            };
+            rows.push(Claim {
+                what: format!("{what}, {scenario}: dunlin-quic against {other}"),
+                paper: said.to_owned(),
+                measured,
+                unit: "RTT",
+                target,
+                reason: reason.filter(|_| !holds),
+            });
+        }
+    }
+    rows
+}

@@ -1,0 +1,192 @@
+//! `nikitin-transmit`: how long a client takes for the 100 messages of the
+//! paper's Appendix A, of QoS 1.
+
+use core::time::Duration;
+
+use anyhow::Result;
+use dunlin_link::parse_duration;
+
+use super::super::bench::{measure, outcome};
+use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
+use super::super::plan;
+use super::super::record::{Cell, Outcome, Record, Scale};
+use super::{Bed, CLIENTS, LINKS, Running, SCENARIOS, SYSTEMS, claims, round_trip};
+use crate::check::lab::Lab;
+use crate::tool::burst::Bursted;
+
+/// Clients with many messages.
+pub(crate) struct Transmit;
+
+/// Topic and payload of Listing A.1.
+const PRINTER: (&str, &str) = (
+    "GENERIC-CORPO/JSON/0/1/ADDITIVE-MANUFACTURING-13/PRINT/1",
+    concat!(
+        r#""print" = {
+  "Timestamp"="20201001 171035",
+  "BedTemp"="75",
+  "ExtruderTemp"="205",
+  "Adhesion"="Skirt",
+  "File"=""#,
+        "\x2fhome/prints/part.gcode",
+        r#"",
+  "Speed"="50 mm/s",
+  "Layer Height"="0.12 mm",
+  "Retraction"="6mm at 25mm/s",
+  "Infill"="20%",
+  "Initial layer speed"="20 mm/s",
+  "Initial fan speed"="0%"
+}
+"#
+    ),
+);
+
+/// Topic and payload of Listing A.2.
+const HOME: (&str, &str) = (
+    "HOME/JSON/0/1/SET-TEMP",
+    r#""req" = {
+  "Room"="Bedroom",
+  "Device"="AC",
+  "Temp"="17",
+}
+"#,
+);
+
+/// The paper leaves its synthetic message out, as too long: a field that is
+/// there thousands of times.
+const FIELD: &str = "\"Field\"=\"0\",\n";
+
+/// Messages of the paper.
+const MESSAGES: &str = "100";
+
+/// How much of it is done.
+struct Size {
+    clients: usize,
+    repetitions: u32,
+    timeout: &'static str,
+    /// Messages of the synthetic scenario and fields of each.
+    synthetic: (&'static str, usize),
+}
+
+/// In the synthetic scenario two packets in five are lost on their way over
+/// three links: what the paper sends takes TCP a quarter of an hour there.
+const fn size(scale: Scale) -> Size {
+    match scale {
+        Scale::Smoke => Size {
+            clients: 1,
+            repetitions: 1,
+            timeout: "10s",
+            synthetic: ("5", 50),
+        },
+        Scale::Short => Size {
+            clients: 4,
+            repetitions: 1,
+            timeout: "10s",
+            synthetic: ("5", 50),
+        },
+        Scale::Paper => Size {
+            clients: 1,
+            repetitions: 10,
+            timeout: "30m",
+            synthetic: (MESSAGES, 1000),
+        },
+    }
+}
+
+impl Experiment for Transmit {
+    fn name(&self) -> &'static str {
+        "nikitin-transmit"
+    }
+
+    fn about(&self) -> &'static str {
+        "time for 100 messages of QoS 1, five links in three scenarios"
+    }
+
+    fn source(&self) -> &'static str {
+        "paper 002, Figure 5.3"
+    }
+
+    fn plan(&self, scale: Scale) -> Vec<Cell> {
+        let (links, scenarios): (&[&str], &[&str]) = match scale {
+            Scale::Smoke => (&["wifi"], &["home"]),
+            _ => (&LINKS, &SCENARIOS),
+        };
+        let factors = [("scenario", scenarios), ("link", links)];
+        plan::cells(self.name(), &SYSTEMS, &factors, size(scale).repetitions)
+    }
+
+    fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
+        let size = size(scale);
+        let (fields_count, fields) = size.synthetic;
+        let (topic, payload, count) = match cell.factor("scenario") {
+            "home" => (HOME.0, HOME.1.to_owned(), MESSAGES),
+            "printer" => (PRINTER.0, PRINTER.1.to_owned(), MESSAGES),
+            _ => ("SYNTHETIC/0/1", FIELD.repeat(fields), fields_count),
+        };
+        let file = lab.temporary("payload");
+        std::fs::write(&file, payload)?;
+        let bed = Bed::start(lab, cell)?;
+        let mut running = Vec::new();
+        for client in CLIENTS.iter().take(size.clients) {
+            let mut command = bed.tool("burst", client)?;
+            command.args(["--policy", bed.system.streams, "--id", client]);
+            command.args(["--topic", topic, "--count", count]);
+            command.args(["--timeout", size.timeout]).arg("--file");
+            command.arg(&file);
+            running.push(Running::start(command)?);
+        }
+        let patience = parse_duration(size.timeout)?;
+        let rtt = round_trip(cell.factor("link"));
+        let mut times = Vec::new();
+        let mut notes = Vec::new();
+        for client in running {
+            // One that cannot even connect has not transmitted either.
+            let took = match client.told::<Bursted>() {
+                Ok(done) => done.transmitted_us.map(Duration::from_micros),
+                Err(error) => {
+                    notes.push(format!("{error:#}"));
+                    None
+                }
+            };
+            if took.is_none() {
+                notes.push(format!("given up after {patience:?}"));
+            }
+            times.push(took.unwrap_or(patience).as_secs_f64());
+        }
+        let rtts = times.iter().map(|s| s / rtt.as_secs_f64()).collect();
+        let times = times.iter().map(|s| s * 1e3).collect();
+        let measures = vec![
+            measure("transmit", "ms", times),
+            measure("transmit-rtts", "RTT", rtts),
+        ];
+        let mut outcome = outcome(measures, bed.finish()?);
+        outcome.notes = notes;
+        Ok(outcome)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let bars = |id, title, metric| Figure {
+            facet: Some("scenario"),
+            log_y: true,
+            ..Figure::new(id, title, metric, Kind::Bars { x: "link" })
+        };
+        vec![
+            bars("transmit", "Time for all messages", "transmit"),
+            bars(
+                "transmit-rtts",
+                "The same in round trips of the link",
+                "transmit-rtts",
+            ),
+        ]
+    }
+
+    fn claims(&self, records: &[Record]) -> Vec<Claim> {
+        // No worse, with the spread that a few clients have.
+        let par = Some(Target::AtMost(0.5));
+        let paper = [
+            ("on a par (Fig. 5.3a)", par),
+            ("on a par (Fig. 5.3b)", par),
+            ("on a par, better on Ethernet (Fig. 5.3c)", par),
+        ];
+        claims(records, "transmission time", "transmit-rtts", paper, None)
+    }
+}

@@ -1,0 +1,257 @@
+//! The hidden command `pairs`: pairs of a publisher and a subscriber, in one
+//! process with one clock, each with its own connections, so that messages are
+//! as far apart as in the paper and there are still many in a short time.
+
+use core::time::Duration;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use dunlin_client::{Client, Events, Messages, Publish};
+use dunlin_link::parse_duration;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+
+use super::access::{Access, quality};
+use super::{Lateness, micros};
+use crate::say;
+
+/// Quiet time between the last connection and the first message.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// Longest that a client may take to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(60);
+
+/// Pairs of clients.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Pairs {
+    #[command(flatten)]
+    access: Access,
+    #[arg(long, default_value_t = 1)]
+    pairs: u16,
+    /// Messages of each publisher.
+    #[arg(long, default_value_t = 10)]
+    count: u32,
+    /// Messages of each publisher that come before and are not counted.
+    #[arg(long, default_value_t = 1)]
+    warm_up: u32,
+    /// Time between two messages of a publisher.
+    #[arg(long, value_parser = parse_duration, default_value = "1s")]
+    every: Duration,
+    #[arg(long, default_value_t = 1)]
+    qos: u8,
+    /// Bytes of a message.
+    #[arg(long, default_value_t = 64)]
+    payload: usize,
+    /// Client identifiers begin with this.
+    #[arg(long, default_value = "pair")]
+    id: String,
+    /// Longest wait for the last messages.
+    #[arg(long, value_parser = parse_duration, default_value = "10s")]
+    patience: Duration,
+}
+
+/// What came of it. Times are in microseconds.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Paired {
+    /// Messages, warm-up left out.
+    pub(crate) published: u64,
+    /// From publishing to arrival.
+    pub(crate) delivered_us: Vec<u64>,
+    /// From publishing to PUBACK or PUBCOMP.
+    pub(crate) acknowledged_us: Vec<u64>,
+    pub(crate) disconnections: u64,
+    /// How far behind its schedule it was with all but one in fifty.
+    pub(crate) late_us: u64,
+    /// From before the first message, warm-up included, to the last arrival,
+    /// since the epoch.
+    pub(crate) window_us: (u64, u64),
+    /// Time for which messages were sent, from the beginning of the window.
+    pub(crate) sending_us: u64,
+    /// Messages within the window.
+    pub(crate) messages: u64,
+}
+
+#[derive(Default)]
+struct State {
+    paired: Paired,
+    late: Lateness,
+}
+
+type Shared = Arc<Mutex<State>>;
+
+fn with<T>(state: &Shared, f: impl FnOnce(&mut State) -> T) -> T {
+    f(&mut state.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Pairs {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .context("cannot start")?;
+        let paired = runtime.block_on(self.all())?;
+        say::out(serde_json::to_string(&paired)?);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn all(&self) -> Result<Paired> {
+        let state = Shared::default();
+        let mut watching = JoinSet::new();
+        let mut clients = Vec::new();
+        let mut pairs = Vec::new();
+        // All at once: where much is lost, each takes seconds.
+        let mut connecting = JoinSet::new();
+        for number in 0..self.pairs {
+            let me = self.clone();
+            connecting.spawn(async move { me.connect(number).await });
+        }
+        while let Some(pair) = connecting.join_next().await {
+            let (topic, publisher, subscriber, messages) = pair??;
+            for client in [&subscriber, &publisher] {
+                watching.spawn(watch(client.events(), Arc::clone(&state)));
+            }
+            clients.push(subscriber);
+            clients.push(publisher.clone());
+            pairs.push((topic, publisher, messages));
+        }
+        tokio::time::sleep(SETTLE).await;
+        let begun = Instant::now();
+        let from_us = epoch_us();
+        let mut working = JoinSet::new();
+        for ((topic, publisher, messages), number) in pairs.into_iter().zip(0..) {
+            let offset = self.every * number / u32::from(self.pairs);
+            let (me, state) = (self.clone(), Arc::clone(&state));
+            let last = begun + offset + me.every * (me.count + me.warm_up);
+            let (other, shared) = (me.clone(), Arc::clone(&state));
+            working.spawn(async move {
+                me.publish(&topic, &publisher, begun, begun + offset, &shared)
+                    .await
+            });
+            working.spawn(async move {
+                let end = last + other.patience;
+                other.receive(messages, begun, end, &state).await;
+                Ok(())
+            });
+        }
+        while let Some(done) = working.join_next().await {
+            done??;
+        }
+        // For the last acknowledgements of the transport.
+        tokio::time::sleep(SETTLE).await;
+        let to_us = epoch_us();
+        watching.abort_all();
+        for client in clients {
+            let _ = timeout(self.patience, client.disconnect()).await;
+        }
+        Ok(with(&state, |state| {
+            let mut paired = core::mem::take(&mut state.paired);
+            paired.late_us = state.late.p98_us();
+            paired.window_us = (from_us, to_us);
+            let each = u64::from(self.count + self.warm_up);
+            let sending = self.every * (self.count + self.warm_up);
+            paired.sending_us = u64::try_from(sending.as_micros()).unwrap_or(u64::MAX);
+            paired.messages = u64::from(self.pairs) * each;
+            paired
+        }))
+    }
+
+    /// Topic, publisher and subscriber of a pair.
+    async fn connect(&self, number: u16) -> Result<(String, Client, Client, Messages)> {
+        let topic = format!("pairs/{}/{number}", self.id);
+        let builder = |role: &str| {
+            let builder = self
+                .access
+                .builder(&format!("{}-{role}{number}", self.id))?;
+            anyhow::Ok(builder.connect_timeout(CONNECT_MAX))
+        };
+        let (subscriber, messages) = builder("s")?.connect().await.context("cannot connect")?;
+        subscriber
+            .subscribe(topic.clone(), quality(self.qos))
+            .await
+            .context("cannot subscribe")?;
+        let (publisher, _none) = builder("p")?.connect().await.context("cannot connect")?;
+        Ok((topic, publisher, subscriber, messages))
+    }
+
+    async fn publish(
+        &self,
+        topic: &str,
+        client: &Client,
+        begun: Instant,
+        start: Instant,
+        state: &Shared,
+    ) -> Result<()> {
+        let mut acknowledging = JoinSet::new();
+        for number in 0..self.count + self.warm_up {
+            let due = start + self.every * number;
+            sleep_until(due.into()).await;
+            let now = Instant::now();
+            let mut payload = micros(begun).to_be_bytes().to_vec();
+            payload.extend(number.to_be_bytes());
+            payload.resize(self.payload.max(payload.len()), b'.');
+            let message = Publish::new(topic.to_owned(), payload).qos(quality(self.qos));
+            let delivery = client
+                .start_publish(message)
+                .await
+                .context("cannot publish")?;
+            let counted = number >= self.warm_up;
+            with(state, |state| {
+                state.late.note_until(due, now);
+                state.paired.published += u64::from(counted);
+            });
+            let state = Arc::clone(state);
+            acknowledging.spawn(async move {
+                if delivery.await.is_ok() && counted {
+                    let took = micros(now);
+                    with(&state, |state| state.paired.acknowledged_us.push(took));
+                }
+            });
+        }
+        let all = async { while acknowledging.join_next().await.is_some() {} };
+        // One without acknowledgement is missing in the list.
+        let _ = timeout(self.patience, all).await;
+        Ok(())
+    }
+
+    async fn receive(&self, mut messages: Messages, begun: Instant, end: Instant, state: &Shared) {
+        let mut missing = self.count + self.warm_up;
+        while missing > 0 {
+            let Ok(Some(message)) = tokio::time::timeout_at(end.into(), messages.next()).await
+            else {
+                return;
+            };
+            let now = micros(begun);
+            let Some((sent, number)) = read(&message.payload) else {
+                continue;
+            };
+            missing -= 1;
+            if number >= self.warm_up {
+                let took = now.saturating_sub(sent);
+                with(state, |state| state.paired.delivered_us.push(took));
+            }
+        }
+    }
+}
+
+fn read(payload: &[u8]) -> Option<(u64, u32)> {
+    let (sent, rest) = payload.split_first_chunk()?;
+    let number = rest.first_chunk()?;
+    Some((u64::from_be_bytes(*sent), u32::from_be_bytes(*number)))
+}
+
+async fn watch(mut events: Events, state: Shared) {
+    while let Some(event) = events.next().await {
+        if matches!(event, dunlin_client::ConnectionEvent::Disconnected { .. }) {
+            with(&state, |state| state.paired.disconnections += 1);
+        }
+    }
+}
+
+fn epoch_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
