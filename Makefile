@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .PHONY: help run test check interop bench doc clean setup lab-quic lab-book \
-	firmware firmware-run
+	firmware firmware-run mcu-interop
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
 	scripts/mcu/tiny-size.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/c-api.sh
+	scripts/mcu/interop.sh --peer quinn --peer aioquic
 	"$(TARGET)/debug/dunlin-lab" link --self-test --short
 	"$(TARGET)/debug/dunlin-lab" check storm --short --out "$(TARGET)/lab"
 
@@ -54,6 +55,9 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 			--only dunlin || exit 1; \
 	done
 	python3 -B scripts/interop/book.py
+
+mcu-interop: setup ## the microcontroller's client and QUIC servers by others
+	scripts/mcu/interop.sh --book $(ARGS)
 
 lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory, racing (root)
 	$(CARGO) build --release --package dunlin --package dunlin-lab

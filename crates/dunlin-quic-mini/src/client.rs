@@ -567,10 +567,16 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     /// Counts bytes of the connection's window that were read.
     fn read(&mut self, n: u32) {
         self.consumed = self.consumed.saturating_add(n);
-        let parts = self.memory.parts();
-        let size = u32::try_from(parts.receive.len()).unwrap_or(0);
+        self.widen(2);
+    }
+
+    /// Tells the server of a window that grew by one part in `parts` of its
+    /// size, or at all.
+    fn widen(&mut self, parts: u32) {
+        let size = self.memory.parts().receive.len();
+        let size = u32::try_from(size).unwrap_or(0);
         let window = self.consumed.saturating_add(size);
-        if window - self.window > size / 2 {
+        if window - self.window > size.checked_div(parts).unwrap_or(0) {
             self.window = window;
             self.pending |= what::MAX_DATA;
         }

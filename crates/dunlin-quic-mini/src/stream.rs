@@ -333,16 +333,23 @@ impl Stream {
         }
         let before = self.input.base();
         self.input.consume(buf, n);
-        let size = u32::try_from(buf.len()).unwrap_or(0);
-        let window = self.input.base().saturating_add(size);
-        if self.last == UNKNOWN && window - self.window > size / 2 {
-            self.window = window;
-            self.pending |= what::MAX_STREAM_DATA;
-        }
+        self.widen(buf.len(), 2);
         if self.input.base() == self.last {
             self.flags |= flag::READ;
         }
         self.input.base() - before
+    }
+
+    /// Tells the server of a window that grew by one part in `parts` of its
+    /// size, or at all.
+    pub(crate) fn widen(&mut self, size: usize, parts: u32) {
+        let size = u32::try_from(size).unwrap_or(0);
+        let window = self.input.base().saturating_add(size);
+        let least = size.checked_div(parts).unwrap_or(0);
+        if self.last == UNKNOWN && window - self.window > least {
+            self.window = window;
+            self.pending |= what::MAX_STREAM_DATA;
+        }
     }
 
     /// Asks the server to stop, unless its direction is over.

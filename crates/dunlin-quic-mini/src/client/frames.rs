@@ -67,11 +67,17 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
                 self.streams_max = self.streams_max.max(number()?);
                 Ok(())
             }
-            // What the server would like to have, or to open.
-            0x13 | 0x14 | 0x16 | 0x17 => number().map(|_| ()),
+            // More streams than this side allows, which is none.
+            0x13 | 0x16 | 0x17 => number().map(|_| ()),
+            // A server that is blocked gets what there is, however little: some
+            // cannot use the last bytes of a window.
+            0x14 => number().map(|_| self.widen(0)),
             0x15 => {
                 let (id, _) = (number()?, number()?);
-                self.stream(id).map(|_| ())
+                if let Some(slot) = self.stream(id)? {
+                    slot.state.widen(slot.receive.len(), 0);
+                }
+                Ok(())
             }
             0x18 => self.new_connection_id(frame),
             // This side has issued no id but the first one, which is in use.

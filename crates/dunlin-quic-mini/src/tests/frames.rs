@@ -180,6 +180,23 @@ fn streams_are_reset_by_the_server() {
 }
 
 #[test]
+fn a_blocked_server_gets_what_there_is() {
+    let (mut pair, id) = Pair::connected();
+    pair.send(2, &[0x0e, 0, 0, 3, b'a', b'b', b'c']);
+    pair.client.consume(id, 3);
+    let has = |said: &[u8], part: &[u8]| said.windows(part.len()).any(|at| at == part);
+    // Three bytes are too few to tell of; the windows are 1024 and 512.
+    let (all, one) = (&[0x10, 0x44, 3][..], &[0x11, 0, 0x42, 3][..]);
+    let said = pair.said();
+    assert!(!has(&said, all) && !has(&said, one), "{said:x?}");
+    for (frames, want) in [(&[0x14, 0x44, 0][..], all), (&[0x15, 0, 0x42, 0], one)] {
+        pair.send(2, frames);
+        let said = pair.said();
+        assert!(has(&said, want), "{said:x?}");
+    }
+}
+
+#[test]
 fn stateless_resets_end_it() {
     let (mut pair, _) = Pair::connected();
     let mut token = std::vec![0x18, 1, 0, 4, 1, 1, 1, 1];

@@ -179,6 +179,16 @@ impl Pair {
         self.client.receive(1, &mut packet);
     }
 
+    /// The frames of the client's next 1-RTT packet, without padding.
+    pub(super) fn said(&mut self) -> Vec<u8> {
+        let mut out = [0; 1200];
+        // Whatever waits for company goes with the timer.
+        let len = self.client.transmit(100, &mut out);
+        let payload = self.open(2, &mut out[..len], 1 + ID.len());
+        let end = payload.iter().rposition(|&byte| byte != 0);
+        payload[..end.map_or(0, |end| end + 1)].to_vec()
+    }
+
     /// Sends handshake messages.
     pub(super) fn crypto(&mut self, level: usize, messages: &[u8]) {
         let mut frame = std::vec![0; messages.len() + 20];
