@@ -34,6 +34,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	scripts/mcu/tiny-size.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/c-api.sh
 	scripts/mcu/interop.sh --peer quinn --peer aioquic
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick
 	"$(TARGET)/debug/dunlin-lab" link --self-test --short
 	"$(TARGET)/debug/dunlin-lab" check storm --short --out "$(TARGET)/lab"
 
@@ -70,7 +71,7 @@ lab-book: ## the book's page of results, from the runs in target/lab/runs
 firmware: ## the image for a microcontroller (fetches a compiler for it), and its size
 	scripts/mcu/size.sh
 
-firmware-run: setup firmware ## run it under QEMU against a broker started for it
+firmware-run: setup ## run it under QEMU against a broker started for it
 	$(CARGO) build --package dunlin
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/run.sh
 

@@ -31,7 +31,7 @@ NOTES = {
     14: "no-settings",
     15: "boot",
 }
-# Where the image looks for its settings, see firmware/src/pages.rs.
+# Where the image looks for its settings, see firmware/image/src/pages.rs.
 SETTINGS_ADDRESS = 0x0030_0000
 # The network that QEMU makes: the host is the gateway.
 GATEWAY = "10.0.2.2"

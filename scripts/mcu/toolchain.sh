@@ -14,6 +14,16 @@ cd "$prefix/debs"
 dep() { apt-cache depends "$1" | awk -v p="$2" '$1 == "Depends:" && $2 ~ p { print $2; exit }'; }
 # The compiler is in two libraries whose names have its version in them.
 driver=$(dep libstd-rust-web-dev '^libstd-rust-web-[0-9]')
+if [ -z "$driver" ] && [ "$(id -u)" -eq 0 ]; then
+    # A fresh machine has no list of packages.
+    apt-get update -qq
+    driver=$(dep libstd-rust-web-dev '^libstd-rust-web-[0-9]')
+fi
+if [ -z "$driver" ]; then
+    echo "toolchain: apt knows no libstd-rust-web-dev: apt-get update, or rustup target add" \
+        "thumbv7em-none-eabihf" >&2
+    exit 1
+fi
 llvm=$(dep "$driver" '^libllvm')
 apt-get download -q rustc-web libstd-rust-web-dev rust-web-src "$driver" "$llvm"
 for package in rustc-web_* libstd-rust-web-dev_* "$driver"_* "$llvm"_*; do

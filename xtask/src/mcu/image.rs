@@ -196,7 +196,7 @@ fn source(function: &str, file: &str) -> Option<String> {
     if let Some((_, rest)) = file.split_once("/crates/") {
         return Some(rest.replace("/src/", "/"));
     }
-    if let Some((_, rest)) = file.split_once("/firmware/src/") {
+    if let Some((_, rest)) = file.split_once("/firmware/image/src/") {
         return Some(format!("firmware/{rest}"));
     }
     if let Some((_, rest)) = file.split_once("/registry/src/") {
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn code_belongs_to_the_innermost_file_that_is_ours() {
-        let text = "0x00000044\ncopy\n/x/library/core/src/slice.rs:3\nstart\n/y/crates/dunlin-quic-mini/src/tls.rs:9\nmain\n/y/firmware/src/main.rs:1\n0x00000046\nP256_mul\n??:?\n0x00000048\nmemcpy\n??:0\n";
+        let text = "0x00000044\ncopy\n/x/library/core/src/slice.rs:3\nstart\n/y/crates/dunlin-quic-mini/src/tls.rs:9\nmain\n/y/firmware/image/src/main.rs:1\n0x00000046\nP256_mul\n??:?\n0x00000048\nmemcpy\n??:0\n";
         let found = by_file(text);
         let found: Vec<_> = found.iter().map(|(f, n)| (f.as_str(), *n)).collect();
         let files = [
