@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::experiment::{Claim, Target};
+use super::experiment::Claim;
 use super::record::Record;
+use super::report;
 use super::systems::SYSTEMS;
 use crate::check::table::median;
 use crate::say;
@@ -29,29 +30,8 @@ pub(crate) fn print(records: &[Record]) {
 
 /// Prints what papers said beside what was measured.
 pub(crate) fn print_claims(claims: &[Claim]) {
-    for claim in claims {
-        let Some(measured) = claim.measured else {
-            continue;
-        };
-        let (mark, target) = match claim.target {
-            None => ("", String::new()),
-            Some(Target::AtMost(most)) if measured.value <= most => ("holds", format!("<= {most}")),
-            Some(Target::AtMost(most)) => ("DOES NOT HOLD", format!("<= {most}")),
-            Some(Target::AtLeast(least)) if measured.value >= least => {
-                ("holds", format!(">= {least}"))
-            }
-            Some(Target::AtLeast(least)) => ("DOES NOT HOLD", format!(">= {least}")),
-        };
-        let (low, high) = (figure(measured.low), figure(measured.high));
-        let interval = match measured.low.is_nan() {
-            true => String::new(),
-            false => format!(" [{low}, {high}]"),
-        };
-        let (what, value, unit) = (&claim.what, figure(measured.value), claim.unit);
-        let paper = &claim.paper;
-        say::out(format_args!(
-            "   {what}: {value} {unit}{interval}; paper: {paper}; {target} {mark}"
-        ));
+    for claim in claims.iter().filter(|claim| claim.measured.is_some()) {
+        say::out(format_args!("   {}", report::line(claim)));
     }
 }
 

@@ -61,14 +61,14 @@ impl Verdict {
         }
     }
 
-    /// In a summary, after a number.
+    /// In a summary, before a number.
     pub(super) const fn counted(self) -> &'static str {
         match self {
             Self::Holds => "hold",
             Self::Open => "open (the target lies within the interval)",
             Self::Fails => "do not hold",
             Self::Unmeasured => "not measured",
-            Self::Shown => "compared without a target",
+            Self::Shown => "without a target",
         }
     }
 
@@ -106,11 +106,11 @@ pub(super) fn counts<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<(Verdic
         .collect()
 }
 
-/// Such as `3 hold · 1 open (…)`.
+/// Such as `hold: 3 · open (…): 1`.
 pub(super) fn summary(counts: &[(Verdict, usize)]) -> String {
     let parts: Vec<String> = counts
         .iter()
-        .map(|(verdict, count)| format!("{count} {}", verdict.counted()))
+        .map(|(verdict, count)| format!("{}: {count}", verdict.counted()))
         .collect();
     parts.join(" · ")
 }
@@ -120,12 +120,44 @@ pub(super) fn measured(claim: &Claim) -> String {
     let Some(Estimate { value, low, high }) = claim.measured else {
         return "nothing valid".to_owned();
     };
-    let value = with_unit(value, claim.unit);
     if low.is_finite() && high.is_finite() {
-        format!("{value} [{}, {}]", number(low), number(high))
+        let width = high - low;
+        let unit = if claim.unit.is_empty() { "" } else { " " };
+        format!(
+            "{}{unit}{} [{}, {}]",
+            within(value, width),
+            claim.unit,
+            within(low, width),
+            within(high, width)
+        )
     } else {
-        format!("{value} (one observation)")
+        format!("{} (one observation)", with_unit(value, claim.unit))
     }
+}
+
+/// A number without the digits that its interval makes meaningless.
+fn within(value: f64, width: f64) -> String {
+    // An interval of 43 leaves whole numbers, one of 3.9 tenths.
+    let digits = (1.0 - width.log10().floor()).clamp(-12.0, 12.0);
+    if width <= 0.0 || !digits.is_finite() {
+        return number(value);
+    }
+    let unit = 10_f64.powf(digits);
+    number((value * unit).round() / unit)
+}
+
+/// A claim in one line, for a terminal.
+pub(crate) fn line(claim: &Claim) -> String {
+    let (what, paper) = (&claim.what, paper(claim));
+    let (measured, target) = (measured(claim), target(claim));
+    let verdict = match Verdict::of(claim) {
+        Verdict::Shown => return format!("{what}: {measured}; paper: {paper}"),
+        Verdict::Holds => "HOLDS",
+        Verdict::Fails => "DOES NOT HOLD",
+        Verdict::Open => "OPEN",
+        Verdict::Unmeasured => "NOT MEASURED",
+    };
+    format!("{what}: {measured}; paper: {paper}; {target}: {verdict}")
 }
 
 /// Such as `at most −60 %`.
@@ -205,7 +237,15 @@ mod tests {
     #[test]
     fn words_are_for_people() {
         let all = claim(Some((-61.234, -63.0, -58.4)), Some(Target::AtMost(-60.0)));
-        assert_eq!(measured(&all), "−61.23 % [−63, −58.4]");
+        assert_eq!(measured(&all), "−61.2 % [−63, −58.4]");
+        assert_eq!(
+            line(&all),
+            ": −61.2 % [−63, −58.4]; paper: ; at most −60 %: OPEN"
+        );
+        let wide = claim(Some((1234.567, -800.0, 2000.0)), None);
+        assert_eq!(measured(&wide), "1200 % [−800, 2000]");
+        let exact = claim(Some((0.5, 0.5, 0.5)), None);
+        assert_eq!(measured(&exact), "0.5 % [0.5, 0.5]");
         assert_eq!(target(&all), "at most −60 %");
         assert_eq!(reason(&all), "because", "it is open");
         let one = claim(Some((3.0, f64::NAN, f64::NAN)), None);
@@ -214,7 +254,7 @@ mod tests {
         assert_eq!(measured(&claim(None, None)), "nothing valid");
         assert_eq!(
             summary(&counts([all, one].iter())),
-            "1 open (the target lies within the interval) · 1 compared without a target"
+            "open (the target lies within the interval): 1 · without a target: 1"
         );
     }
 }

@@ -7,7 +7,7 @@ use super::plot::words::{self, number};
 use crate::run::experiment::{Figure, Kind, PaperPoint};
 use crate::run::record::{Cell, Measure, Record};
 use crate::run::stats::{Quartiles, Sample, Statistic, ecdf, quantile};
-use crate::run::systems::System;
+use crate::run::systems::{SYSTEMS, System};
 
 /// Points of a distribution, and of a course.
 const CURVE_POINTS: usize = 240;
@@ -133,6 +133,11 @@ fn lines(figure: &Figure, seen: &[Seen<'_>], records: &[Record]) -> Vec<Line> {
     for record in records {
         add(&mut systems, &record.cell.system);
     }
+    // Those of other names after those that are known, in the plan's order.
+    systems.sort_by_key(|id| {
+        let place = SYSTEMS.iter().position(|system| system.id == id);
+        place.unwrap_or(SYSTEMS.len())
+    });
     let mut lines = Vec::new();
     for system in systems {
         let mut splits = Vec::new();

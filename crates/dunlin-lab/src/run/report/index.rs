@@ -3,6 +3,7 @@
 use super::claim;
 use super::html::{self, cell, numbers};
 use super::plot::escape;
+use super::samples;
 use super::site::{Shown, Site, scale};
 
 /// The whole page.
@@ -63,7 +64,7 @@ fn runs(site: &Site) -> String {
                 header.planned
             )),
             numbers(&shown.invalid().to_string()),
-            format!("<td><a href=\"{stem}.json\">JSON</a> <a href=\"{stem}.csv\">CSV</a></td>"),
+            format!("<td>{}</td>", samples::links(shown)),
         ]
     });
     let head = [

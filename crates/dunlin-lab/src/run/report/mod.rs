@@ -23,6 +23,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+pub(crate) use claim::line;
+
 use super::ALL;
 use crate::say;
 use site::Site;
@@ -89,7 +91,9 @@ fn write_site(site: &Site, out: &Path) -> Result<()> {
         let page = page::page(shown);
         write(&to("html"), |file| file.write_all(page.as_bytes()))?;
         write(&to("json"), |file| samples::json(shown, file))?;
-        write(&to("csv"), |file| samples::csv(shown, file))?;
+        if samples::has_csv(shown) {
+            write(&to("csv"), |file| samples::csv(shown, file))?;
+        }
     }
     let index = index::page(site);
     write(&out.join("index.html"), |file| {

@@ -7,10 +7,11 @@ use super::html::{self, cell, numbers};
 use super::plot::model::{Plot, XAxis};
 use super::plot::words::sentence;
 use super::plot::{Standing, draw, escape};
+use super::samples;
 use super::site::{Shown, scale};
 use crate::run::record::Record;
 
-/// Rows of a table of invalid cells, and seeds in a list; the CSV has all.
+/// Rows of a table of invalid cells, and seeds in a list; the JSON has all.
 const ROWS_MAX: usize = 200;
 
 /// The whole page.
@@ -62,7 +63,7 @@ fn head(shown: &Shown) -> String {
     let seconds: f64 = shown.run.records.iter().map(|r| r.seconds).sum();
     html.push_str(&format!(
         "<div class=\"{class}\"><p>{}</p><p>Started {}, {}; {:.0} s of measuring. \
-         Every sample: <a href=\"{stem}.json\">JSON</a>, <a href=\"{stem}.csv\">CSV</a>.</p></div>\n",
+         Every sample: {}.</p></div>\n",
         escape(&shown.status().join(" ")),
         escape(&header.started),
         escape(&match &header.finished {
@@ -70,7 +71,7 @@ fn head(shown: &Shown) -> String {
             None => finished.to_owned(),
         }),
         seconds,
-        stem = escape(&shown.stem)
+        samples::links(shown)
     ));
     html
 }
@@ -152,7 +153,7 @@ fn invalid(records: &[Record]) -> String {
 fn more(count: usize) -> String {
     if count > ROWS_MAX {
         let rest = count - ROWS_MAX;
-        format!("<p class=\"quiet\">And {rest} more, in the CSV.</p>\n")
+        format!("<p class=\"quiet\">And {rest} more, in the JSON.</p>\n")
     } else {
         String::new()
     }
@@ -200,7 +201,7 @@ fn seeds(records: &[Record]) -> String {
     }
     format!(
         "<h2>Seeds</h2>\n<p>A cell's seed follows from the experiment, its factors and its \
-         repetition; systems that are compared have the same. The CSV has it on every row.</p>\n\
+         repetition; systems that are compared have the same. JSON and CSV have it with every cell.</p>\n\
          <details><summary>{} seeds</summary><p>{list}</p>{}</details>\n",
         seeds.len(),
         more(seeds.len())

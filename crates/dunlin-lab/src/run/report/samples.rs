@@ -8,12 +8,34 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::claim::Verdict;
+use super::plot::escape;
 use super::site::Shown;
 use crate::run::experiment::{Claim, Target};
 use crate::run::record::{Measure, Outcome, Record};
 
 /// Of the JSON; changes when a reader would have to.
 const VERSION: u32 = 1;
+
+/// Samples above which there is no CSV: it would be of hundreds of megabytes,
+/// many times what the JSON takes.
+const CSV_ROWS_MAX: usize = 2_000_000;
+
+/// Whether the run has a CSV.
+pub(super) fn has_csv(shown: &Shown) -> bool {
+    shown.samples() <= CSV_ROWS_MAX
+}
+
+/// Links to what is written here, as HTML.
+pub(super) fn links(shown: &Shown) -> String {
+    let stem = escape(&shown.stem);
+    let json = format!("<a href=\"{stem}.json\">JSON</a>");
+    if has_csv(shown) {
+        format!("{json}, <a href=\"{stem}.csv\">CSV</a>")
+    } else {
+        let millions = shown.samples() / 1_000_000;
+        format!("{json} (no CSV: {millions} million samples)")
+    }
+}
 
 /// Writes the run as one JSON object.
 pub(super) fn json(shown: &Shown, to: &mut dyn Write) -> io::Result<()> {

@@ -9,7 +9,7 @@ use super::figure;
 use super::plot::model::Plot;
 use super::plot::style::Styles;
 use crate::run::experiment::{Claim, Experiment, Figure};
-use crate::run::record::Scale;
+use crate::run::record::{Record, Scale};
 use crate::run::store::{OLD, Run};
 
 /// A run with what its experiment makes of it.
@@ -83,7 +83,10 @@ impl Site {
 
 impl Shown {
     /// Draws and judges a run.
-    pub(super) fn of(run: Run, known: &[&'static dyn Experiment]) -> Self {
+    pub(super) fn of(mut run: Run, known: &[&'static dyn Experiment]) -> Self {
+        // Invalid cells last; runs of the papers' length are too large to copy.
+        let valid = |record: &Record| record.outcome.invalid.is_none();
+        run.records.sort_by_key(|record| !valid(record));
         let name = &run.header.experiment;
         let experiment = known.iter().find(|e| e.name() == name).copied();
         let styles = Styles::of(run.records.iter().map(|r| r.cell.system.as_str()));
@@ -95,13 +98,9 @@ impl Shown {
             });
             drawn.collect()
         });
-        let valid: Vec<_> = run
-            .records
-            .iter()
-            .filter(|record| record.outcome.invalid.is_none())
-            .cloned()
-            .collect();
-        let claims = experiment.map_or_else(Vec::new, |experiment| experiment.claims(&valid));
+        let valid = run.records.partition_point(valid);
+        let valid = run.records.get(..valid).unwrap_or_default();
+        let claims = experiment.map_or_else(Vec::new, |experiment| experiment.claims(valid));
         let folder = run.folder.file_name().unwrap_or_default().to_string_lossy();
         let stem = folder
             .chars()
@@ -120,6 +119,12 @@ impl Shown {
             figures,
             run,
         }
+    }
+
+    /// Rows of its CSV.
+    pub(super) fn samples(&self) -> usize {
+        let measures = self.run.records.iter().flat_map(|r| &r.outcome.measures);
+        measures.map(|m| m.values.len() + m.series.len()).sum()
     }
 
     fn rank(&self) -> (bool, bool, Scale, usize) {

@@ -33,7 +33,7 @@ const BETWEEN: f64 = 18.0;
 /// Panels in a row, at most.
 const COLUMNS: usize = 3;
 /// Narrowest bar of a figure of several columns, and its narrowest panel.
-const BAR_MIN: f64 = 8.0;
+const BAR_MIN: f64 = 7.0;
 const PANEL_MIN: f64 = 230.0;
 /// Panels share the scale upright unless their values differ by more.
 const SHARE: f64 = 6.0;
