@@ -159,6 +159,7 @@ impl Crowd {
                 timeout_us: u64::try_from(self.timeout.as_micros())?,
                 ..Crowded::default()
             },
+            steps: Steps::default(),
             open: 0,
             sends: Vec::new(),
         };
@@ -198,7 +199,11 @@ impl Crowd {
             net.close(*conn, close_code::NO_ERROR);
         }
         net.poll(Some(Duration::ZERO), &mut |_| {})?;
-        let mut crowded = round.crowded;
+        let (mut crowded, steps) = (round.crowded, round.steps);
+        crowded.ready_us = in_order(steps.ready);
+        crowded.answered_us = in_order(steps.answered);
+        crowded.connack_us = in_order(steps.connack);
+        crowded.suback_us = in_order(steps.suback);
         crowded.late_us = late.p98_us();
         Ok(crowded)
     }
@@ -248,11 +253,28 @@ impl Crowd {
     }
 }
 
+/// Number of the client and how long it took, for each step.
+#[derive(Default)]
+struct Steps {
+    ready: Vec<(usize, u64)>,
+    answered: Vec<(usize, u64)>,
+    connack: Vec<(usize, u64)>,
+    suback: Vec<(usize, u64)>,
+}
+
+/// The times in the order of the clients, not of their ends: those that took
+/// long are no neighbours.
+fn in_order(mut times: Vec<(usize, u64)>) -> Vec<u64> {
+    times.sort_unstable();
+    times.into_iter().map(|(_, took)| took).collect()
+}
+
 /// Clients on their way.
 struct Round<'a> {
     crowd: &'a Crowd,
     members: HashMap<ConnId, Member>,
     crowded: Crowded,
+    steps: Steps,
     /// Clients that are neither done nor gone.
     open: usize,
     sends: Vec<(ConnId, SendBuf)>,
@@ -276,7 +298,9 @@ impl Round<'_> {
             NetEvent::Opened { conn, peer } => self.opened(conn, peer.early_data),
             NetEvent::EarlyData { conn, accepted } => {
                 if let Some(member) = self.members.get(&conn).filter(|m| m.counts) {
-                    self.crowded.answered_us.push(micros(member.begun));
+                    self.steps
+                        .answered
+                        .push((member.number, micros(member.begun)));
                     self.crowded.early += usize::from(accepted);
                 }
                 if self.crowd.until == Until::Handshake {
@@ -302,7 +326,7 @@ impl Round<'_> {
             return;
         };
         if member.counts {
-            self.crowded.ready_us.push(micros(member.begun));
+            self.steps.ready.push((member.number, micros(member.begun)));
         }
         if self.crowd.until == Until::Handshake {
             if !early {
@@ -330,10 +354,10 @@ impl Round<'_> {
         // A client has one question open at a time: there is one answer.
         member.answer.clear();
         let (number, took) = (member.number, micros(member.begun));
-        let counted = member.counts.then_some(took);
+        let counted = member.counts.then_some((number, took));
         match frame.packet_type {
             PacketType::ConnAck => {
-                self.crowded.connack_us.extend(counted);
+                self.steps.connack.extend(counted);
                 if self.crowd.until == Until::Suback {
                     let bytes = self.crowd.subscribe(number);
                     self.sends.push((conn, bytes));
@@ -342,7 +366,7 @@ impl Round<'_> {
                 }
             }
             PacketType::SubAck => {
-                self.crowded.suback_us.extend(counted);
+                self.steps.suback.extend(counted);
                 self.end(conn);
             }
             _ => {}

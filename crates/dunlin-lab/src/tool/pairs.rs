@@ -25,6 +25,9 @@ const SETTLE: Duration = Duration::from_millis(300);
 /// Longest that a client may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(60);
 
+/// Longest wait for a message of the warm-up.
+const WARM_UP_MAX: Duration = Duration::from_secs(5);
+
 /// Pairs of clients.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Pairs {
@@ -35,8 +38,9 @@ pub(crate) struct Pairs {
     /// Messages of each publisher.
     #[arg(long, default_value_t = 10)]
     count: u32,
-    /// Messages of each publisher that come before and are not counted.
-    #[arg(long, default_value_t = 1)]
+    /// Messages of each pair that come before, one after the other: what an
+    /// idle connection has learnt of its path after a while.
+    #[arg(long, default_value_t = 20)]
     warm_up: u32,
     /// Time between two messages of a publisher.
     #[arg(long, value_parser = parse_duration, default_value = "1s")]
@@ -57,7 +61,7 @@ pub(crate) struct Pairs {
 /// What came of it. Times are in microseconds.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Paired {
-    /// Messages, warm-up left out.
+    /// Messages that were published.
     pub(crate) published: u64,
     /// From publishing to arrival.
     pub(crate) delivered_us: Vec<u64>,
@@ -66,18 +70,21 @@ pub(crate) struct Paired {
     pub(crate) disconnections: u64,
     /// How far behind its schedule it was with all but one in fifty.
     pub(crate) late_us: u64,
-    /// From before the first message, warm-up included, to the last arrival,
-    /// since the epoch.
+    /// From before the first message to after the last arrival, warm-up left
+    /// out, since the epoch.
     pub(crate) window_us: (u64, u64),
     /// Time for which messages were sent, from the beginning of the window.
     pub(crate) sending_us: u64,
-    /// Messages within the window.
+    /// Messages that were to be published.
     pub(crate) messages: u64,
 }
 
 #[derive(Default)]
 struct State {
     paired: Paired,
+    /// When it was published and how long it took.
+    delivered: Vec<(u64, u64)>,
+    acknowledged: Vec<(Instant, u64)>,
     late: Lateness,
 }
 
@@ -125,7 +132,7 @@ impl Pairs {
         for ((topic, publisher, messages), number) in pairs.into_iter().zip(0..) {
             let offset = self.every * number / u32::from(self.pairs);
             let (me, state) = (self.clone(), Arc::clone(&state));
-            let last = begun + offset + me.every * (me.count + me.warm_up);
+            let last = begun + offset + me.every * me.count;
             let (other, shared) = (me.clone(), Arc::clone(&state));
             working.spawn(async move {
                 me.publish(&topic, &publisher, begun, begun + offset, &shared)
@@ -151,10 +158,15 @@ impl Pairs {
             let mut paired = core::mem::take(&mut state.paired);
             paired.late_us = state.late.p98_us();
             paired.window_us = (from_us, to_us);
-            let each = u64::from(self.count + self.warm_up);
-            let sending = self.every * (self.count + self.warm_up);
+            // In the order in which they were published, not in which they
+            // came: those that took long are no neighbours.
+            state.delivered.sort_unstable();
+            state.acknowledged.sort_unstable();
+            paired.delivered_us = state.delivered.iter().map(|(_, took)| *took).collect();
+            paired.acknowledged_us = state.acknowledged.iter().map(|(_, took)| *took).collect();
+            let sending = self.every * self.count;
             paired.sending_us = u64::try_from(sending.as_micros()).unwrap_or(u64::MAX);
-            paired.messages = u64::from(self.pairs) * each;
+            paired.messages = u64::from(self.pairs) * u64::from(self.count);
             paired
         }))
     }
@@ -174,6 +186,14 @@ impl Pairs {
             .await
             .context("cannot subscribe")?;
         let (publisher, _none) = builder("p")?.connect().await.context("cannot connect")?;
+        let mut messages = messages;
+        for _ in 0..self.warm_up {
+            let payload = vec![b'.'; self.payload];
+            let message = Publish::new(topic.clone(), payload).qos(quality(self.qos));
+            publisher.publish(message).await.context("cannot publish")?;
+            // One of QoS 0 may be lost.
+            let _ = timeout(WARM_UP_MAX, messages.next()).await;
+        }
         Ok((topic, publisher, subscriber, messages))
     }
 
@@ -186,28 +206,26 @@ impl Pairs {
         state: &Shared,
     ) -> Result<()> {
         let mut acknowledging = JoinSet::new();
-        for number in 0..self.count + self.warm_up {
+        for number in 0..self.count {
             let due = start + self.every * number;
             sleep_until(due.into()).await;
             let now = Instant::now();
             let mut payload = micros(begun).to_be_bytes().to_vec();
-            payload.extend(number.to_be_bytes());
             payload.resize(self.payload.max(payload.len()), b'.');
             let message = Publish::new(topic.to_owned(), payload).qos(quality(self.qos));
             let delivery = client
                 .start_publish(message)
                 .await
                 .context("cannot publish")?;
-            let counted = number >= self.warm_up;
             with(state, |state| {
                 state.late.note_until(due, now);
-                state.paired.published += u64::from(counted);
+                state.paired.published += 1;
             });
             let state = Arc::clone(state);
             acknowledging.spawn(async move {
-                if delivery.await.is_ok() && counted {
-                    let took = micros(now);
-                    with(&state, |state| state.paired.acknowledged_us.push(took));
+                if delivery.await.is_ok() {
+                    let took = (due, micros(now));
+                    with(&state, |state| state.acknowledged.push(took));
                 }
             });
         }
@@ -218,29 +236,22 @@ impl Pairs {
     }
 
     async fn receive(&self, mut messages: Messages, begun: Instant, end: Instant, state: &Shared) {
-        let mut missing = self.count + self.warm_up;
+        let mut missing = self.count;
         while missing > 0 {
             let Ok(Some(message)) = tokio::time::timeout_at(end.into(), messages.next()).await
             else {
                 return;
             };
             let now = micros(begun);
-            let Some((sent, number)) = read(&message.payload) else {
+            let Some(sent) = message.payload.first_chunk() else {
                 continue;
             };
             missing -= 1;
-            if number >= self.warm_up {
-                let took = now.saturating_sub(sent);
-                with(state, |state| state.paired.delivered_us.push(took));
-            }
+            let sent = u64::from_be_bytes(*sent);
+            let took = (sent, now.saturating_sub(sent));
+            with(state, |state| state.delivered.push(took));
         }
     }
-}
-
-fn read(payload: &[u8]) -> Option<(u64, u32)> {
-    let (sent, rest) = payload.split_first_chunk()?;
-    let number = rest.first_chunk()?;
-    Some((u64::from_be_bytes(*sent), u32::from_be_bytes(*number)))
 }
 
 async fn watch(mut events: Events, state: Shared) {

@@ -7,7 +7,7 @@ use super::super::bench::{measure, millis, outcome, told};
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
-use super::{SYSTEMS, bench, change, claim, lines, losses, sample, worst};
+use super::{SYSTEMS, bench, claim, lines, losses, sample, worst};
 use crate::check::lab::Lab;
 use crate::run::stats::Statistic;
 use crate::tool::crowd::Crowded;
@@ -28,7 +28,7 @@ pub(crate) const SUBSCRIBE: Connect = Connect { subscribe: true };
 const fn crowd(scale: Scale) -> (&'static str, &'static str, &'static str) {
     match scale {
         Scale::Smoke => ("20", "10ms", "5s"),
-        Scale::Short => ("200", "10ms", "8s"),
+        Scale::Short => ("300", "6ms", "8s"),
         // As emqtt_bench does: a hundred a second.
         Scale::Paper => ("1000", "10ms", "60s"),
     }
@@ -47,7 +47,7 @@ impl Connect {
         &self,
         records: &[Record],
         pair: [&str; 2],
-        loss: &str,
+        (loss, statistic): (&str, Statistic),
         paper: &str,
         target: Option<Target>,
     ) -> Claim {
@@ -56,11 +56,24 @@ impl Connect {
             false => "handshake",
             true => "connect and subscribe",
         };
-        let what = format!("delay of {step}, {loss} % loss: {ours} against {theirs}");
-        let measured = change(records, pair, self.metric(), loss);
-        claim(what, paper, measured, "%", target)
+        let name = match statistic {
+            Statistic::Median => "median",
+            _ => "mean",
+        };
+        let base = sample(records, theirs, self.metric(), loss);
+        let measured = sample(records, ours, self.metric(), loss).change(&base, statistic);
+        let what = format!("{name} delay of {step}, {loss} % loss: {ours} against {theirs}");
+        Claim {
+            reason: Some(FIRST_PACKET),
+            ..claim(what, paper, measured, "%", target)
+        }
     }
 }
+
+/// Why a mean is not halved.
+const FIRST_PACKET: &str = "Who loses the first packet waits a second until it is \
+    repeated, over QUIC (RFC 9002, 6.2.2) as over TCP (RFC 6298, 2.1), and that is most of a \
+    mean at 20 % loss. What follows is halved, as the median shows.";
 
 impl Experiment for Connect {
     fn name(&self) -> &'static str {
@@ -150,27 +163,32 @@ impl Experiment for Connect {
         let early = ["dunlin-quic-0rtt", "dunlin-quic"];
         let metric = self.metric();
         let mut rows = Vec::new();
+        let mean = Statistic::Mean;
         for pair in [tls, other] {
             let loss = worst(records, pair, metric);
             let most = Some(Target::AtMost(-40.0));
-            rows.push(self.row(records, pair, loss, "almost half (6.3.1)", most));
-            rows.push(self.row(records, pair, "0", "no major difference (6.3.1)", None));
+            let paper = "almost half (6.3.1)";
+            rows.push(self.row(records, pair, (loss, mean), paper, most));
+            rows.push(self.row(records, pair, (loss, Statistic::Median), paper, None));
+            let paper = "no major difference (6.3.1)";
+            rows.push(self.row(records, pair, ("0", mean), paper, None));
         }
         if self.subscribe {
             let loss = worst(records, early, metric);
             let most = Some(Target::AtMost(0.0));
             let paper = "identical, its broker took no early data (6.3.1)";
-            rows.push(self.row(records, early, "0", paper, most));
-            rows.push(self.row(records, early, loss, paper, most));
+            rows.push(self.row(records, early, ("0", mean), paper, most));
+            rows.push(self.row(records, early, (loss, mean), paper, most));
         } else {
             let loss = worst(records, tcp, metric);
-            rows.push(self.row(records, tcp, loss, "comparable (6.3.1)", None));
+            let paper = "comparable (6.3.1)";
+            rows.push(self.row(records, tcp, (loss, mean), paper, None));
             let loss = worst(records, early, metric);
             let values = sample(records, "dunlin-quic-0rtt", metric, loss);
             rows.push(claim(
-                format!("delay of the handshake, {loss} % loss: dunlin-quic-0rtt"),
+                format!("mean delay of the handshake, {loss} % loss: dunlin-quic-0rtt"),
                 "negligible (6.3.1)",
-                values.estimate(Statistic::Mean),
+                values.estimate(mean),
                 "ms",
                 Some(Target::AtMost(1.0)),
             ));
