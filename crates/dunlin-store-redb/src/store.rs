@@ -25,7 +25,7 @@ pub const QUEUE_LIMIT_DEFAULT: usize = 4096;
 
 /// Default of [`StoreConfig::cache_bytes`]. A broker with long queues is to
 /// stay below 64 MiB, and the queues' indices need as much again.
-pub const CACHE_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
+pub const CACHE_BYTES_DEFAULT: usize = 12 * 1024 * 1024;
 
 /// Default of [`StoreConfig::reserve_bytes`].
 pub const RESERVE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
