@@ -199,9 +199,13 @@ pub(crate) fn next_secret<C: Crypto>(crypto: &mut C, secret: &Digest) -> Digest 
 #[cfg(feature = "retry")]
 #[inline(never)]
 pub(crate) fn retry_is_genuine<C: Crypto>(crypto: &mut C, pseudo: &[u8], tag: &[u8]) -> bool {
+    dunlin_mini_crypto::equal(&retry_tag(crypto, pseudo), tag)
+}
+
+/// The tag of a Retry.
+pub(crate) fn retry_tag<C: Crypto>(crypto: &mut C, pseudo: &[u8]) -> [u8; TAG_LEN] {
     let key = crypto.aead(&RETRY_KEY);
-    let expected = crypto.seal(&key, &RETRY_NONCE, pseudo, &mut []);
-    dunlin_mini_crypto::equal(&expected, tag)
+    crypto.seal(&key, &RETRY_NONCE, pseudo, &mut [])
 }
 
 /// The packet number nearest to `expected` that ends with `truncated`

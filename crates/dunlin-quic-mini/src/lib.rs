@@ -21,6 +21,8 @@
     )
 )]
 
+#[cfg(any(test, fuzzing))]
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
@@ -40,6 +42,9 @@ mod stream;
 mod tests;
 mod time;
 mod tls;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod trial;
 mod verify;
 mod wire;
 mod x509;

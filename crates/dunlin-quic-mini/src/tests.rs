@@ -1,6 +1,7 @@
 //! The client against a server of this crate's own parts that does whatever a
 //! test wants: what must be refused, and with which error.
 
+mod corpus;
 mod frames;
 mod handshake;
-mod server;
+mod hostile;

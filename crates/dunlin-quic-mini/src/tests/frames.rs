@@ -1,6 +1,6 @@
 //! Frames that must end the connection, and those that must not.
 
-use super::server::Pair;
+use crate::trial::server::Pair;
 use crate::{Error, State};
 
 #[test]

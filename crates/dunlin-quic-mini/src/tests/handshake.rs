@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use super::server::{KEYS, Pair, Says, extension, message};
+use crate::trial::server::{KEYS, Pair, Says, extension, message};
 use crate::{Error, State};
 
 /// What a server does to what it would have said.

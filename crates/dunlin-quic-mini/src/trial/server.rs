@@ -1,7 +1,8 @@
 //! A server that resumes the session of one ticket, so that it needs no
 //! certificate, and whose messages a test can change.
 
-use std::vec::Vec;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Host};
 
@@ -15,9 +16,9 @@ type Tested = Client<Host<Source>, Pinned<'static>, Buffers<2, 512, 512, 1024, 1
 
 const PSK: Digest = [5; 32];
 /// Pinned in all tests; certificates must have it.
-pub(super) const KEYS: [Point; 1] = [[4; 65]];
+pub(crate) const KEYS: [Point; 1] = [[4; 65]];
 /// The server's connection id.
-pub(super) const ID: [u8; 5] = [9, 8, 7, 6, 5];
+pub(crate) const ID: [u8; 5] = [9, 8, 7, 6, 5];
 
 /// Bytes that differ from call to call and are valid as a scalar.
 fn source(out: &mut [u8]) -> Result<(), CryptoError> {
@@ -29,20 +30,20 @@ fn source(out: &mut [u8]) -> Result<(), CryptoError> {
     Ok(())
 }
 
-pub(super) fn host() -> Host<Source> {
+pub(crate) fn host() -> Host<Source> {
     Host::new(source as Source)
 }
 
 /// A message with its head.
-pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let len = u32::try_from(body.len()).unwrap().to_be_bytes();
-    let mut all = std::vec![kind, len[1], len[2], len[3]];
+    let mut all = vec![kind, len[1], len[2], len[3]];
     all.extend_from_slice(body);
     all
 }
 
 /// An extension.
-pub(super) fn extension(id: u16, body: &[u8]) -> Vec<u8> {
+pub(crate) fn extension(id: u16, body: &[u8]) -> Vec<u8> {
     let mut all = id.to_be_bytes().to_vec();
     all.extend_from_slice(&u16::try_from(body.len()).unwrap().to_be_bytes());
     all.extend_from_slice(body);
@@ -57,40 +58,55 @@ struct Level {
 }
 
 /// Both ends.
-pub(super) struct Pair {
-    pub(super) client: Tested,
+pub(crate) struct Pair {
+    pub(crate) client: Tested,
     crypto: Host<Source>,
     levels: Vec<Level>,
-    transcript: Vec<u8>,
+    pub(crate) transcript: Vec<u8>,
     /// The client's first id for the server.
-    pub(super) original: [u8; 8],
+    pub(crate) original: [u8; 8],
     share: Point,
     schedule: Digest,
     secrets: [Digest; 2],
     /// Bytes of handshake messages sent at the level.
     sent: u32,
+    /// When packets of the server arrive.
+    pub(crate) now: u32,
+    /// The last of them.
+    pub(crate) last: Vec<u8>,
 }
 
 /// What a server may say differently.
-pub(super) struct Says {
-    pub(super) random: [u8; 32],
-    pub(super) session: &'static [u8],
-    pub(super) suite: [u8; 2],
+pub(crate) struct Says {
+    pub(crate) random: [u8; 32],
+    pub(crate) session: &'static [u8],
+    pub(crate) suite: [u8; 2],
     /// Extensions of the ServerHello; the key share comes behind them.
-    pub(super) hello: Vec<u8>,
-    pub(super) group: u8,
-    pub(super) bad_point: bool,
+    pub(crate) hello: Vec<u8>,
+    pub(crate) group: u8,
+    pub(crate) bad_point: bool,
     /// Extensions in front of the parameters.
-    pub(super) extensions: Vec<u8>,
-    pub(super) parameters: Option<Vec<u8>>,
-    pub(super) bad_finished: bool,
+    pub(crate) extensions: Vec<u8>,
+    pub(crate) parameters: Option<Vec<u8>>,
+    pub(crate) bad_finished: bool,
 }
 
 impl Pair {
     /// A client that has sent its hello.
-    pub(super) fn new(resume: bool) -> Self {
-        let mut client: Tested = Client::new(host(), Pinned::new(&KEYS), Buffers::new());
-        let mut ticket = std::vec![1, 1, 0, 0, 255, 255, 0, 0, 0, 1];
+    pub(crate) fn new(resume: bool) -> Self {
+        let client = Client::new(host(), Pinned::new(&KEYS), Buffers::new());
+        Self::with(client, resume)
+    }
+
+    /// The same client with the same memory, that has sent another hello.
+    pub(crate) fn again(self) -> Self {
+        let mut client = self.client;
+        client.clear();
+        Self::with(client, true)
+    }
+
+    fn with(mut client: Tested, resume: bool) -> Self {
+        let mut ticket = vec![1, 1, 0, 0, 255, 255, 0, 0, 0, 1];
         ticket.extend_from_slice(&PSK);
         ticket.extend_from_slice(&[0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 2, 7, 7]);
         let config = Config {
@@ -116,6 +132,8 @@ impl Pair {
             schedule: [0; 32],
             secrets: [[0; 32]; 2],
             sent: 0,
+            now: 1,
+            last: Vec::new(),
         };
         let mut out = [0; 1200];
         assert_eq!(pair.client.transmit(0, &mut out), 1200);
@@ -151,12 +169,12 @@ impl Pair {
     }
 
     /// Gives the client a packet with these frames.
-    pub(super) fn send(&mut self, level: usize, frames: &[u8]) {
+    pub(crate) fn send(&mut self, level: usize, frames: &[u8]) {
         self.numbered(level, self.levels[level].next, frames);
     }
 
     /// The same with a number of choice.
-    pub(super) fn numbered(&mut self, level: usize, pn: u32, frames: &[u8]) {
+    pub(crate) fn numbered(&mut self, level: usize, pn: u32, frames: &[u8]) {
         let mut packet = Vec::new();
         if level < 2 {
             packet.extend_from_slice(&[if level == 0 { 0xc3 } else { 0xe3 }, 0, 0, 0, 1, 0, 5]);
@@ -175,12 +193,13 @@ impl Pair {
         packet.extend_from_slice(&[0; 16]);
         let keys = &self.levels[level].write;
         keys.seal(&mut self.crypto, pn, &mut packet, at).unwrap();
-        self.levels[level].next = pn + 1;
-        self.client.receive(1, &mut packet);
+        self.levels[level].next = pn.wrapping_add(1);
+        self.last.clone_from(&packet);
+        self.client.receive(self.now, &mut packet);
     }
 
     /// The frames of the client's next 1-RTT packet, without padding.
-    pub(super) fn said(&mut self) -> Vec<u8> {
+    pub(crate) fn said(&mut self) -> Vec<u8> {
         let mut out = [0; 1200];
         // Whatever waits for company goes with the timer.
         let len = self.client.transmit(100, &mut out);
@@ -190,8 +209,8 @@ impl Pair {
     }
 
     /// Sends handshake messages.
-    pub(super) fn crypto(&mut self, level: usize, messages: &[u8]) {
-        let mut frame = std::vec![0; messages.len() + 20];
+    pub(crate) fn crypto(&mut self, level: usize, messages: &[u8]) {
+        let mut frame = vec![0; messages.len() + 20];
         let mut writer = Writer::new(&mut frame);
         writer.u8(6);
         writer.varint(self.sent);
@@ -200,6 +219,14 @@ impl Pair {
         let len = writer.len();
         self.sent += u32::try_from(messages.len()).unwrap();
         self.send(level, &frame[..len]);
+    }
+
+    /// The tag that makes a Retry genuine.
+    pub(crate) fn retry_tag(&mut self, packet: &[u8]) -> [u8; 16] {
+        let mut pseudo = vec![8];
+        pseudo.extend_from_slice(&self.original);
+        pseudo.extend_from_slice(packet);
+        keys::retry_tag(&mut self.crypto, &pseudo)
     }
 
     fn hash(&mut self) -> Digest {
@@ -222,8 +249,8 @@ impl Pair {
     }
 
     /// What an honest server says.
-    pub(super) fn honest(&self) -> Says {
-        let mut parameters = std::vec![0x00, 8];
+    pub(crate) fn honest(&self) -> Says {
+        let mut parameters = vec![0x00, 8];
         parameters.extend_from_slice(&self.original);
         parameters.extend_from_slice(&[0x0f, 5]);
         parameters.extend_from_slice(&ID);
@@ -245,19 +272,19 @@ impl Pair {
     }
 
     /// Sends the ServerHello and derives the secrets.
-    pub(super) fn hello(&mut self, says: &Says) {
+    pub(crate) fn hello(&mut self, says: &Says) {
         let (secret, mut public) = self.crypto.generate().unwrap();
         let shared = self.crypto.agree(&secret, &self.share).unwrap();
         if says.bad_point {
             public[64] ^= 1;
         }
-        let mut body = std::vec![3, 3];
+        let mut body = vec![3, 3];
         body.extend_from_slice(&says.random);
         body.push(u8::try_from(says.session.len()).unwrap());
         body.extend_from_slice(says.session);
         body.extend_from_slice(&says.suite);
         body.push(0);
-        let mut share = std::vec![0, says.group, 0, 65];
+        let mut share = vec![0, says.group, 0, 65];
         share.extend_from_slice(&public);
         let mut extensions = says.hello.clone();
         extensions.extend(extension(51, &share));
@@ -274,7 +301,7 @@ impl Pair {
     }
 
     /// EncryptedExtensions.
-    pub(super) fn encrypted_extensions(&mut self, says: &Says) -> Vec<u8> {
+    pub(crate) fn encrypted_extensions(&mut self, says: &Says) -> Vec<u8> {
         let mut list = says.extensions.clone();
         if let Some(parameters) = &says.parameters {
             list.extend(extension(57, parameters));
@@ -287,7 +314,7 @@ impl Pair {
     }
 
     /// The rest of the handshake, as one frame.
-    pub(super) fn finish(&mut self, says: &Says) {
+    pub(crate) fn finish(&mut self, says: &Says) {
         let mut flight = self.encrypted_extensions(says);
         let hash = self.hash();
         let mut mac = finished(&mut self.crypto, &self.secrets[1], &hash);
@@ -301,7 +328,7 @@ impl Pair {
     }
 
     /// The error after a whole handshake with changes.
-    pub(super) fn refused(change: impl FnOnce(&mut Says)) -> Option<Error> {
+    pub(crate) fn refused(change: impl FnOnce(&mut Says)) -> Option<Error> {
         let mut pair = Self::new(true);
         let mut says = pair.honest();
         change(&mut says);
@@ -312,13 +339,18 @@ impl Pair {
         pair.client.error()
     }
 
+    /// What an honest server does.
+    pub(crate) fn shake(&mut self) {
+        let says = self.honest();
+        self.hello(&says);
+        self.finish(&says);
+        assert_eq!(self.client.error(), None);
+    }
+
     /// A connection with one open stream that has sent four bytes.
-    pub(super) fn connected() -> (Self, StreamId) {
+    pub(crate) fn connected() -> (Self, StreamId) {
         let mut pair = Self::new(true);
-        let says = pair.honest();
-        pair.hello(&says);
-        pair.finish(&says);
-        assert_eq!(pair.client.error(), None);
+        pair.shake();
         let id = pair.client.open().unwrap();
         pair.client.write(id, b"ping").unwrap();
         let mut out = [0; 1200];

@@ -1,0 +1,342 @@
+//! What a hostile server or network does, one row each: refused with a code of
+//! its own or ignored, and the same client with the same memory connects again.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use std::collections::HashSet;
+
+use crate::trial::server::{ID, Pair, Says, extension, message};
+use crate::{Error, State};
+
+/// A connection after something was done to it, and what it must say.
+type Case = (&'static str, fn() -> Pair, Option<Error>);
+
+/// After a handshake in which the server says something else.
+fn said(change: impl FnOnce(&mut Says)) -> Pair {
+    let mut pair = Pair::new(true);
+    let mut says = pair.honest();
+    change(&mut says);
+    pair.hello(&says);
+    if pair.client.error().is_none() {
+        pair.finish(&says);
+    }
+    pair
+}
+
+/// After a payload of the server's on a connection that is up.
+fn sent(frames: &[u8]) -> Pair {
+    let (mut pair, _) = Pair::connected();
+    pair.send(2, frames);
+    pair
+}
+
+/// After a datagram that anybody could send, before the server has spoken.
+fn heard(datagram: impl FnOnce(&mut Pair) -> Vec<u8>) -> Pair {
+    let mut pair = Pair::new(true);
+    let mut datagram = datagram(&mut pair);
+    pair.client.receive(1, &mut datagram);
+    pair
+}
+
+fn wrong_transcript() -> Pair {
+    let mut pair = Pair::new(true);
+    // The server has read another hello than this client wrote.
+    pair.transcript[20] ^= 1;
+    let says = pair.honest();
+    pair.hello(&says);
+    // Its keys are others as well, so that nothing of it is understood.
+    pair.finish(&says);
+    pair
+}
+
+fn wrong_transcript_later() -> Pair {
+    let mut pair = Pair::new(true);
+    let says = pair.honest();
+    pair.hello(&says);
+    pair.transcript[20] ^= 1;
+    pair.finish(&says);
+    pair
+}
+
+fn id(sequence: u8, byte: u8) -> Vec<u8> {
+    let mut frame = vec![0x18, sequence, 0, 4];
+    frame.extend_from_slice(&[byte; 20]);
+    frame
+}
+
+fn ids() -> Pair {
+    let mut pair = sent(&id(1, 1));
+    pair.send(2, &id(2, 2));
+    pair
+}
+
+fn certificate_of(len: usize) -> Pair {
+    let mut pair = Pair::new(false);
+    let mut says = pair.honest();
+    says.hello = extension(43, &[3, 4]);
+    pair.hello(&says);
+    let mut flight = pair.encrypted_extensions(&says);
+    flight.extend(message(11, &vec![0; len]));
+    flight.truncate(900);
+    pair.crypto(1, &flight);
+    pair
+}
+
+fn retry(token: usize) -> Pair {
+    heard(|pair| {
+        let mut packet = vec![0xf0, 0, 0, 0, 1, 0, 5];
+        packet.extend_from_slice(&ID);
+        packet.resize(packet.len() + token, 7);
+        let tag = pair.retry_tag(&packet);
+        packet.extend_from_slice(&tag);
+        packet
+    })
+}
+
+fn forged_retry() -> Pair {
+    heard(|_| {
+        let mut packet = vec![0xf0, 0, 0, 0, 1, 0, 5];
+        packet.extend_from_slice(&ID);
+        packet.extend_from_slice(&[7; 40]);
+        packet
+    })
+}
+
+fn versions() -> Pair {
+    heard(|pair| {
+        let mut packet = vec![0x80, 0, 0, 0, 0, 0, 8];
+        packet.extend_from_slice(&pair.original);
+        packet.extend_from_slice(&[0x0a, 0x0a, 0x0a, 0x0a]);
+        packet
+    })
+}
+
+fn replayed() -> Pair {
+    let mut pair = sent(&[0x0e, 0, 0, 2, b'h', b'i']);
+    for _ in 0..100 {
+        let mut copy = pair.last.clone();
+        pair.client.receive(1, &mut copy);
+    }
+    pair
+}
+
+fn altered() -> Pair {
+    let mut pair = sent(&[1]);
+    for at in 0..pair.last.len() {
+        let mut copy = pair.last.clone();
+        copy[at] ^= 1;
+        pair.client.receive(1, &mut copy);
+    }
+    pair
+}
+
+fn gaps() -> Pair {
+    let (mut pair, _) = Pair::connected();
+    for offset in 0..100 {
+        pair.send(2, &[0x0e, 0, 0x40, 2 * offset + 2, 1, b'x']);
+    }
+    pair
+}
+
+fn challenges() -> Pair {
+    let (mut pair, _) = Pair::connected();
+    for byte in 0..100 {
+        pair.send(2, &[0x1a, byte, 1, 1, 1, 1, 1, 1, 1]);
+    }
+    pair
+}
+
+fn long_token() -> Pair {
+    let mut frame = vec![7, 0x43, 0];
+    frame.resize(3 + 0x300, 7);
+    sent(&frame)
+}
+
+fn long_ticket() -> Pair {
+    let (mut pair, _) = Pair::connected();
+    let mut body = vec![0, 0, 1, 0, 1, 2, 3, 4, 1, 0, 3, 0xc0];
+    body.resize(12 + 0x3c0, 7);
+    body.extend_from_slice(&[0, 0]);
+    pair.crypto(2, &message(4, &body));
+    assert_eq!(pair.client.ticket(), None);
+    pair
+}
+
+fn packets_without_acknowledgement() -> Pair {
+    let (mut pair, id) = Pair::connected();
+    let mut out = [0; 1200];
+    for turn in 0..300 {
+        let _ = pair.client.write(id, b"more");
+        pair.client.ping();
+        while pair.client.transmit(1 + turn, &mut out) > 0 {}
+    }
+    pair
+}
+
+fn all_streams() -> Pair {
+    let (mut pair, id) = Pair::connected();
+    assert!(pair.client.open().is_ok());
+    assert_eq!(pair.client.open(), Err(Error::NoStreamLeft));
+    // And all of the send buffer, of which four bytes are in use.
+    assert_eq!(pair.client.write(id, &[1; 900]), Ok(508));
+    assert_eq!(pair.client.write(id, &[1; 900]), Ok(0));
+    pair
+}
+
+const CASES: [Case; 36] = [
+    (
+        "altered Finished",
+        || said(|says| says.bad_finished = true),
+        Some(Error::Finished),
+    ),
+    (
+        "another transcript from the first message on",
+        wrong_transcript,
+        None,
+    ),
+    (
+        "another transcript for Finished",
+        wrong_transcript_later,
+        Some(Error::Finished),
+    ),
+    (
+        "TLS 1.2",
+        || said(|says| says.hello.clear()),
+        Some(Error::Downgrade),
+    ),
+    (
+        "another suite",
+        || said(|says| says.suite = [0x13, 2]),
+        Some(Error::CipherSuite),
+    ),
+    (
+        "another group",
+        || said(|says| says.group = 0x1d),
+        Some(Error::KeyShare),
+    ),
+    (
+        "no point of the curve",
+        || said(|says| says.bad_point = true),
+        Some(Error::BadPoint),
+    ),
+    (
+        "no protocol",
+        || said(|says| says.extensions.clear()),
+        Some(Error::Alpn),
+    ),
+    (
+        "no parameters",
+        || said(|says| says.parameters = None),
+        Some(Error::MissingParameters),
+    ),
+    (
+        "a Retry in the parameters that never was",
+        || said(|says| says.parameters.as_mut().unwrap().extend([0x10, 1, 1])),
+        Some(Error::ParameterIds),
+    ),
+    ("forged Retry", forged_retry, None),
+    (
+        "Retry with a token that does not fit",
+        || retry(300),
+        Some(Error::RetryToken),
+    ),
+    ("genuine Retry", || retry(60), None),
+    ("another version", versions, Some(Error::VersionNegotiation)),
+    ("replayed packets", replayed, None),
+    ("altered packets", altered, None),
+    ("no frame", || sent(&[]), Some(Error::EmptyPacket)),
+    ("zero lengths", || sent(&[0x0e, 0, 0, 0, 6, 0, 0]), None),
+    ("an empty token", || sent(&[7, 0]), Some(Error::EmptyToken)),
+    (
+        "an id of no length",
+        || sent(&[0x18, 1, 0, 0]),
+        Some(Error::FrameEncoding),
+    ),
+    (
+        "a huge offset",
+        || sent(&[0x0e, 0, 0xff, 255, 255, 255, 255, 255, 255, 255, 1, 1]),
+        Some(Error::StreamFlowControl),
+    ),
+    (
+        "a huge length",
+        || sent(&[0x0e, 0, 0, 0xff, 255, 255, 255, 255, 255, 255, 255]),
+        Some(Error::FrameEncoding),
+    ),
+    (
+        "a huge acknowledgement",
+        || sent(&[2, 0xff, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0]),
+        Some(Error::AckUnsent),
+    ),
+    (
+        "a million ranges",
+        || sent(&[2, 0, 0, 0x80, 15, 66, 64, 0, 0, 0]),
+        Some(Error::AckRange),
+    ),
+    (
+        "handshake data beyond the buffer",
+        || sent(&[6, 0x48, 0, 1, 1]),
+        Some(Error::CryptoBuffer),
+    ),
+    (
+        "a certificate beyond the buffer",
+        || certificate_of(1100),
+        Some(Error::CryptoBuffer),
+    ),
+    (
+        "stream data beyond the window",
+        || sent(&[0x0e, 0, 0x42, 0, 1, 1]),
+        Some(Error::StreamFlowControl),
+    ),
+    ("gaps beyond the memory for them", gaps, None),
+    (
+        "ids beyond the memory for them",
+        ids,
+        Some(Error::ConnectionIdLimit),
+    ),
+    ("challenges beyond the memory for them", challenges, None),
+    ("a token beyond the memory for it", long_token, None),
+    ("a ticket beyond the memory for it", long_ticket, None),
+    (
+        "packets in flight beyond the memory for them",
+        packets_without_acknowledgement,
+        None,
+    ),
+    (
+        "streams and send buffers beyond the memory",
+        all_streams,
+        None,
+    ),
+    (
+        "a stream of the server",
+        || sent(&[0x0a, 1, 1, 1]),
+        Some(Error::StreamLimit),
+    ),
+    (
+        "a frame that does not exist",
+        || sent(&[0x3f]),
+        Some(Error::UnknownFrame),
+    ),
+];
+
+#[test]
+fn hostile_cases_have_their_codes_and_the_client_lives_on() {
+    for (name, act, want) in CASES {
+        let pair = act();
+        assert_eq!(pair.client.error(), want, "{name}");
+        let over = matches!(pair.client.state(), State::Closing | State::Closed);
+        assert_eq!(over, want.is_some(), "{name}");
+        let mut pair = pair.again();
+        pair.shake();
+        assert_eq!(pair.client.state(), State::Connected, "{name}");
+        let id = pair.client.open().unwrap();
+        assert_eq!(pair.client.write(id, b"on"), Ok(2), "{name}");
+        pair.send(2, &[0x0e, 0, 0, 2, b'o', b'k']);
+        assert_eq!(pair.client.received(id), Ok((&b"ok"[..], false)), "{name}");
+    }
+    let codes: HashSet<u8> = CASES
+        .iter()
+        .filter_map(|case| Some(case.2? as u8))
+        .collect();
+    // Lengths and buffers of one kind share a code.
+    assert_eq!(codes.len(), 20);
+}

@@ -1,0 +1,286 @@
+//! What one input of a fuzz target does: parsers by bytes, the client by
+//! operations. Here because the parsers are private; the targets are in
+//! `fuzz/`, and the tests replay their corpora.
+//!
+//! Whatever arrives, nothing panics, and the same client with the same memory
+//! connects again.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use alloc::vec::Vec;
+
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Host};
+
+use crate::hello::Ticket;
+use crate::params::Params;
+use crate::wire::{Reader, Writer};
+use crate::{Authority, Error, Name, Pinned, Point, State, StreamId, Verifier};
+use server::{KEYS, Pair, extension};
+
+pub(crate) mod server;
+
+/// Operations of one input at most, so that inputs stay quick.
+const OPERATIONS: usize = 200;
+
+/// Whatever came of it, the client says why, and connects again.
+fn survives(mut pair: Pair) {
+    if pair.client.state() == State::Closing {
+        let mut out = [0; 1200];
+        assert!(pair.client.transmit(pair.now, &mut out) <= out.len());
+    }
+    let over = matches!(pair.client.state(), State::Closing | State::Closed);
+    assert_eq!(over, pair.client.error().is_some());
+    assert_ne!(pair.client.error(), Some(Error::Again), "not an end");
+    let mut pair = pair.again();
+    pair.shake();
+    assert_eq!(pair.client.state(), State::Connected);
+}
+
+/// Parts of an input, each behind one byte of length.
+fn parts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Reader(data);
+    core::iter::from_fn(move || {
+        let len = usize::from(rest.u8()?);
+        rest.take(len.min(rest.0.len()))
+    })
+}
+
+/// Datagrams of anybody, before and after the handshake.
+pub fn packets(data: &[u8]) {
+    let (mut connected, _) = Pair::connected();
+    let mut begun = Pair::new(false);
+    for part in parts(data) {
+        connected.client.receive(1, &mut part.to_vec());
+        // With the first bytes of what this client would believe.
+        let mut known = connected.last.clone();
+        for (to, from) in known.iter_mut().rev().zip(part.iter().rev()) {
+            *to ^= from;
+        }
+        connected.client.receive(1, &mut known);
+        begun.client.receive(1, &mut part.to_vec());
+    }
+    // Nobody but the server can end a connection that is up.
+    assert_eq!(connected.client.error(), None);
+    survives(connected);
+    survives(begun);
+}
+
+/// Payloads of the server's 1-RTT packets, or of Initial ones.
+pub fn frames(data: &[u8]) {
+    let (first, rest) = data.split_first().unwrap_or((&0, &[]));
+    let (mut pair, level) = if first & 1 == 0 {
+        (Pair::connected().0, 2)
+    } else {
+        (Pair::new(true), 0)
+    };
+    for part in parts(rest) {
+        pair.send(level, part);
+    }
+    survives(pair);
+}
+
+/// Handshake messages: changes to what an honest server says, and bytes instead
+/// of its certificate or behind its Finished.
+pub fn handshake(data: &[u8]) {
+    let (first, rest) = data.split_first().unwrap_or((&0, &[]));
+    let resume = first & 1 != 0;
+    let mut pair = Pair::new(resume);
+    let mut says = pair.honest();
+    if !resume {
+        says.hello = extension(43, &[3, 4]);
+    }
+    let mut parts = parts(rest);
+    let mut part = || parts.next().unwrap_or_default();
+    says.hello.extend_from_slice(part());
+    says.extensions.extend_from_slice(part());
+    if let Some(parameters) = &mut says.parameters {
+        parameters.extend_from_slice(part());
+    }
+    says.bad_finished = first & 2 != 0;
+    pair.hello(&says);
+    if pair.client.error().is_none() && resume {
+        pair.finish(&says);
+        if !says.bad_finished && pair.client.error().is_none() {
+            pair.crypto(2, part());
+        }
+        assert!(!says.bad_finished || pair.client.error().is_some());
+    } else if pair.client.error().is_none() {
+        let mut flight = pair.encrypted_extensions(&says);
+        flight.extend_from_slice(part());
+        flight.extend_from_slice(part());
+        flight.extend_from_slice(part());
+        pair.crypto(1, &flight);
+        // Without the server's key there is no way to be believed.
+        assert_ne!(pair.client.state(), State::Connected);
+    }
+    survives(pair);
+}
+
+/// Certificates, for a pinned key and for an authority whose signature is
+/// always right: only so the fields behind it are read.
+pub fn certificate(data: &[u8]) {
+    let mut crypto = Lenient(server::host());
+    let pinned = Pinned::new(&KEYS).verify(&mut crypto, data);
+    assert!(pinned.is_err() || pinned == Ok(KEYS[0]));
+    for name in [
+        Name::Host(b"broker.example.net"),
+        Name::Address(&[127, 0, 0, 1]),
+    ] {
+        for now in [None, Some(0), Some(1_782_864_000), Some(u32::MAX)] {
+            let _ = Authority::new(&KEYS[0], name, now).verify(&mut crypto, data);
+        }
+    }
+}
+
+/// Transport parameters.
+pub fn parameters(data: &[u8]) {
+    if let Ok(params) = Params::read(Reader(data)) {
+        assert!(params.ack_exponent <= 20 && params.max_ack_delay < 1 << 14);
+    }
+}
+
+/// Tickets as they are stored, and as the server sends them.
+pub fn ticket(data: &[u8]) {
+    let mut crypto = server::host();
+    if let Some(ticket) = Ticket::read(data) {
+        let _ = ticket.is_fresh(u32::MAX);
+    }
+    let mut out = [0; 300];
+    let mut writer = Writer::new(&mut out);
+    let stored = Ticket::store(
+        &mut crypto,
+        &[1; 32],
+        &Params::NEW,
+        Reader(data),
+        &mut writer,
+    );
+    let len = writer.len();
+    if stored.is_ok() && !writer.full() {
+        assert!(
+            Ticket::read(&out[..len]).is_some(),
+            "what is written is read"
+        );
+    }
+}
+
+/// What an application, the network and the server do, one after the other.
+pub fn operations(data: &[u8]) {
+    let (mut pair, id) = Pair::connected();
+    let mut ids: Vec<StreamId> = Vec::from([id, StreamId::nth(7)]);
+    let mut input = Reader(data);
+    for _ in 0..OPERATIONS {
+        let (Some(kind), Some(n)) = (input.u8(), input.u8()) else {
+            break;
+        };
+        let id = ids[usize::from(n) % ids.len()];
+        match kind % 16 {
+            0 => ids.extend(pair.client.open()),
+            1 => assert!(
+                pair.client
+                    .write(id, &[n; 256][..usize::from(n)])
+                    .unwrap_or(0)
+                    <= 255
+            ),
+            2 => drop(pair.client.finish(id)),
+            3 => drop(pair.client.reset(id, u32::from(n))),
+            4 => {
+                let len = pair.client.received(id).map_or(0, |(data, _)| data.len());
+                assert!(len <= 512, "a window of 512 bytes");
+                pair.client.consume(id, usize::from(n));
+            }
+            5 if n == 0 => pair.client.close(pair.now, 7),
+            5 | 6 => {
+                let _ = pair.client.update_keys();
+            }
+            7 => {
+                let _ = pair.client.migrate();
+            }
+            8 => pair.client.ping(),
+            9 => transmit(&mut pair, 1472),
+            // A buffer that is too small for most packets.
+            10 => transmit(&mut pair, usize::from(n)),
+            11 => pair.now = pair.now.wrapping_add(u32::from(n) << (n & 7)),
+            12 => {
+                let len = usize::from(n).min(input.0.len());
+                pair.send(2, input.take(len).unwrap_or_default());
+            }
+            13 => {
+                let mut last = pair.last.clone();
+                pair.client.receive(pair.now, &mut last);
+            }
+            14 => pair.send(2, &[2, n & 0x3f, 0, 0, 0]),
+            _ => {
+                let offset = input.u8().unwrap_or(0);
+                pair.send(2, &[0x0e, n & 4, 0x40, offset, 3, 1, 2, 3]);
+            }
+        }
+        let _ = pair.client.timeout(pair.now);
+    }
+    survives(pair);
+}
+
+fn transmit(pair: &mut Pair, room: usize) {
+    let mut out = [0; 1472];
+    for _ in 0..100 {
+        let len = pair.client.transmit(pair.now, &mut out[..room]);
+        if len == 0 {
+            return;
+        }
+        assert!(len <= room);
+    }
+    panic!("a hundred datagrams at once");
+}
+
+/// The reference, to which every signature is right.
+struct Lenient<E>(Host<E>);
+
+impl<E: dunlin_mini_crypto::Entropy> Crypto for Lenient<E> {
+    type Hash = <Host<E> as Crypto>::Hash;
+    type Secret = <Host<E> as Crypto>::Secret;
+    type Aead = <Host<E> as Crypto>::Aead;
+    type Block = <Host<E> as Crypto>::Block;
+
+    fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
+        self.0.random(out)
+    }
+    fn hash(&mut self) -> Self::Hash {
+        self.0.hash()
+    }
+    fn update(&mut self, hash: &mut Self::Hash, data: &[u8]) {
+        self.0.update(hash, data);
+    }
+    fn finish(&mut self, hash: Self::Hash) -> Digest {
+        self.0.finish(hash)
+    }
+    fn generate(&mut self) -> Result<(Self::Secret, Point), CryptoError> {
+        self.0.generate()
+    }
+    fn agree(&mut self, secret: &Self::Secret, peer: &Point) -> Result<Digest, CryptoError> {
+        self.0.agree(secret, peer)
+    }
+    fn verify(&mut self, _: &Point, _: &Digest, _: &[u8; 64]) -> Result<(), CryptoError> {
+        Ok(())
+    }
+    fn aead(&mut self, key: &[u8; 16]) -> Self::Aead {
+        self.0.aead(key)
+    }
+    fn seal(&mut self, key: &Self::Aead, n: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
+        self.0.seal(key, n, aad, data)
+    }
+    fn open(
+        &mut self,
+        key: &Self::Aead,
+        nonce: &[u8; 12],
+        aad: &[u8],
+        data: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), CryptoError> {
+        self.0.open(key, nonce, aad, data, tag)
+    }
+    fn block(&mut self, key: &[u8; 16]) -> Self::Block {
+        self.0.block(key)
+    }
+    fn encrypt(&mut self, key: &Self::Block, block: &mut [u8; 16]) {
+        self.0.encrypt(key, block);
+    }
+}

@@ -1,0 +1,5 @@
+//! Entry point of the target `mini_frames`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| dunlin_quic_mini::trial::frames(data));

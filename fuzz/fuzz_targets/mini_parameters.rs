@@ -1,0 +1,5 @@
+//! Entry point of the target `mini_parameters`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| dunlin_quic_mini::trial::parameters(data));
