@@ -15,7 +15,7 @@ pub(super) const PICTURES: &str = "results";
 /// The page, and pictures by name of their file.
 pub(super) fn book(site: &Site) -> (String, Vec<(String, String)>) {
     let mut quoted = site.quoted();
-    quoted.retain(|shown| shown.run.header.scale != Scale::Smoke);
+    quoted.retain(|shown| !shown.is_smoke());
     let mut page = String::from(
         "# The experiments of the papers\n\n\
          <!-- Written by `make lab-book`; edits are lost. -->\n\n\

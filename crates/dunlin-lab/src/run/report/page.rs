@@ -59,17 +59,17 @@ fn head(shown: &Shown) -> String {
     } else {
         "card"
     };
-    let finished = header.finished.as_deref().unwrap_or("not finished");
+    let finished = match &header.finished {
+        Some(time) => format!("finished {time}"),
+        None => "not finished".to_owned(),
+    };
     let seconds: f64 = shown.run.records.iter().map(|r| r.seconds).sum();
     html.push_str(&format!(
         "<div class=\"{class}\"><p>{}</p><p>Started {}, {}; {:.0} s of measuring. \
          Every sample: {}.</p></div>\n",
         escape(&shown.status().join(" ")),
         escape(&header.started),
-        escape(&match &header.finished {
-            Some(_) => format!("finished {finished}"),
-            None => finished.to_owned(),
-        }),
+        escape(&finished),
         seconds,
         samples::links(shown)
     ));
@@ -202,8 +202,9 @@ fn seeds(records: &[Record]) -> String {
     format!(
         "<h2>Seeds</h2>\n<p>A cell's seed follows from the experiment, its factors and its \
          repetition; systems that are compared have the same. JSON and CSV have it with every cell.</p>\n\
-         <details><summary>{} seeds</summary><p>{list}</p>{}</details>\n",
+         <details><summary>{} {}</summary><p>{list}</p>{}</details>\n",
         seeds.len(),
+        if seeds.len() == 1 { "seed" } else { "seeds" },
         more(seeds.len())
     )
 }

@@ -147,10 +147,14 @@ impl Shown {
         records.filter(|r| r.outcome.invalid.is_some()).count()
     }
 
+    /// Whether it only shows that the experiment works.
+    pub(super) fn is_smoke(&self) -> bool {
+        self.run.header.scale == Scale::Smoke
+    }
+
     /// Whether the reader has to be warned before the numbers.
     pub(super) fn doubtful(&self) -> bool {
-        let smoke = self.run.header.scale == Scale::Smoke;
-        smoke || !self.complete() || self.run.cut.is_some()
+        self.is_smoke() || !self.complete() || self.run.cut.is_some()
     }
 
     /// Where the run stands, in sentences.
@@ -158,8 +162,13 @@ impl Shown {
         let (recorded, planned) = (self.run.records.len(), self.run.header.planned);
         let invalid = self.invalid();
         let mut said = Vec::new();
-        if self.complete() {
+        if self.run.header.finished.is_some() {
             said.push(format!("Complete: {recorded} of {planned} cells."));
+        } else if self.complete() {
+            said.push(format!(
+                "All {planned} cells are recorded. The command that started the run would try \
+                 the invalid ones again."
+            ));
         } else {
             said.push(format!(
                 "Unfinished: {recorded} of {planned} cells are recorded so far; what follows is \
@@ -179,7 +188,7 @@ impl Shown {
                     .to_owned(),
             );
         }
-        if self.run.header.scale == Scale::Smoke {
+        if self.is_smoke() {
             said.push("A smoke run shows that it works; its numbers decide nothing.".to_owned());
         }
         if let Some(line) = self.run.cut {

@@ -93,7 +93,12 @@ pub(super) fn along(plot: &Plot, panel: &Panel) -> Option<Scale> {
         Form::Course => Scale::tight(low.min(0.0), high),
         _ => {
             // Marks of the first and the last value keep off the frame.
-            let margin = 0.06 * (high - low);
+            let spread = if high > low {
+                high - low
+            } else {
+                high.abs().max(1.0)
+            };
+            let margin = 0.06 * spread;
             let scale = if log {
                 Scale::logarithmic(above, high)
             } else {
