@@ -1,5 +1,5 @@
-//! The server of a run: quinn-proto with rustls, echoing streams. Knows
-//! nothing of the client but its datagrams.
+//! The server of a run: quinn-proto with rustls, echoing streams or answering
+//! them. Knows nothing of the client but its datagrams.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
@@ -74,7 +74,12 @@ pub(crate) struct Server {
     pub(crate) lost: Vec<quic::ConnectionError>,
     /// Echoed bytes of all connections.
     pub(crate) echoed: u64,
+    /// What answers to the bytes of a stream, and takes them, instead of an echo.
+    pub(crate) answer: Option<Answer>,
 }
+
+/// Takes what it understands from the front of a stream and gives an answer.
+pub(crate) type Answer = Box<dyn FnMut(&mut Vec<u8>) -> Vec<u8>>;
 
 struct Peer {
     connection: Connection,
@@ -127,6 +132,7 @@ impl Server {
             buf: Vec::new(),
             lost: Vec::new(),
             echoed: 0,
+            answer: None,
         }
     }
 
@@ -242,7 +248,7 @@ impl Server {
                         _ => {}
                     }
                 }
-                self.echoed += peer.echo();
+                self.echoed += peer.echo(self.answer.as_mut());
                 if !busy {
                     break;
                 }
@@ -261,8 +267,8 @@ impl Server {
 }
 
 impl Peer {
-    /// Reads what came and writes it back.
-    fn echo(&mut self) -> u64 {
+    /// Reads what came and writes it back, or the answer to it.
+    fn echo(&mut self, mut answer: Option<&mut Answer>) -> u64 {
         let mut echoed = 0;
         for (&id, (data, fin, done)) in &mut self.streams {
             if *done {
@@ -283,6 +289,14 @@ impl Peer {
                 let _ = chunks.finalize();
             }
             let mut stream = self.connection.send_stream(id);
+            if let Some(answer) = &mut answer {
+                // Answers are short: the window has room for them.
+                let answered = answer(data);
+                if !answered.is_empty() {
+                    assert_eq!(stream.write(&answered).ok(), Some(answered.len()));
+                }
+                continue;
+            }
             while !data.is_empty() {
                 let Ok(n) = stream.write(&Bytes::copy_from_slice(data)) else {
                     break;
