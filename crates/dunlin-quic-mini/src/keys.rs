@@ -95,7 +95,7 @@ impl<C: Crypto> PacketKey<C> {
 }
 
 impl<C: Crypto> Keys<C> {
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn new(crypto: &mut C, secret: &Digest) -> Self {
         let mut key = [0; KEY_LEN];
         expand_label(crypto, secret, b"quic hp", &[], &mut key);

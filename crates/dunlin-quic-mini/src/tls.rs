@@ -132,6 +132,9 @@ impl<C: Crypto> Tls<C> {
 
     /// Takes one whole message with its head of four bytes. `hello` is the
     /// buffer that the ClientHello was written to.
+    ///
+    /// What is not inlined here leaves the stack to the curve: its calculations
+    /// are what needs most.
     #[inline(never)]
     pub(crate) fn message<V: Verifier>(
         &mut self,
@@ -174,11 +177,7 @@ impl<C: Crypto> Tls<C> {
                 self.expect = Expect::Finished;
             }
             (Expect::Finished, 20) => {
-                let hash = self.hash(crypto);
-                let mac = finished(crypto, &self.server, &hash);
-                if !equal(body.0, &mac) {
-                    return Err(Error::Finished);
-                }
+                self.finished(crypto, body.0)?;
                 crypto.update(&mut self.transcript, message);
                 self.expect = Expect::Ticket;
                 return Ok(Step::Complete(self.flight(crypto, hello)?));
@@ -191,6 +190,7 @@ impl<C: Crypto> Tls<C> {
     }
 
     /// Gives the shared secret of the key exchange.
+    #[inline(never)]
     fn server_hello(&mut self, crypto: &mut C, mut body: Reader<'_>) -> Result<Digest, Error> {
         let mut read = || {
             let version = body.u16()?;
@@ -251,6 +251,7 @@ impl<C: Crypto> Tls<C> {
         shared.map_err(|_| Error::BadPoint)
     }
 
+    #[inline(never)]
     fn extensions(&mut self, hello: &[u8], mut body: Reader<'_>) -> Result<Params, Error> {
         let mut list = body.vector(2).ok_or(Error::Decode)?;
         let mut params = None;
@@ -277,25 +278,40 @@ impl<C: Crypto> Tls<C> {
         params.ok_or(Error::MissingParameters)
     }
 
+    #[inline(never)]
     fn certificate_verify(&self, crypto: &mut C, mut body: Reader<'_>) -> Result<(), Error> {
         if body.u16() != Some(0x0403) {
             return Err(Error::SignatureScheme);
         }
         let signature = body.vector(2).ok_or(Error::Decode)?;
         let signature = x509::signature(signature.0).ok_or(Error::CertificateVerify)?;
-        let transcript = self.hash(crypto);
-        let mut hash = crypto.hash();
-        crypto.update(&mut hash, &[b' '; 64]);
-        crypto.update(&mut hash, SIGNED);
-        crypto.update(&mut hash, &transcript);
-        let digest = crypto.finish(hash);
+        let digest = self.signed(crypto);
         crypto
             .verify(&self.key, &digest, &signature)
             .map_err(|_| Error::CertificateVerify)
     }
 
+    /// What the server has signed, hashed.
+    #[inline(never)]
+    fn signed(&self, crypto: &mut C) -> Digest {
+        let transcript = self.hash(crypto);
+        let mut hash = crypto.hash();
+        crypto.update(&mut hash, &[b' '; 64]);
+        crypto.update(&mut hash, SIGNED);
+        crypto.update(&mut hash, &transcript);
+        crypto.finish(hash)
+    }
+
+    #[inline(never)]
+    fn finished(&self, crypto: &mut C, mac: &[u8]) -> Result<(), Error> {
+        let hash = self.hash(crypto);
+        let right = equal(mac, &finished(crypto, &self.server, &hash));
+        right.then_some(()).ok_or(Error::Finished)
+    }
+
     /// Writes the client's last flight and derives the secrets of the
     /// connection, and the one for tickets.
+    #[inline(never)]
     fn flight(&mut self, crypto: &mut C, out: &mut [u8]) -> Result<usize, Error> {
         let client = self.client;
         let mut writer = Writer::new(out);

@@ -6,7 +6,7 @@
 #[path = "../sim/mod.rs"]
 mod sim;
 
-use std::cell::RefCell;
+use core::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ impl Broker {
                 0x32 | 0x3a => {
                     assert_eq!(packet[2..6], *b"\0\x02up");
                     out.extend([0x40, 2, packet[6], packet[7]]);
-                    let text = std::str::from_utf8(&packet[9..]).unwrap();
+                    let text = core::str::from_utf8(&packet[9..]).unwrap();
                     self.readings.push(text.parse().unwrap());
                 }
                 0x82 => {
