@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
-.PHONY: help run test check interop bench doc clean setup lab-quic lab-book \
+.PHONY: help run test check interop bench doc clean setup lab-quic lab-quick lab-book \
 	firmware firmware-run mcu-interop
 
 help: ## list the commands
@@ -37,6 +37,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick
 	"$(TARGET)/debug/dunlin-lab" link --self-test --short
 	"$(TARGET)/debug/dunlin-lab" check storm --short --out "$(TARGET)/lab"
+	"$(TARGET)/debug/dunlin-lab" run kumar-handshake kumar-hol --smoke --fresh --out "$(TARGET)/lab/smoke"
 
 check: ## the gate without third-party programs: cargo xtask ci
 	$(CARGO) xtask ci
@@ -63,6 +64,10 @@ mcu-interop: setup ## the microcontroller's client and QUIC servers by others
 lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory, racing (root)
 	$(CARGO) build --release --package dunlin --package dunlin-lab
 	"$(TARGET)/release/dunlin-lab" check --out "$(TARGET)/lab" $(ARGS)
+
+lab-quick: setup ## every experiment of the papers in its short form, with a report (root)
+	$(CARGO) build --release --package dunlin --package dunlin-lab
+	"$(TARGET)/release/dunlin-lab" run all --out "$(TARGET)/lab/runs" $(ARGS)
 
 lab-book: ## the book's page of results, from the runs in target/lab/runs
 	$(CARGO) build --release --package dunlin-lab

@@ -30,6 +30,9 @@ const DELIVERIES_MAX: usize = 1024;
 /// Longest wait for acknowledgements, beside the patience.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
+/// Causes of disconnections that are told.
+const CAUSES_MAX: usize = 16;
+
 /// Messages whose times are kept.
 const SAMPLES_MAX: usize = 1_000_000;
 
@@ -91,6 +94,9 @@ pub(crate) struct Load {
     /// Zero for none.
     #[arg(long, value_parser = parse_duration, default_value = "20s")]
     keep_alive: Duration,
+    /// Messages of QoS 1 and 2 that the broker may have on their way.
+    #[arg(long, default_value_t = 256)]
+    receive_maximum: u16,
     /// How long sessions outlive connections.
     #[arg(long, value_parser = parse_duration, default_value = "600s")]
     session_expiry: Duration,
@@ -130,7 +136,14 @@ pub(crate) struct Done {
     pub(crate) duplicated: u64,
     /// Messages of a topic that came after a later one.
     pub(crate) overtaken: u64,
+    /// Connections that ended, and attempts that failed.
     pub(crate) disconnections: u64,
+    /// Why the first of them did.
+    #[serde(default)]
+    pub(crate) causes: Vec<String>,
+    /// Connections after the first one of each client.
+    #[serde(default)]
+    pub(crate) reconnections: u64,
     /// Moves of connections to other local addresses, wanted and by themselves.
     pub(crate) moves: u64,
     /// Messages that were sent late because this process was.
@@ -289,6 +302,7 @@ impl Load {
             .client_id(format!("{}-{role}{number}", self.id))
             .session_expiry(self.session_expiry)
             .keep_alive(keep_alive)
+            .receive_maximum(self.receive_maximum)
             .tls(TlsOptions::new().ca_file(&self.ca))
             .streams(policy)
             .isolate_streams(isolate)
@@ -467,7 +481,14 @@ async fn settle(deliveries: impl Iterator<Item = Delivery>, state: &Shared) {
 async fn watch(mut events: Events, state: Shared) {
     while let Some(event) = events.next().await {
         match event {
-            ConnectionEvent::Disconnected { .. } => lock(&state).done.disconnections += 1,
+            ConnectionEvent::Disconnected { cause } => {
+                let mut state = lock(&state);
+                state.done.disconnections += 1;
+                if state.done.causes.len() < CAUSES_MAX {
+                    state.done.causes.push(cause.to_string());
+                }
+            }
+            ConnectionEvent::Connected { .. } => lock(&state).done.reconnections += 1,
             ConnectionEvent::Migrated(_) => lock(&state).done.moves += 1,
             _ => {}
         }

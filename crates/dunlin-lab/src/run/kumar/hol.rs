@@ -7,6 +7,9 @@
 //! of 64 bytes a second to eight topics in turn, QoS 0, to one subscriber. The
 //! latency is from the call that publishes to the arrival at the application,
 //! on one clock.
+//!
+//! With a stream per topic the client sends small packets twice for a while
+//! after a loss, as it does by itself then; on one stream it does not.
 
 use anyhow::Result;
 
@@ -46,6 +49,11 @@ const TABLE_III: [(&str, &str, f64, f64); 9] = [
     ("long-distance", "20", 54.9340, 44.0462),
     ("long-distance", "50", 75.6283, 64.3635),
 ];
+
+/// Why there is little to gain on the wired testbed.
+const WIRED: &str = "messages are 4 ms apart and TCP repairs a loss within about as much, so few \
+                     messages wait behind a lost one; half of what is left over QUIC is the way \
+                     through three programs";
 
 const SHORT: [&str; 4] = [
     "dunlin-quic",
@@ -97,7 +105,7 @@ impl Experiment for Hol {
         let subscriber = bed.namespace(SUBSCRIBER)?.name();
         let time = match scale {
             Scale::Smoke => "2s",
-            Scale::Short => "4s",
+            Scale::Short => "3s",
             Scale::Paper => "300s",
         };
         let more = [
@@ -180,7 +188,7 @@ impl Experiment for Hol {
                 ("mosquitto-tls", "Mosquitto over TLS", target),
                 ("dunlin-tls", "Dunlin over TLS", None),
             ] {
-                claims.push(change(
+                let claim = change(
                     records,
                     format!(
                         "mean latency, {testbed}, {drops} % dropped: \
@@ -190,7 +198,9 @@ impl Experiment for Hol {
                     [&pick("dunlin-quic-topics"), &pick(base)],
                     Statistic::Mean,
                     target,
-                ));
+                );
+                let reason = (testbed == "wired").then_some(WIRED);
+                claims.push(Claim { reason, ..claim });
             }
         }
         claims
