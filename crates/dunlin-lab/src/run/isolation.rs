@@ -172,6 +172,7 @@ impl Experiment for Isolation {
         vec![
             cdf,
             Figure {
+                log_y: true,
                 paper: vec![
                     PaperPoint {
                         series: "mqttv5's: TCP",
