@@ -5,7 +5,7 @@
 //! A client that only listens would say nothing until its keep alive. So it
 //! asks once when an unusual silence begins. That costs a peer that merely has
 //! no more to say two small packets; one that sends now and then is never
-//! asked.
+//! asked, and one that does so after a flow, once.
 
 use core::time::Duration;
 
@@ -35,6 +35,7 @@ pub(super) struct Silence {
 struct Flow {
     since: Instant,
     last: Instant,
+    /// Since it began, or since it was asked for.
     arrivals: u32,
     /// Smoothed time between two arrivals.
     gap: Duration,
@@ -83,6 +84,8 @@ impl Silence {
             && due
         {
             flow.asked = true;
+            // Unless it flows again, there is nothing to ask for.
+            flow.arrivals = 0;
         }
         due
     }
@@ -127,6 +130,15 @@ mod tests {
         assert_eq!(asks([], 10_000), NEVER);
         let bursts = (0..40).map(|i| i / 4 * 3000 + i % 4);
         assert_eq!(asks(bursts, 60_000), NEVER);
+    }
+
+    #[test]
+    fn what_comes_now_and_then_after_a_flow_is_asked_for_once() {
+        for pause in [600, 1000, 1900, 3000, 60_000] {
+            let later = (1..40).map(|i| 1000 + i * pause);
+            let asked = asks((0..100).map(|i| i * 10).chain(later), 3_000_000);
+            assert!((1..=2).contains(&asked.len()), "{pause}: {asked:?}");
+        }
     }
 
     #[test]
