@@ -7,7 +7,7 @@ use anyhow::Result;
 use dunlin_link::linux::{Namespace, Testbed, TestbedOptions};
 use dunlin_link::{Action, Topology};
 
-use super::validity;
+use super::{congestion, validity};
 use crate::link::start_testbed;
 use crate::profile;
 
@@ -46,6 +46,7 @@ impl Bed {
         options.seed = seed;
         options.capture = capture;
         let testbed = start_testbed(options)?;
+        congestion::equal(testbed.hosts().map(|(_, namespace, _)| namespace));
         Ok(Self { testbed })
     }
 

@@ -11,6 +11,7 @@ use dunlin_link::Side;
 use dunlin_link::linux::{Emulator, Options};
 use serde::de::DeserializeOwned;
 
+use super::congestion;
 use super::record::{Cell, Measure, Outcome};
 use super::systems::{Serving, System};
 use super::validity::{self, BEHIND_US_MAX};
@@ -42,6 +43,7 @@ impl<'a> Bench<'a> {
         options.profiles = of(&settings)?;
         options.capture = capture;
         let emulator = start(options)?;
+        congestion::equal(Side::BOTH.map(|side| emulator.namespace(side)));
         let server = system.serve(lab, emulator.namespace(Side::B), &Serving::default())?;
         Ok(Self {
             lab,

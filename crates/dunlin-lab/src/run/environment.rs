@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::congestion::{self, ALGORITHM};
 use super::plan::hash;
 use super::systems::{System, tshark_version};
 use crate::check::lab::Lab;
@@ -20,10 +21,9 @@ pub(crate) fn environment(lab: &Lab, systems: &[&System]) -> BTreeMap<String, St
     let cores = std::thread::available_parallelism();
     put("cores", cores.ok().map(|cores| cores.to_string()));
     put("memory", memory());
-    let tcp = read("/proc/sys/net/ipv4/tcp_congestion_control");
-    put("congestion control, TCP", tcp);
-    let quic = "cubic, the default of dunlin and of mqttv5";
-    put("congestion control, QUIC", Some(quic.to_owned()));
+    put("congestion control, TCP", Some(congestion::tcp()));
+    let quic = format!("{ALGORITHM}, the default of dunlin and of mqttv5");
+    put("congestion control, QUIC", Some(quic));
     let same = "dunlin-client for every broker; same certificates, keep alive, payloads";
     put("clients", Some(same.to_owned()));
     put("priority of the links", Some(priority().to_owned()));

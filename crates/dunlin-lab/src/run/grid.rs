@@ -17,15 +17,17 @@ use crate::tool::crowd::Crowded;
 /// Every combination.
 pub(crate) struct Grid;
 
-const SYSTEMS: [&str; 4] = [
-    "dunlin-quic",
-    "dunlin-quic-topics",
-    "dunlin-tls",
-    "mosquitto-tls",
-];
+const SYSTEMS: [&str; 3] = ["dunlin-quic-topics", "dunlin-tls", "mosquitto-tls"];
 
 /// Bytes that may wait for the rate: 200 ms of it.
 const QUEUE_SECONDS: f64 = 0.2;
+
+/// Time between two clients: enough that the slowest link carries one after the
+/// other.
+const EVERY: &str = "300ms";
+
+/// Messages a second.
+const RATE: &str = "40";
 
 type Values = &'static [&'static str];
 
@@ -46,10 +48,15 @@ const fn axes(scale: Scale) -> (Values, Values, Values) {
 const fn size(scale: Scale) -> (&'static str, &'static str, &'static str) {
     match scale {
         Scale::Smoke => ("2", "10s", "1s"),
-        Scale::Short => ("10", "10s", "3s"),
+        Scale::Short => ("4", "10s", "3s"),
         Scale::Paper => ("50", "60s", "60s"),
     }
 }
+
+/// Why QUIC is not always as good.
+const NARROW: &str = "At 250 kbit/s a datagram of 1200 bytes, which RFC 9000, 14.1, wants of \
+    whoever sends an Initial, takes 38 ms; a handshake has three. Small packets that are sent \
+    twice after a loss take twice the bandwidth.";
 
 impl Experiment for Grid {
     fn name(&self) -> &'static str {
@@ -90,11 +97,11 @@ impl Experiment for Grid {
         let bench = Bench::start(lab, cell, &settings, None)?;
         let (clients, timeout, time) = size(scale);
         let mut command = bench.tool("crowd");
-        command.args(["--clients", clients, "--warm-up", "1", "--every", "50ms"]);
+        command.args(["--clients", clients, "--warm-up", "1", "--every", EVERY]);
         command.args(["--until", "connack", "--timeout", timeout]);
         let crowded: Crowded = told(command)?;
         let mut command = bench.client("load");
-        command.args(["--topics", "8", "--rate", "80", "--payload", "64"]);
+        command.args(["--topics", "8", "--rate", RATE, "--payload", "64"]);
         command.args(["--qos", "1", "--samples", "--time", time]);
         let done: Done = told(command)?;
         let latencies: Vec<f64> = done
@@ -161,7 +168,7 @@ impl Experiment for Grid {
         let mut rows = Vec::new();
         for (system, metric, statistic, what) in [
             (
-                "dunlin-quic",
+                "dunlin-quic-topics",
                 "connected",
                 Statistic::Median,
                 "not slower to connect",
@@ -186,7 +193,7 @@ impl Experiment for Grid {
                     }),
                     unit: "%",
                     target: Some(Target::AtLeast(90.0)),
-                    reason: None,
+                    reason: Some(NARROW),
                 });
             }
         }

@@ -5,6 +5,7 @@
 pub(crate) mod bed;
 mod bench;
 pub(crate) mod capture;
+pub(crate) mod congestion;
 pub(crate) mod drive;
 pub(crate) mod environment;
 pub(crate) mod experiment;

@@ -13,17 +13,18 @@ use super::{Bed, CLIENTS, LINKS, Running, SCENARIOS, SYSTEMS, claims, round_trip
 use crate::check::lab::Lab;
 use crate::tool::crowd::Crowded;
 
-/// Ten clients that connect one after another.
+/// Clients that connect one after another.
 pub(crate) struct Connect;
 
-/// Time between two clients.
-const EVERY: Duration = Duration::from_millis(100);
+/// Time between two clients: enough that the slowest links carry one after the
+/// other.
+const EVERY: Duration = Duration::from_millis(200);
 
 /// Clients, repetitions, and the longest that one may take.
 const fn size(scale: Scale) -> (usize, u32, &'static str) {
     match scale {
         Scale::Smoke => (2, 1, "5s"),
-        Scale::Short => (10, 1, "5s"),
+        Scale::Short => (8, 1, "5s"),
         Scale::Paper => (10, 10, "120s"),
     }
 }

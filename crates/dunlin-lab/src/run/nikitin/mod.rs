@@ -21,6 +21,7 @@ use dunlin_link::Topology;
 use dunlin_link::linux::{Testbed, TestbedOptions};
 use serde::de::DeserializeOwned;
 
+use super::congestion;
 use super::experiment::{Claim, Estimate, Target};
 use super::record::{Cell, Record};
 use super::stats::{Pick, Sample, Statistic};
@@ -86,6 +87,7 @@ impl<'a> Bed<'a> {
         let mut options = TestbedOptions::new(format!("run-{}", std::process::id()), topology);
         options.seed = cell.seed;
         let testbed = start_testbed(options)?;
+        congestion::equal(testbed.hosts().map(|(_, namespace, _)| namespace));
         let namespace = testbed.namespace("broker")?;
         let server = system.serve(lab, namespace, &Serving::default())?;
         Ok(Self {

@@ -80,8 +80,8 @@ const fn size(scale: Scale) -> Size {
         Scale::Short => Size {
             clients: 4,
             repetitions: 1,
-            timeout: "10s",
-            synthetic: ("5", 50),
+            timeout: "6s",
+            synthetic: ("2", 50),
         },
         Scale::Paper => Size {
             clients: 1,
