@@ -7,6 +7,7 @@ use anyhow::Result;
 use dunlin_link::{Action, Topology};
 
 use super::bench::{Bench, Pace, on_thread};
+use super::timing::queue_for;
 use super::{Line, SelfTest, deviation};
 use crate::profile;
 
@@ -20,7 +21,8 @@ impl SelfTest {
     pub(super) fn paths(&mut self) -> Result<()> {
         let slow = dumbbell(&["delay=10ms"], &[])?;
         self.delay(slow, OTHER, BROKER, 30, "delay over 3 links of 10 ms")?;
-        let narrow = dumbbell(&[], &["bottleneck.rate=10mbit", "bottleneck.queue=30kB"])?;
+        let queue = format!("{BOTTLENECK}.{}", queue_for(10));
+        let narrow = dumbbell(&[], &["bottleneck.rate=10mbit", &queue])?;
         let what = "rate of a bottleneck, 2 senders";
         self.rate(narrow, &[ONE, OTHER], BROKER, BOTTLENECK, 10, what)?;
         self.losses_on_the_way()

@@ -91,7 +91,7 @@ impl SelfTest {
     pub(super) fn rates(&mut self) -> Result<()> {
         let rates: &[u32] = if self.short { &[10] } else { &[1, 10, 100] };
         for mbit in rates {
-            let topology = pair(&[&format!("rate={mbit}mbit"), "queue=30kB"])?;
+            let topology = pair(&[&format!("rate={mbit}mbit"), &queue_for(*mbit)])?;
             let what = format!("rate, {} Mbit/s offered", 2 * mbit);
             self.rate(topology, &["a"], "b", "link", *mbit, &what)?;
         }
@@ -191,6 +191,12 @@ impl SelfTest {
         });
         Ok(())
     }
+}
+
+/// A queue of a tenth of a second, so that a sender who is held up by others
+/// for less does not show as a slow link.
+pub(super) fn queue_for(mbit: u32) -> String {
+    format!("queue={}B", u64::from(mbit) * 12_500)
 }
 
 /// Mean and deviation.
