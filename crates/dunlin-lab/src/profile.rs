@@ -71,13 +71,7 @@ pub(crate) fn load(name: &str) -> Result<Both> {
     read(&text).with_context(|| format!("in {name}"))
 }
 
-/// A profile with some settings changed, such as `loss=every 10`.
-#[allow(dead_code, reason = "the experiments come next")]
-pub(crate) fn with(profile: &str, settings: &[&str]) -> Result<Both> {
-    changed(load(profile)?, settings)
-}
-
-/// A perfect link with some settings changed.
+/// A perfect link with some settings changed, such as `loss=every 10`.
 pub(crate) fn of(settings: &[&str]) -> Result<Both> {
     changed(perfect(), settings)
 }
@@ -273,7 +267,11 @@ mod tests {
 
     #[test]
     fn settings_change_a_profile() {
-        let [up, down] = with("lte-m", &["loss=every 10", "down.delay=60ms"]).unwrap();
+        let [up, down] = changed(
+            load("lte-m").unwrap(),
+            &["loss=every 10", "down.delay=60ms"],
+        )
+        .unwrap();
         assert_eq!((up.loss, down.loss), (Loss::Every(10), Loss::Every(10)));
         assert_eq!((up.rate, down.rate), (Some(375_000), Some(300_000)));
         assert_eq!(

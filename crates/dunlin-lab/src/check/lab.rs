@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use dunlin_link::linux::{Emulator, Namespace, Options, Report, Testbed, TestbedOptions};
+use dunlin_link::linux::{Emulator, Namespace, Options, Report};
 use dunlin_link::{Script, Side, Topology};
 
 use super::process::{Server, output};
-use crate::link::{is_valid, start, start_testbed};
+use crate::link::{is_valid, start};
 use crate::profile;
 
 /// Ports of the brokers.
@@ -93,24 +93,6 @@ impl Lab {
         options.script = Script::parse(script)?;
         options.capture = capture;
         start(options)
-    }
-
-    /// A network of this plan, with these steps. [`Testbed::namespace`] gives
-    /// its hosts by name; the broker's should have the address [`BROKER`].
-    #[allow(dead_code, reason = "the experiments come next")]
-    pub(crate) fn network(
-        &self,
-        topology: &Topology,
-        seed: u64,
-        script: &str,
-        capture: Option<PathBuf>,
-    ) -> Result<Testbed> {
-        let name = format!("check-{}", std::process::id());
-        let mut options = TestbedOptions::new(name, topology.clone());
-        options.seed = seed;
-        options.script = Script::parse(script)?;
-        options.capture = capture;
-        start_testbed(options)
     }
 
     /// Dunlin on host B, listening at all ports, with a store of its own.
