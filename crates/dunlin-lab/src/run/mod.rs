@@ -46,3 +46,37 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     &wake::Wake,
     &grid::Grid,
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use record::Scale;
+
+    #[test]
+    fn experiments_have_plans_figures_and_nothing_to_say_of_nothing() {
+        let names: BTreeSet<&str> = ALL.iter().map(|experiment| experiment.name()).collect();
+        assert_eq!(names.len(), ALL.len());
+        for experiment in ALL {
+            let name = experiment.name();
+            for scale in [Scale::Smoke, Scale::Short, Scale::Paper] {
+                let cells = experiment.plan(scale);
+                assert!(!cells.is_empty(), "{name}");
+                let keys: BTreeSet<String> = cells
+                    .iter()
+                    .map(|cell| format!("{} {}", cell.shown(), cell.repetition))
+                    .collect();
+                assert_eq!(keys.len(), cells.len(), "{name} plans a cell twice");
+            }
+            let figures = experiment.figures();
+            let ids: BTreeSet<&str> = figures.iter().map(|figure| figure.id).collect();
+            assert_eq!(ids.len(), figures.len(), "{name} has two figures of a name");
+            let claims = experiment.claims(&[]);
+            assert!(
+                claims.iter().all(|claim| claim.measured.is_none()),
+                "{name}"
+            );
+        }
+    }
+}
