@@ -9,14 +9,13 @@
 
 use alloc::vec::Vec;
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Host};
-
 use crate::hello::Ticket;
 use crate::params::Params;
 use crate::wire::{Reader, Writer};
-use crate::{Authority, Error, Name, Pinned, Point, State, StreamId, Verifier};
+use crate::{Authority, Error, Name, Pinned, State, StreamId, Verifier};
 use server::{KEYS, Pair, extension};
 
+pub(crate) mod quick;
 pub(crate) mod server;
 
 /// Operations of one input at most, so that inputs stay quick.
@@ -119,7 +118,8 @@ pub fn handshake(data: &[u8]) {
 /// Certificates, for a pinned key and for an authority whose signature is
 /// always right: only so the fields behind it are read.
 pub fn certificate(data: &[u8]) {
-    let mut crypto = Lenient(server::host());
+    let mut crypto = server::host();
+    crypto.believes = true;
     let pinned = Pinned::new(&KEYS).verify(&mut crypto, data);
     assert!(pinned.is_err() || pinned == Ok(KEYS[0]));
     for name in [
@@ -229,58 +229,4 @@ fn transmit(pair: &mut Pair, room: usize) {
         assert!(len <= room);
     }
     panic!("a hundred datagrams at once");
-}
-
-/// The reference, to which every signature is right.
-struct Lenient<E>(Host<E>);
-
-impl<E: dunlin_mini_crypto::Entropy> Crypto for Lenient<E> {
-    type Hash = <Host<E> as Crypto>::Hash;
-    type Secret = <Host<E> as Crypto>::Secret;
-    type Aead = <Host<E> as Crypto>::Aead;
-    type Block = <Host<E> as Crypto>::Block;
-
-    fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
-        self.0.random(out)
-    }
-    fn hash(&mut self) -> Self::Hash {
-        self.0.hash()
-    }
-    fn update(&mut self, hash: &mut Self::Hash, data: &[u8]) {
-        self.0.update(hash, data);
-    }
-    fn finish(&mut self, hash: Self::Hash) -> Digest {
-        self.0.finish(hash)
-    }
-    fn generate(&mut self) -> Result<(Self::Secret, Point), CryptoError> {
-        self.0.generate()
-    }
-    fn agree(&mut self, secret: &Self::Secret, peer: &Point) -> Result<Digest, CryptoError> {
-        self.0.agree(secret, peer)
-    }
-    fn verify(&mut self, _: &Point, _: &Digest, _: &[u8; 64]) -> Result<(), CryptoError> {
-        Ok(())
-    }
-    fn aead(&mut self, key: &[u8; 16]) -> Self::Aead {
-        self.0.aead(key)
-    }
-    fn seal(&mut self, key: &Self::Aead, n: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
-        self.0.seal(key, n, aad, data)
-    }
-    fn open(
-        &mut self,
-        key: &Self::Aead,
-        nonce: &[u8; 12],
-        aad: &[u8],
-        data: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), CryptoError> {
-        self.0.open(key, nonce, aad, data, tag)
-    }
-    fn block(&mut self, key: &[u8; 16]) -> Self::Block {
-        self.0.block(key)
-    }
-    fn encrypt(&mut self, key: &Self::Block, block: &mut [u8; 16]) {
-        self.0.encrypt(key, block);
-    }
 }

@@ -8,6 +8,7 @@
 mod sim;
 
 use core::panic::AssertUnwindSafe;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use sim::run::faulty;
@@ -19,21 +20,25 @@ fn main() {
     let first = arguments.next().and_then(Result::ok).unwrap_or(0);
     let identity = Identity::own();
     let begin = Instant::now();
-    let mut delivered = 0;
+    let mut ends = BTreeMap::new();
     for seed in first..first + count {
         let run = std::panic::catch_unwind(AssertUnwindSafe(|| faulty(&identity, seed)));
         match run {
-            Ok(Ok(_)) => delivered += 1,
-            Ok(Err(_)) => {}
+            Ok(Ok(_)) => *ends.entry("delivered".to_owned()).or_insert(0) += 1,
+            Ok(Err(error)) => *ends.entry(format!("{error:?}")).or_insert(0) += 1,
             Err(_) => {
                 println!("seed {seed} failed");
                 std::process::exit(1);
             }
         }
     }
+    let ends: Vec<String> = ends
+        .iter()
+        .map(|(end, runs)| format!("{runs} {end}"))
+        .collect();
     println!(
-        "{count} runs: {delivered} delivered, {} timed out, none wrong; {} s",
-        count - delivered,
+        "{count} runs: {}; none wrong; {} s",
+        ends.join(", "),
         begin.elapsed().as_secs()
     );
 }
