@@ -18,6 +18,13 @@ example=firmware/c/example
 "${CC:-cc}" "${flags[@]}" "$example/main.c" "$example/posix.c" \
     "$out/release/libdunlin_tiny.a" -Wl,--gc-sections -s -o "$out/example"
 echo "c-api: example on this host: $(stat -c %s "$out/example") bytes"
+# Without any library of the system, where musl is installed.
+if command -v musl-gcc >/dev/null; then
+    musl-gcc -static "${flags[@]}" "$example/main.c" "$example/posix.c" \
+        "$out/release/libdunlin_tiny.a" -Wl,--gc-sections -s -o "$out/example-static"
+    echo "c-api: example on this host, static with musl: $(stat -c %s "$out/example-static") bytes"
+    python3 -B scripts/mcu/c_api.py "$out/example-static"
+fi
 # The header is for C++ as well.
 if command -v "${CXX:-c++}" >/dev/null; then
     echo '#include "dunlin_tiny.h"' |

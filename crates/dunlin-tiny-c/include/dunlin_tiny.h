@@ -410,7 +410,8 @@ dunlin_code dunlin_connect(struct dunlin_client *client,
 
 // Sends and takes what there is, and tells what happened. `sleep_ms` says for
 // how long nothing needs to be done, unless a datagram arrives or another
-// function is called. A code other than zero is the end of the connection.
+// function is called; zero after an event, so that the program can act on it
+// first. A code other than zero is the end of the connection.
 //
 // # Safety
 //

@@ -83,6 +83,8 @@ pub(crate) struct Device {
     quic: Option<Quic>,
     session: Session,
     closing: bool,
+    /// Whether the program was told something that it may want to act on.
+    news: bool,
     /// When MQTT last sent something, for its keep alive.
     said: u32,
     login: Login,
@@ -104,6 +106,7 @@ impl Device {
             quic: Some(quic),
             session: Session::new(),
             closing: false,
+            news: false,
             said: 0,
             login: Login {
                 begun: false,
@@ -171,6 +174,8 @@ impl Device {
         if matches!(self.phase(), Phase::Idle | Phase::Closed) {
             return Err(mqtt::Error::State);
         }
+        self.news = false;
+        let phase = self.phase();
         let end = self.exchange();
         if end.is_err() {
             // The broker broke the rules, or the engine has ended already.
@@ -179,6 +184,8 @@ impl Device {
         }
         self.transmit();
         end?;
+        // Whoever acts on what has changed should not have to sleep before.
+        let news = self.news || self.phase() != phase;
         let now = self.port.now();
         let quic = self.quic()?;
         if let Some(error) = quic
@@ -193,6 +200,9 @@ impl Device {
             } else {
                 Err(error.into())
             };
+        }
+        if news {
+            return Ok(0);
         }
         let timer = quic.timeout(now).unwrap_or(u32::MAX);
         Ok(timer.min(self.silence().saturating_sub(now.wrapping_sub(self.said))))
@@ -251,6 +261,7 @@ impl Device {
                 Ok(None) | Err(mqtt::Error::Full) => return Ok(()),
                 Err(error) => return Err(error),
             };
+            self.news = true;
             self.port.event(&event);
         }
     }
