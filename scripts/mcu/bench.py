@@ -73,6 +73,8 @@ class Network:
         self.random = random.Random(seed)
         self.inside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.inside.bind(("127.0.0.1", 0))
+        # What was announced may be gone, as an error that another call reported.
+        self.inside.setblocking(False)
         self.port = self.inside.getsockname()[1]
         self.outside = {}
         self.lock = threading.Lock()
@@ -119,6 +121,7 @@ class Network:
         if client not in self.outside:
             outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             outside.connect(self.server)
+            outside.setblocking(False)
             self.events.register(outside, selectors.EVENT_READ, client)
             self.outside[client] = outside
         return self.outside[client]

@@ -303,7 +303,12 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         }
         self.idle_ms = config.idle_ms;
         (self.idle_from, self.probe_from) = (now, now);
+        self.greet(config)
+    }
 
+    /// Writes the ClientHello. Not inlined: the keys before it need the stack.
+    #[inline(never)]
+    fn greet(&mut self, config: &Config<'_>) -> Result<(), Error> {
         let parts = self.memory.parts();
         let streams = u32::try_from(parts.streams.len()).unwrap_or(0);
         let stream_data = u32::try_from(parts.receive_len).unwrap_or(0);

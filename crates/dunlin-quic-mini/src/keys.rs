@@ -3,6 +3,8 @@
 
 use dunlin_mini_crypto::{Crypto, Digest, KEY_LEN, NONCE_LEN, TAG_LEN};
 
+use crate::held::Held;
+
 /// Salt of the first secret, left-padded bytes of RFC 9001 section 5.2.
 const INITIAL_SALT: [u8; 20] = [
     0x38, 0x76, 0x2c, 0xf7, 0xf5, 0x59, 0x34, 0xb3, 0x4d, 0x17, 0x9a, 0xe6, 0xa4, 0xc8, 0x0c, 0xad,
@@ -46,7 +48,8 @@ pub(crate) fn expand_label<C: Crypto>(
 /// Keys of one direction at one encryption level.
 pub(crate) struct Keys<C: Crypto> {
     packet: PacketKey<C>,
-    header: C::Block,
+    /// There as soon as the keys are whole.
+    header: Option<C::Block>,
 }
 
 /// The part of the keys that a key update replaces.
@@ -95,20 +98,37 @@ impl<C: Crypto> PacketKey<C> {
 }
 
 impl<C: Crypto> Keys<C> {
-    #[inline(always)]
-    pub(crate) fn new(crypto: &mut C, secret: &Digest) -> Self {
-        let mut key = [0; KEY_LEN];
-        expand_label(crypto, secret, b"quic hp", &[], &mut key);
-        Self {
-            header: crypto.block(&key),
-            packet: PacketKey::new(crypto, secret),
+    /// Makes keys where they stay, part by part: a whole set is too much for the
+    /// stack of a small device.
+    pub(crate) fn install(place: &mut Held<Self>, crypto: &mut C, secret: &Digest) {
+        Self::begin(place, crypto, secret);
+        if let Some(keys) = place.as_mut() {
+            keys.end(crypto, secret);
         }
     }
 
-    /// Makes keys where they stay; the stack holds one set at a time.
     #[inline(never)]
-    pub(crate) fn install(place: &mut Option<Self>, crypto: &mut C, secret: &Digest) {
-        *place = Some(Self::new(crypto, secret));
+    fn begin(place: &mut Held<Self>, crypto: &mut C, secret: &Digest) {
+        *place = Held::Nothing;
+        let packet = PacketKey::new(crypto, secret);
+        *place = Held::Value(Self {
+            packet,
+            header: None,
+        });
+    }
+
+    #[inline(never)]
+    fn end(&mut self, crypto: &mut C, secret: &Digest) {
+        let mut key = [0; KEY_LEN];
+        expand_label(crypto, secret, b"quic hp", &[], &mut key);
+        self.header = Some(crypto.block(&key));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn new(crypto: &mut C, secret: &Digest) -> Self {
+        let mut place = Held::Nothing;
+        Self::install(&mut place, crypto, secret);
+        place.take().expect("they were installed")
     }
 
     pub(crate) const fn packet(&self) -> &PacketKey<C> {
@@ -124,7 +144,7 @@ impl<C: Crypto> Keys<C> {
     fn mask(&self, crypto: &mut C, packet: &[u8], at: usize) -> Option<[u8; 16]> {
         let sample = packet.get(at.checked_add(PN_LEN)?..)?;
         let mut block = *sample.first_chunk()?;
-        crypto.encrypt(&self.header, &mut block);
+        crypto.encrypt(self.header.as_ref()?, &mut block);
         Some(block)
     }
 

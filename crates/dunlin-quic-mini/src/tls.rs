@@ -124,6 +124,7 @@ impl<C: Crypto> Tls<C> {
     }
 
     /// Derives the traffic secrets of both sides.
+    #[inline(never)]
     fn traffic(&mut self, crypto: &mut C, client: &[u8], server: &[u8]) {
         let hash = self.hash(crypto);
         self.client = derive(crypto, &self.schedule, client, &hash);
@@ -133,8 +134,8 @@ impl<C: Crypto> Tls<C> {
     /// Takes one whole message with its head of four bytes. `hello` is the
     /// buffer that the ClientHello was written to.
     ///
-    /// What is not inlined here leaves the stack to the curve: its calculations
-    /// are what needs most.
+    /// What is not inlined here and below leaves the stack to the curve: its
+    /// calculations are what needs most.
     #[inline(never)]
     pub(crate) fn message<V: Verifier>(
         &mut self,
@@ -148,6 +149,25 @@ impl<C: Crypto> Tls<C> {
             [kind, _, _, _, body @ ..] => (*kind, Reader(body)),
             _ => return Err(Error::Decode),
         };
+        if self.expect == Expect::CertificateVerify && kind == 15 {
+            self.certificate_verify(crypto, body)?;
+            self.expect = Expect::Finished;
+            crypto.update(&mut self.transcript, message);
+            return Ok(Step::Nothing);
+        }
+        self.other(crypto, verifier, params, hello, (kind, body, message))
+    }
+
+    /// All messages but the server's signature.
+    #[inline(never)]
+    fn other<V: Verifier>(
+        &mut self,
+        crypto: &mut C,
+        verifier: &V,
+        params: &mut Params,
+        hello: &mut [u8],
+        (kind, body, message): (u8, Reader<'_>, &[u8]),
+    ) -> Result<Step, Error> {
         let mut step = Step::Nothing;
         match (self.expect, kind) {
             (Expect::ServerHello, 2) => {
@@ -171,10 +191,6 @@ impl<C: Crypto> Tls<C> {
             (Expect::Certificate, 11) => {
                 self.key = verifier.verify(crypto, leaf(body)?)?;
                 self.expect = Expect::CertificateVerify;
-            }
-            (Expect::CertificateVerify, 15) => {
-                self.certificate_verify(crypto, body)?;
-                self.expect = Expect::Finished;
             }
             (Expect::Finished, 20) => {
                 self.finished(crypto, body.0)?;

@@ -41,6 +41,7 @@ pub static __INTERRUPTS: [usize; 1] = [0];
 static mut MEMORY: Bytes = Bytes::new();
 static mut KEY: Option<&'static Point> = None;
 static mut RANDOM: MaybeUninit<Random> = MaybeUninit::uninit();
+static mut DEVICE: MaybeUninit<Device<'static, Mps2>> = MaybeUninit::uninit();
 static mut FRAME: [u8; dunlin_mini_device::FRAME] = [0; dunlin_mini_device::FRAME];
 // A client that has not begun is zeros: it is made by the runtime, which clears
 // memory, and not on the stack, which would have to be as large.
@@ -82,25 +83,11 @@ impl Memory for Arena {
 
 #[entry]
 fn main() -> ! {
-    let mut board = Mps2::start();
-    let Some(settings) = pages::settings().and_then(Settings::read) else {
-        board.note(Note::NoSettings, 0);
+    let Some((device, mut wakes)) = boot() else {
         registers::exit();
     };
-    let last = pages::random();
-    board.note(Note::Boot, u32::from(last.is_some()));
-    let mut random = Random::new(Suite::new(NoEntropy), settings.seed, last.unwrap_or(&[]));
-    pages::store_random(&random.successor());
-    let mut wakes = settings.wakes;
-
-    // SAFETY: this is the only thread and runs once. Nothing else touches these
-    // statics but the three types above, each for one call.
-    let (frame, client) = unsafe {
-        KEY = Some(settings.key);
-        (*(&raw mut RANDOM)).write(random);
-        (&mut *(&raw mut FRAME), &mut *(&raw mut CLIENT))
-    };
-    let mut device = Device::new(board, settings, frame);
+    // SAFETY: this is the only thread and runs once; nothing else touches it.
+    let client = unsafe { &mut *(&raw mut CLIENT) };
     loop {
         // A failure was told; the reading waits for the next time.
         let _ = device.wake(client);
@@ -109,6 +96,31 @@ fn main() -> ! {
             registers::exit();
         }
         device.sleep();
+    }
+}
+
+/// Makes the device and its generator of what is in flash; gives also how often
+/// it is to wake. Not inlined: its stack is free again when the device wakes.
+#[inline(never)]
+fn boot() -> Option<(&'static mut Device<'static, Mps2>, u16)> {
+    let mut board = Mps2::start();
+    let Some(settings) = pages::settings().and_then(Settings::read) else {
+        board.note(Note::NoSettings, 0);
+        return None;
+    };
+    let last = pages::random();
+    board.note(Note::Boot, u32::from(last.is_some()));
+    let mut random = Random::new(Suite::new(NoEntropy), settings.seed, last.unwrap_or(&[]));
+    pages::store_random(&random.successor());
+    // SAFETY: `main` calls this once, and nothing else touches these statics but
+    // the three types above, each for one call.
+    unsafe {
+        KEY = Some(settings.key);
+        (*(&raw mut RANDOM)).write(random);
+        let frame = &mut *(&raw mut FRAME);
+        let wakes = settings.wakes;
+        let device = (*(&raw mut DEVICE)).write(Device::new(board, settings, frame));
+        Some((device, wakes))
     }
 }
 

@@ -7,6 +7,7 @@ use super::space::{APP, HANDSHAKE, INITIAL, space};
 use super::{Client, State};
 use crate::assemble::{Assembler, Refused};
 use crate::error::Error;
+use crate::held::Held;
 use crate::keys::Keys;
 use crate::memory::Memory;
 use crate::tls::{Step, Tls};
@@ -100,7 +101,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             let taken = self.tls.as_ref().is_some_and(|tls| tls.early);
             if !taken {
                 self.recovery.discard(APP);
-                space(&mut self.spaces, APP).tx = None;
+                space(&mut self.spaces, APP).tx = Held::Nothing;
                 self.early = false;
                 self.restart();
             } else if peer.max_data < self.credit

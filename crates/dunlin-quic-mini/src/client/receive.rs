@@ -227,7 +227,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         self.phase.rx = secret;
         self.phase.rx_bit ^= 4;
         self.phase.rx_first = pn;
-        if let Some(keys) = &mut space(&mut self.spaces, APP).rx {
+        if let Some(keys) = space(&mut self.spaces, APP).rx.as_mut() {
             keys.replace(key);
         }
         if self.phase.tx_bit != self.phase.rx_bit {
@@ -245,7 +245,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         self.phase.tx_bit ^= 4;
         self.phase.tx_first = app.next_pn;
         self.phase.acked = false;
-        if let Some(keys) = &mut app.tx {
+        if let Some(keys) = app.tx.as_mut() {
             keys.replace(key);
         }
     }

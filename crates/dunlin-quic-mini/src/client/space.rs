@@ -4,6 +4,7 @@
 use dunlin_mini_crypto::{Crypto, Digest};
 
 use crate::ack::Received;
+use crate::held::Held;
 use crate::keys::Keys;
 
 /// The space of Initial packets.
@@ -15,8 +16,8 @@ pub(super) const APP: u8 = 2;
 
 /// A number space.
 pub(super) struct Space<C: Crypto> {
-    pub(super) tx: Option<Keys<C>>,
-    pub(super) rx: Option<Keys<C>>,
+    pub(super) tx: Held<Keys<C>>,
+    pub(super) rx: Held<Keys<C>>,
     pub(super) received: Received,
     /// Number of the next packet.
     pub(super) next_pn: u32,
@@ -36,8 +37,8 @@ pub(super) struct Space<C: Crypto> {
 impl<C: Crypto> Space<C> {
     /// A space without keys.
     pub(super) const NEW: Self = Self {
-        tx: None,
-        rx: None,
+        tx: Held::Nothing,
+        rx: Held::Nothing,
         received: Received::NEW,
         next_pn: 0,
         next: 0,
@@ -58,8 +59,8 @@ impl<C: Crypto> Space<C> {
 
     /// Forgets the keys and all that was to be sent.
     pub(super) fn discard(&mut self) {
-        self.tx = None;
-        self.rx = None;
+        self.tx = Held::Nothing;
+        self.rx = Held::Nothing;
         self.unacked = 0;
         self.probes = 0;
         self.next = self.end;

@@ -72,7 +72,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             // The server may have no credit to send: this side must speak
             // (RFC 9002 section 6.2.2.1).
             let [_, handshake, _] = &self.spaces;
-            let space = if handshake.tx.is_some() {
+            let space = if handshake.tx.as_ref().is_some() {
                 HANDSHAKE
             } else {
                 INITIAL

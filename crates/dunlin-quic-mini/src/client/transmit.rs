@@ -87,7 +87,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             writer.close(at, 0x4000);
         }
         let space = space(&mut self.spaces, built.which);
-        if let Some(keys) = &space.tx {
+        if let Some(keys) = space.tx.as_ref() {
             let sealed = keys.seal(&mut self.crypto, built.sent.pn, packet, at);
             debug_assert!(sealed.is_some());
         }
@@ -106,7 +106,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         if built.which == HANDSHAKE {
             // RFC 9001 section 4.9.1.
             let [initial, _, _] = &mut self.spaces;
-            if initial.tx.is_some() {
+            if initial.tx.as_ref().is_some() {
                 initial.discard();
                 self.recovery.discard(INITIAL);
             }
