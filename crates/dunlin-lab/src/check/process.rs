@@ -112,12 +112,12 @@ impl Server {
 
     /// Fails if it has ended, with what it said last.
     pub(crate) fn runs(&mut self) -> Result<()> {
-        const LINES: usize = 20;
+        const LINES: usize = 3;
         if let Some(status) = self.child.try_wait()? {
             let said = std::fs::read_to_string(&self.log).unwrap_or_default();
             let lines: Vec<&str> = said.trim().lines().rev().take(LINES).collect();
             let last: Vec<&str> = lines.into_iter().rev().collect();
-            bail!("{} ended with {status}: {}", self.name, last.join("\n"));
+            bail!("{} ended with {status}: {}", self.name, last.join(" | "));
         }
         Ok(())
     }

@@ -1,7 +1,5 @@
 //! `dunlin-lab run`: the experiments of the papers.
 
-#![allow(dead_code, unused_imports, reason = "the experiments come next")]
-
 pub(crate) mod bed;
 mod bench;
 pub(crate) mod capture;

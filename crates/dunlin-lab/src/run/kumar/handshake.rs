@@ -133,9 +133,14 @@ impl Experiment for Handshake {
         let published = published?;
         drop(broker);
         let invalid = bed.stop();
+        if invalid.is_some() {
+            return Ok(Outcome {
+                invalid,
+                ..Outcome::default()
+            });
+        }
         let captured = Captured::read(&capture)?;
         let mut outcome = count(&captured, [&subscribed, &published]);
-        outcome.invalid = invalid;
         if cell.repetition == 0 {
             cross_check(&capture, &captured, &mut outcome)?;
         } else {

@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::super::bench::{Bench, measure, outcome, told};
 use super::super::capture::Captured;
-use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
+use super::super::experiment::{Claim, Experiment, Figure, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{change, claim, lines, link, losses, worst};

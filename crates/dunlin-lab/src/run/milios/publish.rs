@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::super::bench::{measure, millis, outcome, told};
-use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
+use super::super::experiment::{Claim, Experiment, Figure, PaperPoint, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{bench, change, claim, drawn, losses, sample, worst};

@@ -6,7 +6,7 @@ use dunlin_link::Side;
 use dunlin_link::linux::Emulator;
 
 use super::super::bench::{Bench, measure, millis, outcome, told};
-use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
+use super::super::experiment::{Claim, Experiment, Figure, PaperPoint, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::super::systems::{Broker, Wire};

@@ -11,5 +11,5 @@ mod bootstrap;
 mod order;
 mod sample;
 
-pub(crate) use order::{Quartiles, ecdf, mean, quantile, settled};
+pub(crate) use order::{Quartiles, ecdf, mean, quantile};
 pub(crate) use sample::{Pick, Sample, Statistic};

@@ -73,16 +73,6 @@ pub(crate) fn ecdf(values: &[f64], points: usize) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// What was observed once the warm-up was over: observations are seconds since
-/// the start and a value.
-pub(crate) fn settled(observed: &[(f64, f64)], warm_up_seconds: f64) -> Vec<f64> {
-    observed
-        .iter()
-        .filter(|(at, _)| *at >= warm_up_seconds)
-        .map(|(_, value)| *value)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,11 +117,5 @@ mod tests {
         assert_eq!(few.first(), Some(&(1.0, 0.001)));
         assert_eq!(few.last(), Some(&(1000.0, 1.0)));
         assert_eq!(ecdf(&[3.0, 1.0], 10), [(1.0, 0.5), (3.0, 1.0)]);
-    }
-
-    #[test]
-    fn warm_up_is_left_out() {
-        let observed = [(0.5, 100.0), (2.0, 7.0), (3.0, 8.0)];
-        assert_eq!(settled(&observed, 2.0), [7.0, 8.0]);
     }
 }

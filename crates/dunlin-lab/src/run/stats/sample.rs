@@ -161,13 +161,8 @@ impl Sample {
         Some(estimate(value, ends))
     }
 
-    /// This one divided by the base: 0.4 if it takes 40 % of it. `None` if one
-    /// has no values or the base is 0.
-    pub(crate) fn ratio(&self, base: &Self, statistic: Statistic) -> Option<Estimate> {
-        self.against(base, statistic, |ours, theirs| ours / theirs)
-    }
-
-    /// The change from the base in percent: -60 if it takes 40 % of it.
+    /// The change from the base in percent: -60 if it takes 40 % of it. `None`
+    /// if one has no values or the base is 0.
     pub(crate) fn change(&self, base: &Self, statistic: Statistic) -> Option<Estimate> {
         self.against(base, statistic, |ours, theirs| {
             (ours / theirs - 1.0) * 100.0

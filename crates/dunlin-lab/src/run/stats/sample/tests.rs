@@ -105,11 +105,11 @@ fn what_never_varied_has_an_interval_without_width() {
     let ours = Sample::new([vec![5.0; 3], vec![5.0; 3]]);
     let theirs = Sample::new([vec![10.0; 3], vec![10.0; 3]]);
     assert_eq!(
-        ours.ratio(&theirs, Statistic::Mean),
+        ours.change(&theirs, Statistic::Mean),
         Some(Estimate {
-            value: 0.5,
-            low: 0.5,
-            high: 0.5
+            value: -50.0,
+            low: -50.0,
+            high: -50.0
         })
     );
 }
@@ -120,7 +120,7 @@ fn nothing_to_compare_with_is_no_number() {
     assert_eq!(ours.change(&Sample::default(), Statistic::Median), None);
     assert_eq!(Sample::default().estimate(Statistic::Mean), None);
     let zero = Sample::new([vec![0.0, 0.0]]);
-    assert_eq!(ours.ratio(&zero, Statistic::Mean), None);
+    assert_eq!(ours.change(&zero, Statistic::Mean), None);
     let difference = ours.difference(&zero, Statistic::Mean).expect("values");
     assert_eq!(difference.value, 5.5);
 }
