@@ -160,6 +160,33 @@ fn certificates_of_an_authority() {
 }
 
 #[test]
+fn a_refused_server_leaves_a_client_that_connects() {
+    let authority = Authorities::new();
+    let verifier = Authority::new(&authority.point, Name::Host(NAME), Some(NOW));
+    let good = authority.sign(|_| {});
+    let old = authority.sign(|params| params.not_after = rcgen::date_time_ymd(2026, 2, 1));
+    let mut without_key = authority.sign(|_| {});
+    without_key.key = Identity::own().key;
+    let cases = [
+        (Identity::own(), Error::UnknownAuthority),
+        (old, Error::Expired),
+        (without_key, Error::CertificateVerify),
+    ];
+    for (bad, want) in &cases {
+        let habits = Habits::default();
+        let server = Server::new(rustls_with(bad), habits, 1);
+        let mut world = World::new(verifier, server, CALM, 1);
+        world.connect(None);
+        assert_eq!(world.handshake(), Err(*want));
+        world.server = Server::new(rustls_with(&good), habits, 2);
+        world.client.clear();
+        world.connect(None);
+        assert_eq!(world.handshake(), Ok(()), "after {want:?}");
+        assert_eq!(world.echo(10), Outcome::Delivered);
+    }
+}
+
+#[test]
 fn what_certificates_are_for() {
     let authority = Authorities::new();
     let verifier = Authority::new(&authority.point, Name::Host(NAME), Some(NOW));

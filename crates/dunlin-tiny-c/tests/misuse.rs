@@ -1,0 +1,244 @@
+//! Calls as a careless program makes them: each is refused with its code, and
+//! nothing is read or written that is not there.
+
+#![allow(clippy::unwrap_used)]
+
+use core::ffi::c_void;
+use core::ptr;
+
+use dunlin_tiny_c::api::{
+    DUNLIN_STATE_SIZE, Handle, dunlin_connect, dunlin_disconnect, dunlin_migrate, dunlin_new,
+    dunlin_publish, dunlin_reason, dunlin_run, dunlin_size, dunlin_status, dunlin_subscribe,
+    dunlin_ticket, dunlin_update_keys,
+};
+use dunlin_tiny_c::codes::Code;
+use dunlin_tiny_c::types::{Bytes, Connect, Phase, Port, Publish, Room, Rooms};
+
+const NONE: Bytes = Bytes {
+    data: ptr::null(),
+    len: 0,
+};
+
+/// What the callbacks of a test know.
+struct World {
+    client: *mut Handle,
+    /// What the library said to a call from inside of a callback.
+    inside: Option<Code>,
+    sent: usize,
+    entropy: bool,
+}
+
+unsafe extern "C" fn send(context: *mut c_void, _: *const u8, len: usize) {
+    // SAFETY: the context of these tests.
+    let world = unsafe { &mut *context.cast::<World>() };
+    world.sent += len;
+    // SAFETY: a client, and no place for the time.
+    world.inside = Some(unsafe { dunlin_run(world.client, ptr::null_mut()) });
+}
+
+unsafe extern "C" fn receive(_: *mut c_void, _: *mut u8, room: usize) -> usize {
+    // More than there is room for, which is a mistake and dropped.
+    room + 1
+}
+
+unsafe extern "C" fn now(_: *mut c_void) -> u32 {
+    5
+}
+
+unsafe extern "C" fn random(context: *mut c_void, data: *mut u8, len: usize) -> bool {
+    // SAFETY: the buffer of the library.
+    unsafe { ptr::write_bytes(data, 7, len) };
+    // SAFETY: the context of these tests.
+    unsafe { (*context.cast::<World>()).entropy }
+}
+
+/// Memory for one client that stays until the process ends.
+fn room(len: usize) -> Room {
+    let memory: &'static mut [u64] = vec![0; len.div_ceil(8)].leak();
+    Room {
+        data: memory.as_mut_ptr().cast(),
+        len,
+    }
+}
+
+fn rooms() -> Rooms {
+    Rooms {
+        hello: room(768),
+        handshake: room(2048),
+        send: room(512),
+        receive: room(512),
+        datagram: room(1472),
+    }
+}
+
+fn world() -> *mut World {
+    Box::leak(Box::new(World {
+        client: ptr::null_mut(),
+        inside: None,
+        sent: 0,
+        entropy: true,
+    }))
+}
+
+fn port(world: *mut World) -> Port {
+    Port {
+        context: world.cast(),
+        send: Some(send),
+        receive: Some(receive),
+        now: Some(now),
+        random: Some(random),
+        event: None,
+    }
+}
+
+fn make(memory: Room, port: &Port, rooms: &Rooms) -> (Code, *mut Handle) {
+    let mut client = ptr::null_mut();
+    // SAFETY: memory of this test that stays.
+    let code = unsafe { dunlin_new(memory, port, rooms, &raw mut client) };
+    (code, client)
+}
+
+fn client() -> (*mut Handle, *mut World) {
+    let world = world();
+    let (code, client) = make(room(DUNLIN_STATE_SIZE), &port(world), &rooms());
+    assert_eq!(code, Code::Ok);
+    // SAFETY: of this test.
+    unsafe { (*world).client = client };
+    (client, world)
+}
+
+static KEY: [u8; 65] = [4; 65];
+
+const fn how(keys: &'static [u8]) -> Connect {
+    Connect {
+        keys: Bytes {
+            data: keys.as_ptr(),
+            len: keys.len(),
+        },
+        authority: NONE,
+        name: NONE,
+        address: NONE,
+        unix_time: 0,
+        idle_ms: 1000,
+        ticket: NONE,
+        ticket_age_ms: 0,
+        early: false,
+        client_id: NONE,
+        user: NONE,
+        password: NONE,
+        keep_alive: 0,
+        expiry: 0,
+    }
+}
+
+const MESSAGE: Publish = Publish {
+    topic: NONE,
+    payload: NONE,
+    qos: 1,
+    retain: false,
+    again: 0,
+};
+
+#[test]
+fn null_is_refused_everywhere() {
+    let no_place = Room {
+        data: ptr::null_mut(),
+        len: 0,
+    };
+    let client: *mut Handle = ptr::null_mut();
+    let mut id = 0;
+    // SAFETY: null is allowed everywhere, which is what is tested.
+    let codes = unsafe {
+        [
+            dunlin_new(no_place, ptr::null(), ptr::null(), ptr::null_mut()),
+            dunlin_connect(client, ptr::null()),
+            dunlin_connect(client, &how(&KEY)),
+            dunlin_run(client, ptr::null_mut()),
+            dunlin_publish(client, ptr::null(), ptr::null_mut()),
+            dunlin_publish(client, &MESSAGE, &raw mut id),
+            dunlin_subscribe(client, NONE, 0, ptr::null_mut()),
+            dunlin_disconnect(client),
+            dunlin_ticket(client, no_place, ptr::null_mut()),
+            dunlin_migrate(client),
+            dunlin_update_keys(client),
+        ]
+    };
+    assert_eq!(codes, [Code::NullPointer; 11]);
+    // SAFETY: as above.
+    let (phase, reason) = unsafe { (dunlin_status(client), dunlin_reason(client)) };
+    assert_eq!((phase, reason), (Phase::Idle, 0));
+}
+
+#[test]
+fn memory_that_does_not_do() {
+    let port = port(world());
+    let (few, _) = make(room(dunlin_size() - 1), &port, &rooms());
+    assert_eq!(few, Code::Memory);
+    let mut odd = room(DUNLIN_STATE_SIZE + 8);
+    odd.data = odd.data.wrapping_add(1);
+    assert_eq!(make(odd, &port, &rooms()).0, Code::Memory);
+    let mut small = rooms();
+    small.datagram.len = 1199;
+    let (code, _) = make(room(DUNLIN_STATE_SIZE), &port, &small);
+    assert_eq!(code, Code::Memory);
+    let mut deaf = port;
+    deaf.receive = None;
+    let (code, _) = make(room(DUNLIN_STATE_SIZE), &deaf, &rooms());
+    assert_eq!(code, Code::NullPointer);
+    // No room for the first message.
+    let mut small = rooms();
+    small.hello.len = 100;
+    let (_, client) = make(room(DUNLIN_STATE_SIZE), &port, &small);
+    // SAFETY: a client.
+    assert_eq!(unsafe { dunlin_connect(client, &how(&KEY)) }, Code::Memory);
+}
+
+#[test]
+fn keys_that_do_not_do() {
+    let (client, _) = client();
+    static SHORT: [u8; 64] = [4; 64];
+    // SAFETY: a client, and keys that stay.
+    unsafe {
+        assert_eq!(dunlin_connect(client, &how(&SHORT)), Code::KeyLength);
+        assert_eq!(dunlin_connect(client, &how(&[])), Code::NoKey);
+        let mut authority = how(&[]);
+        authority.authority = how(&SHORT).keys;
+        assert_eq!(dunlin_connect(client, &authority), Code::KeyLength);
+        assert_eq!(dunlin_status(client), Phase::Idle);
+    }
+}
+
+#[test]
+fn calls_at_the_wrong_time() {
+    let (client, world) = client();
+    let mut sleep = 0;
+    let mut len = 9;
+    // SAFETY: a client, and memory of this test.
+    unsafe {
+        assert_eq!(dunlin_run(client, &raw mut sleep), Code::SessionState);
+        assert_eq!(dunlin_disconnect(client), Code::SessionState);
+        let published = dunlin_publish(client, &MESSAGE, ptr::null_mut());
+        assert_eq!(published, Code::SessionState);
+        assert_eq!(dunlin_migrate(client), Code::State);
+        assert_eq!(dunlin_update_keys(client), Code::State);
+        assert_eq!(dunlin_ticket(client, room(8), &raw mut len), Code::Ok);
+        assert_eq!(len, 0, "there is none");
+
+        assert_eq!(dunlin_connect(client, &how(&KEY)), Code::Ok);
+        assert_eq!(dunlin_status(client), Phase::Connecting);
+        assert_eq!(dunlin_run(client, &raw mut sleep), Code::Ok);
+        assert!(sleep > 0 && (*world).sent >= 1200);
+        assert_eq!((*world).inside, Some(Code::Busy), "from a callback");
+        let odd = Publish { qos: 3, ..MESSAGE };
+        assert_eq!(dunlin_publish(client, &odd, ptr::null_mut()), Code::Qos);
+        // Before the handshake there is nothing to say goodbye to.
+        assert_eq!(dunlin_disconnect(client), Code::Ok);
+        assert_eq!(dunlin_run(client, &raw mut sleep), Code::Ok);
+        assert_eq!(dunlin_status(client), Phase::Closed);
+        // And once more, in the same memory.
+        (*world).entropy = false;
+        assert_eq!(dunlin_connect(client, &how(&KEY)), Code::Entropy);
+        (*world).entropy = true;
+        assert_eq!(dunlin_connect(client, &how(&KEY)), Code::Ok);
+    }
+}
