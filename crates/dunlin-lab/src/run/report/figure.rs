@@ -59,17 +59,34 @@ pub(super) fn plot(figure: &Figure, records: &[Record], styles: &Styles) -> Plot
         x: &x,
         unit,
     };
-    let panels = facets
+    let panels: Vec<Panel> = facets
         .iter()
         .map(|facet| drawing.panel(facet.as_deref(), records))
         .collect();
+    let mut series = legend(figure, &lines, &papers, styles);
+    if matches!(figure.kind, Kind::Cdf | Kind::Course) {
+        // There is no place for a cross.
+        for ((index, series), line) in series.iter_mut().enumerate().zip(&lines) {
+            let mut curves = panels.iter().flat_map(|panel| &panel.curves);
+            let mut own = records.iter().filter(|r| r.cell.system == line.system);
+            if !curves.any(|curve| curve.series == index) {
+                let bad = own.any(|record| invalid(figure, record).is_some());
+                let why = if bad {
+                    "invalid: no line"
+                } else {
+                    "nothing recorded"
+                };
+                series.name.push_str(&format!(" ({why})"));
+            }
+        }
+    }
     Plot {
         name: figure.title.to_owned(),
         x_label,
         y_label,
         form,
         log: figure.log_y,
-        series: legend(figure, &lines, &papers, styles),
+        series,
         panels,
         x,
     }

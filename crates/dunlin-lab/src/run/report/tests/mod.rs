@@ -82,6 +82,7 @@ fn a_site_has_everything_and_loads_nothing() {
         "6.1 &lt;x&gt;",
         "nothing valid",
         "Nothing recorded.",
+        "mqttv5, QUIC (invalid: no line)",
         "it was invented",
         "dunlin-quic",
     ] {
