@@ -5,7 +5,7 @@
 //! reads configuration files, handles signals and prints. No protocol is
 //! implemented here.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod auth;
 pub mod bench;

@@ -6,6 +6,7 @@ mod check;
 mod desk;
 mod keys;
 pub(crate) mod look;
+mod memory;
 pub(crate) mod post;
 mod settings;
 mod tickets;
@@ -34,6 +35,7 @@ use crate::config::Config;
 use crate::config::listener::{self, Listener};
 use crate::metrics::{Paths, Server, Sources, Watch};
 use desk::AuthDesk;
+use memory::Memory;
 use post::{Address, Inbox, Mail};
 use tickets::Tickets;
 use worker::Worker;
@@ -378,6 +380,7 @@ impl Daemon {
                 to_wake: vec![false; usize::from(count)],
                 deadline: None,
                 paths: Paths::default(),
+                memory: Memory::default(),
             };
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", id.0))

@@ -14,6 +14,7 @@ use dunlin_store_redb::{SubmitError, Submitter};
 
 use super::desk::AuthDesk;
 use super::look::Look;
+use super::memory::Memory;
 use super::post::{Address, Inbox, Mail};
 use crate::metrics::Paths;
 
@@ -45,6 +46,7 @@ pub(crate) struct Worker {
     pub(crate) deadline: Option<StdInstant>,
     /// How paths of QUIC were when somebody looked.
     pub(crate) paths: Paths,
+    pub(crate) memory: Memory,
 }
 
 impl Worker {
@@ -78,6 +80,7 @@ impl Worker {
             self.open(mail);
         }
         let now = self.clock.now();
+        self.memory.note(self.net.connections(), now);
         if self.shard.poll_timeout().is_some_and(|at| at <= now) {
             self.shard.handle_timeout(now);
             if self.shard.take_sys_round() {

@@ -1,0 +1,106 @@
+//! Gives memory back to the system when many connections have ended: the C
+//! library keeps what is freed for those that may come, and after a crowd has
+//! left that can be most of a broker. All unsafe code of the crate is here.
+
+use core::time::Duration;
+
+use dunlin_base::Instant;
+
+/// Fewer connections are not worth it.
+const CONNECTIONS_MIN: usize = 64;
+
+/// How long it must have been worth it: whoever lost a network comes back.
+const CALM: Duration = Duration::from_secs(5);
+
+/// How many connections a shard had.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// The most since memory was given back.
+    most: usize,
+    /// Since when half of them are gone.
+    since: Option<Instant>,
+}
+
+impl Memory {
+    /// Looks at the number of connections; gives memory back if half of them
+    /// and more ended a while ago.
+    pub(crate) fn note(&mut self, connections: usize, now: Instant) {
+        if self.is_due(connections, now) {
+            give_back();
+        }
+    }
+
+    fn is_due(&mut self, connections: usize, now: Instant) -> bool {
+        self.most = self.most.max(connections);
+        if self.most < CONNECTIONS_MIN || connections > self.most / 2 {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        if now < since + CALM {
+            return false;
+        }
+        *self = Self {
+            most: connections,
+            since: None,
+        };
+        true
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "malloc_trim has no safe wrapper")]
+fn give_back() {
+    // SAFETY: malloc_trim may be called at any time by any thread; it gives
+    // back pages that hold nothing allocated, and touches no others.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Other C libraries give back by themselves, or not at all.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+const fn give_back() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Instant {
+        Instant::from_micros(seconds * 1_000_000)
+    }
+
+    #[test]
+    fn memory_is_due_once_after_a_crowd_has_left_for_a_while() {
+        let mut memory = Memory::default();
+        for (second, connections, due) in [
+            (0, 10, false),
+            (1, 100, false),
+            (2, 51, false),
+            (3, 50, false),
+            (7, 50, false),
+            (8, 50, true),
+            (9, 50, false),
+            (20, 50, false),
+            // Half of fifty are too few.
+            (21, 20, false),
+            (40, 20, false),
+            // Those who come back in between were not gone.
+            (41, 200, false),
+            (42, 0, false),
+            (44, 200, false),
+            (50, 0, false),
+            (54, 0, false),
+            (56, 3, true),
+        ] {
+            assert_eq!(memory.is_due(connections, at(second)), due, "{second}");
+        }
+    }
+
+    #[test]
+    fn giving_back_is_harmless() {
+        let kept = vec![7_u8; 1 << 20];
+        give_back();
+        assert!(kept.iter().all(|byte| *byte == 7));
+    }
+}
