@@ -19,8 +19,12 @@ use super::access::{Access, quality};
 use super::{Lateness, micros};
 use crate::say;
 
-/// Quiet time between the last connection and the first message.
-const SETTLE: Duration = Duration::from_millis(300);
+/// Quiet time between the last message of the warm-up and the first that counts:
+/// clients may ask once what became of a flow that stopped.
+const SETTLE: Duration = Duration::from_millis(1000);
+
+/// For the last acknowledgements of the transport.
+const LAST: Duration = Duration::from_millis(300);
 
 /// Longest that a client may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(60);
@@ -147,8 +151,7 @@ impl Pairs {
         while let Some(done) = working.join_next().await {
             done??;
         }
-        // For the last acknowledgements of the transport.
-        tokio::time::sleep(SETTLE).await;
+        tokio::time::sleep(LAST).await;
         let to_us = epoch_us();
         watching.abort_all();
         for client in clients {
