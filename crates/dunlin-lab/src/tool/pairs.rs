@@ -190,7 +190,11 @@ impl Pairs {
             .context("cannot subscribe")?;
         let (publisher, _none) = builder("p")?.connect().await.context("cannot connect")?;
         let mut messages = messages;
-        for _ in 0..self.warm_up {
+        for number in (0..self.warm_up).rev() {
+            if number == 0 {
+                // One that comes alone, as those that count do.
+                tokio::time::sleep(SETTLE).await;
+            }
             let payload = vec![b'.'; self.payload];
             let message = Publish::new(topic.clone(), payload).qos(quality(self.qos));
             publisher.publish(message).await.context("cannot publish")?;

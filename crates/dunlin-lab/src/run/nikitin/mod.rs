@@ -145,9 +145,34 @@ impl Running {
     }
 }
 
-/// Values of a system in a scenario, over all links.
-fn sample(records: &[Record], system: &str, metric: &str, scenario: &str) -> Sample {
-    Sample::of(records, &Pick::new(system, metric).at("scenario", scenario))
+/// The mean over all links of the difference between two systems' medians. Only
+/// cells of one link are compared with each other, so intervals are made link by
+/// link and added as those of independent values.
+fn difference(
+    records: &[Record],
+    [ours, theirs]: [&str; 2],
+    metric: &str,
+    scenario: &str,
+) -> Option<Estimate> {
+    let of = |system: &str, link: &str| {
+        let pick = Pick::new(system, metric).at("scenario", scenario);
+        Sample::of(records, &pick.at("link", link))
+    };
+    let links: Vec<Estimate> = LINKS
+        .iter()
+        .filter_map(|link| of(ours, link).difference(&of(theirs, link), Statistic::Median))
+        .collect();
+    let count = f64::from(u32::try_from(links.len()).ok().filter(|n| *n > 0)?);
+    let value = links.iter().map(|link| link.value).sum::<f64>() / count;
+    let half = |side: fn(&Estimate) -> f64| {
+        let squares: f64 = links.iter().map(|link| side(link).powi(2)).sum();
+        squares.sqrt() / count
+    };
+    Some(Estimate {
+        value,
+        low: value - half(|link| link.value - link.low),
+        high: value + half(|link| link.high - link.value),
+    })
 }
 
 /// Over QUIC against over TLS, in round trips of the links, over all links.
@@ -161,9 +186,7 @@ fn claims(
     let mut rows = Vec::new();
     for (scenario, (said, target)) in SCENARIOS.into_iter().zip(paper) {
         for other in ["dunlin-tls", "mosquitto-tls"] {
-            let base = sample(records, other, metric, scenario);
-            let ours = sample(records, "dunlin-quic", metric, scenario);
-            let measured: Option<Estimate> = ours.difference(&base, Statistic::Median);
+            let measured = difference(records, ["dunlin-quic", other], metric, scenario);
             rows.push(Claim {
                 what: format!("{what}, {scenario}: dunlin-quic against {other}"),
                 paper: said.to_owned(),
