@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use dunlin_link::linux;
 
 use crate::check::Check;
+use crate::check::lab::remove_folders;
 use crate::knock::Knock;
 use crate::link::LinkCommand;
 use crate::load::Load;
@@ -94,7 +95,14 @@ fn clean(names: &[String]) -> Result<ExitCode> {
     for name in &cleaned.running {
         say::out(format_args!("left alone: {name} is running"));
     }
-    if cleaned.removed.is_empty() && cleaned.running.is_empty() {
+    let folders = match names {
+        [] => remove_folders(),
+        _ => Vec::new(),
+    };
+    for name in &folders {
+        say::out(format_args!("removed the folder {name}"));
+    }
+    if cleaned.removed.is_empty() && cleaned.running.is_empty() && folders.is_empty() {
         say::out("nothing to clean");
     }
     Ok(ExitCode::SUCCESS)

@@ -22,6 +22,9 @@ pub(crate) const TCP_PORT: u16 = 1883;
 /// networks that come with this program.
 pub(crate) const BROKER: Ipv4Addr = Topology::pair_address(Side::B);
 
+/// Folders for temporary files are called so, with the process behind it.
+const FOLDER: &str = "dunlin-lab-";
+
 /// The folder and programs of a run. Dropping it removes the folder.
 #[derive(Debug)]
 pub(crate) struct Lab {
@@ -49,7 +52,8 @@ impl Lab {
                 dunlin.display()
             );
         }
-        let folder = std::env::temp_dir().join(format!("dunlin-lab-{}", std::process::id()));
+        remove_folders();
+        let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let lab = Self {
@@ -183,6 +187,23 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Removes folders of labs that were killed; gives their names.
+pub(crate) fn remove_folders() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else {
+        return Vec::new();
+    };
+    let dead = |name: &String| {
+        let process = name.strip_prefix(FOLDER);
+        let process = process.and_then(|process| process.parse::<u32>().ok());
+        process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists())
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(dead)
+        .filter(|name| std::fs::remove_dir_all(std::env::temp_dir().join(name)).is_ok())
+        .collect()
 }
 
 /// Where a program is, if it is installed.
