@@ -20,7 +20,8 @@ pub(super) fn book(site: &Site) -> (String, Vec<(String, String)>) {
         "# The experiments of the papers\n\n\
          <!-- Written by `make lab-book`; edits are lost. -->\n\n\
          What `dunlin-lab` measured with the experiments of the papers, beside what they said. \
-         [Reports](reports.md) says how to read it, and how to measure it again.\n\n",
+         [The testbed](testbed.md) says how, and how to measure it again; \
+         [Reports](reports.md) says how to read it.\n\n",
     );
     let counts = claim::counts(quoted.iter().flat_map(|shown| &shown.claims));
     if counts.is_empty() {
