@@ -66,7 +66,7 @@ lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory
 	"$(TARGET)/release/dunlin-lab" check --out "$(TARGET)/lab" $(ARGS)
 
 lab-quick: setup ## every experiment of the papers in its short form, with a report (root)
-	$(CARGO) build --release --package dunlin --package dunlin-lab
+	$(CARGO) build --release --package dunlin --package dunlin-lab --package dunlin-tiny
 	"$(TARGET)/release/dunlin-lab" run all --out "$(TARGET)/lab/runs" $(ARGS)
 
 lab-book: ## the book's page of results, from the runs in target/lab/runs

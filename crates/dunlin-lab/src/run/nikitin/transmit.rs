@@ -78,9 +78,9 @@ const fn size(scale: Scale) -> Size {
             synthetic: ("5", 50),
         },
         Scale::Short => Size {
-            clients: 4,
+            clients: 3,
             repetitions: 1,
-            timeout: "6s",
+            timeout: "5s",
             synthetic: ("2", 50),
         },
         Scale::Paper => Size {
@@ -94,8 +94,8 @@ const fn size(scale: Scale) -> Size {
 
 /// Why it may look otherwise.
 const FEW: &str = "A burst of a hundred small messages is a few packets, and one that is lost is \
-    most of its time: four clients a cell, as in the short form, decide little. The paper's form \
-    has ten times as much.";
+    most of its time: three clients a cell, as in the short form, decide little. The paper's form \
+    has ten.";
 
 impl Experiment for Transmit {
     fn name(&self) -> &'static str {
