@@ -62,18 +62,18 @@ pub enum Event<'a> {
         /// Whether it knows the session: subscriptions need not be made again.
         session: bool,
     },
-    /// A message. It is acknowledged by the next call of [`Session::poll`].
+    /// A message. It is acknowledged by the next call of [`Session::poll`](crate::Session::poll).
     Message(Message<'a>),
     /// A message of this device is with the broker.
     Published {
-        /// What [`Session::publish`] gave.
+        /// What [`Session::publish`](crate::Session::publish) gave.
         id: u16,
         /// From 128 on the broker did not take it.
         reason: u8,
     },
     /// The answer to a subscription.
     Subscribed {
-        /// What [`Session::subscribe`] gave.
+        /// What [`Session::subscribe`](crate::Session::subscribe) gave.
         id: u16,
         /// The quality of service, or a refusal from 128 on.
         reason: u8,
