@@ -223,6 +223,7 @@ pub(crate) fn retry_is_genuine<C: Crypto>(crypto: &mut C, pseudo: &[u8], tag: &[
 }
 
 /// The tag of a Retry.
+#[cfg(feature = "retry")]
 pub(crate) fn retry_tag<C: Crypto>(crypto: &mut C, pseudo: &[u8]) -> [u8; TAG_LEN] {
     let key = crypto.aead(&RETRY_KEY);
     crypto.seal(&key, &RETRY_NONCE, pseudo, &mut [])
