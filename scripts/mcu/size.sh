@@ -46,7 +46,8 @@ for provider in "$@"; do
     fi
     if readelf -sW "$elf" | grep -q image_can_panic; then
         echo "size: $provider: the image can panic" >&2
-        failed=1
+        # Where that is known, sizes.toml says why.
+        [ -n "$(allowed "$provider.missed" panics)" ] || failed=1
     fi
     if [ -n "$symbols" ]; then
         readelf -sW "$elf" | awk '$4 == "FUNC" { print $3, $8 }' | sort -rn | head -40
