@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .PHONY: help run test check interop bench doc clean setup lab-quic lab-quick lab-book \
-	firmware firmware-run mcu-interop
+	firmware firmware-run mcu-interop mcu-report
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,8 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
 	scripts/mcu/tiny-size.sh
+	DUNLIN="$(TARGET)/debug/dunlin" $(CARGO) xtask mcu-gate
+	$(CARGO) xtask mcu-crypto
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/c-api.sh
 	scripts/mcu/interop.sh --peer quinn --peer aioquic
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick
@@ -79,6 +81,10 @@ firmware: ## the image for a microcontroller (fetches a compiler for it), and it
 firmware-run: setup ## run it under QEMU against a broker started for it
 	$(CARGO) build --package dunlin
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/run.sh
+
+mcu-report: setup ## measure the microcontroller's image under QEMU, and write the study
+	$(CARGO) build --package dunlin
+	DUNLIN="$(TARGET)/debug/dunlin" $(CARGO) xtask mcu-report
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin

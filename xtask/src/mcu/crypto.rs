@@ -96,7 +96,11 @@ pub(crate) fn measure(tools: &Tools, provider: &'static str) -> Result<Figures> 
         });
     Ok(Figures {
         provider,
-        vectors: vectors.text.trim().to_owned(),
+        vectors: vectors
+            .text
+            .trim()
+            .replace("vectors ", "")
+            .replace(" failed", " vectors, failed"),
         costs: costs.collect(),
         steady: steady(tools, provider, &image)?,
     })

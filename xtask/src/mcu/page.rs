@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use super::crypto::Steady;
 use super::image::PARTS;
-use super::report::{OPTIONS, Provider, Study};
+use super::report::{Provider, Study};
 use super::wake::{Cost, Wake};
 
 /// Cycles of a second.
@@ -115,6 +115,7 @@ fn described(name: &str) -> &str {
     match name {
         "flash" => "flash of the whole image, bytes",
         "static" => "RAM with a place, bytes",
+        "panics" => "has a path to a panic",
         "stack" => "stack at its deepest, bytes",
         "ram" => "RAM together, bytes",
         "handshake_cycles" => "full handshake with a verified server, cycles",
@@ -127,7 +128,7 @@ fn flash(out: &mut String, study: &Study) {
     out.push_str(
         "## Flash\n\n![Flash by what is left out](mcu/flash.svg)\n\n\
          The whole image: vectors, boot, driver of the Ethernet controller, ARP, IPv4, UDP, QUIC, TLS\n\
-         with verification of the server, MQTT 5 and the application. From left to right each image\n\
+         with verification of the server, MQTT 5 and the application. From top to bottom each image\n\
          lacks one thing more, as in figure 1 of the paper; `tiny` unless it says otherwise.\n\n\
          | image | bytes | less | RAM with a place |\n|---|--:|--:|--:|\n",
     );
@@ -144,8 +145,8 @@ fn flash(out: &mut String, study: &Study) {
         let (flash, fixed) = (grouped(provider.image.flash), grouped(provider.image.fixed));
         let _ = writeln!(
             out,
-            "| `{}`, {} | {flash} | | {fixed} |",
-            provider.name, OPTIONS[0].0
+            "| `{}`, the default | {flash} | | {fixed} |",
+            provider.name
         );
     }
     let (pinned, authority) = study.engine;
@@ -211,7 +212,8 @@ fn memory(out: &mut String, study: &Study) {
     }
     out.push_str(
         "\n\nThe stack, by the lowest address that each phase wrote to (figures 2 and 3 of the paper, whose\n\
-         curve leaves out the cryptography and almost reaches 3 KB):\n\n",
+         curve leaves out the cryptography and almost reaches 3 KB). With early data, the handshake goes on\n\
+         after the reading was written:\n\n",
     );
     for provider in &study.providers {
         let name = provider.name;
@@ -302,35 +304,38 @@ fn cycles(out: &mut String, study: &Study) {
         let energy = current * 1e-3 * 3.0 / CLOCK * 1e6 * 1e3;
         let _ = writeln!(out, "| {chip} | {current} | {energy:.2} | {source} |");
     }
+    early(out, study);
+}
+
+/// Why early data does not save more.
+fn early(out: &mut String, study: &Study) {
     out.push_str(
-        "\nEarly data saves a round trip, not the key exchange: tickets of rustls, which the broker uses,\n\
-         are good for resumption with new keys only (`psk_dhe_ke`). What it saves of the processor is the\n\
-         verification of the server, which the ticket stands for.\n\n",
+        "\nEarly data saves a round trip, and the verification of the server, which the ticket stands for. It\n\
+         does not save the key exchange: the broker's TLS (rustls) resumes with new keys only\n\
+         (`psk_dhe_ke`). The device draws its own key pair before it sleeps, so that waking does not wait\n\
+         for it; the whole wake has it.\n\n",
     );
     for provider in &study.providers {
         let cost = |name| {
             let found = provider.crypto.costs.iter().find(|cost| cost.0 == name);
             found.map_or(0, |cost| cost.2.cycles)
         };
-        let keys = cost("generate") + cost("agree");
-        let (Some(full), Some(early)) = (
-            provider.full.first_reading(),
-            provider.early.first_reading(),
-        ) else {
+        let agreement = cost("agree");
+        let (full, early) = (&provider.full, &provider.early);
+        let (Some(full), Some(early)) = (full.first_reading(), early.first_reading()) else {
             continue;
         };
         let percent = |cycles: u64| cycles as f64 * 100.0 / full.1 as f64;
         let _ = writeln!(
             out,
-            "With `{}`, 0-RTT to PUBACK takes {:.0} % of the cycles of a full handshake; the key exchange\n\
-             alone is {:.0} %, all the rest {:.0} %.",
+            "With `{}`, 0-RTT to PUBACK takes {:.0} % of the cycles of a full handshake: the agreement on\n\
+             new keys {:.0} %, all the rest, packets above all, {:.0} %.\n",
             provider.name,
             percent(early.1),
-            percent(keys),
-            percent(early.1.saturating_sub(keys))
+            percent(agreement),
+            percent(early.1.saturating_sub(agreement))
         );
     }
-    out.push('\n');
 }
 
 /// Chip, milliamperes, and where the figure is from.
@@ -364,7 +369,7 @@ fn cryptography(out: &mut String, study: &Study) {
         let _ = write!(out, "`{}`: {}; ", provider.name, provider.crypto.vectors);
     }
     out.push_str(
-        "AES-GCM, HMAC, HKDF, ECDH, ECDSA).\n\n\
+        "of AES-GCM, HMAC, HKDF, ECDH and ECDSA).\n\n\
          | operation | provider | instructions | cycles | ms at 64 MHz | stack, bytes |\n|---|---|--:|--:|--:|--:|\n",
     );
     let names = study
@@ -443,8 +448,9 @@ fn wire(out: &mut String, study: &Study) {
         }
     }
     out.push_str(
-        "\nThe first datagram of each side has 1200 bytes at least, as RFC 9000 section 14.1 asks; the one of\n\
-         1452 bytes is the broker's search for a larger packet that the path carries.\n\n",
+        "\nThe first datagram of each side has 1200 bytes at least, as RFC 9000 section 14.1 asks. The device\n\
+         tells the server to send no larger ones; otherwise the broker searches for what the path carries\n\
+         with datagrams of 1452 bytes, which cost as much to open as the handshake's first.\n\n",
     );
 }
 
@@ -463,15 +469,15 @@ fn paper(out: &mut String, study: &Study) {
         out,
         "## Beside the paper\n\n\
          | | Quant (paper, 2020) | here, `tiny` |\n|---|---|---|\n\
-         | flash | 58 to 63 KB without operating system and IP stack; 65,973 bytes when rebuilt with gcc 12 | {} bytes with all of it |\n\
+         | flash | 58 to 63 KB without operating system and IP stack; 65,973 bytes when rebuilt with gcc 12 | {} bytes |\n\
          | server verified | no | yes |\n\
          | application protocol | none | MQTT 5 |\n\
          | memory | < 16 KB of heap, and 23 KB of packet buffers | {} bytes, no heap |\n\
          | stack | < 4 KB; cryptography not counted | {} bytes, cryptography counted |\n\
          | processor, 1-RTT | 5.1 s for 5 KB over Wi-Fi, waiting counted | {:.0} ms at 64 MHz to PUBACK, waiting not counted |\n\
          | processor, 0-RTT | 4.7 s likewise | {:.0} ms |\n\
-         | energy, 1-RTT | 0.90 J with Wi-Fi | {:.1} mJ, processor alone |\n\
-         | energy, 0-RTT | 0.83 J with Wi-Fi | {:.1} mJ, processor alone |\n\n\
+         | energy of a wake, 1-RTT | 0.90 J with Wi-Fi | {:.1} mJ, processor alone |\n\
+         | energy of a wake, 0-RTT | 0.83 J with Wi-Fi | {:.1} mJ, processor alone |\n\n\
          Times and energies are not of the same kind: the paper measured boards with Wi-Fi and a real\n\
          clock, this is a processor in an emulator. What they say together: with Wi-Fi the radio decides,\n\
          and the processor's share is below one percent; the cryptography matters where the radio is small.\n\
@@ -493,7 +499,7 @@ fn method(out: &mut String) {
          QEMU's `mps2-an386`, a Cortex-M4F, with `scripts/mcu/plugin.c`, runs the image that\n\
          `make firmware` builds against a broker on the same machine (`scripts/mcu/measure.py`). The image\n\
          tells its phases with the hint `dbg #n`, which does nothing on the processor. Each wake is run\n\
-         three times and the cheapest counts, because a packet that a busy machine repeats costs extra. The\n\
+         four times and the cheapest counts, because a packet that a busy machine repeats costs extra. The\n\
          cryptography runs in an image of its own (`firmware/bench`, `cargo xtask mcu-crypto`).\n\n\
          Not measured: a real chip, waiting for flash (a chip at 64 MHz waits unless it has a cache), a\n\
          radio, the driver of one, DMA, and entropy, which this board has none of.\n",

@@ -12,16 +12,20 @@ use super::image::{Image, PARTS};
 use super::svg::{Bar, Curve, bars, curve};
 use super::tools::Tools;
 use super::wake::{self, Plan, Series, Wake};
-use super::{EARLY, firmware, page, verdicts};
+use super::{EARLY, PARTS as PARTS_OF_DEFAULT, firmware, page, verdicts};
 
 /// The page and the folder of its plots.
 const PAGE: &str = "docs/book/src/mcu-study.md";
 const PLOTS: &str = "docs/book/src/mcu";
 
 /// Images with less and less in them: what was left out, and the features.
-pub(crate) const OPTIONS: [(&str, &str); 6] = [
+pub(crate) const OPTIONS: [(&str, &str); 7] = [
     (
-        "all of it",
+        "with MQTT's QoS 2",
+        "early-data,key-update,migration,resumption,retry,qos2",
+    ),
+    (
+        "the default",
         "early-data,key-update,migration,resumption,retry",
     ),
     ("w/o migration", "early-data,key-update,resumption,retry"),
@@ -30,7 +34,7 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
     ("w/o 0-RTT", "resumption"),
     ("w/o resumption", ""),
 ];
-/// Instructions between two points of the stack's curve.
+/// A run whose stack is recorded over time.
 const SERIES: Plan = Plan {
     wakes: 2,
     readings: 1,
@@ -101,7 +105,7 @@ pub(crate) fn write(tools: &Tools) -> Result<bool> {
 }
 
 fn measure(tools: &Tools, budget: &Budget, name: &'static str) -> Result<(Provider, Series)> {
-    let (elf, image) = firmware(tools, &format!("{name},{}", OPTIONS[0].1))?;
+    let (elf, image) = firmware(tools, &format!("{name},{}", PARTS_OF_DEFAULT))?;
     let wakes = wake::best(tools, &elf, &image, EARLY)?;
     let late = wake::best(tools, &elf, &image, LATE)?;
     let (_, series) = wake::run(tools, &elf, &image, SERIES)?;
@@ -147,7 +151,7 @@ fn plot_flash(folder: &Path, study: &Study) -> Result<()> {
         .map(|(name, image)| bar(format!("tiny, {name}"), image))
         .collect();
     let fast = study.providers.iter().filter(|p| p.name != "tiny");
-    all.extend(fast.map(|p| bar(format!("{}, all of it", p.name), &p.image)));
+    all.extend(fast.map(|p| bar(format!("{}, the default", p.name), &p.image)));
     // The paper's bars are read from its text; they have no parts here.
     for (name, bytes) in page::PAPER_FLASH {
         let mut pieces = vec![0.0; PARTS.len()];
@@ -170,7 +174,6 @@ fn plot_flash(folder: &Path, study: &Study) -> Result<()> {
 fn plot_cycles(folder: &Path, study: &Study) -> Result<()> {
     for provider in &study.providers {
         let wakes = page::wakes(provider);
-        let most = wakes.iter().map(|(_, wake)| wake.phases.len()).max();
         let all: Vec<_> = wakes
             .iter()
             .map(|(name, wake)| {
@@ -183,7 +186,6 @@ fn plot_cycles(folder: &Path, study: &Study) -> Result<()> {
                 }
             })
             .collect();
-        debug_assert!(most.is_some());
         let title = format!("Cycles from waking to PUBACK, provider {}", provider.name);
         let name = format!("cycles-{}.svg", provider.name);
         save(folder, &name, &bars(&title, &page::PIECES, &all, None))?;

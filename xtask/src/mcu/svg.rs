@@ -70,42 +70,30 @@ pub(crate) struct Curve<'a> {
     pub(crate) goal: Option<(f64, &'a str)>,
 }
 
+/// Where the area of a curve is.
+const AREA: (f64, f64, f64, f64) = (60.0, 44.0, WIDTH - 80.0, 220.0);
+
 /// Draws a curve.
 pub(crate) fn curve(curve: &Curve<'_>) -> String {
-    let (left, top, width, height) = (60.0, 44.0, WIDTH - 80.0, 220.0);
+    let (left, top, width, height) = AREA;
     let ends = |pick: fn(&(f64, f64)) -> f64| curve.points.iter().map(pick).fold(1.0, f64::max);
     let (x_most, y_seen) = (ends(|point| point.0), ends(|point| point.1));
     let y_most = curve.goal.map_or(y_seen, |goal| goal.0.max(y_seen)) * 1.05;
     let place = |x: f64, y: f64| {
-        (
-            left + x / x_most * width,
-            top + height - y / y_most * height,
-        )
+        let (x, y) = (x / x_most * width, y / y_most * height);
+        (left + x, top + height - y)
     };
     let mut out = head(curve.title, top + height + 48.0);
-    for (at, (from, name)) in curve.phases.iter().enumerate() {
-        let to = curve.phases.get(at + 1).map_or(x_most, |next| next.0);
-        let (x, _) = place(*from, 0.0);
-        let (end, _) = place(to, 0.0);
-        let (wide, colour) = (end - x, COLOURS[at % COLOURS.len()]);
-        let _ = writeln!(
-            out,
-            r#"<rect x="{x:.1}" y="{top}" width="{wide:.1}" height="{height}" fill="{colour}" opacity="0.15"/>"#
-        );
-        if wide > 6.0 * name.len() as f64 {
-            text(&mut out, x + 3.0, top + 12.0, "start", name);
-        }
-    }
+    shade(&mut out, curve.phases, x_most);
     let mut path = String::new();
     for (x, y) in curve.points {
         let (x, y) = place(*x, *y);
         let _ = write!(path, "{x:.1},{y:.1} ");
     }
+    let (path, colour) = (path.trim_end(), COLOURS[0]);
     let _ = writeln!(
         out,
-        r#"<polyline points="{}" fill="none" stroke="{}"/>"#,
-        path.trim_end(),
-        COLOURS[0]
+        r#"<polyline points="{path}" fill="none" stroke="{colour}"/>"#
     );
     if let Some((value, name)) = curve.goal {
         let (_, y) = place(0.0, value);
@@ -117,33 +105,36 @@ pub(crate) fn curve(curve: &Curve<'_>) -> String {
         text(&mut out, end, y - 4.0, "end", name);
     }
     for step in 0..=4 {
-        let part = f64::from(step) / 4.0;
-        let (x, y) = place(x_most * part, y_most * part);
-        text(
-            &mut out,
-            x,
-            top + height + 16.0,
-            "middle",
-            &rounded(x_most * part),
-        );
-        text(
-            &mut out,
-            left - 6.0,
-            y + 4.0,
-            "end",
-            &rounded(y_most * part),
-        );
+        let (along, up) = (x_most / 4.0, y_most / 4.0);
+        let (along, up) = (along * f64::from(step), up * f64::from(step));
+        let (x, y) = place(along, up);
+        text(&mut out, x, top + height + 16.0, "middle", &rounded(along));
+        text(&mut out, left - 6.0, y + 4.0, "end", &rounded(up));
     }
-    text(
-        &mut out,
-        left + width / 2.0,
-        top + height + 36.0,
-        "middle",
-        curve.x,
-    );
+    let below = top + height + 36.0;
+    text(&mut out, left + width / 2.0, below, "middle", curve.x);
     text(&mut out, left, top - 8.0, "start", curve.y);
     out.push_str("</svg>\n");
     out
+}
+
+/// The phases behind a curve, with their names where there is room.
+fn shade(out: &mut String, phases: &[(f64, &str)], x_most: f64) {
+    let (left, top, width, height) = AREA;
+    for (at, (from, name)) in phases.iter().enumerate() {
+        let to = phases.get(at + 1).map_or(x_most, |next| next.0);
+        let (x, wide) = (from / x_most * width + left, (to - from) / x_most * width);
+        // The same phase has the same colour each time.
+        let first = phases.iter().position(|phase| phase.1 == *name);
+        let colour = COLOURS[first.unwrap_or(at) % COLOURS.len()];
+        let _ = writeln!(
+            out,
+            r#"<rect x="{x:.1}" y="{top}" width="{wide:.1}" height="{height}" fill="{colour}" opacity="0.15"/>"#
+        );
+        if wide > 6.0 * name.len() as f64 {
+            text(out, x + 3.0, top + 12.0, "start", name);
+        }
+    }
 }
 
 /// A number for an axis.
@@ -175,7 +166,7 @@ fn legend_of(out: &mut String, legend: &[&str]) {
             r#"<rect x="{x:.1}" y="{LEGEND}" width="10" height="10" fill="{colour}"/>"#
         );
         text(out, x + 14.0, LEGEND + 9.0, "start", name);
-        x += 6.4f64.mul_add(name.len() as f64, 28.0);
+        x += 5.9f64.mul_add(name.len() as f64, 24.0);
     }
 }
 

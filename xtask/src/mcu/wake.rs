@@ -18,7 +18,7 @@ const PUBLISHED: u64 = 5;
 const SLEEP: u64 = 6;
 const END: u64 = 0;
 /// Runs of which the one without repeated packets counts.
-const RUNS: usize = 3;
+const RUNS: usize = 4;
 
 /// A phase of a wake, from one mark to the next.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +82,11 @@ impl Wake {
     /// All of it.
     pub(crate) fn whole(&self) -> Cost {
         sum(&self.phases)
+    }
+
+    /// What the cheapest wake has the least of.
+    fn rank(&self) -> (Option<u64>, u64) {
+        (self.first_reading().map(|cost| cost.1), self.whole().1)
     }
 
     /// The deepest stack.
@@ -174,7 +179,7 @@ pub(crate) fn best(tools: &Tools, elf: &Path, image: &Image, plan: Plan) -> Resu
             continue;
         }
         for (best, other) in best.iter_mut().zip(wakes) {
-            if other.whole() < best.whole() {
+            if other.rank() < best.rank() {
                 *best = other;
             }
         }
