@@ -27,6 +27,11 @@ const ASKS: u32 = 10;
 const ASK_MS: u32 = 200;
 /// Seconds that the broker keeps the session of a device that is silent.
 const SESSION_SECONDS: u32 = 7 * 86_400;
+/// Quality of service of commands.
+#[cfg(feature = "qos2")]
+const COMMANDS: Qos = Qos::ExactlyOnce;
+#[cfg(not(feature = "qos2"))]
+const COMMANDS: Qos = Qos::AtLeastOnce;
 /// Failures that double the sleep.
 const DOUBLINGS: u8 = 6;
 /// Digits of the largest number.
@@ -396,7 +401,7 @@ impl<'a, B: Board> Device<'a, B> {
             Event::Connected { session: false } if !self.settings.filter.is_empty() => {
                 link.subscribing = true;
                 let filter = self.settings.filter;
-                self.session.subscribe(client, Qos::AtLeastOnce, filter)?;
+                self.session.subscribe(client, COMMANDS, filter)?;
             }
             Event::Published { id, .. } if self.in_flight == Some(id) => {
                 self.in_flight = None;
