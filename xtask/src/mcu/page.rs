@@ -328,8 +328,8 @@ fn early(out: &mut String, study: &Study) {
         let percent = |cycles: u64| cycles as f64 * 100.0 / full.1 as f64;
         let _ = writeln!(
             out,
-            "With `{}`, 0-RTT to PUBACK takes {:.0} % of the cycles of a full handshake: the agreement on\n\
-             new keys {:.0} %, all the rest, packets above all, {:.0} %.\n",
+            "With `{}`, 0-RTT to PUBACK takes {:.1} % of the cycles of a full handshake: the agreement on\n\
+             new keys {:.1} %, all the rest, packets above all, {:.1} %.\n",
             provider.name,
             percent(early.1),
             percent(agreement),
