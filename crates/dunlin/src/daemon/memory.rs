@@ -7,7 +7,7 @@ use core::time::Duration;
 use dunlin_base::Instant;
 
 /// Fewer connections are not worth it.
-const CONNECTIONS_MIN: usize = 64;
+const CONNECTIONS_MIN: usize = 16;
 
 /// How long it must have been worth it: whoever lost a network comes back.
 const CALM: Duration = Duration::from_secs(5);
@@ -82,9 +82,11 @@ mod tests {
             (8, 50, true),
             (9, 50, false),
             (20, 50, false),
-            // Half of fifty are too few.
-            (21, 20, false),
-            (40, 20, false),
+            (30, 15, false),
+            (36, 15, true),
+            // Half of fifteen are too few.
+            (37, 5, false),
+            (39, 5, false),
             // Those who come back in between were not gone.
             (41, 200, false),
             (42, 0, false),
