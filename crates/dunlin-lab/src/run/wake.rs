@@ -51,6 +51,11 @@ const fn cycles(scale: Scale) -> usize {
     }
 }
 
+/// Why it may take longer.
+const BUSY: &str = "Beside round trips there is the time that a program takes to start, and with \
+    early data the time until the ticket is struck off on the broker's disk. On a busy machine \
+    that is tens of milliseconds, and long enough for the client to send its datagram again.";
+
 impl Experiment for Wake {
     fn name(&self) -> &'static str {
         "wake"
@@ -115,7 +120,7 @@ impl Experiment for Wake {
                 measured: of(system, "acknowledged-rtts").estimate(Statistic::Median),
                 unit: "RTT",
                 target: Some(Target::AtMost(most)),
-                reason: None,
+                reason: Some(BUSY),
             });
         }
         let ours = ["dunlin-quic-0rtt", "dunlin-quic"];
@@ -135,7 +140,7 @@ impl Experiment for Wake {
                     measured: of(system, metric).change(&base, Statistic::Median),
                     unit: "%",
                     target: target.filter(|_| metric == "packets"),
-                    reason: None,
+                    reason: Some(BUSY),
                 });
             }
         }
