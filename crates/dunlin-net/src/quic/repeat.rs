@@ -6,7 +6,8 @@
 //! It is meant for few small messages that must not be late: originals and
 //! copies together stay within what congestion control allows, or within what
 //! a connection may send that knows nothing of its path (RFC 9002 section 7.2).
-//! What goes beyond is sent once. Either always, or only for a while after a
+//! What goes beyond is sent once, and so is everything while packets wait on the
+//! way, where copies would only make them wait longer. Either always, or only for a while after a
 //! packet was lost: then a path without loss carries nothing twice.
 
 use core::time::Duration;
@@ -38,10 +39,22 @@ const SPACING: core::ops::RangeInclusive<Duration> =
 /// more it bounds what they cost.
 const AFTER_LOSS: Duration = Duration::from_secs(10);
 
+/// Round-trip times above this share of the shortest one, and this much above it,
+/// are those of a queue.
+const QUEUE_RATIO: f64 = 1.5;
+const QUEUE_MIN: Duration = Duration::from_millis(10);
+
+/// The shortest round trip is looked for anew after this time: the path may have
+/// become another one.
+const SHORTEST_FOR: Duration = Duration::from_secs(60);
+
 /// Copies that wait, and what was sent in this round trip.
 #[derive(Debug)]
 pub(super) struct Repeats {
     when: Repeat,
+    /// The shortest round trip, and until when that counts.
+    shortest: Duration,
+    shortest_until: Instant,
     /// Packets lost so far, and until when packets are repeated for the last.
     lost: u64,
     until: Instant,
@@ -72,6 +85,8 @@ impl QuicConn {
         } else {
             self.repeats = Some(Box::new(Repeats {
                 when,
+                shortest: self.proto.rtt(),
+                shortest_until: now + SHORTEST_FOR,
                 lost: self.proto.stats().path.lost_packets,
                 until: now,
                 waiting: VecDeque::new(),
@@ -101,7 +116,13 @@ impl QuicConn {
         {
             repeats.until = now + AFTER_LOSS;
         }
-        let wanted = repeats.when == Repeat::Always || now < repeats.until;
+        if now >= repeats.shortest_until {
+            repeats.shortest = rtt;
+            repeats.shortest_until = now + SHORTEST_FOR;
+        }
+        repeats.shortest = repeats.shortest.min(rtt);
+        let wanted = (repeats.when == Repeat::Always || now < repeats.until)
+            && !is_queueing(rtt, repeats.shortest);
         if now >= repeats.since + rtt {
             repeats.since = now;
             repeats.sent = 0;
@@ -159,5 +180,30 @@ impl QuicConn {
     fn frames_sent(&self) -> u64 {
         let sent = self.proto.stats().frame_tx;
         sent.stream + sent.datagram
+    }
+}
+
+/// Whether packets wait on the way.
+fn is_queueing(rtt: Duration, shortest: Duration) -> bool {
+    rtt > shortest.mul_f64(QUEUE_RATIO) + QUEUE_MIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_that_grow_are_those_of_a_queue() {
+        for (rtt, shortest, queueing) in [
+            (50, 50, false),
+            (85, 50, false),
+            (86, 50, true),
+            (10, 0, false),
+            (11, 0, true),
+            (590, 20, true),
+        ] {
+            let [rtt, shortest] = [rtt, shortest].map(Duration::from_millis);
+            assert_eq!(is_queueing(rtt, shortest), queueing, "{rtt:?}");
+        }
     }
 }
