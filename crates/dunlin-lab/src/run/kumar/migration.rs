@@ -48,7 +48,7 @@ const SYSTEMS: [&str; 5] = [
 const SHOWN: &str = "throughput-shown";
 
 /// A TLS client needs twelve seconds to notice.
-const SHORT: [&str; 3] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls"];
+const SHORT: [&str; 2] = ["dunlin-quic", "mosquitto-tls"];
 
 pub(super) struct Migration;
 
