@@ -1,8 +1,9 @@
 //! What the writer keeps in memory of the queues, so that acknowledging a
 //! message reads nothing: who has which message, and how often each is had.
 //!
-//! 8 bytes for each place in a queue and 12 for each message that has several,
-//! up to twice that while rings grow. It mirrors the last commit plus
+//! 8 bytes for each place in a queue, up to twice that while a ring grows. A
+//! ring is as long as one queue; counts are of all queues together and end
+//! anywhere, so they are hashed. It mirrors the last commit plus
 //! the group that is being written; after a failure it is read anew.
 
 use std::collections::HashMap;
@@ -25,10 +26,10 @@ pub(crate) enum Left {
 /// Queues by session, and reference counts.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    queues: HashMap<u64, Sorted<()>>,
+    queues: HashMap<u64, Sorted>,
     /// Messages that have, or had, more than one target. Those that are not
     /// here have one.
-    counts: Sorted<u32>,
+    counts: HashMap<u64, u32>,
     /// The largest sequence number seen of each shard: above it, a message is
     /// new without looking.
     newest: HashMap<u16, u64>,
@@ -58,16 +59,12 @@ impl Index {
     /// Adds a place in a queue; `false` if the session does not exist or has
     /// it already. Counting it is separate.
     pub(crate) fn push(&mut self, session: u64, seq: u64) -> bool {
-        self.queues
-            .get_mut(&session)
-            .is_some_and(|q| q.insert(seq, ()))
+        self.queues.get_mut(&session).is_some_and(|q| q.insert(seq))
     }
 
     /// Removes a place in a queue; `false` if it was not there.
     pub(crate) fn pop(&mut self, session: u64, seq: u64) -> bool {
-        self.queues
-            .get_mut(&session)
-            .is_some_and(|q| q.remove(seq).is_some())
+        self.queues.get_mut(&session).is_some_and(|q| q.remove(seq))
     }
 
     /// Whether a stored message can have this number: false without a doubt.
@@ -89,12 +86,7 @@ impl Index {
     /// Counts `gained` more targets of a stored message, which may have marks
     /// from now on.
     pub(crate) fn add_targets(&mut self, seq: u64, gained: u32) {
-        match self.counts.get_mut(seq) {
-            Some(count) => *count += gained,
-            None => {
-                self.counts.insert(seq, 1 + gained);
-            }
-        }
+        *self.counts.entry(seq).or_insert(1) += gained;
     }
 
     /// Counts a message that is found with this many targets left.
@@ -107,14 +99,14 @@ impl Index {
 
     /// Counts one target less of a stored message.
     pub(crate) fn release(&mut self, seq: u64) -> Left {
-        let Some(count) = self.counts.get_mut(seq) else {
+        let Some(count) = self.counts.get_mut(&seq) else {
             return Left::NoneOfOne;
         };
         *count -= 1;
         if *count > 0 {
             return Left::Some;
         }
-        self.counts.remove(seq);
+        self.counts.remove(&seq);
         Left::NoneOfSeveral
     }
 }
