@@ -3,9 +3,9 @@
 //! and in the store is kept packed.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 use dunlin_base::StreamId;
+use smallvec::SmallVec;
 
 use super::outbound::Delivery;
 use super::packed::Packed;
@@ -18,7 +18,7 @@ const FRONT_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// Highest first, none of them empty. Most sessions have at most one.
-    levels: Vec<Level>,
+    levels: SmallVec<[Level; 1]>,
     len: usize,
 }
 
@@ -240,6 +240,7 @@ mod tests {
     use super::*;
     use crate::server::{Content, Identifiers};
     use alloc::sync::Arc;
+    use alloc::vec::Vec;
     use dunlin_base::{Message, QoS};
 
     fn delivery(seq: u64, level: u8, stored: bool) -> Delivery {

@@ -7,8 +7,9 @@
 //! copies together stay within what congestion control allows, or within what
 //! a connection may send that knows nothing of its path (RFC 9002 section 7.2).
 //! What goes beyond is sent once, and so is everything while packets wait on the
-//! way, where copies would only make them wait longer. Either always, or only for a while after a
-//! packet was lost: then a path without loss carries nothing twice.
+//! way, where copies would only make them wait longer. Either always, or only for
+//! a while after a packet was lost: then a path without loss carries nothing
+//! twice.
 
 use core::time::Duration;
 use std::collections::VecDeque;
