@@ -28,7 +28,8 @@ pub(crate) struct LinkCommand {
     /// Measure how exact links are here, and end.
     #[arg(long)]
     self_test: bool,
-    /// With --self-test: a few seconds instead of half a minute.
+    /// With --self-test: a few seconds instead of half a minute, judged by
+    /// what a machine keeps that has other work too.
     #[arg(long, requires = "self_test")]
     short: bool,
     /// Name of the link; its namespaces are dunlin-NAME-a and dunlin-NAME-b, or

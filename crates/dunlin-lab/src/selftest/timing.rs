@@ -8,7 +8,7 @@ use anyhow::Result;
 use dunlin_link::Topology;
 
 use super::bench::{Bench, DRAIN, Pace, on_thread};
-use super::{DELAY_ERROR_MAX, DEVIATIONS_99, Line, PACE_PPS, SelfTest, pair, within_rate};
+use super::{DEVIATIONS_99, Line, SelfTest, pair};
 
 impl SelfTest {
     /// Times from host to host beside the delay.
@@ -52,7 +52,7 @@ impl SelfTest {
             what,
             expected: &format!("{expected_ms} ms"),
             seen: &shown,
-            good: error <= DELAY_ERROR_MAX && !early && seen.report.trouble().is_empty(),
+            good: error <= self.bounds.delay && !early && seen.report.trouble().is_empty(),
             timing: true,
         });
         Ok(())
@@ -73,9 +73,9 @@ impl SelfTest {
             let (mean, deviation) = moments(&times);
             // Of a sample of this size, and what delay itself may be off.
             let allowed = DEVIATIONS_99 * expected / f64::sqrt(2.0 * f64::from(probes))
-                + millis(DELAY_ERROR_MAX) / 2.0;
+                + millis(self.bounds.delay) / 2.0;
             let off = (mean - 20.0).abs()
-                <= DEVIATIONS_99 * expected / f64::from(probes).sqrt() + millis(DELAY_ERROR_MAX);
+                <= DEVIATIONS_99 * expected / f64::from(probes).sqrt() + millis(self.bounds.delay);
             self.line(Line {
                 what: &format!("deviation, jitter {jitter}"),
                 expected: &format!("{expected:.2}±{allowed:.2} ms"),
@@ -140,7 +140,7 @@ impl SelfTest {
             what,
             expected: &format!("{mbit} Mbit/s"),
             seen: &format!("{rate:.3} Mbit/s"),
-            good: within_rate(rate, f64::from(mbit)) && seen.report.trouble().is_empty(),
+            good: self.within_rate(rate, f64::from(mbit)) && seen.report.trouble().is_empty(),
             timing: true,
         });
         Ok(())
@@ -152,8 +152,8 @@ impl SelfTest {
         let bench = Bench::start(pair(&["delay=5ms"])?, "b")?;
         let sender = bench.sender("a")?;
         let pace = Pace {
-            count: PACE_PPS,
-            per_second: PACE_PPS,
+            count: self.bounds.pps,
+            per_second: self.bounds.pps,
             len: 100,
             numbered: false,
         };
@@ -162,7 +162,7 @@ impl SelfTest {
         let report = bench.testbed.report();
         let late = report.lateness.quantile_us(0.99);
         self.line(Line {
-            what: &format!("{PACE_PPS} packets in 1 s, kernel drops"),
+            what: &format!("{} packets in 1 s, kernel drops", self.bounds.pps),
             expected: "0 dropped",
             seen: &format!("{} dropped, late p99 {late} us", report.kernel_drops),
             good: report.kernel_drops == 0,
