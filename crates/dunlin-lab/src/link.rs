@@ -17,6 +17,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::check::trouble;
 use crate::{profile, say, selftest, topology};
 
 /// Exit code of a run whose packets the kernel dropped behind the link's back.
@@ -245,7 +246,7 @@ impl LinkCommand {
 pub(crate) fn start(options: Options) -> Result<Emulator> {
     let (name, realtime) = (options.name.clone(), options.realtime);
     let emulator = Emulator::start(options)?;
-    attend(&name, realtime, emulator.no_realtime())?;
+    attend(&name, realtime, emulator.testbed())?;
     Ok(emulator)
 }
 
@@ -253,11 +254,12 @@ pub(crate) fn start(options: Options) -> Result<Emulator> {
 pub(crate) fn start_testbed(options: TestbedOptions) -> Result<Testbed> {
     let (name, realtime) = (options.name.clone(), options.realtime);
     let testbed = Testbed::start(options)?;
-    attend(&name, realtime, testbed.no_realtime())?;
+    attend(&name, realtime, &testbed)?;
     Ok(testbed)
 }
 
-fn attend(name: &str, realtime: bool, no_realtime: Option<&io::Error>) -> Result<()> {
+fn attend(name: &str, realtime: bool, testbed: &Testbed) -> Result<()> {
+    trouble::listen(testbed.alarm());
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut watcher = Command::new(program);
     watcher.args(["watch", name]);
@@ -270,7 +272,7 @@ fn attend(name: &str, realtime: bool, no_realtime: Option<&io::Error>) -> Result
     let watcher = watcher.spawn().context("cannot start the watcher")?;
     // It ends by itself once the link is gone.
     thread::spawn(move || wait(watcher));
-    if let Some(why) = no_realtime {
+    if let Some(why) = testbed.no_realtime() {
         say::err("WARNING ------------------------------------------------------------");
         say::err(format_args!("no real-time priority ({why}):"));
         say::err("delays will be those of the scheduler, off by milliseconds");

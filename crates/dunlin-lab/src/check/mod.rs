@@ -9,6 +9,7 @@ pub(crate) mod process;
 mod race;
 mod storm;
 pub(crate) mod table;
+pub(crate) mod trouble;
 mod wake;
 
 use std::path::PathBuf;

@@ -12,14 +12,13 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::Namespace;
 
+use super::trouble;
+
 /// Between two looks at something that is awaited.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Longest wait for a server to listen.
 const START_MAX: Duration = Duration::from_secs(20);
-
-/// Longest wait for a server to end.
-const END_MAX: Duration = Duration::from_secs(10);
 
 /// Lines that are shown of what a failed program said: some print all of their
 /// help.
@@ -92,6 +91,7 @@ impl Server {
             child,
             log,
         };
+        trouble::serve(server.id(), &server.name, &server.log);
         let begun = Instant::now();
         loop {
             server.runs()?;
@@ -112,12 +112,9 @@ impl Server {
 
     /// Fails if it has ended, with what it said last.
     pub(crate) fn runs(&mut self) -> Result<()> {
-        const LINES: usize = 3;
         if let Some(status) = self.child.try_wait()? {
-            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let lines: Vec<&str> = said.trim().lines().rev().take(LINES).collect();
-            let last: Vec<&str> = lines.into_iter().rev().collect();
-            bail!("{} ended with {status}: {}", self.name, last.join(" | "));
+            let said = trouble::last_words(&self.log);
+            bail!("{} ended with {status}: {said}", self.name);
         }
         Ok(())
     }
@@ -158,18 +155,10 @@ impl Server {
         Ok((kib("VmRSS:")?, kib("VmHWM:")?))
     }
 
-    /// Asks it to end, and waits.
+    /// Ends it at once: what it has to keep goes with the run, and waiting for
+    /// clients that are gone would take seconds.
     fn end(&mut self) {
-        let _ = Command::new("kill")
-            .arg(self.child.id().to_string())
-            .status();
-        let begun = Instant::now();
-        while begun.elapsed() < END_MAX {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            thread::sleep(LOOK);
-        }
+        trouble::dismiss(self.child.id());
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::check::process;
+use crate::check::{process, trouble};
 
 /// Between two looks at whether to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -33,12 +33,16 @@ pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::SeqCst)
 }
 
-/// Waits; fails when somebody asks for the end meanwhile.
+/// Waits; fails when somebody asks for the end meanwhile, or a broker or a link
+/// fails.
 pub(crate) fn pause(time: Duration) -> Result<()> {
     let begun = Instant::now();
     loop {
         if asked() {
             bail!("interrupted");
+        }
+        if let Some(what) = trouble::found() {
+            bail!(what);
         }
         let left = time.saturating_sub(begun.elapsed());
         if left.is_zero() {

@@ -113,3 +113,24 @@ fn is_not_installed(program: &str) -> bool {
     }
     missing
 }
+
+#[test]
+fn without_room_for_captures() {
+    if skipped() || is_not_installed("unshare") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=1m none \"$1\" && exec \"$0\" run all --out \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]);
+    command.arg(env!("CARGO_BIN_EXE_dunlin-lab"));
+    let output = command.arg(folder.path()).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let want = format!(
+        "dunlin-lab: no space for captures in {}: 1 MiB are free, 64 MiB are needed",
+        folder.path().display()
+    );
+    assert!(said.starts_with(&want), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

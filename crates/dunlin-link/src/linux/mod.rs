@@ -22,7 +22,7 @@ pub use lateness::Lateness;
 pub use namespace::{Namespace, NamespaceError};
 pub use report::{LinkReport, Report, TestbedReport};
 pub use sys::set_realtime;
-pub use testbed::{StartError, Testbed, TestbedOptions};
+pub use testbed::{Alarm, StartError, Testbed, TestbedOptions};
 
 /// The device of a link in a namespace.
 pub const DEVICE: &str = "link0";
@@ -59,6 +59,15 @@ pub fn missing() -> Option<String> {
         );
     }
     None
+}
+
+/// Bytes that may still be written where this file or folder is.
+///
+/// # Errors
+/// When there is no such path.
+pub fn free_bytes(path: &std::path::Path) -> std::io::Result<u64> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// A capability that even root may lack; unknown counts as there.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -65,6 +66,8 @@ pub(super) struct Pump {
     pub(super) start: Instant,
     pub(super) spare: Vec<Vec<u8>>,
     pub(super) report: TestbedReport,
+    /// Told to others at once.
+    pub(super) first_failure: Arc<OnceLock<String>>,
     pub(super) drops_at_start: Vec<u64>,
     /// How long before a packet is due the thread asks to be woken.
     pub(super) early: Duration,
@@ -325,6 +328,7 @@ impl Pump {
 
     fn fail(&mut self, what: String) {
         if !self.report.failures.contains(&what) {
+            let _ = self.first_failure.set(what.clone());
             self.report.failures.push(what);
         }
     }

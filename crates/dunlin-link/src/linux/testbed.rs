@@ -7,6 +7,7 @@ use std::io::{self, BufWriter};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,8 +25,8 @@ use crate::network::Network;
 use crate::script::{Action, Script};
 use crate::topology::{PREFIX_LEN, Topology, TopologyError};
 
-/// Buffered bytes of a capture.
-const CAPTURE_BUFFER_BYTES: usize = 1 << 20;
+/// Buffered bytes of a capture: few, so that a full disk is noticed early.
+const CAPTURE_BUFFER_BYTES: usize = 1 << 16;
 
 /// Longest name of a network; names of namespaces are file names.
 const NAME_BYTES_MAX: usize = 64;
@@ -110,6 +111,7 @@ pub struct Testbed {
     running: Option<(JoinHandle<TestbedReport>, Addresses)>,
     start: Instant,
     no_realtime: Option<io::Error>,
+    first_failure: Arc<OnceLock<String>>,
     /// Last, so that the namespaces go after everything else.
     _claim: Claim,
 }
@@ -126,12 +128,10 @@ impl Testbed {
         if let Some(what) = super::missing() {
             return Err(StartError::Missing(what));
         }
-        let name = &options.name;
-        let usable = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(usable) {
+        if !is_name(&options.name) {
             return Err(StartError::Name(options.name));
         }
-        let claim = Claim::take(name).map_err(StartError::Claim)?;
+        let claim = Claim::take(&options.name).map_err(StartError::Claim)?;
         let (namespaces, mut tuns) = make_hosts(&options)?;
         let drops_at_start = tuns
             .iter_mut()
@@ -153,6 +153,7 @@ impl Testbed {
         // Together, so that times in the capture are those of other clocks.
         let capture = open_capture(&options)?;
         let start = Instant::now();
+        let first_failure = Arc::default();
         let pump = Pump {
             network,
             script: options.script,
@@ -166,6 +167,7 @@ impl Testbed {
             start,
             spare: Vec::new(),
             report: TestbedReport::default(),
+            first_failure: Arc::clone(&first_failure),
             drops_at_start,
             early: Duration::ZERO,
         };
@@ -184,6 +186,7 @@ impl Testbed {
             running: Some((thread, addresses)),
             start,
             no_realtime: asked.err(),
+            first_failure,
             _claim: claim,
         })
     }
@@ -231,6 +234,12 @@ impl Testbed {
     #[must_use]
     pub const fn no_realtime(&self) -> Option<&io::Error> {
         self.no_realtime.as_ref()
+    }
+
+    /// Tells others when something has failed that makes the run worthless.
+    #[must_use]
+    pub fn alarm(&self) -> Alarm {
+        Alarm(Arc::downgrade(&self.first_failure))
     }
 
     /// When the network's time was zero.
@@ -290,6 +299,30 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         let _ = self.end();
     }
+}
+
+/// What is wrong with a running network, for whoever does not own it.
+#[derive(Clone, Debug)]
+pub struct Alarm(Weak<OnceLock<String>>);
+
+impl Alarm {
+    /// What failed first, if anything did. `None` too once the network is gone.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.0.upgrade()?.get().cloned()
+    }
+
+    /// Whether the network is gone.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+/// Whether a network can be called so.
+fn is_name(name: &str) -> bool {
+    let usable = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(usable)
 }
 
 /// Namespaces with a device each, in the order of hosts.
