@@ -67,7 +67,8 @@ lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory
 	$(CARGO) build --release --package dunlin --package dunlin-lab
 	"$(TARGET)/release/dunlin-lab" check --out "$(TARGET)/lab" $(ARGS)
 
-lab-quick: setup ## every experiment of the papers in its short form, with a report (root)
+lab-quick: ## every experiment of the papers in its short form, with a report (root)
+	scripts/setup-test.sh --lab
 	$(CARGO) build --release --package dunlin --package dunlin-lab --package dunlin-tiny
 	"$(TARGET)/release/dunlin-lab" run all --out "$(TARGET)/lab/runs" $(ARGS)
 

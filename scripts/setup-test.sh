@@ -9,6 +9,9 @@
 #   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
 #                    crates.io; takes minutes; with --brokers --rmqttd also that
 #
+# With --lab only what the experiments of dunlin-lab compare and read captures
+# with: mosquitto, mosquitto-clients, tshark, iproute2.
+#
 # Each step is quick when its result is there. A step that cannot be done is
 # skipped with one line that says why; the tests that need it skip themselves.
 set -euo pipefail
@@ -40,17 +43,27 @@ apt_install() {
         apt-get install -y -qq --no-install-recommends "$@" >target/setup-apt.log 2>&1
 }
 
-debian_packages() {
-    local missing=()
+# Both for tests and for experiments.
+lab_packages() {
     command -v mosquitto >/dev/null || [ -x /usr/sbin/mosquitto ] || missing+=(mosquitto)
     command -v mosquitto_pub >/dev/null || missing+=(mosquitto-clients)
-    command -v openssl >/dev/null || missing+=(openssl)
     command -v tshark >/dev/null || missing+=(tshark)
+    command -v ip >/dev/null || [ -x /usr/sbin/ip ] || missing+=(iproute2)
+}
+
+test_packages() {
+    command -v openssl >/dev/null || missing+=(openssl)
     command -v promtool >/dev/null || missing+=(prometheus)
     command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
     command -v arm-none-eabi-gcc >/dev/null ||
         missing+=(gcc-arm-none-eabi libnewlib-arm-none-eabi)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+}
+
+debian_packages() {
+    local missing=()
+    lab_packages
+    [ "${1:-}" = --lab ] || test_packages
     if [ ${#missing[@]} -eq 0 ]; then
         return
     fi
@@ -158,7 +171,10 @@ cargo_brokers() {
 }
 
 mkdir -p target
-debian_packages
+debian_packages "${1:-}"
+if [ "${1:-}" = --lab ]; then
+    exit
+fi
 python_environment
 node_packages
 if [ "${1:-}" = --brokers ]; then
