@@ -30,6 +30,9 @@ const DELIVERIES_MAX: usize = 1024;
 /// Longest wait for acknowledgements, beside the patience.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
+/// Longest that clients say goodbye.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
+
 /// Causes of disconnections that are told.
 const CAUSES_MAX: usize = 16;
 
@@ -248,10 +251,12 @@ impl Load {
         let mut done = self.count(&state);
         done.seconds = start.elapsed().as_secs_f64();
         tasks.abort_all();
+        let mut leaving = JoinSet::new();
         for client in clients {
             // One that cannot say goodbye has told so by its events.
-            let _ = timeout(self.patience, client.disconnect()).await;
+            leaving.spawn(async move { timeout(GOODBYE_MAX, client.disconnect()).await });
         }
+        while leaving.join_next().await.is_some() {}
         Ok(done)
     }
 

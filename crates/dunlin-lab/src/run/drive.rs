@@ -1,22 +1,23 @@
 //! Runs the cells of experiments that are not recorded yet, and records them.
 
-use core::time::Duration;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use dunlin_link::linux;
 
+use super::clock::{Budget, estimate, now, shown};
 use super::environment::environment;
 use super::experiment::Experiment;
 use super::record::{Cell, Header, Outcome, Record, Scale};
 use super::store::{OLD, Run};
-use super::systems::{SYSTEMS, System};
+use super::systems::{SYSTEMS, System, tshark_version};
 use super::{ALL, interrupt, medians, report};
 use crate::check::lab::Lab;
+use crate::check::trouble::{self, Watch};
 use crate::say;
 
 /// Tries of a cell that gave nothing valid.
@@ -46,6 +47,9 @@ pub(crate) struct RunCommand {
     /// Folder of runs; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "target/lab/runs")]
     out: PathBuf,
+    /// Say how long it would take, and end.
+    #[arg(long)]
+    estimate: bool,
     /// Start over instead of going on with what is recorded.
     #[arg(long)]
     fresh: bool,
@@ -65,6 +69,11 @@ impl RunCommand {
         }
         let experiments = self.experiments()?;
         self.check_systems()?;
+        let mut budget = self.budget(&experiments);
+        if self.estimate {
+            budget.print();
+            return Ok(ExitCode::SUCCESS);
+        }
         if let Some(what) = linux::missing() {
             if self.smoke {
                 say::out(format_args!("experiments: SKIPPED: {what}"));
@@ -75,17 +84,27 @@ impl RunCommand {
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make {}", self.out.display()))?;
         interrupt::on_signals()?;
+        budget.print();
+        if tshark_version().is_none() {
+            say::out("without tshark, which reads captures again: apt install tshark");
+        }
         let mut failed = Vec::new();
         for experiment in experiments {
             let name = experiment.name();
-            if let Err(error) = self.one(experiment) {
+            let begun = Instant::now();
+            let done = self.one(experiment);
+            budget.took(name, begun.elapsed());
+            if let Err(error) = done {
                 if interrupt::asked() {
                     break;
                 }
+                // None of the others would have room either.
+                trouble::room(&[&self.out, &std::env::temp_dir()])?;
                 say::err(format_args!("{name}: {error:#}"));
                 failed.push(name);
             }
         }
+        budget.print();
         if interrupt::asked() {
             bail!("interrupted; the same command goes on where this one stopped");
         }
@@ -124,12 +143,38 @@ impl RunCommand {
 
     fn check_systems(&self) -> Result<()> {
         for id in &self.only {
-            if System::find(id).is_none() {
+            let Some(system) = System::find(id) else {
                 let known: Vec<&str> = SYSTEMS.iter().map(|system| system.id).collect();
                 bail!("there is no system `{id}`, only {}", known.join(", "));
+            };
+            if let Some(what) = system.missing() {
+                bail!(what);
             }
         }
         Ok(())
+    }
+
+    /// How long all cells take, recorded ones included.
+    fn budget(&self, experiments: &[&'static dyn Experiment]) -> Budget {
+        let mut budget = Budget::default();
+        for experiment in experiments {
+            let mut cells = experiment.plan(self.scale());
+            cells.retain(|cell| self.wanted(cell));
+            cells.retain(|cell| {
+                System::find(&cell.system)
+                    .and_then(System::missing)
+                    .is_none()
+            });
+            budget.plan(
+                experiment.name(),
+                estimate(*experiment, &cells, self.scale()),
+            );
+        }
+        budget
+    }
+
+    fn wanted(&self, cell: &Cell) -> bool {
+        self.only.is_empty() || self.only.contains(&cell.system)
     }
 
     /// Runs what is missing of one experiment.
@@ -142,13 +187,14 @@ impl RunCommand {
             experiment.source()
         ));
         let folder = self.out.join(format!("{name}-{}", word(scale)));
-        let cells = installed(experiment.plan(scale));
+        let planned = experiment.plan(scale);
+        let ids: BTreeSet<String> = planned.iter().map(|cell| cell.system.clone()).collect();
+        let cells = installed(planned);
+        trouble::room(&[&self.out, &std::env::temp_dir()])?;
         let lab = Lab::new(self.dunlin.clone(), folder.clone(), scale != Scale::Paper)?;
-        let mut run = self.open(&lab, &folder, experiment, &cells)?;
+        let mut run = self.open(&lab, &folder, experiment, (&ids, cells.len()))?;
         let mut todo: Vec<&Cell> = cells.iter().filter(|cell| !run.has(cell)).collect();
-        if !self.only.is_empty() {
-            todo.retain(|cell| self.only.contains(&cell.system));
-        }
+        todo.retain(|cell| self.wanted(cell));
         if todo.len() < cells.len() {
             let (left, all) = (todo.len(), cells.len());
             say::out(format_args!(
@@ -158,6 +204,7 @@ impl RunCommand {
         let mut progress = Progress::new(todo.len());
         let (mut failures, mut failed) = (0, 0);
         for cell in todo {
+            trouble::room(&[&folder, &std::env::temp_dir()])?;
             progress.begin(cell);
             let record = attempt(experiment, cell, scale, &lab)?;
             match &record.outcome.invalid {
@@ -182,7 +229,8 @@ impl RunCommand {
         medians::print(&run.records);
         medians::print_claims(&experiment.claims(&run.records));
         if failed > 0 {
-            bail!("{failed} cells failed, as said above");
+            let cells = if failed == 1 { "cell" } else { "cells" };
+            bail!("{failed} {cells} failed, as said above");
         }
         Ok(())
     }
@@ -193,14 +241,13 @@ impl RunCommand {
         lab: &Lab,
         folder: &Path,
         experiment: &dyn Experiment,
-        cells: &[Cell],
+        (ids, planned): (&BTreeSet<String>, usize),
     ) -> Result<Run> {
-        let ids: BTreeSet<&str> = cells.iter().map(|cell| cell.system.as_str()).collect();
         let systems: Vec<&System> = SYSTEMS.iter().filter(|s| ids.contains(s.id)).collect();
         let header = Header {
             experiment: experiment.name().to_owned(),
             scale: self.scale(),
-            planned: cells.len(),
+            planned,
             started: now(),
             finished: None,
             environment: environment(lab, &systems),
@@ -269,14 +316,22 @@ fn attempt(experiment: &dyn Experiment, cell: &Cell, scale: Scale, lab: &Lab) ->
     loop {
         tries += 1;
         let begun = Instant::now();
+        let watch = Watch::start();
         let outcome = experiment.run(cell, scale, lab);
+        let trouble = watch.end();
         if interrupt::asked() {
             bail!("interrupted");
         }
-        let outcome = outcome.unwrap_or_else(|error| Outcome {
-            invalid: Some(format!("{FAILED}{error:#}")),
+        let failed = |why| Outcome {
+            invalid: Some(format!("{FAILED}{why}")),
             ..Outcome::default()
-        });
+        };
+        // What was in trouble says more than whoever waited for it.
+        let outcome = match (trouble, outcome) {
+            (Some(why), _) => failed(why),
+            (None, Err(error)) => failed(format!("{error:#}")),
+            (None, Ok(outcome)) => outcome,
+        };
         if outcome.invalid.is_none() || tries == ATTEMPTS_MAX {
             return Ok(Record {
                 cell: cell.clone(),
@@ -345,86 +400,5 @@ const fn word(scale: Scale) -> &'static str {
         Scale::Smoke => "smoke",
         Scale::Short => "short",
         Scale::Paper => "paper",
-    }
-}
-
-/// For people, such as `1 h 20 min` or `40 s`.
-fn shown(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match (seconds / 3600, seconds / 60 % 60) {
-        (0, 0) => format!("{seconds} s"),
-        (0, minutes) => format!("{minutes} min {} s", seconds % 60),
-        (hours, minutes) => format!("{hours} h {minutes} min"),
-    }
-}
-
-/// The time in UTC, as RFC 3339 has it.
-fn now() -> String {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    rfc3339(since.as_secs())
-}
-
-fn rfc3339(seconds: u64) -> String {
-    let (mut day, of_day) = (seconds / 86_400, seconds % 86_400);
-    let leap =
-        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-    let mut year = 1970;
-    while day >= 365 + u64::from(leap(year)) {
-        day -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let months = [
-        31,
-        28 + u64::from(leap(year)),
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ];
-    let mut month = 1;
-    for days in months {
-        if day < days {
-            break;
-        }
-        day -= days;
-        month += 1;
-    }
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!(
-        "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z",
-        day + 1
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_as_dates() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_767_225_599, "2025-12-31T23:59:59Z"),
-            (1_795_284_000, "2026-11-21T18:00:00Z"),
-        ] {
-            assert_eq!(rfc3339(seconds), text);
-        }
-    }
-
-    #[test]
-    fn estimates_are_for_people() {
-        assert_eq!(shown(Duration::from_secs(40)), "40 s");
-        assert_eq!(shown(Duration::from_secs(140)), "2 min 20 s");
-        assert_eq!(shown(Duration::from_secs(4800)), "1 h 20 min");
     }
 }

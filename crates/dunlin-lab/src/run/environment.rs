@@ -33,7 +33,8 @@ pub(crate) fn environment(lab: &Lab, systems: &[&System]) -> BTreeMap<String, St
         captures.or_else(|| Some("not installed".to_owned())),
     );
     for system in systems {
-        put(system.id, system.version(lab));
+        let missing = system.missing().map(str::to_owned);
+        put(system.id, missing.or_else(|| system.version(lab)));
     }
     put("build of dunlin", build(lab.program()));
     let me = std::env::current_exe().ok();

@@ -19,6 +19,8 @@ pub(crate) trait Experiment: Sync {
     /// hits all of them. Systems that are not installed are left out by the
     /// driver, which says so.
     fn plan(&self, scale: Scale) -> Vec<Cell>;
+    /// How long a cell takes about, on a machine with nothing else to do.
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64;
     /// Runs one cell.
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome>;
     /// What the report draws.

@@ -1,10 +1,12 @@
-//! The load generator as a child process: started, awaited, ended.
+//! The load generator as a child process: started, awaited, ended. So are
+//! other tools of this program that say when they are connected.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::Namespace;
+use serde::de::DeserializeOwned;
 
 use crate::check::lab::Lab;
 use crate::check::process::Known;
@@ -29,6 +31,11 @@ impl Generator {
     ) -> Result<Self> {
         let mut command: Command = lab.me(namespace);
         command.args(["load", "--announce"]).args(client).args(more);
+        Self::of(command)
+    }
+
+    /// Starts a tool that says `connected`.
+    pub(crate) fn of(mut command: Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -55,7 +62,12 @@ impl Generator {
     }
 
     /// Waits for the end, and what came of it.
-    pub(crate) fn end(mut self) -> Result<Done> {
+    pub(crate) fn end(self) -> Result<Done> {
+        self.told()
+    }
+
+    /// As [`Self::end`], for other tools.
+    pub(crate) fn told<T: DeserializeOwned>(mut self) -> Result<T> {
         let mut said = String::new();
         self.said.read_to_string(&mut said)?;
         if !self.child.wait()?.success() {

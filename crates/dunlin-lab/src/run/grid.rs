@@ -22,9 +22,15 @@ const SYSTEMS: [&str; 3] = ["dunlin-quic-topics", "dunlin-tls", "mosquitto-tls"]
 /// Bytes that may wait for the rate: 200 ms of it.
 const QUEUE_SECONDS: f64 = 0.2;
 
-/// Time between two clients: enough that the slowest link carries one after the
-/// other.
-const EVERY: &str = "300ms";
+/// Clients in a second and more of a short run, and the time between two of
+/// them: enough that the link carries one after the other.
+fn crowd(kbit: &str) -> (&'static str, &'static str) {
+    match kbit {
+        "100" | "250" => ("4", "300ms"),
+        "1000" => ("12", "100ms"),
+        _ => ("25", "40ms"),
+    }
+}
 
 /// Messages a second.
 const RATE: &str = "40";
@@ -44,12 +50,12 @@ const fn axes(scale: Scale) -> (Values, Values, Values) {
     }
 }
 
-/// Clients, longest that one may take, and seconds of messages.
-const fn size(scale: Scale) -> (&'static str, &'static str, &'static str) {
+/// Longest that a client may take, and seconds of messages.
+const fn size(scale: Scale) -> (&'static str, &'static str) {
     match scale {
-        Scale::Smoke => ("2", "10s", "1s"),
-        Scale::Short => ("4", "10s", "3s"),
-        Scale::Paper => ("50", "60s", "60s"),
+        Scale::Smoke => ("10s", "1s"),
+        Scale::Short => ("10s", "2s"),
+        Scale::Paper => ("60s", "60s"),
     }
 }
 
@@ -81,6 +87,18 @@ impl Experiment for Grid {
         plan::cells(self.name(), &SYSTEMS, &factors, 1)
     }
 
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
+        let time: f64 = size(scale).1.trim_end_matches('s').parse().unwrap_or(1.0);
+        let late = if cell.factor("loss_percent") == "0" {
+            0.0
+        } else {
+            0.8
+        };
+        let far: f64 = cell.factor("rtt_ms").parse().unwrap_or(0.0);
+        let connecting = if scale == Scale::Paper { 10.0 } else { 1.4 };
+        0.4 + connecting + late + time + far / 1000.0 * 8.0
+    }
+
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let number = |name: &str| -> Result<f64> {
             let value = cell.factor(name).parse();
@@ -95,9 +113,11 @@ impl Experiment for Grid {
             format!("queue={queue}B"),
         ];
         let bench = Bench::start(lab, cell, &settings, None)?;
-        let (clients, timeout, time) = size(scale);
+        let (timeout, time) = size(scale);
+        let (clients, every) = crowd(cell.factor("rate_kbit"));
+        let clients = if scale == Scale::Paper { "50" } else { clients };
         let mut command = bench.tool("crowd");
-        command.args(["--clients", clients, "--warm-up", "1", "--every", EVERY]);
+        command.args(["--clients", clients, "--warm-up", "1", "--every", every]);
         command.args(["--until", "connack", "--timeout", timeout]);
         let crowded: Crowded = told(command)?;
         let mut command = bench.client("load");

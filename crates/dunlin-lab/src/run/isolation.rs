@@ -51,7 +51,7 @@ const SINGLE: [&str; 4] = [
 const fn seconds(scale: Scale) -> &'static str {
     match scale {
         Scale::Smoke => "3s",
-        Scale::Short => "8s",
+        Scale::Short => "7s",
         Scale::Paper => "62s",
     }
 }
@@ -84,7 +84,7 @@ impl Experiment for Isolation {
         let (losses, trips) = points(scale);
         let policies: &[&str] = match scale {
             Scale::Paper => &POLICIES,
-            Scale::Short => &["per-topic", "per-topic, sent once", "per-publish"],
+            Scale::Short => POLICIES.split_at(2).0,
             Scale::Smoke => &["per-topic"],
         };
         let single: &[&str] = match scale {
@@ -119,6 +119,10 @@ impl Experiment for Isolation {
             cell.seed = plan::hash(format!("isolation/{loss}/{trip}").as_bytes());
         }
         cells
+    }
+
+    fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
+        1.0 + seconds(scale).trim_end_matches('s').parse().unwrap_or(1.0)
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {

@@ -22,8 +22,9 @@ pub(crate) fn print(records: &[Record]) {
         .filter(|record| record.outcome.invalid.is_some())
         .count();
     if invalid > 0 {
+        let cells = if invalid == 1 { "cell is" } else { "cells are" };
         say::out(format_args!(
-            "   {invalid} cells are invalid and not in this table"
+            "   {invalid} {cells} invalid and not in this table"
         ));
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bed;
 mod bench;
 pub(crate) mod capture;
+pub(crate) mod clock;
 pub(crate) mod congestion;
 pub(crate) mod drive;
 pub(crate) mod environment;
@@ -66,6 +67,8 @@ mod tests {
                     .map(|cell| format!("{} {}", cell.shown(), cell.repetition))
                     .collect();
                 assert_eq!(keys.len(), cells.len(), "{name} plans a cell twice");
+                let times = cells.iter().map(|cell| experiment.seconds(cell, scale));
+                assert!(times.into_iter().all(|time| time > 0.0), "{name}");
             }
             let figures = experiment.figures();
             let ids: BTreeSet<&str> = figures.iter().map(|figure| figure.id).collect();

@@ -8,6 +8,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result};
 use dunlin_link::linux::Namespace;
@@ -260,11 +261,16 @@ fn mqttv5() -> Option<PathBuf> {
     found.or_else(|| find("mqttv5"))
 }
 
-/// The version of a program that a report needs, for the environment.
+/// The version of a program that a report needs, for the environment. Asked
+/// once, as the program takes a second to answer.
 pub(crate) fn tshark_version() -> Option<String> {
-    let mut command = Command::new(find("tshark")?);
-    command.arg("--version");
-    output(command).ok()?.lines().next().map(str::to_owned)
+    static VERSION: OnceLock<Option<String>> = OnceLock::new();
+    let ask = || {
+        let mut command = Command::new(find("tshark")?);
+        command.arg("--version");
+        output(command).ok()?.lines().next().map(str::to_owned)
+    };
+    VERSION.get_or_init(ask).clone()
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ type Cycle = (Option<f64>, (u64, u64));
 const fn cycles(scale: Scale) -> usize {
     match scale {
         Scale::Smoke => 1,
-        Scale::Short => 5,
+        Scale::Short => 8,
         Scale::Paper => 51,
     }
 }
@@ -74,6 +74,11 @@ impl Experiment for Wake {
         plan::cells(self.name(), &SYSTEMS, &factors, 1)
     }
 
+    fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
+        let cycles = u32::try_from(cycles(scale)).unwrap_or(u32::MAX);
+        0.4 + f64::from(cycles + 1) * (QUIET + RTT * 3).as_secs_f64()
+    }
+
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let path = lab.temporary("wake.pcapng");
         let delay = format!("delay={}ms", (RTT / 2).as_millis());
@@ -81,8 +86,8 @@ impl Experiment for Wake {
         // Warm-up, and for the ticket.
         output(publisher(&bench)?)?;
         let mut seen = Vec::new();
+        thread::sleep(QUIET);
         for _ in 0..cycles(scale) {
-            thread::sleep(QUIET);
             let from = epoch_us();
             let said = output(publisher(&bench)?)?;
             thread::sleep(QUIET);

@@ -16,6 +16,9 @@ use super::access::{Access, quality};
 use super::micros;
 use crate::say;
 
+/// Longest that a client says goodbye.
+const GOODBYE_MAX: Duration = Duration::from_millis(300);
+
 /// One client with many messages.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Burst {
@@ -104,7 +107,8 @@ impl Burst {
             done.transmitted_us = us(first);
             done.total_us = us(begun);
         }
-        let _ = timeout(Duration::from_secs(5), client.disconnect()).await;
+        // Nobody looks at the goodbye.
+        let _ = timeout(GOODBYE_MAX, client.disconnect()).await;
         Ok(done)
     }
     /// Number of acknowledgements and when the last one came.

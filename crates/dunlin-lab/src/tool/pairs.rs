@@ -26,6 +26,9 @@ const SETTLE: Duration = Duration::from_millis(1000);
 /// For the last acknowledgements of the transport.
 const LAST: Duration = Duration::from_millis(300);
 
+/// Time that whoever started this has to change the link.
+const ANNOUNCED: Duration = Duration::from_millis(50);
+
 /// Longest that a client may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(60);
 
@@ -57,6 +60,9 @@ pub(crate) struct Pairs {
     /// Client identifiers begin with this.
     #[arg(long, default_value = "pair")]
     id: String,
+    /// Print `connected` when all are, before the warm-up.
+    #[arg(long)]
+    announce: bool,
     /// Longest wait for the last messages.
     #[arg(long, value_parser = parse_duration, default_value = "10s")]
     patience: Duration,
@@ -111,23 +117,25 @@ impl Pairs {
 
     async fn all(&self) -> Result<Paired> {
         let state = Shared::default();
+        let connected = self.connected().await?;
         let mut watching = JoinSet::new();
+        // They stay until the end.
         let mut clients = Vec::new();
-        let mut pairs = Vec::new();
-        // All at once: where much is lost, each takes seconds.
-        let mut connecting = JoinSet::new();
-        for number in 0..self.pairs {
-            let me = self.clone();
-            connecting.spawn(async move { me.connect(number).await });
-        }
-        while let Some(pair) = connecting.join_next().await {
-            let (topic, publisher, subscriber, messages) = pair??;
+        let mut warming = JoinSet::new();
+        for (topic, publisher, subscriber, mut messages) in connected {
             for client in [&subscriber, &publisher] {
                 watching.spawn(watch(client.events(), Arc::clone(&state)));
             }
-            clients.push(subscriber);
-            clients.push(publisher.clone());
-            pairs.push((topic, publisher, messages));
+            clients.extend([subscriber, publisher.clone()]);
+            let me = self.clone();
+            warming.spawn(async move {
+                me.warm(&topic, &publisher, &mut messages).await?;
+                anyhow::Ok((topic, publisher, messages))
+            });
+        }
+        let mut pairs = Vec::new();
+        while let Some(pair) = warming.join_next().await {
+            pairs.push(pair??);
         }
         tokio::time::sleep(SETTLE).await;
         let begun = Instant::now();
@@ -154,9 +162,9 @@ impl Pairs {
         tokio::time::sleep(LAST).await;
         let to_us = epoch_us();
         watching.abort_all();
-        for client in clients {
-            let _ = timeout(self.patience, client.disconnect()).await;
-        }
+        // Without a goodbye, which nobody looks at: where much is lost, that of
+        // a hundred clients takes seconds.
+        drop(clients);
         Ok(with(&state, |state| {
             let mut paired = core::mem::take(&mut state.paired);
             paired.late_us = state.late.p98_us();
@@ -174,6 +182,24 @@ impl Pairs {
         }))
     }
 
+    /// All pairs, at once: where much is lost, each takes seconds.
+    async fn connected(&self) -> Result<Vec<(String, Client, Client, Messages)>> {
+        let mut connecting = JoinSet::new();
+        for number in 0..self.pairs {
+            let me = self.clone();
+            connecting.spawn(async move { me.connect(number).await });
+        }
+        let mut connected = Vec::new();
+        while let Some(pair) = connecting.join_next().await {
+            connected.push(pair??);
+        }
+        if self.announce {
+            say::out("connected");
+            tokio::time::sleep(ANNOUNCED).await;
+        }
+        Ok(connected)
+    }
+
     /// Topic, publisher and subscriber of a pair.
     async fn connect(&self, number: u16) -> Result<(String, Client, Client, Messages)> {
         let topic = format!("pairs/{}/{number}", self.id);
@@ -189,19 +215,23 @@ impl Pairs {
             .await
             .context("cannot subscribe")?;
         let (publisher, _none) = builder("p")?.connect().await.context("cannot connect")?;
-        let mut messages = messages;
+        Ok((topic, publisher, subscriber, messages))
+    }
+
+    /// Sends what does not count.
+    async fn warm(&self, topic: &str, publisher: &Client, messages: &mut Messages) -> Result<()> {
         for number in (0..self.warm_up).rev() {
             if number == 0 {
                 // One that comes alone, as those that count do.
                 tokio::time::sleep(SETTLE).await;
             }
             let payload = vec![b'.'; self.payload];
-            let message = Publish::new(topic.clone(), payload).qos(quality(self.qos));
+            let message = Publish::new(topic.to_owned(), payload).qos(quality(self.qos));
             publisher.publish(message).await.context("cannot publish")?;
             // One of QoS 0 may be lost.
             let _ = timeout(WARM_UP_MAX, messages.next()).await;
         }
-        Ok((topic, publisher, subscriber, messages))
+        Ok(())
     }
 
     async fn publish(

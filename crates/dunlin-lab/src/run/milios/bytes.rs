@@ -3,14 +3,13 @@
 
 use anyhow::Result;
 
-use super::super::bench::{Bench, measure, outcome, told};
+use super::super::bench::{Bench, measure, outcome};
 use super::super::capture::Captured;
 use super::super::experiment::{Claim, Experiment, Figure, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
-use super::{change, claim, lines, link, losses, worst};
+use super::{DELAY, Pairs, change, claim, lines, losses, worst};
 use crate::check::lab::Lab;
-use crate::tool::pairs::Paired;
 
 /// Single messages, counted in bytes.
 pub(crate) struct Bytes;
@@ -26,12 +25,16 @@ const SYSTEMS: [&str; 5] = [
 /// Parts into which the time of sending is divided, each a value.
 const SLICES: u64 = 20;
 
-/// Pairs, messages of each, and time between two of them.
-const fn load(scale: Scale) -> (&'static str, &'static str, &'static str) {
-    match scale {
-        Scale::Smoke => ("10", "1", "1s"),
-        Scale::Short => ("60", "2", "1s"),
-        Scale::Paper => ("1", "1000", "1s"),
+const fn pairs(scale: Scale) -> Pairs {
+    let (pairs, count, warm_up) = match scale {
+        Scale::Smoke => ("10", "1", "12"),
+        Scale::Short => ("100", "2", "12"),
+        Scale::Paper => ("1", "1000", "20"),
+    };
+    Pairs {
+        pairs,
+        count,
+        warm_up,
     }
 }
 
@@ -49,17 +52,19 @@ impl Experiment for Bytes {
     }
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {
-        plan::cells(self.name(), &SYSTEMS, &[("loss_percent", losses(scale))], 1)
+        let factors = [("loss_percent", losses(scale))];
+        plan::cells(self.name(), &SYSTEMS, &factors, 1)
+    }
+
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
+        pairs(scale).seconds(cell)
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let path = lab.temporary("bytes.pcapng");
-        let bench = Bench::start(lab, cell, &link(cell), Some(path.clone()))?;
-        let (pairs, count, every) = load(scale);
-        let mut command = bench.client("pairs");
-        command.args(["--pairs", pairs, "--count", count, "--every", every]);
-        command.args(["--qos", "1"]);
-        let paired: Paired = told(command)?;
+        let settings = [DELAY.to_owned()];
+        let bench = Bench::start(lab, cell, &settings, Some(path.clone()))?;
+        let paired = pairs(scale).run(&bench, cell)?;
         let invalid = bench.finish(paired.late_us)?;
         let captured = Captured::read(&path)?;
         let mut bytes = vec![0.0; usize::try_from(SLICES)?];

@@ -98,6 +98,26 @@ impl Experiment for Connect {
         plan::cells(self.name(), &SYSTEMS, &[("loss_percent", losses(scale))], 1)
     }
 
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
+        // All of them, and those who lost their first packets twice.
+        let (span, loss) = match scale {
+            Scale::Smoke => (0.5, cell.factor("loss_percent")),
+            Scale::Short => (2.1, cell.factor("loss_percent")),
+            Scale::Paper => (10.3, cell.factor("loss_percent")),
+        };
+        let late = match loss {
+            "0" => 0.0,
+            "2" | "5" | "10" => 1.8,
+            _ => 4.0,
+        };
+        let rounds = if cell.system == "dunlin-quic-0rtt" {
+            2.0
+        } else {
+            1.0
+        };
+        0.3 + rounds * (span + late)
+    }
+
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let bench = bench(lab, cell)?;
         let (clients, every, timeout) = crowd(scale);

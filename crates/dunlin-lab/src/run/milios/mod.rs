@@ -14,10 +14,15 @@ pub(super) use connect::{HANDSHAKE, SUBSCRIBE};
 pub(super) use publish::Publish;
 pub(super) use resources::Resources;
 
+use anyhow::Result;
+use dunlin_link::Action;
+
 use super::bench::Bench;
 use super::experiment::{Claim, Estimate, Figure, Kind, PaperPoint, Target};
+use super::generator::Generator;
 use super::record::{Cell, Record, Scale};
 use super::stats::{Pick, Sample, Statistic};
+use crate::tool::pairs::Paired;
 
 /// What the paper compares, and what else there is.
 const SYSTEMS: [&str; 6] = [
@@ -36,15 +41,53 @@ const DELAY: &str = "delay=5ms";
 const fn losses(scale: Scale) -> &'static [&'static str] {
     match scale {
         Scale::Smoke => &["10"],
-        Scale::Short => &["0", "10", "20"],
+        Scale::Short => &["0", "20"],
         Scale::Paper => &["0", "2", "5", "10", "15", "20"],
     }
 }
 
 /// The link of a cell.
 fn link(cell: &Cell) -> Vec<String> {
-    let loss = cell.factor("loss_percent");
-    vec![DELAY.to_owned(), format!("up.loss={loss}%")]
+    vec![DELAY.to_owned(), loss(cell)]
+}
+
+/// The loss of a cell, as a setting.
+fn loss(cell: &Cell) -> String {
+    format!("up.loss={}%", cell.factor("loss_percent"))
+}
+
+/// Pairs that connect before anything is lost, which is what takes longest and
+/// is looked at elsewhere; their warm-up meets the loss.
+struct Pairs {
+    pairs: &'static str,
+    /// Messages of each.
+    count: &'static str,
+    /// Of each, before those that count.
+    warm_up: &'static str,
+}
+
+/// Time between two messages of a pair.
+const EVERY: &str = "1s";
+
+impl Pairs {
+    fn run(&self, bench: &Bench<'_>, cell: &Cell) -> Result<Paired> {
+        let mut command = bench.client("pairs");
+        command.args(["--announce", "--qos", "1", "--every", EVERY]);
+        command.args(["--pairs", self.pairs, "--count", self.count]);
+        command.args(["--warm-up", self.warm_up]);
+        let mut pairs = Generator::of(command)?;
+        pairs.await_connected()?;
+        bench.emulator.apply(Action::parse(&loss(cell))?);
+        pairs.told()
+    }
+
+    /// How long that takes, with a link and a server.
+    fn seconds(&self, cell: &Cell) -> f64 {
+        let count = |text: &str| text.parse().unwrap_or(1.0);
+        let lost = count(cell.factor("loss_percent")) / 20.0;
+        // Two quiet seconds, one for the last message of the last pair.
+        3.9 + count(self.warm_up) * 0.012 + count(self.count) + 2.5 * lost
+    }
 }
 
 /// Values of a system at a loss.
@@ -115,6 +158,6 @@ fn drawn(
 }
 
 /// The bench of a cell.
-fn bench<'a>(lab: &'a crate::check::lab::Lab, cell: &Cell) -> anyhow::Result<Bench<'a>> {
+fn bench<'a>(lab: &'a crate::check::lab::Lab, cell: &Cell) -> Result<Bench<'a>> {
     Bench::start(lab, cell, &link(cell), None)
 }

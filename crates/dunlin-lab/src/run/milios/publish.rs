@@ -3,14 +3,13 @@
 
 use anyhow::Result;
 
-use super::super::bench::{measure, millis, outcome, told};
+use super::super::bench::{Bench, measure, millis, outcome};
 use super::super::experiment::{Claim, Experiment, Figure, PaperPoint, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
-use super::{bench, change, claim, drawn, losses, sample, worst};
+use super::{DELAY, Pairs, change, claim, drawn, losses, sample, worst};
 use crate::check::lab::Lab;
 use crate::run::stats::Statistic;
-use crate::tool::pairs::Paired;
 
 /// Single messages, one at a time.
 pub(crate) struct Publish;
@@ -24,14 +23,18 @@ const SYSTEMS: [&str; 5] = [
     "mosquitto-tcp",
 ];
 
-/// Pairs, messages of each, and time between two of them. The paper has one
-/// pair and 1000 messages; in a short run there are as many pairs as it takes
-/// to have messages enough that are a second apart.
-const fn load(scale: Scale) -> (&'static str, &'static str, &'static str) {
-    match scale {
-        Scale::Smoke => ("10", "2", "1s"),
-        Scale::Short => ("60", "3", "1s"),
-        Scale::Paper => ("1", "1000", "1s"),
+/// The paper has one pair and 1000 messages; in a short run there are as many
+/// pairs as it takes to have messages enough that are a second apart.
+const fn pairs(scale: Scale) -> Pairs {
+    let (pairs, count, warm_up) = match scale {
+        Scale::Smoke => ("10", "2", "12"),
+        Scale::Short => ("100", "3", "12"),
+        Scale::Paper => ("1", "1000", "20"),
+    };
+    Pairs {
+        pairs,
+        count,
+        warm_up,
     }
 }
 
@@ -55,16 +58,22 @@ impl Experiment for Publish {
     }
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {
-        plan::cells(self.name(), &SYSTEMS, &[("loss_percent", losses(scale))], 1)
+        let losses = match scale {
+            // The claim is about the one in the middle.
+            Scale::Short => &["0", "10", "20"],
+            _ => losses(scale),
+        };
+        plan::cells(self.name(), &SYSTEMS, &[("loss_percent", losses)], 1)
+    }
+
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
+        pairs(scale).seconds(cell)
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
-        let bench = bench(lab, cell)?;
-        let (pairs, count, every) = load(scale);
-        let mut command = bench.client("pairs");
-        command.args(["--pairs", pairs, "--count", count, "--every", every]);
-        command.args(["--qos", "1"]);
-        let paired: Paired = told(command)?;
+        let settings = [DELAY.to_owned()];
+        let bench = Bench::start(lab, cell, &settings, None)?;
+        let paired = pairs(scale).run(&bench, cell)?;
         let measures = vec![
             measure("delay", "ms", millis(&paired.delivered_us)),
             measure("acknowledged", "ms", millis(&paired.acknowledged_us)),

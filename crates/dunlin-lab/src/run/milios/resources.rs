@@ -87,6 +87,14 @@ impl Experiment for Resources {
         plan::cells(self.name(), &SYSTEMS, &factors, 1)
     }
 
+    fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
+        1.0 + match scale {
+            Scale::Smoke => 0.5,
+            Scale::Short => 5.0,
+            Scale::Paper => 1000.0,
+        }
+    }
+
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let bench = bench(lab, cell)?;
         let (count, every) = load(scale);

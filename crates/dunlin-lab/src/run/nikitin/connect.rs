@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 use std::thread;
+use std::time::Instant;
 
 use anyhow::Result;
 
-use super::super::bench::{measure, outcome};
+use super::super::bench::{behind, measure, outcome};
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
@@ -16,21 +17,37 @@ use crate::tool::crowd::Crowded;
 /// Clients that connect one after another.
 pub(crate) struct Connect;
 
-/// Time between two clients: enough that the slowest links carry one after the
-/// other.
-const EVERY: Duration = Duration::from_millis(200);
+/// Time between two clients: enough that a link carries one after the other,
+/// with packets of 1200 bytes that a handshake over QUIC has three of.
+fn every(link: &str) -> Duration {
+    Duration::from_millis(match link {
+        "zigbee" => 200,
+        "3g" => 100,
+        "4g" => 50,
+        "wifi" => 40,
+        _ => 25,
+    })
+}
+
+/// Time in which a short run has its clients begin: ten over the slowest link,
+/// eighty over the fastest.
+const SPAN: Duration = Duration::from_secs(2);
 
 /// Why QUIC is not always sooner.
 const SLOW: &str = "On ZigBee a datagram of 1200 bytes, which RFC 9000, 14.1, wants of whoever \
     sends an Initial, takes 38 ms on each of three links. Who loses the first packet waits a \
     second over either transport, and over three links that is up to two clients in five.";
 
-/// Clients, repetitions, and the longest that one may take.
-const fn size(scale: Scale) -> (usize, u32, &'static str) {
+/// Hosts, clients of each, and the longest that one may take.
+fn size(scale: Scale, link: &str) -> (usize, usize, &'static str) {
+    let all = CLIENTS.len();
     match scale {
         Scale::Smoke => (2, 1, "5s"),
-        Scale::Short => (8, 1, "5s"),
-        Scale::Paper => (10, 10, "120s"),
+        Scale::Short => {
+            let turns = SPAN.as_millis() / every(link).as_millis();
+            (all, usize::try_from(turns).unwrap_or(all) / all, "3500ms")
+        }
+        Scale::Paper => (all, 1, "120s"),
     }
 }
 
@@ -48,7 +65,7 @@ impl Experiment for Connect {
     }
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {
-        let (_, repetitions, _) = size(scale);
+        let repetitions = if scale == Scale::Paper { 10 } else { 1 };
         let (links, scenarios): (&[&str], &[&str]) = match scale {
             Scale::Smoke => (&["wifi"], &["home"]),
             _ => (&LINKS, &SCENARIOS),
@@ -57,22 +74,42 @@ impl Experiment for Connect {
         plan::cells(self.name(), &SYSTEMS, &factors, repetitions)
     }
 
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
+        let late = match (cell.factor("scenario"), cell.factor("link")) {
+            ("synthetic", link) if link != "ethernet" => 2.5,
+            ("home", _) | (_, "ethernet") => 0.3,
+            _ => 1.5,
+        };
+        0.6 + late
+            + if scale == Scale::Smoke {
+                0.4
+            } else {
+                SPAN.as_secs_f64()
+            }
+    }
+
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
-        let (clients, _, timeout) = size(scale);
+        let (hosts, clients, timeout) = size(scale, cell.factor("link"));
+        let every = every(cell.factor("link"));
         let bed = Bed::start(lab, cell)?;
         let mut running = Vec::new();
-        for client in CLIENTS.iter().take(clients) {
+        let begun = Instant::now();
+        for (host, client) in (0..).zip(CLIENTS.iter().take(hosts)) {
+            thread::sleep((every * host).saturating_sub(begun.elapsed()));
             let mut command = bed.tool("crowd", client)?;
-            command.args(["--clients", "1", "--warm-up", "0"]);
+            command.args(["--clients", &clients.to_string(), "--warm-up", "0"]);
+            let round = every * u32::try_from(hosts)?;
+            command.args(["--every", &format!("{}ms", round.as_millis())]);
             command.args(["--until", "handshake", "--timeout", timeout]);
             running.push(Running::start(command)?);
-            thread::sleep(EVERY);
         }
         let mut times = Vec::new();
-        let mut given_up = 0;
+        let (mut given_up, mut all, mut late_us) = (0, 0, 0);
         for client in running {
             let crowded: Crowded = client.told()?;
+            all += crowded.clients;
             given_up += crowded.clients - crowded.done;
+            late_us = late_us.max(crowded.late_us);
             times.extend(crowded.or_given_up(&crowded.ready_us));
         }
         let rtt = round_trip(cell.factor("link")).as_secs_f64() * 1e3;
@@ -81,9 +118,10 @@ impl Experiment for Connect {
             measure("connect", "ms", times),
             measure("connect-rtts", "RTT", rtts),
         ];
-        let mut outcome = outcome(measures, bed.finish()?);
+        let invalid = bed.finish()?.or_else(|| behind(late_us));
+        let mut outcome = outcome(measures, invalid);
         if given_up > 0 {
-            let note = format!("{given_up} of {clients} clients were given up after {timeout}");
+            let note = format!("{given_up} of {all} clients were given up after {timeout}");
             outcome.notes.push(note);
         }
         Ok(outcome)

@@ -58,6 +58,14 @@ impl Experiment for Size {
         plan::cells(self.name(), binaries, &[("step", steps)], 1)
     }
 
+    fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
+        match scale {
+            // Each step is a build of its own.
+            Scale::Paper => 300.0,
+            _ => 0.3,
+        }
+    }
+
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let step = cell.factor("step");
         let file = match scale {

@@ -60,8 +60,6 @@ const MESSAGES: &str = "100";
 
 /// How much of it is done.
 struct Size {
-    clients: usize,
-    repetitions: u32,
     timeout: &'static str,
     /// Messages of the synthetic scenario and fields of each.
     synthetic: (&'static str, usize),
@@ -72,30 +70,40 @@ struct Size {
 const fn size(scale: Scale) -> Size {
     match scale {
         Scale::Smoke => Size {
-            clients: 1,
-            repetitions: 1,
             timeout: "10s",
             synthetic: ("5", 50),
         },
         Scale::Short => Size {
-            clients: 3,
-            repetitions: 1,
             timeout: "5s",
             synthetic: ("2", 50),
         },
         Scale::Paper => Size {
-            clients: 1,
-            repetitions: 10,
             timeout: "30m",
             synthetic: (MESSAGES, 1000),
         },
     }
 }
 
+/// Clients at the same time. The paper has one; in a short run there are as
+/// many as the link carries without one being in the way of the other for long.
+fn clients(scale: Scale, link: &str) -> usize {
+    match (scale, link) {
+        (Scale::Short, "ethernet" | "wifi") => 10,
+        (Scale::Short, "4g") => 8,
+        (Scale::Short, "3g") => 4,
+        (Scale::Short, _) => 3,
+        _ => 1,
+    }
+}
+
+/// Links of the synthetic scenario on which a connection can be had in seconds.
+const SHORT_SYNTHETIC: [&str; 2] = ["wifi", "ethernet"];
+
 /// Why it may look otherwise.
 const FEW: &str = "A burst of a hundred small messages is a few packets, and one that is lost is \
-    most of its time: three clients a cell, as in the short form, decide little. The paper's form \
-    has ten.";
+    most of its time. In the synthetic scenario the short form has WiFi and Ethernet only: over \
+    the three other kinds of links, two packets in five are lost on their way, and most clients do \
+    not even connect in the time that a short form has.";
 
 impl Experiment for Transmit {
     fn name(&self) -> &'static str {
@@ -116,7 +124,34 @@ impl Experiment for Transmit {
             _ => (&LINKS, &SCENARIOS),
         };
         let factors = [("scenario", scenarios), ("link", links)];
-        plan::cells(self.name(), &SYSTEMS, &factors, size(scale).repetitions)
+        let repetitions = if scale == Scale::Paper { 10 } else { 1 };
+        let mut cells = plan::cells(self.name(), &SYSTEMS, &factors, repetitions);
+        if scale == Scale::Short {
+            cells.retain(|cell| {
+                let (scenario, link) = (cell.factor("scenario"), cell.factor("link"));
+                scenario != "synthetic" || SHORT_SYNTHETIC.contains(&link)
+            });
+        }
+        cells
+    }
+
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
+        let each = match (cell.factor("scenario"), cell.factor("link")) {
+            // A guess: what is sent again and again takes minutes.
+            ("synthetic", link) if scale == Scale::Paper => match link {
+                "ethernet" => 30.0,
+                _ => 900.0,
+            },
+            ("synthetic", "ethernet") => 2.0,
+            ("synthetic", _) => 7.0,
+            (_, "ethernet") => 0.2,
+            ("home", "zigbee") => 1.3,
+            ("home", "wifi") => 0.8,
+            ("printer", "zigbee") => 4.2,
+            ("printer", "4g") => 1.8,
+            _ => 2.6,
+        };
+        each + 0.6
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
@@ -131,7 +166,7 @@ impl Experiment for Transmit {
         std::fs::write(&file, payload)?;
         let bed = Bed::start(lab, cell)?;
         let mut running = Vec::new();
-        for client in CLIENTS.iter().take(size.clients) {
+        for client in CLIENTS.iter().take(clients(scale, cell.factor("link"))) {
             let mut command = bed.tool("burst", client)?;
             command.args(["--policy", bed.system.streams, "--id", client]);
             command.args(["--topic", topic, "--count", count]);

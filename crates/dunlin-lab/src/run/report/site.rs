@@ -1,5 +1,6 @@
 //! What a report shows of each run, gathered once for all kinds of output.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use anyhow::{Context as _, Result};
 use super::figure;
 use super::plot::model::Plot;
 use super::plot::style::Styles;
+use crate::run::clock;
 use crate::run::experiment::{Claim, Experiment, Figure};
 use crate::run::record::{Record, Scale};
 use crate::run::store::{OLD, Run};
@@ -181,12 +183,11 @@ impl Shown {
                 if invalid == 1 { "cell is" } else { "cells are" }
             ));
         }
-        if recorded > 0 && self.run.records.iter().all(|r| r.cell.repetition == 0) {
-            said.push(
-                "Each cell was run once: intervals are of what varied within it, not of what \
-                 another run would give."
-                    .to_owned(),
-            );
+        said.extend(self.run_once());
+        if recorded > 0 {
+            let seconds: f64 = self.run.records.iter().map(|r| r.seconds).sum();
+            let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            said.push(format!("Its cells took {}.", clock::shown(took)));
         }
         if self.is_smoke() {
             said.push("A smoke run shows that it works; its numbers decide nothing.".to_owned());
@@ -203,6 +204,29 @@ impl Shown {
             ));
         }
         said
+    }
+
+    /// What the intervals of cells without repetition do not say.
+    fn run_once(&self) -> Option<String> {
+        let mut conditions: BTreeMap<String, usize> = BTreeMap::new();
+        for record in &self.run.records {
+            *conditions.entry(record.cell.shown()).or_default() += 1;
+        }
+        let once = conditions.values().filter(|times| **times == 1).count();
+        if once == 0 {
+            return None;
+        }
+        let what = match conditions.len() - once {
+            0 => "Each cell was run once".to_owned(),
+            more => format!(
+                "{more} of {} kinds of cells were run more than once, the others once",
+                conditions.len()
+            ),
+        };
+        Some(format!(
+            "{what}: intervals of those are of what varied within the cell, not of what another \
+             run would give."
+        ))
     }
 
     /// Sentences of the cells, each with how many cells said it.
