@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: DUNLIN=target/debug/dunlin scripts/mcu/c-api.sh
 # Builds the C library and its example: for this host, and runs it against the
-# broker; for a Cortex-M4, and links it, where arm-none-eabi-gcc is installed.
+# broker; for a Cortex-M4 where arm-none-eabi-gcc is installed, and runs it
+# against the broker where qemu-system-arm is.
 # A library with a path to a panic does not link.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,7 +15,7 @@ flags=(-std=c11 -Wall -Wextra -Wpedantic -Werror -Os -ffunction-sections -fdata-
     -I crates/dunlin-tiny-c/include -I firmware/c/example)
 example=firmware/c/example
 
-(cd firmware/c && CARGO_TARGET_DIR=$out "${CARGO:-cargo}" build -q --release)
+(cd firmware/c && CARGO_TARGET_DIR=$out "${CARGO:-cargo}" build -q --release --locked)
 "${CC:-cc}" "${flags[@]}" "$example/main.c" "$example/posix.c" \
     "$out/release/libdunlin_tiny.a" -Wl,--gc-sections -s -o "$out/example"
 echo "c-api: example on this host: $(stat -c %s "$out/example") bytes"
@@ -41,13 +42,20 @@ fi
     # shellcheck source=/dev/null
     . "$target/thumb/env"
     cd firmware/c
-    CARGO_TARGET_DIR=$out RUSTFLAGS="-C target-cpu=cortex-m4" cargo build -q --release \
+    CARGO_TARGET_DIR=$out RUSTFLAGS="-C target-cpu=cortex-m4" "${CARGO:-cargo}" build -q --release \
+        --locked --features mps2 \
         --target thumbv7em-none-eabihf -Zbuild-std=core -Zbuild-std-features=optimize_for_size
 )
 cd "$root"
 arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16 "${flags[@]}" \
-    "$example/main.c" "$example/bare.c" \
+    "$example/main.c" "$example/bare.c" "$example/boot.c" \
     "$out/thumbv7em-none-eabihf/release/libdunlin_tiny.a" \
-    -nostartfiles -specs=nano.specs -Wl,--gc-sections -Wl,-emain -Wl,-z,noexecstack -o "$out/example.elf"
-echo "c-api: example on a Cortex-M4, without the board:"
+    -nostartfiles -specs=nano.specs -T "$example/mps2.ld" -Wl,--gc-sections -Wl,-z,noexecstack \
+    -o "$out/example.elf"
+echo "c-api: example on a Cortex-M4, with the board:"
 arm-none-eabi-size "$out/example.elf"
+if ! command -v qemu-system-arm >/dev/null; then
+    echo "c-api: skipped: run on a Cortex-M4: qemu-system-arm is not installed" >&2
+    exit 0
+fi
+python3 -B scripts/mcu/c_board.py "$out/example.elf"

@@ -230,6 +230,11 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         (self.crypto, self.verifier, self.memory)
     }
 
+    /// Who is believed to be the server, to be changed between two connections.
+    pub const fn verifier(&mut self) -> &mut V {
+        &mut self.verifier
+    }
+
     /// Forgets the connection without a word, its keys and ticket included, so that
     /// the client can connect again where it is.
     #[inline(never)]

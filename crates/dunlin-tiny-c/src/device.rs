@@ -79,8 +79,7 @@ type Quic = Client<Tiny<Calls>, Trust, Given>;
 pub(crate) struct Device {
     port: Calls,
     datagram: &'static mut [u8],
-    /// Nothing only while it is exchanged.
-    quic: Option<Quic>,
+    quic: Quic,
     session: Session,
     closing: bool,
     /// Whether the program was told something that it may want to act on.
@@ -103,7 +102,7 @@ impl Device {
         Self {
             port,
             datagram,
-            quic: Some(quic),
+            quic,
             session: Session::new(),
             closing: false,
             news: false,
@@ -115,10 +114,6 @@ impl Device {
         }
     }
 
-    fn quic(&mut self) -> Result<&mut Quic, mqtt::Error> {
-        self.quic.as_mut().ok_or(mqtt::Error::State)
-    }
-
     /// Begins a connection; the last one is forgotten.
     pub(crate) fn connect(
         &mut self,
@@ -126,9 +121,9 @@ impl Device {
         config: &Config<'_>,
         options: Options<'static>,
     ) -> Result<(), mqtt::Error> {
-        let old = self.quic.take().ok_or(mqtt::Error::State)?;
-        let (crypto, _, given) = old.into_parts();
-        let quic = self.quic.insert(Client::new(crypto, trust, given));
+        // In its place: a second client on the stack would be half of it.
+        self.quic.clear();
+        *self.quic.verifier() = trust;
         self.closing = false;
         self.login = Login {
             begun: false,
@@ -139,15 +134,13 @@ impl Device {
             max_datagram: datagram.min(1472),
             ..*config
         };
-        quic.connect(self.port.now(), &config)?;
+        self.quic.connect(self.port.now(), &config)?;
         self.begin()
     }
 
     /// Asks for the session as soon as the connection can carry it.
     fn begin(&mut self) -> Result<(), mqtt::Error> {
-        let Some(quic) = self.quic.as_mut() else {
-            return Ok(());
-        };
+        let quic = &mut self.quic;
         if quic.is_usable() && !self.login.begun && !self.closing {
             self.session.begin(quic, &self.login.options)?;
             self.login.begun = true;
@@ -157,10 +150,9 @@ impl Device {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        let state = self.quic.as_ref().map(Quic::state);
-        match state {
-            None | Some(quic::State::Idle) => Phase::Idle,
-            Some(quic::State::Closed | quic::State::Closing) => Phase::Closed,
+        match self.quic.state() {
+            quic::State::Idle => Phase::Idle,
+            quic::State::Closed | quic::State::Closing => Phase::Closed,
             _ if self.closing => Phase::Closing,
             _ if self.session.is_up() && self.login.begun => Phase::Up,
             _ if self.login.begun => Phase::Ready,
@@ -180,14 +172,14 @@ impl Device {
         if end.is_err() {
             // The broker broke the rules, or the engine has ended already.
             let now = self.port.now();
-            self.quic()?.close(now, 0);
+            self.quic.close(now, 0);
         }
         self.transmit();
         end?;
         // Whoever acts on what has changed should not have to sleep before.
         let news = self.news || self.phase() != phase;
         let now = self.port.now();
-        let quic = self.quic()?;
+        let quic = &mut self.quic;
         if let Some(error) = quic
             .error()
             .filter(|_| quic.state() != quic::State::Connected)
@@ -214,14 +206,11 @@ impl Device {
             self.begin()?;
             self.events()?;
             let now = self.port.now();
-            let Some(quic) = self.quic.as_mut() else {
-                break;
-            };
             let len = self.port.receive(self.datagram);
             let Some(datagram) = self.datagram.get_mut(..len).filter(|_| len > 0) else {
                 break;
             };
-            quic.receive(now, datagram);
+            self.quic.receive(now, datagram);
         }
         self.begin()?;
         self.events()?;
@@ -230,9 +219,7 @@ impl Device {
     }
 
     fn transmit(&mut self) {
-        let Some(quic) = self.quic.as_mut() else {
-            return;
-        };
+        let quic = &mut self.quic;
         loop {
             let len = quic.transmit(self.port.now(), self.datagram);
             match self.datagram.get(..len) {
@@ -247,9 +234,7 @@ impl Device {
         if !self.login.begun {
             return Ok(());
         }
-        let Some(quic) = self.quic.as_mut() else {
-            return Ok(());
-        };
+        let quic = &mut self.quic;
         // A connection that is over has its own reason.
         if quic.error().is_some() {
             return Ok(());
@@ -278,9 +263,7 @@ impl Device {
     fn stay_alive(&mut self) {
         let now = self.port.now();
         let due = now.wrapping_sub(self.said) >= self.silence();
-        let Some(quic) = self.quic.as_mut() else {
-            return;
-        };
+        let quic = &mut self.quic;
         if due && self.session.is_up() && self.session.ping(quic).is_ok() {
             self.said = now;
         }
@@ -292,7 +275,7 @@ impl Device {
         let stream = self.session.stream();
         let closing = self.closing;
         let begun = self.login.begun;
-        let quic = self.quic()?;
+        let quic = &mut self.quic;
         if closing && (!begun || quic.is_flushed(stream)) {
             quic.close(now, 0);
         }
@@ -304,7 +287,7 @@ impl Device {
         again: u16,
         message: &Message<'_>,
     ) -> Result<u16, mqtt::Error> {
-        let quic = self.quic.as_mut().ok_or(mqtt::Error::State)?;
+        let quic = &mut self.quic;
         let id = if again == 0 {
             self.session.publish(quic, message)?
         } else {
@@ -316,7 +299,7 @@ impl Device {
     }
 
     pub(crate) fn subscribe(&mut self, qos: Qos, filter: &[u8]) -> Result<u16, mqtt::Error> {
-        let quic = self.quic.as_mut().ok_or(mqtt::Error::State)?;
+        let quic = &mut self.quic;
         let id = self.session.subscribe(quic, qos, filter)?;
         self.said = self.port.now();
         Ok(id)
@@ -325,7 +308,7 @@ impl Device {
     pub(crate) fn disconnect(&mut self) -> Result<(), mqtt::Error> {
         match self.phase() {
             Phase::Ready | Phase::Up => {
-                let quic = self.quic.as_mut().ok_or(mqtt::Error::State)?;
+                let quic = &mut self.quic;
                 self.session.disconnect(quic)?;
             }
             Phase::Connecting => {}
@@ -337,7 +320,7 @@ impl Device {
 
     /// Copies the ticket. Gives its length.
     pub(crate) fn ticket(&mut self, out: &mut [u8]) -> Result<usize, mqtt::Error> {
-        let Some(ticket) = self.quic()?.ticket() else {
+        let Some(ticket) = self.quic.ticket() else {
             return Ok(0);
         };
         let out = out.get_mut(..ticket.len());
@@ -350,14 +333,14 @@ impl Device {
 
     pub(crate) fn migrate(&mut self) -> Result<(), mqtt::Error> {
         #[cfg(feature = "migration")]
-        self.quic()?.migrate()?;
+        self.quic.migrate()?;
         let built = cfg!(feature = "migration");
         built.then_some(()).ok_or(mqtt::Error::State)
     }
 
     pub(crate) fn update_keys(&mut self) -> Result<(), mqtt::Error> {
         #[cfg(feature = "key-update")]
-        self.quic()?.update_keys()?;
+        self.quic.update_keys()?;
         let built = cfg!(feature = "key-update");
         built.then_some(()).ok_or(mqtt::Error::State)
     }
@@ -367,15 +350,15 @@ impl Device {
     }
 
     pub(crate) fn is_resumed(&self) -> bool {
-        self.quic.as_ref().is_some_and(Quic::is_resumed)
+        self.quic.is_resumed()
     }
 
     pub(crate) fn took_early_data(&self) -> bool {
-        self.quic.as_ref().is_some_and(Quic::took_early_data)
+        self.quic.took_early_data()
     }
 
-    pub(crate) fn rtt(&self) -> u32 {
-        self.quic.as_ref().map_or(0, Quic::rtt_ms)
+    pub(crate) const fn rtt(&self) -> u32 {
+        self.quic.rtt_ms()
     }
 }
 

@@ -1,29 +1,8 @@
-/* The example on a Cortex-M4 without a system: a board's maker fills in the
- * network, the clock and the random numbers, which are weak here and do
- * nothing. */
+/* The example on a chip without a system: it reports, sleeps, and begins again
+ * with a reset. What the chip is, is behind board.h. */
 
+#include "board.h"
 #include "device.h"
-
-__attribute__((weak)) void board_send(const uint8_t *data, size_t len) {
-    (void)data;
-    (void)len;
-}
-__attribute__((weak)) size_t board_receive(uint8_t *data, size_t room) {
-    (void)data;
-    (void)room;
-    return 0;
-}
-__attribute__((weak)) uint32_t board_ms(void) { return 0; }
-/* Without a source of random bytes nothing may be made secret of them. */
-__attribute__((weak)) bool board_random(uint8_t *data, size_t len) {
-    (void)data;
-    (void)len;
-    return false;
-}
-__attribute__((weak)) void board_sleep(uint32_t ms) {
-    (void)ms;
-    __asm__ volatile("wfi");
-}
 
 static void send_datagram(void *context, const uint8_t *data, size_t len) {
     (void)context;
@@ -52,40 +31,46 @@ const dunlin_port *device_port(void) {
 }
 
 void device_wait(uint32_t ms) { board_sleep(ms); }
-
-/* Memory that keeps its content in deep sleep would be here. */
-static uint8_t kept[320];
-static size_t kept_len;
-static uint32_t kept_at;
-
-void device_store(const uint8_t *ticket, size_t len) {
-    for (size_t i = 0; i < len && i < sizeof kept; i++)
-        kept[i] = ticket[i];
-    kept_len = len <= sizeof kept ? len : 0;
-    kept_at = board_ms();
-}
-
+void device_store(const uint8_t *ticket, size_t len) { board_store(ticket, len); }
 size_t device_load(uint8_t *ticket, size_t room, uint32_t *age_ms) {
-    size_t len = kept_len <= room ? kept_len : 0;
-    for (size_t i = 0; i < len; i++)
-        ticket[i] = kept[i];
-    *age_ms = board_ms() - kept_at;
-    return len;
+    return board_load(ticket, room, age_ms);
 }
 
-/* The key of the broker, given at the making of the device. */
-__attribute__((weak)) const uint8_t broker_key[65] = {4};
 size_t device_key(uint8_t key[65]) {
-    for (size_t i = 0; i < 65; i++)
-        key[i] = broker_key[i];
-    return 65;
+    dunlin_bytes name;
+    const uint8_t *known = board_broker(&name.data, &name.len);
+    for (size_t i = 0; known && i < 65; i++)
+        key[i] = known[i];
+    return known ? 65 : 0;
 }
 
-const char *device_name(void) { return "broker.example.net"; }
+dunlin_bytes device_name(void) {
+    dunlin_bytes name = {NULL, 0};
+    board_broker(&name.data, &name.len);
+    return name;
+}
+
 const char *device_reading(void) { return "21.5"; }
-void device_log(const char *what, unsigned number) {
-    (void)what;
-    (void)number;
+
+static void print_number(unsigned number) {
+    if (number > 9)
+        print_number(number / 10);
+    board_print((uint8_t)('0' + number % 10));
 }
 
-int main(void) { return device_main(); }
+void device_log(const char *what, unsigned number) {
+    while (*what)
+        board_print((uint8_t)*what++);
+    board_print(':');
+    board_print(' ');
+    print_number(number);
+    board_print('\n');
+}
+
+int main(void) {
+    if (board_begin())
+        device_main();
+    else
+        device_log("no network", 0);
+    board_rest();
+}

@@ -1,5 +1,5 @@
 /* What the example needs of the system below it: one implementation for
- * POSIX, one for a bare chip. */
+ * POSIX, one for a chip without a system. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -14,7 +14,7 @@ void device_store(const uint8_t *ticket, size_t len);
 size_t device_load(uint8_t *ticket, size_t room, uint32_t *age_ms);
 /* What the device is told at its making: who the broker is, and a reading. */
 size_t device_key(uint8_t key[65]);
-const char *device_name(void);
+dunlin_bytes device_name(void);
 const char *device_reading(void);
 /* Tells what happened, as far as the device can. */
 void device_log(const char *what, unsigned number);

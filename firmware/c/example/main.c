@@ -84,7 +84,7 @@ int device_main(void) {
         size_t len = device_load(ticket, sizeof ticket, &age);
         dunlin_options options = {
             .keys = {key, device_key(key)},
-            .name = text(device_name()),
+            .name = device_name(),
             .idle_ms = 10000,
             .ticket = {ticket, len},
             .ticket_age_ms = age,

@@ -94,7 +94,10 @@ size_t device_key(uint8_t key[65]) {
     return 65;
 }
 
-const char *device_name(void) { return arguments[1]; }
+dunlin_bytes device_name(void) {
+    dunlin_bytes name = {(const uint8_t *)arguments[1], strlen(arguments[1])};
+    return name;
+}
 const char *device_reading(void) { return arguments[4]; }
 
 void device_log(const char *what, unsigned number) {
