@@ -51,6 +51,10 @@ pub(crate) struct Ticket<'a> {
 /// The form of stored tickets, the first byte.
 const TICKET_FORM: u8 = 1;
 
+/// Seconds that a ticket is kept, whatever the server says (RFC 8446 section
+/// 4.6.1).
+const WEEK: u32 = 7 * 86_400;
+
 impl<'a> Ticket<'a> {
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
@@ -115,7 +119,7 @@ impl<'a> Ticket<'a> {
         let mut psk = [0; 32];
         expand_label(crypto, resumption, b"resumption", nonce, &mut psk);
         out.put(&[TICKET_FORM, early]);
-        out.u32(lifetime);
+        out.u32(lifetime.min(WEEK));
         out.u32(age_add);
         out.put(&psk);
         for limit in [params.max_data, params.stream_data, params.streams] {

@@ -5,3 +5,4 @@ mod corpus;
 mod frames;
 mod handshake;
 mod hostile;
+mod strict;

@@ -71,7 +71,10 @@ impl Head {
         }
         head.kind = match first >> 4 & 3 {
             0 => {
-                reader.varvec()?;
+                // Only clients send tokens (RFC 9000 section 17.2.2).
+                if !reader.varvec()?.is_empty() {
+                    return None;
+                }
                 Kind::Protected(INITIAL)
             }
             2 => Kind::Protected(HANDSHAKE),
@@ -166,7 +169,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             }
         }
         if space(&mut self.spaces, which).received.is_known(pn) {
-            return Ok(true);
+            // Anybody in the path can repeat it: it is no sign of life.
+            return Ok(false);
         }
         let asks = self.frames(now, which, payload)?;
         let space = space(&mut self.spaces, which);
@@ -184,9 +188,6 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             if which != APP || !in_order || space.unacked > 1 {
                 space.ack_at = now;
             }
-        }
-        if which == HANDSHAKE {
-            self.validated = true;
         }
         Ok(true)
     }
@@ -261,7 +262,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             return Ok(false);
         };
         let token = body.get(head.at..).unwrap_or_default();
-        if self.heard || self.retried.is_some() || token.is_empty() {
+        let same = head.source == Some(self.original);
+        if self.heard || self.retried.is_some() || token.is_empty() || same {
             return Ok(false);
         }
         // Nothing of the server's handshake is there yet: its buffer is free.
@@ -272,7 +274,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         pseudo.put(body);
         let len = pseudo.len();
         if pseudo.full() {
-            return Err(Error::RetryToken);
+            // Nobody knows whether it is genuine, so it may not end anything.
+            return Ok(false);
         }
         let pseudo = pseudo.buf.get(..len).unwrap_or_default();
         if !retry_is_genuine(&mut self.crypto, pseudo, tag) {

@@ -199,9 +199,18 @@ fn a_blocked_server_gets_what_there_is() {
 #[test]
 fn stateless_resets_end_it() {
     let (mut pair, _) = Pair::connected();
-    let mut token = std::vec![0x18, 1, 0, 4, 1, 1, 1, 1];
-    token.extend_from_slice(&[0xab; 16]);
-    pair.send(2, &token);
+    let mut id = std::vec![0x18, 1, 0, 4, 1, 1, 1, 1];
+    id.extend_from_slice(&[0xab; 16]);
+    pair.send(2, &id);
+    // The token of an id that was never used counts for nothing.
+    let mut early = [0x55; 40];
+    early[24..].fill(0xab);
+    pair.client.receive(1, &mut early);
+    assert_eq!(pair.client.error(), None);
+    // Now the id is used, because the first one must go.
+    let mut next = std::vec![0x18, 2, 1, 4, 2, 2, 2, 2];
+    next.extend_from_slice(&[0xcd; 16]);
+    pair.send(2, &next);
     let mut reset = [0x55; 40];
     reset[24..].fill(0xab);
     let mut other = reset;

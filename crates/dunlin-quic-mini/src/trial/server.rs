@@ -73,6 +73,8 @@ pub(crate) struct Pair {
     sent: u32,
     /// When packets of the server arrive.
     pub(crate) now: u32,
+    /// Bytes of a token in its Initial packets, where none may be.
+    pub(crate) token: u8,
     /// The last of them.
     pub(crate) last: Vec<u8>,
 }
@@ -134,6 +136,7 @@ impl Pair {
             secrets: [[0; 32]; 2],
             sent: 0,
             now: 1,
+            token: 0,
             last: Vec::new(),
         };
         let mut out = [0; 1200];
@@ -181,7 +184,8 @@ impl Pair {
             packet.extend_from_slice(&[if level == 0 { 0xc3 } else { 0xe3 }, 0, 0, 0, 1, 0, 5]);
             packet.extend_from_slice(&ID);
             if level == 0 {
-                packet.push(0);
+                packet.push(self.token);
+                packet.resize(packet.len() + usize::from(self.token), 7);
             }
             let len = u16::try_from(4 + frames.len() + 16).unwrap() | 0x4000;
             packet.extend_from_slice(&len.to_be_bytes());

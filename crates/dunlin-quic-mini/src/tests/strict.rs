@@ -1,0 +1,134 @@
+//! Rules that a connection works without, until somebody in the path or a bad
+//! day makes use of it.
+
+use std::vec::Vec;
+
+use crate::Error;
+use crate::trial::server::{ID, Pair, extension, message};
+
+/// A Retry with this source and token, genuine or not.
+fn retry(pair: &mut Pair, source: &[u8], token: usize, genuine: bool) -> Vec<u8> {
+    let mut packet = std::vec![0xf0, 0, 0, 0, 1, 0, u8::try_from(source.len()).unwrap()];
+    packet.extend_from_slice(source);
+    packet.resize(packet.len() + token, 7);
+    let mut tag = pair.retry_tag(&packet);
+    tag[0] ^= u8::from(!genuine);
+    packet.extend_from_slice(&tag);
+    packet
+}
+
+#[test]
+fn servers_have_no_tokens() {
+    let mut pair = Pair::new(true);
+    pair.token = 3;
+    let says = pair.honest();
+    pair.hello(&says);
+    assert_eq!(pair.client.error(), None);
+    let mut out = [0; 1200];
+    // Nothing was heard: there is nothing to acknowledge.
+    assert_eq!(pair.client.transmit(1, &mut out), 0);
+}
+
+#[test]
+fn a_retry_must_bring_another_id() {
+    let mut pair = Pair::new(true);
+    let original = pair.original;
+    let mut out = [0; 1200];
+    let mut same = retry(&mut pair, &original, 40, true);
+    pair.client.receive(1, &mut same);
+    assert_eq!(pair.client.transmit(1, &mut out), 0, "it is ignored");
+    let mut other = retry(&mut pair, &ID, 40, true);
+    pair.client.receive(1, &mut other);
+    assert_eq!(pair.client.transmit(1, &mut out), 1200, "once more");
+}
+
+#[test]
+fn a_forged_retry_of_any_length_ends_nothing() {
+    for token in [40, 192, 193, 900, 1400] {
+        let mut pair = Pair::new(true);
+        let mut forged = retry(&mut pair, &ID, token, false);
+        pair.client.receive(1, &mut forged);
+        assert_eq!(pair.client.error(), None, "{token}");
+        pair.shake();
+    }
+}
+
+#[test]
+fn repeated_packets_are_no_sign_of_life() {
+    let mut out = [0; 1200];
+    for (repeated, want) in [(true, Some(Error::IdleTimeout)), (false, None)] {
+        let (mut pair, _) = Pair::connected();
+        pair.send(2, &[1]);
+        while pair.client.transmit(2, &mut out) > 0 {}
+        pair.now = 9_000;
+        if repeated {
+            let mut copy = pair.last.clone();
+            pair.client.receive(pair.now, &mut copy);
+        } else {
+            pair.send(2, &[1]);
+        }
+        pair.client.transmit(10_001, &mut out);
+        assert_eq!(pair.client.error(), want);
+    }
+}
+
+#[test]
+fn a_server_that_may_send_no_more_is_asked() {
+    let mut pair = Pair::new(false);
+    let mut says = pair.honest();
+    says.hello = extension(43, &[3, 4]);
+    // The first datagrams of the server acknowledge the hello ...
+    pair.send(0, &[2, 0, 0, 0, 0]);
+    pair.hello(&says);
+    let flight = pair.encrypted_extensions(&says);
+    pair.crypto(1, &flight);
+    // ... and what the client says to them is lost, so that the server has not
+    // seen the client's address yet, and waits.
+    let mut out = [0; 1200];
+    while pair.client.transmit(2, &mut out) > 0 {}
+    let wait = pair.client.timeout(2).unwrap();
+    assert!(wait < 5_000, "{wait}");
+    assert!(pair.client.transmit(2 + wait, &mut out) > 0);
+    assert_eq!(out[0] >> 4, 0xe, "a Handshake packet");
+}
+
+#[test]
+fn a_week_is_the_end_of_a_ticket() {
+    for (lifetime, kept) in [
+        (0, 0),
+        (7_200, 7_200),
+        (604_801, 604_800),
+        (u32::MAX, 604_800),
+    ] {
+        let (mut pair, _) = Pair::connected();
+        let mut body = u32::to_be_bytes(lifetime).to_vec();
+        body.extend_from_slice(&[1, 2, 3, 4, 1, 0, 0, 2, 7, 7, 0, 0]);
+        pair.crypto(2, &message(4, &body));
+        let ticket = pair.client.ticket().unwrap();
+        assert_eq!(ticket[2..6], u32::to_be_bytes(kept), "{lifetime}");
+    }
+}
+
+#[test]
+fn more_ids_to_give_back_than_are_remembered() {
+    // Each one retires the one before. Nothing is acknowledged, so that probes
+    // repeat what is in flight while the list is full.
+    let id = |sequence: u8| {
+        let mut frame = std::vec![0x18, sequence, sequence, 4];
+        frame.extend_from_slice(&[sequence; 20]);
+        frame
+    };
+    let (mut pair, _) = Pair::connected();
+    pair.send(2, &[0x1e]);
+    let mut out = [0; 1200];
+    for sequence in 1..=4 {
+        pair.send(2, &id(sequence));
+    }
+    while pair.client.transmit(2, &mut out) > 0 {}
+    for sequence in 5..=8 {
+        pair.send(2, &id(sequence));
+    }
+    let wait = pair.client.timeout(3).unwrap();
+    assert!(pair.client.transmit(3 + wait.max(3_000), &mut out) > 0);
+    assert_eq!(pair.client.error(), None);
+}
