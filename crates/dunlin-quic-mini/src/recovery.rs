@@ -319,10 +319,9 @@ impl Recovery {
     /// Takes a packet that is lost; the window shrinks with the first.
     #[inline(never)]
     pub(crate) fn take_lost(&mut self, now: u32) -> Option<Sent> {
-        let lost = self
-            .in_flight()
-            .find(|sent| self.is_lost(now, sent))
-            .copied()?;
+        // The oldest first: a run of losses goes on from there.
+        let lost = self.in_flight().filter(|sent| self.is_lost(now, sent));
+        let lost = *lost.min_by_key(|sent| sent.pn)?;
         self.remove(|sent| sent.space == lost.space && sent.pn == lost.pn);
         let fresh = self.recovery.is_none_or(|start| !is_due(start, lost.time));
         if fresh {
@@ -331,7 +330,8 @@ impl Recovery {
             self.window = self.threshold;
         }
         let first = *self.run.get_or_insert(lost.time);
-        if self.srtt8 != 0 && lost.time.wrapping_sub(first) > self.pto() * PERSISTENT {
+        let long = first.wrapping_add(self.pto() * PERSISTENT + 1);
+        if self.srtt8 != 0 && is_due(lost.time, long) {
             self.window = MINIMUM_WINDOW;
         }
         Some(lost)
@@ -407,6 +407,24 @@ mod tests {
         recovery.acknowledge(2, 5);
         while recovery.take_lost(6000).is_some() {}
         assert_eq!(recovery.window, MINIMUM_WINDOW);
+    }
+
+    #[test]
+    fn losses_of_one_moment_are_no_persistent_congestion() {
+        let mut recovery = new();
+        recovery.sample(10, 0, 0);
+        // The table has no order: what was sent first may be noted last.
+        for pn in (0..6).rev() {
+            recovery.record(packet(pn, 100 + pn));
+        }
+        recovery.take(2, 5, 5);
+        recovery.acknowledge(2, 5);
+        let mut lost = std::vec::Vec::new();
+        while let Some(sent) = recovery.take_lost(6000) {
+            lost.push(sent.pn);
+        }
+        assert_eq!(lost, [0, 1, 2, 3, 4]);
+        assert_eq!(recovery.window, INITIAL_WINDOW / 2);
     }
 
     #[test]

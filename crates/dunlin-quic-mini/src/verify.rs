@@ -171,7 +171,7 @@ mod authority {
         if year < 1970 {
             return Some(0);
         }
-        if year > 2105 {
+        if year > 2104 {
             return Some(u32::MAX);
         }
         // Years begin in March, so that the leap day is the last one.
@@ -267,11 +267,13 @@ mod authority {
 
         #[test]
         fn times_become_seconds() {
-            let cases: [(u8, &[u8], Option<u32>); 8] = [
+            let cases: [(u8, &[u8], Option<u32>); 9] = [
                 (0x17, b"700101000000Z", Some(0)),
                 (0x17, b"000229120000Z", Some(951_825_600)),
                 (0x18, b"20380119031408Z", Some(2_147_483_648)),
                 (0x18, b"40960101000000Z", Some(u32::MAX)),
+                // Days and hours that are none, at the end of 32 bits.
+                (0x18, b"21051299999999Z", Some(u32::MAX)),
                 (0x17, b"490101000000Z", Some(2_493_072_000)),
                 (0x17, b"500101000000Z", Some(0)),
                 (0x17, b"7001010000Z", None),
