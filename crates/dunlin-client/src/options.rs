@@ -102,7 +102,7 @@ pub(crate) struct Options {
     pub(crate) streams: StreamOptions,
     pub(crate) network: NetworkOptions,
     pub(crate) early_data: bool,
-    /// PUBLISH may leave before CONNACK has come.
+    /// Other packets may leave before CONNACK has come.
     pub(crate) pipelined: bool,
     pub(crate) tickets: Option<TicketFile>,
     /// Nobody chose the client identifier.
@@ -330,8 +330,8 @@ impl Builder {
         self
     }
 
-    /// Whether to send CONNECT, and messages that wait, with the first
-    /// datagram (0-RTT) where a session ticket allows it; on by default, on
+    /// Whether to send CONNECT, and subscriptions and messages that wait, with
+    /// the first datagram (0-RTT) where a session ticket allows it; on by default, on
     /// QUIC only. A Dunlin broker takes such data once; of another server that
     /// is not known, so that somebody who records and repeats a first datagram
     /// might repeat the messages in it.
@@ -340,10 +340,12 @@ impl Builder {
         self
     }
 
-    /// Whether messages that wait when the connection opens, of QoS 1 and 2 at
-    /// most ten, are sent with CONNECT instead of after CONNACK, which saves a
-    /// round trip on every transport. MQTT allows it; a server that turns out
-    /// to take less than they need ends the connection. Off by default; early
+    /// Whether subscriptions and messages that wait when the connection opens,
+    /// of QoS 1 and 2 at most ten, are sent with CONNECT instead of after
+    /// CONNACK, which saves a round trip on every transport. MQTT allows it
+    /// (section 3.1.4): a server that refuses CONNECT throws the rest away. One
+    /// that turns out to take less than they need ends the connection, and the
+    /// next attempt waits for what it says in CONNACK. Off by default; early
     /// data ([`Builder::early_data`]) does so in any case.
     pub fn pipelined(mut self, pipelined: bool) -> Self {
         self.options.pipelined = pipelined;
@@ -396,9 +398,10 @@ impl Builder {
         Ok((client, messages))
     }
 
-    /// As [`Builder::connect`], but does not wait: what is published meanwhile
-    /// goes out with the connection's first datagram where that is possible
-    /// (0-RTT), and else as soon as the server accepts.
+    /// As [`Builder::connect`], but does not wait: what is published or
+    /// subscribed to meanwhile goes out with the connection's first datagram
+    /// where that is possible (0-RTT), with CONNECT where that is wanted
+    /// ([`Builder::pipelined`]), and else as soon as the server accepts.
     ///
     /// # Errors
     /// An option is impossible; how connecting ended says [`Connecting`].
@@ -413,7 +416,10 @@ impl Builder {
     ///     .start()?;
     /// let reading = Publish::new("plant/7", "21.5").qos(QoS::AtLeastOnce);
     /// let delivery = client.start_publish(reading).await?;
-    /// connecting.await?;
+    /// let commands = client.subscribe("plant/7/commands", QoS::AtLeastOnce);
+    /// let (connected, subscribed) = tokio::join!(connecting, commands);
+    /// connected?;
+    /// subscribed?;
     /// delivery.await?;
     /// # Ok(())
     /// # }

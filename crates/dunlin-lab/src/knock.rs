@@ -91,25 +91,37 @@ impl Knock {
         let mut builder = Client::builder(&self.url)?
             .client_id(&*self.id)
             .keep_alive(Duration::ZERO)
+            // As `dunlin sub` has it.
+            .pipelined(true)
             .tls(tls);
         if let Some(path) = &self.tickets {
             builder = builder.tickets(TicketFile::open(path)?);
         }
         let begun = now();
-        let (client, messages) = builder
-            .connect()
-            .await
-            .with_context(|| format!("cannot connect to {}", self.url))?;
-        let connected = now();
-        let mut ready = connected;
-        if self.subscribe {
+        let (client, messages, connecting) = builder.start()?;
+        let connected = async {
+            let connected = connecting.await;
+            connected.with_context(|| format!("cannot connect to {}", self.url))?;
+            anyhow::Ok(now())
+        };
+        // Handed over before there is a connection, so that it goes out as
+        // early as it may.
+        let subscribed = async {
             let filter = format!("knock/{}", self.id);
-            client
-                .subscribe(filter, QoS::AtMostOnce)
-                .await
-                .context("cannot subscribe")?;
-            ready = now();
-        }
+            let subscribed = client.subscribe(filter, QoS::AtMostOnce).await;
+            subscribed.context("cannot subscribe")?;
+            anyhow::Ok(now())
+        };
+        let (connected, ready) = match self.subscribe {
+            true => {
+                let (connected, ready) = tokio::join!(connected, subscribed);
+                (connected?, ready?)
+            }
+            false => {
+                let connected = connected.await?;
+                (connected, connected)
+            }
+        };
         sleep(self.settle).await;
         let settled = now();
         client.disconnect().await;

@@ -12,6 +12,10 @@ use dunlin_net::DialConfig;
 use crate::options::Options;
 use crate::tickets::Scope;
 
+/// How long a server has to object to what was written ahead of its CONNACK:
+/// when it ends the connection later, that was not the cause.
+const TRIAL: Duration = Duration::from_secs(10);
+
 /// Messages of QoS 1 and 2 that go out before the server has said how many it
 /// takes at a time. The smallest limit that common servers have is 10.
 const PUBLISHES_MAX: u16 = 10;
@@ -40,6 +44,13 @@ pub(super) struct Early {
     current: Option<SocketAddr>,
     /// The attempt before came to nothing.
     skip: bool,
+    /// Something was written ahead of CONNACK: until when the server may
+    /// object.
+    ahead: Option<Instant>,
+    /// CONNACK has come.
+    answered: bool,
+    /// It did object, perhaps: this time all but CONNECT waits for its limits.
+    wait: bool,
     /// The connection whose verdict is awaited, and until when.
     pending: Option<(ConnId, Instant)>,
 }
@@ -63,6 +74,9 @@ impl Early {
             scope,
             current: None,
             skip: false,
+            ahead: None,
+            answered: false,
+            wait: false,
             pending: None,
         }
     }
@@ -104,9 +118,14 @@ impl Early {
         }
     }
 
+    /// Something is written ahead of CONNACK.
+    pub(super) fn ran_ahead(&mut self, now: Instant) {
+        self.ahead = Some(now + TRIAL);
+    }
+
     /// This connection is the one.
     pub(super) fn begin(&mut self, addr: Option<SocketAddr>) {
-        self.current = addr;
+        (self.current, self.answered) = (addr, false);
     }
 
     /// The handshake is complete. Tells whether it is news.
@@ -120,7 +139,7 @@ impl Early {
 
     /// The server accepted the connection.
     pub(super) fn connected(&mut self) {
-        self.skip = false;
+        (self.skip, self.wait, self.answered) = (false, false, true);
         if let Some(addr) = self.current {
             self.home = Some(addr);
             if let Some(scope) = &self.scope {
@@ -129,20 +148,25 @@ impl Early {
         }
     }
 
-    /// The connection is gone. Tells whether it is worth another attempt at
-    /// once: nothing was ever heard of the server.
-    pub(super) fn lost(&mut self) -> bool {
+    /// The connection is gone; `by_server`: the server ended it. Tells whether
+    /// it is worth another attempt at once: nothing was ever heard of the
+    /// server, or it gave no answer to CONNECT with more behind it.
+    pub(super) fn lost(&mut self, now: Instant, by_server: bool) -> bool {
+        let objects = self.ahead.take().is_some_and(|until| now < until);
+        let objects = objects && by_server && !self.wait;
+        self.wait |= objects;
         self.skip |= self.pending.is_some();
-        self.pending.take().is_some()
+        self.pending.take().is_some() || (objects && !self.answered)
     }
 
     pub(super) fn is_pending(&self, conn: ConnId) -> bool {
         self.pending.is_some_and(|(pending, _)| pending == conn)
     }
 
-    /// Messages of QoS 1 and 2 that need not wait for CONNACK.
+    /// Messages of QoS 1 and 2 that need not wait for CONNACK; with 0 nothing
+    /// does but CONNECT.
     pub(super) fn publishes(&self, conn: ConnId) -> u16 {
-        match self.pipelined || self.is_pending(conn) {
+        match (self.pipelined || self.is_pending(conn)) && !self.wait {
             true => PUBLISHES_MAX,
             false => 0,
         }

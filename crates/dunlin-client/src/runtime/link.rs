@@ -238,6 +238,7 @@ impl Session {
         if let Err(error) = result {
             core.fault = Some(DisconnectCause::Options(error));
         }
+        self.take_back_requests();
     }
 
     /// Ends the connection or the client where that is due.
@@ -322,8 +323,12 @@ impl Session {
             return;
         }
         let core = &mut self.core;
-        let unheard = core.early.lost();
         let fault = core.fault.take();
+        let by_server = match &fault {
+            Some(fault) => matches!(fault, DisconnectCause::Server { .. }),
+            None => matches!(cause, CloseCause::Peer { .. } | CloseCause::Failed(_)),
+        };
+        let unheard = core.early.lost(context.now, by_server);
         if core.goodbye.is_some() {
             core.shared.emit(ConnectionEvent::Disconnected {
                 cause: DisconnectCause::Local,

@@ -260,6 +260,16 @@ impl Request {
     }
 }
 
+impl Request {
+    /// What it is about.
+    pub(crate) fn filters(&self) -> Box<dyn Iterator<Item = &Text> + '_> {
+        match &self.kind {
+            RequestKind::Subscribe { filters, .. } => Box::new(filters.iter().map(|(f, _)| f)),
+            RequestKind::Unsubscribe { filters } => Box::new(filters.iter()),
+        }
+    }
+}
+
 pub(crate) enum RequestKind {
     Subscribe {
         filters: Vec<(Text, SubscribeOptions)>,

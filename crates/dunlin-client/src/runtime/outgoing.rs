@@ -1,7 +1,9 @@
 //! What goes to the server: acknowledgements, requests, messages of earlier
 //! connections, then new ones, as far as the server and the transport allow.
 
-use dunlin_base::{SendBuf, StreamId, Text};
+use std::collections::BTreeSet;
+
+use dunlin_base::{ConnId, SendBuf, StreamId, Text};
 use dunlin_mqtt::client::{CommandError, Engine, HeapStorage, Phase, Resume};
 use dunlin_mqtt::codec::{
     self, PacketId, PublishProperties, Subscribe, SubscribeFilter, SubscribeFilters, Unsubscribe,
@@ -36,7 +38,7 @@ impl Session {
             self.write_again(context);
             self.write_queue(context, conn);
         } else if self.core.early.publishes(conn) > 0 {
-            self.write_queue(context, conn);
+            self.write_early(context, conn);
         }
         let core = &mut self.core;
         if !core.out.is_empty() {
@@ -49,7 +51,9 @@ impl Session {
             let waits = context.net.stream_backlog(conn, StreamId::CONTROL) as u64;
             core.left = core.given.saturating_sub(waits);
         }
-        while let Some((end, _)) = core.leaving.front()
+        // What left ahead of CONNACK may yet be thrown away.
+        while self.engine.phase() == Phase::Connected
+            && let Some((end, _)) = core.leaving.front()
             && *end <= core.left
             && let Some((_, queued)) = core.leaving.pop_front()
         {
@@ -67,11 +71,6 @@ impl Session {
         while let Some(resume) = self.engine.poll_resume() {
             let core = &mut self.core;
             match resume {
-                Resume::Request(id) => {
-                    if let Some(request) = core.requested.remove(&id) {
-                        core.requests.push_front(request);
-                    }
-                }
                 Resume::Completed(id) => {
                     if let Some(queued) = core.in_flight.remove(&id) {
                         queued.finish(Ok(codec::ReasonCode::Success));
@@ -80,9 +79,6 @@ impl Session {
                 Resume::Publish(id) => self.send_again(context, id),
                 _ => {}
             }
-        }
-        if !self.core.requests.is_empty() {
-            self.write_requests(context);
         }
     }
 
@@ -115,6 +111,28 @@ impl Session {
                     queued.finish(Err(PublishError::NotSupported(error)));
                 }
             }
+        }
+    }
+
+    /// Writes what need not wait for CONNACK.
+    fn write_early(&mut self, context: &mut Context<'_>, conn: ConnId) {
+        let before = self.core.out.len();
+        self.write_requests(context);
+        self.write_queue(context, conn);
+        if self.core.out.len() > before {
+            self.core.early.ran_ahead(context.now);
+        }
+    }
+
+    /// CONNECT is written: requests that the last connection took with it come
+    /// before all others.
+    pub(super) fn take_back_requests(&mut self) {
+        let mut stale = Vec::new();
+        while let Some(Resume::Request(id)) = self.engine.poll_resume() {
+            stale.extend(self.core.requested.remove(&id));
+        }
+        for request in stale.into_iter().rev() {
+            self.core.requests.push_front(request);
         }
     }
 
@@ -174,11 +192,13 @@ impl Core {
     }
 
     /// The server lost the session: makes the subscriptions again, before
-    /// anything else.
+    /// anything else but what went out ahead of CONNACK, which counts.
     pub(super) fn subscribe_again(&mut self) {
         let mut again: Vec<Request> = Vec::new();
         let mut bytes = 0;
-        for (filter, (options, id)) in &self.subscriptions {
+        let ahead: BTreeSet<&Text> = self.requested.values().flat_map(Request::filters).collect();
+        let subscriptions = self.subscriptions.iter();
+        for (filter, (options, id)) in subscriptions.filter(|(filter, _)| !ahead.contains(filter)) {
             bytes += filter.as_bytes().len();
             if let Some(Request {
                 kind:

@@ -2,6 +2,7 @@
 //! and a thread that says what the test tells it to. Conversations with the
 //! broker over every transport are among the broker's tests.
 
+mod ahead;
 mod connect;
 mod delivery;
 mod receive;

@@ -122,6 +122,22 @@ impl Peer {
         assert_eq!(self.line(), line);
     }
 
+    /// Nothing comes without an answer: looks for a moment only, so that it may
+    /// miss what it should not, but never fails without reason.
+    pub(crate) fn expect_silence(&mut self) {
+        assert!(self.buffer.is_empty(), "more than was expected");
+        let moment = Duration::from_millis(50);
+        self.stream.set_read_timeout(Some(moment)).expect("timeout");
+        let read = self.stream.read(&mut [0; 1]);
+        let silent = |error: &std::io::Error| {
+            use std::io::ErrorKind::{TimedOut, WouldBlock};
+            matches!(error.kind(), WouldBlock | TimedOut)
+        };
+        assert!(read.is_err_and(|error| silent(&error)), "not silent");
+        let patience = Some(PATIENCE);
+        self.stream.set_read_timeout(patience).expect("timeout");
+    }
+
     /// The next packet is a CONNECT, to be looked at.
     pub(crate) fn expect_connect<R>(&mut self, look: impl FnOnce(&Connect<'_>) -> R) -> R {
         let looked = self.read(|packet| match packet {

@@ -12,9 +12,7 @@ use dunlin_mqtt_codec::{
 
 use super::alias::place;
 use super::outbound::OutState;
-use super::{
-    AliasStore, Auth, CommandError, Engine, Negotiated, Phase, Receipt, Storage, method_id,
-};
+use super::{AliasStore, Auth, CommandError, Engine, Phase, Receipt, Storage, method_id};
 
 /// Shortest topic that gets an alias; below it the property costs more than
 /// the topic.
@@ -54,13 +52,13 @@ impl<S: Storage> Engine<S> {
         self.version = connect.version;
         self.clean_start = connect.clean_start;
         self.keep_alive = Duration::from_secs(connect.keep_alive.into());
-        self.negotiated = Negotiated::default();
+        self.negotiated = self.negotiated.expected();
         self.alias_in_max = alias_in_max;
         self.receive_maximum = is_v5.then_some(receive_maximum);
         self.session_expiry_seconds = properties.session_expiry_interval.unwrap_or(0);
         self.packet_bytes_max = properties
             .maximum_packet_size
-            .map_or(self.negotiated.packet_bytes_max, |max| max.get());
+            .map_or(MQTT_PACKET_BYTES_MAX, |max| max.get());
         self.auth = match properties.authentication_method.filter(|_| is_v5) {
             Some(method) => {
                 self.auth_method = method_id(method);
@@ -68,7 +66,9 @@ impl<S: Storage> Engine<S> {
             }
             None => Auth::None,
         };
-        self.outbound.start_early(self.settings.early_publishes);
+        let early = self.settings.early_publishes;
+        let early = early.min(self.negotiated.receive_maximum);
+        self.outbound.start_early(early);
         self.phase = Phase::Connecting;
         (self.last_sent, self.last_received) = (now, now);
         self.connect_deadline = Some(now + self.settings.connect_timeout);
@@ -203,7 +203,8 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// Writes a SUBSCRIBE; the engine chooses its packet identifier.
+    /// Writes a SUBSCRIBE; the engine chooses its packet identifier. Before
+    /// CONNACK only as [`Settings::early_publishes`](super::Settings) allows.
     ///
     /// # Errors
     /// What the server does not take, a wrong filter, or
@@ -217,16 +218,16 @@ impl<S: Storage> Engine<S> {
     ) -> Result<PacketId, CommandError> {
         let has_id = subscribe.subscription_identifier.is_some();
         if has_id && !self.negotiated.subscription_ids_available {
-            return Err(CommandError::SubscriptionIdNotSupported);
+            return Err(self.not_taken(CommandError::SubscriptionIdNotSupported));
         }
         let mut count = 0;
         for filter in subscribe.filters.iter() {
             let parsed = Filter::parse(filter.filter)?;
             if parsed.has_wildcard() && !self.negotiated.wildcards_available {
-                return Err(CommandError::WildcardNotSupported);
+                return Err(self.not_taken(CommandError::WildcardNotSupported));
             }
             if parsed.share.is_some() && !self.negotiated.shared_available {
-                return Err(CommandError::SharedNotSupported);
+                return Err(self.not_taken(CommandError::SharedNotSupported));
             }
             count += 1;
         }
@@ -345,10 +346,10 @@ impl<S: Storage> Engine<S> {
     fn check_publish(&self, publish: &Publish<'_>) -> Result<(), CommandError> {
         validate_name(publish.topic)?;
         if publish.qos > self.negotiated.maximum_qos {
-            return Err(CommandError::QosNotSupported);
+            return Err(self.not_taken(CommandError::QosNotSupported));
         }
         if publish.retain && !self.negotiated.retain_available {
-            return Err(CommandError::RetainNotSupported);
+            return Err(self.not_taken(CommandError::RetainNotSupported));
         }
         Ok(())
     }
@@ -405,7 +406,7 @@ impl<S: Storage> Engine<S> {
         out: &mut impl ByteSink,
         packet: impl FnOnce(PacketId) -> Packet<'p>,
     ) -> Result<PacketId, CommandError> {
-        if self.phase != Phase::Connected {
+        if !self.can_request() {
             return Err(CommandError::NotConnected);
         }
         if filters == 0 {
@@ -448,7 +449,7 @@ impl<S: Storage> Engine<S> {
     fn check_size(&self, len: Result<usize, EncodeError>) -> Result<(), CommandError> {
         let len = len.map_err(encode_error)?;
         if len > self.negotiated.packet_bytes_max as usize {
-            return Err(CommandError::PacketTooLarge);
+            return Err(self.not_taken(CommandError::PacketTooLarge));
         }
         Ok(())
     }

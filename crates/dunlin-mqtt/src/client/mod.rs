@@ -144,7 +144,8 @@ pub struct Settings {
     /// Time from PINGREQ to any sign of life. Default 10 s.
     pub ping_timeout: Duration,
     /// How many PUBLISHes of QoS 1 and 2 may leave before CONNACK says what
-    /// the server allows; 0 (default) makes every PUBLISH wait for it.
+    /// the server allows, besides SUBSCRIBEs and UNSUBSCRIBEs; 0 (default)
+    /// makes every packet wait for it.
     pub early_publishes: u16,
 }
 
@@ -281,7 +282,8 @@ impl<S: Storage> Engine<S> {
         self.version
     }
 
-    /// What the server's CONNACK allows.
+    /// What the server's CONNACK allows; while it has not come, what the one
+    /// before allowed, as far as that concerns what may be written.
     #[must_use]
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
@@ -309,6 +311,16 @@ impl<S: Storage> Engine<S> {
         open && (qos == QoS::AtMostOnce || self.outbound.can_publish())
     }
 
+    /// Whether a SUBSCRIBE or UNSUBSCRIBE can be written now.
+    #[must_use]
+    pub fn can_request(&self) -> bool {
+        match self.phase {
+            Phase::Connected => true,
+            Phase::Connecting => self.can_request_early(),
+            Phase::Idle | Phase::Closing => false,
+        }
+    }
+
     /// Whether the session holds anything that the server must hear of again.
     #[must_use]
     pub fn has_session_state(&self) -> bool {
@@ -316,7 +328,26 @@ impl<S: Storage> Engine<S> {
     }
 
     fn can_publish_early(&self) -> bool {
-        self.settings.early_publishes > 0 && self.auth == Auth::None && !self.outbound.has_unsent()
+        self.is_pipelined() && !self.outbound.has_unsent()
+    }
+
+    /// Those of an earlier connection go first: a later one may undo them.
+    fn can_request_early(&self) -> bool {
+        self.is_pipelined() && !self.outbound.has_stale_requests()
+    }
+
+    /// Packets may follow CONNECT without waiting for CONNACK (section 3.1.4).
+    fn is_pipelined(&self) -> bool {
+        self.settings.early_publishes > 0 && self.auth == Auth::None
+    }
+
+    /// What the server would not take. Before CONNACK only that of the last
+    /// connection is known, and this one may take it.
+    fn not_taken(&self, error: CommandError) -> CommandError {
+        match self.phase {
+            Phase::Connecting => CommandError::NotConnected,
+            _ => error,
+        }
     }
 }
 

@@ -35,6 +35,20 @@ pub struct Negotiated {
     pub session_present: bool,
 }
 
+impl Negotiated {
+    /// What the next connection is likely to allow, while its CONNACK has not
+    /// come. Topic aliases need its word [MQTT-3.2.2-17].
+    pub(super) fn expected(self) -> Self {
+        Self {
+            topic_alias_maximum: 0,
+            keep_alive: Duration::ZERO,
+            session_expiry_seconds: 0,
+            session_present: false,
+            ..self
+        }
+    }
+}
+
 impl Default for Negotiated {
     /// What holds while CONNACK has not come, and what absent properties mean.
     fn default() -> Self {

@@ -304,6 +304,14 @@ impl<S: AsRef<[OutSlot]> + AsMut<[OutSlot]>> Outbound<S> {
         None
     }
 
+    /// Whether [`Outbound::pop_stale_request`] would return one: those of this
+    /// connection are behind it.
+    pub(super) fn has_stale_requests(&self) -> bool {
+        let head = self.requests.head();
+        let slot = head.and_then(|index| self.slots.as_ref().get(usize::from(index)));
+        slot.is_some_and(|slot| !slot.sent)
+    }
+
     fn unlink(&mut self, index: u16) {
         let slots = self.slots.as_mut();
         let Some(slot) = slots.get(usize::from(index)) else {

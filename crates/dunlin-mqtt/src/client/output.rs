@@ -83,13 +83,16 @@ impl<S: Storage> Engine<S> {
     /// What must be sent again, or given up, now that a connection stands:
     /// call it after [`Event::Connected`](super::Event::Connected) until it
     /// returns `None`, and again after every [`Event`](super::Event) while
-    /// [`Engine::is_resuming`].
+    /// [`Engine::is_resuming`]. After [`Engine::connect`] it already names
+    /// requests, oldest first; while it could name some, others wait.
     pub fn poll_resume(&mut self) -> Option<Resume> {
+        if matches!(self.phase, Phase::Connecting | Phase::Connected)
+            && let Some(id) = self.outbound.pop_stale_request()
+        {
+            return Some(Resume::Request(id));
+        }
         if self.phase != Phase::Connected {
             return None;
-        }
-        if let Some(id) = self.outbound.pop_stale_request() {
-            return Some(Resume::Request(id));
         }
         if let Some(id) = self.outbound.pop_lost_release() {
             return Some(Resume::Completed(id));

@@ -284,16 +284,6 @@ impl Connect {
         }
     }
 
-    /// Connects; `Err` is the exit code, after the error has been printed.
-    pub(super) async fn open(
-        &self,
-        builder: Builder,
-    ) -> Result<Result<(Client, Messages), ExitCode>> {
-        let (client, messages, connecting) = self.start(builder)?;
-        let connected = self.connected(&client, connecting).await?;
-        Ok(connected.map(|_| (client, messages)))
-    }
-
     /// For a connection that is too short to search for a larger packet size.
     pub(super) fn briefly(&self, builder: Builder) -> Builder {
         builder.network(self.network.options().mtu_discovery(false))

@@ -13,7 +13,7 @@ use clap::Args;
 use dunlin_base::topic;
 use dunlin_client::{
     Client, ConnectionEvent, Message, Messages, Publish, QoS, ReasonCode, RetainHandling,
-    Subscribe, SubscribeError,
+    Subscribe, SubscribeError, Subscription,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -134,12 +134,18 @@ impl Sub {
         let deadline = self
             .timeout
             .map(|seconds| tokio::time::Instant::now() + Duration::from_secs(seconds));
-        let (client, mut messages) =
-            match self.connect.open(self.connect.builder(properties)?).await? {
-                Ok(both) => both,
-                Err(code) => return Ok(code),
-            };
-        if let Some(code) = self.make_subscriptions(&client, properties).await? {
+        let builder = self.connect.builder(properties)?.pipelined(true);
+        let (client, mut messages, begun) = self.connect.start(builder)?;
+        // It may go out with the first datagram.
+        let (connected, answers) = tokio::join!(
+            self.connect.connected(&client, begun),
+            self.request(&client, properties)
+        );
+        // If there is no connection, that is the error to tell.
+        if let Err(code) = connected? {
+            return Ok(code);
+        }
+        if let Some(code) = self.judge(answers?) {
             client.disconnect().await;
             return Ok(code);
         }
@@ -174,12 +180,12 @@ impl Sub {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Subscribes to all; the exit code if the server refused everything.
-    async fn make_subscriptions(
+    /// Unsubscribes and subscribes.
+    async fn request(
         &self,
         client: &Client,
         properties: &Properties,
-    ) -> Result<Option<ExitCode>> {
+    ) -> Result<Vec<Result<Subscription, SubscribeError>>> {
         for filter in &self.unsubscribe {
             client
                 .unsubscribe(filter)
@@ -194,9 +200,13 @@ impl Sub {
             how = how.id(id);
         }
         let filters = self.topic.iter().map(|filter| (filter, how));
+        client.subscribe_many(filters).await.context("-t")
+    }
+
+    /// Says what the server answered; the exit code if it refused everything.
+    fn judge(&self, answers: Vec<Result<Subscription, SubscribeError>>) -> Option<ExitCode> {
         let mut granted = 0;
         let mut refused = ReasonCode::UnspecifiedError;
-        let answers = client.subscribe_many(filters).await.context("-t")?;
         for (filter, answer) in self.topic.iter().zip(answers) {
             match answer {
                 Ok(subscription) => {
@@ -216,9 +226,9 @@ impl Sub {
         if granted == 0 && !self.topic.is_empty() {
             self.connect
                 .complain(&"All subscription requests were denied.");
-            return Ok(Some(ExitCode::from(refused.to_u8())));
+            return Some(ExitCode::from(refused.to_u8()));
         }
-        Ok(None)
+        None
     }
 
     async fn print_all(

@@ -11,8 +11,8 @@ use std::time::Instant;
 use dunlin::certs::{self, CA_DAYS, Options};
 use dunlin_base::transport::Transport;
 use dunlin_client::{
-    Builder, Client, ConnectionEvent, Messages, Publish, QoS, Runtime, RuntimeLimits, TicketFile,
-    TlsOptions,
+    Builder, Client, ConnectionEvent, Events, Messages, Publish, QoS, Runtime, RuntimeLimits,
+    TicketFile, TlsOptions,
 };
 
 use crate::metrics::{get, sum};
@@ -115,6 +115,19 @@ impl Rig {
     }
 }
 
+/// What became of early data on the way to the first connection.
+async fn early(events: &mut Events) -> Option<bool> {
+    let mut early = None;
+    while let Some(event) = events.next().await {
+        match event {
+            ConnectionEvent::EarlyData { accepted } => early = Some(accepted),
+            ConnectionEvent::Connected { .. } => break,
+            _ => {}
+        }
+    }
+    early
+}
+
 async fn texts<const N: usize>(messages: &mut Messages) -> [String; N] {
     let mut texts = [const { String::new() }; N];
     for text in &mut texts {
@@ -184,6 +197,41 @@ fn what_is_refused_arrives_all_the_same_once() {
             assert_eq!(texts(&mut messages).await, ["off"]);
             assert_eq!(refused(&broker, "off"), 1);
         });
+    }
+}
+
+/// A subscriber subscribes with the first flight, whether it is taken or not;
+/// a copy of that flight makes no other subscription.
+#[test]
+fn a_subscription_needs_no_round_trip_of_its_own() {
+    for shards in [1, 2] {
+        let rig = Rig::new();
+        let mut broker = rig.broker(shards, &[]);
+        let elsewhere = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        for (mode, expected) in [("", None), ("", Some(true)), ("off", Some(false))] {
+            if mode == "off" {
+                rig.again(&mut broker, shards, &["early_data.mode=off"]);
+            }
+            run(async {
+                let (client, mut messages, connecting) = rig.device().start().expect("begun");
+                let mut events = client.events();
+                let subscribe = client.subscribe("command", QoS::AtLeastOnce);
+                let (connected, subscribed) = tokio::join!(connecting, subscribe);
+                connected.expect("connected");
+                subscribed.expect("subscribed");
+                assert_eq!(early(&mut events).await, expected, "{mode}");
+                let flight = rig.relay.recorded();
+                replay(&broker, &flight, &elsewhere, 10);
+                let other = broker.client(Transport::Tcp).connect().await;
+                let (other, _none) = other.expect("connected");
+                for text in ["once", "last"] {
+                    let message = Publish::new("command", text).qos(QoS::AtLeastOnce);
+                    other.publish(message).await.expect("published");
+                }
+                assert_eq!(texts(&mut messages).await, ["once", "last"]);
+                client.disconnect().await;
+            });
+        }
     }
 }
 

@@ -62,6 +62,13 @@ impl Relay {
     }
 }
 
+impl Relay {
+    /// What the newest client sent before it was answered.
+    pub(crate) fn recorded(&self) -> Vec<Vec<u8>> {
+        lock(&self.state).first_flight.clone()
+    }
+}
+
 impl Drop for Relay {
     fn drop(&mut self) {
         lock(&self.state).over = true;

@@ -1,6 +1,7 @@
 //! The engine against a scripted server in virtual time. Packets are written
 //! as short lines, so that a test reads like the figures of the specification.
 
+mod ahead;
 mod auth;
 mod connect;
 mod flow;
