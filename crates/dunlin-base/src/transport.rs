@@ -151,6 +151,9 @@ pub enum CloseCause {
     IdleTimeout,
     /// The handshake (TCP, TLS, WebSocket or QUIC) did not end in time.
     HandshakeTimeout,
+    /// The local address that it was sent from is gone, and the connection
+    /// cannot move to another.
+    AddressGone,
     /// Connection lost or refused, handshake failed, protocol violated; the
     /// text is for people.
     Failed(Arc<str>),
@@ -164,6 +167,7 @@ impl fmt::Display for CloseCause {
             Self::Local => f.write_str("closed"),
             Self::IdleTimeout => f.write_str("idle timeout"),
             Self::HandshakeTimeout => f.write_str("handshake timeout"),
+            Self::AddressGone => f.write_str("the local address is gone"),
             Self::Failed(text) => f.write_str(text),
         }
     }

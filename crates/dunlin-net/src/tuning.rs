@@ -112,7 +112,8 @@ pub struct QuicTuning {
     /// dropped, also after a NAT chose another port.
     pub migration: bool,
     /// Whether a dialled connection moves by itself when its local address
-    /// disappears or the system prefers another. Default true.
+    /// disappears or the system prefers another. One over TCP, which cannot
+    /// move, ends when its address disappears. Default true.
     pub follow_network: bool,
     /// Packets sent after which new keys are taken (RFC 9001 section 6);
     /// `None` (default): when the cipher's limit comes near.

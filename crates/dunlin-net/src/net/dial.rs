@@ -57,6 +57,9 @@ impl Net {
             self.timers
                 .arm(serial, conn.next_deadline(), &mut conn.armed);
         }
+        if config.quic.follow_network {
+            self.follow(serial);
+        }
         Ok(serial)
     }
 

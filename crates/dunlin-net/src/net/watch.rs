@@ -1,5 +1,7 @@
-//! Dialled QUIC connections that follow the network: when a local address
-//! disappears, or another route is taken, they move (see `paths`).
+//! Dialled connections that follow the network: when a local address
+//! disappears, or another route is taken, those of QUIC move (see `paths`).
+//! Those over TCP cannot: without their address they end, so that whoever
+//! dialled learns so long before a timeout.
 //!
 //! The kernel only says that something changed; what to do is then found by
 //! asking it where it would send from, so that a missed or a strange message
@@ -9,11 +11,11 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use dunlin_base::ConnId;
+use dunlin_base::transport::CloseCause;
 
 use super::paths::{any_for, preferred_ip};
 use super::{Conn, Move, Net, Source};
 use crate::quic::moving_is_forbidden;
-use crate::stream::failure;
 
 /// Changes come in groups: addresses, then routes. They are looked at together.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -39,7 +41,7 @@ fn verdict(current: IpAddr, preferred: Option<IpAddr>, exists: bool, chosen: boo
 }
 
 impl Net {
-    /// Has a dialled connection move by itself from now on.
+    /// Has a dialled connection move, or end, by itself from now on.
     pub(super) fn follow(&mut self, serial: u64) {
         let registry = self.poll.registry();
         let watch = self
@@ -91,11 +93,13 @@ impl Net {
                 continue;
             };
             let conn = ConnId::new(self.config.shard, serial);
-            if how == Move::AtOnce && self.must_stay(serial) {
-                // The server would drop all that comes from elsewhere. Whoever
-                // learns so now connects again sooner than by a timeout.
-                let why = "the local address is gone, and the server lets nobody move";
-                self.end(conn, failure(why));
+            if self.must_stay(serial) {
+                if how == Move::AtOnce {
+                    // The server would drop all that comes from elsewhere.
+                    // Whoever learns so now connects again sooner than by a
+                    // timeout.
+                    self.end(conn, CloseCause::AddressGone);
+                }
                 continue;
             }
             match self.migrate(conn, Some(any_for(remote)), how) {
@@ -119,15 +123,20 @@ impl Net {
     fn must_stay(&self, serial: u64) -> bool {
         match self.slots.get(serial) {
             Some(Conn::Quic(quic)) => moving_is_forbidden(&quic.proto),
-            _ => false,
+            Some(Conn::Stream(_)) => true,
+            None => false,
         }
     }
 
     /// Where a connection sends from, to whom, and whether someone chose that
     /// address; `None`: it is not known, or it is moving.
     fn sends_from(&self, serial: u64) -> Option<(IpAddr, SocketAddr, bool)> {
-        let Some(Conn::Quic(quic)) = self.slots.get(serial) else {
-            return None;
+        let quic = match self.slots.get(serial)? {
+            Conn::Quic(quic) => quic,
+            Conn::Stream(stream) => {
+                let current = stream.local_ip()?;
+                return Some((current.to_canonical(), stream.addr(), true));
+            }
         };
         let moves = quic.moves.as_ref().filter(|moves| moves.probe.is_none())?;
         let port = self.sources.get(quic.via).and_then(Source::port)?;

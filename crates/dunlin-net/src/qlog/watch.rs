@@ -230,6 +230,7 @@ impl ConnLog {
             CloseCause::Peer { .. } => (Some("remote"), "application"),
             CloseCause::Local => (Some("local"), "application"),
             CloseCause::IdleTimeout => (None, "idle_timeout"),
+            CloseCause::AddressGone => (None, "address_gone"),
             CloseCause::HandshakeTimeout => (None, "handshake_timeout"),
             _ => (None, "error"),
         };

@@ -6,7 +6,7 @@ mod cx;
 mod input;
 mod output;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -145,6 +145,12 @@ impl StreamConn {
 
     pub(crate) const fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where it is sent from, as far as that is known.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        let ip = self.sock.local_addr().ok()?.ip();
+        (!ip.is_unspecified()).then_some(ip)
     }
 
     pub(crate) fn sock_mut(&mut self) -> &mut TcpStream {

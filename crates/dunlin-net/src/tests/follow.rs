@@ -208,9 +208,49 @@ fn address_removed_unmovable() {
     });
     ip("addr del 10.77.0.1/32 dev lo");
     pair.until("end", |p| p.client.closed().is_some());
-    let why = pair.client.closed();
-    let Some(CloseCause::Failed(why)) = why else {
-        panic!("{why:?}");
-    };
-    assert!(why.contains("the local address is gone"), "{why}");
+    assert_eq!(pair.client.closed(), Some(CloseCause::AddressGone));
+}
+
+#[test]
+fn a_connection_over_tcp_ends_with_its_address() {
+    in_namespace("address_of_tcp_removed");
+}
+
+/// Nothing is sent, so that without the news neither side would notice.
+#[test]
+#[ignore = "changes addresses: run by the test above"]
+fn address_of_tcp_removed() {
+    addresses();
+    for (transport, follow) in [
+        (Transport::Tcp, true),
+        (Transport::Tls, true),
+        (Transport::Tls, false),
+    ] {
+        let mut pair = Pair::new();
+        let mut listen = listen_on(transport);
+        listen.addr = (SERVER, 0).into();
+        pair.connect(listen, |to| {
+            let mut dial = dial_to(transport, to);
+            dial.local_addr = Some((FIRST, 0).into());
+            dial.quic.follow_network = follow;
+            dial
+        });
+        // Another address comes and goes: that is none of its business.
+        ip("addr add 10.77.0.2/32 dev lo");
+        ip("addr del 10.77.0.2/32 dev lo");
+        let start = StdInstant::now();
+        let settled = 5 * Duration::from_millis(100);
+        pair.until("time", |_| start.elapsed() > settled);
+        assert_eq!(pair.client.closed(), None);
+        ip("addr del 10.77.0.1/32 dev lo");
+        if follow {
+            pair.until("end", |p| p.client.closed().is_some());
+            assert_eq!(pair.client.closed(), Some(CloseCause::AddressGone));
+        } else {
+            let start = StdInstant::now();
+            pair.until("time", |_| start.elapsed() > settled);
+            assert_eq!(pair.client.closed(), None);
+        }
+        ip("addr add 10.77.0.1/32 dev lo");
+    }
 }
