@@ -96,8 +96,9 @@ impl<S: Storage> Engine<S> {
     /// The owner stops (or starts again) taking bytes from the transport, so
     /// that the answer to a ping may wait there.
     pub fn handle_read_paused(&mut self, now: Instant, paused: bool) {
+        let until = now + self.ping_timeout();
         if let (true, false, Some(deadline)) = (self.read_paused, paused, &mut self.ping.deadline) {
-            *deadline = now + self.settings.ping_timeout;
+            *deadline = until;
         }
         self.read_paused = paused;
     }

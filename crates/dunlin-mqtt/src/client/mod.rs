@@ -141,8 +141,9 @@ impl HeapStorage {
 pub struct Settings {
     /// Time from CONNECT to CONNACK. Default 10 s.
     pub connect_timeout: Duration,
-    /// Time from PINGREQ to any sign of life. Default 10 s.
-    pub ping_timeout: Duration,
+    /// Time from PINGREQ to any sign of life; `None` (default): half the keep
+    /// alive, from 1 s to 10 s.
+    pub ping_timeout: Option<Duration>,
     /// How many PUBLISHes of QoS 1 and 2 may leave before CONNACK says what
     /// the server allows, besides SUBSCRIBEs and UNSUBSCRIBEs; 0 (default)
     /// makes every packet wait for it.
@@ -153,11 +154,16 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),
-            ping_timeout: Duration::from_secs(10),
+            ping_timeout: None,
             early_publishes: 0,
         }
     }
 }
+
+/// Bounds of the time that a server has to answer a ping, where the owner does
+/// not choose it.
+const PING_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+const PING_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,6 +331,13 @@ impl<S: Storage> Engine<S> {
     #[must_use]
     pub fn has_session_state(&self) -> bool {
         !(self.outbound.is_empty() && self.inbound.is_empty())
+    }
+
+    /// How long a server may take to answer a ping. Whoever pings often wants
+    /// to know soon.
+    fn ping_timeout(&self) -> Duration {
+        let derived = (self.keep_alive / 2).clamp(PING_TIMEOUT_MIN, PING_TIMEOUT_MAX);
+        self.settings.ping_timeout.unwrap_or(derived)
     }
 
     fn can_publish_early(&self) -> bool {

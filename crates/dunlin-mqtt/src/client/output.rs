@@ -73,7 +73,7 @@ impl<S: Storage> Engine<S> {
         if self.ping.due {
             self.emit(now, &Packet::PingReq, out)?;
             self.ping.due = false;
-            let deadline = now + self.settings.ping_timeout;
+            let deadline = now + self.ping_timeout();
             self.ping.deadline.get_or_insert(deadline);
             return Ok(true);
         }

@@ -55,6 +55,39 @@ fn a_ping_without_answer_ends_the_connection() {
     assert_eq!(rig.engine.poll_timeout(), None);
 }
 
+/// How long an answer may take follows from how often is asked, unless the
+/// owner says it.
+#[test]
+fn who_pings_often_learns_soon() {
+    for (keep_alive, chosen, expected) in [
+        (1, None, 1000),
+        (5, None, 2500),
+        (20, None, 10_000),
+        (600, None, 10_000),
+        (600, Some(300), 300),
+        (5, Some(30_000), 30_000),
+    ] {
+        let mut rig = Rig::new(Settings {
+            ping_timeout: chosen.map(Duration::from_millis),
+            ..Settings::default()
+        });
+        rig.connect(&Connect {
+            keep_alive,
+            ..Rig::options()
+        });
+        rig.connack(false, |_| {});
+        rig.timeout().expect("ping");
+        rig.expect(&["PINGREQ"]);
+        let sent = rig.now;
+        while rig.timeout().is_ok() {}
+        assert_eq!(
+            rig.now - sent,
+            Duration::from_millis(expected),
+            "{keep_alive}"
+        );
+    }
+}
+
 #[test]
 fn an_answer_that_was_not_read_is_not_missing() {
     let mut rig = Rig::connected();
