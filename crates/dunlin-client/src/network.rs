@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use dunlin_net::{Congestion, QuicTuning, TuningError};
 
-/// How QUIC behaves towards the network. Other transports ignore it.
+/// How QUIC behaves towards the network. Other transports heed
+/// [`NetworkOptions::follow`] only.
 ///
 /// # Examples
 /// ```
@@ -19,6 +20,8 @@ use dunlin_net::{Congestion, QuicTuning, TuningError};
 #[must_use]
 pub struct NetworkOptions {
     tuning: QuicTuning,
+    /// The application chose the initial round-trip time.
+    rtt_chosen: bool,
 }
 
 impl NetworkOptions {
@@ -34,9 +37,11 @@ impl NetworkOptions {
     }
 
     /// Round-trip time assumed until one is measured, 1 ms to 30 s: when the
-    /// first packets are sent again.
+    /// first packets are sent again. Also where an earlier connection measured
+    /// one and [`Builder::tickets`](crate::Builder::tickets) remembers it.
     pub const fn initial_rtt(mut self, rtt: Duration) -> Self {
         self.tuning.initial_rtt = rtt;
+        self.rtt_chosen = true;
         self
     }
 
@@ -53,7 +58,8 @@ impl NetworkOptions {
     }
 
     /// Whether a connection moves by itself to another local address when its
-    /// own disappears or the system prefers another. Default true.
+    /// own disappears or the system prefers another; over TCP, where it cannot
+    /// move, it begins anew as soon as its own has disappeared. Default true.
     pub const fn follow(mut self, follow: bool) -> Self {
         self.tuning.follow_network = follow;
         self
@@ -75,6 +81,11 @@ impl NetworkOptions {
     pub const fn key_update_interval(mut self, interval: Duration) -> Self {
         self.tuning.key_update_interval = Some(interval);
         self
+    }
+
+    /// What to assume of the round-trip time, and whether that was chosen.
+    pub(crate) const fn assumed_rtt(&self) -> (Duration, bool) {
+        (self.tuning.initial_rtt, self.rtt_chosen)
     }
 
     pub(crate) fn check(&self) -> Result<(), TuningError> {

@@ -83,6 +83,7 @@ pub(crate) struct Options {
     pub(crate) clean_start: bool,
     pub(crate) session_expiry: Option<Duration>,
     pub(crate) keep_alive: Duration,
+    pub(crate) ping_timeout: Option<Duration>,
     pub(crate) user: Option<Text>,
     pub(crate) password: Option<bytes::Bytes>,
     pub(crate) will: Option<Will>,
@@ -150,6 +151,7 @@ impl Builder {
                 clean_start: true,
                 session_expiry: None,
                 keep_alive: Duration::from_secs(60),
+                ping_timeout: None,
                 user,
                 password,
                 will: None,
@@ -204,6 +206,13 @@ impl Builder {
     /// limit. Default 60 s. Also decides how soon a dead connection is noticed.
     pub fn keep_alive(mut self, keep_alive: Duration) -> Self {
         self.options.keep_alive = keep_alive;
+        self
+    }
+
+    /// How long the server may take to answer a ping before the connection
+    /// counts as dead. Default: half the keep alive, from 1 s to 10 s.
+    pub fn ping_timeout(mut self, timeout: Duration) -> Self {
+        self.options.ping_timeout = Some(timeout);
         self
     }
 

@@ -186,6 +186,7 @@ impl Session {
                 alone
             }
         };
+        core.early.pace.begin(core.early.home());
         for lane in lanes.iter_mut().filter(|l| l.transport == Transport::Quic) {
             lane.prefer(core.early.home());
         }
@@ -318,7 +319,7 @@ impl Session {
         let ip = lane.opened_addr();
         let addr = ip.map(|ip| SocketAddr::new(ip, lane.port));
         let addr = addr.filter(|_| lane.transport == Transport::Quic);
-        self.core.early.begin(addr);
+        self.core.early.begin(addr, dialing.race.took(runner));
         self.begin(context, conn, lane.transport);
     }
 }

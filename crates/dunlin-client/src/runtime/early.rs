@@ -9,6 +9,7 @@ use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, Instant};
 use dunlin_net::DialConfig;
 
+use super::pace::Pace;
 use crate::options::Options;
 use crate::tickets::Scope;
 
@@ -37,6 +38,9 @@ pub(super) struct Early {
     /// QUIC gets through on this network, as far as it matters.
     is_known: bool,
     scope: Option<Arc<Scope>>,
+    pub(super) pace: Pace,
+    /// The round-trip time is to be measured.
+    measure: bool,
     /// Where the server was found the last time: a connection that is open at
     /// once tells nothing about its address, so no other is tried this way.
     home: Option<SocketAddr>,
@@ -51,8 +55,14 @@ pub(super) struct Early {
     answered: bool,
     /// It did object, perhaps: this time all but CONNECT waits for its limits.
     wait: bool,
-    /// The connection whose verdict is awaited, and until when.
-    pending: Option<(ConnId, Instant)>,
+    /// The connection whose verdict is awaited, since when and until when.
+    pending: Option<Pending>,
+}
+
+struct Pending {
+    conn: ConnId,
+    since: Instant,
+    until: Instant,
 }
 
 impl Early {
@@ -65,12 +75,16 @@ impl Early {
         let file = options.tickets.as_ref();
         let port = url.port_of(Transport::Quic);
         let scope = file.map(|file| file.scope(url.host(), port, id));
+        let (home, rtt) = scope.as_ref().map_or((None, None), |scope| scope.place());
+        let (assumed, chosen) = options.network.assumed_rtt();
         Self {
             wanted: options.early_data,
             pipelined: options.pipelined,
             patience: PATIENCE.min(options.connect_timeout),
             is_known: true,
-            home: scope.as_ref().and_then(|scope| scope.addr()),
+            home,
+            pace: Pace::new(scope.clone(), rtt, assumed, chosen),
+            measure: false,
             scope,
             current: None,
             skip: false,
@@ -105,6 +119,9 @@ impl Early {
     pub(super) fn configure(&self, config: &mut DialConfig, now: bool) {
         let is_home = self.home == Some(config.addr);
         config.early_data = now && self.wanted && self.is_known && !self.skip && is_home;
+        if let Some(rtt) = self.pace.assumed().filter(|_| is_home) {
+            config.quic.initial_rtt = rtt;
+        }
         if let Some(scope) = &self.scope {
             config.tickets = Some(Arc::clone(scope) as _);
             config.tokens = Some(Arc::clone(scope) as _);
@@ -114,7 +131,11 @@ impl Early {
     /// A connection opened, perhaps before its handshake.
     pub(super) fn opened(&mut self, now: Instant, conn: ConnId, early: bool) {
         if early {
-            self.pending = Some((conn, now + self.patience));
+            self.pending = Some(Pending {
+                conn,
+                since: now,
+                until: now + self.patience,
+            });
         }
     }
 
@@ -123,24 +144,40 @@ impl Early {
         self.ahead = Some(now + TRIAL);
     }
 
-    /// This connection is the one.
-    pub(super) fn begin(&mut self, addr: Option<SocketAddr>) {
+    /// This connection, to this address if it is one of QUIC, is the one; its
+    /// handshake took so long, unless it is still under way.
+    pub(super) fn begin(&mut self, addr: Option<SocketAddr>, took: Option<Duration>) {
         (self.current, self.answered) = (addr, false);
+        if let Some(took) = took.filter(|_| self.pending.is_none()) {
+            self.pace.shook_hands(took);
+        }
     }
 
     /// The handshake is complete. Tells whether it is news.
-    pub(super) fn verdict(&mut self, conn: ConnId) -> bool {
-        let expected = self.is_pending(conn);
-        if expected {
-            self.pending = None;
-        }
-        expected
+    pub(super) fn verdict(&mut self, now: Instant, conn: ConnId) -> bool {
+        let Some(pending) = self.pending.take_if(|pending| pending.conn == conn) else {
+            return false;
+        };
+        let took = now.saturating_duration_since(pending.since);
+        self.pace.shook_hands(took);
+        true
+    }
+
+    /// The address to which a round trip is to be measured now. Asked for when
+    /// the connection stands, and when it is about to end (`last`).
+    pub(super) fn wants_rtt(&mut self, last: bool) -> Option<SocketAddr> {
+        let due = core::mem::take(&mut self.measure) || (last && self.answered);
+        self.current.filter(|_| due && self.scope.is_some())
     }
 
     /// The server accepted the connection.
     pub(super) fn connected(&mut self) {
         (self.skip, self.wait, self.answered) = (false, false, true);
+        self.measure = true;
         if let Some(addr) = self.current {
+            if self.home != Some(addr) {
+                self.pace.forget();
+            }
             self.home = Some(addr);
             if let Some(scope) = &self.scope {
                 scope.found(addr);
@@ -160,7 +197,8 @@ impl Early {
     }
 
     pub(super) fn is_pending(&self, conn: ConnId) -> bool {
-        self.pending.is_some_and(|(pending, _)| pending == conn)
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| pending.conn == conn)
     }
 
     /// Messages of QoS 1 and 2 that need not wait for CONNACK; with 0 nothing
@@ -173,12 +211,12 @@ impl Early {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.pending.map(|(_, until)| until)
+        self.pending.as_ref().map(|pending| pending.until)
     }
 
     /// The connection that was waited for long enough.
     pub(super) fn overdue(&self, now: Instant) -> Option<ConnId> {
-        let (conn, until) = self.pending?;
-        (until <= now).then_some(conn)
+        let pending = self.pending.as_ref()?;
+        (pending.until <= now).then_some(pending.conn)
     }
 }

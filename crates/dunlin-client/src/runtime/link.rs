@@ -241,6 +241,17 @@ impl Session {
         self.take_back_requests();
     }
 
+    /// Notes how long a round trip takes, if that is to be remembered.
+    pub(super) fn measure(&mut self, context: &mut Context<'_>, last: bool) {
+        let core = &mut self.core;
+        if let Some(conn) = core.link.open_conn()
+            && let Some(home) = core.early.wants_rtt(last)
+            && let Some(quic) = context.net.stats(conn).and_then(|stats| stats.quic)
+        {
+            core.early.pace.measured(home, quic.rtt);
+        }
+    }
+
     /// Ends the connection or the client where that is due.
     pub(super) fn finish_if_wanted(&mut self, context: &mut Context<'_>) {
         let Link::Open(open) = &self.core.link else {
@@ -267,6 +278,7 @@ impl Session {
         } else if !(done || is_closed) {
             return;
         }
+        self.measure(context, true);
         // From here on the transport bounds the time.
         self.core.goodbye_by = None;
         context.net.close(conn, close_code::NO_ERROR);
@@ -355,7 +367,12 @@ impl Session {
             return self.end(&cause);
         };
         core.failures = core.failures.saturating_add(1);
-        let wait = backoff.wait(core.failures, (random_u64() >> 32) as u32);
+        // Nothing is wrong with the server where this side's address changed.
+        let gone = matches!(cause, DisconnectCause::Transport(CloseCause::AddressGone));
+        let wait = match gone && core.failures == 1 {
+            true => Duration::ZERO,
+            false => backoff.wait(core.failures, (random_u64() >> 32) as u32),
+        };
         core.shared.emit(ConnectionEvent::Reconnecting { wait });
         core.link = Link::Waiting(context.now + wait);
     }

@@ -10,6 +10,7 @@ mod link;
 mod migrate;
 mod outbox;
 mod outgoing;
+mod pace;
 mod resolver;
 mod routes;
 mod session;

@@ -118,6 +118,7 @@ impl Session {
         );
         let mut settings = Settings::default();
         settings.connect_timeout = options.connect_timeout;
+        settings.ping_timeout = options.ping_timeout;
         let data = DataStreams::new(&options.streams);
         let early = Early::new(&options);
         Self {
@@ -203,7 +204,7 @@ impl Session {
             {
                 self.on_data_stream(now, &event);
             }
-            NetEvent::EarlyData { conn, accepted } if self.core.early.verdict(conn) => {
+            NetEvent::EarlyData { conn, accepted } if self.core.early.verdict(now, conn) => {
                 let event = ConnectionEvent::EarlyData { accepted };
                 self.core.shared.emit(event);
             }
@@ -262,6 +263,7 @@ impl Session {
             context.net.abort(conn);
         }
         self.run_link(context);
+        self.measure(context, false);
         self.run_upgrade(context);
         self.run_migrations(context);
         self.drop_obsolete(context);

@@ -206,7 +206,7 @@ impl Session {
             State::Leaving(conn) | State::Ready { conn, .. }
                 if self.core.goodbye.is_none() && self.core.fault.is_none() =>
             {
-                self.core.early.begin(self.core.upgrade.addr);
+                self.core.early.begin(self.core.upgrade.addr, None);
                 self.begin(context, conn, Transport::Quic);
                 self.write(context);
                 true

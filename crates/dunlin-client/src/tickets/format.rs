@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! title    8   "DunlinTk"
-//! layout   1
+//! layout   1       2; what layout 1 has not is marked
 //! entries  2, then each:
 //!   scope    2 + n   server, port and client identifier
 //!   address  1 + n   where the server was found, as text
 //!   used     8       seconds since 1970
+//!   rtt      4       round-trip time there in microseconds, 0: not known (2)
+//!   network  1 + n   name of the network where that was measured (2)
 //!   tickets  1, each 2 + n, oldest first
 //!   tokens   1, each 2 + n, oldest first
 //! check   32   SHA-256 of all before it
@@ -18,7 +20,9 @@ use core::net::SocketAddr;
 use sha2::{Digest, Sha256};
 
 const TITLE: &[u8; 8] = b"DunlinTk";
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
+/// Without round-trip times.
+const LAYOUT_1: u8 = 1;
 const CHECK_BYTES: usize = 32;
 
 /// Servers and clients in one file; the one unused for longest goes first.
@@ -29,6 +33,8 @@ pub(super) const TICKETS_MAX: usize = 6;
 pub(super) const TOKENS_MAX: usize = 4;
 /// Bytes of a ticket or a token.
 pub(super) const ITEM_BYTES_MAX: usize = dunlin_net::TICKET_BYTES_MAX;
+/// Bytes of the name of a network; a longer one is not kept.
+pub(super) const NETWORK_BYTES_MAX: usize = u8::MAX as usize;
 /// Bytes of a file; the entry unused for longest goes first.
 pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 
@@ -38,8 +44,18 @@ pub(super) struct Entry {
     pub(super) scope: String,
     pub(super) addr: Option<SocketAddr>,
     pub(super) used: u64,
+    pub(super) rtt: Option<PathRtt>,
     pub(super) tickets: Vec<Vec<u8>>,
     pub(super) tokens: Vec<Vec<u8>>,
+}
+
+/// How long a round trip took, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathRtt {
+    /// Not zero.
+    pub(crate) micros: u32,
+    /// At most [`NETWORK_BYTES_MAX`] bytes.
+    pub(crate) network: String,
 }
 
 pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
@@ -53,6 +69,12 @@ pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
         put_len::<1>(&mut bytes, addr.len());
         bytes.extend_from_slice(addr.as_bytes());
         bytes.extend_from_slice(&entry.used.to_be_bytes());
+        let rtt = entry.rtt.as_ref();
+        let rtt = rtt.filter(|rtt| rtt.network.len() <= NETWORK_BYTES_MAX);
+        bytes.extend_from_slice(&rtt.map_or(0, |rtt| rtt.micros).to_be_bytes());
+        let network = rtt.map_or("", |rtt| rtt.network.as_str());
+        put_len::<1>(&mut bytes, network.len());
+        bytes.extend_from_slice(network.as_bytes());
         for items in [&entry.tickets, &entry.tokens] {
             put_len::<1>(&mut bytes, items.len());
             for item in items {
@@ -72,7 +94,10 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<Entry>> {
     if Sha256::digest(body).as_slice() != check {
         return None;
     }
-    let mut rest = body.strip_prefix(TITLE)?.strip_prefix(&[LAYOUT])?;
+    let (&layout, mut rest) = body.strip_prefix(TITLE)?.split_first()?;
+    if !matches!(layout, LAYOUT_1 | LAYOUT) {
+        return None;
+    }
     let rest = &mut rest;
     let count = take_len::<2>(rest)?;
     if count > ENTRIES_MAX {
@@ -88,11 +113,23 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<Entry>> {
             scope: String::from_utf8(scope).ok()?,
             addr: core::str::from_utf8(&addr).ok()?.parse().ok(),
             used: u64::from_be_bytes(*used),
+            rtt: match layout {
+                LAYOUT_1 => None,
+                _ => take_rtt(rest)?,
+            },
             tickets: take_items(rest, TICKETS_MAX)?,
             tokens: take_items(rest, TOKENS_MAX)?,
         });
     }
     rest.is_empty().then_some(entries)
+}
+
+fn take_rtt(rest: &mut &[u8]) -> Option<Option<PathRtt>> {
+    let (micros, after) = rest.split_first_chunk::<4>()?;
+    *rest = after;
+    let micros = u32::from_be_bytes(*micros);
+    let network = String::from_utf8(take::<1>(rest)?).ok()?;
+    Some((micros > 0).then_some(PathRtt { micros, network }))
 }
 
 fn take_items(rest: &mut &[u8], max: usize) -> Option<Vec<Vec<u8>>> {
@@ -139,6 +176,10 @@ mod tests {
                 scope: "host:14567\0plant-7".into(),
                 addr: "[::1]:14567".parse().ok(),
                 used: 7,
+                rtt: Some(PathRtt {
+                    micros: 61_000,
+                    network: "10.0.0.0/24".into(),
+                }),
                 tickets: vec![vec![1; 300], vec![2]],
                 tokens: vec![vec![3; 60]],
             },
@@ -155,6 +196,27 @@ mod tests {
             assert_eq!(decode(&damaged), None, "byte {at}");
         }
         assert_eq!(decode(&encode(&[])), Some(vec![]));
+    }
+
+    /// As versions before this one wrote it.
+    #[test]
+    fn the_first_layout_is_still_read() {
+        let mut bytes = TITLE.to_vec();
+        bytes.extend_from_slice(&[LAYOUT_1, 0, 1, 0, 1, b's', 0]);
+        bytes.extend_from_slice(&7_u64.to_be_bytes());
+        bytes.extend_from_slice(&[1, 0, 2, 8, 9, 0]);
+        bytes.extend_from_slice(&Sha256::digest(&bytes));
+        let entry = Entry {
+            scope: "s".into(),
+            used: 7,
+            tickets: vec![vec![8, 9]],
+            ..Entry::default()
+        };
+        assert_eq!(decode(&bytes), Some(vec![entry]));
+        let mut future = bytes[..bytes.len() - CHECK_BYTES].to_vec();
+        future[TITLE.len()] = LAYOUT + 1;
+        future.extend_from_slice(&Sha256::digest(&future));
+        assert_eq!(decode(&future), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use dunlin_net::{AddressTokens, SessionTickets};
 
+pub(crate) use format::PathRtt;
 use format::{ENTRIES_MAX, Entry, FILE_BYTES_MAX, ITEM_BYTES_MAX, TICKETS_MAX, TOKENS_MAX};
 use syncer::Syncer;
 
@@ -113,19 +114,30 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Where the server was found the last time.
-    pub(crate) fn addr(&self) -> Option<SocketAddr> {
-        let (entries, _) = read(&self.place.path).ok()?;
-        entries.iter().find(|e| e.scope == self.name)?.addr
+    /// Where the server was found the last time, and how far away.
+    pub(crate) fn place(&self) -> (Option<SocketAddr>, Option<PathRtt>) {
+        let Ok((entries, _)) = read(&self.place.path) else {
+            return (None, None);
+        };
+        let entry = entries.into_iter().find(|e| e.scope == self.name);
+        entry.map_or((None, None), |entry| (entry.addr, entry.rtt))
     }
 
-    /// The server was found there.
+    /// The server was found there. What is known of the way to another address
+    /// is forgotten.
     pub(crate) fn found(&self, addr: SocketAddr) {
-        if self.addr() != Some(addr) {
+        if self.place().0 != Some(addr) {
             self.change("remember an address", Sync::Soon, |entry| {
-                entry.addr = Some(addr);
+                (entry.addr, entry.rtt) = (Some(addr), None);
             });
         }
+    }
+
+    /// So long takes a round trip to where the server was found.
+    pub(crate) fn measured(&self, rtt: PathRtt) {
+        self.change("remember a round-trip time", Sync::Soon, |entry| {
+            entry.rtt = Some(rtt);
+        });
     }
 
     /// Changes the entry under the lock; `None`: nothing was changed.
@@ -338,7 +350,14 @@ mod tests {
         one.found(addr);
         // As another process finds it.
         let again = scope(dir.path(), "a");
-        assert_eq!(again.addr(), Some(addr));
+        assert_eq!(again.place(), (Some(addr), None));
+        let rtt = PathRtt {
+            micros: 7,
+            network: "n".into(),
+        };
+        again.measured(rtt.clone());
+        one.found(addr);
+        assert_eq!(again.place(), (Some(addr), Some(rtt)));
         assert_eq!(SessionTickets::take(&*other), None);
         let tickets: Vec<_> = core::iter::from_fn(|| SessionTickets::take(&*again)).collect();
         let newest: Vec<_> = (10 - TICKETS_MAX as u8..10)

@@ -72,6 +72,10 @@ pub(super) struct Connect {
     /// Keep alive in seconds.
     #[arg(short = 'k', long, default_value_t = 60, value_name = "SECONDS")]
     keepalive: u16,
+    /// Seconds that the server may take to answer a ping; half the keep alive
+    /// if not given, from 1 to 10.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
+    ping_timeout: Option<u16>,
     /// Version: 5 (or mqttv5), 311 (or mqttv311).
     #[arg(short = 'V', long, default_value = "5", value_name = "VERSION", value_parser = parse_version)]
     protocol_version: Version,
@@ -231,6 +235,9 @@ impl Connect {
                 bail!("--scram needs a user name (-u) and a password (-P)");
             };
             builder = builder.scram(user, password);
+        }
+        if let Some(seconds) = self.ping_timeout {
+            builder = builder.ping_timeout(Duration::from_secs(seconds.into()));
         }
         if let Some(id) = &self.id {
             builder = builder.client_id(id);

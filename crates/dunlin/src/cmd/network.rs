@@ -17,9 +17,10 @@ pub(super) struct Network {
     #[arg(help_heading = HEADING, long, value_name = "NAME", default_value = "cubic", value_parser = congestion)]
     congestion: Congestion,
     /// Round-trip time that QUIC assumes until it has measured one, in
-    /// milliseconds.
-    #[arg(help_heading = HEADING, long, value_name = "MS", default_value = "333", value_parser = millis)]
-    initial_rtt: Duration,
+    /// milliseconds; 333 if not given, or what was measured the last time
+    /// (--tickets).
+    #[arg(help_heading = HEADING, long, value_name = "MS", value_parser = millis)]
+    initial_rtt: Option<Duration>,
     /// Bytes that QUIC may have in flight at first.
     #[arg(help_heading = HEADING, long, value_name = "BYTES")]
     initial_window: Option<u32>,
@@ -29,8 +30,8 @@ pub(super) struct Network {
     /// Do not mark packets for explicit congestion notification.
     #[arg(help_heading = HEADING, long)]
     no_ecn: bool,
-    /// Stay at the local address of a QUIC connection when it disappears or
-    /// the system prefers another.
+    /// Stay at the local address of a connection when it disappears or the
+    /// system prefers another.
     #[arg(help_heading = HEADING, long)]
     no_follow: bool,
     /// Ciphers to offer, best first: aes-128-gcm, aes-256-gcm,
@@ -48,10 +49,12 @@ impl Network {
     pub(super) fn options(&self) -> NetworkOptions {
         let mut options = NetworkOptions::new()
             .congestion(self.congestion)
-            .initial_rtt(self.initial_rtt)
             .mtu_discovery(!self.no_mtu_discovery)
             .ecn(!self.no_ecn)
             .follow(!self.no_follow);
+        if let Some(rtt) = self.initial_rtt {
+            options = options.initial_rtt(rtt);
+        }
         if let Some(bytes) = self.initial_window {
             options = options.initial_window(bytes);
         }
@@ -73,7 +76,7 @@ impl Network {
     pub(super) fn tuning(&self) -> QuicTuning {
         let mut tuning = QuicTuning::default();
         tuning.congestion = self.congestion;
-        tuning.initial_rtt = self.initial_rtt;
+        tuning.initial_rtt = self.initial_rtt.unwrap_or(tuning.initial_rtt);
         tuning.initial_window = self.initial_window;
         tuning.mtu_discovery = !self.no_mtu_discovery;
         tuning.ecn = !self.no_ecn;
