@@ -1,8 +1,8 @@
 //! Any bytes as an operation with its inputs: the smallest provider and
 //! RustCrypto give the same result, or refuse for the same reason. The
-//! includer provides `Crypto`, `CryptoError`, `Host`, `Tiny` and `sign`.
+//! includer provides `Crypto`, `CryptoError`, `Group`, `Host`, `Tiny` and `sign`.
 
-use super::{Crypto, CryptoError, Host, Tiny, sign};
+use super::{Crypto, CryptoError, Group, Host, Tiny, sign};
 
 /// Bytes from the input, then zeros.
 struct Input<'a>(&'a [u8]);
@@ -57,12 +57,13 @@ pub(crate) fn run(data: &[u8]) {
         return;
     };
     let mut input = Input(rest);
-    match operation % 5 {
+    match operation % 6 {
         0 => block(&mut input),
         1 => packet(&mut input),
         2 => digests(&mut input),
-        3 => exchange(&mut input),
-        _ => signature(&mut input),
+        3 => exchange(Group::Secp256r1, &mut input),
+        4 => signature(&mut input),
+        _ => exchange(Group::X25519, &mut input),
     }
 }
 
@@ -118,9 +119,9 @@ fn digests(input: &mut Input<'_>) {
     assert_eq!(a, b, "an expansion");
 }
 
-fn exchange(input: &mut Input<'_>) {
+fn exchange(group: Group, input: &mut Input<'_>) {
     let (mut tiny, mut host) = both(input.array());
-    let (a, b) = (tiny.generate(), host.generate());
+    let (a, b) = (tiny.generate(group), host.generate(group));
     let ((of_tiny, public), (of_host, other)) = match (a, b) {
         (Ok(a), Ok(b)) => (a, b),
         (a, b) => {
@@ -129,12 +130,18 @@ fn exchange(input: &mut Input<'_>) {
         }
     };
     assert_eq!(public, other, "a public key");
-    // The point of another key, altered or not, or any bytes.
-    let mut peer = match both(input.array()).1.generate() {
-        Ok((_, peer)) => peer,
-        Err(_) => input.array(),
+    // The share of another key, altered or not, or any bytes.
+    let mut peer = match both(input.array()).1.generate(group) {
+        Ok((_, peer)) => peer.bytes().to_vec(),
+        Err(_) => input.array::<65>().to_vec(),
     };
     input.alter(&mut peer);
+    // One that is too short, sometimes, or no share of anybody.
+    match input.byte() {
+        1 => peer.truncate(usize::from(input.byte())),
+        2 => peer = input.part().to_vec(),
+        _ => {}
+    }
     let shared = tiny.agree(&of_tiny, &peer);
     assert_eq!(shared, host.agree(&of_host, &peer), "a shared secret");
 }

@@ -15,7 +15,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::rustcrypto::{RustAead, block};
 use crate::{
-    Crypto, CryptoError, Digest, Entropy, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, TAG_LEN,
+    Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
+    TAG_LEN,
 };
 
 /// Attempts to draw a scalar; each fails with a chance of 2^-32.
@@ -62,6 +63,9 @@ impl<E: Entropy> Crypto for Fast<E> {
     type Aead = RustAead;
     type Block = Aes128;
 
+    /// No portable code for X25519 is as fast as this assembly for P-256.
+    const GROUPS: &'static [Group] = &[Group::Secp256r1];
+
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.entropy.fill(out)
     }
@@ -78,7 +82,10 @@ impl<E: Entropy> Crypto for Fast<E> {
         hash.finalize().into()
     }
 
-    fn generate(&mut self) -> Result<(FastSecret, Point), CryptoError> {
+    fn generate(&mut self, group: Group) -> Result<(FastSecret, Share), CryptoError> {
+        if group != Group::Secp256r1 {
+            return Err(CryptoError::Group);
+        }
         let mut scalar = [0; 32];
         for _ in 0..DRAWS {
             self.entropy.fill(&mut scalar)?;
@@ -86,14 +93,15 @@ impl<E: Entropy> Crypto for Fast<E> {
             zeroize::Zeroize::zeroize(&mut scalar);
             if let Ok(secret) = secret.map(FastSecret) {
                 let point = secret.0.public_key().to_uncompressed_sec1_bytes();
-                return Ok((secret, point));
+                return Ok((secret, Share::point(&point)));
             }
         }
         Err(CryptoError::Entropy)
     }
 
-    fn agree(&mut self, secret: &FastSecret, peer: &Point) -> Result<Digest, CryptoError> {
-        let peer = decode(peer).ok_or(CryptoError::BadPoint)?;
+    fn agree(&mut self, secret: &FastSecret, peer: &[u8]) -> Result<Digest, CryptoError> {
+        let peer = peer.try_into().ok().and_then(decode);
+        let peer = peer.ok_or(CryptoError::BadPoint)?;
         Ok(*secret.0.agree(&peer).as_bytes())
     }
 

@@ -1,4 +1,4 @@
-//! The reference provider: RustCrypto, for hosts and as the oracle of tests.
+//! The reference provider: RustCrypto and x25519-dalek, for hosts and as the oracle of tests.
 //! Knows nothing of size.
 
 use aes::Aes128;
@@ -8,10 +8,12 @@ use p256::ecdsa::{Signature, VerifyingKey};
 use p256::elliptic_curve::sec1::ToSec1Point;
 use p256::{PublicKey, SecretKey};
 use sha2::{Digest as _, Sha256};
+use x25519_dalek::StaticSecret;
 
 use crate::rustcrypto::{RustAead, block};
 use crate::{
-    Crypto, CryptoError, Digest, Entropy, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, TAG_LEN,
+    Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
+    TAG_LEN,
 };
 
 /// Attempts to draw a scalar; each fails with a chance of 2^-32.
@@ -30,11 +32,52 @@ impl<E: Entropy> Host<E> {
     }
 }
 
+/// A private key.
+#[derive(Clone)]
+pub enum HostSecret {
+    /// Of P-256.
+    Secp256r1(SecretKey),
+    /// Of Curve25519.
+    X25519(StaticSecret),
+}
+
+impl core::fmt::Debug for HostSecret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("HostSecret")
+    }
+}
+
+/// The point of a private key of P-256.
+fn public(secret: &SecretKey) -> Option<Point> {
+    let point = secret.public_key().to_sec1_point(false);
+    point.as_bytes().try_into().ok()
+}
+
+fn agree_p256(secret: &SecretKey, peer: &[u8]) -> Option<Digest> {
+    // RustCrypto takes other forms of a point, too.
+    let peer = PublicKey::from_sec1_bytes(peer.try_into().ok().filter(is_whole)?).ok()?;
+    let shared = p256::ecdh::diffie_hellman(secret.to_nonzero_scalar(), peer.as_affine());
+    Some((*shared.raw_secret_bytes()).into())
+}
+
+/// Whether a point says that it is in uncompressed form.
+fn is_whole(point: &&Point) -> bool {
+    matches!(point, [4, ..])
+}
+
+fn agree_x25519(secret: &StaticSecret, peer: &[u8]) -> Option<Digest> {
+    let peer: Digest = peer.try_into().ok()?;
+    let shared = secret.diffie_hellman(&peer.into());
+    shared.was_contributory().then(|| *shared.as_bytes())
+}
+
 impl<E: Entropy> Crypto for Host<E> {
     type Hash = Sha256;
-    type Secret = SecretKey;
+    type Secret = HostSecret;
     type Aead = RustAead;
     type Block = Aes128;
+
+    const GROUPS: &'static [Group] = &[Group::X25519, Group::Secp256r1];
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.entropy.fill(out)
@@ -52,23 +95,30 @@ impl<E: Entropy> Crypto for Host<E> {
         hash.finalize().into()
     }
 
-    fn generate(&mut self) -> Result<(SecretKey, Point), CryptoError> {
+    fn generate(&mut self, group: Group) -> Result<(HostSecret, Share), CryptoError> {
         let mut scalar = [0; 32];
         for _ in 0..DRAWS {
             self.entropy.fill(&mut scalar)?;
+            if group == Group::X25519 {
+                let secret = StaticSecret::from(scalar);
+                let public = x25519_dalek::PublicKey::from(&secret);
+                let share = Share::x25519(public.as_bytes());
+                return Ok((HostSecret::X25519(secret), share));
+            }
             if let Ok(secret) = SecretKey::from_slice(&scalar) {
-                let point = secret.public_key().to_sec1_point(false);
-                let point = point.as_bytes().try_into();
-                return Ok((secret, point.map_err(|_| CryptoError::Entropy)?));
+                let point = public(&secret).ok_or(CryptoError::Entropy)?;
+                return Ok((HostSecret::Secp256r1(secret), Share::point(&point)));
             }
         }
         Err(CryptoError::Entropy)
     }
 
-    fn agree(&mut self, secret: &SecretKey, peer: &Point) -> Result<Digest, CryptoError> {
-        let peer = PublicKey::from_sec1_bytes(peer).map_err(|_| CryptoError::BadPoint)?;
-        let shared = p256::ecdh::diffie_hellman(secret.to_nonzero_scalar(), peer.as_affine());
-        Ok((*shared.raw_secret_bytes()).into())
+    fn agree(&mut self, secret: &HostSecret, peer: &[u8]) -> Result<Digest, CryptoError> {
+        let shared = match secret {
+            HostSecret::Secp256r1(secret) => agree_p256(secret, peer),
+            HostSecret::X25519(secret) => agree_x25519(secret, peer),
+        };
+        shared.ok_or(CryptoError::BadPoint)
     }
 
     fn verify(
@@ -121,6 +171,10 @@ impl<E: Entropy> Crypto for Host<E> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
     use super::*;
 
     fn provider() -> Host<impl Entropy> {
@@ -137,13 +191,19 @@ mod tests {
     #[test]
     fn both_sides_agree() {
         let mut crypto = provider();
-        let (a, a_point) = crypto.generate().unwrap();
-        let (b, b_point) = crypto.generate().unwrap();
-        let shared = crypto.agree(&a, &b_point).unwrap();
-        assert_eq!(crypto.agree(&b, &a_point).unwrap(), shared);
-        let mut off = b_point;
-        off[64] ^= 1;
-        assert_eq!(crypto.agree(&a, &off), Err(CryptoError::BadPoint));
+        for group in [Group::X25519, Group::Secp256r1] {
+            let (a, of_a) = crypto.generate(group).unwrap();
+            let (b, of_b) = crypto.generate(group).unwrap();
+            let shared = crypto.agree(&a, of_b.bytes()).unwrap();
+            assert_eq!(crypto.agree(&b, of_a.bytes()).unwrap(), shared);
+            let mut off = Vec::from(of_b.bytes());
+            match group {
+                Group::X25519 => off.fill(0),
+                Group::Secp256r1 => off[64] ^= 1,
+            }
+            assert_eq!(crypto.agree(&a, &off), Err(CryptoError::BadPoint));
+            assert_eq!(crypto.agree(&a, &off[1..]), Err(CryptoError::BadPoint));
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The cryptography of a QUIC v1 client that speaks one cipher suite:
-//! TLS_AES_128_GCM_SHA256 with secp256r1 and ECDSA P-256.
+//! TLS_AES_128_GCM_SHA256 with X25519 or secp256r1, and ECDSA P-256.
 //!
 //! [`Crypto`] is everything such a client asks for. Providers differ in size
 //! and speed only; a chip's accelerator or PSA takes over by implementing the
@@ -28,7 +28,7 @@ mod tiny;
 #[cfg(all(feature = "fast", target_arch = "arm"))]
 pub use fast::{Fast, FastSecret};
 #[cfg(feature = "host")]
-pub use host::Host;
+pub use host::{Host, HostSecret};
 #[cfg(any(feature = "host", all(feature = "fast", target_arch = "arm")))]
 pub use rustcrypto::RustAead;
 #[cfg(feature = "tiny")]
@@ -54,6 +54,57 @@ pub type Digest = [u8; HASH_LEN];
 /// A P-256 point in uncompressed form.
 pub type Point = [u8; POINT_LEN];
 
+/// A group that keys are exchanged in, with its number in TLS (RFC 8446
+/// section 4.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Group {
+    /// The curve P-256.
+    Secp256r1 = 0x17,
+    /// Curve25519, RFC 7748.
+    X25519 = 0x1d,
+}
+
+impl Group {
+    /// The number in TLS.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self as u16
+    }
+}
+
+/// The public value of a key exchange, as TLS sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    bytes: Point,
+    len: u8,
+}
+
+impl Share {
+    /// A u coordinate of X25519.
+    #[must_use]
+    pub fn x25519(u: &Digest) -> Self {
+        let mut bytes = [0; POINT_LEN];
+        for (to, from) in bytes.iter_mut().zip(u) {
+            *to = *from;
+        }
+        Self { bytes, len: 32 }
+    }
+
+    /// A point of P-256.
+    #[must_use]
+    pub const fn point(point: &Point) -> Self {
+        let (bytes, len) = (*point, 65);
+        Self { bytes, len }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
 /// Why a provider refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,12 +112,15 @@ pub type Point = [u8; POINT_LEN];
 pub enum CryptoError {
     /// The entropy source failed; no key may be made.
     Entropy = 1,
-    /// The peer's point is not on the curve, or the result is the identity.
+    /// The peer's point is not on the curve, or the result is the identity: all
+    /// zeros with X25519.
     BadPoint = 2,
     /// The signature does not verify, or the key is no point of the curve.
     BadSignature = 3,
     /// The authentication tag does not match.
     BadTag = 4,
+    /// The provider does not have the group.
+    Group = 5,
 }
 
 /// Where random bytes come from. A device without a source of entropy must be
@@ -95,12 +149,16 @@ impl<F: FnMut(&mut [u8]) -> Result<(), CryptoError>> Entropy for F {
 pub trait Crypto {
     /// A running SHA-256. Cloned to read the transcript and go on.
     type Hash: Clone;
-    /// A P-256 private key that is used once.
+    /// A private key that is used once, of any group of the provider.
     type Secret;
     /// A prepared AES-128-GCM key.
     type Aead;
     /// A prepared AES-128 key for single blocks (header protection).
     type Block;
+
+    /// The groups that keys are exchanged in, with the one to begin with in
+    /// front. There is at least one.
+    const GROUPS: &'static [Group];
 
     /// Fills `out` with random bytes.
     ///
@@ -116,19 +174,21 @@ pub trait Crypto {
     /// Ends a SHA-256.
     fn finish(&mut self, hash: Self::Hash) -> Digest;
 
-    /// Makes a P-256 key pair.
+    /// Makes a key pair.
     ///
     /// # Errors
     ///
-    /// [`CryptoError::Entropy`] if the source has failed.
-    fn generate(&mut self) -> Result<(Self::Secret, Point), CryptoError>;
-    /// The x coordinate of `secret * peer` (ECDH). Refuses points that are
-    /// not on the curve.
+    /// [`CryptoError::Entropy`] if the source has failed, and
+    /// [`CryptoError::Group`] if the group is none of [`GROUPS`](Self::GROUPS).
+    fn generate(&mut self, group: Group) -> Result<(Self::Secret, Share), CryptoError>;
+    /// What both sides of a key exchange know then: the x coordinate of
+    /// `secret * peer`, or the result of X25519. Refuses what is no value of
+    /// the group, and points of small order.
     ///
     /// # Errors
     ///
     /// [`CryptoError::BadPoint`].
-    fn agree(&mut self, secret: &Self::Secret, peer: &Point) -> Result<Digest, CryptoError>;
+    fn agree(&mut self, secret: &Self::Secret, peer: &[u8]) -> Result<Digest, CryptoError>;
     /// Verifies an ECDSA P-256 signature `r || s` over a SHA-256 digest.
     ///
     /// # Errors

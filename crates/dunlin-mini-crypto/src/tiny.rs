@@ -13,14 +13,16 @@ mod aes;
 mod curve;
 mod field;
 mod sha256;
+mod x25519;
 
 pub use aes::{TinyAead, TinyKey};
-pub use curve::TinySecret;
 pub use sha256::TinyHash;
 
 use crate::{
-    Crypto, CryptoError, Digest, Entropy, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, TAG_LEN,
+    Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
+    TAG_LEN,
 };
+use field::Number;
 
 /// Attempts to draw a scalar; each fails with a chance of 2^-32.
 const DRAWS: usize = 8;
@@ -45,11 +47,57 @@ fn wipe(words: &mut [u32]) {
     core::hint::black_box(words);
 }
 
+/// A private key for one exchange; wiped when dropped.
+pub struct TinySecret {
+    scalar: Number,
+    group: Group,
+}
+
+impl Drop for TinySecret {
+    fn drop(&mut self) {
+        wipe(&mut self.scalar);
+    }
+}
+
+impl core::fmt::Debug for TinySecret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("TinySecret")
+    }
+}
+
+impl TinySecret {
+    /// A private key from its bytes, unless they are none of the group.
+    fn new(group: Group, bytes: &Digest) -> Option<Self> {
+        let scalar = match group {
+            Group::X25519 => x25519::scalar(bytes),
+            Group::Secp256r1 => curve::scalar(bytes)?,
+        };
+        Some(Self { scalar, group })
+    }
+
+    /// The public value.
+    fn public(&self) -> Option<Share> {
+        Some(match self.group {
+            Group::X25519 => Share::x25519(&x25519::times(&self.scalar, &x25519::BASE)?),
+            Group::Secp256r1 => Share::point(&curve::public(&self.scalar)?),
+        })
+    }
+
+    fn agree(&self, peer: &[u8]) -> Option<Digest> {
+        match self.group {
+            Group::X25519 => x25519::times(&self.scalar, peer.try_into().ok()?),
+            Group::Secp256r1 => curve::agree(&self.scalar, peer.try_into().ok()?),
+        }
+    }
+}
+
 impl<E: Entropy> Crypto for Tiny<E> {
     type Hash = TinyHash;
     type Secret = TinySecret;
     type Aead = TinyAead;
     type Block = TinyKey;
+
+    const GROUPS: &'static [Group] = &[Group::X25519, Group::Secp256r1];
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.entropy.fill(out)
@@ -67,23 +115,23 @@ impl<E: Entropy> Crypto for Tiny<E> {
         hash.finish()
     }
 
-    fn generate(&mut self) -> Result<(TinySecret, Point), CryptoError> {
+    fn generate(&mut self, group: Group) -> Result<(TinySecret, Share), CryptoError> {
         let mut bytes = [0; 32];
         for _ in 0..DRAWS {
             self.entropy.fill(&mut bytes)?;
-            let secret = TinySecret::new(&bytes);
+            let secret = TinySecret::new(group, &bytes);
             bytes.fill(0);
             core::hint::black_box(&mut bytes);
             if let Some(secret) = secret
-                && let Some(point) = secret.public()
+                && let Some(share) = secret.public()
             {
-                return Ok((secret, point));
+                return Ok((secret, share));
             }
         }
         Err(CryptoError::Entropy)
     }
 
-    fn agree(&mut self, secret: &TinySecret, peer: &Point) -> Result<Digest, CryptoError> {
+    fn agree(&mut self, secret: &TinySecret, peer: &[u8]) -> Result<Digest, CryptoError> {
         secret.agree(peer).ok_or(CryptoError::BadPoint)
     }
 

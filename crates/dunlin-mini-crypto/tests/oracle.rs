@@ -3,7 +3,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Entropy, Host, Point, Tiny};
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Entropy, Group, Host, Point, Tiny};
 use p256::ecdsa::signature::hazmat::PrehashSigner;
 use p256::ecdsa::{Signature, SigningKey};
 
@@ -159,7 +159,10 @@ fn keys_and_agreements_agree() {
             Ok(())
         };
         let (mut host, mut tiny) = (Host::new(draw), Tiny::new(draw));
-        let (made, tiny_made) = (host.generate(), tiny.generate());
+        let (made, tiny_made) = (
+            host.generate(Group::Secp256r1),
+            tiny.generate(Group::Secp256r1),
+        );
         // Some of these numbers are above the order.
         assert_eq!(made.is_ok(), tiny_made.is_ok());
         let (Ok((host_key, point)), Ok((tiny_key, tiny_point))) = (made, tiny_made) else {
@@ -170,20 +173,36 @@ fn keys_and_agreements_agree() {
             out.copy_from_slice(&two);
             Ok(())
         };
-        let (_, peer) = Host::new(peer).generate().unwrap();
-        let want = host.agree(&host_key, &peer).unwrap();
-        assert_eq!(tiny.agree(&tiny_key, &peer), Ok(want));
+        let (_, peer) = Host::new(peer).generate(Group::Secp256r1).unwrap();
+        let want = host.agree(&host_key, peer.bytes()).unwrap();
+        assert_eq!(tiny.agree(&tiny_key, peer.bytes()), Ok(want));
 
-        let mut off = peer;
+        let mut off = peer.bytes().to_vec();
         let bit = random.next() as usize % (8 * off.len());
         off[bit / 8] ^= 1 << (bit % 8);
         let want = host.agree(&host_key, &off);
-        // RustCrypto also takes other forms of a point.
-        if off[0] == 4 {
-            assert_eq!(tiny.agree(&tiny_key, &off), want);
-        } else {
-            assert_eq!(tiny.agree(&tiny_key, &off), Err(CryptoError::BadPoint));
-        }
+        assert_eq!(tiny.agree(&tiny_key, &off), want);
+    }
+}
+
+#[test]
+fn x25519_agrees() {
+    let (mut random, ..) = both(7);
+    for _ in 0..runs(SLOW) {
+        let one = random.number();
+        let draw = |out: &mut [u8]| {
+            out.copy_from_slice(&one);
+            Ok(())
+        };
+        let (mut host, mut tiny) = (Host::new(draw), Tiny::new(draw));
+        let (host_key, public) = host.generate(Group::X25519).unwrap();
+        let (tiny_key, tiny_public) = tiny.generate(Group::X25519).unwrap();
+        assert_eq!(tiny_public, public);
+        // Any 32 bytes are a point, of the curve or of its twist.
+        let peer = random.number();
+        let want = host.agree(&host_key, &peer);
+        assert_eq!(tiny.agree(&tiny_key, &peer), want);
+        assert_eq!(want.is_err(), peer == [0; 32]);
     }
 }
 
@@ -222,7 +241,8 @@ fn verdicts_agree() {
 fn scalars_out_of_range_are_not_keys() {
     const ORDER: &str = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551";
     let mut above = hex::<32>(ORDER);
-    let key: Point = tiny().generate().unwrap().1;
+    let key = tiny().generate(Group::Secp256r1).unwrap().1;
+    let key: &Point = key.bytes().try_into().unwrap();
     for (bad, offset) in [([0; 32], 0), (above, 0), ([0xff; 32], 0), (above, 1)] {
         above = bad;
         above[31] += offset;
@@ -230,12 +250,12 @@ fn scalars_out_of_range_are_not_keys() {
             out.copy_from_slice(&above);
             Ok(())
         };
-        let refused = Tiny::new(draw).generate().map(|_| ());
+        let refused = Tiny::new(draw).generate(Group::Secp256r1).map(|_| ());
         assert_eq!(refused, Err(CryptoError::Entropy));
         for at in [0, 32] {
             let mut signature = [1; 64];
             signature[at..at + 32].copy_from_slice(&above);
-            let verdict = tiny().verify(&key, &[1; 32], &signature);
+            let verdict = tiny().verify(key, &[1; 32], &signature);
             assert_eq!(verdict, Err(CryptoError::BadSignature));
         }
     }
@@ -247,7 +267,8 @@ fn scalars_out_of_range_are_not_keys() {
             out.copy_from_slice(&bytes);
             Ok(())
         };
-        Tiny::new(draw).generate().unwrap().1
+        let share = Tiny::new(draw).generate(Group::Secp256r1).unwrap().1;
+        share.bytes().to_vec()
     };
     let (minus, mut one) = (point(last), [0; 32]);
     one[31] = 1;
@@ -260,7 +281,10 @@ fn scalars_out_of_range_are_not_keys() {
 fn failed_entropy_makes_no_key() {
     let mut crypto = Tiny::new(|_: &mut [u8]| Err(CryptoError::Entropy));
     assert_eq!(crypto.random(&mut [0; 4]), Err(CryptoError::Entropy));
-    assert_eq!(crypto.generate().map(|_| ()), Err(CryptoError::Entropy));
+    for group in [Group::X25519, Group::Secp256r1] {
+        let made = crypto.generate(group).map(|_| ());
+        assert_eq!(made, Err(CryptoError::Entropy));
+    }
 }
 
 #[test]
@@ -312,22 +336,104 @@ fn vectors_of_rfc_5903() {
         ));
         Ok(())
     };
-    let (_, public) = Tiny::new(draw).generate().unwrap();
+    let (_, public) = Tiny::new(draw).generate(Group::Secp256r1).unwrap();
     let want: Point = hex(
         "04dad0b65394221cf9b051e1feca5787d098dfe637fc90b9ef945d0c37725811805271a0461cdb8252d61f\
          1c456fa3e59ab1f45b33accf5f58389e0577b8990bb3",
     );
-    assert_eq!(public, want);
+    assert_eq!(public.bytes(), want);
     let draw = |out: &mut [u8]| {
         out.copy_from_slice(&hex::<32>(
             "c6ef9c5d78ae012a011164acb397ce2088685d8f06bf9be0b283ab46476bee53",
         ));
         Ok(())
     };
-    let (secret, _) = Tiny::new(draw).generate().unwrap();
-    let shared = crypto.agree(&secret, &public);
+    let (secret, _) = Tiny::new(draw).generate(Group::Secp256r1).unwrap();
+    let shared = crypto.agree(&secret, public.bytes());
     let want = hex("d6840f6b42f6edafd13116e0e12565202fef8e9ece7dce03812464d04b9442de");
     assert_eq!(shared, Ok(want));
+}
+
+/// The function of RFC 7748.
+fn x25519(scalar: &[u8; 32], point: &[u8]) -> Result<Digest, CryptoError> {
+    let draw = |out: &mut [u8]| {
+        out.copy_from_slice(scalar);
+        Ok(())
+    };
+    let mut crypto = Tiny::new(draw);
+    let (secret, _) = crypto.generate(Group::X25519).unwrap();
+    crypto.agree(&secret, point)
+}
+
+#[test]
+fn vectors_of_rfc_7748() {
+    // Section 5.2.
+    let cases = [
+        (
+            "a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4",
+            "e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c",
+            "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552",
+        ),
+        (
+            "4b66e9d4d1b4673c5ad22691957d6af5c11b6421e0ea01d42ca4169e7918ba0d",
+            "e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a493",
+            "95cbde9476e8907d7aade45cb4b873f88b595a68799fa152e6f8f7647aac7957",
+        ),
+    ];
+    for (scalar, point, want) in cases {
+        assert_eq!(x25519(&hex(scalar), &hex::<32>(point)), Ok(hex(want)));
+    }
+    let (mut k, mut u) = ([0; 32], [0; 32]);
+    (k[0], u[0]) = (9, 9);
+    let once = hex("422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079");
+    let thousand = hex("684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51");
+    for round in 0..1000 {
+        let made = x25519(&k, &u).unwrap();
+        (k, u) = (made, k);
+        assert!(round != 0 || k == once);
+    }
+    assert_eq!(k, thousand);
+    // Section 6.1: both sides of an exchange.
+    let key = |bytes| {
+        let draw = move |out: &mut [u8]| {
+            out.copy_from_slice(&hex::<32>(bytes));
+            Ok(())
+        };
+        Tiny::new(draw).generate(Group::X25519).unwrap()
+    };
+    let (a, of_a) = key("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
+    let (b, of_b) = key("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb");
+    let want = hex::<32>("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a");
+    assert_eq!(of_a.bytes(), want);
+    let want = hex::<32>("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");
+    assert_eq!(of_b.bytes(), want);
+    let want = hex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742");
+    assert_eq!(tiny().agree(&a, of_b.bytes()), Ok(want));
+    assert_eq!(tiny().agree(&b, of_a.bytes()), Ok(want));
+}
+
+#[test]
+fn points_of_small_order_are_refused() {
+    // All u coordinates of them below 2^255, as https://cr.yp.to/ecdh.html has
+    // them, each with the unused bit set or not.
+    let points = [
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    ];
+    for point in points {
+        let mut point = hex::<32>(point);
+        for _ in 0..2 {
+            assert_eq!(x25519(&[7; 32], &point), Err(CryptoError::BadPoint));
+            point[31] ^= 0x80;
+        }
+    }
+    assert_eq!(x25519(&[7; 32], &[9; 31]), Err(CryptoError::BadPoint));
+    assert_eq!(x25519(&[7; 32], &[9; 33]), Err(CryptoError::BadPoint));
 }
 
 #[test]

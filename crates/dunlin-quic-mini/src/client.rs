@@ -276,7 +276,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     /// [`Error::Entropy`].
     #[inline(never)]
     pub fn prepare(&mut self) -> Result<(), Error> {
-        let pair = self.crypto.generate().map_err(|_| Error::Entropy)?;
+        let pair = KeyPair::new(&mut self.crypto).map_err(|_| Error::Entropy)?;
         self.pair = Held::Value(pair);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The ClientHello, and the session ticket that it may offer (RFC 8446
 //! sections 4.1.2 and 4.2). Knows no packet.
 
-use dunlin_mini_crypto::{Crypto, Digest, HASH_LEN, POINT_LEN};
+use dunlin_mini_crypto::{Crypto, Digest, Group, HASH_LEN, Share};
 
 use crate::error::Error;
 use crate::keys::expand_label;
@@ -14,15 +14,12 @@ const EMPTY_HASH: Digest = [
     0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ];
 
-/// supported_versions (TLS 1.3), supported_groups (secp256r1),
-/// signature_algorithms (ecdsa_secp256r1_sha256), psk_key_exchange_modes
-/// (psk_dhe_ke), and the head of key_share with one secp256r1 share.
-const FIXED: [u8; 7 + 8 + 8 + 6 + 10] = [
+/// supported_versions (TLS 1.3), signature_algorithms (ecdsa_secp256r1_sha256)
+/// and psk_key_exchange_modes (psk_dhe_ke).
+const FIXED: [u8; 7 + 8 + 6] = [
     0, 43, 0, 3, 2, 3, 4, //
-    0, 10, 0, 4, 0, 2, 0, 0x17, //
     0, 13, 0, 4, 0, 2, 4, 3, //
-    0, 45, 0, 2, 1, 1, //
-    0, 51, 0, 71, 0, 69, 0, 0x17, 0, 65,
+    0, 45, 0, 2, 1, 1,
 ];
 
 /// Bytes at the end of a ClientHello that the binder does not cover.
@@ -159,13 +156,34 @@ pub(crate) fn finished<C: Crypto>(crypto: &mut C, secret: &Digest, hash: &Digest
     crypto.hmac(&key, &[hash])
 }
 
-/// Writes the message. `public` is the key share. Gives where the body of the
+/// supported_groups, and key_share with one share.
+fn exchange<C: Crypto>((group, share): (Group, &Share), out: &mut Writer<'_>) {
+    out.u16(10);
+    let mark = out.open();
+    let list = out.open();
+    for group in C::GROUPS {
+        out.u16(group.number());
+    }
+    out.close(list, 0);
+    out.close(mark, 0);
+    out.u16(51);
+    let mark = out.open();
+    let list = out.open();
+    out.u16(group.number());
+    let key = out.open();
+    out.put(share.bytes());
+    out.close(key, 0);
+    out.close(list, 0);
+    out.close(mark, 0);
+}
+
+/// Writes the message. `share` is the public value of a group. Gives where the body of the
 /// ALPN extension is: the server must answer with the same bytes.
 #[inline(never)]
 pub(crate) fn write<C: Crypto>(
     crypto: &mut C,
     hello: &Hello<'_>,
-    public: &[u8; POINT_LEN],
+    share: (Group, &Share),
     out: &mut Writer<'_>,
 ) -> Result<(usize, usize), Error> {
     let mut random = [0; 32];
@@ -179,7 +197,7 @@ pub(crate) fn write<C: Crypto>(
     out.put(&[0, 0, 2, 0x13, 0x01, 1, 0]);
     let extensions = out.open();
     out.put(&FIXED);
-    out.put(public);
+    exchange::<C>(share, out);
     if !hello.name.is_empty() {
         out.u16(0);
         let mark = out.open();

@@ -1,7 +1,7 @@
 //! The client's side of the TLS 1.3 handshake (RFC 8446) as QUIC uses it:
 //! messages in, secrets out. Knows no packet, no timer and no buffer.
 
-use dunlin_mini_crypto::{Crypto, Digest, POINT_LEN, Point, equal};
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, POINT_LEN, Point, Share, equal};
 
 use crate::error::Error;
 use crate::held::Held;
@@ -48,7 +48,24 @@ pub(crate) enum Step {
 }
 
 /// A key pair for one handshake.
-pub(crate) type KeyPair<C> = (<C as Crypto>::Secret, Point);
+pub(crate) struct KeyPair<C: Crypto> {
+    group: Group,
+    secret: C::Secret,
+    share: Share,
+}
+
+impl<C: Crypto> KeyPair<C> {
+    /// A new one of the group that the provider likes best.
+    pub(crate) fn new(crypto: &mut C) -> Result<Self, CryptoError> {
+        let group = *C::GROUPS.first().ok_or(CryptoError::Group)?;
+        let (secret, share) = crypto.generate(group)?;
+        Ok(Self {
+            group,
+            secret,
+            share,
+        })
+    }
+}
 
 /// The handshake.
 pub(crate) struct Tls<C: Crypto> {
@@ -61,6 +78,7 @@ pub(crate) struct Tls<C: Crypto> {
     /// The server takes early data.
     pub(crate) early: bool,
     transcript: C::Hash,
+    group: Group,
     exchange: C::Secret,
     /// The secret of the key schedule; first the one with the ticket's key in
     /// it, and in the end the one that tickets come from.
@@ -80,12 +98,13 @@ impl<C: Crypto> Tls<C> {
     pub(crate) fn start(
         place: &mut Held<Self>,
         crypto: &mut C,
-        (exchange, public): KeyPair<C>,
+        pair: KeyPair<C>,
         hello: &Hello<'_>,
         out: &mut [u8],
     ) -> Result<usize, Error> {
         let mut writer = Writer::new(out);
-        let alpn = hello::write(crypto, hello, &public, &mut writer)?;
+        let share = (pair.group, &pair.share);
+        let alpn = hello::write(crypto, hello, share, &mut writer)?;
         let len = writer.len();
         let message = out.get_mut(..len).ok_or(Error::Memory)?;
         let psk = hello.resume.map_or(&[0; 32], |(ticket, _)| ticket.psk);
@@ -102,7 +121,8 @@ impl<C: Crypto> Tls<C> {
             early_offered: hello.early,
             early: false,
             transcript,
-            exchange,
+            group: pair.group,
+            exchange: pair.secret,
             schedule: early,
             client: [0; 32],
             server: [0; 32],
@@ -238,10 +258,10 @@ impl<C: Crypto> Tls<C> {
                 43 if value.0 == [3, 4] => tls13 = true,
                 43 => return Err(Error::Downgrade),
                 51 => {
-                    if value.array() != Some(&[0, 0x17, 0, 65]) {
+                    if value.u16() != Some(self.group.number()) {
                         return Err(Error::KeyShare);
                     }
-                    share = value.array::<POINT_LEN>().filter(|_| value.is_empty());
+                    share = value.vector(2).filter(|_| value.is_empty());
                 }
                 41 if cfg!(feature = "resumption") && self.offered => {
                     if value.0 != [0, 0] {
@@ -263,7 +283,7 @@ impl<C: Crypto> Tls<C> {
             // The schedule starts again, without the key of the ticket.
             self.schedule = crypto.extract(&[0; 32], &[0; 32]);
         }
-        let shared = crypto.agree(&self.exchange, share);
+        let shared = crypto.agree(&self.exchange, share.0);
         shared.map_err(|_| Error::BadPoint)
     }
 

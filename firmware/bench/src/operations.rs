@@ -4,7 +4,7 @@
 use core::fmt::Write as _;
 use core::hint::black_box;
 
-use dunlin_mini_crypto::{Crypto, Digest, Point};
+use dunlin_mini_crypto::{Crypto, Digest, Group, Point};
 
 use crate::host::File;
 use crate::measure::{begin, end, stack_of};
@@ -32,6 +32,20 @@ const SIGNATURE: [u8; 64] = [
     0xf3, 0xe9, 0x00, 0xdb, 0xb9, 0xaf, 0xf4, 0x06, 0x4d, 0xc4, 0xab, 0x2f, 0x84, 0x3a, 0xcd, 0xa8,
 ];
 
+/// What groups are called, and a share of somebody in each: of P-256 the key
+/// above, of Curve25519 the one of Alice in RFC 7748 section 6.1.
+fn groups<C: Crypto>(_: &C) -> impl Iterator<Item = Exchange> + use<C> {
+    C::GROUPS.iter().map(|group| match group {
+        Group::Secp256r1 => (*group, ["generate", "agree"], &KEY[..]),
+        Group::X25519 => (*group, ["x25519-generate", "x25519-agree"], &ALICE[..]),
+    })
+}
+type Exchange = (Group, [&'static str; 2], &'static [u8]);
+const ALICE: [u8; 32] = [
+    0x85, 0x20, 0xf0, 0x09, 0x89, 0x30, 0xa7, 0x54, 0x74, 0x8b, 0x7d, 0xdc, 0xb4, 0x3e, 0xf7, 0x5a,
+    0x0d, 0xbf, 0x3a, 0x0d, 0x26, 0x38, 0x1a, 0xf4, 0xeb, 0xa4, 0xa9, 0x8e, 0xaa, 0x9b, 0x4e, 0x6a,
+];
+
 /// The digest of that message.
 fn sample(crypto: &mut impl Crypto) -> Digest {
     let mut hash = crypto.hash();
@@ -47,9 +61,14 @@ fn report<T>(console: &mut File, name: &str, (result, stack): (T, usize)) -> T {
 /// Every operation once: its name and the stack that it used.
 pub fn bench(console: &mut File) -> bool {
     let mut crypto = provider(&[0x5a; 32]);
-    let pair = report(console, "generate", stack_of(|| crypto.generate()));
-    let Ok((secret, _)) = pair else { return false };
-    let agreed = report(console, "agree", stack_of(|| crypto.agree(&secret, &KEY)));
+    for (group, [generate, agree], share) in groups(&crypto) {
+        let pair = report(console, generate, stack_of(|| crypto.generate(group)));
+        let Ok((secret, _)) = pair else { return false };
+        let agreed = report(console, agree, stack_of(|| crypto.agree(&secret, share)));
+        if agreed.is_err() {
+            return false;
+        }
+    }
     let digest = sample(&mut crypto);
     let verify = || crypto.verify(&KEY, &digest, &SIGNATURE);
     let verified = report(console, "verify", stack_of(verify));
@@ -88,7 +107,7 @@ pub fn bench(console: &mut File) -> bool {
         stack_of(|| crypto.expand(&secret, &info, &mut out)),
     );
     black_box((mask, out));
-    agreed.is_ok() && verified.is_ok() && opened.is_ok() && packet == [0; PACKET]
+    verified.is_ok() && opened.is_ok() && packet == [0; PACKET]
 }
 
 /// A generator of numbers that are secret to nobody.
@@ -129,16 +148,18 @@ pub fn steady(console: &mut File) -> bool {
     let mut fine = true;
     for index in 0..SECRETS {
         let mut crypto = provider(&secret(&mut random, index));
-        let _ = writeln!(console, "generate");
-        begin();
-        let pair = crypto.generate();
-        end();
-        let Ok((key, _)) = pair else { return false };
-        let _ = writeln!(console, "agree");
-        begin();
-        let agreed = crypto.agree(black_box(&key), &KEY);
-        end();
-        fine &= agreed.is_ok();
+        for (group, [generate, agree], share) in groups(&crypto) {
+            let _ = writeln!(console, "{generate}");
+            begin();
+            let pair = crypto.generate(group);
+            end();
+            let Ok((key, _)) = pair else { return false };
+            let _ = writeln!(console, "{agree}");
+            begin();
+            let agreed = crypto.agree(black_box(&key), share);
+            end();
+            fine &= agreed.is_ok();
+        }
     }
     for index in 0..SECRETS {
         let mut crypto = provider(&[0; 32]);

@@ -11,8 +11,8 @@ unsafe extern "C" {
     fn x_hash(h: *mut u8);
     fn x_update(h: *mut u8, p: *const u8, n: usize);
     fn x_finish(h: *mut u8, o: *mut u8);
-    fn x_generate(s: *mut u8, p: *mut u8) -> bool;
-    fn x_agree(s: *const u8, p: *const u8, o: *mut u8) -> bool;
+    fn x_generate(g: u16, s: *mut u8, p: *mut u8) -> bool;
+    fn x_agree(s: *const u8, p: *const u8, n: usize, o: *mut u8) -> bool;
     fn x_verify(k: *const u8, d: *const u8, s: *const u8) -> bool;
     fn x_seal(
         k: *const u8,
@@ -47,6 +47,7 @@ impl Crypto for X {
     type Secret = [u8; 32];
     type Aead = [u8; 16];
     type Block = [u8; 16];
+    const GROUPS: &'static [Group] = &[Group::X25519, Group::Secp256r1];
     fn random(&mut self, o: &mut [u8]) -> Result<(), CryptoError> {
         ok(
             unsafe { x_random(o.as_mut_ptr(), o.len()) },
@@ -66,19 +67,19 @@ impl Crypto for X {
         unsafe { x_finish(h.as_mut_ptr(), o.as_mut_ptr()) };
         o
     }
-    fn generate(&mut self) -> Result<([u8; 32], Point), CryptoError> {
+    fn generate(&mut self, g: Group) -> Result<([u8; 32], Share), CryptoError> {
         let mut s = [0; 32];
         let mut p = [0; 65];
         ok(
-            unsafe { x_generate(s.as_mut_ptr(), p.as_mut_ptr()) },
+            unsafe { x_generate(g.number(), s.as_mut_ptr(), p.as_mut_ptr()) },
             CryptoError::Entropy,
         )?;
-        Ok((s, p))
+        Ok((s, Share::point(&p)))
     }
-    fn agree(&mut self, s: &[u8; 32], p: &Point) -> Result<Digest, CryptoError> {
+    fn agree(&mut self, s: &[u8; 32], p: &[u8]) -> Result<Digest, CryptoError> {
         let mut o = [0; 32];
         ok(
-            unsafe { x_agree(s.as_ptr(), p.as_ptr(), o.as_mut_ptr()) },
+            unsafe { x_agree(s.as_ptr(), p.as_ptr(), p.len(), o.as_mut_ptr()) },
             CryptoError::BadPoint,
         )?;
         Ok(o)

@@ -11,7 +11,8 @@ use core::hint::black_box;
 
 use crate::{Digest, POINT_LEN, Point, SIGNATURE_LEN};
 
-use super::field::{FIELD, Number, Numbers, ONE, ORDER, Operation, ZERO, bit, read, write};
+use super::field::{FIELD, MINUS, Number, Numbers, ONE, ORDER, Operation, PLUS, TIMES, ZERO};
+use super::field::{bit, op, read, write};
 use super::wipe;
 
 /// A point in projective coordinates and Montgomery form.
@@ -50,61 +51,38 @@ static B: Number = FIELD.constant([
     0x5ac6_35d8,
 ]);
 
-/// A P-256 private key; wiped when dropped.
-pub struct TinySecret(Number);
-
-impl Drop for TinySecret {
-    fn drop(&mut self) {
-        wipe(&mut self.0);
-    }
+/// The public key of a private one.
+pub(super) fn public(secret: &Number) -> Option<Point> {
+    times(secret, &GENERATOR, Some(&HIGH))
 }
 
-impl core::fmt::Debug for TinySecret {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("TinySecret")
-    }
+/// The x coordinate of the product with a point.
+pub(super) fn agree(secret: &Number, peer: &Point) -> Option<Digest> {
+    let [_, xy @ ..] = times(secret, peer, None)?;
+    xy.first_chunk().copied()
 }
 
-impl TinySecret {
-    /// A private key from its bytes, unless they are 0 or not below the
-    /// order.
-    pub(super) fn new(bytes: &[u8; 32]) -> Option<Self> {
-        scalar(bytes).map(Self)
+/// The product of a private key with a point, or nothing if that is not on the
+/// curve. `high` is the point times 2^128, if it is known. The product is never
+/// infinity: the order is prime and the key below it.
+#[inline(never)]
+fn times(secret: &Number, point: &Point, high: Option<&Point>) -> Option<Point> {
+    let mut machine = Machine::empty();
+    machine.start();
+    machine.load(point)?;
+    machine.keep(1);
+    // Both halves of the scalar are worked off at once, the upper one
+    // with a point 128 doublings away.
+    match high {
+        Some(high) => machine.load(high)?,
+        None => (0..128).for_each(|_| machine.numbers.run(&DOUBLE)),
     }
-
-    /// The public key.
-    pub(super) fn public(&self) -> Option<Point> {
-        self.times(&GENERATOR, Some(&HIGH))
-    }
-
-    /// The x coordinate of the product with a point.
-    pub(super) fn agree(&self, peer: &Point) -> Option<Digest> {
-        let [_, xy @ ..] = self.times(peer, None)?;
-        xy.first_chunk().copied()
-    }
-
-    /// The product with a point, or nothing if it is not on the curve. `high`
-    /// is the point times 2^128, if it is known. The product is never
-    /// infinity: the order is prime and the key below it.
-    #[inline(never)]
-    fn times(&self, point: &Point, high: Option<&Point>) -> Option<Point> {
-        let mut machine = Machine::empty();
-        machine.start();
-        machine.load(point)?;
-        machine.keep(1);
-        // Both halves of the scalar are worked off at once, the upper one
-        // with a point 128 doublings away.
-        match high {
-            Some(high) => machine.load(high)?,
-            None => (0..128).for_each(|_| machine.run(&DOUBLE)),
-        }
-        machine.keep(2);
-        let [.., a, b, c, d] = self.0;
-        let mut upper = [a, b, c, d, 0, 0, 0, 0];
-        machine.sum_of_products(&self.0, &upper, 128);
-        wipe(&mut upper);
-        Some(machine.store())
-    }
+    machine.keep(2);
+    let [.., a, b, c, d] = *secret;
+    let mut upper = [a, b, c, d, 0, 0, 0, 0];
+    machine.sum_of_products(secret, &upper, 128);
+    wipe(&mut upper);
+    Some(machine.store())
 }
 
 /// FIPS 186-5 section 6.4.2.
@@ -144,8 +122,8 @@ pub(super) fn verify(key: &Point, digest: &Digest, signature: &[u8; SIGNATURE_LE
     (numbers.at(X1) == r).then_some(())
 }
 
-/// Reads a number from 1 to below the order.
-fn scalar(bytes: &[u8; 32]) -> Option<Number> {
+/// Reads a number from 1 to below the order: what may be a private key.
+pub(super) fn scalar(bytes: &[u8; 32]) -> Option<Number> {
     let number = read(bytes);
     let nothing = number.iter().fold(0, |all, word| all | word) == 0;
     (!nothing & ORDER.above(&number)).then_some(number)
@@ -214,7 +192,7 @@ impl Machine {
             self.numbers.enter(place);
         }
         self.numbers.put(Z1, &UNIT);
-        self.run(&ON_CURVE);
+        self.numbers.run(&ON_CURVE);
         (self.numbers.at(T3) == self.numbers.at(T4)).then_some(())
     }
 
@@ -233,10 +211,13 @@ impl Machine {
     }
 
     /// Keeps the first point in the table.
+    #[inline(never)]
     fn keep(&mut self, index: usize) {
-        let to = self.table.get_mut(index).into_iter().flatten().flatten();
-        for (to, from) in to.zip(self.numbers.three(X1)) {
-            *to = from.get();
+        if let Some(to) = self.table.get_mut(index) {
+            let from = self.numbers.three(X1);
+            for (to, from) in to.as_flattened_mut().iter_mut().zip(from) {
+                *to = from.get();
+            }
         }
     }
 
@@ -260,38 +241,15 @@ impl Machine {
     #[inline(never)]
     fn sum_of_products(&mut self, a: &Number, b: &Number, bits: usize) {
         self.choose(X2, 1);
-        self.run(&ADD);
+        self.numbers.run(&ADD);
         self.keep(3);
         self.choose(X1, 0);
         for i in (0..bits).rev() {
-            self.run(&DOUBLE);
+            self.numbers.run(&DOUBLE);
             self.choose(X2, bit(a, i) | (bit(b, i) << 1));
-            self.run(&ADD);
+            self.numbers.run(&ADD);
         }
     }
-
-    /// Runs a program.
-    #[inline(never)]
-    fn run(&self, program: &[u16]) {
-        for operation in program {
-            let at = |shift: u32| usize::from(operation >> shift) & 15;
-            let what = match operation >> 12 {
-                TIMES => Operation::Times,
-                PLUS => Operation::Plus,
-                _ => Operation::Minus,
-            };
-            self.numbers.calculate(at(8), at(4), what, at(0));
-        }
-    }
-}
-
-const TIMES: u16 = 0;
-const PLUS: u16 = 1;
-const MINUS: u16 = 2;
-
-/// An operation: what, to, and its two operands.
-const fn op(to: usize, a: usize, what: u16, b: usize) -> u16 {
-    (what << 12) | ((to as u16) << 8) | ((a as u16) << 4) | b as u16
 }
 
 /// The sides of the curve's equation into T3 and T4.
@@ -399,7 +357,7 @@ mod tests {
         let mut machine = Machine::empty();
         machine.start();
         machine.load(&GENERATOR).unwrap();
-        (0..128).for_each(|_| machine.run(&DOUBLE));
+        (0..128).for_each(|_| machine.numbers.run(&DOUBLE));
         assert_eq!(machine.store(), HIGH);
     }
 }

@@ -1,5 +1,5 @@
-//! Arithmetic modulo the two 256-bit primes of P-256, in Montgomery form, on a
-//! file of numbers. Knows no curve.
+//! Arithmetic modulo the primes of P-256 and Curve25519, in Montgomery form, on
+//! a file of numbers. Knows no curve.
 //!
 //! Numbers are eight words, least significant first. Nothing here branches on
 //! a number or reads memory at an address that depends on one; the exponent
@@ -42,7 +42,19 @@ pub(super) const ORDER: &Modulus = &Modulus::new([
     0xffff_ffff,
 ]);
 
-/// A prime above 2^255, and what Montgomery multiplication wants to know.
+/// The prime of Curve25519's coordinates, 2^255 - 19.
+pub(super) const FIELD_25519: &Modulus = &Modulus::new([
+    0xffff_ffed,
+    0xffff_ffff,
+    0xffff_ffff,
+    0xffff_ffff,
+    0xffff_ffff,
+    0xffff_ffff,
+    0xffff_ffff,
+    0x7fff_ffff,
+]);
+
+/// A prime above 2^254, and what Montgomery multiplication wants to know.
 pub(super) struct Modulus {
     prime: Number,
     /// 2^512 modulo the prime.
@@ -98,6 +110,15 @@ pub(super) enum Operation {
     Plus,
     /// `a - b`.
     Minus,
+}
+
+pub(super) const TIMES: u16 = 0;
+pub(super) const PLUS: u16 = 1;
+pub(super) const MINUS: u16 = 2;
+
+/// An operation of a program: what, to, and its two operands.
+pub(super) const fn op(to: usize, a: usize, what: u16, b: usize) -> u16 {
+    (what << 12) | ((to as u16) << 8) | ((a as u16) << 4) | b as u16
 }
 
 /// A number that may be operand and result of one operation.
@@ -195,6 +216,33 @@ impl Numbers {
         combine(to, to, &self.prime, mask, 0);
     }
 
+    /// Runs a program.
+    #[inline(never)]
+    pub(super) fn run(&self, program: &[u16]) {
+        for operation in program {
+            let at = |shift: u32| usize::from(operation >> shift) & 15;
+            let what = match operation >> 12 {
+                TIMES => Operation::Times,
+                PLUS => Operation::Plus,
+                _ => Operation::Minus,
+            };
+            self.calculate(at(8), at(4), what, at(0));
+        }
+    }
+
+    /// Swaps the two numbers from `a` on with those from `b` on if `bit` is 1,
+    /// and writes them as they are if it is 0.
+    #[inline(never)]
+    pub(super) fn swap(&self, a: usize, b: usize, bit: u32) {
+        let mask = black_box(bit.wrapping_neg());
+        let words = |place| self.file.as_flattened().iter().skip(8 * place).take(16);
+        for (a, b) in words(a).zip(words(b)) {
+            let change = (a.get() ^ b.get()) & mask;
+            a.set(a.get() ^ change);
+            b.set(b.get() ^ change);
+        }
+    }
+
     /// Into Montgomery form; reduces on the way.
     pub(super) fn enter(&self, place: usize) {
         self.calculate(place, place, Operation::Times, AT_SQUARE);
@@ -212,7 +260,7 @@ impl Numbers {
         for i in (0..256).rev() {
             self.calculate(to, to, Operation::Times, to);
             let word = self.prime.get(i / 32).map_or(0, Cell::get);
-            // Both primes end in at least 2, so only the lowest word changes.
+            // All primes end in at least 2, so only the lowest word changes.
             let word = word.wrapping_sub(if i < 32 { 2 } else { 0 });
             if (word >> (i % 32)) & 1 == 1 {
                 self.calculate(to, to, Operation::Times, from);
@@ -361,8 +409,8 @@ mod tests {
     }
 
     #[test]
-    fn edges_of_both_primes() {
-        for modulus in [FIELD, ORDER] {
+    fn edges_of_all_primes() {
+        for modulus in [FIELD, ORDER, FIELD_25519] {
             let mut last = modulus.prime;
             last[0] -= 1;
             assert!(modulus.above(&last) && !modulus.above(&modulus.prime));
@@ -386,9 +434,11 @@ mod tests {
             assert_eq!(numbers.at(2), ZERO);
             // Numbers above the prime are reduced.
             assert_eq!(there_and_back(modulus, &modulus.prime), ZERO);
-            let mut above = modulus.prime;
-            above[3] += 7;
-            assert_eq!(there_and_back(modulus, &above), [0, 0, 0, 7, 0, 0, 0, 0]);
+            let (mut above, mut rest) = (modulus.prime, ZERO);
+            let word = if above[7] == u32::MAX { 3 } else { 7 };
+            above[word] += 7;
+            rest[word] = 7;
+            assert_eq!(there_and_back(modulus, &above), rest);
             let all = there_and_back(modulus, &[u32::MAX; 8]);
             let rest = calculated(modulus, &all, Plus, &ONE);
             // 2^256 modulo the prime, less 1.

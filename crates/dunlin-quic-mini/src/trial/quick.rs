@@ -2,7 +2,7 @@
 //! secret, so that a handshake costs a fuzz target microseconds. Knows no
 //! packet.
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Host, Point};
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, Host, Point, Share};
 
 type Source = fn(&mut [u8]) -> Result<(), CryptoError>;
 type Reference = Host<Source>;
@@ -34,6 +34,8 @@ impl Crypto for Quick {
     type Aead = <Reference as Crypto>::Aead;
     type Block = <Reference as Crypto>::Block;
 
+    const GROUPS: &'static [Group] = &[Group::Secp256r1];
+
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.reference.random(out)
     }
@@ -46,10 +48,10 @@ impl Crypto for Quick {
     fn finish(&mut self, hash: Self::Hash) -> Digest {
         self.reference.finish(hash)
     }
-    fn generate(&mut self) -> Result<((), Point), CryptoError> {
-        Ok(((), PUBLIC))
+    fn generate(&mut self, _: Group) -> Result<((), Share), CryptoError> {
+        Ok(((), Share::point(&PUBLIC)))
     }
-    fn agree(&mut self, (): &(), peer: &Point) -> Result<Digest, CryptoError> {
+    fn agree(&mut self, (): &(), peer: &[u8]) -> Result<Digest, CryptoError> {
         (*peer == PUBLIC)
             .then_some(SHARED)
             .ok_or(CryptoError::BadPoint)
