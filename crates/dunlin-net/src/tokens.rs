@@ -3,6 +3,7 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,6 +16,8 @@ use quinn_proto::{TokenLog, TokenReuseError, TokenStore};
 const FILTER_BITS: usize = 1 << 23;
 /// Bits that stand for one token.
 const HASHES: u32 = 4;
+/// Tokens kept as they are, until a filter is worth its memory.
+const EXACT_MAX: usize = 2048;
 
 /// Where a client keeps the address validation tokens that servers gave it
 /// (RFC 9000 section 8.1.3).
@@ -42,9 +45,9 @@ impl TokenStore for Store {
     }
 }
 
-/// Which tokens were used: two Bloom filters, for tokens that expire in this
-/// period and in the next. It says of no used token that it is fresh, as long
-/// as the process lives; at most 2 MiB, allocated when the first is used.
+/// Which tokens were used: two sets, for tokens that expire in this period and
+/// in the next, each of which becomes a Bloom filter when it has grown. It says
+/// of no used token that it is fresh, as long as the process lives; at most 2 MiB.
 #[derive(Default)]
 pub(crate) struct UsedTokens(Mutex<Filters>);
 
@@ -52,8 +55,21 @@ pub(crate) struct UsedTokens(Mutex<Filters>);
 struct Filters {
     /// Number of the newer period, counted in lifetimes of a token.
     period: u64,
-    newer: Vec<u64>,
-    older: Vec<u64>,
+    newer: Used,
+    older: Used,
+}
+
+/// Tokens that were used.
+enum Used {
+    Few(HashSet<u128>),
+    /// A Bloom filter.
+    Many(Vec<u64>),
+}
+
+impl Default for Used {
+    fn default() -> Self {
+        Self::Few(HashSet::new())
+    }
 }
 
 impl fmt::Debug for UsedTokens {
@@ -89,25 +105,42 @@ impl Filters {
     fn is_fresh(&mut self, period: u64, nonce: u128) -> bool {
         match period.checked_sub(self.period) {
             // A token that has not expired does so in this period or the next.
-            Some(0) => insert(&mut self.newer, nonce),
+            Some(0) => self.newer.insert(nonce),
             Some(ahead) => {
                 let older = core::mem::take(&mut self.newer);
-                self.older = if ahead == 1 { older } else { Vec::new() };
+                self.older = if ahead == 1 { older } else { Used::default() };
                 self.period = period;
-                insert(&mut self.newer, nonce)
+                self.newer.insert(nonce)
             }
-            None if period + 1 == self.period => insert(&mut self.older, nonce),
+            None if period + 1 == self.period => self.older.insert(nonce),
             None => false,
+        }
+    }
+}
+
+impl Used {
+    /// Whether it was not there.
+    fn insert(&mut self, nonce: u128) -> bool {
+        if let Self::Few(few) = self {
+            if few.len() < EXACT_MAX {
+                return few.insert(nonce);
+            }
+            let mut filter = vec![0; FILTER_BITS / 64];
+            for used in few.iter() {
+                set_bits(&mut filter, *used);
+            }
+            *self = Self::Many(filter);
+        }
+        match self {
+            Self::Few(_) => false,
+            Self::Many(filter) => set_bits(filter, nonce),
         }
     }
 }
 
 /// Whether it was not in the filter. The nonce is random and authentic, so its
 /// bits need no hashing.
-fn insert(filter: &mut Vec<u64>, nonce: u128) -> bool {
-    if filter.is_empty() {
-        filter.resize(FILTER_BITS / 64, 0);
-    }
+fn set_bits(filter: &mut [u64], nonce: u128) -> bool {
     let mut fresh = false;
     for part in 0..HASHES {
         let bit = (nonce >> (part * 32)) as usize % FILTER_BITS;

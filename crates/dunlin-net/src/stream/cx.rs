@@ -62,7 +62,10 @@ impl Scratch {
 
     /// Makes room for datagrams.
     pub(crate) fn reserve_udp(&mut self) {
-        self.udp_in.resize(UDP_BATCH * UDP_BYTES, 0);
+        // Zeroed by the system as it is used, most of it never.
+        if self.udp_in.is_empty() {
+            self.udp_in = vec![0; UDP_BATCH * UDP_BYTES];
+        }
     }
 }
 
