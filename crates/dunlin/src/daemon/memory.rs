@@ -2,7 +2,10 @@
 //! library keeps what is freed for those that may come, and after a crowd has
 //! left that can be most of a broker. All unsafe code of the crate is here.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
+use std::thread;
+use std::time::Instant as StdInstant;
 
 use dunlin_base::Instant;
 
@@ -26,7 +29,7 @@ impl Memory {
     /// and more ended a while ago.
     pub(crate) fn note(&mut self, connections: usize, now: Instant) {
         if self.is_due(connections, now) {
-            give_back();
+            give_back_aside();
         }
     }
 
@@ -45,6 +48,35 @@ impl Memory {
             since: None,
         };
         true
+    }
+}
+
+/// Gives back on a thread of its own: that takes a while, and clients that
+/// stayed shall not wait for it.
+fn give_back_aside() {
+    /// How often it was asked for since that thread began: it goes through the
+    /// memory of all shards, so that one at a time is enough.
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    if ASKED.fetch_add(1, Ordering::AcqRel) > 0 {
+        return;
+    }
+    let run = || {
+        let mut asked = ASKED.load(Ordering::Acquire);
+        loop {
+            let started = StdInstant::now();
+            give_back();
+            tracing::debug!(took = ?started.elapsed(), "memory was given back");
+            // Whoever asked meanwhile may have been too late for it.
+            match ASKED.compare_exchange(asked, 0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(more) => asked = more,
+            }
+        }
+    };
+    let spawned = thread::Builder::new().name("give-back".into()).spawn(run);
+    if spawned.is_err() {
+        // Then it stays for the connections that come.
+        ASKED.store(0, Ordering::Release);
     }
 }
 
@@ -103,6 +135,7 @@ mod tests {
     fn giving_back_is_harmless() {
         let kept = vec![7_u8; 1 << 20];
         give_back();
+        (0..3).for_each(|_| give_back_aside());
         assert!(kept.iter().all(|byte| *byte == 7));
     }
 }
