@@ -25,7 +25,7 @@ use dunlin_base::{ConnId, Instant, Repeat, SendBuf, ShardId, StreamId};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::quic::{QuicConn, QuicSettings, UdpEndpoint, bind};
+use crate::quic::{QuicConn, QuicSettings, UdpEndpoint, UdpPort, bind};
 use crate::slots::{SLOTS_MAX, Slots};
 use crate::stream::{Scratch, StreamConn};
 use crate::timers::Timers;
@@ -270,11 +270,9 @@ impl Net {
 
     fn add_endpoint(&mut self, mut endpoint: UdpEndpoint) -> io::Result<usize> {
         let token = self.next_source();
-        self.poll.registry().register(
-            endpoint.port.socket_mut(),
-            token,
-            Interest::READABLE | Interest::WRITABLE,
-        )?;
+        self.poll
+            .registry()
+            .register(endpoint.port.socket_mut(), token, UdpPort::INTEREST)?;
         self.scratch.reserve_udp();
         self.sources.push(Source::Udp(Box::new(endpoint)));
         Ok(self.sources.len() - 1)

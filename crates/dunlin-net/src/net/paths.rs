@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io;
 
 use dunlin_base::{ConnId, Instant};
-use mio::{Interest, Token};
+use mio::Token;
 
 use super::{Conn, Net, Report, SOURCE_BASE, SOURCES_MAX, Source, mark};
 use crate::config::plain_addr;
@@ -139,7 +139,7 @@ impl Net {
         self.poll.registry().register(
             port.socket_mut(),
             Token(SOURCE_BASE + index),
-            Interest::READABLE | Interest::WRITABLE,
+            UdpPort::INTEREST,
         )?;
         let path = Source::Path(Box::new(UdpPath {
             port,

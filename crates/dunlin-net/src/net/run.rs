@@ -4,16 +4,17 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io;
 
+use dunlin_base::ConnId;
 use dunlin_base::transport::NetEvent;
-use dunlin_base::{ConnId, Instant};
-use mio::Events;
 use mio::net::TcpStream;
+use mio::{Events, Token};
 
 use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, WATCH, layers, mark};
 use crate::config::plain_addr;
 use crate::slots::SLOTS_MAX;
 use crate::stream::{Cx, Step};
 use crate::tcp;
+use crate::timers::Armed;
 
 /// Pause before accepting again when descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -53,8 +54,10 @@ impl Net {
         let wait = if reported || self.is_busy() {
             Some(Duration::ZERO)
         } else {
+            self.settle_timers();
             self.wait(timeout)
         };
+        self.watch_blocked()?;
         match self.poll.poll(&mut self.events, wait) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             result => result?,
@@ -219,6 +222,33 @@ impl Net {
         }
     }
 
+    /// Sleeping until an entry that stands for nothing, or for something later,
+    /// would be for nothing.
+    fn settle_timers(&mut self) {
+        while let Some(serial) = self.timers.next_serial() {
+            let armed = self.slots.get_mut(serial).map(Conn::armed_mut);
+            if !self.timers.settle(armed) {
+                break;
+            }
+        }
+    }
+
+    /// Asks the kernel to say when a UDP socket takes datagrams again, only of
+    /// those that took none: it would say so after every datagram.
+    fn watch_blocked(&mut self) -> io::Result<()> {
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            let Some(port) = source.port_mut() else {
+                continue;
+            };
+            if let Some(interest) = port.changed_interest() {
+                let token = Token(SOURCE_BASE + index);
+                let socket = port.socket_mut();
+                self.poll.registry().reregister(socket, token, interest)?;
+            }
+        }
+        Ok(())
+    }
+
     fn accept(&mut self, index: usize, handler: &mut Handler<'_>) {
         for _ in 0..self.config.limits.accept_budget {
             let Some(Source::Tcp(listener)) = self.sources.get_mut(index) else {
@@ -297,10 +327,9 @@ impl Net {
                 continue;
             };
             // A stale entry: the one that counts is another.
-            if *armed != at {
+            if !armed.is_at(at) || !self.timers.fires(serial, armed, self.now) {
                 continue;
             }
-            *armed = Instant::FAR_FUTURE;
             // A peer that has just moved must be sent something first: until
             // then quinn-proto has a timer for losses on the old path, which
             // finds none to be lost on the new one.
@@ -314,7 +343,7 @@ impl Net {
         }
         let slots = &self.slots;
         self.timers.sweep(slots.len(), |serial, at| {
-            slots.get(serial).is_some_and(|conn| conn.armed() == at)
+            slots.get(serial).is_some_and(|conn| conn.armed().is_at(at))
         });
     }
 
@@ -346,14 +375,14 @@ impl Net {
 }
 
 impl Conn {
-    const fn armed(&self) -> Instant {
+    const fn armed(&self) -> &Armed {
         match self {
-            Self::Stream(tcp) => tcp.armed,
-            Self::Quic(quic) => quic.armed,
+            Self::Stream(tcp) => &tcp.armed,
+            Self::Quic(quic) => &quic.armed,
         }
     }
 
-    fn armed_mut(&mut self) -> &mut Instant {
+    fn armed_mut(&mut self) -> &mut Armed {
         match self {
             Self::Stream(tcp) => &mut tcp.armed,
             Self::Quic(quic) => &mut quic.armed,

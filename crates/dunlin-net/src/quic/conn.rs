@@ -32,6 +32,7 @@ use crate::qlog::ConnLog;
 use crate::resume::Counted;
 use crate::stream::{Cx, GATHER_BYTES, Step, failure};
 use crate::tickets::Verdict;
+use crate::timers::Armed;
 use crate::{CertName, Clock, Counters, NetLimits, QuicTuning, tls};
 
 /// Streams that a peer may open at once, to begin with: what clients of EMQX
@@ -141,7 +142,7 @@ pub(crate) struct QuicConn {
     deadline: Instant,
     /// Counts until the handshake is complete, which early data precedes.
     handshake_deadline: Instant,
-    pub(crate) armed: Instant,
+    pub(crate) armed: Armed,
     pub(super) keys: KeyAge,
     /// Which name in the peer's certificate to tell.
     pub(crate) cert_name: CertName,
@@ -220,7 +221,7 @@ impl QuicConn {
             idle: limits.idle_timeout_max,
             deadline: new.handshake_deadline,
             handshake_deadline: new.handshake_deadline,
-            armed: Instant::FAR_FUTURE,
+            armed: Armed::NEVER,
             keys: KeyAge::new(&QuicTuning::default(), now),
             cert_name: CertName::Any,
         }

@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use std::collections::BTreeSet;
 use std::io;
 
+use mio::Interest;
 use mio::net::UdpSocket;
 use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -16,7 +17,6 @@ use crate::{Counters, NetLimits};
 pub(crate) struct UdpPort {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// Whether datagrams are marked for congestion notification.
     /// Whether packets may be marked as ECN-capable.
     pub(crate) ecn: bool,
     /// The kernel may have more datagrams for us.
@@ -25,6 +25,8 @@ pub(crate) struct UdpPort {
     pub(crate) unreachable: bool,
     /// A transmission that the kernel did not take.
     held: Option<Held>,
+    /// The kernel says when it takes more.
+    watched: bool,
     /// Connections that wait for the socket to take more.
     waiting: BTreeSet<u64>,
 }
@@ -48,6 +50,7 @@ impl UdpPort {
             readable: false,
             unreachable: false,
             held: None,
+            watched: false,
             waiting: BTreeSet::new(),
         })
     }
@@ -88,6 +91,22 @@ impl UdpPort {
 
     pub(crate) const fn is_held(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// What to watch the socket for from the beginning.
+    pub(crate) const INTEREST: Interest = Interest::READABLE;
+
+    /// What to watch it for from now on, if that has changed.
+    pub(crate) fn changed_interest(&mut self) -> Option<Interest> {
+        if self.watched == self.held.is_some() {
+            return None;
+        }
+        self.watched = self.held.is_some();
+        Some(if self.watched {
+            Self::INTEREST | Interest::WRITABLE
+        } else {
+            Self::INTEREST
+        })
     }
 
     /// Sends, or holds it until the socket is writable.
@@ -193,4 +212,43 @@ pub(crate) fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<UdpSocket> 
     }
     socket.bind(&SockAddr::from(addr))?;
     Ok(UdpSocket::from_std(socket.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_watched_for_room_only_while_it_has_none() {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let to = socket.local_addr().unwrap();
+        let mut port = UdpPort::new(socket, true, &NetLimits::default()).unwrap();
+        assert_eq!(port.changed_interest(), None);
+        // The kernel's buffers have no end that a test could rely on.
+        let held = |port: &mut UdpPort| {
+            port.held = Some(Held {
+                transmit: quinn_proto::Transmit {
+                    destination: to,
+                    ecn: None,
+                    size: 5,
+                    segment_size: None,
+                    src_ip: None,
+                },
+                contents: b"hello".to_vec(),
+            });
+        };
+        held(&mut port);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        assert_eq!(port.changed_interest(), Some(both));
+        assert_eq!(port.changed_interest(), None);
+        assert!(port.is_blocked_for(7));
+        let mut counters = Counters::default();
+        assert_eq!(Vec::from_iter(port.on_writable(&mut counters)), [7]);
+        assert_eq!(counters.datagrams_out, 1);
+        assert_eq!(port.changed_interest(), Some(UdpPort::INTEREST));
+        // Blocked and free again before anyone looked.
+        held(&mut port);
+        let _ = port.on_writable(&mut counters);
+        assert_eq!(port.changed_interest(), None);
+    }
 }

@@ -18,6 +18,7 @@ use mio::net::TcpStream;
 
 use crate::backlog::Backlog;
 use crate::config::plain_addr;
+use crate::timers::Armed;
 use crate::tls::TlsLayer;
 use crate::ws::{CLOSE_NORMAL, WsLayer};
 use crate::{ConnStats, Counters, NetLimits, tcp};
@@ -83,7 +84,7 @@ pub(crate) struct StreamConn {
     /// Deadline of the current phase.
     deadline: Instant,
     /// Earliest armed timer.
-    pub(crate) armed: Instant,
+    pub(crate) armed: Armed,
 }
 
 /// What stands between TCP and the application's bytes.
@@ -135,7 +136,7 @@ impl StreamConn {
             last_read: now,
             idle: limits.idle_timeout_max,
             deadline: new.handshake_deadline,
-            armed: Instant::FAR_FUTURE,
+            armed: Armed::NEVER,
         }
     }
 
