@@ -5,6 +5,8 @@ use core::net::{IpAddr, SocketAddr};
 use std::io::{self, IoSliceMut};
 
 use bytes::BytesMut;
+#[cfg(test)]
+use dunlin_base::ConnId;
 use dunlin_base::Instant;
 use dunlin_base::transport::CloseCause;
 use quinn_proto::{DatagramEvent, Incoming};
@@ -83,6 +85,7 @@ fn transmit(
         port.transmit(transmit, buf, counters);
     }
     quic.flushed(transmits);
+    quic.ask_for_ack(transmits);
     Transmitted {
         transmits,
         left,
@@ -466,6 +469,14 @@ impl Net {
     pub(crate) fn sources_addr(&self) -> SocketAddr {
         let udp = self.sources.iter().find_map(Source::port);
         udp.unwrap().local_addr().unwrap()
+    }
+
+    /// PING frames sent on the QUIC connection.
+    pub(crate) fn pings(&self, conn: ConnId) -> u64 {
+        match self.slots.get(conn.serial()) {
+            Some(Conn::Quic(quic)) => quic.proto.stats().frame_tx.ping,
+            _ => 0,
+        }
     }
 
     /// UDP sockets that are open.

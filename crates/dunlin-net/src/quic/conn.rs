@@ -17,6 +17,7 @@ use quinn_proto::{
 };
 use rustls::pki_types::CertificateDer;
 
+use super::acks::AckTail;
 use super::datagrams::DatagramQueue;
 use super::early::Early;
 use super::flight::Flight;
@@ -131,6 +132,7 @@ pub(crate) struct QuicConn {
     pub(super) unread: Vec<QuicStreamId>,
     /// Its log, when somebody wants to see it.
     pub(crate) log: Option<Box<ConnLog>>,
+    pub(super) ack_tail: AckTail,
     /// What is in the loop's totals.
     pub(super) noted: Noted,
     /// Address changes of the peer.
@@ -214,6 +216,7 @@ impl QuicConn {
             wanted: [false; 2],
             unread: Vec::new(),
             log: None,
+            ack_tail: AckTail::default(),
             noted: Noted::default(),
             moved: 0,
             marks: Marks::default(),

@@ -1,6 +1,7 @@
 //! QUIC: one UDP socket per listener or local address, many connections on
 //! it. The protocol itself is quinn-proto's; this drives it.
 
+mod acks;
 mod cid;
 mod conn;
 mod datagrams;

@@ -30,6 +30,28 @@ fn echo() {
 }
 
 #[test]
+fn whoever_only_listens_asks_for_acknowledgements_now_and_then() {
+    const ROUNDS: usize = 300;
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair);
+    let before = pair.server.net.pings(server);
+    for round in 1..=ROUNDS {
+        // Two packets are acknowledged at once.
+        for _ in 0..2 {
+            let _ = pair.client.send(client, StreamId::CONTROL, b"!");
+            pair.client.net.flush();
+        }
+        let acked = pair.server.net.counters().datagrams_out;
+        pair.until("messages and their acknowledgement", |p| {
+            p.server.received(StreamId::CONTROL).len() == round * 2
+                && p.server.net.counters().datagrams_out > acked
+        });
+    }
+    let asked = pair.server.net.pings(server) - before;
+    assert!((2..=10).contains(&asked), "{asked} questions");
+}
+
+#[test]
 fn bulk_with_back_pressure() {
     let mut pair = Pair::new();
     let (client, server) = open(&mut pair);
