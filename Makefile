@@ -23,7 +23,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
 	$(CARGO) xtask spec --check
-	$(CARGO) build --workspace --bins --examples
+	$(CARGO) build --workspace --bins --examples --tests
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/metrics/run.sh

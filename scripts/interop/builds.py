@@ -42,7 +42,7 @@ def example(package: str, name: str) -> tuple[Path, str]:
         profile, which = "release", ["--release", "--package", "dunlin", "--package", package]
         which += ["--bin", "dunlin"]
     else:
-        profile, which = "debug", ["--workspace"]
+        profile, which = "debug", ["--workspace", "--bins", "--tests"]
     command = ["cargo", "build", "--quiet", *which, "--example", name]
     command += ["--target-dir", str(TARGET)]
     return TARGET / profile / "examples" / name, build(f"crates/{package}", command)
