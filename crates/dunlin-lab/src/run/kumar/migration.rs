@@ -3,8 +3,9 @@
 //!
 //! Ten publishers with ten connections each in the paper; here 100 connections
 //! of one host. Messages are of QoS 1, 64 bytes; the old address is gone when
-//! the new one is there. Over TCP the client notices by its keep alive, which
-//! the paper turned off (its sockets had a timeout of 30 s).
+//! the new one is there. Over TCP our client sees that its address is gone and
+//! connects anew; should it not, it notices by its keep alive, which the paper
+//! turned off (its sockets had a timeout of 30 s).
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -72,7 +73,7 @@ fn size(scale: Scale) -> Size {
         Scale::Short => Size {
             connections: CONNECTIONS,
             rate: 5.0,
-            between: Duration::from_secs(14),
+            between: Duration::from_secs(7),
             keep_alive: "2s",
         },
         Scale::Paper => Size {
