@@ -73,7 +73,7 @@ lab-quick: ## every experiment of the papers in its short form, with a report (r
 	"$(TARGET)/release/dunlin-lab" run all --out "$(TARGET)/lab/runs" $(ARGS)
 
 lab-book: ## the book's page of results, from the runs in target/lab/runs
-	$(CARGO) build --release --package dunlin-lab
+	$(CARGO) build --release --package dunlin --package dunlin-lab --package dunlin-tiny
 	"$(TARGET)/release/dunlin-lab" report --runs "$(TARGET)/lab/runs" --book docs/book/src
 
 firmware: ## the image for a microcontroller (fetches a compiler for it), and its size

@@ -79,6 +79,8 @@ pub(crate) fn run() -> Result<ExitCode> {
         Command::Clean { names } => clean(&names),
         Command::Watch { name } => {
             linux::watch(&name)?;
+            // Of whoever was killed, if that is why the link is gone.
+            remove_folders();
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -51,9 +51,9 @@ const TABLE_II: [(&str, &str, f64, f64, f64); 9] = [
 ];
 
 /// Why the subscriber's connection takes more.
-const SUBSCRIBES: &str = "our client sends SUBSCRIBE only after CONNACK, not with the early data; \
-                          in that round trip both ends finish the handshake, and send connection \
-                          ids, a session ticket and a probe for larger packets";
+const SUBSCRIBES: &str = "SUBSCRIBE leaves with CONNECT as early data, but the server says first \
+                          what its handshake needs, in two or three datagrams, and acknowledges; \
+                          what passes until the SUBACK has come is counted, too";
 
 /// Why a full handshake saves less than in the paper.
 const ONE_ROUND_TRIP: &str = "the paper's TLS was 1.2; TLS 1.3 saves a round trip over TCP, too, \

@@ -39,7 +39,7 @@ const fn load(scale: Scale) -> (&'static str, &'static str) {
 
 /// Why QUIC takes more memory than TLS in one and the same program.
 const BUFFERS: &str = "QUIC holds in the process what TCP holds in the kernel, which no \
-    process is charged for: packets sent, datagrams received, half a megabyte by `memory-private`.";
+    process is charged for: packets sent, datagrams received; `memory-private` shows how much that is.";
 
 /// Why the publisher takes more memory than mosquitto's.
 const BINARY: &str = "Most of what is resident are pages of the program, which is broker, \

@@ -29,9 +29,9 @@ fn every(link: &str) -> Duration {
     })
 }
 
-/// Time in which a short run has its clients begin: ten over the slowest link,
-/// eighty over the fastest.
-const SPAN: Duration = Duration::from_secs(2);
+/// Time in which a short run has its clients begin, two seconds over the slowest
+/// link: ten there, sixty over the fastest.
+const SPAN: Duration = Duration::from_millis(1500);
 
 /// Why QUIC is not always sooner.
 const SLOW: &str = "On ZigBee a datagram of 1200 bytes, which RFC 9000, 14.1, wants of whoever \
@@ -45,7 +45,8 @@ fn size(scale: Scale, link: &str) -> (usize, usize, &'static str) {
         Scale::Smoke => (2, 1, "5s"),
         Scale::Short => {
             let turns = SPAN.as_millis() / every(link).as_millis();
-            (all, usize::try_from(turns).unwrap_or(all) / all, "3500ms")
+            let each = usize::try_from(turns).unwrap_or(all) / all;
+            (all, each.max(1), "3500ms")
         }
         Scale::Paper => (all, 1, "120s"),
     }
@@ -80,12 +81,12 @@ impl Experiment for Connect {
             ("home", _) | (_, "ethernet") => 0.3,
             _ => 1.5,
         };
-        0.6 + late
-            + if scale == Scale::Smoke {
-                0.4
-            } else {
-                SPAN.as_secs_f64()
-            }
+        let span = match (scale, cell.factor("link")) {
+            (Scale::Smoke, _) => 0.4,
+            (_, "zigbee") => 2.0,
+            _ => SPAN.as_secs_f64(),
+        };
+        0.6 + late + span
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {

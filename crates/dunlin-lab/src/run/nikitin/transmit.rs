@@ -74,7 +74,7 @@ const fn size(scale: Scale) -> Size {
             synthetic: ("5", 50),
         },
         Scale::Short => Size {
-            timeout: "5s",
+            timeout: "4s",
             synthetic: ("2", 50),
         },
         Scale::Paper => Size {
@@ -143,7 +143,7 @@ impl Experiment for Transmit {
                 _ => 900.0,
             },
             ("synthetic", "ethernet") => 2.0,
-            ("synthetic", _) => 7.0,
+            ("synthetic", _) => 5.0,
             (_, "ethernet") => 0.2,
             ("home", "zigbee") => 1.3,
             ("home", "wifi") => 0.8,
