@@ -14,6 +14,8 @@ pub struct Limits {
     pub qos: u8,
     /// Seconds, if the broker sets them instead of the client.
     pub keep_alive: Option<u16>,
+    /// The highest topic alias.
+    pub aliases: u16,
 }
 
 impl Limits {
@@ -23,6 +25,7 @@ impl Limits {
         packet: u32::MAX,
         qos: 2,
         keep_alive: None,
+        aliases: 0,
     };
 }
 
@@ -63,6 +66,13 @@ pub enum Incoming<'a> {
     },
     /// A subscription was made, or not.
     SubAck {
+        /// The packet identifier of the request.
+        id: u16,
+        /// Reason code of the first filter.
+        reason: u8,
+    },
+    /// A subscription has ended, or not.
+    UnsubAck {
         /// The packet identifier of the request.
         id: u16,
         /// Reason code of the first filter.
@@ -163,11 +173,15 @@ fn packet(first: u8, mut body: &[u8]) -> Option<Incoming<'_>> {
                 reason,
             }
         }
-        0x90 => {
+        0x90 | 0xb0 => {
             let id = word(body)?;
             properties(body)?;
             let reason = byte(body)?;
-            Incoming::SubAck { id, reason }
+            if first == 0x90 {
+                Incoming::SubAck { id, reason }
+            } else {
+                Incoming::UnsubAck { id, reason }
+            }
         }
         0xd0 => Incoming::Pong,
         0xe0 => Incoming::Disconnect {
@@ -207,9 +221,7 @@ fn limits(body: &mut &[u8]) -> Option<Limits> {
             0x25 | 0x28..=0x2a => {
                 byte(from)?;
             }
-            0x22 => {
-                word(from)?;
-            }
+            0x22 => limits.aliases = word(from)?,
             0x11 => {
                 take(from, 4)?;
             }

@@ -41,6 +41,6 @@ mod types;
 
 pub use decode::{Incoming, Limits, decode};
 pub use error::{Error, Malformed};
-pub use session::Session;
+pub use session::{ALIASES, Session};
 pub use streams::Streams;
-pub use types::{Event, Message, Options, Qos};
+pub use types::{Event, Message, Options, Qos, Will};

@@ -5,11 +5,14 @@ use dunlin_quic_mini::StreamId;
 use crate::decode::{Found, Incoming, Limits, find};
 use crate::error::Error;
 use crate::streams::Streams;
-use crate::types::{Event, Message, Options, Qos};
+use crate::types::{Event, Message, Options, Qos, Will};
 
 /// Messages with QoS 2 that may be under way in each direction.
 const EXACTLY: usize = EXACTLY_U16 as usize;
 const EXACTLY_U16: u16 = if cfg!(feature = "qos2") { 4 } else { 0 };
+
+/// The highest topic alias that a session uses.
+pub const ALIASES: u8 = 8;
 
 /// Bytes of the longest packet that one byte of length can tell, and two.
 const SHORT: usize = 0x7f;
@@ -43,6 +46,8 @@ pub struct Session {
     /// Messages of this side without an acknowledgement.
     flying: u16,
     reason: u8,
+    /// The aliases that the broker knows on this connection, one bit each.
+    aliased: u8,
     /// Length of the packet that is shown to the application.
     shown: usize,
     /// An answer to the packet that is shown: its first byte and identifier.
@@ -71,6 +76,7 @@ impl Session {
             next_id: 0,
             flying: 0,
             reason: 0,
+            aliased: 0,
             shown: 0,
             owed: None,
             known: [0; EXACTLY],
@@ -90,6 +96,7 @@ impl Session {
         self.limits = Limits::NONE;
         self.keep_alive = options.keep_alive;
         self.flying = 0;
+        self.aliased = 0;
         self.shown = 0;
         self.owed = None;
         self.phase = Phase::Begun;
@@ -99,6 +106,7 @@ impl Session {
         // Clean start only for sessions that end with the connection.
         let flags = if options.expiry == 0 { 2 } else { 0 };
         let flags = flags | u8::from(user) << 7 | u8::from(password) << 6;
+        let (will, flags) = Testament::of(options, flags);
         let [idle_high, idle_low] = options.keep_alive.to_be_bytes();
         let [e0, e1, e2, e3] = options.expiry.to_be_bytes();
         let [w0, w1, w2, w3] = window.to_be_bytes();
@@ -135,6 +143,10 @@ impl Session {
             &fixed[..],
             &length(options.client_id),
             options.client_id,
+            will.head(),
+            will.topic,
+            will.payload_length(),
+            will.payload,
             user_length.get(..2 * usize::from(user)).unwrap_or_default(),
             options.user,
             password_length
@@ -160,13 +172,46 @@ impl Session {
         quic: &mut Q,
         message: &Message<'_>,
     ) -> Result<u16, Error> {
-        if message.qos == Qos::AtMostOnce {
-            self.message(quic, 0, 0x30, message)?;
-            return Ok(0);
+        self.publish_as(quic, 0, message)
+    }
+
+    /// Publishes a message whose topic is named by a number from 1 to
+    /// [`ALIASES`] on this connection, so that only the first message with the
+    /// number has the topic. A number that the broker does not take is left
+    /// aside, as is zero.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`publish`](Self::publish).
+    pub fn publish_as<Q: Streams>(
+        &mut self,
+        quic: &mut Q,
+        alias: u8,
+        message: &Message<'_>,
+    ) -> Result<u16, Error> {
+        let taken = alias <= ALIASES && u16::from(alias) <= self.limits.aliases;
+        let alias = if taken { alias } else { 0 };
+        let bit = 1_u8.checked_shl(u32::from(alias).wrapping_sub(1));
+        let bit = bit.unwrap_or(0);
+        let known = Message {
+            topic: &[],
+            ..*message
+        };
+        let message = if self.aliased & bit == 0 {
+            message
+        } else {
+            &known
+        };
+        let id = if message.qos == Qos::AtMostOnce {
+            0
+        } else {
+            self.after()
+        };
+        self.message(quic, id, 0x30, alias, message)?;
+        self.aliased |= bit;
+        if id > 0 {
+            self.next_id = id;
         }
-        let id = self.after();
-        self.message(quic, id, 0x30, message)?;
-        self.next_id = id;
         Ok(id)
     }
 
@@ -191,7 +236,7 @@ impl Session {
             self.flying += 1;
             return Ok(());
         }
-        self.message(quic, id, 0x38, message)
+        self.message(quic, id, 0x38, 0, message)
     }
 
     fn message<Q: Streams>(
@@ -199,6 +244,7 @@ impl Session {
         quic: &mut Q,
         id: u16,
         first: u8,
+        alias: u8,
         message: &Message<'_>,
     ) -> Result<(), Error> {
         let qos = message.qos as u8;
@@ -212,7 +258,10 @@ impl Session {
         let topic = message.topic;
         let id = id.to_be_bytes();
         let id = if qos == 0 { &[][..] } else { &id };
-        let parts = [&length(topic)[..], topic, id, &[0], message.payload];
+        // Topic Alias, if there is one.
+        let with_alias = [3, 0x23, 0, alias];
+        let properties = if alias == 0 { &[0][..] } else { &with_alias };
+        let parts = [&length(topic)[..], topic, id, properties, message.payload];
         self.send(quic, first | qos << 1 | u8::from(message.retain), &parts)?;
         self.flying = self.flying.saturating_add(u16::from(qos > 0));
         Ok(())
@@ -239,6 +288,19 @@ impl Session {
             &[qos as u8],
         ];
         self.send(quic, 0x82, &parts)?;
+        self.next_id = id;
+        Ok(id)
+    }
+
+    /// Ends a subscription. Gives the identifier of the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`], [`Error::TooLarge`] and [`Error::State`].
+    pub fn unsubscribe<Q: Streams>(&mut self, quic: &mut Q, filter: &[u8]) -> Result<u16, Error> {
+        let id = self.after();
+        let parts = [&id.to_be_bytes()[..], &[0], &length(filter), filter];
+        self.send(quic, 0xa2, &parts)?;
         self.next_id = id;
         Ok(id)
     }
@@ -341,6 +403,7 @@ impl Session {
                 retain,
             }),
             Incoming::SubAck { id, reason } => Event::Subscribed { id, reason },
+            Incoming::UnsubAck { id, reason } => Event::Unsubscribed { id, reason },
             Incoming::Answer { id, reason, .. } => Event::Published { id, reason },
             Incoming::Pong | Incoming::Disconnect { .. } => return Ok(None),
         }))
@@ -407,7 +470,7 @@ impl Session {
             Incoming::Answer { kind, id, reason } if up => {
                 return self.answered(kind, id, reason);
             }
-            Incoming::SubAck { .. } if up => {}
+            Incoming::SubAck { .. } | Incoming::UnsubAck { .. } if up => {}
             Incoming::Pong if up => return Ok((false, None)),
             _ => return Err(Error::Malformed),
         }
@@ -501,6 +564,51 @@ impl Session {
             quic.write(self.stream, part)?;
         }
         Ok(())
+    }
+}
+
+/// A will as CONNECT has it (section 3.1.3): nothing without one.
+struct Testament<'a> {
+    /// Will Delay Interval, and the length of the topic.
+    head: [u8; 8],
+    topic: &'a [u8],
+    payload_length: [u8; 2],
+    payload: &'a [u8],
+    some: bool,
+}
+
+impl<'a> Testament<'a> {
+    /// The fields, and the flags of CONNECT with those of the will.
+    fn of(options: &Options<'a>, flags: u8) -> (Self, u8) {
+        let Some(Will { message, delay }) = options.will else {
+            let none = Self {
+                head: [0; 8],
+                topic: &[],
+                payload_length: [0; 2],
+                payload: &[],
+                some: false,
+            };
+            return (none, flags);
+        };
+        let [d0, d1, d2, d3] = delay.to_be_bytes();
+        let [high, low] = length(message.topic);
+        let will = Self {
+            head: [5, 0x18, d0, d1, d2, d3, high, low],
+            topic: message.topic,
+            payload_length: length(message.payload),
+            payload: message.payload,
+            some: true,
+        };
+        let kind = 4 | (message.qos as u8) << 3 | u8::from(message.retain) << 5;
+        (will, flags | kind)
+    }
+
+    fn head(&self) -> &[u8] {
+        if self.some { &self.head } else { &[] }
+    }
+
+    fn payload_length(&self) -> &[u8] {
+        if self.some { &self.payload_length } else { &[] }
     }
 }
 

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use dunlin_mqtt_codec as codec;
 use dunlin_quic_mini::{self as quic, StreamId};
 
-use crate::{Error, Event, Malformed, Message, Options, Qos, Session, Streams, decode};
+use crate::{Error, Event, Malformed, Message, Options, Qos, Session, Streams, Will, decode};
 
 /// One stream without a network.
 pub(crate) struct Pipe {
@@ -101,10 +101,20 @@ fn the_broker_understands() {
         expiry: 3600,
         user: b"someone",
         password: b"secret",
+        will: Some(Will {
+            message: Message {
+                topic: b"meter/gone",
+                payload: b"",
+                qos: Qos::AtLeastOnce,
+                retain: true,
+            },
+            delay: 77,
+        }),
     };
     session.begin(&mut pipe, &options).unwrap();
     let connect = read(&mut pipe);
     has(&connect, &["\"meter\"", "3600", "someone", "600"]);
+    has(&connect, &["meter/gone", "77", "retain: true"]);
     assert_eq!(session.publish(&mut pipe, &READING), Ok(1));
     has(&read(&mut pipe), &["a/b", "dup: false"]);
     session.publish_again(&mut pipe, 1, &READING).unwrap();
@@ -121,6 +131,8 @@ fn the_broker_understands() {
         Ok(2)
     );
     has(&read(&mut pipe), &["a/+"]);
+    assert_eq!(session.unsubscribe(&mut pipe, b"a/#"), Ok(3));
+    has(&read(&mut pipe), &["Unsubscribe", "a/#"]);
     session.ping(&mut pipe).unwrap();
     has(&read(&mut pipe), &["Ping"]);
     session.disconnect(&mut pipe).unwrap();
@@ -137,7 +149,7 @@ fn what_the_broker_sends() {
         .unwrap();
     pipe.out.clear();
     assert_eq!(session.in_flight(), 1);
-    let packets: [(&[u8], Option<Event<'_>>); 5] = [
+    let packets: [(&[u8], Option<Event<'_>>); 6] = [
         (
             &[0x40, 2, 0, 1],
             Some(Event::Published { id: 1, reason: 0 }),
@@ -145,6 +157,10 @@ fn what_the_broker_sends() {
         (
             &[0x90, 4, 0, 2, 0, 1],
             Some(Event::Subscribed { id: 2, reason: 1 }),
+        ),
+        (
+            &[0xb0, 4, 0, 3, 0, 17],
+            Some(Event::Unsubscribed { id: 3, reason: 17 }),
         ),
         (&[0xd0, 0], None),
         (
@@ -206,6 +222,44 @@ fn limits_of_the_broker() {
         ..READING
     };
     assert_eq!(session.publish(&mut pipe, &long), Err(Error::TooLarge));
+}
+
+#[test]
+fn aliases_name_topics() {
+    let mut session = Session::new();
+    let mut pipe = Pipe::new(600);
+    for _ in 0..2 {
+        session.begin(&mut pipe, &Options::NEW).unwrap();
+        pipe.out.clear();
+        // Before the broker has said how many it takes, the topic is sent.
+        for (alias, parts) in [
+            (1, ["a/b", "topic_alias: None"]),
+            (2, ["a/b", "topic_alias: None"]),
+        ] {
+            session.publish_as(&mut pipe, alias, &READING).unwrap();
+            has(&read(&mut pipe), &parts);
+        }
+        // Topic Alias Maximum 2.
+        pipe.input
+            .extend_from_slice(&[0x20, 6, 0, 0, 3, 0x22, 0, 2]);
+        assert!(session.poll(&mut pipe).unwrap().is_some());
+        assert_eq!(session.poll(&mut pipe), Ok(None));
+        for (alias, parts) in [
+            (2, ["topic: \"a/b\"", "topic_alias: Some(2)"]),
+            (2, ["topic: \"\"", "topic_alias: Some(2)"]),
+            (1, ["topic: \"a/b\"", "topic_alias: Some(1)"]),
+            (3, ["topic: \"a/b\"", "topic_alias: None"]),
+            (255, ["topic: \"a/b\"", "topic_alias: None"]),
+            (0, ["topic: \"a/b\"", "topic_alias: None"]),
+        ] {
+            session.publish_as(&mut pipe, alias, &READING).unwrap();
+            has(&read(&mut pipe), &parts);
+        }
+        // One that was not written is not known.
+        pipe.out.resize(500, 0);
+        assert_eq!(session.publish_as(&mut pipe, 2, &READING), Err(Error::Full));
+        pipe.out.clear();
+    }
 }
 
 #[test]

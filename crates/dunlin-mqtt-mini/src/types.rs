@@ -27,6 +27,18 @@ pub struct Options<'a> {
     pub user: &'a [u8],
     /// May be empty.
     pub password: &'a [u8],
+    /// What the broker says for a device that it has lost.
+    pub will: Option<Will<'a>>,
+}
+
+/// A message that the broker publishes when the connection ends without
+/// DISCONNECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Will<'a> {
+    /// The message.
+    pub message: Message<'a>,
+    /// Seconds that the broker waits, in which the device may come back.
+    pub delay: u32,
 }
 
 impl Options<'_> {
@@ -37,6 +49,7 @@ impl Options<'_> {
         expiry: 0,
         user: &[],
         password: &[],
+        will: None,
     };
 }
 
@@ -76,6 +89,14 @@ pub enum Event<'a> {
         /// What [`Session::subscribe`](crate::Session::subscribe) gave.
         id: u16,
         /// The quality of service, or a refusal from 128 on.
+        reason: u8,
+    },
+    /// The answer to the end of a subscription.
+    Unsubscribed {
+        /// What [`Session::unsubscribe`](crate::Session::unsubscribe) gave.
+        id: u16,
+        /// Zero, 17 if there was no such subscription, or a refusal from 128
+        /// on.
         reason: u8,
     },
 }
