@@ -31,7 +31,9 @@ if command -v "${CXX:-c++}" >/dev/null; then
     echo '#include "dunlin_tiny.h"' |
         "${CXX:-c++}" -x c++ -std=c++17 -Wall -Werror -I crates/dunlin-tiny-c/include -c -o /dev/null -
 fi
-python3 -B scripts/mcu/c_api.py "$out/example"
+"${CC:-cc}" "${flags[@]}" "$example/words.c" "$example/posix.c" \
+    "$out/release/libdunlin_tiny.a" -Wl,--gc-sections -s -o "$out/words"
+python3 -B scripts/mcu/c_api.py "$out/example" "$out/words"
 
 if ! command -v arm-none-eabi-gcc >/dev/null; then
     echo "c-api: skipped: Cortex-M4: arm-none-eabi-gcc is not installed" >&2

@@ -1,5 +1,6 @@
 """Runs the C example against the broker: a first connection, one that resumes
-with early data, and one with a wrong key. Argument: the example.
+with early data, and one with a wrong key; then, if it is named, the one with a
+will. Arguments: the example, and the other.
 """
 
 import subprocess
@@ -53,6 +54,21 @@ def main() -> None:
         expect("wrong key", output, "code: 99")
         if (code, second, third) != (0, 0, 1):
             sys.exit(f"c-api: status {(code, second, third)}")
+        if len(sys.argv) > 2:
+            words(sys.argv[2], broker, Path(name) / "none")
+
+
+def words(example: str, broker: Broker, ticket: Path) -> None:
+    """The broker's own client hears what the example says, and its will."""
+    heard = broker.client("sub", "-t", "c/words/#", "-t", "c/gone", "-q", "1", "-C", "3")
+    listener = subprocess.Popen([*heard, "-W", str(SECONDS)], stdout=subprocess.PIPE, text=True)
+    code, output = run(example, broker, broker.point, "", ticket)
+    lines = ["message of bytes: 3", "message of bytes: 5", "unsubscribed: 0", "unsubscribed: 17"]
+    expect("alias and end of a subscription", output, *lines, "code: 0")
+    heard, _ = listener.communicate(timeout=SECONDS)
+    expect("words and will", heard, "one", "three", "lost")
+    if code != 0:
+        sys.exit(f"c-api: status {code}")
 
 
 main()

@@ -88,7 +88,8 @@ enum dunlin_code
   DUNLIN_CODE_DECODE = 64,
   // A handshake message at the wrong time.
   DUNLIN_CODE_UNEXPECTED_MESSAGE = 65,
-  // The server asks for another hello (HelloRetryRequest).
+  // The server asks for another hello (HelloRetryRequest) that would be the
+  // same, or this build has no other.
   DUNLIN_CODE_HELLO_RETRY = 66,
   // The server did not choose TLS 1.3.
   DUNLIN_CODE_DOWNGRADE = 67,
@@ -120,6 +121,8 @@ enum dunlin_code
   DUNLIN_CODE_SESSION_ID = 80,
   // A ticket allows an amount of early data that QUIC does not know.
   DUNLIN_CODE_TICKET_EARLY_DATA = 81,
+  // The cookie of a HelloRetryRequest does not fit.
+  DUNLIN_CODE_COOKIE = 82,
   // The server sent no certificate.
   DUNLIN_CODE_NO_CERTIFICATE = 96,
   // The certificate is not X.509.
@@ -211,6 +214,9 @@ enum dunlin_kind
   // The subscription `id` is made with the quality `reason`, or refused
   // with a `reason` from 128 on.
   DUNLIN_KIND_SUBSCRIBED = 4,
+  // The subscription that `id` asked to end is gone; `reason` 17 says that
+  // there was none, one from 128 on that it is still there.
+  DUNLIN_KIND_UNSUBSCRIBED = 5,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -323,6 +329,24 @@ typedef struct dunlin_buffers {
   struct dunlin_room datagram;
 } dunlin_buffers;
 
+// A message to publish.
+typedef struct dunlin_message {
+  // Where.
+  struct dunlin_bytes topic;
+  // What.
+  struct dunlin_bytes payload;
+  // Quality of service, 0 to 2.
+  uint8_t qos;
+  // Whether the broker keeps it for later subscribers.
+  bool retain;
+  // Zero, or the number that the message had on an earlier connection that
+  // ended before it was acknowledged.
+  uint16_t again;
+  // Zero, or a number from 1 to 8 that names the topic on this connection, so
+  // that only the first message with it has the topic.
+  uint8_t alias;
+} dunlin_message;
+
 // How to connect. Either `keys` or `authority` says who the broker must be,
 // and stays where it is until the connection is over; nothing else is needed
 // after the call.
@@ -361,22 +385,13 @@ typedef struct dunlin_options {
   uint16_t keep_alive;
   // Seconds that the broker keeps the session without a connection.
   uint32_t expiry;
+  // Null, or the message that the broker publishes when the connection ends
+  // without dunlin_disconnect. Its bytes stay where they are, like the names.
+  const struct dunlin_message *will;
+  // Seconds that the broker waits with it, in which the device may come
+  // back; `expiry` ends the wait.
+  uint32_t will_delay;
 } dunlin_options;
-
-// A message to publish.
-typedef struct dunlin_message {
-  // Where.
-  struct dunlin_bytes topic;
-  // What.
-  struct dunlin_bytes payload;
-  // Quality of service, 0 to 2.
-  uint8_t qos;
-  // Whether the broker keeps it for later subscribers.
-  bool retain;
-  // Zero, or the number that the message had on an earlier connection that
-  // ended before it was acknowledged.
-  uint16_t again;
-} dunlin_message;
 
 #ifdef __cplusplus
 extern "C" {
@@ -403,8 +418,8 @@ dunlin_code dunlin_new(struct dunlin_room memory,
 // # Safety
 //
 // Pointers are null or point to what their types say. Keys, name, address,
-// client identifier, user and password stay where they are until the
-// connection is over.
+// client identifier, user, password and the bytes of the will stay where they
+// are until the connection is over.
 dunlin_code dunlin_connect(struct dunlin_client *client,
                            const struct dunlin_options *how);
 
@@ -446,6 +461,16 @@ dunlin_code dunlin_subscribe(struct dunlin_client *client,
                              struct dunlin_bytes filter,
                              uint8_t qos_max,
                              uint16_t *id);
+
+// Ends the subscription of a topic filter. `id`, if it is not null, gets the
+// number of the answer.
+//
+// # Safety
+//
+// Pointers are null or point to what their types say.
+dunlin_code dunlin_unsubscribe(struct dunlin_client *client,
+                               struct dunlin_bytes filter,
+                               uint16_t *id);
 
 // Ends the session in order: what was written still goes out. Go on with
 // dunlin_run until the phase is `DUNLIN_PHASE_CLOSED`.

@@ -11,7 +11,7 @@ use core::slice;
 
 use dunlin_mini_crypto::{POINT_LEN, Point};
 use dunlin_mqtt_mini as mqtt;
-use dunlin_mqtt_mini::{Message, Options, Qos};
+use dunlin_mqtt_mini::{Message, Options, Qos, Will};
 use dunlin_quic_mini::{Config, Resume};
 
 use crate::codes::Code;
@@ -210,14 +210,37 @@ unsafe fn trust(how: &Connect) -> Result<Trust, Code> {
     Err(Code::NoKey)
 }
 
+/// The will, of what a program says.
+///
+/// # Safety
+///
+/// Like [`dunlin_connect`].
+unsafe fn will(how: &Connect) -> Result<Option<Will<'static>>, mqtt::Error> {
+    // SAFETY: null or a message, says the caller.
+    let Some(will) = (unsafe { how.will.as_ref() }) else {
+        return Ok(None);
+    };
+    // SAFETY: they stay until the connection is over, says the caller.
+    let (topic, payload) = unsafe { (view(will.topic), view(will.payload)) };
+    Ok(Some(Will {
+        message: Message {
+            topic,
+            payload,
+            qos: qos(will.qos)?,
+            retain: will.retain,
+        },
+        delay: how.will_delay,
+    }))
+}
+
 /// Begins a connection. What was there before is forgotten without a word to
 /// the broker.
 ///
 /// # Safety
 ///
 /// Pointers are null or point to what their types say. Keys, name, address,
-/// client identifier, user and password stay where they are until the
-/// connection is over.
+/// client identifier, user, password and the bytes of the will stay where they
+/// are until the connection is over.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dunlin_connect(client: *mut Handle, how: *const Connect) -> Code {
     // SAFETY: null or what its type says, says the caller.
@@ -229,6 +252,11 @@ pub unsafe extern "C" fn dunlin_connect(client: *mut Handle, how: *const Connect
         Ok(trust) => trust,
         Err(code) => return code,
     };
+    // SAFETY: promised by the caller.
+    let will = match unsafe { will(how) } {
+        Ok(will) => will,
+        Err(error) => return Code::of(error),
+    };
     // SAFETY: the ticket is there for the call, the others longer.
     let (ticket, name, options) = unsafe {
         let options = Options {
@@ -237,6 +265,7 @@ pub unsafe extern "C" fn dunlin_connect(client: *mut Handle, how: *const Connect
             expiry: how.expiry,
             user: view(how.user),
             password: view(how.password),
+            will,
         };
         (view(how.ticket), view(how.name), options)
     };
@@ -333,7 +362,7 @@ pub unsafe extern "C" fn dunlin_publish(
                 qos: qos(publish.qos)?,
                 retain: publish.retain,
             };
-            given = device.publish(publish.again, &message)?;
+            given = device.publish(publish.again, publish.alias, &message)?;
             Ok(())
         })
     };
@@ -364,6 +393,35 @@ pub unsafe extern "C" fn dunlin_subscribe(
     let code = unsafe {
         with(client, |device| {
             given = device.subscribe(qos(qos_max)?, filter)?;
+            Ok(())
+        })
+    };
+    if !id.is_null() {
+        // SAFETY: not null, and what its type says.
+        unsafe { id.write(given) };
+    }
+    code
+}
+
+/// Ends the subscription of a topic filter. `id`, if it is not null, gets the
+/// number of the answer.
+///
+/// # Safety
+///
+/// Pointers are null or point to what their types say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_unsubscribe(
+    client: *mut Handle,
+    filter: Bytes,
+    id: *mut u16,
+) -> Code {
+    // SAFETY: there for the call.
+    let filter = unsafe { view(filter) };
+    let mut given = 0;
+    // SAFETY: promised by the caller.
+    let code = unsafe {
+        with(client, |device| {
+            given = device.unsubscribe(filter)?;
             Ok(())
         })
     };

@@ -73,7 +73,8 @@ pub enum Code {
     Decode = 64,
     /// A handshake message at the wrong time.
     UnexpectedMessage = 65,
-    /// The server asks for another hello (HelloRetryRequest).
+    /// The server asks for another hello (HelloRetryRequest) that would be the
+    /// same, or this build has no other.
     HelloRetry = 66,
     /// The server did not choose TLS 1.3.
     Downgrade = 67,
@@ -105,6 +106,8 @@ pub enum Code {
     SessionId = 80,
     /// A ticket allows an amount of early data that QUIC does not know.
     TicketEarlyData = 81,
+    /// The cookie of a HelloRetryRequest does not fit.
+    Cookie = 82,
     /// The server sent no certificate.
     NoCertificate = 96,
     /// The certificate is not X.509.
@@ -173,7 +176,7 @@ pub enum Code {
 }
 
 /// All codes; their order is that of the numbers.
-const ALL: [Code; 80] = [
+const ALL: [Code; 81] = [
     Code::Ok,
     Code::IdleTimeout,
     Code::ClosedByPeer,
@@ -222,6 +225,7 @@ const ALL: [Code; 80] = [
     Code::EarlyData,
     Code::SessionId,
     Code::TicketEarlyData,
+    Code::Cookie,
     Code::NoCertificate,
     Code::CertificateEncoding,
     Code::CertificateKey,

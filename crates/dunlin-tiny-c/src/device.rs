@@ -285,11 +285,12 @@ impl Device {
     pub(crate) fn publish(
         &mut self,
         again: u16,
+        alias: u8,
         message: &Message<'_>,
     ) -> Result<u16, mqtt::Error> {
         let quic = &mut self.quic;
         let id = if again == 0 {
-            self.session.publish(quic, message)?
+            self.session.publish_as(quic, alias, message)?
         } else {
             self.session.publish_again(quic, again, message)?;
             again
@@ -301,6 +302,12 @@ impl Device {
     pub(crate) fn subscribe(&mut self, qos: Qos, filter: &[u8]) -> Result<u16, mqtt::Error> {
         let quic = &mut self.quic;
         let id = self.session.subscribe(quic, qos, filter)?;
+        self.said = self.port.now();
+        Ok(id)
+    }
+
+    pub(crate) fn unsubscribe(&mut self, filter: &[u8]) -> Result<u16, mqtt::Error> {
+        let id = self.session.unsubscribe(&mut self.quic, filter)?;
         self.said = self.port.now();
         Ok(id)
     }
@@ -389,6 +396,10 @@ const fn told(event: &Event<'_>) -> Happened {
         }
         Event::Subscribed { id, reason } => {
             happened.kind = Kind::Subscribed;
+            (happened.id, happened.reason) = (id, reason);
+        }
+        Event::Unsubscribed { id, reason } => {
+            happened.kind = Kind::Unsubscribed;
             (happened.id, happened.reason) = (id, reason);
         }
         _ => {}

@@ -57,6 +57,9 @@ pub enum Kind {
     /// The subscription `id` is made with the quality `reason`, or refused
     /// with a `reason` from 128 on.
     Subscribed = 4,
+    /// The subscription that `id` asked to end is gone; `reason` 17 says that
+    /// there was none, one from 128 on that it is still there.
+    Unsubscribed = 5,
 }
 
 /// Something that happened. Its bytes are there until the callback returns.
@@ -144,6 +147,12 @@ pub struct Connect {
     pub keep_alive: u16,
     /// Seconds that the broker keeps the session without a connection.
     pub expiry: u32,
+    /// Null, or the message that the broker publishes when the connection ends
+    /// without dunlin_disconnect. Its bytes stay where they are, like the names.
+    pub will: *const Publish,
+    /// Seconds that the broker waits with it, in which the device may come
+    /// back; `expiry` ends the wait.
+    pub will_delay: u32,
 }
 
 /// A message to publish.
@@ -161,6 +170,9 @@ pub struct Publish {
     /// Zero, or the number that the message had on an earlier connection that
     /// ended before it was acknowledged.
     pub again: u16,
+    /// Zero, or a number from 1 to 8 that names the topic on this connection, so
+    /// that only the first message with it has the topic.
+    pub alias: u8,
 }
 
 /// Where a client is.

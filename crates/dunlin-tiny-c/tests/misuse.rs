@@ -128,6 +128,8 @@ const fn how(keys: &'static [u8]) -> Connect {
         password: NONE,
         keep_alive: 0,
         expiry: 0,
+        will: ptr::null(),
+        will_delay: 0,
     }
 }
 
@@ -137,6 +139,7 @@ const MESSAGE: Publish = Publish {
     qos: 1,
     retain: false,
     again: 0,
+    alias: 0,
 };
 
 #[test]
