@@ -119,6 +119,8 @@ pub struct Client<C: Crypto, V: Verifier, M: Memory> {
     /// The space whose handshake messages are being read.
     level: u8,
     input: Assembler,
+    /// Offset of the hello among the handshake bytes.
+    hello_at: u32,
     recovery: Recovery,
     peer: Params,
     idle_ms: u32,
@@ -188,6 +190,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             spaces: [Space::NEW; 3],
             level: INITIAL,
             input: Assembler::NEW,
+            hello_at: 0,
             recovery: Recovery::ZERO,
             peer: Params::ZERO,
             idle_ms: 0,
@@ -247,6 +250,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         }
         self.level = INITIAL;
         self.input = Assembler::NEW;
+        self.hello_at = 0;
         self.recovery.clear();
         self.peer = Params::NEW;
         (self.asked, self.heard, self.validated) = (false, false, false);

@@ -75,7 +75,8 @@ pub enum Error {
     Decode = 64,
     /// A handshake message at the wrong time.
     UnexpectedMessage = 65,
-    /// The server asks for another hello (HelloRetryRequest).
+    /// The server asks for another hello (HelloRetryRequest) that would be the
+    /// same, or this build has no other.
     HelloRetry = 66,
     /// The server did not choose TLS 1.3.
     Downgrade = 67,
@@ -107,6 +108,8 @@ pub enum Error {
     SessionId = 80,
     /// A ticket allows an amount of early data that QUIC does not know.
     TicketEarlyData = 81,
+    /// The cookie of a HelloRetryRequest does not fit.
+    Cookie = 82,
 
     /// The server sent no certificate.
     NoCertificate = 96,

@@ -6,6 +6,7 @@ use dunlin_mini_crypto::{Crypto, Digest, Group, HASH_LEN, Share};
 use crate::error::Error;
 use crate::keys::expand_label;
 use crate::params::{Own, Params};
+use crate::retry::{Places, key_share};
 use crate::wire::{Reader, Writer};
 
 /// SHA-256 of nothing.
@@ -156,8 +157,8 @@ pub(crate) fn finished<C: Crypto>(crypto: &mut C, secret: &Digest, hash: &Digest
     crypto.hmac(&key, &[hash])
 }
 
-/// supported_groups, and key_share with one share.
-fn exchange<C: Crypto>((group, share): (Group, &Share), out: &mut Writer<'_>) {
+/// supported_groups.
+fn groups<C: Crypto>(out: &mut Writer<'_>) {
     out.u16(10);
     let mark = out.open();
     let list = out.open();
@@ -166,26 +167,17 @@ fn exchange<C: Crypto>((group, share): (Group, &Share), out: &mut Writer<'_>) {
     }
     out.close(list, 0);
     out.close(mark, 0);
-    out.u16(51);
-    let mark = out.open();
-    let list = out.open();
-    out.u16(group.number());
-    let key = out.open();
-    out.put(share.bytes());
-    out.close(key, 0);
-    out.close(list, 0);
-    out.close(mark, 0);
 }
 
-/// Writes the message. `share` is the public value of a group. Gives where the body of the
-/// ALPN extension is: the server must answer with the same bytes.
+/// Writes the message. `share` is the public value of a group. Gives where
+/// things are that are looked at later.
 #[inline(never)]
 pub(crate) fn write<C: Crypto>(
     crypto: &mut C,
     hello: &Hello<'_>,
-    share: (Group, &Share),
+    (group, share): (Group, &Share),
     out: &mut Writer<'_>,
-) -> Result<(usize, usize), Error> {
+) -> Result<Places, Error> {
     let mut random = [0; 32];
     crypto.random(&mut random).map_err(|_| Error::Entropy)?;
     // Type and the first of three bytes of length; the message is shorter.
@@ -197,7 +189,7 @@ pub(crate) fn write<C: Crypto>(
     out.put(&[0, 0, 2, 0x13, 0x01, 1, 0]);
     let extensions = out.open();
     out.put(&FIXED);
-    exchange::<C>(share, out);
+    groups::<C>(out);
     if !hello.name.is_empty() {
         out.u16(0);
         let mark = out.open();
@@ -221,9 +213,13 @@ pub(crate) fn write<C: Crypto>(
     let mark = out.open();
     hello.own.write(out);
     out.close(mark, 0);
+    let early = out.len();
     if cfg!(feature = "early-data") && hello.early {
         out.put(&[0, 42, 0, 0]);
     }
+    let at = out.len();
+    key_share(group, share, out);
+    let ticket = out.len();
     if let Some((ticket, age)) = hello.resume {
         offer(ticket, age, out);
     }
@@ -232,7 +228,13 @@ pub(crate) fn write<C: Crypto>(
     if out.full() {
         return Err(Error::Memory);
     }
-    Ok(alpn)
+    Ok(Places {
+        alpn,
+        early,
+        share: at,
+        ticket,
+        end: out.len(),
+    })
 }
 
 /// pre_shared_key, the last extension, with a binder to be filled in.
@@ -250,10 +252,15 @@ fn offer(ticket: &Ticket<'_>, age: u32, out: &mut Writer<'_>) {
     out.close(mark, 0);
 }
 
-/// Fills in the binder. `early` is the first secret of the schedule.
-pub(crate) fn bind<C: Crypto>(crypto: &mut C, early: &Digest, message: &mut [u8]) -> Option<()> {
+/// Fills in the binder. `early` is the first secret of the schedule, and `hash`
+/// is of all messages before.
+pub(crate) fn bind<C: Crypto>(
+    crypto: &mut C,
+    early: &Digest,
+    mut hash: C::Hash,
+    message: &mut [u8],
+) -> Option<()> {
     let (covered, binders) = message.split_at_mut_checked(message.len().checked_sub(BINDERS)?)?;
-    let mut hash = crypto.hash();
     crypto.update(&mut hash, covered);
     let hash = crypto.finish(hash);
     let key = derive(crypto, early, b"res binder", &EMPTY_HASH);

@@ -37,6 +37,7 @@ mod keys;
 mod memory;
 mod params;
 mod recovery;
+mod retry;
 mod stream;
 #[cfg(test)]
 mod tests;

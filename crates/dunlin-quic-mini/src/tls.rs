@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::held::Held;
 use crate::hello::{self, Hello, Ticket, advance, derive, finished};
 use crate::params::Params;
+use crate::retry::{Places, Request};
 use crate::verify::Verifier;
 use crate::wire::{Reader, Writer};
 use crate::x509;
@@ -36,6 +37,8 @@ enum Expect {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Nothing,
+    /// The server wants another hello, which is there with this length.
+    Hello(usize),
     /// The handshake secrets are there.
     Keys,
     /// The server's parameters are there.
@@ -87,8 +90,11 @@ pub(crate) struct Tls<C: Crypto> {
     pub(crate) client: Digest,
     pub(crate) server: Digest,
     key: Point,
-    /// Where in the hello the body of the ALPN extension is.
-    alpn: (usize, usize),
+    /// Where things are in the hello. The server must answer with the bytes of
+    /// its ALPN extension.
+    places: Places,
+    /// Whether the hello was the second one.
+    again: bool,
 }
 
 impl<C: Crypto> Tls<C> {
@@ -104,13 +110,14 @@ impl<C: Crypto> Tls<C> {
     ) -> Result<usize, Error> {
         let mut writer = Writer::new(out);
         let share = (pair.group, &pair.share);
-        let alpn = hello::write(crypto, hello, share, &mut writer)?;
+        let places = hello::write(crypto, hello, share, &mut writer)?;
         let len = writer.len();
         let message = out.get_mut(..len).ok_or(Error::Memory)?;
         let psk = hello.resume.map_or(&[0; 32], |(ticket, _)| ticket.psk);
         let early = crypto.extract(&[0; 32], psk);
         if cfg!(feature = "resumption") && hello.resume.is_some() {
-            hello::bind(crypto, &early, message).ok_or(Error::Memory)?;
+            let hash = crypto.hash();
+            hello::bind(crypto, &early, hash, message).ok_or(Error::Memory)?;
         }
         let transcript = crypto.hash();
         *place = Held::Value(Self {
@@ -127,7 +134,8 @@ impl<C: Crypto> Tls<C> {
             client: [0; 32],
             server: [0; 32],
             key: [0; POINT_LEN],
-            alpn,
+            places,
+            again: false,
         });
         let tls = place.as_mut().ok_or(Error::State)?;
         crypto.update(&mut tls.transcript, message);
@@ -190,6 +198,9 @@ impl<C: Crypto> Tls<C> {
     ) -> Result<Step, Error> {
         let mut step = Step::Nothing;
         match (self.expect, kind) {
+            (Expect::ServerHello, 2) if cfg!(feature = "hello-retry") && is_retry(message) => {
+                return self.retry(crypto, hello, body, message);
+            }
             (Expect::ServerHello, 2) => {
                 let shared = self.server_hello(crypto, body)?;
                 crypto.update(&mut self.transcript, message);
@@ -223,6 +234,50 @@ impl<C: Crypto> Tls<C> {
         }
         crypto.update(&mut self.transcript, message);
         Ok(step)
+    }
+
+    /// Writes the second hello in the place of the first one.
+    #[inline(never)]
+    fn retry(
+        &mut self,
+        crypto: &mut C,
+        hello: &mut [u8],
+        body: Reader<'_>,
+        message: &[u8],
+    ) -> Result<Step, Error> {
+        if self.again {
+            return Err(Error::UnexpectedMessage);
+        }
+        let request = Request::read(body)?;
+        let mut share = None;
+        if let Some(number) = request.group {
+            let offered = C::GROUPS.iter().find(|group| group.number() == number);
+            // A share of the same group was there already.
+            let group = offered.filter(|group| **group != self.group);
+            let group = *group.ok_or(Error::KeyShare)?;
+            let (secret, public) = crypto.generate(group).map_err(|_| Error::Entropy)?;
+            (self.group, self.exchange) = (group, secret);
+            share = Some(public);
+        }
+        let share = share.as_ref().map(|share| (self.group, share));
+        let places = &mut self.places;
+        let changed = places.change(hello, share, request.cookie);
+        let hello = hello.get_mut(..places.end).filter(|_| changed.is_some());
+        let hello = hello.ok_or(Error::Cookie)?;
+        // RFC 8446 section 4.4.1: a hash stands for the first hello.
+        let hash = self.hash(crypto);
+        self.transcript = crypto.hash();
+        for part in [&[254, 0, 0, 32], &hash[..], message] {
+            crypto.update(&mut self.transcript, part);
+        }
+        if cfg!(feature = "resumption") && self.offered {
+            let before = self.transcript.clone();
+            hello::bind(crypto, &self.schedule, before, hello).ok_or(Error::Cookie)?;
+        }
+        crypto.update(&mut self.transcript, hello);
+        self.early_offered = false;
+        self.again = true;
+        Ok(Step::Hello(hello.len()))
     }
 
     /// Gives the shared secret of the key exchange.
@@ -297,7 +352,7 @@ impl<C: Crypto> Tls<C> {
             let value = list.vector(2).ok_or(Error::Decode)?;
             match id {
                 16 => {
-                    let offered = hello.get(self.alpn.0..self.alpn.1);
+                    let offered = hello.get(self.places.alpn.0..self.places.alpn.1);
                     alpn = offered == Some(value.0);
                 }
                 57 => params = Some(Params::read(value)?),
@@ -391,6 +446,13 @@ impl<C: Crypto> Tls<C> {
         // A ticket that does not fit leaves the device without one.
         Ok(Step::Ticket(if writer.full() { 0 } else { writer.len() }))
     }
+}
+
+/// Whether a ServerHello is a HelloRetryRequest.
+fn is_retry(message: &[u8]) -> bool {
+    message
+        .get(6..)
+        .is_some_and(|random| random.starts_with(&RETRY_RANDOM))
 }
 
 /// The server's own certificate, the first of the list.

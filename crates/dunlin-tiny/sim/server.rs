@@ -59,6 +59,8 @@ pub(crate) struct Habits {
     /// Windows of the transport, to make flow control bite.
     pub(crate) window: Option<u32>,
     pub(crate) ask_certificate: bool,
+    /// Exchanges keys with P-256 only, which is not what the client begins with.
+    pub(crate) one_group: bool,
 }
 
 /// A server and its connections.
@@ -88,8 +90,11 @@ struct Peer {
 }
 
 pub(crate) fn tls(identity: &Identity, habits: Habits) -> rustls::ServerConfig {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = rustls::ServerConfig::builder_with_provider(provider)
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    if habits.one_group {
+        provider.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::SECP256R1];
+    }
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap();
     let key = PrivateKeyDer::try_from(identity.key.serialize_der()).unwrap();

@@ -68,6 +68,7 @@ const EARLY: Habits = Habits {
     early: true,
     window: None,
     ask_certificate: false,
+    one_group: false,
 };
 
 #[test]
@@ -96,6 +97,38 @@ fn tickets_resume_with_early_data() {
             (world.client.is_resumed(), early),
             (true, world.client.took_early_data())
         );
+        world.close();
+    }
+}
+
+/// The server asks for another group: the ticket still resumes, and the early
+/// data, which is rejected with that, comes again.
+#[test]
+fn another_group_costs_a_round_trip() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let habits = Habits {
+        one_group: true,
+        ..EARLY
+    };
+    let mut world = world(&identity, &keys, habits, CALM);
+    let ticket = ticket(&mut world);
+    for resume in [false, true] {
+        world.renew(3);
+        let begin = world.now;
+        world.connect(resume.then_some(Resume {
+            ticket: &ticket,
+            age_ms: 100,
+            early: true,
+        }));
+        assert_eq!(world.client.is_usable(), resume);
+        if resume {
+            assert_eq!(world.echo(100), Outcome::Delivered);
+            assert_eq!((world.now - begin) / 40, 3);
+        }
+        assert_eq!(world.handshake(), Ok(()), "{:?}", world.server.lost);
+        assert_eq!(world.client.is_resumed(), resume);
+        assert!(!world.client.took_early_data());
         world.close();
     }
 }

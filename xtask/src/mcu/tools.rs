@@ -127,7 +127,8 @@ impl Tools {
     pub(crate) fn build(&self, package: &str, binary: &str, features: &str) -> Result<PathBuf> {
         let target = self.folder().join("build");
         let status = Command::new("cargo")
-            .args(["build", "--quiet", "--release", "--no-default-features"])
+            .args(["build", "--quiet", "--release", "--locked"])
+            .arg("--no-default-features")
             .args(["--features", features])
             .current_dir(self.root.join(package))
             .env("CARGO_TARGET_DIR", &target)

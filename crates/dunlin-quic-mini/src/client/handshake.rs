@@ -63,12 +63,25 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         self.input.consume(buffer, len);
         match step {
             Step::Nothing => {}
+            Step::Hello(len) => self.greet_again(len),
             Step::Keys => self.install(HANDSHAKE)?,
             Step::Parameters => self.parameters()?,
             Step::Complete(len) => self.complete(len)?,
             Step::Ticket(len) => self.ticket_len = len,
         }
         Ok(true)
+    }
+
+    /// The server has asked for another hello, which is in the place of the
+    /// first one. Early data is rejected with that (RFC 8446 section 4.2.10): it
+    /// is sent again with 1-RTT keys, when the server's limits are known.
+    fn greet_again(&mut self, len: usize) {
+        self.recovery.discard(APP);
+        space(&mut self.spaces, APP).tx = Held::Nothing;
+        let initial = space(&mut self.spaces, INITIAL);
+        self.hello_at = initial.end;
+        initial.next = initial.end;
+        initial.end += u32::try_from(len).unwrap_or(0);
     }
 
     /// New secrets are there: handshake messages come with them from now on.

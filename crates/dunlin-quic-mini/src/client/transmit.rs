@@ -248,13 +248,17 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     /// Handshake messages.
     fn crypto_frames(&mut self, which: u8, writer: &mut Writer<'_>, built: &mut Built) {
         let space = space(&mut self.spaces, which);
+        // Nothing is missing of a hello that was answered with a request for
+        // another one, which is in its place.
+        let base = if which == INITIAL { self.hello_at } else { 0 };
+        space.next = space.next.max(base);
         // Type, offset and length take seven bytes at most here.
         let room = u32::try_from(writer.room().saturating_sub(8)).unwrap_or(0);
         let len = space.end.saturating_sub(space.next).min(room);
         if len == 0 {
             return;
         }
-        let from = space.next as usize;
+        let from = space.next.saturating_sub(base) as usize;
         let data = self.memory.parts().hello.get(from..).unwrap_or_default();
         writer.u8(0x06);
         writer.varint(space.next);

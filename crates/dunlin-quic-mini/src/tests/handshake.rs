@@ -1,5 +1,6 @@
 //! Handshakes that must fail, and one that must not.
 
+use alloc::vec;
 use std::vec::Vec;
 
 use crate::trial::server::{KEYS, Pair, Says, extension, message};
@@ -35,7 +36,8 @@ fn changed_messages_have_their_errors() {
             |says| {
                 says.random[..8].copy_from_slice(&[0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11]);
             },
-            Error::HelloRetry,
+            // A ticket cannot be chosen so early.
+            Error::UnsupportedExtension,
         ),
         (
             |says| {
@@ -200,4 +202,71 @@ fn tickets_are_kept_if_they_make_sense() {
     // KeyUpdate is not for QUIC.
     pair.crypto(2, &message(24, &[0]));
     assert_eq!(pair.client.error(), Some(Error::UnexpectedMessage));
+}
+
+#[test]
+fn a_second_hello_has_what_was_asked_for() {
+    let cookie: [u8; 12] = [0, 44, 0, 8, 0, 6, 1, 2, 3, 4, 5, 6];
+    let group: [u8; 6] = [0, 51, 0, 2, 0, 0x1d];
+    for resume in [false, true] {
+        for (with_cookie, with_group) in [(true, false), (false, true), (true, true)] {
+            let mut pair = Pair::new(resume);
+            let first = pair.transcript.clone();
+            let mut asked = vec![0, 43, 0, 2, 3, 4];
+            if with_cookie {
+                asked.extend_from_slice(&cookie);
+            }
+            if with_group {
+                asked.extend_from_slice(&group);
+            }
+            let hello = pair.ask(&asked).unwrap();
+            // Random value, suite and all extensions in front of the share.
+            let share = first.windows(4).position(|w| w == [0, 51, 0, 71]).unwrap();
+            assert_eq!(first[6..45], hello[6..45]);
+            assert_eq!(first[47..share], hello[47..share]);
+            let body = usize::from(u16::from_be_bytes([hello[2], hello[3]]));
+            let list = usize::from(u16::from_be_bytes([hello[45], hello[46]]));
+            assert_eq!((body, list), (hello.len() - 4, hello.len() - 47));
+            let has = |part: &[u8]| hello.windows(part.len()).any(|w| w == part);
+            assert_eq!(has(&cookie), with_cookie);
+            assert_eq!(has(&[0, 51, 0, 38, 0, 36, 0, 0x1d, 0, 32]), with_group);
+            assert_eq!(has(&[0, 51, 0, 71, 0, 69, 0, 0x17, 0, 65]), !with_group);
+            let mut says = pair.honest();
+            if with_group {
+                says.group = 0x1d;
+            }
+            if !resume {
+                says.hello = extension(43, &[3, 4]);
+            }
+            pair.hello(&says);
+            if resume {
+                pair.finish(&says);
+                assert_eq!(pair.client.state(), State::Connected);
+                assert!(pair.client.is_resumed());
+            } else {
+                // Its keys fit, or this would not be understood.
+                let flight = pair.encrypted_extensions(&says);
+                pair.crypto(1, &flight);
+                pair.crypto(1, &message(4, &[]));
+                assert_eq!(pair.client.error(), Some(Error::UnexpectedMessage));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_hello_is_not_sent_again() {
+    let mut pair = Pair::new(true);
+    let hello = pair
+        .ask(&[0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 0x1d])
+        .unwrap();
+    // The probe has the second one, from where it begins.
+    let mut out = [0; 1200];
+    let wait = pair.client.timeout(pair.now).unwrap();
+    let now = pair.now + wait;
+    let len = pair.client.transmit(now, &mut out);
+    assert!(len >= 1200);
+    let payload = pair.open(0, &mut out[..len], 15);
+    let at = payload.windows(hello.len()).any(|part| part == hello);
+    assert!(at, "the second hello comes again");
 }

@@ -38,6 +38,35 @@ fn heard(datagram: impl FnOnce(&mut Pair) -> Vec<u8>) -> Pair {
     pair
 }
 
+/// After a HelloRetryRequest with this behind its version.
+fn asked(extensions: &[u8]) -> Pair {
+    let mut pair = Pair::new(true);
+    pair.ask(&[&[0, 43, 0, 2, 3, 4], extensions].concat());
+    pair
+}
+
+/// A cookie of this many bytes.
+fn cookie(len: u16) -> Vec<u8> {
+    let mut body = len.to_be_bytes().to_vec();
+    body.resize(2 + usize::from(len), 7);
+    extension(44, &body)
+}
+
+fn asked_twice() -> Pair {
+    let mut pair = asked(&cookie(9));
+    assert_eq!(pair.client.error(), None);
+    pair.ask(&[0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 0x1d]);
+    pair
+}
+
+fn asked_and_answered_with_another() -> Pair {
+    let mut pair = asked(&[0, 51, 0, 2, 0, 0x1d]);
+    assert_eq!(pair.client.error(), None);
+    let says = pair.honest();
+    pair.hello(&says);
+    pair
+}
+
 fn wrong_transcript() -> Pair {
     let mut pair = Pair::new(true);
     // The server has read another hello than this client wrote.
@@ -183,7 +212,7 @@ fn all_streams() -> Pair {
     pair
 }
 
-const CASES: [Case; 36] = [
+const CASES: [Case; 46] = [
     (
         "altered Finished",
         || said(|says| says.bad_finished = true),
@@ -212,6 +241,56 @@ const CASES: [Case; 36] = [
     (
         "another group",
         || said(|says| says.group = 0x1d),
+        Some(Error::KeyShare),
+    ),
+    (
+        "a request for the same hello",
+        || asked(&[]),
+        Some(Error::HelloRetry),
+    ),
+    (
+        "a request for the share that was there",
+        || asked(&[0, 51, 0, 2, 0, 0x17]),
+        Some(Error::KeyShare),
+    ),
+    (
+        "a request for a group that was not offered",
+        || asked(&[0, 51, 0, 2, 0, 0x18]),
+        Some(Error::KeyShare),
+    ),
+    (
+        "a request with an extension that was not offered",
+        || asked(&[0, 45, 0, 0]),
+        Some(Error::UnsupportedExtension),
+    ),
+    (
+        "a request with an empty cookie",
+        || asked(&cookie(0)),
+        Some(Error::Decode),
+    ),
+    (
+        "a request with a cookie that is cut off",
+        || asked(&[0, 44, 0, 3, 0, 9, 9]),
+        Some(Error::Decode),
+    ),
+    (
+        "a request with a cookie that does not fit",
+        || asked(&cookie(255)),
+        Some(Error::Cookie),
+    ),
+    (
+        "a request that is cut off",
+        || asked(&[cookie(250), vec![0, 51, 0, 2, 0]].concat()),
+        Some(Error::Decode),
+    ),
+    (
+        "a second request",
+        asked_twice,
+        Some(Error::UnexpectedMessage),
+    ),
+    (
+        "another group than the one asked for",
+        asked_and_answered_with_another,
         Some(Error::KeyShare),
     ),
     (
@@ -338,5 +417,5 @@ fn hostile_cases_have_their_codes_and_the_client_lives_on() {
         .filter_map(|case| Some(case.2? as u8))
         .collect();
     // Lengths and buffers of one kind share a code.
-    assert_eq!(codes.len(), 20);
+    assert_eq!(codes.len(), 25);
 }

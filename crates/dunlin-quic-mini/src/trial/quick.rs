@@ -9,6 +9,8 @@ type Reference = Host<Source>;
 
 /// The only public key. It is not asked whether it is on the curve.
 pub(crate) const PUBLIC: Point = [4; 65];
+/// The same for the second group.
+pub(crate) const OTHER: Digest = [4; 32];
 /// What everybody agrees on with it.
 const SHARED: Digest = [9; 32];
 
@@ -34,7 +36,7 @@ impl Crypto for Quick {
     type Aead = <Reference as Crypto>::Aead;
     type Block = <Reference as Crypto>::Block;
 
-    const GROUPS: &'static [Group] = &[Group::Secp256r1];
+    const GROUPS: &'static [Group] = &[Group::Secp256r1, Group::X25519];
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.reference.random(out)
@@ -48,11 +50,15 @@ impl Crypto for Quick {
     fn finish(&mut self, hash: Self::Hash) -> Digest {
         self.reference.finish(hash)
     }
-    fn generate(&mut self, _: Group) -> Result<((), Share), CryptoError> {
-        Ok(((), Share::point(&PUBLIC)))
+    fn generate(&mut self, group: Group) -> Result<((), Share), CryptoError> {
+        let share = match group {
+            Group::X25519 => Share::x25519(&OTHER),
+            Group::Secp256r1 => Share::point(&PUBLIC),
+        };
+        Ok(((), share))
     }
     fn agree(&mut self, (): &(), peer: &[u8]) -> Result<Digest, CryptoError> {
-        (*peer == PUBLIC)
+        (*peer == PUBLIC || *peer == OTHER)
             .then_some(SHARED)
             .ok_or(CryptoError::BadPoint)
     }

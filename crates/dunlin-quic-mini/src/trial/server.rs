@@ -8,7 +8,7 @@ use dunlin_mini_crypto::{Crypto, CryptoError, Digest};
 
 use super::quick::{PUBLIC, Quick};
 
-use crate::hello::{advance, derive, finished};
+use crate::hello::{advance, bind, derive, finished};
 use crate::keys::{self, Keys};
 use crate::wire::{Reader, Writer};
 use crate::{Buffers, Client, Config, Error, Pinned, Point, Resume, StreamId};
@@ -20,6 +20,12 @@ const PSK: Digest = [5; 32];
 pub(crate) const KEYS: [Point; 1] = [[4; 65]];
 /// The server's connection id.
 pub(crate) const ID: [u8; 5] = [9, 8, 7, 6, 5];
+
+/// `SHA-256("HelloRetryRequest")` (RFC 8446 section 4.1.3).
+const RETRY_RANDOM: Digest = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
+    0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
 
 /// Bytes that differ from call to call.
 fn source(out: &mut [u8]) -> Result<(), CryptoError> {
@@ -71,6 +77,8 @@ pub(crate) struct Pair {
     secrets: [Digest; 2],
     /// Bytes of handshake messages sent at the level.
     sent: u32,
+    /// Bytes of all hellos of the client.
+    said: usize,
     /// When packets of the server arrive.
     pub(crate) now: u32,
     /// Bytes of a token in its Initial packets, where none may be.
@@ -135,6 +143,7 @@ impl Pair {
             schedule: [0; 32],
             secrets: [[0; 32]; 2],
             sent: 0,
+            said: 0,
             now: 1,
             token: 0,
             last: Vec::new(),
@@ -153,6 +162,7 @@ impl Pair {
         let mut frame = Reader(&payload);
         assert_eq!((frame.u8(), frame.varint()), (Some(6), Some(0)));
         pair.transcript = frame.varvec().unwrap().to_vec();
+        pair.said = pair.transcript.len();
         let head = [0, 0x17, 0, 65];
         let at = pair
             .transcript
@@ -165,7 +175,7 @@ impl Pair {
     }
 
     /// Opens a packet of the client.
-    fn open(&mut self, level: usize, packet: &mut [u8], at: usize) -> Vec<u8> {
+    pub(crate) fn open(&mut self, level: usize, packet: &mut [u8], at: usize) -> Vec<u8> {
         let keys = &self.levels[level].read;
         let (pn, header) = keys.unmask(&mut self.crypto, packet, at).unwrap();
         let payload = keys.packet().open(&mut self.crypto, pn, packet, header);
@@ -276,6 +286,51 @@ impl Pair {
         }
     }
 
+    /// Sends a HelloRetryRequest with these extensions, and takes the second
+    /// hello, which it gives, if there is one.
+    pub(crate) fn ask(&mut self, extensions: &[u8]) -> Option<Vec<u8>> {
+        let mut body = vec![3, 3];
+        body.extend_from_slice(&RETRY_RANDOM);
+        body.extend_from_slice(&[0, 0x13, 1, 0]);
+        body.extend_from_slice(&u16::try_from(extensions.len()).unwrap().to_be_bytes());
+        body.extend_from_slice(extensions);
+        let request = message(2, &body);
+        let first = self.hash();
+        let offset = self.said;
+        self.transcript = message(254, &first);
+        self.transcript.extend_from_slice(&request);
+        self.crypto(0, &request);
+        let mut out = [0; 1200];
+        let len = self.client.transmit(self.now, &mut out);
+        if len == 0 || self.client.error().is_some() {
+            return None;
+        }
+        let payload = self.open(0, &mut out[..len], 10 + ID.len());
+        let mut frames = Reader(&payload);
+        if payload.first() == Some(&2) {
+            // An acknowledgement: type, largest, delay, no more ranges, range.
+            for _ in 0..5 {
+                frames.varint();
+            }
+        }
+        let head = (frames.u8(), frames.varint());
+        assert_eq!(head, (Some(6), u32::try_from(offset).ok()));
+        let hello = frames.varvec().unwrap().to_vec();
+        self.said += hello.len();
+        let before = self.transcript.clone();
+        self.transcript.extend_from_slice(&hello);
+        if hello.windows(3).any(|part| part == [0, 33, 32]) {
+            // The binder covers all messages before.
+            let mut hash = self.crypto.hash();
+            self.crypto.update(&mut hash, &before);
+            let early = self.crypto.extract(&[0; 32], &PSK);
+            let mut bound = hello.clone();
+            bind(&mut self.crypto, &early, hash, &mut bound).unwrap();
+            assert_eq!(bound, hello, "the binder");
+        }
+        Some(hello)
+    }
+
     /// Sends the ServerHello and derives the secrets.
     pub(crate) fn hello(&mut self, says: &Says) {
         let mut public = PUBLIC;
@@ -289,8 +344,9 @@ impl Pair {
         body.extend_from_slice(says.session);
         body.extend_from_slice(&says.suite);
         body.push(0);
-        let mut share = vec![0, says.group, 0, 65];
-        share.extend_from_slice(&public);
+        let len = if says.group == 0x1d { 32 } else { 65 };
+        let mut share = vec![0, says.group, 0, len];
+        share.extend_from_slice(&public[..usize::from(len)]);
         let mut extensions = says.hello.clone();
         extensions.extend(extension(51, &share));
         body.extend_from_slice(&u16::try_from(extensions.len()).unwrap().to_be_bytes());
