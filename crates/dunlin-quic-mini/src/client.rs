@@ -15,7 +15,7 @@ use crate::assemble::Assembler;
 use crate::cid::{Cid, Issued};
 use crate::error::Error;
 use crate::held::Held;
-use crate::hello::{Hello, Ticket};
+use crate::hello::{Hello, Ticket, trust};
 use crate::keys::{self, Keys};
 use crate::memory::{Memory, Slot};
 use crate::params::{Own, Params};
@@ -238,8 +238,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         &mut self.verifier
     }
 
-    /// Forgets the connection without a word, its keys and ticket included, so that
-    /// the client can connect again where it is.
+    /// Forgets the connection without a word, its keys and ticket included, and
+    /// clears its buffers, so that the client can connect again where it is.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.state = State::Idle;
@@ -269,6 +269,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         (self.token_len, self.has_new_token) = (0, false);
         self.ticket_len = 0;
         self.tell = false;
+        let parts = self.memory.parts();
+        for secret in [parts.hello, parts.handshake, parts.send, parts.receive] {
+            secret.fill(0);
+        }
     }
 
     /// Makes the key pair of the next handshake ahead, so that a device that
@@ -292,7 +296,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     ///
     /// [`Error::State`] if it has begun before, [`Error::Entropy`], and
     /// [`Error::Memory`] if the hello does not fit. A ticket that is of no use
-    /// is left aside without an error.
+    /// is left aside without an error: one of an earlier form, too old, or of a
+    /// connection with another name, protocol or verifier.
     pub fn connect(&mut self, now: u32, config: &Config<'_>) -> Result<(), Error> {
         if self.state != State::Idle {
             return Err(Error::State);
@@ -330,7 +335,12 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             .as_ref()
             .and_then(|resume| Ticket::read(resume.ticket));
         let age = resume.as_ref().map_or(0, |resume| resume.age_ms);
-        let ticket = ticket.filter(|ticket| ticket.is_fresh(age));
+        let trust = if cfg!(feature = "resumption") {
+            trust(&mut self.crypto, &self.verifier, config.name, config.alpn)
+        } else {
+            [0; 8]
+        };
+        let ticket = ticket.filter(|ticket| ticket.is_fresh(age) && *ticket.trust == trust);
         let wanted = resume.is_some_and(|resume| resume.early);
         let early = wanted && ticket.as_ref().is_some_and(|ticket| ticket.early);
         let hello = Hello {
@@ -344,6 +354,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             },
             resume: ticket.as_ref().map(|ticket| (ticket, age)),
             early: cfg!(feature = "early-data") && early,
+            trust,
         };
         let pair = self.pair.take().ok_or(Error::Entropy)?;
         let len = Tls::start(&mut self.tls, &mut self.crypto, pair, &hello, parts.hello)?;

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::keys::expand_label;
 use crate::params::{Own, Params};
 use crate::retry::{Places, key_share};
+use crate::verify::Verifier;
 use crate::wire::{Reader, Writer};
 
 /// SHA-256 of nothing.
@@ -33,6 +34,31 @@ pub(crate) struct Hello<'a> {
     pub(crate) own: Own,
     pub(crate) resume: Option<(&'a Ticket<'a>, u32)>,
     pub(crate) early: bool,
+    pub(crate) trust: Trust,
+}
+
+/// What a connection and the ticket that it offers must have in common.
+pub(crate) type Trust = [u8; 8];
+
+/// Hashes the server's name, the protocol and who is believed. A server that
+/// takes a ticket shows no certificate: without this, a key that is pinned no
+/// more would be good for as long as its last ticket, and a ticket of one server
+/// for another (RFC 8446 section 4.6.1).
+#[inline(never)]
+pub(crate) fn trust<C: Crypto, V: Verifier>(
+    crypto: &mut C,
+    verifier: &V,
+    name: &[u8],
+    alpn: &[u8],
+) -> Trust {
+    let mut hash = crypto.hash();
+    for part in [name, alpn] {
+        crypto.update(&mut hash, &part.len().to_le_bytes());
+        crypto.update(&mut hash, part);
+    }
+    verifier.believed(crypto, &mut hash);
+    let [a, b, c, d, e, f, g, h, ..] = crypto.finish(hash);
+    [a, b, c, d, e, f, g, h]
 }
 
 /// A ticket as this client stores it.
@@ -42,12 +68,13 @@ pub(crate) struct Ticket<'a> {
     lifetime: u32,
     age_add: u32,
     pub(crate) psk: &'a Digest,
+    pub(crate) trust: &'a Trust,
     pub(crate) params: Params,
     identity: &'a [u8],
 }
 
 /// The form of stored tickets, the first byte.
-const TICKET_FORM: u8 = 1;
+const TICKET_FORM: u8 = 2;
 
 /// Seconds that a ticket is kept, whatever the server says (RFC 8446 section
 /// 4.6.1).
@@ -63,6 +90,7 @@ impl<'a> Ticket<'a> {
         let lifetime = reader.u32()?;
         let age_add = reader.u32()?;
         let psk = reader.array()?;
+        let trust = reader.array()?;
         let params = Params {
             max_data: reader.u32()?,
             stream_data: reader.u32()?,
@@ -74,6 +102,7 @@ impl<'a> Ticket<'a> {
             lifetime,
             age_add,
             psk,
+            trust,
             params,
             identity: reader.vector(2)?.0,
         })
@@ -88,7 +117,7 @@ impl<'a> Ticket<'a> {
     pub(crate) fn store<C: Crypto>(
         crypto: &mut C,
         resumption: &Digest,
-        params: &Params,
+        (params, trust): (&Params, &Trust),
         mut body: Reader<'_>,
         out: &mut Writer<'_>,
     ) -> Result<(), Error> {
@@ -120,6 +149,7 @@ impl<'a> Ticket<'a> {
         out.u32(lifetime.min(WEEK));
         out.u32(age_add);
         out.put(&psk);
+        out.put(trust);
         for limit in [params.max_data, params.stream_data, params.streams] {
             out.u32(limit);
         }

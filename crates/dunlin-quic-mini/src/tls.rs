@@ -5,7 +5,7 @@ use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, POINT_LEN, Point, S
 
 use crate::error::Error;
 use crate::held::Held;
-use crate::hello::{self, Hello, Ticket, advance, derive, finished};
+use crate::hello::{self, Hello, Ticket, Trust, advance, derive, finished};
 use crate::params::Params;
 use crate::retry::{Places, Request};
 use crate::verify::Verifier;
@@ -95,6 +95,18 @@ pub(crate) struct Tls<C: Crypto> {
     places: Places,
     /// Whether the hello was the second one.
     again: bool,
+    /// What goes into a ticket of this connection.
+    trust: Trust,
+}
+
+impl<C: Crypto> Drop for Tls<C> {
+    fn drop(&mut self) {
+        for secret in [&mut self.schedule, &mut self.client, &mut self.server] {
+            secret.fill(0);
+            // Nobody reads the zeros, but the optimiser must not see that.
+            core::hint::black_box(secret);
+        }
+    }
 }
 
 impl<C: Crypto> Tls<C> {
@@ -136,6 +148,7 @@ impl<C: Crypto> Tls<C> {
             key: [0; POINT_LEN],
             places,
             again: false,
+            trust: hello.trust,
         });
         let tls = place.as_mut().ok_or(Error::State)?;
         crypto.update(&mut tls.transcript, message);
@@ -442,7 +455,8 @@ impl<C: Crypto> Tls<C> {
             return Ok(Step::Nothing);
         }
         let mut writer = Writer::new(hello.get_mut(FLIGHT..).unwrap_or_default());
-        Ticket::store(crypto, &self.schedule, params, body, &mut writer)?;
+        let common = (params, &self.trust);
+        Ticket::store(crypto, &self.schedule, common, body, &mut writer)?;
         // A ticket that does not fit leaves the device without one.
         Ok(Step::Ticket(if writer.full() { 0 } else { writer.len() }))
     }

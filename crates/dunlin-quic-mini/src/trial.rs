@@ -150,7 +150,7 @@ pub fn ticket(data: &[u8]) {
     let stored = Ticket::store(
         &mut crypto,
         &[1; 32],
-        &Params::NEW,
+        (&Params::NEW, &[0; 8]),
         Reader(data),
         &mut writer,
     );

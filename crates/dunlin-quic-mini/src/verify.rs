@@ -15,6 +15,10 @@ pub trait Verifier {
     ///
     /// The reason to refuse it; the connection ends with it.
     fn verify<C: Crypto>(&self, crypto: &mut C, certificate: &[u8]) -> Result<Point, Error>;
+
+    /// Adds to a hash who is believed. A ticket is used only where this is what
+    /// it was when the server was verified: with a ticket, it is not asked again.
+    fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash);
 }
 
 /// Believes servers by their keys: the certificate only carries the key, and
@@ -41,6 +45,10 @@ impl Verifier for Pinned<'_> {
             Err(Error::WrongKey)
         }
     }
+
+    fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
+        crypto.update(hash, self.keys.as_flattened());
+    }
 }
 
 /// Believes every server. Whoever is in the path can read and change all
@@ -53,6 +61,10 @@ pub struct Unverified;
 impl Verifier for Unverified {
     fn verify<C: Crypto>(&self, _: &mut C, certificate: &[u8]) -> Result<Point, Error> {
         Certificate::read(certificate).map(|certificate| *certificate.key)
+    }
+
+    fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
+        crypto.update(hash, b"anybody");
     }
 }
 
@@ -129,6 +141,17 @@ mod authority {
             }
             check_extensions(certificate.extensions, self.name)?;
             Ok(*certificate.key)
+        }
+
+        fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
+            let (kind, name) = match self.name {
+                Name::Host(name) => (b"host", name),
+                Name::Address(address) => (b"addr", address),
+            };
+            // Another length than any number of pinned keys has.
+            crypto.update(hash, kind);
+            crypto.update(hash, self.key);
+            crypto.update(hash, name);
         }
     }
 

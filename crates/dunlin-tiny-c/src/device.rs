@@ -30,6 +30,14 @@ impl Verifier for Trust {
             Self::Authority(authority) => authority.verify(crypto, certificate),
         }
     }
+
+    fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
+        match self {
+            Self::Keys(keys) => Pinned::new(keys).believed(crypto, hash),
+            #[cfg(feature = "authority")]
+            Self::Authority(authority) => authority.believed(crypto, hash),
+        }
+    }
 }
 
 /// Buffers of the program.

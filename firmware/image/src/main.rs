@@ -61,12 +61,21 @@ impl Entropy for Source {
 /// The server with the key that is in the settings.
 struct Server;
 
-impl Verifier for Server {
-    fn verify<C: Crypto>(&self, crypto: &mut C, certificate: &[u8]) -> Result<Point, Error> {
+impl Server {
+    fn pinned() -> Pinned<'static> {
         // SAFETY: there is one thread, and `main` wrote it before it used the
         // client.
-        let keys = unsafe { KEY }.map_or(&[][..], core::slice::from_ref);
-        Pinned::new(keys).verify(crypto, certificate)
+        Pinned::new(unsafe { KEY }.map_or(&[][..], core::slice::from_ref))
+    }
+}
+
+impl Verifier for Server {
+    fn verify<C: Crypto>(&self, crypto: &mut C, certificate: &[u8]) -> Result<Point, Error> {
+        Self::pinned().verify(crypto, certificate)
+    }
+
+    fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
+        Self::pinned().believed(crypto, hash);
     }
 }
 
@@ -91,10 +100,11 @@ fn main() -> ! {
     loop {
         // A failure was told; the reading waits for the next time.
         let _ = device.wake(client);
-        wakes = wakes.wrapping_sub(1);
-        if wakes == 0 {
+        if wakes == 1 {
             registers::exit();
         }
+        // Zero stays zero, which is for ever.
+        wakes = wakes.saturating_sub(1);
         device.sleep();
     }
 }

@@ -3,8 +3,8 @@
 
 use std::vec::Vec;
 
-use crate::Error;
-use crate::trial::server::{ID, Pair, extension, message};
+use crate::trial::server::{ID, KEYS, Pair, extension, host, message};
+use crate::{Buffers, Client, Config, Error, Memory, Pinned, Point, Resume};
 
 /// A Retry with this source and token, genuine or not.
 fn retry(pair: &mut Pair, source: &[u8], token: usize, genuine: bool) -> Vec<u8> {
@@ -131,4 +131,61 @@ fn more_ids_to_give_back_than_are_remembered() {
     let wait = pair.client.timeout(3).unwrap();
     assert!(pair.client.transmit(3 + wait.max(3_000), &mut out) > 0);
     assert_eq!(pair.client.error(), None);
+}
+
+/// Whether a client with this configuration offers a ticket.
+fn offers(ticket: &[u8], name: &[u8], alpn: &[u8], keys: &[Point]) -> bool {
+    let mut buffers: Buffers = Buffers::new();
+    let mut client = Client::new(host(), Pinned::new(keys), &mut buffers);
+    let config = Config {
+        name,
+        alpn,
+        idle_ms: 10_000,
+        max_datagram: 1472,
+        token: &[],
+        resume: Some(Resume {
+            ticket,
+            age_ms: 0,
+            early: false,
+        }),
+    };
+    client.connect(0, &config).unwrap();
+    drop(client);
+    let hello = buffers.parts().hello;
+    hello.windows(20).any(|identity| identity == [7; 20])
+}
+
+#[test]
+fn a_ticket_is_for_those_who_are_believed() {
+    let (mut pair, _) = Pair::connected();
+    let mut body = std::vec![0, 0, 1, 0, 1, 2, 3, 4, 1, 0, 0, 20];
+    body.extend_from_slice(&[7; 20]);
+    body.extend_from_slice(&[0, 0]);
+    pair.crypto(2, &message(4, &body));
+    let ticket = pair.client.ticket().unwrap();
+    assert!(offers(ticket, b"broker", b"mqtt", &KEYS));
+    assert!(!offers(ticket, b"other", b"mqtt", &KEYS), "a name");
+    assert!(!offers(ticket, b"broker", b"h3", &KEYS), "a protocol");
+    let (old, new) = (KEYS[0], [5; 65]);
+    for keys in [&[new][..], &[old, new], &[new, old], &[]] {
+        assert!(!offers(ticket, b"broker", b"mqtt", keys), "other keys");
+    }
+    // Of the form before, which says nothing of whom it is for.
+    let mut before = ticket.to_vec();
+    before[0] = 1;
+    assert!(!offers(&before, b"broker", b"mqtt", &KEYS));
+}
+
+#[test]
+fn nothing_is_left_in_the_buffers() {
+    let mut buffers: Buffers = Buffers::new();
+    let parts = buffers.parts();
+    for bytes in [parts.hello, parts.handshake, parts.send, parts.receive] {
+        bytes.fill(7);
+    }
+    Client::new(host(), Pinned::new(&KEYS), &mut buffers).clear();
+    let parts = buffers.parts();
+    for bytes in [parts.hello, parts.handshake, parts.send, parts.receive] {
+        assert!(bytes.iter().all(|&byte| byte == 0));
+    }
 }

@@ -8,7 +8,7 @@ use dunlin_mini_crypto::{Crypto, CryptoError, Digest};
 
 use super::quick::{PUBLIC, Quick};
 
-use crate::hello::{advance, bind, derive, finished};
+use crate::hello::{advance, bind, derive, finished, trust};
 use crate::keys::{self, Keys};
 use crate::wire::{Reader, Writer};
 use crate::{Buffers, Client, Config, Error, Pinned, Point, Resume, StreamId};
@@ -117,8 +117,10 @@ impl Pair {
     }
 
     fn with(mut client: Tested, resume: bool) -> Self {
-        let mut ticket = vec![1, 1, 0, 0, 255, 255, 0, 0, 0, 1];
+        let mut ticket = vec![2, 1, 0, 0, 255, 255, 0, 0, 0, 1];
         ticket.extend_from_slice(&PSK);
+        let verifier = Pinned::new(&KEYS);
+        ticket.extend_from_slice(&trust(&mut host(), &verifier, b"broker", b"mqtt"));
         ticket.extend_from_slice(&[0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 2, 7, 7]);
         let config = Config {
             name: b"broker",
