@@ -233,10 +233,16 @@ impl Session {
         if self.released.contains(&id) {
             // The broker has it; only the end of the exchange is missing.
             self.send(quic, 0x62, &[&id.to_be_bytes()])?;
-            self.flying += 1;
-            return Ok(());
+            self.flying = self.flying.saturating_add(1);
+        } else {
+            self.message(quic, id, 0x38, 0, message)?;
         }
-        self.message(quic, id, 0x38, 0, message)
+        // A session that was made after a reset does not know which identifiers
+        // are in use: new ones come behind this one.
+        if id.wrapping_sub(self.next_id).cast_signed() > 0 {
+            self.next_id = id;
+        }
+        Ok(())
     }
 
     fn message<Q: Streams>(

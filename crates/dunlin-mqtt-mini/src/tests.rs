@@ -141,6 +141,27 @@ fn the_broker_understands() {
 }
 
 #[test]
+fn identifiers_from_before_a_reset_are_not_given_again() {
+    // Repeated ones, and the identifier of the next new message.
+    let cases: [(&[u16], u16); 5] = [
+        (&[], 1),
+        (&[1], 2),
+        (&[7, 3], 8),
+        (&[0x7fff], 0x8000),
+        // So far behind that it is from the round before.
+        (&[5, 0xfff0], 6),
+    ];
+    for (repeated, next) in cases {
+        let (mut session, mut pipe) = up();
+        for id in repeated {
+            session.publish_again(&mut pipe, *id, &READING).unwrap();
+            pipe.out.clear();
+        }
+        assert_eq!(session.publish(&mut pipe, &READING), Ok(next));
+    }
+}
+
+#[test]
 fn what_the_broker_sends() {
     let (mut session, mut pipe) = up();
     session.publish(&mut pipe, &READING).unwrap();
