@@ -109,7 +109,7 @@ impl<'a, B: Board> Device<'a, B> {
 
     /// Sleeps until it is time to wake; longer after failures.
     pub fn sleep(&mut self) {
-        let ms = self.settings.sleep_ms << self.failures.min(DOUBLINGS);
+        let ms = pause(self.settings.sleep_ms, self.failures);
         self.board.note(Note::Sleep, ms);
         let from = self.board.now();
         loop {
@@ -394,8 +394,11 @@ impl<'a, B: Board> Device<'a, B> {
         client: &mut Client<C, V, M>,
         link: &mut Link,
     ) -> Result<bool, Error> {
-        let Some(event) = self.session.poll(client)? else {
-            return Ok(false);
+        let event = match self.session.poll(client) {
+            Ok(Some(event)) => event,
+            // An answer that does not fit now goes out after the next datagram.
+            Ok(None) | Err(Error::Full) => return Ok(false),
+            Err(error) => return Err(error),
         };
         match event {
             Event::Connected { session: false } if !self.settings.filter.is_empty() => {
@@ -476,6 +479,11 @@ impl<'a, B: Board> Device<'a, B> {
     }
 }
 
+/// Milliseconds of sleep after some failures in a row.
+fn pause(ms: u32, failures: u8) -> u32 {
+    ms.saturating_mul(1 << failures.min(DOUBLINGS))
+}
+
 /// Milliseconds until `at`, which may be past.
 fn until(now: u32, at: u32) -> u32 {
     let rest = at.wrapping_sub(now);
@@ -506,6 +514,20 @@ mod tests {
         for number in [0, 7, 10, 1999, u32::MAX] {
             let text = std::format!("{number}");
             assert_eq!(decimal(number, &mut [0; DIGITS]), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn failures_never_shorten_the_sleep() {
+        for (ms, failures, want) in [
+            (60_000, 0, 60_000),
+            (60_000, 3, 480_000),
+            (60_000, u8::MAX, 3_840_000),
+            // A day, and what would be nothing without the bits on top.
+            (86_400_000, 6, u32::MAX),
+            (1 << 28, 4, u32::MAX),
+        ] {
+            assert_eq!(pause(ms, failures), want);
         }
     }
 
