@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use core::net::SocketAddr;
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -67,6 +69,15 @@ fn load(file: Option<&String>) -> Option<(Vec<u8>, u32)> {
     Some((ticket.to_vec(), age))
 }
 
+/// Stores a ticket for its owner only: whoever reads it can be the server.
+fn keep(file: &str, stored: &[u8]) -> io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)?.write_all(stored)
+}
+
 fn publish(
     address: SocketAddr,
     name: &str,
@@ -121,7 +132,7 @@ fn publish(
     if let (Some(file), Some(ticket)) = (file, connection.client.ticket()) {
         let mut stored = seconds().to_be_bytes().to_vec();
         stored.extend_from_slice(ticket);
-        std::fs::write(file, stored).map_err(|error| error.to_string())?;
+        keep(file, &stored).map_err(|error| error.to_string())?;
     }
     println!(
         "published; resumed: {}, early data: {}, round trip: {} ms",
