@@ -347,9 +347,11 @@ typedef struct dunlin_message {
   uint8_t alias;
 } dunlin_message;
 
-// How to connect. Either `keys` or `authority` says who the broker must be,
-// and stays where it is until the connection is over; nothing else is needed
-// after the call.
+// How to connect. Either `keys` or `authority` says who the broker must be.
+//
+// All bytes stay where they are until the connection is over, but for the
+// ticket, which is needed for the call only. A ticket is for the broker that it
+// came from: who has it is believed without a certificate.
 typedef struct dunlin_options {
   // Public keys of brokers that are believed, 65 bytes each, one after the
   // other: P-256 points in uncompressed form.

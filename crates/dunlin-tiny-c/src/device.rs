@@ -259,20 +259,22 @@ impl Device {
         }
     }
 
-    /// Milliseconds that MQTT may be silent.
+    /// Milliseconds that MQTT may be silent. Before the broker has answered,
+    /// there is nothing to keep alive.
     fn silence(&self) -> u32 {
         match self.session.keep_alive() {
-            0 => u32::MAX,
             // A quarter is left for the way.
-            seconds => u32::from(seconds) * 750,
+            seconds @ 1.. if self.phase() == Phase::Up => u32::from(seconds) * 750,
+            _ => u32::MAX,
         }
     }
 
     fn stay_alive(&mut self) {
         let now = self.port.now();
         let due = now.wrapping_sub(self.said) >= self.silence();
-        let quic = &mut self.quic;
-        if due && self.session.is_up() && self.session.ping(quic).is_ok() {
+        if due {
+            // Without room for it, what is in the way is a sign of life as well.
+            let _ = self.session.ping(&mut self.quic);
             self.said = now;
         }
     }

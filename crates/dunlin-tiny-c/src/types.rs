@@ -107,9 +107,11 @@ pub struct Port {
     pub event: Option<unsafe extern "C" fn(context: *mut c_void, event: *const Happened)>,
 }
 
-/// How to connect. Either `keys` or `authority` says who the broker must be,
-/// and stays where it is until the connection is over; nothing else is needed
-/// after the call.
+/// How to connect. Either `keys` or `authority` says who the broker must be.
+///
+/// All bytes stay where they are until the connection is over, but for the
+/// ticket, which is needed for the call only. A ticket is for the broker that it
+/// came from: who has it is believed without a certificate.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Connect {

@@ -6,6 +6,7 @@
 use core::ffi::c_void;
 use core::ptr;
 
+use dunlin_mini_crypto::{Crypto, Tiny};
 use dunlin_tiny_c::api::{
     DUNLIN_STATE_SIZE, Handle, dunlin_connect, dunlin_disconnect, dunlin_migrate, dunlin_new,
     dunlin_publish, dunlin_reason, dunlin_run, dunlin_size, dunlin_status, dunlin_subscribe,
@@ -26,6 +27,7 @@ struct World {
     inside: Option<Code>,
     sent: usize,
     entropy: bool,
+    now: u32,
 }
 
 unsafe extern "C" fn send(context: *mut c_void, _: *const u8, len: usize) {
@@ -41,8 +43,9 @@ unsafe extern "C" fn receive(_: *mut c_void, _: *mut u8, room: usize) -> usize {
     room + 1
 }
 
-unsafe extern "C" fn now(_: *mut c_void) -> u32 {
-    5
+unsafe extern "C" fn now(context: *mut c_void) -> u32 {
+    // SAFETY: the context of these tests.
+    unsafe { (*context.cast::<World>()).now }
 }
 
 unsafe extern "C" fn random(context: *mut c_void, data: *mut u8, len: usize) -> bool {
@@ -77,6 +80,7 @@ fn world() -> *mut World {
         inside: None,
         sent: 0,
         entropy: true,
+        now: 5,
     }))
 }
 
@@ -243,5 +247,48 @@ fn calls_at_the_wrong_time() {
         assert_eq!(dunlin_connect(client, &how(&KEY)), Code::Entropy);
         (*world).entropy = true;
         assert_eq!(dunlin_connect(client, &how(&KEY)), Code::Ok);
+    }
+}
+
+#[test]
+fn nothing_is_due_while_the_broker_is_silent() {
+    // A ticket that allows early data: CONNECT goes out with the hello.
+    let mut ticket = vec![2, 1, 0, 0, 255, 255, 0, 0, 0, 1];
+    ticket.extend([5; 32]);
+    // No name, the protocol, and the key that is believed.
+    let mut crypto = Tiny::new(|_: &mut [u8]| Ok(()));
+    let mut hash = crypto.hash();
+    let len = |len: usize| len.to_le_bytes();
+    for part in [&len(0)[..], &len(4), b"mqtt", &KEY] {
+        crypto.update(&mut hash, part);
+    }
+    ticket.extend(&crypto.finish(hash)[..8]);
+    ticket.extend([0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 2, 7, 7]);
+    let (client, world) = client();
+    let early = Connect {
+        ticket: Bytes {
+            data: ticket.as_ptr(),
+            len: ticket.len(),
+        },
+        early: true,
+        keep_alive: 1,
+        idle_ms: 60_000,
+        ..how(&KEY)
+    };
+    let mut sleep = 0;
+    // SAFETY: a client, and memory of this test.
+    unsafe {
+        assert_eq!(dunlin_connect(client, &early), Code::Ok);
+        assert_eq!(dunlin_status(client), Phase::Ready);
+        for _ in 0..5 {
+            assert_eq!(dunlin_run(client, &raw mut sleep), Code::Ok);
+            // Its keep alive is of no use before the broker has answered.
+            assert!(sleep > 100, "{sleep} at {}", (*world).now);
+            (*world).now += sleep;
+        }
+        // Nor is the one of the connection before.
+        assert_eq!(dunlin_connect(client, &how(&KEY)), Code::Ok);
+        assert_eq!(dunlin_run(client, &raw mut sleep), Code::Ok);
+        assert!(sleep > 100, "{sleep}");
     }
 }
