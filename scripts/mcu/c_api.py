@@ -60,8 +60,13 @@ def main() -> None:
 
 def words(example: str, broker: Broker, ticket: Path) -> None:
     """The broker's own client hears what the example says, and its will."""
-    heard = broker.client("sub", "-t", "c/words/#", "-t", "c/gone", "-q", "1", "-C", "3")
+    # A kept message tells when the listener has subscribed.
+    publish = broker.client("pub", "-t", "c/gone", "-m", "ready", "-q", "1", "-r")
+    subprocess.run(publish, check=True, timeout=SECONDS)
+    heard = broker.client("sub", "-t", "c/words/#", "-t", "c/gone", "-q", "1", "-C", "4")
     listener = subprocess.Popen([*heard, "-W", str(SECONDS)], stdout=subprocess.PIPE, text=True)
+    if (line := listener.stdout.readline()) != "ready\n":
+        sys.exit(f"c-api: {line!r} instead of the kept message")
     code, output = run(example, broker, broker.point, "", ticket)
     lines = ["message of bytes: 3", "message of bytes: 5", "unsubscribed: 0", "unsubscribed: 17"]
     expect("alias and end of a subscription", output, *lines, "code: 0")

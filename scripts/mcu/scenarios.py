@@ -209,6 +209,28 @@ def wrong_key(world):
 
 
 @scenario
+def impostor(world):
+    """refuses a server that has taken the broker's place, and delivers when that is back"""
+    with world(sleep_ms=200, wakes=0) as w, tempfile.TemporaryDirectory() as folder:
+        w.device.wait("sleep")
+        other = Broker(Path(folder))
+        other.start()
+        w.network.server = ("127.0.0.1", other.ports["quic"])
+        w.network.rebind()
+        try:
+            for _ in range(2):
+                failed = w.device.wait("failed")
+                check(failed == WRONG_KEY, f"failed with {failed}, not {WRONG_KEY}")
+        finally:
+            other.stop()
+        w.network.server = ("127.0.0.1", w.broker.ports["quic"])
+        w.network.rebind()
+        check(w.device.wait("connected", 120) & RESUMED == 0, "the ticket was kept")
+        w.arrived(w.device.wait("published"))
+        return f"refused {len(w.told('failed'))} times"
+
+
+@scenario
 def broker_away(world):
     """sleeps longer while there is no broker, and delivers when there is one"""
     with world(sleep_ms=100, wakes=0) as w:

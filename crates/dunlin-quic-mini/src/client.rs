@@ -418,6 +418,11 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         self.tls.as_ref().is_some_and(|tls| tls.early)
     }
 
+    /// Whether the server asked for another hello, which costs a round trip.
+    pub fn was_asked_again(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.again)
+    }
+
     /// Smoothed round-trip time in milliseconds.
     pub const fn rtt_ms(&self) -> u32 {
         self.recovery.rtt()

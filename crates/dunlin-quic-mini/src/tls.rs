@@ -94,7 +94,7 @@ pub(crate) struct Tls<C: Crypto> {
     /// its ALPN extension.
     places: Places,
     /// Whether the hello was the second one.
-    again: bool,
+    pub(crate) again: bool,
     /// What goes into a ticket of this connection.
     trust: Trust,
 }

@@ -6,7 +6,7 @@
 #[path = "../sim/mod.rs"]
 mod sim;
 
-use dunlin_quic_mini::{Authority, Client, Error, Name, Pinned, Point, State, Verifier};
+use dunlin_quic_mini::{Authority, Client, Error, Name, Pinned, Point, Resume, State, Verifier};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::PrivateKeyDer;
 use sim::Faults;
@@ -159,31 +159,70 @@ fn certificates_of_an_authority() {
     );
 }
 
+/// The same client with the same memory is refused a server, then another and
+/// another, and connects to the right one after each, with what was its ticket.
+fn lives_on<V: Verifier + Clone>(verifier: V, good: &Identity, bad: &[(Identity, Error)]) {
+    let habits = Habits::default();
+    let server = Server::new(rustls_with(good), habits, 1);
+    let mut world = World::new(verifier, server, CALM, 1);
+    let mut ticket = Vec::new();
+    for (seed, (bad, want)) in (2..).zip(bad) {
+        world.server = Server::new(rustls_with(bad), habits, seed);
+        world.connect((!ticket.is_empty()).then_some(Resume {
+            ticket: &ticket,
+            age_ms: 10,
+            early: true,
+        }));
+        assert_eq!(world.handshake(), Err(*want));
+        world.until(|world| world.client.state() == State::Closed);
+        assert!(!world.server.lost.is_empty(), "the server is told why");
+        world.server = Server::new(rustls_with(good), habits, seed);
+        world.client.clear();
+        world.connect(None);
+        assert_eq!(world.handshake(), Ok(()), "after {want:?}");
+        assert_eq!(world.echo(10), Outcome::Delivered);
+        ticket = world.client.ticket().unwrap().to_vec();
+        world.close();
+        world.client.clear();
+    }
+}
+
 #[test]
 fn a_refused_server_leaves_a_client_that_connects() {
     let authority = Authorities::new();
     let verifier = Authority::new(&authority.point, Name::Host(NAME), Some(NOW));
     let good = authority.sign(|_| {});
     let old = authority.sign(|params| params.not_after = rcgen::date_time_ymd(2026, 2, 1));
+    let soon = authority.sign(|params| params.not_before = rcgen::date_time_ymd(2026, 12, 1));
+    let named = authority.sign(|params| {
+        params.subject_alt_names = vec![rcgen::SanType::DnsName(
+            "other.example.net".try_into().unwrap(),
+        )];
+    });
+    let client = authority.sign(|params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    });
     let mut without_key = authority.sign(|_| {});
     without_key.key = Identity::own().key;
-    let cases = [
+    let bad = [
         (Identity::own(), Error::UnknownAuthority),
+        (named, Error::WrongName),
         (old, Error::Expired),
+        (soon, Error::NotYetValid),
+        (client, Error::WrongUsage),
         (without_key, Error::CertificateVerify),
     ];
-    for (bad, want) in &cases {
-        let habits = Habits::default();
-        let server = Server::new(rustls_with(bad), habits, 1);
-        let mut world = World::new(verifier, server, CALM, 1);
-        world.connect(None);
-        assert_eq!(world.handshake(), Err(*want));
-        world.server = Server::new(rustls_with(&good), habits, 2);
-        world.client.clear();
-        world.connect(None);
-        assert_eq!(world.handshake(), Ok(()), "after {want:?}");
-        assert_eq!(world.echo(10), Outcome::Delivered);
-    }
+    lives_on(verifier, &good, &bad);
+
+    let good = Identity::own();
+    let keys = [good.point];
+    let mut without_key = Identity::own();
+    without_key.chain = good.chain.clone();
+    let bad = [
+        (Identity::own(), Error::WrongKey),
+        (without_key, Error::CertificateVerify),
+    ];
+    lives_on(Pinned::new(&keys), &good, &bad);
 }
 
 #[test]

@@ -127,6 +127,7 @@ fn another_group_costs_a_round_trip() {
             assert_eq!((world.now - begin) / 40, 3);
         }
         assert_eq!(world.handshake(), Ok(()), "{:?}", world.server.lost);
+        assert!(world.client.was_asked_again());
         assert_eq!(world.client.is_resumed(), resume);
         assert!(!world.client.took_early_data());
         world.close();
