@@ -51,7 +51,7 @@ const SINGLE: [&str; 4] = [
 const fn seconds(scale: Scale) -> &'static str {
     match scale {
         Scale::Smoke => "3s",
-        Scale::Short => "7s",
+        Scale::Short => "6s",
         Scale::Paper => "62s",
     }
 }
@@ -122,7 +122,7 @@ impl Experiment for Isolation {
     }
 
     fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
-        1.0 + seconds(scale).trim_end_matches('s').parse().unwrap_or(1.0)
+        0.8 + seconds(scale).trim_end_matches('s').parse().unwrap_or(1.0)
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {

@@ -46,7 +46,7 @@ type Cycle = (Option<f64>, (u64, u64));
 const fn cycles(scale: Scale) -> usize {
     match scale {
         Scale::Smoke => 1,
-        Scale::Short => 8,
+        Scale::Short => 7,
         Scale::Paper => 51,
     }
 }

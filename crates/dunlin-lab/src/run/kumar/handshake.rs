@@ -80,8 +80,8 @@ const JUDGED: [&str; 2] = ["dunlin-quic-0rtt", "mosquitto-tls"];
 fn times(cell: &Cell, scale: Scale) -> &'static str {
     match scale {
         Scale::Smoke => "2",
-        Scale::Short if JUDGED.contains(&&*cell.system) => "6",
-        Scale::Short => "4",
+        Scale::Short if JUDGED.contains(&&*cell.system) => "5",
+        Scale::Short => "3",
         Scale::Paper => "10",
     }
 }

@@ -73,7 +73,7 @@ fn size(scale: Scale) -> Size {
         Scale::Short => Size {
             connections: CONNECTIONS,
             rate: 5.0,
-            between: Duration::from_secs(7),
+            between: Duration::from_secs(5),
             keep_alive: "2s",
         },
         Scale::Paper => Size {

@@ -32,7 +32,7 @@ const TOPIC: &str = "plant/7/temperature";
 const fn load(scale: Scale) -> (&'static str, &'static str) {
     match scale {
         Scale::Smoke => ("10", "50ms"),
-        Scale::Short => ("100", "50ms"),
+        Scale::Short => ("80", "50ms"),
         Scale::Paper => ("1000", "1s"),
     }
 }
@@ -90,7 +90,7 @@ impl Experiment for Resources {
     fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
         1.0 + match scale {
             Scale::Smoke => 0.5,
-            Scale::Short => 5.0,
+            Scale::Short => 4.0,
             Scale::Paper => 1000.0,
         }
     }

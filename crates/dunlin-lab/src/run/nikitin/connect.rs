@@ -46,7 +46,7 @@ fn size(scale: Scale, link: &str) -> (usize, usize, &'static str) {
         Scale::Short => {
             let turns = SPAN.as_millis() / every(link).as_millis();
             let each = usize::try_from(turns).unwrap_or(all) / all;
-            (all, each.max(1), "3500ms")
+            (all, each.max(1), "3s")
         }
         Scale::Paper => (all, 1, "120s"),
     }
@@ -77,7 +77,7 @@ impl Experiment for Connect {
 
     fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
         let late = match (cell.factor("scenario"), cell.factor("link")) {
-            ("synthetic", link) if link != "ethernet" => 2.5,
+            ("synthetic", link) if link != "ethernet" => 2.0,
             ("home", _) | (_, "ethernet") => 0.3,
             _ => 1.5,
         };
