@@ -8,28 +8,32 @@ use std::path::PathBuf;
 /// The protocol that all servers speak: whatever arrives on a stream goes back.
 pub const ALPN: &[u8] = b"echo";
 
-/// `CERTIFICATE KEY [--retry]`, both in PEM.
+/// `CERTIFICATE KEY [--retry] [--group]`, both in PEM.
 pub struct Arguments {
     pub certificate: PathBuf,
     pub key: PathBuf,
     pub retry: bool,
+    /// Exchanges keys with P-256 only.
+    pub group: bool,
 }
 
 impl Arguments {
     pub fn read() -> Self {
         let mut words: Vec<String> = std::env::args().skip(1).collect();
-        let retry = words.iter().position(|word| word == "--retry");
-        if let Some(at) = retry {
-            words.remove(at);
-        }
+        let mut flag = |name: &str| {
+            let at = words.iter().position(|word| word == name);
+            at.map(|at| words.remove(at)).is_some()
+        };
+        let (retry, group) = (flag("--retry"), flag("--group"));
         let [certificate, key] = words.as_slice() else {
-            eprintln!("usage: ...-echo CERTIFICATE KEY [--retry]");
+            eprintln!("usage: ...-echo CERTIFICATE KEY [--retry] [--group]");
             std::process::exit(2);
         };
         Self {
             certificate: certificate.into(),
             key: key.into(),
-            retry: retry.is_some(),
+            retry,
+            group,
         }
     }
 }

@@ -1,5 +1,5 @@
 // quic-go as a server that echoes streams, for the microcontroller's client.
-// usage: echo CERTIFICATE KEY [--retry]
+// usage: echo CERTIFICATE KEY [--retry | --group]
 package main
 
 import (
@@ -15,17 +15,20 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: echo CERTIFICATE KEY [--retry]")
+		fmt.Fprintln(os.Stderr, "usage: echo CERTIFICATE KEY [--retry | --group]")
 		os.Exit(2)
 	}
-	retry := len(os.Args) > 3 && os.Args[3] == "--retry"
-	if err := serve(os.Args[1], os.Args[2], retry); err != nil {
+	option := ""
+	if len(os.Args) > 3 {
+		option = os.Args[3]
+	}
+	if err := serve(os.Args[1], os.Args[2], option); err != nil {
 		fmt.Fprintln(os.Stderr, "echo:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(certificate, key string, retry bool) error {
+func serve(certificate, key, option string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
 		return err
@@ -36,9 +39,12 @@ func serve(certificate, key string, retry bool) error {
 	}
 	transport := &quic.Transport{
 		Conn:                socket,
-		VerifySourceAddress: func(net.Addr) bool { return retry },
+		VerifySourceAddress: func(net.Addr) bool { return option == "--retry" },
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"echo"}}
+	if option == "--group" {
+		config.CurvePreferences = []tls.CurveID{tls.CurveP256}
+	}
 	listener, err := transport.ListenEarly(config, &quic.Config{Allow0RTT: true})
 	if err != nil {
 		return err

@@ -14,8 +14,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::read();
     let chain = CertificateDer::pem_file_iter(&arguments.certificate)?.collect::<Result<_, _>>()?;
     let key = PrivateKeyDer::from_pem_file(&arguments.key)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+    let mut provider = rustls::crypto::ring::default_provider();
+    if arguments.group {
+        provider.kx_groups = vec![rustls::crypto::ring::kx_group::SECP256R1];
+    }
+    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
