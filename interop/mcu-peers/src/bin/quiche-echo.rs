@@ -41,9 +41,7 @@ fn token(from: &SocketAddr, original: &[u8]) -> Vec<u8> {
 /// The id that a client first wrote to, from a token of its address.
 fn original<'a>(from: &SocketAddr, token: &'a [u8]) -> Option<ConnectionId<'a>> {
     let head = [MARK, from.to_string().as_bytes(), b"|"].concat();
-    token
-        .strip_prefix(head.as_slice())
-        .map(ConnectionId::from_ref)
+    token.strip_prefix(head.as_slice()).map(ConnectionId::from_ref)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -56,22 +54,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut count = 0_u64;
     let (mut buffer, mut out) = ([0; 65_535], [0; 1350]);
     loop {
-        let wait = clients
-            .iter()
-            .filter_map(|client| client.connection.timeout())
-            .min();
-        let wait = wait
-            .unwrap_or(Duration::from_secs(60))
-            .max(Duration::from_millis(1));
+        let wait = clients.iter().filter_map(|client| client.connection.timeout()).min();
+        let wait = wait.unwrap_or(Duration::from_secs(60)).max(Duration::from_millis(1));
         socket.set_read_timeout(Some(wait))?;
         match socket.recv_from(&mut buffer) {
             Ok((len, from)) => {
                 let datagram = &mut buffer[..len];
                 let header = Header::from_slice(datagram, ID_LEN);
                 let Ok(header) = header else { continue };
-                let known = clients
-                    .iter_mut()
-                    .find(|client| client.connection.source_ids().any(|id| *id == header.dcid));
+                let known = clients.iter_mut().find(|client| {
+                    client.connection.source_ids().any(|id| *id == header.dcid)
+                });
                 let info = quiche::RecvInfo { from, to: local };
                 if let Some(client) = known {
                     let _ = client.connection.recv(datagram, info);
@@ -85,8 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                         let token = token(&from, &header.dcid);
                         let version = header.version;
                         let scid = &header.scid;
-                        let len =
-                            quiche::retry(scid, &header.dcid, &id, &token, version, &mut out)?;
+                        let len = quiche::retry(scid, &header.dcid, &id, &token, version, &mut out)?;
                         socket.send_to(&out[..len], from)?;
                         continue;
                     }
@@ -101,9 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     clients.push(client);
                 }
             }
-            Err(_) => clients
-                .iter_mut()
-                .for_each(|client| client.connection.on_timeout()),
+            Err(_) => clients.iter_mut().for_each(|client| client.connection.on_timeout()),
         }
         for client in &mut clients {
             // Another id for the client, so that it can move.
@@ -112,11 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let mut id = [8; ID_LEN];
                 id[..8].copy_from_slice(&count.to_be_bytes());
                 let id = ConnectionId::from_ref(&id);
-                if client
-                    .connection
-                    .new_scid(&id, u128::from(count), false)
-                    .is_err()
-                {
+                if client.connection.new_scid(&id, u128::from(count), false).is_err() {
                     break;
                 }
             }
