@@ -25,7 +25,7 @@ pub struct NetworkOptions {
 }
 
 impl NetworkOptions {
-    /// CUBIC, 333 ms assumed at first, a search for larger packets, ECN.
+    /// CUBIC, 250 ms assumed at first, a search for larger packets, ECN.
     pub fn new() -> Self {
         Self::default()
     }

@@ -14,6 +14,9 @@ use crate::quic::Floored;
 /// Shortest and longest round-trip time that can be assumed at first.
 const INITIAL_RTT: core::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(30);
+/// What is assumed unless someone says otherwise: see
+/// [`QuicTuning::initial_rtt`].
+const INITIAL_RTT_DEFAULT: Duration = Duration::from_millis(250);
 /// Smallest and largest congestion window to begin with: two datagrams (RFC
 /// 9002 section 7.2), and what fits the largest send window.
 const INITIAL_WINDOW_BYTES: core::ops::RangeInclusive<u32> = 2400..=1 << 30;
@@ -92,8 +95,10 @@ pub struct QuicTuning {
     /// Congestion control. Default CUBIC.
     pub congestion: Congestion,
     /// Round-trip time assumed until one is measured: when the first packets
-    /// are sent again, and how fast they are paced. Default 333 ms (RFC 9002
-    /// section 6.2.2).
+    /// are sent again, and how fast they are paced. Default 250 ms, which is
+    /// less than RFC 9002 recommends (section 6.2.2, 333 ms): a lost first
+    /// packet goes again after three times that, 750 ms, and few paths are so
+    /// slow that it goes for nothing.
     pub initial_rtt: Duration,
     /// Bytes that may be in flight at first; `None` (default): what the
     /// congestion control chooses, about ten datagrams.
@@ -127,7 +132,7 @@ impl Default for QuicTuning {
     fn default() -> Self {
         Self {
             congestion: Congestion::Cubic,
-            initial_rtt: Duration::from_millis(333),
+            initial_rtt: INITIAL_RTT_DEFAULT,
             initial_window: None,
             mtu_discovery: true,
             ecn: true,

@@ -134,9 +134,9 @@ mod tests {
     fn connects(dir: &std::path::Path, handshake: Duration, smoothed: Duration) -> Duration {
         let scope = scope(dir);
         let known = scope.place().1;
-        let mut pace = Pace::new(Some(scope), known, 333 * MS, false);
+        let mut pace = Pace::new(Some(scope), known, 250 * MS, false);
         pace.begin(Some(home()));
-        let assumed = pace.assumed().unwrap_or(333 * MS);
+        let assumed = pace.assumed().unwrap_or(250 * MS);
         pace.shook_hands(handshake);
         pace.measured(home(), smoothed);
         assumed
@@ -147,7 +147,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         for (handshake, smoothed, assumed) in [
             // Nothing is known at first.
-            (70 * MS, 60 * MS, 333 * MS),
+            (70 * MS, 60 * MS, 250 * MS),
             // The first answer took longer than the others.
             (65 * MS, 60 * MS, 70 * MS),
             // That was no news. It is now.
@@ -172,7 +172,7 @@ mod tests {
         let known = scope.place().1.expect("known");
         let pace = |known: &PathRtt, chosen| {
             let known = Some(known.clone());
-            let mut pace = Pace::new(Some(Arc::clone(&scope)), known, 333 * MS, chosen);
+            let mut pace = Pace::new(Some(Arc::clone(&scope)), known, 250 * MS, chosen);
             pace.begin(Some(home()));
             pace.assumed()
         };

@@ -5,6 +5,7 @@
 mod ahead;
 mod connect;
 mod delivery;
+mod follow;
 mod receive;
 mod server;
 mod session;

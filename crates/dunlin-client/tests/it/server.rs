@@ -112,6 +112,12 @@ impl Peer {
         }
     }
 
+    /// Where the client is.
+    pub(crate) fn address(&self) -> String {
+        let address = self.stream.peer_addr().expect("connected");
+        address.ip().to_string()
+    }
+
     /// The next packet, PINGREQ aside, as a line; `end` at the end.
     pub(crate) fn line(&mut self) -> String {
         self.read(show).unwrap_or_else(|| "end".into())

@@ -17,7 +17,7 @@ pub(super) struct Network {
     #[arg(help_heading = HEADING, long, value_name = "NAME", default_value = "cubic", value_parser = congestion)]
     congestion: Congestion,
     /// Round-trip time that QUIC assumes until it has measured one, in
-    /// milliseconds; 333 if not given, or what was measured the last time
+    /// milliseconds; 250 if not given, or what was measured the last time
     /// (--tickets).
     #[arg(help_heading = HEADING, long, value_name = "MS", value_parser = millis)]
     initial_rtt: Option<Duration>,

@@ -229,7 +229,7 @@ impl Default for Quic {
             tokens: 1,
             token_lifetime: Span::secs(7 * 24 * 3600),
             congestion: Control::Cubic,
-            initial_rtt: Span::millis(333),
+            initial_rtt: Span::millis(250),
             initial_window: None,
             mtu_discovery: true,
             ecn: true,

@@ -71,9 +71,9 @@ impl Connect {
 }
 
 /// Why a mean is not halved.
-const FIRST_PACKET: &str = "Who loses the first packet waits a second until it is \
-    repeated, over QUIC (RFC 9002, 6.2.2) as over TCP (RFC 6298, 2.1), and that is most of a \
-    mean at 20 % loss. The median shows what follows.";
+const FIRST_PACKET: &str = "Who loses the first packet waits until it is repeated, \
+    three quarters of a second over QUIC and a second over TCP (RFC 6298, 2.1), and that is \
+    most of a mean at 20 % loss. The median shows what follows.";
 
 impl Experiment for Connect {
     fn name(&self) -> &'static str {
