@@ -141,6 +141,8 @@ pub(crate) struct Conn {
     /// Bytes handed to the transport that have not left it, without those that
     /// wait apart. Below zero while one event of two has come.
     pub(crate) unsent: i64,
+    /// SUBSCRIBEs and UNSUBSCRIBEs that wait for their answer.
+    pub(crate) subscribing: u16,
     /// In the shard's list of connections to flush.
     pub(crate) dirty: bool,
     /// Queued messages wait for the transport.
@@ -195,6 +197,7 @@ impl Conn {
             durable_streams: true,
             streams: Vec::new(),
             unsent: 0,
+            subscribing: 0,
             dirty: false,
             blocked: false,
             any_blocked: false,

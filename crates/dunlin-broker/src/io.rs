@@ -123,6 +123,12 @@ pub enum NetCommand {
         /// When.
         repeat: Repeat,
     },
+    /// More follows soon what is sent next: a transport that holds the answer
+    /// to early data back waits for it, within its bounds.
+    ExpectMore {
+        /// The connection.
+        conn: ConnId,
+    },
     /// Send a datagram. One that does not fit, now, goes out on the stream.
     /// Its bytes count until [`OwnedNetEvent::Sent`], at once for a datagram.
     SendDatagram {
@@ -172,6 +178,7 @@ impl NetCommand {
             | Self::SetPriority { conn, .. }
             | Self::IsolateStreams { conn, .. }
             | Self::RepeatPackets { conn, .. }
+            | Self::ExpectMore { conn }
             | Self::SendDatagram { conn, .. }
             | Self::Close { conn, .. }
             | Self::SetIdleTimeout { conn, .. }

@@ -330,7 +330,12 @@ impl Shard {
                 sends.push((*stream, core::mem::take(&mut data.out)));
             }
         }
+        // The answer to what came with CONNECT may share CONNACK's datagram.
+        let more = conn.peer.early_data && conn.subscribing > 0 && !sends.is_empty();
         conn.unsent += sends.iter().map(|(_, data)| data.len()).sum::<usize>() as i64;
+        if more {
+            self.command(NetCommand::ExpectMore { conn: id });
+        }
         for (stream, data) in sends {
             self.stats.bytes_sent += data.len() as u64;
             self.command(NetCommand::Send {

@@ -236,6 +236,11 @@ impl Shard {
             .session_of(pending.session)
             .and_then(|s| self.sessions.get(s))
             .is_some_and(crate::session::Session::is_persistent);
+        if let Some(&c) = self.conn_ids.get(&pending.conn)
+            && let Some(conn) = self.conns.get_mut(c)
+        {
+            conn.subscribing = conn.subscribing.saturating_add(1);
+        }
         pending.waiting = usize::from(self.config.shards) - 1;
         self.tell_all(token, &changes);
         if persistent && self.config.durable {
@@ -319,6 +324,9 @@ impl Shard {
     }
 
     fn send_suback(&mut self, c: ConnIdx, pending: &PendingSubscribe) {
+        if let Some(conn) = self.conns.get_mut(c) {
+            conn.subscribing = conn.subscribing.saturating_sub(1);
+        }
         let (packet_id, reasons) = (pending.packet_id, ReasonCodes::new(&pending.reasons));
         let properties = ReasonProperties::default();
         let packet = if pending.unsubscribe {

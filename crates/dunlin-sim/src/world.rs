@@ -733,7 +733,8 @@ impl World {
             }
             NetCommand::SetPriority { .. }
             | NetCommand::IsolateStreams { .. }
-            | NetCommand::RepeatPackets { .. } => {}
+            | NetCommand::RepeatPackets { .. }
+            | NetCommand::ExpectMore { .. } => {}
             NetCommand::FinishStream { stream, .. } => {
                 self.deliver(conn, ToClient::Finished(stream));
             }

@@ -414,6 +414,12 @@ impl Net {
         self.with_quic(conn, |quic| quic.set_repeat(repeat, now));
     }
 
+    /// More follows soon what is sent next, so that an answer to early data
+    /// that is held back (QUIC) waits for it, as long as it would without any.
+    pub fn expect_more(&mut self, conn: ConnId) {
+        self.with_quic(conn, |quic| quic.more = true);
+    }
+
     /// The largest datagram (RFC 9221) that [`Net::send_datagram`] takes now;
     /// `None` when the connection carries none. It changes with the path.
     pub fn datagram_max_size(&mut self, conn: ConnId) -> Option<usize> {

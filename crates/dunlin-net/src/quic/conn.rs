@@ -93,6 +93,8 @@ pub(crate) struct QuicConn {
     hold_until: Option<Instant>,
     /// The owner wrote something since the last transmission.
     pub(super) wrote: bool,
+    /// What the owner writes next is not all of its answer.
+    pub(crate) more: bool,
     /// Something was sent since the handshake, and tickets with it.
     told: bool,
     /// Closed by us, and the peer waits for nothing but that.
@@ -195,6 +197,7 @@ impl QuicConn {
             ticket_deadline: Instant::FAR_FUTURE,
             hold_until: None,
             wrote: false,
+            more: false,
             told: false,
             prompt: false,
             quiet: false,

@@ -55,7 +55,8 @@ impl QuicConn {
             data.clear();
             return Ok(all);
         };
-        self.wrote = true;
+        // Whoever says that more follows is not done with its answer.
+        self.wrote |= !core::mem::take(&mut self.more);
         if let Some(backlog) = self.backlogs.iter_mut().find(|b| b.id == id) {
             backlog.bytes.put(data, 0);
             // With isolation it may only be waiting for its turn.

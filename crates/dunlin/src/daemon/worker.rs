@@ -196,6 +196,7 @@ impl Worker {
             } => net.set_stream_priority(conn, stream, priority),
             NetCommand::IsolateStreams { conn, isolate } => net.isolate_streams(conn, isolate),
             NetCommand::RepeatPackets { conn, repeat } => net.repeat_packets(conn, repeat),
+            NetCommand::ExpectMore { conn } => net.expect_more(conn),
             NetCommand::SendDatagram {
                 conn,
                 data,
