@@ -1,19 +1,18 @@
 //! The fast provider of a Cortex-M4: the assembly of P256-Cortex-M4 for the
-//! curve, RustCrypto for the rest. Exists on that processor only. Knows
-//! nothing of the small provider.
+//! curve, and this crate's own code for the rest, with round keys that are kept
+//! and a hash that is unrolled. Exists on that processor only. Knows nothing of
+//! the small provider.
 //!
 //! Its scalar multiplication takes no branch by a secret, but reads a table at
 //! an address made from it: constant in time where memory answers in a
-//! constant time, as the SRAM of a processor without a data cache does.
-//! RustCrypto takes its smallest forms by settings of the image: see
-//! `firmware/bench/.cargo/config.toml`.
+//! constant time, as the SRAM of a processor without a data cache does. The rest
+//! reads no table.
 
-use aes::Aes128;
-use aes::cipher::BlockCipherEncrypt;
 use p256_cortex_m4::{PublicKey, SecretKey, Signature};
-use sha2::{Digest as _, Sha256};
 
-use crate::rustcrypto::{RustAead, block};
+use crate::own::aes::Schedule;
+use crate::own::gcm::{self, HashKey};
+use crate::own::sha256::OwnHash;
 use crate::{
     Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
     TAG_LEN,
@@ -32,6 +31,30 @@ impl<E: Entropy> Fast<E> {
     /// A provider that draws from `entropy`.
     pub const fn new(entropy: E) -> Self {
         Self { entropy }
+    }
+}
+
+/// A running SHA-256.
+pub type FastHash = OwnHash<true>;
+
+/// An AES-128 key with its round keys; wiped when dropped.
+pub struct FastKey(Schedule);
+
+impl core::fmt::Debug for FastKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("FastKey")
+    }
+}
+
+/// An AES-128-GCM key.
+pub struct FastAead {
+    schedule: Schedule,
+    hash: HashKey<true>,
+}
+
+impl core::fmt::Debug for FastAead {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("FastAead")
     }
 }
 
@@ -58,10 +81,10 @@ fn decode(point: &Point) -> Option<PublicKey> {
 }
 
 impl<E: Entropy> Crypto for Fast<E> {
-    type Hash = Sha256;
+    type Hash = FastHash;
     type Secret = FastSecret;
-    type Aead = RustAead;
-    type Block = Aes128;
+    type Aead = FastAead;
+    type Block = FastKey;
 
     /// No portable code for X25519 is as fast as this assembly for P-256.
     const GROUPS: &'static [Group] = &[Group::Secp256r1];
@@ -70,16 +93,16 @@ impl<E: Entropy> Crypto for Fast<E> {
         self.entropy.fill(out)
     }
 
-    fn hash(&mut self) -> Sha256 {
-        Sha256::new()
+    fn hash(&mut self) -> FastHash {
+        FastHash::new()
     }
 
-    fn update(&mut self, hash: &mut Sha256, data: &[u8]) {
+    fn update(&mut self, hash: &mut FastHash, data: &[u8]) {
         hash.update(data);
     }
 
-    fn finish(&mut self, hash: Sha256) -> Digest {
-        hash.finalize().into()
+    fn finish(&mut self, hash: FastHash) -> Digest {
+        hash.finish()
     }
 
     fn generate(&mut self, group: Group) -> Result<(FastSecret, Share), CryptoError> {
@@ -121,36 +144,39 @@ impl<E: Entropy> Crypto for Fast<E> {
         }
     }
 
-    fn aead(&mut self, key: &[u8; KEY_LEN]) -> RustAead {
-        RustAead::new(key)
+    fn aead(&mut self, key: &[u8; KEY_LEN]) -> FastAead {
+        let schedule = Schedule::new(key);
+        let hash = HashKey::new(&schedule);
+        FastAead { schedule, hash }
     }
 
     fn seal(
         &mut self,
-        key: &RustAead,
+        key: &FastAead,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
         data: &mut [u8],
     ) -> [u8; TAG_LEN] {
-        key.seal(nonce, aad, data)
+        gcm::seal((&key.schedule, &key.hash), nonce, aad, data)
     }
 
     fn open(
         &mut self,
-        key: &RustAead,
+        key: &FastAead,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
         data: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> Result<(), CryptoError> {
-        key.open(nonce, aad, data, tag)
+        let right = gcm::open((&key.schedule, &key.hash), nonce, aad, data, tag);
+        right.then_some(()).ok_or(CryptoError::BadTag)
     }
 
-    fn block(&mut self, key: &[u8; KEY_LEN]) -> Aes128 {
-        block(key)
+    fn block(&mut self, key: &[u8; KEY_LEN]) -> FastKey {
+        FastKey(Schedule::new(key))
     }
 
-    fn encrypt(&mut self, key: &Aes128, block: &mut [u8; 16]) {
-        key.encrypt_block(block.into());
+    fn encrypt(&mut self, key: &FastKey, block: &mut [u8; 16]) {
+        key.0.encrypt_one(block);
     }
 }

@@ -20,16 +20,20 @@
 mod fast;
 #[cfg(feature = "host")]
 mod host;
-#[cfg(any(feature = "host", all(feature = "fast", target_arch = "arm")))]
+#[cfg(any(feature = "tiny", all(feature = "fast", target_arch = "arm")))]
+mod own;
+#[cfg(feature = "host")]
 mod rustcrypto;
 #[cfg(feature = "tiny")]
 mod tiny;
 
 #[cfg(all(feature = "fast", target_arch = "arm"))]
-pub use fast::{Fast, FastSecret};
+pub use fast::{Fast, FastAead, FastHash, FastKey, FastSecret};
 #[cfg(feature = "host")]
 pub use host::{Host, HostSecret};
-#[cfg(any(feature = "host", all(feature = "fast", target_arch = "arm")))]
+#[cfg(any(feature = "tiny", all(feature = "fast", target_arch = "arm")))]
+pub use own::sha256::OwnHash;
+#[cfg(feature = "host")]
 pub use rustcrypto::RustAead;
 #[cfg(feature = "tiny")]
 pub use tiny::{Tiny, TinyAead, TinyHash, TinyKey, TinySecret};
@@ -231,22 +235,46 @@ pub trait Crypto {
     /// Encrypts one block in place.
     fn encrypt(&mut self, key: &Self::Block, block: &mut [u8; 16]);
 
-    /// HMAC-SHA-256 over `parts` in order.
-    fn hmac(&mut self, key: &Digest, parts: &[&[u8]]) -> Digest {
-        let inner = self.hmac_half(key, 0x36, parts);
-        self.hmac_half(key, 0x5c, &[&inner])
+    /// Prepares a key of HMAC-SHA-256, which is half of the work of a short
+    /// message.
+    #[inline(never)]
+    fn hmac_key(&mut self, key: &Digest) -> HmacKey<Self::Hash> {
+        HmacKey {
+            inner: self.padded(key, 0x36),
+            outer: self.padded(key, 0x5c),
+        }
     }
 
-    /// One of the two hashes of HMAC: the padded key, then `parts`.
+    /// HMAC-SHA-256 over `parts` in order, with a prepared key.
+    fn hmac_with(&mut self, key: &HmacKey<Self::Hash>, parts: &[&[u8]]) -> Digest {
+        let inner = self.continued(&key.inner, parts);
+        self.continued(&key.outer, &[&inner])
+    }
+
+    /// HMAC-SHA-256 over `parts` in order.
+    fn hmac(&mut self, key: &Digest, parts: &[&[u8]]) -> Digest {
+        let key = self.hmac_key(key);
+        self.hmac_with(&key, parts)
+    }
+
+    /// The hash of a padded key.
     #[doc(hidden)]
     #[inline(never)]
-    fn hmac_half(&mut self, key: &Digest, pad: u8, parts: &[&[u8]]) -> Digest {
+    fn padded(&mut self, key: &Digest, pad: u8) -> Self::Hash {
         let mut block = [pad; BLOCK_LEN];
         for (to, from) in block.iter_mut().zip(key) {
             *to ^= from;
         }
         let mut hash = self.hash();
         self.update(&mut hash, &block);
+        hash
+    }
+
+    /// A hash after `parts` more.
+    #[doc(hidden)]
+    #[inline(never)]
+    fn continued(&mut self, hash: &Self::Hash, parts: &[&[u8]]) -> Digest {
+        let mut hash = hash.clone();
         for part in parts {
             self.update(&mut hash, part);
         }
@@ -261,12 +289,26 @@ pub trait Crypto {
     /// HKDF-Expand of `info` (in parts) into `out`, at most 32 bytes: TLS 1.3
     /// with SHA-256 never asks for more. Bytes of `out` beyond them stay.
     fn expand(&mut self, secret: &Digest, info: &[&[u8]; 5], out: &mut [u8]) {
+        let key = self.hmac_key(secret);
+        self.expand_with(&key, info, out);
+    }
+
+    /// The same with a prepared secret.
+    fn expand_with(&mut self, key: &HmacKey<Self::Hash>, info: &[&[u8]; 5], out: &mut [u8]) {
         let [a, b, c, d, e] = *info;
-        let block = self.hmac(secret, &[a, b, c, d, e, &[1]]);
-        for (to, from) in out.iter_mut().zip(block) {
-            *to = from;
+        let block = self.hmac_with(key, &[a, b, c, d, e, &[1]]);
+        for (to, from) in out.iter_mut().zip(&block) {
+            *to = *from;
         }
     }
+}
+
+/// A prepared key of HMAC: where its two hashes go on from. It is as secret as
+/// the key.
+#[derive(Clone, Debug)]
+pub struct HmacKey<H> {
+    inner: H,
+    outer: H,
 }
 
 /// Compares without telling by its duration where the difference is.

@@ -1,4 +1,4 @@
-//! The symmetric half of the providers that stand on RustCrypto. Knows no
+//! The symmetric half of the provider that stands on RustCrypto. Knows no
 //! curve.
 
 use aes::Aes128;

@@ -9,20 +9,21 @@
 //! Keys and the state of a point multiplication are wiped; a digest's state
 //! and words that the compiler keeps on the stack are not.
 
-mod aes;
 mod curve;
 mod field;
-mod sha256;
 mod x25519;
 
-pub use aes::{TinyAead, TinyKey};
-pub use sha256::TinyHash;
-
+use crate::own::aes::Schedule;
+use crate::own::gcm::{self, HashKey};
+use crate::own::sha256::OwnHash;
 use crate::{
     Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
     TAG_LEN,
 };
 use field::Number;
+
+/// A running SHA-256.
+pub type TinyHash = OwnHash<false>;
 
 /// Attempts to draw a scalar; each fails with a chance of 2^-32.
 const DRAWS: usize = 8;
@@ -45,6 +46,35 @@ impl<E: Entropy> Tiny<E> {
 fn wipe(words: &mut [u32]) {
     words.fill(0);
     core::hint::black_box(words);
+}
+
+/// An AES-128 key; wiped when dropped. Its round keys are made for each packet
+/// again, because they are twenty times as long.
+pub struct TinyKey([u8; KEY_LEN]);
+
+impl Drop for TinyKey {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        core::hint::black_box(&mut self.0);
+    }
+}
+
+impl core::fmt::Debug for TinyKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("TinyKey")
+    }
+}
+
+/// An AES-128-GCM key.
+pub struct TinyAead {
+    key: TinyKey,
+    hash: HashKey<false>,
+}
+
+impl core::fmt::Debug for TinyAead {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("TinyAead")
+    }
 }
 
 /// A private key for one exchange; wiped when dropped.
@@ -145,7 +175,9 @@ impl<E: Entropy> Crypto for Tiny<E> {
     }
 
     fn aead(&mut self, key: &[u8; KEY_LEN]) -> TinyAead {
-        TinyAead::new(key)
+        let hash = HashKey::new(&Schedule::new(key));
+        let key = TinyKey(*key);
+        TinyAead { key, hash }
     }
 
     fn seal(
@@ -155,7 +187,8 @@ impl<E: Entropy> Crypto for Tiny<E> {
         aad: &[u8],
         data: &mut [u8],
     ) -> [u8; TAG_LEN] {
-        key.seal(nonce, aad, data)
+        let schedule = Schedule::new(&key.key.0);
+        gcm::seal((&schedule, &key.hash), nonce, aad, data)
     }
 
     fn open(
@@ -166,15 +199,16 @@ impl<E: Entropy> Crypto for Tiny<E> {
         data: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> Result<(), CryptoError> {
-        let right = key.open(nonce, aad, data, tag);
+        let schedule = Schedule::new(&key.key.0);
+        let right = gcm::open((&schedule, &key.hash), nonce, aad, data, tag);
         right.then_some(()).ok_or(CryptoError::BadTag)
     }
 
     fn block(&mut self, key: &[u8; KEY_LEN]) -> TinyKey {
-        TinyKey::new(key)
+        TinyKey(*key)
     }
 
     fn encrypt(&mut self, key: &TinyKey, block: &mut [u8; 16]) {
-        key.encrypt(block);
+        Schedule::new(&key.0).encrypt_one(block);
     }
 }
