@@ -133,8 +133,8 @@ impl<R: Registers> Lan9118<R> {
         };
         for to in frame.chunks_mut(4) {
             let word = self.0.read(RX_DATA).to_le_bytes();
-            for (to, from) in to.iter_mut().zip(word) {
-                *to = from;
+            for (to, from) in to.iter_mut().zip(&word) {
+                *to = *from;
             }
         }
         self.discard(bytes.div_ceil(4) - len.div_ceil(4));

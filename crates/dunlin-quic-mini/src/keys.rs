@@ -1,7 +1,7 @@
 //! Keys of packets and the functions that derive them (RFC 9001 sections 5
 //! and 6). Knows the shape of a packet only as far as its protection.
 
-use dunlin_mini_crypto::{Crypto, Digest, KEY_LEN, NONCE_LEN, TAG_LEN};
+use dunlin_mini_crypto::{Crypto, Digest, HmacKey, KEY_LEN, NONCE_LEN, TAG_LEN};
 
 use crate::held::Held;
 
@@ -34,15 +34,25 @@ pub(crate) fn expand_label<C: Crypto>(
     context: &[u8],
     out: &mut [u8],
 ) {
+    let secret = crypto.hmac_key(secret);
+    expand_with(crypto, &secret, label, context, out);
+}
+
+/// The same with a secret that more than one is expanded of.
+#[inline(never)]
+pub(crate) fn expand_with<C: Crypto>(
+    crypto: &mut C,
+    secret: &HmacKey<C::Hash>,
+    label: &[u8],
+    context: &[u8],
+    out: &mut [u8],
+) {
     let [out_len, ..] = out.len().to_le_bytes();
     let [label_len, ..] = label.len().to_le_bytes();
     let [context_len, ..] = context.len().to_le_bytes();
     let head = [0, out_len, label_len.wrapping_add(6)];
-    crypto.expand(
-        secret,
-        &[&head, b"tls13 ", label, &[context_len], context],
-        out,
-    );
+    let info: [&[u8]; 5] = [&head, b"tls13 ", label, &[context_len], context];
+    crypto.expand_with(secret, &info, out);
 }
 
 /// Keys of one direction at one encryption level.
@@ -61,10 +71,16 @@ pub(crate) struct PacketKey<C: Crypto> {
 impl<C: Crypto> PacketKey<C> {
     #[inline(never)]
     pub(crate) fn new(crypto: &mut C, secret: &Digest) -> Self {
+        let secret = crypto.hmac_key(secret);
+        Self::of(crypto, &secret)
+    }
+
+    #[inline(never)]
+    fn of(crypto: &mut C, secret: &HmacKey<C::Hash>) -> Self {
         let mut key = [0; KEY_LEN];
         let mut iv = [0; NONCE_LEN];
-        expand_label(crypto, secret, b"quic key", &[], &mut key);
-        expand_label(crypto, secret, b"quic iv", &[], &mut iv);
+        expand_with(crypto, secret, b"quic key", &[], &mut key);
+        expand_with(crypto, secret, b"quic iv", &[], &mut iv);
         Self {
             aead: crypto.aead(&key),
             iv,
@@ -73,7 +89,7 @@ impl<C: Crypto> PacketKey<C> {
 
     fn nonce(&self, pn: u32) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
-        for (byte, pn) in nonce.iter_mut().rev().zip(pn.to_le_bytes()) {
+        for (byte, pn) in nonce.iter_mut().rev().zip(&pn.to_le_bytes()) {
             *byte ^= pn;
         }
         nonce
@@ -101,16 +117,17 @@ impl<C: Crypto> Keys<C> {
     /// Makes keys where they stay, part by part: a whole set is too much for the
     /// stack of a small device.
     pub(crate) fn install(place: &mut Held<Self>, crypto: &mut C, secret: &Digest) {
-        Self::begin(place, crypto, secret);
+        let secret = crypto.hmac_key(secret);
+        Self::begin(place, crypto, &secret);
         if let Some(keys) = place.as_mut() {
-            keys.end(crypto, secret);
+            keys.end(crypto, &secret);
         }
     }
 
     #[inline(never)]
-    fn begin(place: &mut Held<Self>, crypto: &mut C, secret: &Digest) {
+    fn begin(place: &mut Held<Self>, crypto: &mut C, secret: &HmacKey<C::Hash>) {
         *place = Held::Nothing;
-        let packet = PacketKey::new(crypto, secret);
+        let packet = PacketKey::of(crypto, secret);
         *place = Held::Value(Self {
             packet,
             header: None,
@@ -118,9 +135,9 @@ impl<C: Crypto> Keys<C> {
     }
 
     #[inline(never)]
-    fn end(&mut self, crypto: &mut C, secret: &Digest) {
+    fn end(&mut self, crypto: &mut C, secret: &HmacKey<C::Hash>) {
         let mut key = [0; KEY_LEN];
-        expand_label(crypto, secret, b"quic hp", &[], &mut key);
+        expand_with(crypto, secret, b"quic hp", &[], &mut key);
         self.header = Some(crypto.block(&key));
     }
 
@@ -199,11 +216,12 @@ pub(crate) fn initial<C: Crypto>(crypto: &mut C, dcid: &[u8]) -> [Digest; 2] {
     let mut salt = [0; 32];
     crate::wire::fill(&mut salt, &INITIAL_SALT);
     let secret = crypto.extract(&salt, dcid);
-    [&b"client in"[..], b"server in"].map(|label| {
-        let mut side = [0; 32];
-        expand_label(crypto, &secret, label, &[], &mut side);
-        side
-    })
+    let secret = crypto.hmac_key(&secret);
+    let mut sides = [[0; 32]; 2];
+    for (side, label) in sides.iter_mut().zip([b"client in", b"server in"]) {
+        expand_with(crypto, &secret, label, &[], side);
+    }
+    sides
 }
 
 /// The secret after a key update.

@@ -6,6 +6,7 @@ use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, POINT_LEN, Point, S
 use crate::error::Error;
 use crate::held::Held;
 use crate::hello::{self, Hello, Ticket, Trust, advance, derive, finished};
+use crate::keys::expand_with;
 use crate::params::Params;
 use crate::retry::{Places, Request};
 use crate::verify::Verifier;
@@ -168,8 +169,9 @@ impl<C: Crypto> Tls<C> {
     #[inline(never)]
     fn traffic(&mut self, crypto: &mut C, client: &[u8], server: &[u8]) {
         let hash = self.hash(crypto);
-        self.client = derive(crypto, &self.schedule, client, &hash);
-        self.server = derive(crypto, &self.schedule, server, &hash);
+        let secret = crypto.hmac_key(&self.schedule);
+        expand_with(crypto, &secret, client, &hash, &mut self.client);
+        expand_with(crypto, &secret, server, &hash, &mut self.server);
     }
 
     /// Takes one whole message with its head of four bytes. `hello` is the

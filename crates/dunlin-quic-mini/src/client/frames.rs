@@ -20,6 +20,11 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             return Err(Error::EmptyPacket);
         }
         while !frame.is_empty() {
+            // PADDING, of which the first datagrams of a server are full.
+            if let [0, rest @ ..] = frame.0 {
+                frame.0 = rest;
+                continue;
+            }
             let kind = frame.varint().ok_or(Error::FrameEncoding)?;
             asks |= !matches!(kind, 0x00 | 0x02 | 0x03 | 0x1c | 0x1d);
             match kind {

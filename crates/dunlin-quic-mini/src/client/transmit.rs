@@ -64,9 +64,16 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             }
         }
         if pad && let Some(last) = packets.iter_mut().flatten().last() {
-            let filler = out.get_mut(end.saturating_sub(TAG_LEN)..size);
-            filler.unwrap_or_default().fill(0);
-            last.to = size;
+            let mut from = end;
+            if !last.long {
+                // It takes the rest of the datagram.
+                from = end.saturating_sub(TAG_LEN);
+                last.to = size;
+            }
+            // Behind a packet with a length, what is no packet fills a
+            // datagram as well (RFC 9000 section 14.1), and need not be
+            // encrypted.
+            out.get_mut(from..size).unwrap_or_default().fill(0);
             end = size;
         }
         for built in packets.iter().flatten() {

@@ -178,6 +178,13 @@ impl Pair {
 
     /// Opens a packet of the client.
     pub(crate) fn open(&mut self, level: usize, packet: &mut [u8], at: usize) -> Vec<u8> {
+        let mut end = packet.len();
+        if level < 2 {
+            // Behind a long one are zeros.
+            end = at + usize::from(u16::from_be_bytes([packet[at - 2], packet[at - 1]]) & 0x3fff);
+            assert!(packet[end..].iter().all(|byte| *byte == 0));
+        }
+        let packet = &mut packet[..end];
         let keys = &self.levels[level].read;
         let (pn, header) = keys.unmask(&mut self.crypto, packet, at).unwrap();
         let payload = keys.packet().open(&mut self.crypto, pn, packet, header);
