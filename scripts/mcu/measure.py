@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """usage: measure.py --image ELF --plugin PLUGIN --stack LOW:HIGH --out JSON
-                     [--wakes N] [--readings N] [--no-early] [--series FILE] [--hist FILE]
+                     [--wakes N] [--readings N] [--no-early] [--series FILE]
+                     [--hist FILE [--span N]]
 
 Runs the firmware under QEMU and the counting plugin against a broker of its
 own, and writes what it did: notes, marks, and the datagrams of each wake.
@@ -135,6 +136,7 @@ def main():
     parser.add_argument("--series")
     parser.add_argument("--period", type=int, default=2000)
     parser.add_argument("--hist")
+    parser.add_argument("--span", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dunlin-mcu-") as folder:
         result = run(options, Path(folder))
@@ -148,7 +150,7 @@ def run(options, folder):
     if options.series:
         plugin += f",series={options.series},period={options.period}"
     if options.hist:
-        plugin += f",hist={options.hist}"
+        plugin += f",hist={options.hist},span={options.span}"
     page = device.settings(
         (device.GATEWAY, broker.port),
         broker.key(),

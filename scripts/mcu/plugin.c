@@ -9,7 +9,8 @@
  *   stack=LO:HI   stores between these (hex) count as the stack's
  *   series=FILE   the lowest store to the stack, every period=N instructions:
  *                 instructions mark lowest
- *   hist=FILE     per block: address executions instructions cycles
+ *   hist=FILE     per block: address executions instructions cycles-in-all
+ *   span=N        hist from the N-th mark 1 to the first mark 5 behind it
  *   trace=1       fingerprint: every block and every address of every access
  *
  * The emulator's plugin interface is declared here, because Debian ships no
@@ -42,7 +43,7 @@ void qemu_plugin_register_atexit_cb(id_t_, void (*)(id_t_, void *), void *);
 
 /* A run of instructions without a branch or a mark inside. */
 struct run {
-    uint64_t start, end, times;
+    uint64_t start, end, times, refills;
     unsigned instructions, cycles, divisions;
     struct run *next;
 };
@@ -53,6 +54,7 @@ static uint64_t expected; /* where execution goes without a branch */
 static uint64_t fingerprint = 1;
 static uint64_t stack_low, stack_high, lowest, lowest_of_period, period = 1000, next_period;
 static unsigned current_mark;
+static unsigned span, wakes;
 static bool trace;
 static FILE *out, *series;
 static char *hist;
@@ -120,8 +122,10 @@ static void on_run(unsigned cpu, void *data)
     struct run *run = data;
     (void)cpu;
     sample();
-    if (run->start != expected)
+    if (run->start != expected) {
         cycles += 2;
+        run->refills++;
+    }
     instructions += run->instructions;
     cycles += run->cycles;
     divisions += run->divisions;
@@ -153,11 +157,30 @@ static void line(unsigned mark)
     fingerprint = 1;
 }
 
+static void write_hist(void)
+{
+    FILE *file = hist ? fopen(hist, "w") : NULL;
+    hist = NULL;
+    for (struct run *run = runs; file && run; run = run->next)
+        if (run->times)
+            fprintf(file, "%" PRIx64 " %" PRIu64 " %u %" PRIu64 "\n", run->start, run->times,
+                    run->instructions, run->times * run->cycles + 2 * run->refills);
+    if (file)
+        fclose(file);
+}
+
 static void on_mark(unsigned cpu, void *data)
 {
     (void)cpu;
     current_mark = (unsigned)(uintptr_t)data;
     line(current_mark);
+    if (!span)
+        return;
+    if (current_mark == 1 && ++wakes == span)
+        for (struct run *run = runs; run; run = run->next)
+            run->times = run->refills = 0;
+    if (current_mark == 5 && wakes == span)
+        write_hist();
 }
 
 static void on_translate(id_t_ id, struct qemu_plugin_tb *tb)
@@ -209,13 +232,7 @@ static void on_exit_(id_t_ id, void *data)
         fclose(out);
     if (series)
         fclose(series);
-    FILE *file = hist ? fopen(hist, "w") : NULL;
-    for (struct run *run = runs; file && run; run = run->next)
-        if (run->times)
-            fprintf(file, "%" PRIx64 " %" PRIu64 " %u %u\n", run->start, run->times,
-                    run->instructions, run->cycles);
-    if (file)
-        fclose(file);
+    write_hist();
 }
 
 __attribute__((visibility("default"))) int
@@ -233,6 +250,8 @@ qemu_plugin_install(id_t_ id, const void *info, int argc, char **argv)
             series = fopen(value, "w");
         else if (!strcmp(argv[i], "hist"))
             hist = strdup(value);
+        else if (!strcmp(argv[i], "span"))
+            span = strtoul(value, NULL, 10);
         else if (!strcmp(argv[i], "trace"))
             trace = *value == '1' || !strcmp(value, "on");
         else if (!strcmp(argv[i], "period"))

@@ -8,6 +8,7 @@ mod budget;
 mod crypto;
 mod image;
 mod page;
+mod profile;
 mod report;
 mod svg;
 mod tools;

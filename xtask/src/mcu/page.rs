@@ -4,6 +4,7 @@ use core::fmt::Write as _;
 
 use super::crypto::Steady;
 use super::image::PARTS;
+use super::profile::PURPOSES;
 use super::report::{Provider, Study};
 use super::wake::{Cost, Wake};
 
@@ -307,35 +308,65 @@ fn cycles(out: &mut String, study: &Study) {
     early(out, study);
 }
 
-/// Why early data does not save more.
+/// What early data saves, and where its cycles go.
 fn early(out: &mut String, study: &Study) {
     out.push_str(
         "\nEarly data saves a round trip, and the verification of the server, which the ticket stands for. It\n\
          does not save the key exchange: the broker's TLS (rustls) resumes with new keys only\n\
          (`psk_dhe_ke`). The device draws its own key pair before it sleeps, so that waking does not wait\n\
-         for it; the whole wake has it.\n\n",
+         for it; the whole wake has it. Of a full handshake to PUBACK, a wake with early data takes, in\n\
+         percent of the cycles:\n\n| what for |",
     );
     for provider in &study.providers {
-        let cost = |name| {
-            let found = provider.crypto.costs.iter().find(|cost| cost.0 == name);
-            found.map_or(0, |cost| cost.2.cycles)
-        };
-        let agreement = cost("agree");
-        let (full, early) = (&provider.full, &provider.early);
-        let (Some(full), Some(early)) = (full.first_reading(), early.first_reading()) else {
-            continue;
-        };
-        let percent = |cycles: u64| cycles as f64 * 100.0 / full.1 as f64;
-        let _ = writeln!(
-            out,
-            "With `{}`, 0-RTT to PUBACK takes {:.1} % of the cycles of a full handshake: the agreement on\n\
-             new keys {:.1} %, all the rest, packets above all, {:.1} %.\n",
-            provider.name,
-            percent(early.1),
-            percent(agreement),
-            percent(early.1.saturating_sub(agreement))
-        );
+        let _ = write!(out, " {}, cycles | % |", provider.name);
     }
+    out.push_str("\n|---|");
+    out.push_str(&"--:|--:|".repeat(study.providers.len()));
+    for (purpose, name) in PURPOSES.iter().enumerate() {
+        let _ = write!(out, "\n| {name} |");
+        for provider in &study.providers {
+            share(out, provider, provider.profile[purpose]);
+        }
+    }
+    out.push_str("\n| together |");
+    for provider in &study.providers {
+        share(out, provider, provider.profile.iter().sum());
+    }
+    out.push_str("\n\n");
+    for provider in &study.providers {
+        bound(out, provider);
+    }
+}
+
+/// Cycles, and what they are of a full handshake.
+fn share(out: &mut String, provider: &Provider, cycles: u64) {
+    let full = provider.full.first_reading().map_or(0, |cost| cost.1);
+    let percent = cycles as f64 * 100.0 / full.max(1) as f64;
+    let _ = write!(out, " {} | {percent:.1} |", grouped(cycles));
+}
+
+/// What the curves alone would make of the goal.
+fn bound(out: &mut String, provider: &Provider) {
+    let cost = |name: &str| {
+        let found = provider.crypto.costs.iter().find(|cost| cost.0 == name);
+        found.map(|cost| cost.2.cycles)
+    };
+    let preferred = |name: &str| cost(&format!("x25519-{name}")).or_else(|| cost(name));
+    let (Some(generate), Some(agree), Some(verify)) =
+        (preferred("generate"), preferred("agree"), cost("verify"))
+    else {
+        return;
+    };
+    let least = agree as f64 * 100.0 / (generate + agree + verify) as f64;
+    let _ = writeln!(
+        out,
+        "With `{}`, a key pair, an agreement and a verification take {}, {} and {} cycles: were all the\n\
+         rest for nothing, early data would take {least:.0} % of a full handshake.\n",
+        provider.name,
+        grouped(generate),
+        grouped(agree),
+        grouped(verify)
+    );
 }
 
 /// Chip, milliamperes, and where the figure is from.
@@ -361,15 +392,16 @@ const CURRENTS: [(&str, f64, &str); 4] = [
 fn cryptography(out: &mut String, study: &Study) {
     out.push_str(
         "## Cryptography\n\n\
-         `tiny` is portable Rust; `fast` is the assembly of P256-Cortex-M4 for the curve and RustCrypto for\n\
-         the rest. Both pass, on this processor, every vector of Project Wycheproof that the trait can\n\
-         express (",
+         `tiny` is portable Rust; `fast` is the assembly of P256-Cortex-M4 for the curve, and the same Rust\n\
+         with kept round keys and an unrolled hash for the rest. Both pass, on this processor, every vector\n\
+         of Project Wycheproof that the trait can express (",
     );
     for provider in &study.providers {
         let _ = write!(out, "`{}`: {}; ", provider.name, provider.crypto.vectors);
     }
     out.push_str(
-        "of AES-GCM, HMAC, HKDF, ECDH and ECDSA).\n\n\
+        "of AES-GCM, HMAC, HKDF, ECDH, ECDSA and, with `tiny`, X25519). Key pairs and agreements without\n\
+         the name of a group are those of P-256, to which `tiny` turns for a server without X25519.\n\n\
          | operation | provider | instructions | cycles | ms at 64 MHz | stack, bytes |\n|---|---|--:|--:|--:|--:|\n",
     );
     let names = study
@@ -448,7 +480,9 @@ fn wire(out: &mut String, study: &Study) {
         }
     }
     out.push_str(
-        "\nThe first datagram of each side has 1200 bytes at least, as RFC 9000 section 14.1 asks. The device\n\
+        "\nThe first datagram of each side has 1200 bytes at least, as RFC 9000 section 14.1 asks. The\n\
+         device fills its own with zeros behind the packets, as the same section allows, because those need\n\
+         no encryption; the broker's are full of it, and cost the device their decryption. The device\n\
          tells the server to send no larger ones; otherwise the broker searches for what the path carries\n\
          with datagrams of 1452 bytes, which cost as much to open as the handshake's first.\n\n",
     );

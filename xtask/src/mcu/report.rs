@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use super::budget::{Budget, Verdict};
 use super::crypto::{self, Figures};
 use super::image::{Image, PARTS};
+use super::profile::{self, PURPOSES};
 use super::svg::{Bar, Curve, bars, curve};
 use super::tools::Tools;
 use super::wake::{self, Plan, Series, Wake};
@@ -56,6 +57,8 @@ pub(crate) struct Provider {
     pub(crate) full: Wake,
     pub(crate) resumed: Wake,
     pub(crate) early: Wake,
+    /// Cycles of the last of them by what they are for.
+    pub(crate) profile: [u64; PURPOSES.len()],
     pub(crate) verdicts: Vec<Verdict>,
 }
 
@@ -117,6 +120,7 @@ fn measure(tools: &Tools, budget: &Budget, name: &'static str) -> Result<(Provid
         full: wakes.first().cloned().context("no wake")?,
         resumed: second(&late)?,
         early: second(&wakes)?,
+        profile: profile::early(tools, &elf, &image)?,
         image,
         verdicts,
     };

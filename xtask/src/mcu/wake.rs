@@ -129,24 +129,8 @@ pub(crate) fn run(
     image: &Image,
     plan: Plan,
 ) -> Result<(Vec<Wake>, Series)> {
-    let out = tools.folder().join("wake.json");
     let series: PathBuf = tools.folder().join("series");
-    let mut command = Command::new("python3");
-    command
-        .arg("-B")
-        .arg(tools.root().join("scripts/mcu/measure.py"))
-        .arg("--image")
-        .arg(elf)
-        .arg("--plugin")
-        .arg(tools.plugin())
-        .arg("--out")
-        .arg(&out)
-        .arg(format!("--stack={:x}:{:x}", image.stack.0, image.stack.1))
-        .arg(format!("--wakes={}", plan.wakes))
-        .arg(format!("--readings={}", plan.readings));
-    if !plan.early {
-        command.arg("--no-early");
-    }
+    let (mut command, out) = command(tools, elf, image, plan);
     if plan.series {
         command.arg("--series").arg(&series);
     }
@@ -163,6 +147,28 @@ pub(crate) fn run(
         wakes(&value, image.stack.1),
         lines.lines().filter_map(point).collect(),
     ))
+}
+
+/// The program that runs a device, and where it writes what it saw.
+pub(crate) fn command(tools: &Tools, elf: &Path, image: &Image, plan: Plan) -> (Command, PathBuf) {
+    let out = tools.folder().join("wake.json");
+    let mut command = Command::new("python3");
+    command
+        .arg("-B")
+        .arg(tools.root().join("scripts/mcu/measure.py"))
+        .arg("--image")
+        .arg(elf)
+        .arg("--plugin")
+        .arg(tools.plugin())
+        .arg("--out")
+        .arg(&out)
+        .arg(format!("--stack={:x}:{:x}", image.stack.0, image.stack.1))
+        .arg(format!("--wakes={}", plan.wakes))
+        .arg(format!("--readings={}", plan.readings));
+    if !plan.early {
+        command.arg("--no-early");
+    }
+    (command, out)
 }
 
 /// The cheapest of some runs, wake by wake: a packet that is repeated because
