@@ -33,9 +33,9 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// A file with session tickets and address tokens of servers: with it, a
-/// client sends CONNECT and its first messages in the first datagram (0-RTT),
-/// even when the process was started anew. Several clients and processes may
-/// share one file; each ticket is used once.
+/// client sends CONNECT, its subscriptions and its first messages in the first
+/// datagram (0-RTT), even when the process was started anew. Several clients
+/// and processes may share one file; each ticket is used once.
 ///
 /// The file is private (mode 0600) and must stay so: whoever has it can
 /// connect as the client.

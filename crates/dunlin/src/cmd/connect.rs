@@ -103,7 +103,8 @@ pub(super) struct Connect {
     #[arg(long, hide = true)]
     nodelay: bool,
     /// File with session tickets (quic), made if there is none: with one from
-    /// an earlier run, CONNECT and the message go out in the first datagram.
+    /// an earlier run, CONNECT goes out in the first datagram, and
+    /// subscriptions and messages with it.
     #[arg(long, value_name = "FILE")]
     tickets: Option<PathBuf>,
     /// Do not send anything before the server has answered.
