@@ -222,7 +222,7 @@ impl Submitter {
     /// # Errors
     /// [`SubmitError`], with the request.
     pub fn submit(&self, request: Request) -> Result<(), SubmitError> {
-        let pending = Pending::new(request, self.on_done.clone());
+        let pending = Box::new(Pending::new(request, self.on_done.clone()));
         let (refused, busy) = match self.commands.try_send(Command::Request(pending)) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Full(refused)) => (refused, true),

@@ -64,7 +64,8 @@ impl Drop for Pending {
 
 /// What the writer thread receives.
 pub(crate) enum Command {
-    Request(Pending),
+    /// Boxed: the queue has room for thousands, and is nearly always empty.
+    Request(Box<Pending>),
     Close,
 }
 
@@ -187,7 +188,7 @@ impl Writer {
 
     fn take(&mut self, group: &mut Group, command: Command) {
         let mut pending = match command {
-            Command::Request(pending) => pending,
+            Command::Request(pending) => *pending,
             Command::Close => {
                 group.closing = true;
                 return;
