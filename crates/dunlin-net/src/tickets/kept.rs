@@ -8,10 +8,15 @@
 //! +---------+----------+-----------+----------------------+
 //! ```
 
+use smallvec::SmallVec;
+
 use super::Scope;
 
 const LAYOUT: u8 = 1;
 const HEADER_BYTES: usize = 1 + 8 + 32;
+
+/// Bytes of a session that need no allocation.
+const SESSION_INLINE_BYTES: usize = 64;
 
 /// What is known of a ticket besides its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +24,10 @@ pub(super) struct Kept {
     /// Seconds since 1970.
     pub(super) issued: u64,
     pub(super) scope: Scope,
-    pub(super) session: Box<[u8]>,
+    /// Within the entry, if it is of a client without a certificate: small
+    /// allocations that outlive connections keep the system from getting back
+    /// what was allocated around them.
+    pub(super) session: SmallVec<[u8; SESSION_INLINE_BYTES]>,
 }
 
 impl Kept {
@@ -40,7 +48,7 @@ impl Kept {
         (layout == LAYOUT && !session.is_empty()).then(|| Self {
             issued: u64::from_be_bytes(*issued),
             scope: *scope,
-            session: session.into(),
+            session: SmallVec::from_slice(session),
         })
     }
 }
@@ -54,7 +62,7 @@ mod tests {
         let kept = Kept {
             issued: 1_700_000_000,
             scope: [7; 32],
-            session: Box::from(&b"session"[..]),
+            session: SmallVec::from_slice(b"session"),
         };
         let bytes = kept.encode();
         assert_eq!(Kept::decode(&bytes), Some(kept));

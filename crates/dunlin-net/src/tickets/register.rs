@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dunlin_base::ShardId;
+use smallvec::SmallVec;
 
 use super::kept::Kept;
 use super::{Refusal, Scope, TICKET_KEY_BYTES, TicketKey};
@@ -198,7 +199,7 @@ impl TicketRegister {
         let ticket = Kept {
             issued: (self.seconds)(),
             scope,
-            session: session.into(),
+            session: SmallVec::from_slice(&session),
         };
         if self.keep.is_some() {
             let value = ticket.encode();
@@ -328,7 +329,7 @@ impl fmt::Debug for TicketRegister {
     }
 }
 
-const fn cost(ticket: &Kept) -> usize {
+fn cost(ticket: &Kept) -> usize {
     ticket.session.len() + ENTRY_BYTES
 }
 
