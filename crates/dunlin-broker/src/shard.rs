@@ -249,6 +249,26 @@ impl Shard {
         }
     }
 
+    /// Connections whose sockets or sessions are here.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.conns.len()
+    }
+
+    /// Gives back what tables hold beyond their use, after many connections
+    /// have ended.
+    pub fn shrink(&mut self) {
+        self.conns.shrink_to_fit();
+        self.conn_ids.shrink_to_fit();
+        self.sessions.shrink_to_fit();
+        self.client_ids.shrink_to_fit();
+        self.session_keys.shrink_to_fit();
+        self.outputs.shrink_to_fit();
+        self.dirty.shrink_to_fit();
+        self.hits.shrink_to_fit();
+        self.pool = Vec::new();
+    }
+
     /// Whether all connections are gone and the store has everything.
     #[must_use]
     pub fn is_drained(&self) -> bool {

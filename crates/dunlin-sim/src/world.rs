@@ -22,6 +22,9 @@ const BEGIN: Instant = Instant::from_micros(1_000_000_000_000);
 /// Bytes of a stream that a client does not read at which the server is told.
 const BLOCKED_BYTES_MIN: usize = 16 << 10;
 
+/// How often shards are asked to give memory back.
+const SHRINK_EVERY: u64 = 7;
+
 /// How long things take, in microseconds, from and to.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -117,6 +120,8 @@ pub struct World {
     now: Instant,
     random: Random,
     shards: Vec<Shard>,
+    /// Things that happened to them.
+    inputs: u64,
     draining: Vec<bool>,
     happenings: BTreeMap<(Instant, u64), Happening>,
     serial: u64,
@@ -141,6 +146,7 @@ impl World {
             now: BEGIN,
             random: Random::new(setup.seed),
             shards: Vec::new(),
+            inputs: 0,
             draining: vec![false; count],
             happenings: BTreeMap::new(),
             serial: 0,
@@ -669,6 +675,11 @@ impl World {
     /// Gives a shard something; its output is taken now, or together with that
     /// of what else arrives at this instant.
     fn input(&mut self, index: usize, input: Input<'_>) {
+        // It may be asked for at any time, and nobody must notice.
+        self.inputs += 1;
+        if self.inputs.is_multiple_of(SHRINK_EVERY) {
+            self.shards[index].shrink();
+        }
         self.shards[index].handle(self.now, input);
         if !self.random.one_in(3) {
             self.drain(index);

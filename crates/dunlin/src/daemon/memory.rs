@@ -25,15 +25,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Looks at the number of connections; gives memory back if half of them
-    /// and more ended a while ago.
-    pub(crate) fn note(&mut self, connections: usize, now: Instant) {
-        if self.is_due(connections, now) {
-            give_back_aside();
-        }
-    }
-
-    fn is_due(&mut self, connections: usize, now: Instant) -> bool {
+    /// Looks at the number of connections; returns whether half of them and
+    /// more ended a while ago, and it is time to give memory back.
+    pub(crate) fn is_due(&mut self, connections: usize, now: Instant) -> bool {
         self.most = self.most.max(connections);
         if self.most < CONNECTIONS_MIN || connections > self.most / 2 {
             self.since = None;
@@ -49,11 +43,16 @@ impl Memory {
         };
         true
     }
+
+    /// When to look again, if nothing happens before.
+    pub(crate) fn look_at(&self) -> Option<Instant> {
+        self.since.map(|since| since + CALM)
+    }
 }
 
 /// Gives back on a thread of its own: that takes a while, and clients that
 /// stayed shall not wait for it.
-fn give_back_aside() {
+pub(crate) fn give_back_aside() {
     /// How often it was asked for since that thread began: it goes through the
     /// memory of all shards, so that one at a time is enough.
     static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -128,6 +127,8 @@ mod tests {
             (56, 3, true),
         ] {
             assert_eq!(memory.is_due(connections, at(second)), due, "{second}");
+            let waits = memory.look_at().is_some_and(|look| look > at(second));
+            assert_eq!(waits, memory.since.is_some(), "{second}");
         }
     }
 

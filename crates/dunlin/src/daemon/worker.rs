@@ -14,7 +14,7 @@ use dunlin_store_redb::{SubmitError, Submitter};
 
 use super::desk::AuthDesk;
 use super::look::Look;
-use super::memory::Memory;
+use super::memory::{Memory, give_back_aside};
 use super::post::{Address, Inbox, Mail};
 use crate::metrics::Paths;
 
@@ -80,7 +80,11 @@ impl Worker {
             self.open(mail);
         }
         let now = self.clock.now();
-        self.memory.note(self.net.connections(), now);
+        let connections = self.net.connections().max(self.shard.connections());
+        if self.memory.is_due(connections, now) {
+            self.shard.shrink();
+            give_back_aside();
+        }
         if self.shard.poll_timeout().is_some_and(|at| at <= now) {
             self.shard.handle_timeout(now);
             if self.shard.take_sys_round() {
@@ -100,7 +104,9 @@ impl Worker {
 
     fn poll_net(&mut self) {
         let now = self.clock.now();
-        let mut timeout = self.shard.poll_timeout().map(|at| at - now);
+        let next = self.shard.poll_timeout().into_iter();
+        let next = next.chain(self.memory.look_at()).min();
+        let mut timeout = next.map(|at| at - now);
         if self.deadline.is_some() {
             timeout = Some(Duration::from_millis(10));
         }
