@@ -138,7 +138,7 @@ struct Spent {
 
 impl Conductor<'_> {
     fn conduct(&mut self) -> anyhow::Result<()> {
-        let rss_before = self.broker.and_then(Process::rss).unwrap_or(0);
+        let before = self.memory();
         self.connect()?;
         thread::sleep(BREATH);
         let spent = if self.plan.idle > 0 {
@@ -146,7 +146,7 @@ impl Conductor<'_> {
         } else {
             self.publish()?
         };
-        self.note_cost(spent, rss_before);
+        self.note_cost(spent, before);
         if self.plan.idle == 0 {
             self.drain();
         }
@@ -302,7 +302,13 @@ impl Conductor<'_> {
         }
     }
 
-    fn note_cost(&mut self, (before, after): (Spent, Spent), rss_before: u64) {
+    /// Memory of the broker: resident, and of that what is its own.
+    fn memory(&self) -> (u64, u64) {
+        let of = |what: fn(Process) -> Option<u64>| self.broker.and_then(what).unwrap_or(0);
+        (of(Process::rss), of(Process::private))
+    }
+
+    fn note_cost(&mut self, (before, after): (Spent, Spent), memory_before: (u64, u64)) {
         let seconds = self.plan.duration.as_secs_f64();
         let cost = |before: Option<Duration>, after: Option<Duration>| {
             Some((after?.saturating_sub(before?)).as_secs_f64())
@@ -314,10 +320,12 @@ impl Conductor<'_> {
         let Some(process) = self.broker else {
             return;
         };
-        let rss_after = process.rss().unwrap_or(0);
+        let (rss_before, private_before) = memory_before;
+        let (rss_after, private_after) = self.memory();
         let cpu_seconds = cost(before.broker, after.broker).unwrap_or(0.0);
-        let grown = rss_after.saturating_sub(rss_before) as f64;
         let connections = self.report.connections.ready.max(1) as f64;
+        let by_connection =
+            |before: u64, after: u64| after.saturating_sub(before) as f64 / connections;
         self.report.broker = Some(Broker {
             pid: process.pid(),
             name: process.name(),
@@ -325,7 +333,10 @@ impl Conductor<'_> {
             cores: cpu_seconds / seconds,
             rss_before,
             rss_after,
-            rss_per_connection: grown / connections,
+            rss_per_connection: by_connection(rss_before, rss_after),
+            private_before,
+            private_after,
+            private_per_connection: by_connection(private_before, private_after),
             ..Broker::default()
         });
     }

@@ -78,7 +78,15 @@ impl Process {
     #[must_use]
     pub fn rss(self) -> Option<u64> {
         let status = fs::read_to_string(self.path("status")).ok()?;
-        rss_bytes(&status)
+        bytes_of(&status, "VmRSS:")
+    }
+
+    /// Those of them in bytes that no file is behind: not the pages of the
+    /// program, which all its processes share and the system can drop.
+    #[must_use]
+    pub fn private(self) -> Option<u64> {
+        let status = fs::read_to_string(self.path("status")).ok()?;
+        bytes_of(&status, "RssAnon:")
     }
 
     fn path(self, file: &str) -> PathBuf {
@@ -104,10 +112,8 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-fn rss_bytes(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+fn bytes_of(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kilobytes * 1024)
 }
@@ -161,8 +167,10 @@ mod tests {
 
     #[test]
     fn memory_is_in_kilobytes() {
-        assert_eq!(rss_bytes("Name:\tx\nVmRSS:\t  1234 kB\n"), Some(1_263_616));
-        assert_eq!(rss_bytes("Name:\tx\n"), None);
+        let status = "Name:\tx\nVmRSS:\t  1234 kB\nRssAnon:\t 1000 kB\n";
+        assert_eq!(bytes_of(status, "VmRSS:"), Some(1_263_616));
+        assert_eq!(bytes_of(status, "RssAnon:"), Some(1_024_000));
+        assert_eq!(bytes_of("Name:\tx\n", "VmRSS:"), None);
     }
 
     #[test]
@@ -181,7 +189,7 @@ mod tests {
         let addr = listener.local_addr().unwrap();
         let process = Process::listening_at(addr, Transport::Tcp).unwrap();
         assert_eq!(process.pid(), std::process::id());
-        assert!(process.rss().unwrap() > 100_000);
+        assert!(process.rss().unwrap() > process.private().unwrap());
         assert!(!process.name().is_empty());
     }
 }

@@ -151,6 +151,13 @@ pub struct Broker {
     pub rss_after: u64,
     /// The difference by connection.
     pub rss_per_connection: f64,
+    /// Resident memory that no file is behind, before the first connection,
+    /// bytes.
+    pub private_before: u64,
+    /// The same at the end of the window.
+    pub private_after: u64,
+    /// Growth of that by connection, bytes.
+    pub private_per_connection: f64,
 }
 
 /// What the generator spent.
@@ -366,13 +373,15 @@ impl Report {
         if b.acknowledged_per_cpu_second > 0.0 {
             row(f, "acked/CPU s", &by_message(b.acknowledged_per_cpu_second))?;
         }
-        let memory = format!(
-            "{} → {} KiB, {:.1} KiB by connection",
-            n(b.rss_before / 1024),
-            n(b.rss_after / 1024),
-            b.rss_per_connection / 1024.0
-        );
-        row(f, "broker memory", &memory)
+        let memory = |before: u64, after: u64, each: f64| {
+            let (before, after) = (n(before / 1024), n(after / 1024));
+            let each = each / 1024.0;
+            format!("{before} → {after} KiB, {each:.1} KiB by connection")
+        };
+        let resident = memory(b.rss_before, b.rss_after, b.rss_per_connection);
+        row(f, "broker memory", &resident)?;
+        let own = memory(b.private_before, b.private_after, b.private_per_connection);
+        row(f, "  of its own", &own)
     }
 }
 
