@@ -84,6 +84,7 @@ impl RunCommand {
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make {}", self.out.display()))?;
         interrupt::on_signals()?;
+        remove_leftovers()?;
         budget.print();
         if tshark_version().is_none() {
             say::out("without tshark, which reads captures again: apt install tshark");
@@ -288,6 +289,29 @@ impl RunCommand {
             .with_context(|| format!("cannot move {}", folder.display()))?;
         Ok(to)
     }
+}
+
+/// Removes the namespaces of runs that were killed with their watchers.
+fn remove_leftovers() -> Result<()> {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else {
+        return Ok(());
+    };
+    let links: BTreeSet<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| {
+            let link = name.strip_prefix("dunlin-")?.rsplit_once('-')?.0;
+            link.starts_with("run-").then(|| link.to_owned())
+        })
+        .collect();
+    // No names at all would mean those of everybody.
+    if links.is_empty() {
+        return Ok(());
+    }
+    let links: Vec<String> = links.into_iter().collect();
+    for name in linux::clean(&links)?.removed {
+        say::out(format_args!("removed {name}, which a dead run has left"));
+    }
+    Ok(())
 }
 
 /// Leaves out cells of systems that are not there, and says so.
