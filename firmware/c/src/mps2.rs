@@ -5,6 +5,11 @@
 //! **This board has no source of entropy.** Its random bytes come from the
 //! seed in its settings; whoever knows the seed can read everything.
 
+#![allow(
+    clippy::deref_addrof,
+    reason = "a `static mut` is not to be referred to in another way"
+)]
+
 #[allow(dead_code)]
 #[path = "../../image/src/pages.rs"]
 mod pages;
