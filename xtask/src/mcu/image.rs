@@ -184,7 +184,8 @@ fn in_files(text: &str) -> Vec<String> {
             return;
         }
         let ours = frames.iter().find_map(|(name, file)| source(name, file));
-        found.push(ours.unwrap_or_default());
+        let named = || frames.iter().find_map(|(name, _)| module(name));
+        found.push(ours.or_else(named).unwrap_or_default());
         frames.clear();
     };
     for line in text.lines() {
@@ -200,6 +201,18 @@ fn in_files(text: &str) -> Vec<String> {
 
 fn is_address(line: &str) -> bool {
     line.len() == 10 && line.starts_with("0x") && line[2..].bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// The file of a function's module, for code that the compiler gave no line: a
+/// loop's head, for one.
+fn module(function: &str) -> Option<String> {
+    let path = function.trim_start_matches('<');
+    let path = path.split(['<', '>', ' ']).next()?;
+    let mut modules: Vec<_> = path.split("::").collect();
+    modules.pop();
+    let (name, modules) = modules.split_first()?;
+    let ours = name.starts_with("dunlin_") && *name != "dunlin_firmware";
+    ours.then(|| format!("{}/{}.rs", name.replace('_', "-"), modules.join("/")))
 }
 
 /// The name of a source file that is not of the language: from the crate on.
@@ -266,6 +279,8 @@ mod tests {
             "",
         ];
         assert_eq!(in_files(text), files);
+        let text = "0x00000044\n<dunlin_mini_crypto::tiny::field::Numbers>::multiply\n??:0\n";
+        assert_eq!(in_files(text), ["dunlin-mini-crypto/tiny/field.rs"]);
         assert_eq!(PARTS[part("dunlin-quic-mini/tls.rs")], "TLS 1.3");
         assert_eq!(PARTS[part("dunlin-quic-mini/client/frames.rs")], "QUIC");
         assert_eq!(PARTS[part("")], "runtime, constants");
