@@ -3,6 +3,7 @@
 
 mod layers;
 mod links;
+mod manifests;
 mod openings;
 mod sizes;
 mod traces;
@@ -41,6 +42,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         sizes::check,
         traces::check,
         links::check,
+        manifests::check,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();
