@@ -36,5 +36,5 @@ pub use device::{Device, Failure};
 pub use ip::{ARP, Address, FRAME, HEADER, Input, Interface, Mac};
 pub use lan9118::{Lan9118, Registers};
 pub use page::{FRONT, open, seal};
-pub use random::{Generator, NoEntropy};
+pub use random::{Copies, Generator, NoEntropy};
 pub use settings::Settings;

@@ -53,12 +53,17 @@ fn board() -> Option<(&'static mut Mps2, &'static mut [u8; FRAME])> {
 impl Mps2 {
     fn begin() -> Option<Self> {
         let settings = pages::settings().and_then(Settings::read)?;
-        let last = pages::random().unwrap_or(&[]);
-        let mut random = Generator::new(Tiny::new(NoEntropy), settings.seed, last);
-        pages::store_random(&random.successor());
+        let tiny = Tiny::new(NoEntropy);
+        let clock = registers::seconds();
+        let pages = &mut pages::Random;
+        let (random, known) = Generator::boot(tiny, settings.seed, clock, pages::ticket(), pages);
+        if !known {
+            // Whatever may come twice, early data with the same keys must not.
+            pages::store_ticket(&[]);
+        }
         let mut net = settings.interface();
         // Another port than the last time, among the dynamic ones.
-        let [low, high, ..] = registers::seconds().to_le_bytes();
+        let [low, high, ..] = clock.to_le_bytes();
         net.port = u16::from_be_bytes([high | 0xc0, low]);
         let mut ethernet = Lan9118::new(Ethernet);
         ethernet.start(settings.mac);

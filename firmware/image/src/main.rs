@@ -122,10 +122,15 @@ fn boot() -> Option<(&'static mut Device<'static, Mps2>, u16)> {
         board.note(Note::NoSettings, 0);
         return None;
     };
-    let last = pages::random();
-    board.note(Note::Boot, u32::from(last.is_some()));
-    let mut random = Random::new(Suite::new(NoEntropy), settings.seed, last.unwrap_or(&[]));
-    pages::store_random(&random.successor());
+    let suite = Suite::new(NoEntropy);
+    let clock = board.seconds();
+    let pages = &mut pages::Random;
+    let (random, known) = Random::boot(suite, settings.seed, clock, pages::ticket(), pages);
+    board.note(Note::Boot, u32::from(known));
+    if !known {
+        // Whatever may come twice, early data with the same keys must not.
+        pages::store_ticket(&[]);
+    }
     // SAFETY: `main` calls this once, and nothing else touches these statics but
     // the three types above, each for one call.
     unsafe {

@@ -7,7 +7,7 @@
 
 use core::slice;
 
-use dunlin_mini_device::{open, seal};
+use dunlin_mini_device::{Copies, open};
 
 /// Where the pages are. Nothing of the image is here, see `memory.x`.
 const PAGES: usize = 0x0030_0000;
@@ -15,6 +15,7 @@ const PAGE: usize = 0x400;
 
 const SETTINGS: usize = 0;
 const TICKET: usize = 1;
+/// The first of two.
 const RANDOM: usize = 2;
 
 fn page(number: usize) -> &'static [u8] {
@@ -48,14 +49,15 @@ pub fn store_ticket(parts: &[&[u8]]) {
     write(TICKET, parts);
 }
 
-/// What the generator left at the last start.
-pub fn random<'a>() -> Option<&'a [u8]> {
-    open(page(RANDOM))
-}
+/// The two pages with the state of the generator.
+pub struct Random;
 
-/// Replaces the state of the generator.
-pub fn store_random(state: &[u8; 32]) {
-    if let Some(front) = seal(&[state]) {
-        write(RANDOM, &[&front, state]);
+impl Copies for Random {
+    fn read(&self, copy: usize) -> &[u8] {
+        page(RANDOM + copy)
+    }
+
+    fn write(&mut self, copy: usize, parts: &[&[u8]]) {
+        write(RANDOM + copy, parts);
     }
 }
