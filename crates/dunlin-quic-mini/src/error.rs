@@ -26,6 +26,9 @@ pub enum Error {
     Entropy = 7,
     /// All packet numbers of a 32-bit counter are used up.
     PacketNumbers = 8,
+    /// All bytes of a 32-bit counter are used up, in one of the directions: a
+    /// connection carries 4 GB less 16 MB. Connect again.
+    ByteNumbers = 9,
 
     /// A frame is cut off or has an impossible value.
     FrameEncoding = 16,

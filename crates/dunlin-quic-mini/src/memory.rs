@@ -18,9 +18,9 @@ pub struct Parts<'a> {
     pub send: &'a mut [u8],
     /// As many receive buffers as streams, `receive_len` bytes each.
     pub receive: &'a mut [u8],
-    /// Bytes that a stream may have unacknowledged.
+    /// Bytes that a stream may have unacknowledged; less than 8 MB.
     pub send_len: usize,
-    /// Bytes that the server may send ahead on a stream.
+    /// Bytes that the server may send ahead on a stream; less than 8 MB for all.
     pub receive_len: usize,
 }
 

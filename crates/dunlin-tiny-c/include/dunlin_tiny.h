@@ -41,6 +41,9 @@ enum dunlin_code
   DUNLIN_CODE_ENTROPY = 7,
   // All packet numbers of a 32-bit counter are used up.
   DUNLIN_CODE_PACKET_NUMBERS = 8,
+  // All bytes of a 32-bit counter are used up, in one of the directions: a
+  // connection carries 4 GB less 16 MB. Connect again.
+  DUNLIN_CODE_BYTE_NUMBERS = 9,
   // A frame is cut off or has an impossible value.
   DUNLIN_CODE_FRAME_ENCODING = 16,
   // A frame of a type that QUIC version 1 does not have.
@@ -188,6 +191,8 @@ enum dunlin_code
   DUNLIN_CODE_KEY_LENGTH = 194,
   // Neither keys nor an authority were given, or this build knows none.
   DUNLIN_CODE_NO_KEY = 195,
+  // An authority was given, but neither the name nor the address of the broker.
+  DUNLIN_CODE_NO_NAME = 196,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -385,7 +390,9 @@ typedef struct dunlin_options {
   // Seconds after which the broker expects a sign of life, which the
   // library gives; zero is never.
   uint16_t keep_alive;
-  // Seconds that the broker keeps the session without a connection.
+  // Seconds that the broker keeps the session without a connection. A library
+  // with the feature `qos2` resumes none of before a reset: packet identifiers
+  // that it must know are lost.
   uint32_t expiry;
   // Null, or the message that the broker publishes when the connection ends
   // without dunlin_disconnect. Its bytes stay where they are, like the names.

@@ -198,6 +198,9 @@ unsafe fn trust(how: &Connect) -> Result<Trust, Code> {
             return Err(Code::NoKey);
         }
         let key: &Point = authority.try_into().map_err(|_| Code::KeyLength)?;
+        if name.is_empty() && address.is_empty() {
+            return Err(Code::NoName);
+        }
         let name = if name.is_empty() {
             Name::Address(address)
         } else {

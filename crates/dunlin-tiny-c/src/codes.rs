@@ -26,6 +26,9 @@ pub enum Code {
     Entropy = 7,
     /// All packet numbers of a 32-bit counter are used up.
     PacketNumbers = 8,
+    /// All bytes of a 32-bit counter are used up, in one of the directions: a
+    /// connection carries 4 GB less 16 MB. Connect again.
+    ByteNumbers = 9,
     /// A frame is cut off or has an impossible value.
     FrameEncoding = 16,
     /// A frame of a type that QUIC version 1 does not have.
@@ -173,10 +176,12 @@ pub enum Code {
     KeyLength = 194,
     /// Neither keys nor an authority were given, or this build knows none.
     NoKey = 195,
+    /// An authority was given, but neither the name nor the address of the broker.
+    NoName = 196,
 }
 
 /// All codes; their order is that of the numbers.
-const ALL: [Code; 81] = [
+const ALL: [Code; 83] = [
     Code::Ok,
     Code::IdleTimeout,
     Code::ClosedByPeer,
@@ -186,6 +191,7 @@ const ALL: [Code; 81] = [
     Code::VersionNegotiation,
     Code::Entropy,
     Code::PacketNumbers,
+    Code::ByteNumbers,
     Code::FrameEncoding,
     Code::UnknownFrame,
     Code::FrameForbidden,
@@ -258,6 +264,7 @@ const ALL: [Code; 81] = [
     Code::NullPointer,
     Code::KeyLength,
     Code::NoKey,
+    Code::NoName,
 ];
 
 impl Code {

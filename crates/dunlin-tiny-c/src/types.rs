@@ -147,7 +147,9 @@ pub struct Connect {
     /// Seconds after which the broker expects a sign of life, which the
     /// library gives; zero is never.
     pub keep_alive: u16,
-    /// Seconds that the broker keeps the session without a connection.
+    /// Seconds that the broker keeps the session without a connection. A library
+    /// with the feature `qos2` resumes none of before a reset: packet identifiers
+    /// that it must know are lost.
     pub expiry: u32,
     /// Null, or the message that the broker publishes when the connection ends
     /// without dunlin_disconnect. Its bytes stay where they are, like the names.

@@ -211,6 +211,9 @@ fn keys_that_do_not_do() {
         let mut authority = how(&[]);
         authority.authority = how(&SHORT).keys;
         assert_eq!(dunlin_connect(client, &authority), Code::KeyLength);
+        authority.authority = how(&KEY).keys;
+        (authority.name, authority.address) = (NONE, NONE);
+        assert_eq!(dunlin_connect(client, &authority), Code::NoName);
         assert_eq!(dunlin_status(client), Phase::Idle);
     }
 }

@@ -11,6 +11,10 @@ use crate::recovery::{SENT, Sent, what};
 use crate::time::{is_due, until};
 use crate::verify::Verifier;
 
+/// Bytes in one direction after which a connection ends, so that no offset
+/// wraps around. What is left is more than the buffers of any such device.
+const BYTES: u32 = 0xff00_0000;
+
 impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     /// Milliseconds until [`transmit`](Self::transmit) must be called even if
     /// nothing arrives; nothing if it never must.
@@ -98,6 +102,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         if self.idle_deadline().is_some_and(|at| is_due(now, at)) {
             return self.forget(Error::IdleTimeout);
         }
+        // No offset of a stream is beyond these and its buffer.
+        if self.used.max(self.consumed) >= BYTES {
+            return self.end(now, Error::ByteNumbers);
+        }
         self.detect_losses(now);
         if let Some((at, space)) = self.probe_deadline()
             && is_due(now, at)
@@ -151,5 +159,38 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         if let Some(slot) = self.memory.parts().slot(usize::from(sent.stream)) {
             slot.state.lost(sent);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES, State};
+    use crate::error::Error;
+    use crate::trial::server::Pair;
+
+    #[test]
+    fn no_byte_number_is_given_twice() {
+        // Bytes before the end, bytes written, and whether it has ended.
+        for (left, wrote, ended) in [(9, 8, false), (9, 9, true), (8, 300, true)] {
+            let (mut pair, id) = Pair::connected();
+            pair.client.credit = u32::MAX;
+            pair.client.used = BYTES - left;
+            pair.client.write(id, &[7; 300][..wrote]).unwrap();
+            let mut out = [0; 1200];
+            while pair.client.transmit(1, &mut out) > 0 {}
+            let error = pair.client.error();
+            assert_eq!(error.is_some(), ended, "{left} {wrote}");
+            assert!(error.is_none_or(|error| error == Error::ByteNumbers));
+        }
+        let (mut pair, id) = Pair::connected();
+        pair.client.consumed = BYTES - 5;
+        pair.send(2, &[0x0a, 0, 5, 1, 2, 3, 4, 5]);
+        assert_eq!(pair.client.error(), None);
+        pair.client.consume(id, 5);
+        let mut out = [0; 1200];
+        // The server is told.
+        assert!(pair.client.transmit(1, &mut out) > 0);
+        assert_eq!(pair.client.error(), Some(Error::ByteNumbers));
+        assert_eq!(pair.client.state(), State::Closing);
     }
 }
