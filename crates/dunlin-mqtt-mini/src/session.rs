@@ -36,6 +36,12 @@ type Answer = (bool, Option<(u8, u16)>);
 
 /// A session with a broker, without the memory of its messages: the device
 /// keeps what is not acknowledged, and publishes it again.
+///
+/// With the feature `qos2` it has the identifiers of such messages, and
+/// [`begin`](Self::begin) asks the broker to forget an older session until
+/// this value has been accepted once: what waits at the broker, and the
+/// subscriptions, outlive a reset only where this value does. Without the
+/// feature, the broker's session outlives every reset.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
     phase: Phase,
@@ -56,6 +62,9 @@ pub struct Session {
     known: [u16; EXACTLY],
     /// Own messages with QoS 2 that the broker has.
     released: [u16; EXACTLY],
+    /// Whether the broker's session, if it has one, is this one.
+    #[cfg(feature = "qos2")]
+    shared: bool,
 }
 
 impl Default for Session {
@@ -81,6 +90,8 @@ impl Session {
             owed: None,
             known: [0; EXACTLY],
             released: [0; EXACTLY],
+            #[cfg(feature = "qos2")]
+            shared: false,
         }
     }
 
@@ -103,8 +114,8 @@ impl Session {
         let window = u32::try_from(quic.window()).unwrap_or(u32::MAX);
         let user = !options.user.is_empty();
         let password = !options.password.is_empty();
-        // Clean start only for sessions that end with the connection.
-        let flags = if options.expiry == 0 { 2 } else { 0 };
+        let clean = options.expiry == 0 || self.is_lost();
+        let flags = u8::from(clean) << 1;
         let flags = flags | u8::from(user) << 7 | u8::from(password) << 6;
         let (will, flags) = Testament::of(options, flags);
         let [idle_high, idle_low] = options.keep_alive.to_be_bytes();
@@ -341,6 +352,21 @@ impl Session {
         self.phase == Phase::Up
     }
 
+    /// Whether the broker may have a session whose identifiers with QoS 2 are
+    /// not known here, as after a reset: it could take a new message for an old
+    /// one. A session is resumed only by those who kept it (section 4.1).
+    #[cfg(feature = "qos2")]
+    const fn is_lost(&self) -> bool {
+        !self.shared
+    }
+
+    /// Without QoS 2, a reset loses nothing that the session needs.
+    #[cfg(not(feature = "qos2"))]
+    #[expect(clippy::unused_self, reason = "there is nothing to lose")]
+    const fn is_lost(&self) -> bool {
+        false
+    }
+
     /// Messages that wait for an acknowledgement.
     #[must_use]
     pub const fn in_flight(&self) -> u16 {
@@ -463,6 +489,10 @@ impl Session {
                 }
                 self.limits = limits;
                 self.phase = Phase::Up;
+                #[cfg(feature = "qos2")]
+                {
+                    self.shared = true;
+                }
                 if !session {
                     self.known = [0; EXACTLY];
                     self.released = [0; EXACTLY];

@@ -432,3 +432,31 @@ fn exactly_once() {
         assert_eq!(got, want);
     }
 }
+
+#[test]
+fn a_reset_resumes_only_what_it_keeps() {
+    let options = Options {
+        expiry: 60,
+        ..Options::NEW
+    };
+    // Whether a session of the broker may be resumed.
+    let begin = |session: &mut Session| {
+        let mut pipe = Pipe::new(600);
+        session.begin(&mut pipe, &options).unwrap();
+        let clean = pipe.out[9] & 2 != 0;
+        (!clean, pipe)
+    };
+    let kept = cfg!(not(feature = "qos2"));
+    let mut session = Session::new();
+    // The first CONNECT may not have arrived, or was refused.
+    assert_eq!(begin(&mut session).0, kept);
+    let (resumes, mut pipe) = begin(&mut session);
+    assert_eq!(resumes, kept);
+    pipe.input.extend_from_slice(&[0x20, 3, 0, 0x87, 0]);
+    assert_eq!(session.poll(&mut pipe), Err(Error::Refused));
+    let (resumes, mut pipe) = begin(&mut session);
+    assert_eq!(resumes, kept);
+    pipe.input.extend_from_slice(&[0x20, 3, 0, 0, 0]);
+    assert!(session.poll(&mut pipe).unwrap().is_some());
+    assert!(begin(&mut session).0);
+}

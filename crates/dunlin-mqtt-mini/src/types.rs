@@ -21,7 +21,8 @@ pub struct Options<'a> {
     pub client_id: &'a [u8],
     /// Seconds after which the broker expects a sign of life; zero is never.
     pub keep_alive: u16,
-    /// Seconds that the broker keeps the session without a connection.
+    /// Seconds that the broker keeps the session without a connection. With
+    /// the feature `qos2`, a new [`Session`](crate::Session) does not resume it.
     pub expiry: u32,
     /// May be empty.
     pub user: &'a [u8],
