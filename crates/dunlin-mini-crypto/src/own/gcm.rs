@@ -13,7 +13,7 @@ use super::aes::Schedule;
 /// The key of GHASH divided by x, as a number that begins with its first byte.
 /// An unrolled one is faster, and takes more code.
 // As aligned as on a microcontroller, also on hosts that want 16 bytes.
-#[repr(packed(8))]
+#[repr(Rust, packed(8))]
 pub(crate) struct HashKey<const UNROLLED: bool>(u128);
 
 impl<const UNROLLED: bool> Drop for HashKey<UNROLLED> {
