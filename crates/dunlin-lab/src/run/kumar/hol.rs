@@ -55,6 +55,10 @@ const WIRED: &str = "messages are 4 ms apart and TCP repairs a loss within about
                      messages wait behind a lost one; part of what is left over QUIC is the way \
                      through three programs";
 
+/// Why half of it cannot go.
+const FAR: &str = "the way alone takes 70 ms, which no transport shortens: what TCP adds to it is \
+    gone but for a few milliseconds";
+
 /// Why a wireless run may show less.
 const WIRELESS: &str = "the way alone takes 5 ms; what TCP adds depends on whether bursts of the \
                         air meet dropped packets: from 10 ms to more than a second in runs of \
@@ -242,6 +246,7 @@ impl Experiment for Hol {
                 let reason = match testbed {
                     "wired" => Some(WIRED),
                     "wireless" => Some(WIRELESS),
+                    "long-distance" => Some(FAR),
                     _ => None,
                 };
                 claims.push(Claim { reason, ..claim });
