@@ -179,18 +179,22 @@ pub(crate) fn command(tools: &Tools, elf: &Path, image: &Image, plan: Plan) -> (
 pub(crate) fn best(tools: &Tools, elf: &Path, image: &Image, plan: Plan) -> Result<Vec<Wake>> {
     let mut best: Vec<Wake> = Vec::new();
     for _ in 0..RUNS {
-        let (wakes, _) = run(tools, elf, image, plan)?;
-        if best.is_empty() {
-            best = wakes;
-            continue;
-        }
-        for (best, other) in best.iter_mut().zip(wakes) {
-            if other.rank() < best.rank() {
-                *best = other;
-            }
-        }
+        cheapest(&mut best, run(tools, elf, image, plan)?.0);
     }
     Ok(best)
+}
+
+/// Keeps the cheaper of two runs, wake by wake.
+pub(crate) fn cheapest(best: &mut Vec<Wake>, wakes: Vec<Wake>) {
+    if best.is_empty() {
+        *best = wakes;
+        return;
+    }
+    for (best, other) in best.iter_mut().zip(wakes) {
+        if other.rank() < best.rank() {
+            *best = other;
+        }
+    }
 }
 
 fn point(line: &str) -> Option<(u64, u64, u64)> {
