@@ -95,6 +95,8 @@ pub(crate) struct QuicConn {
     pub(super) wrote: bool,
     /// What the owner writes next is not all of its answer.
     pub(crate) more: bool,
+    /// What it wrote last is not.
+    pub(super) unfinished: bool,
     /// Something was sent since the handshake, and tickets with it.
     told: bool,
     /// Closed by us, and the peer waits for nothing but that.
@@ -198,6 +200,7 @@ impl QuicConn {
             hold_until: None,
             wrote: false,
             more: false,
+            unfinished: false,
             told: false,
             prompt: false,
             quiet: false,
@@ -279,13 +282,13 @@ impl QuicConn {
     /// Whether to send nothing yet: one datagram then takes the handshake and
     /// the answer to what came with it.
     pub(crate) fn holds_back(&self) -> bool {
-        let waits = self.is_held() || !self.wrote;
+        let waits = self.is_held() || !self.wrote || self.unfinished;
         waits && self.hold_until.is_some_and(|at| at != Instant::ZERO)
     }
 
     /// Something was sent, or could not be; what comes later is not held back.
     pub(crate) fn flushed(&mut self, transmits: usize) {
-        self.wrote = false;
+        (self.wrote, self.unfinished) = (false, false);
         self.told |= self.confirmed && transmits > 0;
         if self.hold_until.is_some() {
             self.hold_until = Some(Instant::ZERO);

@@ -56,7 +56,8 @@ impl QuicConn {
             return Ok(all);
         };
         // Whoever says that more follows is not done with its answer.
-        self.wrote |= !core::mem::take(&mut self.more);
+        self.unfinished = core::mem::take(&mut self.more);
+        self.wrote = true;
         if let Some(backlog) = self.backlogs.iter_mut().find(|b| b.id == id) {
             backlog.bytes.put(data, 0);
             // With isolation it may only be waiting for its turn.
