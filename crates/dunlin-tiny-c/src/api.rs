@@ -90,6 +90,31 @@ unsafe fn with(
     }
 }
 
+/// As [`with`], for what has a number: `id`, if it is not null, gets it, or zero.
+///
+/// # Safety
+///
+/// As [`with`]; `id` is null or points to what its type says.
+unsafe fn numbered(
+    client: *mut Handle,
+    id: *mut u16,
+    act: impl FnOnce(&mut Device) -> Result<u16, mqtt::Error>,
+) -> Code {
+    let mut given = 0;
+    // SAFETY: promised by the caller.
+    let code = unsafe {
+        with(client, |device| {
+            given = act(device)?;
+            Ok(())
+        })
+    };
+    if !id.is_null() {
+        // SAFETY: not null, and what its type says.
+        unsafe { id.write(given) };
+    }
+    code
+}
+
 /// Looks something up, with a default for a client that is null or busy.
 ///
 /// # Safety
@@ -355,25 +380,18 @@ pub unsafe extern "C" fn dunlin_publish(
     };
     // SAFETY: there for the call.
     let (topic, payload) = unsafe { (view(publish.topic), view(publish.payload)) };
-    let mut given = 0;
     // SAFETY: promised by the caller.
-    let code = unsafe {
-        with(client, |device| {
+    unsafe {
+        numbered(client, id, |device| {
             let message = Message {
                 topic,
                 payload,
                 qos: qos(publish.qos)?,
                 retain: publish.retain,
             };
-            given = device.publish(publish.again, publish.alias, &message)?;
-            Ok(())
+            device.publish(publish.again, publish.alias, &message)
         })
-    };
-    if !id.is_null() {
-        // SAFETY: not null, and what its type says.
-        unsafe { id.write(given) };
     }
-    code
 }
 
 /// Asks for the messages of a topic filter, with at most the quality `qos_max`.
@@ -391,19 +409,8 @@ pub unsafe extern "C" fn dunlin_subscribe(
 ) -> Code {
     // SAFETY: there for the call.
     let filter = unsafe { view(filter) };
-    let mut given = 0;
     // SAFETY: promised by the caller.
-    let code = unsafe {
-        with(client, |device| {
-            given = device.subscribe(qos(qos_max)?, filter)?;
-            Ok(())
-        })
-    };
-    if !id.is_null() {
-        // SAFETY: not null, and what its type says.
-        unsafe { id.write(given) };
-    }
-    code
+    unsafe { numbered(client, id, |device| device.subscribe(qos(qos_max)?, filter)) }
 }
 
 /// Ends the subscription of a topic filter. `id`, if it is not null, gets the
@@ -420,19 +427,8 @@ pub unsafe extern "C" fn dunlin_unsubscribe(
 ) -> Code {
     // SAFETY: there for the call.
     let filter = unsafe { view(filter) };
-    let mut given = 0;
     // SAFETY: promised by the caller.
-    let code = unsafe {
-        with(client, |device| {
-            given = device.unsubscribe(filter)?;
-            Ok(())
-        })
-    };
-    if !id.is_null() {
-        // SAFETY: not null, and what its type says.
-        unsafe { id.write(given) };
-    }
-    code
+    unsafe { numbered(client, id, |device| device.unsubscribe(filter)) }
 }
 
 /// Ends the session in order: what was written still goes out. Go on with
