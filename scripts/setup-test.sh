@@ -3,7 +3,7 @@
 #
 #   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv, tshark,
 #                    prometheus, for its promtool, and for the microcontroller
-#                    qemu-system-arm and gcc-arm-none-eabi (root)
+#                    qemu-system-arm, gcc-arm-none-eabi and musl-tools (root)
 #   target/venv      a Python environment with paho-mqtt and aioquic
 #   target/interop   MQTT.js from npm
 #   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
@@ -57,6 +57,7 @@ test_packages() {
     command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
     command -v arm-none-eabi-gcc >/dev/null ||
         missing+=(gcc-arm-none-eabi libnewlib-arm-none-eabi)
+    command -v musl-gcc >/dev/null || missing+=(musl-tools)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 }
 

@@ -70,14 +70,14 @@ fn point(text: &str) -> Option<Point> {
 }
 
 fn run(address: SocketAddr, keys: &[Point], scenario: &str) -> Result<String> {
-    let mut first = Run::new(tiny()?, address, keys)?;
+    let mut first = Run::new(tiny(), address, keys)?;
     match scenario {
         "handshake" => {
             first.connect(None)?;
             first.echo(5000)?;
             first.close()?;
             // The other provider has to agree with the same server.
-            let mut second = Run::new(Host::new(system()?), address, keys)?;
+            let mut second = Run::new(Host::new(System), address, keys)?;
             second.connect(None)?;
             second.echo(5000)?;
             second.close()?;
@@ -138,12 +138,8 @@ fn run(address: SocketAddr, keys: &[Point], scenario: &str) -> Result<String> {
     }
 }
 
-fn system() -> Result<System> {
-    System::open().map_err(|error| error.to_string())
-}
-
-fn tiny() -> Result<Tiny<System>> {
-    Ok(Tiny::new(system()?))
+const fn tiny() -> Tiny<System> {
+    Tiny::new(System)
 }
 
 fn resume<C: Crypto>(
@@ -159,7 +155,7 @@ fn resume<C: Crypto>(
     first.until("a ticket", |run| run.client.ticket().is_some())?;
     let ticket = first.client.ticket().unwrap_or_default().to_vec();
     first.close()?;
-    let mut second = Run::new(tiny()?, address, keys)?;
+    let mut second = Run::new(tiny(), address, keys)?;
     let resume = Resume {
         ticket: &ticket,
         age_ms: 10,
@@ -187,7 +183,7 @@ fn resume<C: Crypto>(
 fn losses(address: SocketAddr, keys: &[Point]) -> Result<String> {
     let (mut sent, mut dropped, mut longest) = (0, 0, 0);
     for seed in 1..=LOSSY {
-        let mut run = Run::new(tiny()?, address, keys)?;
+        let mut run = Run::new(tiny(), address, keys)?;
         run.wire.loss = LOSS;
         run.wire.rng = seed;
         run.connect(None)?;

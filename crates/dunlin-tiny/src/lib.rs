@@ -1,3 +1,12 @@
-//! Drives the microcontroller's QUIC client over the sockets of a host.
+//! Drives the microcontroller's QUIC client over the sockets of Linux, and is
+//! the command `dunlin-tiny`.
+//!
+//! Needs no standard library and no allocator: system calls go through rustix.
+//! `main.rs` is the program with the standard library, `firmware/linux` the
+//! static one without it.
 
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod command;
 pub mod udp;

@@ -1,38 +1,34 @@
 //! A connection over a UDP socket, blocking. Knows no MQTT.
 
-use core::net::SocketAddr;
-use core::time::Duration;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::net::UdpSocket;
-use std::time::Instant;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dunlin_mini_crypto::{CryptoError, Entropy, Tiny};
 use dunlin_quic_mini::{Buffers, Client, Config, Error, State, Verifier};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Largest datagram that is received.
 pub const DATAGRAM: u16 = 1472;
 /// Longest wait in one step, so that a caller can look around.
-const STEP: Duration = Duration::from_millis(250);
+const STEP_MS: u32 = 250;
 
 /// Random bytes of the operating system.
 #[derive(Debug)]
-pub struct System(File);
-
-impl System {
-    /// Opens the source.
-    ///
-    /// # Errors
-    ///
-    /// Those of the file system.
-    pub fn open() -> io::Result<Self> {
-        File::open("/dev/urandom").map(Self)
-    }
-}
+pub struct System;
 
 impl Entropy for System {
     fn fill(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
-        self.0.read_exact(out).map_err(|_| CryptoError::Entropy)
+        let mut rest = out;
+        while !rest.is_empty() {
+            let got = retry_on_intr(|| getrandom(&mut *rest, GetRandomFlags::empty()));
+            let got = got.map_err(|_| CryptoError::Entropy)?;
+            rest = rest.get_mut(got..).unwrap_or_default();
+        }
+        Ok(())
     }
 }
 
@@ -41,8 +37,8 @@ impl Entropy for System {
 pub struct Connection<V: Verifier> {
     /// The engine.
     pub client: Client<Tiny<System>, V, Buffers>,
-    socket: UdpSocket,
-    epoch: Instant,
+    socket: OwnedFd,
+    epoch: Timespec,
 }
 
 impl<V: Verifier> Connection<V> {
@@ -50,32 +46,38 @@ impl<V: Verifier> Connection<V> {
     ///
     /// # Errors
     ///
-    /// Those of the socket, and [`ErrorKind::InvalidInput`] for a
-    /// configuration that the engine refuses.
-    pub fn begin(server: SocketAddr, verifier: V, config: &Config<'_>) -> io::Result<Self> {
-        let any: SocketAddr = if server.is_ipv4() {
-            ([0, 0, 0, 0], 0).into()
-        } else {
-            ([0_u16; 8], 0).into()
+    /// Those of the socket, and [`Errno::INVAL`] for a configuration that the
+    /// engine refuses.
+    pub fn begin(server: SocketAddr, verifier: V, config: &Config<'_>) -> Result<Self, Errno> {
+        let (family, any) = match server {
+            SocketAddr::V4(_) => (AddressFamily::INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            SocketAddr::V6(_) => (AddressFamily::INET6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
         };
-        let socket = UdpSocket::bind(any)?;
-        socket.connect(server)?;
-        let mut client = Client::new(Tiny::new(System::open()?), verifier, Buffers::new());
-        client
-            .connect(0, config)
-            .map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
+        let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(family, kind, flags, None)?;
+        rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;
+        rustix::net::connect(&socket, &server)?;
+        let mut client = Client::new(Tiny::new(System), verifier, Buffers::new());
+        client.connect(0, config).map_err(|_| Errno::INVAL)?;
         Ok(Self {
             client,
             socket,
-            epoch: Instant::now(),
+            epoch: clock_gettime(ClockId::Monotonic),
         })
     }
 
     /// Milliseconds of the connection's clock.
+    #[allow(
+        clippy::useless_conversion,
+        reason = "nanoseconds have 32 bits elsewhere"
+    )]
     pub fn now(&self) -> u32 {
+        let now = clock_gettime(ClockId::Monotonic);
+        let seconds = now.tv_sec.wrapping_sub(self.epoch.tv_sec);
+        let nanos = i64::from(now.tv_nsec).wrapping_sub(i64::from(self.epoch.tv_nsec));
         // It wraps around after 49 days, as the engine allows.
-        let millis = self.epoch.elapsed().as_millis() & u128::from(u32::MAX);
-        u32::try_from(millis).unwrap_or(0)
+        let ms = seconds.wrapping_mul(1000).wrapping_add(nanos / 1_000_000);
+        u32::try_from(ms & i64::from(u32::MAX)).unwrap_or(0)
     }
 
     /// Sends what there is, waits for a datagram or a timer, and takes it.
@@ -91,20 +93,28 @@ impl<V: Verifier> Connection<V> {
                 break;
             };
             // A datagram that cannot be sent is a lost one.
-            let _ = self.socket.send(datagram);
+            let _ = rustix::net::send(&self.socket, datagram, SendFlags::empty());
         }
         if self.client.state() == State::Closed {
             return Err(self.client.error().unwrap_or(Error::ClosedLocally));
         }
-        let wait = self.client.timeout(self.now()).map(u64::from);
-        let wait = wait.map_or(STEP, Duration::from_millis);
-        let wait = wait.clamp(Duration::from_millis(1), STEP);
-        if self.socket.set_read_timeout(Some(wait)).is_ok()
-            && let Ok(len) = self.socket.recv(&mut frame)
+        let wait = self.client.timeout(self.now()).unwrap_or(STEP_MS);
+        if self.wait(wait.clamp(1, STEP_MS))
+            && let Ok((len, _)) = rustix::net::recv(&self.socket, &mut frame, RecvFlags::DONTWAIT)
             && let Some(datagram) = frame.get_mut(..len)
         {
             self.client.receive(self.now(), datagram);
         }
         Ok(())
+    }
+
+    /// Whether there is something to receive, after this time at the latest.
+    fn wait(&self, ms: u32) -> bool {
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: (ms * 1_000_000).into(),
+        };
+        let mut sockets = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut sockets, Some(&timeout)) == Ok(1)
     }
 }
