@@ -23,6 +23,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
 	$(CARGO) xtask spec --check
+	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)"
 	$(CARGO) build --workspace --bins --examples --tests
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh

@@ -12,7 +12,7 @@ use crate::tree::Tree;
 /// A step: what it is called, cargo's arguments, `RUSTDOCFLAGS`.
 type Step = (&'static str, &'static [&'static str], &'static str);
 
-const STEPS: [Step; 4] = [
+const STEPS: [Step; 5] = [
     ("format", &["fmt", "--all", "--check"], ""),
     (
         "lints",
@@ -27,6 +27,11 @@ const STEPS: [Step; 4] = [
         "",
     ),
     ("tests", &["test", "--workspace"], ""),
+    (
+        "fuzz targets",
+        &["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"],
+        "",
+    ),
     (
         "documentation",
         &[
@@ -48,11 +53,15 @@ pub(crate) fn run() -> Result<bool> {
         return Ok(false);
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // One directory for all, packages outside of the workspace as well.
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let target = Tree::root().join(target);
     for (name, args, rustdocflags) in STEPS {
         eprintln!("ci: {name}: cargo {}", args.join(" "));
         let start = Instant::now();
         let mut command = Command::new(&cargo);
         command.args(args).current_dir(Tree::root());
+        command.env("CARGO_TARGET_DIR", &target);
         if !rustdocflags.is_empty() {
             command.env("RUSTDOCFLAGS", rustdocflags);
         }

@@ -141,7 +141,7 @@ impl<C: Crypto> Keys<C> {
         self.header = Some(crypto.block(&key));
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "trial"))]
     pub(crate) fn new(crypto: &mut C, secret: &Digest) -> Self {
         let mut place = Held::Nothing;
         Self::install(&mut place, crypto, secret);

@@ -21,7 +21,7 @@
     )
 )]
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "trial"))]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
@@ -43,7 +43,7 @@ mod stream;
 mod tests;
 mod time;
 mod tls;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "trial"))]
 #[doc(hidden)]
 pub mod trial;
 mod verify;
