@@ -78,8 +78,9 @@ pub fn frames(data: &[u8]) {
     survives(pair);
 }
 
-/// Handshake messages: changes to what an honest server says, and bytes instead
-/// of its certificate or behind its Finished.
+/// Handshake messages: changes to what an honest server says, a request for
+/// another hello before it, and bytes instead of its certificate or behind its
+/// Finished.
 pub fn handshake(data: &[u8]) {
     let (first, rest) = data.split_first().unwrap_or((&0, &[]));
     let resume = first & 1 != 0;
@@ -90,6 +91,12 @@ pub fn handshake(data: &[u8]) {
     }
     let mut parts = parts(rest);
     let mut part = || parts.next().unwrap_or_default();
+    if first & 4 != 0 {
+        pair.ask(part());
+        if pair.client.error().is_some() {
+            return survives(pair);
+        }
+    }
     says.hello.extend_from_slice(part());
     says.extensions.extend_from_slice(part());
     if let Some(parameters) = &mut says.parameters {

@@ -10,9 +10,7 @@ use super::quick::{PUBLIC, Quick};
 
 #[cfg(test)]
 use crate::Error;
-#[cfg(test)]
-use crate::hello::bind;
-use crate::hello::{advance, derive, finished, trust};
+use crate::hello::{advance, bind, derive, finished, trust};
 use crate::keys::{self, Keys};
 use crate::wire::{Reader, Writer};
 use crate::{Buffers, Client, Config, Pinned, Point, Resume, StreamId};
@@ -26,7 +24,6 @@ pub(crate) const KEYS: [Point; 1] = [[4; 65]];
 pub(crate) const ID: [u8; 5] = [9, 8, 7, 6, 5];
 
 /// `SHA-256("HelloRetryRequest")` (RFC 8446 section 4.1.3).
-#[cfg(test)]
 const RETRY_RANDOM: Digest = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
     0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
@@ -304,7 +301,6 @@ impl Pair {
 
     /// Sends a HelloRetryRequest with these extensions, and takes the second
     /// hello, which it gives, if there is one.
-    #[cfg(test)]
     pub(crate) fn ask(&mut self, extensions: &[u8]) -> Option<Vec<u8>> {
         let mut body = vec![3, 3];
         body.extend_from_slice(&RETRY_RANDOM);
