@@ -1,11 +1,10 @@
 //! The filter lists of SUBSCRIBE and UNSUBSCRIBE and the Subscription Options
 //! (MQTT 5.0 section 3.8.3.1).
 
-use core::fmt;
-
 use dunlin_base::topic::Filter;
 use dunlin_base::{ByteSink, QoS};
 
+use crate::lists::list;
 use crate::reader::Reader;
 use crate::writer::{prefixed_len, put_prefixed};
 use crate::{DecodeError, EncodeError, Version};
@@ -177,31 +176,7 @@ impl<'a> SubscribeFilters<'a> {
     }
 }
 
-impl Default for SubscribeFilters<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for SubscribeFilters<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for SubscribeFilters<'_> {}
-
-impl fmt::Debug for SubscribeFilters<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a> From<&'a [SubscribeFilter<'a>]> for SubscribeFilters<'a> {
-    fn from(filters: &'a [SubscribeFilter<'a>]) -> Self {
-        Self::new(filters)
-    }
-}
+list!(SubscribeFilters, SubscribeFilter<'a>);
 
 /// The filters of an UNSUBSCRIBE.
 #[derive(Clone, Copy)]
@@ -275,28 +250,4 @@ impl<'a> UnsubscribeFilters<'a> {
     }
 }
 
-impl Default for UnsubscribeFilters<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for UnsubscribeFilters<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for UnsubscribeFilters<'_> {}
-
-impl fmt::Debug for UnsubscribeFilters<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a> From<&'a [&'a str]> for UnsubscribeFilters<'a> {
-    fn from(filters: &'a [&'a str]) -> Self {
-        Self::new(filters)
-    }
-}
+list!(UnsubscribeFilters, &'a str);

@@ -2,14 +2,45 @@
 //! Each is backed either by received bytes, which the decoder has checked, or
 //! by a caller's slice.
 
-use core::fmt;
-
 use dunlin_base::{ByteSink, Text};
 
 use crate::property::{PropertyId, skip};
 use crate::reader::Reader;
 use crate::writer::{VARINT_MAX, prefixed_len, put_prefixed, put_varint, varint_len};
 use crate::{EncodeError, ReasonCode};
+
+/// What a list that has `new` and `iter` can do besides: be empty, be made of a
+/// slice, be compared and be shown, each by its items.
+macro_rules! list {
+    ($list:ident, $item:ty) => {
+        impl Default for $list<'_> {
+            fn default() -> Self {
+                Self::new(&[])
+            }
+        }
+
+        impl<'a> From<&'a [$item]> for $list<'a> {
+            fn from(items: &'a [$item]) -> Self {
+                Self::new(items)
+            }
+        }
+
+        impl PartialEq for $list<'_> {
+            fn eq(&self, other: &Self) -> bool {
+                self.iter().eq(other.iter())
+            }
+        }
+
+        impl Eq for $list<'_> {}
+
+        impl core::fmt::Debug for $list<'_> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_list().entries(self.iter()).finish()
+            }
+        }
+    };
+}
+pub(crate) use list;
 
 /// The values of one repeatable property in a property section that the
 /// decoder has checked; `rest` starts with an occurrence of it.
@@ -148,31 +179,7 @@ impl<'a> Iterator for PairBytes<'a> {
     }
 }
 
-impl Default for UserProperties<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for UserProperties<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes().eq(other.bytes())
-    }
-}
-
-impl Eq for UserProperties<'_> {}
-
-impl fmt::Debug for UserProperties<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a> From<&'a [(&'a str, &'a str)]> for UserProperties<'a> {
-    fn from(pairs: &'a [(&'a str, &'a str)]) -> Self {
-        Self::new(pairs)
-    }
-}
+list!(UserProperties, (&'a str, &'a str));
 
 impl<'a> From<&'a [(Text, Text)]> for UserProperties<'a> {
     fn from(pairs: &'a [(Text, Text)]) -> Self {
@@ -255,31 +262,7 @@ impl<'a> SubscriptionIdentifiers<'a> {
     }
 }
 
-impl Default for SubscriptionIdentifiers<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for SubscriptionIdentifiers<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for SubscriptionIdentifiers<'_> {}
-
-impl fmt::Debug for SubscriptionIdentifiers<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a> From<&'a [u32]> for SubscriptionIdentifiers<'a> {
-    fn from(identifiers: &'a [u32]) -> Self {
-        Self::new(identifiers)
-    }
-}
+list!(SubscriptionIdentifiers, u32);
 
 /// Reason codes of a SUBACK or UNSUBACK, one per filter.
 #[derive(Clone, Copy)]
@@ -330,28 +313,4 @@ impl<'a> ReasonCodes<'a> {
     }
 }
 
-impl Default for ReasonCodes<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for ReasonCodes<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for ReasonCodes<'_> {}
-
-impl fmt::Debug for ReasonCodes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a> From<&'a [ReasonCode]> for ReasonCodes<'a> {
-    fn from(codes: &'a [ReasonCode]) -> Self {
-        Self::new(codes)
-    }
-}
+list!(ReasonCodes, ReasonCode);
