@@ -3,7 +3,7 @@
 use core::num::NonZeroU16;
 
 use dunlin_base::{QoS, StreamId};
-use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode};
+use dunlin_mqtt::codec::{Ack, PacketId, PacketType, ReasonCode};
 use dunlin_mqtt::server::{Received, Release};
 use dunlin_store::{InflightState, Seq, SessionKey, StoreOp};
 
@@ -46,11 +46,8 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
-        let key = session.key;
         let received = session.outbound.handle_puback(ack.packet_id);
-        self.forget(key, ack.packet_id, &received);
-        self.pump(s);
-        self.release_publishers(c);
+        self.answered(c, s, ack.packet_id, &received);
     }
 
     pub(crate) fn handle_pubrec(
@@ -67,8 +64,7 @@ impl Shard {
         if ack.reason.is_error() {
             //= mqtt5#[MQTT-4.3.3-4]
             let received = session.outbound.handle_refused(packet_id);
-            self.forget(key, packet_id, &received);
-            return self.pump(s);
+            return self.answered(c, s, packet_id, &received);
         }
         match session.outbound.handle_pubrec(packet_id) {
             Received::Release => {
@@ -95,9 +91,16 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };
-        let key = session.key;
         let received = session.outbound.handle_pubcomp(ack.packet_id);
-        self.forget(key, ack.packet_id, &received);
+        self.answered(c, s, ack.packet_id, &received);
+    }
+
+    /// The receiver is done with a message: there is room for the next one.
+    fn answered(&mut self, c: ConnIdx, s: SessionIdx, packet_id: PacketId, received: &Received) {
+        let Some(session) = self.sessions.get(s) else {
+            return;
+        };
+        self.forget(session.key, packet_id, received);
         self.pump(s);
         self.release_publishers(c);
     }
