@@ -31,6 +31,9 @@ use space::{INITIAL, Phase, Space, space};
 /// Longest token of Retry or NEW_TOKEN that is kept.
 pub const TOKEN_MAX: usize = 192;
 
+/// Connection ids of the server that wait. With one, a server that does not
+/// replace the id of the handshake would have none left after one migration.
+const SPARES: usize = 2;
 /// Retired connection ids that wait to be told to the server.
 const RETIRING: usize = 4;
 
@@ -139,9 +142,10 @@ pub struct Client<C: Crypto, V: Verifier, M: Memory> {
     confirmed: bool,
     early: bool,
     active: Issued,
-    spare: Held<Issued>,
+    spares: [Held<Issued>; SPARES],
     original: Cid,
-    retiring: [Option<u32>; RETIRING],
+    /// Sequence numbers and one, or zero.
+    retiring: [u32; RETIRING],
     /// Control frames to send, bits of [`what`].
     pending: u8,
     response: Option<[u8; 8]>,
@@ -203,9 +207,9 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             confirmed: false,
             early: false,
             active: Issued::NEW,
-            spare: Held::Nothing,
+            spares: [const { Held::Nothing }; SPARES],
             original: Cid::EMPTY,
-            retiring: [None; RETIRING],
+            retiring: [0; RETIRING],
             pending: 0,
             response: None,
             challenge: [0; 8],
@@ -257,8 +261,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         (self.confirmed, self.early, self.path_open) = (false, false, true);
         self.retried = None;
         self.active = Issued::NEW;
-        self.spare = Held::Nothing;
-        self.retiring = [None; RETIRING];
+        self.spares = [const { Held::Nothing }; SPARES];
+        self.retiring = [0; RETIRING];
         self.pending = 0;
         self.response = None;
         (self.credit, self.used) = (0, 0);
@@ -624,22 +628,23 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     /// # Errors
     ///
     /// [`Error::State`] before the handshake is confirmed,
-    /// [`Error::Migration`] if the server forbids it or gave no second id, and
+    /// [`Error::Migration`] if the server forbids it or gave no other id, and
     /// [`Error::Entropy`].
     #[cfg(feature = "migration")]
     pub fn migrate(&mut self) -> Result<(), Error> {
         if !self.confirmed || self.state != State::Connected {
             return Err(Error::State);
         }
-        if !self.peer.migration || self.spare.as_ref().is_none() {
+        if !self.peer.migration {
             return Err(Error::Migration);
         }
-        let challenge = &mut self.challenge;
-        self.crypto.random(challenge).map_err(|_| Error::Entropy)?;
-        if let Some(spare) = self.spare.take() {
-            let old = core::mem::replace(&mut self.active, spare);
-            self.retire(old.sequence)?;
+        let mut challenge = [0; 8];
+        let random = self.crypto.random(&mut challenge);
+        random.map_err(|_| Error::Entropy)?;
+        if !self.advance()? {
+            return Err(Error::Migration);
         }
+        self.challenge = challenge;
         self.recovery.new_path();
         self.path_open = false;
         self.pending |= what::CHALLENGE;

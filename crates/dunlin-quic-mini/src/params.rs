@@ -139,8 +139,8 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Connection ids of the server that are kept.
-    pub(crate) const CIDS: u32 = 2;
+    /// Connection ids of the server that are kept, the one in use included.
+    pub(crate) const CIDS: u32 = 3;
 
     #[inline(never)]
     pub(crate) fn write(&self, writer: &mut Writer<'_>) {

@@ -1,9 +1,9 @@
-//! The server's connection ids: which one is used, which one waits, and which
+//! The server's connection ids: which one is used, which ones wait, and which
 //! ones must be given back (RFC 9000 section 5.1).
 
 use dunlin_mini_crypto::{Crypto, equal};
 
-use super::Client;
+use super::{Client, SPARES};
 use crate::cid::{Cid, Issued};
 use crate::error::Error;
 use crate::held::Held;
@@ -13,13 +13,13 @@ use crate::verify::Verifier;
 use crate::wire::Reader;
 
 impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
-    /// Tells the server that an id is not used any more.
+    /// Tells the server that an id is not used any more. The list has zeros, or
+    /// numbers above their sequence number by one; telling twice does no harm.
     pub(super) fn retire(&mut self, sequence: u32) -> Result<(), Error> {
-        if self.retiring.contains(&Some(sequence)) {
-            return Ok(());
-        }
-        let free = self.retiring.iter_mut().find(|entry| entry.is_none());
-        *free.ok_or(Error::ConnectionIdLimit)? = Some(sequence);
+        let mark = sequence.wrapping_add(1);
+        let mut list = self.retiring.iter_mut();
+        let free = list.find(|entry| **entry == 0 || **entry == mark);
+        *free.ok_or(Error::ConnectionIdLimit)? = mark;
         self.pending |= what::RETIRE;
         Ok(())
     }
@@ -42,10 +42,9 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         if self.active.cid.bytes().is_empty() {
             return Err(Error::ConnectionId);
         }
-        for known in [Some(&self.active), self.spare.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        let [first, second] = &self.spares;
+        let known = [Some(&self.active), first.as_ref(), second.as_ref()];
+        for known in known.into_iter().flatten() {
             if known.sequence == sequence {
                 let same = known.cid == issued.cid;
                 return if same {
@@ -59,25 +58,35 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             // It came late: a newer one is in use, so this one is over.
             return self.retire(sequence);
         }
-        if let Some(&spare) = self.spare.as_ref()
-            && spare.sequence < prior
-        {
-            self.spare = Held::Nothing;
-            self.retire(spare.sequence)?;
-        }
-        let mut fresh = Some(issued);
-        if self.active.sequence < prior {
-            self.retire(self.active.sequence)?;
-            let next = self.spare.take().or_else(|| fresh.take());
-            self.active = next.unwrap_or(self.active);
-        }
-        if let Some(fresh) = fresh {
-            if self.spare.as_ref().is_some() {
-                return Err(Error::ConnectionIdLimit);
+        for index in 0..SPARES {
+            let spare = self.spares.get_mut(index);
+            if let Some(spare) = spare
+                && let Some(&old) = spare.as_ref()
+                && old.sequence < prior
+            {
+                *spare = Held::Nothing;
+                self.retire(old.sequence)?;
             }
-            self.spare = Held::Value(fresh);
         }
+        if self.active.sequence < prior && !self.advance()? {
+            let old = core::mem::replace(&mut self.active, issued);
+            return self.retire(old.sequence);
+        }
+        let mut free = self.spares.iter_mut();
+        let free = free.find(|spare| spare.as_ref().is_none());
+        *free.ok_or(Error::ConnectionIdLimit)? = Held::Value(issued);
         Ok(())
+    }
+
+    /// Goes on with an id that waits, if there is one.
+    #[inline(never)]
+    pub(super) fn advance(&mut self) -> Result<bool, Error> {
+        let Some(next) = self.spares.iter_mut().find_map(Held::take) else {
+            return Ok(false);
+        };
+        let old = core::mem::replace(&mut self.active, next);
+        self.retire(old.sequence)?;
+        Ok(true)
     }
 
     /// Whether a datagram ends like a stateless reset of this connection. Only

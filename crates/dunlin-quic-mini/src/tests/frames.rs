@@ -151,20 +151,56 @@ fn connection_ids_come_and_go() {
     pair.send(2, &id(1, 0, 1));
     pair.send(2, &id(1, 0, 1));
     assert_eq!(pair.client.error(), None);
-    // Two are known; a third is too much unless others go.
+    // Others go, of which one is in use.
     pair.send(2, &id(3, 2, 3));
     assert_eq!(pair.client.error(), None);
     pair.send(2, &id(2, 0, 2));
     assert_eq!(pair.client.error(), None, "late, and retired at once");
     pair.send(2, &id(4, 0, 4));
+    pair.send(2, &id(5, 0, 5));
     assert_eq!(pair.client.error(), None);
     pair.send(2, &id(4, 0, 5));
     assert_eq!(pair.client.error(), Some(Error::ConnectionId));
 
+    // Three are kept; a fourth is too much unless others go.
+    for (prior, error) in [(0, Some(Error::ConnectionIdLimit)), (1, None), (3, None)] {
+        let (mut pair, _) = Pair::connected();
+        pair.send(2, &id(2, 0, 2));
+        pair.send(2, &id(1, 0, 1));
+        assert_eq!(pair.client.error(), None);
+        pair.send(2, &id(3, prior, 3));
+        assert_eq!(pair.client.error(), error, "{prior}");
+    }
+}
+
+#[test]
+fn the_first_id_need_not_be_replaced() {
+    // quic-go does not; it replaces the others.
+    let id = |sequence: u8| {
+        let mut frame = std::vec![0x18, sequence, 0, 5];
+        frame.extend_from_slice(&[sequence; 21]);
+        frame
+    };
     let (mut pair, _) = Pair::connected();
-    pair.send(2, &id(1, 0, 1));
-    pair.send(2, &id(2, 0, 2));
-    assert_eq!(pair.client.error(), Some(Error::ConnectionIdLimit));
+    pair.send(2, &[0x1e]);
+    pair.send(2, &id(1));
+    pair.send(2, &id(2));
+    for gone in 0..5 {
+        assert_eq!(pair.client.migrate(), Ok(()), "{gone}");
+        let mut said = pair.said();
+        // A zero at the end was taken for padding.
+        said.push(0);
+        assert!(
+            said.windows(2).any(|frame| frame == [0x19, gone]),
+            "{said:x?}"
+        );
+        if gone > 0 {
+            pair.send(2, &id(gone + 2));
+        }
+    }
+    assert_eq!(pair.client.migrate(), Ok(()));
+    assert_eq!(pair.client.migrate(), Err(Error::Migration));
+    assert_eq!(pair.client.error(), None);
 }
 
 #[test]

@@ -96,6 +96,7 @@ fn id(sequence: u8, byte: u8) -> Vec<u8> {
 fn ids() -> Pair {
     let mut pair = sent(&id(1, 1));
     pair.send(2, &id(2, 2));
+    pair.send(2, &id(3, 3));
     pair
 }
 
