@@ -1,8 +1,9 @@
 //! Any bytes as an operation with its inputs: the smallest provider and
 //! RustCrypto give the same result, or refuse for the same reason. The
-//! includer provides `Crypto`, `CryptoError`, `Group`, `Host`, `Tiny` and `sign`.
+//! includer provides `Crypto`, `CryptoError`, `Group`, `Host`, `Suite`, `SuiteKey`,
+//! `Tiny` and `sign`.
 
-use super::{Crypto, CryptoError, Group, Host, Tiny, sign};
+use super::{Crypto, CryptoError, Group, Host, Suite, SuiteKey, Tiny, sign};
 
 /// Bytes from the input, then zeros.
 struct Input<'a>(&'a [u8]);
@@ -57,31 +58,42 @@ pub(crate) fn run(data: &[u8]) {
         return;
     };
     let mut input = Input(rest);
-    match operation % 6 {
-        0 => block(&mut input),
-        1 => packet(&mut input),
+    match operation % 8 {
+        0 => mask(Suite::Aes128Gcm, &mut input),
+        1 => packet(Suite::Aes128Gcm, &mut input),
         2 => digests(&mut input),
         3 => exchange(Group::Secp256r1, &mut input),
         4 => signature(&mut input),
-        _ => exchange(Group::X25519, &mut input),
+        5 => exchange(Group::X25519, &mut input),
+        6 => mask(Suite::ChaCha20Poly1305, &mut input),
+        _ => packet(Suite::ChaCha20Poly1305, &mut input),
     }
 }
 
-fn block(input: &mut Input<'_>) {
-    let (mut tiny, mut host) = both([0; 32]);
-    let (key, mut a) = (input.array(), input.array());
-    let mut b = a;
-    let of_tiny = tiny.block(&key);
-    tiny.encrypt(&of_tiny, &mut a);
-    let of_host = host.block(&key);
-    host.encrypt(&of_host, &mut b);
-    assert_eq!(a, b, "a block");
+/// A key of a suite.
+fn key(suite: Suite, input: &mut Input<'_>) -> SuiteKey {
+    let mut bytes = [0; 32];
+    for byte in bytes.iter_mut().take(suite.key_len()) {
+        *byte = input.byte();
+    }
+    Suite::key(&bytes)
 }
 
-fn packet(input: &mut Input<'_>) {
+fn mask(suite: Suite, input: &mut Input<'_>) {
     let (mut tiny, mut host) = both([0; 32]);
-    let (key, nonce) = (input.array(), input.array());
-    let (of_tiny, of_host) = (tiny.aead(&key), host.aead(&key));
+    let (key, mut a) = (key(suite, input), input.array());
+    let mut b = a;
+    let of_tiny = tiny.block(suite, &key);
+    tiny.mask(&of_tiny, &mut a);
+    let of_host = host.block(suite, &key);
+    host.mask(&of_host, &mut b);
+    assert_eq!(a, b, "a mask");
+}
+
+fn packet(suite: Suite, input: &mut Input<'_>) {
+    let (mut tiny, mut host) = both([0; 32]);
+    let (key, nonce) = (key(suite, input), input.array());
+    let (of_tiny, of_host) = (tiny.aead(suite, &key), host.aead(suite, &key));
     let (aad, plain) = (input.part(), input.part());
     let (mut a, mut b) = (plain.to_vec(), plain.to_vec());
     let mut tag = tiny.seal(&of_tiny, &nonce, aad, &mut a);

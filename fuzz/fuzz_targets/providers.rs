@@ -5,7 +5,7 @@
 #[path = "../bodies/providers.rs"]
 mod body;
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Group, Host, Tiny};
+use dunlin_mini_crypto::{Crypto, CryptoError, Group, Host, Suite, SuiteKey, Tiny};
 use p256::ecdsa::signature::hazmat::PrehashSigner;
 use p256::ecdsa::{Signature, SigningKey};
 

@@ -1,4 +1,5 @@
-"""aioquic as a server that echoes streams. usage: CERTIFICATE KEY [--retry]"""
+"""aioquic as a server that echoes streams. usage: CERTIFICATE KEY
+[--retry] [--chacha]"""
 
 import asyncio
 import sys
@@ -6,6 +7,7 @@ import sys
 from aioquic.asyncio import QuicConnectionProtocol, serve
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import QuicEvent, StreamDataReceived
+from aioquic.tls import CipherSuite
 
 
 class Echo(QuicConnectionProtocol):
@@ -18,6 +20,8 @@ class Echo(QuicConnectionProtocol):
 async def main() -> None:
     certificate, key, *rest = sys.argv[1:]
     configuration = QuicConfiguration(is_client=False, alpn_protocols=["echo"])
+    if "--chacha" in rest:
+        configuration.cipher_suites = [CipherSuite.CHACHA20_POLY1305_SHA256]
     configuration.load_cert_chain(certificate, key)
     tickets = {}
     server = await serve(

@@ -27,11 +27,11 @@ flash() { bytes '^[.](text|rodata|data)$'; }
 ram() { bytes '^[.](bss|data)$'; }
 
 all=authority,early-data,hello-retry,key-update,migration,resumption,retry
-printf '%-16s %8s %8s\n' features flash static
-for features in "" authority resumption early-data hello-retry key-update migration retry "$all"; do
+printf '%-17s %8s %8s\n' features flash static
+for features in "" authority chacha20-poly1305 resumption early-data hello-retry key-update migration retry "$all"; do
     build "$features"
     [ "$features" = "$all" ] && name=all || name=${features:-none}
-    printf '%-16s %8d %8d\n' "$name" "$(flash)" "$(ram)"
+    printf '%-17s %8d %8d\n' "$name" "$(flash)" "$(ram)"
 done
 # Not grep -q: readelf would fail when nobody reads its output to the end.
 if readelf -sW "$elf" | grep no_panic >/dev/null; then

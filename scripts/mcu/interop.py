@@ -25,6 +25,7 @@ SCENARIOS = {
     "resume": "resumption",
     "early": "0-RTT",
     "group": "HelloRetryRequest",
+    "chacha": "ChaCha20-Poly1305",
     "keys": "key updates",
     "loss": "10 % loss each way",
     "rebind": "rebindings by a NAT, of 3",
@@ -74,6 +75,7 @@ def s2n() -> Peer:
         "resume": "its session over rustls ends before the tickets are sent",
         "early": "it drops 0-RTT packets unread",
         "group": "its groups cannot be set",
+        "chacha": "it chooses AES, and its suites cannot be set",
     }
     return crate("s2n-quic", "s2n", without)
 
@@ -117,7 +119,7 @@ def scenario(peer: Peer, name: str, client: str, credentials: tuple[Path, Path, 
     pem, key, point = credentials
     command = [*peer.command, str(pem), str(key)]
     try:
-        with Server(command + ([f"--{name}"] if name in ("retry", "group") else [])) as server:
+        with Server(command + ([f"--{name}"] if name in ("retry", "group", "chacha") else [])) as server:
             words = [client, str(server.port), point, name]
             done = subprocess.run(
                 words, timeout=SCENARIO_SECONDS, check=False, capture_output=True, text=True

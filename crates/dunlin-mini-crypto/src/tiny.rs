@@ -13,12 +13,15 @@ mod curve;
 mod field;
 mod x25519;
 
+use crate::own::Cipher;
 use crate::own::aes::Schedule;
+#[cfg(feature = "chacha20-poly1305")]
+use crate::own::chacha::Key;
 use crate::own::gcm::{self, HashKey};
 use crate::own::sha256::OwnHash;
 use crate::{
     Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
-    TAG_LEN,
+    Suite, SuiteKey, TAG_LEN,
 };
 use field::Number;
 
@@ -50,14 +53,17 @@ fn wipe(words: &mut [u32]) {
 
 /// An AES-128 key; wiped when dropped. Its round keys are made for each packet
 /// again, because they are twenty times as long.
-pub struct TinyKey([u8; KEY_LEN]);
+struct AesKey([u8; KEY_LEN]);
 
-impl Drop for TinyKey {
+impl Drop for AesKey {
     fn drop(&mut self) {
         self.0.fill(0);
         core::hint::black_box(&mut self.0);
     }
 }
+
+/// A key of header protection.
+pub struct TinyKey(Cipher<AesKey, false>);
 
 impl core::fmt::Debug for TinyKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -66,10 +72,13 @@ impl core::fmt::Debug for TinyKey {
 }
 
 /// An AES-128-GCM key.
-pub struct TinyAead {
-    key: TinyKey,
+struct Gcm {
+    key: AesKey,
     hash: HashKey<false>,
 }
+
+/// A key of an AEAD.
+pub struct TinyAead(Cipher<Gcm, false>);
 
 impl core::fmt::Debug for TinyAead {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -129,6 +138,12 @@ impl<E: Entropy> Crypto for Tiny<E> {
 
     const GROUPS: &'static [Group] = &[Group::X25519, Group::Secp256r1];
 
+    const SUITES: &'static [Suite] = &[
+        #[cfg(feature = "chacha20-poly1305")]
+        Suite::ChaCha20Poly1305,
+        Suite::Aes128Gcm,
+    ];
+
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.entropy.fill(out)
     }
@@ -174,10 +189,17 @@ impl<E: Entropy> Crypto for Tiny<E> {
         curve::verify(key, digest, signature).ok_or(CryptoError::BadSignature)
     }
 
-    fn aead(&mut self, key: &[u8; KEY_LEN]) -> TinyAead {
-        let hash = HashKey::new(&Schedule::new(key));
-        let key = TinyKey(*key);
-        TinyAead { key, hash }
+    fn aead(&mut self, suite: Suite, key: &SuiteKey) -> TinyAead {
+        TinyAead(match suite {
+            Suite::Aes128Gcm => {
+                let [key, ..] = key;
+                let hash = HashKey::new(&Schedule::new(key));
+                let key = AesKey(*key);
+                Cipher::Aes(Gcm { key, hash })
+            }
+            #[cfg(feature = "chacha20-poly1305")]
+            Suite::ChaCha20Poly1305 => Cipher::ChaCha(Key::new(key)),
+        })
     }
 
     fn seal(
@@ -187,8 +209,14 @@ impl<E: Entropy> Crypto for Tiny<E> {
         aad: &[u8],
         data: &mut [u8],
     ) -> [u8; TAG_LEN] {
-        let schedule = Schedule::new(&key.key.0);
-        gcm::seal((&schedule, &key.hash), nonce, aad, data)
+        match &key.0 {
+            Cipher::Aes(key) => {
+                let schedule = Schedule::new(&key.key.0);
+                gcm::seal((&schedule, &key.hash), nonce, aad, data)
+            }
+            #[cfg(feature = "chacha20-poly1305")]
+            Cipher::ChaCha(key) => key.seal(nonce, aad, data),
+        }
     }
 
     fn open(
@@ -199,16 +227,33 @@ impl<E: Entropy> Crypto for Tiny<E> {
         data: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> Result<(), CryptoError> {
-        let schedule = Schedule::new(&key.key.0);
-        let right = gcm::open((&schedule, &key.hash), nonce, aad, data, tag);
+        let right = match &key.0 {
+            Cipher::Aes(key) => {
+                let schedule = Schedule::new(&key.key.0);
+                gcm::open((&schedule, &key.hash), nonce, aad, data, tag)
+            }
+            #[cfg(feature = "chacha20-poly1305")]
+            Cipher::ChaCha(key) => key.open(nonce, aad, data, tag),
+        };
         right.then_some(()).ok_or(CryptoError::BadTag)
     }
 
-    fn block(&mut self, key: &[u8; KEY_LEN]) -> TinyKey {
-        TinyKey(*key)
+    fn block(&mut self, suite: Suite, key: &SuiteKey) -> TinyKey {
+        TinyKey(match suite {
+            Suite::Aes128Gcm => {
+                let [key, ..] = key;
+                Cipher::Aes(AesKey(*key))
+            }
+            #[cfg(feature = "chacha20-poly1305")]
+            Suite::ChaCha20Poly1305 => Cipher::ChaCha(Key::new(key)),
+        })
     }
 
-    fn encrypt(&mut self, key: &TinyKey, block: &mut [u8; 16]) {
-        Schedule::new(&key.0).encrypt_one(block);
+    fn mask(&mut self, key: &TinyKey, sample: &mut [u8; 16]) {
+        match &key.0 {
+            Cipher::Aes(key) => Schedule::new(&key.0).encrypt_one(sample),
+            #[cfg(feature = "chacha20-poly1305")]
+            Cipher::ChaCha(key) => key.mask(sample),
+        }
     }
 }

@@ -6,7 +6,7 @@
 #[path = "../../../fuzz/bodies/providers.rs"]
 mod body;
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Group, Host, Tiny};
+use dunlin_mini_crypto::{Crypto, CryptoError, Group, Host, Suite, SuiteKey, Tiny};
 use p256::ecdsa::signature::hazmat::PrehashSigner;
 use p256::ecdsa::{Signature, SigningKey};
 

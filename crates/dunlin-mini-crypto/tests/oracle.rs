@@ -3,7 +3,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Entropy, Group, Host, Point, Tiny};
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Entropy, Group, Host, Point, Suite, Tiny};
 use p256::ecdsa::signature::hazmat::PrehashSigner;
 use p256::ecdsa::{Signature, SigningKey};
 
@@ -104,27 +104,42 @@ fn hashes_agree() {
     }
 }
 
+const SUITES: [Suite; 2] = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305];
+
 #[test]
-fn blocks_agree() {
+fn masks_agree() {
     let (mut random, mut host, mut tiny) = both(3);
-    for _ in 0..runs(FAST) {
-        let key = random.array();
-        let (host_key, tiny_key) = (host.block(&key), tiny.block(&key));
-        let mut want = random.array();
-        let mut got = want;
-        host.encrypt(&host_key, &mut want);
-        tiny.encrypt(&tiny_key, &mut got);
-        assert_eq!(got, want);
+    for run in 0..runs(FAST) {
+        let raw: [u8; 32] = random.array();
+        for suite in SUITES {
+            let key = Suite::key(&raw[..suite.key_len()]);
+            let (host_key, tiny_key) = (host.block(suite, &key), tiny.block(suite, &key));
+            let mut want: [u8; 16] = random.array();
+            if run % 8 == 0 {
+                // The last and the first counter of ChaCha20.
+                want[..4].fill(0_u8.wrapping_sub((run % 16 / 8) as u8));
+            }
+            let mut got = want;
+            host.mask(&host_key, &mut want);
+            tiny.mask(&tiny_key, &mut got);
+            assert_eq!(got, want, "{suite:?}");
+        }
     }
 }
 
 #[test]
 fn packets_agree() {
+    for suite in SUITES {
+        packets(suite);
+    }
+}
+
+fn packets(suite: Suite) {
     let (mut random, mut host, mut tiny) = both(4);
     for _ in 0..runs(FAST) {
-        let (key, nonce) = (random.array(), random.array());
+        let (key, nonce) = (Suite::key(&random.array::<32>()), random.array());
         let (aad, plain) = (random.bytes(50), random.bytes(200));
-        let (host_key, tiny_key) = (host.aead(&key), tiny.aead(&key));
+        let (host_key, tiny_key) = (host.aead(suite, &key), tiny.aead(suite, &key));
         let (mut want, mut got) = (plain.clone(), plain.clone());
         let tag = host.seal(&host_key, &nonce, &aad, &mut want);
         assert_eq!(tiny.seal(&tiny_key, &nonce, &aad, &mut got), tag);
@@ -287,6 +302,13 @@ fn failed_entropy_makes_no_key() {
     }
 }
 
+const AES: Suite = Suite::Aes128Gcm;
+
+/// An AES-128 key.
+fn aes(text: &str) -> dunlin_mini_crypto::SuiteKey {
+    Suite::key(&hex::<16>(text))
+}
+
 #[test]
 fn vectors_of_the_standards() {
     let mut crypto = tiny();
@@ -298,20 +320,20 @@ fn vectors_of_the_standards() {
     assert_eq!(digest(&mut crypto, &[text]), long);
 
     // FIPS 197 appendix C.1.
-    let key = crypto.block(&hex("000102030405060708090a0b0c0d0e0f"));
+    let key = crypto.block(AES, &aes("000102030405060708090a0b0c0d0e0f"));
     let mut block = hex("00112233445566778899aabbccddeeff");
-    crypto.encrypt(&key, &mut block);
+    crypto.mask(&key, &mut block);
     assert_eq!(block, hex("69c4e0d86a7b0430d8cdb78070b4c55a"));
 
     // McGrew and Viega, "The Galois/Counter Mode of Operation", cases 1, 2, 4.
-    let zero = crypto.aead(&[0; 16]);
+    let zero = crypto.aead(AES, &Suite::key(&[]));
     let tag = crypto.seal(&zero, &[0; 12], &[], &mut []);
     assert_eq!(tag, hex("58e2fccefa7e3061367f1d57a4e7455a"));
     let mut data = [0; 16];
     let tag = crypto.seal(&zero, &[0; 12], &[], &mut data);
     assert_eq!(data, hex("0388dace60b6a392f328c2b971b2fe78"));
     assert_eq!(tag, hex("ab6e47d42cec13bdf53a67b21257bddf"));
-    let key = crypto.aead(&hex("feffe9928665731c6d6a8f9467308308"));
+    let key = crypto.aead(AES, &aes("feffe9928665731c6d6a8f9467308308"));
     let mut data: [u8; 60] = hex(
         "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72
          1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
@@ -479,16 +501,119 @@ fn packets_of_rfc_9001() {
     assert_eq!(hp, hex("9f50449e04a0e810283a1e9933adedd2"));
 
     // Appendix A.2: the mask of the client's first packet.
-    let hp = crypto.block(&hp);
+    let hp = crypto.block(AES, &Suite::key(&hp));
     let mut sample = hex("d1b1c98dd7689fb8ec11d242b123dc9b");
-    crypto.encrypt(&hp, &mut sample);
+    crypto.mask(&hp, &mut sample);
     assert_eq!(sample[..5], hex::<5>("437b9aec36"));
 
     // Appendix A.4: the integrity tag of a Retry.
-    let key = crypto.aead(&hex("be0c690b9f66575a1d766b54e368c84e"));
+    let key = crypto.aead(AES, &aes("be0c690b9f66575a1d766b54e368c84e"));
     let pseudo: [u8; 28] = hex("088394c8f03e515708ff000000010008f067a5502a4262b5746f6b65");
     let pseudo = [&pseudo[..], b"n"].concat();
     let nonce = hex("461599d35d632bf2239825bb");
     let tag = crypto.seal(&key, &nonce, &pseudo, &mut []);
     assert_eq!(tag, hex("04a265ba2eff4d829058fb3f0f2496ba"));
+}
+
+/// `HKDF-Expand-Label` of RFC 8446 without a context.
+fn expand(crypto: &mut impl Crypto, secret: &Digest, label: &[u8], out: &mut [u8]) {
+    let lengths = ([0, out.len() as u8], [6 + label.len() as u8]);
+    let info: [&[u8]; 5] = [&lengths.0, &lengths.1, b"tls13 ", label, &[0]];
+    crypto.expand(secret, &info, out);
+}
+
+#[test]
+fn packet_with_chacha20_of_rfc_9001() {
+    // Appendix A.5.
+    let (mut crypto, suite) = (tiny(), Suite::ChaCha20Poly1305);
+    let secret = hex("9ac312a7f877468ebe69422748ad00a15443f18203a07d6060f688f30f21632b");
+    let (mut key, mut iv, mut hp, mut next) = ([0; 32], [0; 12], [0; 32], [0; 32]);
+    expand(&mut crypto, &secret, b"quic key", &mut key);
+    expand(&mut crypto, &secret, b"quic iv", &mut iv);
+    expand(&mut crypto, &secret, b"quic hp", &mut hp);
+    expand(&mut crypto, &secret, b"quic ku", &mut next);
+    let want = hex("c6d98ff3441c3fe1b2182094f69caa2ed4b716b65488960a7a984979fb23e1c8");
+    assert_eq!(key, want);
+    assert_eq!(iv, hex("e0459b3474bdd0e44a41c144"));
+    let want = hex("25a282b9e82f06f21f488917a4fc8f1b73573685608597d0efcb076b0ab7a7a4");
+    assert_eq!(hp, want);
+    let want = hex("1223504755036d556342ee9361d253421a826c9ecdf3c7148684b36b714881f9");
+    assert_eq!(next, want);
+    // A PING in packet 654360564, in three bytes.
+    let header: [u8; 4] = hex("4200bff4");
+    let nonce = hex("e0459b3474bdd0e46d417eb0");
+    let key = crypto.aead(suite, &Suite::key(&key));
+    let mut payload = [1];
+    let tag = crypto.seal(&key, &nonce, &header, &mut payload);
+    let sealed = [&payload[..], &tag].concat();
+    assert_eq!(sealed, hex::<17>("655e5cd55c41f69080575d7999c25a5bfb"));
+    let hp = crypto.block(suite, &Suite::key(&hp));
+    let mut mask = hex("5e5cd55c41f69080575d7999c25a5bfb");
+    crypto.mask(&hp, &mut mask);
+    assert_eq!(mask[..5], hex::<5>("aefefe7d03"));
+}
+
+#[test]
+fn vectors_of_rfc_8439() {
+    let (mut crypto, suite) = (tiny(), Suite::ChaCha20Poly1305);
+    // Section 2.8.2.
+    let key: [u8; 32] = core::array::from_fn(|i| 0x80 + i as u8);
+    let key = crypto.aead(suite, &Suite::key(&key));
+    let nonce = hex("070000004041424344454647");
+    let aad: [u8; 12] = hex("50515253c0c1c2c3c4c5c6c7");
+    let plain = b"Ladies and Gentlemen of the class of '99: If I could offer you \
+                  only one tip for the future, sunscreen would be it.";
+    let mut data = *plain;
+    let tag = crypto.seal(&key, &nonce, &aad, &mut data);
+    let want: [u8; 114] = hex(
+        "d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d6
+         3dbea45e8ca9671282fafb69da92728b1a71de0a9e060b2905d6a5b67ecd3b36
+         92ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc
+         3ff4def08e4b7a9de576d26586cec64b6116",
+    );
+    assert_eq!(data, want);
+    assert_eq!(tag, hex("1ae10b594f09e26a7e902ecbd0600691"));
+    assert_eq!(crypto.open(&key, &nonce, &aad, &mut data, &tag), Ok(()));
+    assert_eq!(&data, plain);
+    // Appendix A.5, which is opened.
+    let key = hex::<32>("1c9240a5eb55d38af333888604f6b5f0473917c1402b80099dca5cbc207075c0");
+    let key = crypto.aead(suite, &Suite::key(&key));
+    let mut data: [u8; 265] = hex(
+        "64a0861575861af460f062c79be643bd5e805cfd345cf389f108670ac76c8cb2
+         4c6cfc18755d43eea09ee94e382d26b0bdb7b73c321b0100d4f03b7f355894cf
+         332f830e710b97ce98c8a84abd0b948114ad176e008d33bd60f982b1ff37c855
+         9797a06ef4f0ef61c186324e2b3506383606907b6a7c02b0f9f6157b53c867e4
+         b9166c767b804d46a59b5216cde7a4e99040c5a40433225ee282a1b0a06c523e
+         af4534d7f83fa1155b0047718cbc546a0d072b04b3564eea1b422273f548271a
+         0bb2316053fa76991955ebd63159434ecebb4e466dae5a1073a6727627097a10
+         49e617d91d361094fa68f0ff77987130305beaba2eda04df997b714d6c6f2c29
+         a6ad5cb4022b02709b",
+    );
+    let aad: [u8; 12] = hex("f33388860000000000004e91");
+    let tag = hex("eead9d67890cbb22392336fea1851f38");
+    let opened = crypto.open(
+        &key,
+        &hex("000000000102030405060708"),
+        &aad,
+        &mut data,
+        &tag,
+    );
+    assert_eq!(opened, Ok(()));
+    assert!(data.starts_with(b"Internet-Drafts are draft documents valid for"));
+}
+
+/// Bytes that make long carries in Poly1305.
+#[test]
+fn tags_of_equal_bytes_agree() {
+    let (mut random, mut host, mut tiny) = both(8);
+    let suite = Suite::ChaCha20Poly1305;
+    for len in 0..200 {
+        for fill in [0, 1, 0x80, 0xff] {
+            let key = Suite::key(&random.array::<32>());
+            let (host_key, tiny_key) = (host.aead(suite, &key), tiny.aead(suite, &key));
+            let (aad, nonce) = (vec![fill; len], random.array());
+            let want = host.seal(&host_key, &nonce, &aad, &mut []);
+            assert_eq!(tiny.seal(&tiny_key, &nonce, &aad, &mut []), want);
+        }
+    }
 }

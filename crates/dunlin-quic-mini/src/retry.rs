@@ -2,7 +2,7 @@
 //! what the server asked for (RFC 8446 sections 4.1.2 and 4.1.4). Knows no
 //! secret and no transcript.
 
-use dunlin_mini_crypto::{Group, Share};
+use dunlin_mini_crypto::{Group, Share, Suite};
 
 use crate::error::Error;
 use crate::wire::{Reader, Writer};
@@ -11,8 +11,9 @@ use crate::wire::{Reader, Writer};
 const COOKIE_MAX: usize = 256;
 
 /// Where a ClientHello's extensions begin: behind its head, version, random
-/// value, session id, suite, compression and their own length.
-const EXTENSIONS: usize = 4 + 2 + 32 + 1 + 4 + 2 + 2;
+/// value, session id, suites, of which each has two bytes, compression and
+/// their own length.
+const EXTENSIONS: usize = 4 + 2 + 32 + 1 + 2 + 2 + 2;
 
 /// Where things are in a hello. Early data, the key share and the ticket are
 /// the last extensions, in this order.
@@ -30,6 +31,7 @@ pub(crate) struct Places {
 
 /// What the server asks for.
 pub(crate) struct Request<'a> {
+    pub(crate) suite: Suite,
     /// A group to exchange keys in.
     pub(crate) group: Option<u16>,
     /// The body of the cookie extension, empty without one.
@@ -39,7 +41,7 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     /// Reads the body of the message; its random value was looked at before.
     #[inline(never)]
-    pub(crate) fn read(mut body: Reader<'a>) -> Result<Self, Error> {
+    pub(crate) fn read(mut body: Reader<'a>, suites: &[Suite]) -> Result<Self, Error> {
         let mut read = || {
             let version = body.u16()?;
             body.array::<32>()?;
@@ -53,11 +55,9 @@ impl<'a> Request<'a> {
         if !session.is_empty() {
             return Err(Error::SessionId);
         }
-        if suite != 0x1301 {
-            return Err(Error::CipherSuite);
-        }
         let mut tls13 = false;
         let mut request = Self {
+            suite: offered(suites, suite)?,
             group: None,
             cookie: &[],
         };
@@ -103,6 +103,7 @@ impl Places {
     pub(crate) fn change(
         &mut self,
         hello: &mut [u8],
+        suites: usize,
         share: Option<(Group, &Share)>,
         cookie: &[u8],
     ) -> Option<()> {
@@ -136,11 +137,17 @@ impl Places {
             writer.close(mark, 0);
         }
         let mut writer = Writer::at(hello, end);
-        writer.close(EXTENSIONS, 0);
+        writer.close(EXTENSIONS + 2 * suites, 0);
         writer.close(4, 0);
         (self.share, self.ticket, self.end) = (self.early, to, end);
         Some(())
     }
+}
+
+/// The suite with a number, if the client has offered it.
+pub(crate) fn offered(suites: &[Suite], number: u16) -> Result<Suite, Error> {
+    let chosen = suites.iter().find(|suite| suite.number() == number);
+    chosen.copied().ok_or(Error::CipherSuite)
 }
 
 /// Moves bytes to a place that may overlap with theirs.

@@ -6,3 +6,5 @@ mod frames;
 mod handshake;
 mod hostile;
 mod strict;
+#[cfg(feature = "chacha20-poly1305")]
+mod suites;

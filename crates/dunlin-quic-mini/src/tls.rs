@@ -1,14 +1,16 @@
 //! The client's side of the TLS 1.3 handshake (RFC 8446) as QUIC uses it:
 //! messages in, secrets out. Knows no packet, no timer and no buffer.
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, POINT_LEN, Point, Share, equal};
+use dunlin_mini_crypto::{
+    Crypto, CryptoError, Digest, Group, POINT_LEN, Point, Share, Suite, equal,
+};
 
 use crate::error::Error;
 use crate::held::Held;
 use crate::hello::{self, Hello, Ticket, Trust, advance, derive, finished};
 use crate::keys::expand_with;
 use crate::params::Params;
-use crate::retry::{Places, Request};
+use crate::retry::{Places, Request, offered};
 use crate::verify::Verifier;
 use crate::wire::{Reader, Writer};
 use crate::x509;
@@ -79,6 +81,8 @@ pub(crate) struct Tls<C: Crypto> {
     offered: bool,
     pub(crate) resumed: bool,
     early_offered: bool,
+    /// The suite of the ticket, then the one that the server chose.
+    pub(crate) suite: Suite,
     /// The server takes early data.
     pub(crate) early: bool,
     transcript: C::Hash,
@@ -139,6 +143,7 @@ impl<C: Crypto> Tls<C> {
             offered: hello.resume.is_some(),
             resumed: false,
             early_offered: hello.early,
+            suite: hello.suite(),
             early: false,
             transcript,
             group: pair.group,
@@ -263,12 +268,13 @@ impl<C: Crypto> Tls<C> {
         if self.again {
             return Err(Error::UnexpectedMessage);
         }
-        let request = Request::read(body)?;
+        let request = Request::read(body, C::SUITES)?;
+        self.suite = request.suite;
         let mut share = None;
         if let Some(number) = request.group {
-            let offered = C::GROUPS.iter().find(|group| group.number() == number);
+            let known = C::GROUPS.iter().find(|group| group.number() == number);
             // A share of the same group was there already.
-            let group = offered.filter(|group| **group != self.group);
+            let group = known.filter(|group| **group != self.group);
             let group = *group.ok_or(Error::KeyShare)?;
             let (secret, public) = crypto.generate(group).map_err(|_| Error::Entropy)?;
             (self.group, self.exchange) = (group, secret);
@@ -276,7 +282,7 @@ impl<C: Crypto> Tls<C> {
         }
         let share = share.as_ref().map(|share| (self.group, share));
         let places = &mut self.places;
-        let changed = places.change(hello, share, request.cookie);
+        let changed = places.change(hello, C::SUITES.len(), share, request.cookie);
         let hello = hello.get_mut(..places.end).filter(|_| changed.is_some());
         let hello = hello.ok_or(Error::Cookie)?;
         // RFC 8446 section 4.4.1: a hash stands for the first hello.
@@ -345,8 +351,15 @@ impl<C: Crypto> Tls<C> {
         if !tls13 {
             return Err(Error::Downgrade);
         }
-        if suite != 0x1301 {
-            return Err(Error::CipherSuite);
+        let suite = offered(C::SUITES, suite)?;
+        if suite != self.suite {
+            // RFC 8446 section 4.1.4: it stays what the request said.
+            if self.again {
+                return Err(Error::CipherSuite);
+            }
+            // Section 4.2.10: early data goes with the suite of its ticket.
+            self.early_offered = false;
+            self.suite = suite;
         }
         let share = share.ok_or(Error::KeyShare)?;
         if !self.resumed {
@@ -457,7 +470,7 @@ impl<C: Crypto> Tls<C> {
             return Ok(Step::Nothing);
         }
         let mut writer = Writer::new(hello.get_mut(FLIGHT..).unwrap_or_default());
-        let common = (params, &self.trust);
+        let common = (params, &self.trust, self.suite);
         Ticket::store(crypto, &self.schedule, common, body, &mut writer)?;
         // A ticket that does not fit leaves the device without one.
         Ok(Step::Ticket(if writer.full() { 0 } else { writer.len() }))

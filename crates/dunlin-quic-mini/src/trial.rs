@@ -9,6 +9,8 @@
 
 use alloc::vec::Vec;
 
+use dunlin_mini_crypto::Suite;
+
 use crate::hello::Ticket;
 use crate::params::Params;
 use crate::wire::{Reader, Writer};
@@ -157,7 +159,7 @@ pub fn ticket(data: &[u8]) {
     let stored = Ticket::store(
         &mut crypto,
         &[1; 32],
-        (&Params::NEW, &[0; 8]),
+        (&Params::NEW, &[0; 8], Suite::Aes128Gcm),
         Reader(data),
         &mut writer,
     );

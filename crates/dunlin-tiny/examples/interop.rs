@@ -3,21 +3,25 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+#[path = "../sim/plain.rs"]
+mod plain;
+
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::net::UdpSocket;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use dunlin_mini_crypto::{Host, Tiny};
+use dunlin_mini_crypto::{Host, Suite, Tiny};
 use dunlin_quic_mini::{
     Buffers, Client, Config, Crypto, Error, Pinned, Point, Resume, State, StreamId,
 };
 use dunlin_tiny::udp::System;
+use plain::Plain;
 
 const USAGE: &str = "usage: interop PORT KEY SCENARIO
   KEY       the server's public key: 65 bytes of a P-256 point in hexadecimal
-  SCENARIO  handshake, retry, resume, early, group, keys, loss, rebind, migrate
+  SCENARIO  handshake, retry, resume, early, group, chacha, keys, loss, rebind, migrate
   The server is on 127.0.0.1, speaks the protocol \"echo\", and sends back what
   arrives on a stream.";
 
@@ -90,6 +94,7 @@ fn run(address: SocketAddr, keys: &[Point], scenario: &str) -> Result<String> {
             }
         }
         "resume" | "early" | "group" => resume(first, address, keys, scenario),
+        "chacha" => chacha(address, keys),
         "keys" => {
             first.connect(None)?;
             for _ in 0..4 {
@@ -127,8 +132,23 @@ fn run(address: SocketAddr, keys: &[Point], scenario: &str) -> Result<String> {
     }
 }
 
-const fn tiny() -> Tiny<System> {
-    Tiny::new(System)
+/// Both suites are offered, ChaCha20-Poly1305 first.
+fn chacha(address: SocketAddr, keys: &[Point]) -> Result<String> {
+    let mut run = Run::new(Tiny::new(System), address, keys)?;
+    run.connect(None)?;
+    run.echo(5000)?;
+    run.until("a confirmed phase", |run| run.client.update_keys().is_ok())?;
+    run.echo(3000)?;
+    run.close()?;
+    match run.client.suite() {
+        Suite::ChaCha20Poly1305 => Ok(String::new()),
+        suite => Err(format!("{suite:?}")),
+    }
+}
+
+/// The provider as the default image has it.
+const fn tiny() -> Plain<Tiny<System>> {
+    Plain(Tiny::new(System))
 }
 
 fn resume<C: Crypto>(

@@ -14,6 +14,7 @@ use quinn_proto::{
     Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, StreamId,
 };
 use rcgen::{CertificateParams, KeyPair};
+use rustls::CipherSuite;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Link, To};
@@ -61,6 +62,8 @@ pub(crate) struct Habits {
     pub(crate) ask_certificate: bool,
     /// Exchanges keys with P-256 only, which is not what the client begins with.
     pub(crate) one_group: bool,
+    /// The only cipher suite, but for Initial packets.
+    pub(crate) suite: Option<CipherSuite>,
 }
 
 /// A server and its connections.
@@ -94,6 +97,9 @@ pub(crate) fn tls(identity: &Identity, habits: Habits) -> rustls::ServerConfig {
     if habits.one_group {
         provider.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::SECP256R1];
     }
+    if let Some(only) = habits.suite {
+        provider.cipher_suites.retain(|suite| suite.suite() == only);
+    }
     let builder = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap();
@@ -111,7 +117,13 @@ pub(crate) fn tls(identity: &Identity, habits: Habits) -> rustls::ServerConfig {
 
 impl Server {
     pub(crate) fn new(tls: rustls::ServerConfig, habits: Habits, seed: u64) -> Self {
-        let crypto = QuicServerConfig::try_from(tls).unwrap();
+        // Initial packets have their suite, whatever else is allowed.
+        let initial = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+        let initial = initial
+            .tls13()
+            .and_then(|suite| suite.quic_suite())
+            .unwrap();
+        let crypto = QuicServerConfig::with_initial(Arc::new(tls), initial).unwrap();
         let mut config = quic::ServerConfig::with_crypto(Arc::new(crypto));
         let mut transport = quic::TransportConfig::default();
         transport.max_idle_timeout(Some(Duration::from_secs(30).try_into().unwrap()));

@@ -6,7 +6,9 @@
 #[path = "../sim/mod.rs"]
 mod sim;
 
+use dunlin_mini_crypto::Suite;
 use dunlin_quic_mini::{Error, Pinned, Resume, Verifier};
+use rustls::CipherSuite;
 use sim::Faults;
 use sim::run::{Outcome, World, faulty};
 use sim::server::{Habits, Identity, Server, tls};
@@ -69,6 +71,7 @@ const EARLY: Habits = Habits {
     window: None,
     ask_certificate: false,
     one_group: false,
+    suite: None,
 };
 
 #[test]
@@ -132,6 +135,81 @@ fn another_group_costs_a_round_trip() {
         assert!(!world.client.took_early_data());
         world.close();
     }
+}
+
+/// One suite, the other, or both: each connection has what the server allows,
+/// updates its keys, and its ticket has early data under the same.
+#[test]
+fn servers_choose_the_suite() {
+    const AES: CipherSuite = CipherSuite::TLS13_AES_128_GCM_SHA256;
+    const CHACHA: CipherSuite = CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
+    let identity = Identity::own();
+    let keys = [identity.point];
+    // The client's provider, for hosts, offers AES first.
+    for (suite, want) in [
+        (Some(AES), Suite::Aes128Gcm),
+        (Some(CHACHA), Suite::ChaCha20Poly1305),
+        (None, Suite::Aes128Gcm),
+    ] {
+        let habits = Habits { suite, ..EARLY };
+        let mut world = world(&identity, &keys, habits, CALM);
+        let ticket = ticket(&mut world);
+        assert_eq!(world.client.suite(), want);
+        world.renew(3);
+        world.connect(Some(Resume {
+            ticket: &ticket,
+            age_ms: 100,
+            early: true,
+        }));
+        for round in 0..4 {
+            assert_eq!(world.echo(2000), Outcome::Delivered);
+            assert_eq!(world.handshake(), Ok(()));
+            assert!(world.client.took_early_data());
+            assert_eq!(world.client.suite(), want);
+            if round % 2 == 0 {
+                assert_eq!(world.client.update_keys(), Ok(()));
+            } else {
+                for connection in world.server.each() {
+                    connection.force_key_update();
+                }
+            }
+        }
+        world.close();
+    }
+}
+
+/// A server that allowed another suite when it gave the ticket.
+#[test]
+fn another_suite_takes_the_ticket_but_no_early_data() {
+    const CHACHA: CipherSuite = CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let only = |suite| Habits {
+        suite: Some(suite),
+        ..EARLY
+    };
+    let habits = only(CHACHA);
+    let config = tls(&identity, habits);
+    let tickets = config.session_storage.clone();
+    let server = Server::new(config, habits, 1);
+    let mut world = World::new(Pinned::new(&keys), server, CALM, 1);
+    let ticket = ticket(&mut world);
+    let habits = only(CipherSuite::TLS13_AES_128_GCM_SHA256);
+    let mut config = tls(&identity, habits);
+    config.session_storage = tickets;
+    world.renew(3);
+    world.server = Server::new(config, habits, 2);
+    world.connect(Some(Resume {
+        ticket: &ticket,
+        age_ms: 100,
+        early: true,
+    }));
+    assert_eq!(world.client.suite(), Suite::ChaCha20Poly1305);
+    assert_eq!(world.echo(2000), Outcome::Delivered);
+    assert_eq!(world.handshake(), Ok(()), "{:?}", world.server.lost);
+    assert_eq!(world.client.suite(), Suite::Aes128Gcm);
+    assert!(!world.client.took_early_data());
+    world.close();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use core::fmt::Write as _;
 use core::hint::black_box;
 
-use dunlin_mini_crypto::{Crypto, Digest, Group, Point};
+use dunlin_mini_crypto::{Crypto, Digest, Group, Point, Suite};
 
 use crate::host::File;
 use crate::measure::{begin, end, stack_of};
@@ -72,22 +72,12 @@ pub fn bench(console: &mut File) -> bool {
     let digest = sample(&mut crypto);
     let verify = || crypto.verify(&KEY, &digest, &SIGNATURE);
     let verified = report(console, "verify", stack_of(verify));
-    let key = report(console, "aead-key", stack_of(|| crypto.aead(&[7; 16])));
-    let mut packet = [0; PACKET];
-    let seal = || crypto.seal(&key, &[1; 12], &[2; HEADER], &mut packet);
-    let tag = report(console, "seal-128", stack_of(seal));
-    let open = || crypto.open(&key, &[1; 12], &[2; HEADER], &mut packet, &tag);
-    let opened = report(console, "open-128", stack_of(open));
-    let mut datagram = [0; 1200];
-    let seal = || crypto.seal(&key, &[1; 12], &[2; HEADER], &mut datagram);
-    let _ = report(console, "seal-1200", stack_of(seal));
-    let block = report(console, "block-key", stack_of(|| crypto.block(&[7; 16])));
-    let mut mask = [3; 16];
-    report(
-        console,
-        "mask",
-        stack_of(|| crypto.encrypt(&block, &mut mask)),
-    );
+    for (suite, names) in SUITES {
+        if !protect(console, &mut crypto, suite, names) {
+            return false;
+        }
+    }
+    let datagram = [0x35; 1200];
     let hash = || {
         let mut hash = crypto.hash();
         crypto.update(&mut hash, &datagram);
@@ -106,8 +96,59 @@ pub fn bench(console: &mut File) -> bool {
         "expand",
         stack_of(|| crypto.expand(&secret, &info, &mut out)),
     );
-    black_box((mask, out));
-    verified.is_ok() && opened.is_ok() && packet == [0; PACKET]
+    black_box(out);
+    verified.is_ok()
+}
+
+/// What the operations of a suite are called: to prepare a key, to seal a
+/// short and to open it, to seal a long one, to prepare a key of header
+/// protection, and a mask.
+type Names = [&'static str; 6];
+const SUITES: [(Suite, Names); 2] = [
+    (
+        Suite::Aes128Gcm,
+        [
+            "aead-key",
+            "seal-128",
+            "open-128",
+            "seal-1200",
+            "block-key",
+            "mask",
+        ],
+    ),
+    (
+        Suite::ChaCha20Poly1305,
+        [
+            "chacha-key",
+            "chacha-seal-128",
+            "chacha-open-128",
+            "chacha-seal-1200",
+            "chacha-block-key",
+            "chacha-mask",
+        ],
+    ),
+];
+
+/// The operations of a suite, once each.
+#[inline(never)]
+fn protect(console: &mut File, crypto: &mut impl Crypto, suite: Suite, names: Names) -> bool {
+    let [aead, short, open, long, block, mask] = names;
+    let raw = Suite::key(&[7; 32]);
+    let key = report(console, aead, stack_of(|| crypto.aead(suite, &raw)));
+    let mut packet = [0; PACKET];
+    let seal = || crypto.seal(&key, &[1; 12], &[2; HEADER], &mut packet);
+    let tag = report(console, short, stack_of(seal));
+    let opening = || crypto.open(&key, &[1; 12], &[2; HEADER], &mut packet, &tag);
+    let opened = report(console, open, stack_of(opening));
+    let mut datagram = [0; 1200];
+    let seal = || crypto.seal(&key, &[1; 12], &[2; HEADER], &mut datagram);
+    let _ = report(console, long, stack_of(seal));
+    let block = report(console, block, stack_of(|| crypto.block(suite, &raw)));
+    let mut sample = [3; 16];
+    let masking = || crypto.mask(&block, &mut sample);
+    report(console, mask, stack_of(masking));
+    black_box(sample);
+    opened.is_ok() && packet == [0; PACKET]
 }
 
 /// A generator of numbers that are secret to nobody.
@@ -163,28 +204,17 @@ pub fn steady(console: &mut File) -> bool {
     }
     for index in 0..SECRETS {
         let mut crypto = provider(&[0; 32]);
-        let (raw, mut packet) = (secret(&mut random, index), secret(&mut random, index));
-        let _ = writeln!(console, "seal");
-        begin();
-        let key = crypto.aead(black_box(&raw));
-        let tag = crypto.seal(
-            &key,
-            &[1; 12],
-            &[2; HEADER],
-            black_box::<&mut [u8; PACKET]>(&mut packet),
-        );
-        end();
-        let _ = writeln!(console, "open");
-        begin();
-        let opened = crypto.open(&key, &[1; 12], &[2; HEADER], &mut packet, &tag);
-        end();
-        fine &= opened.is_ok();
-        let _ = writeln!(console, "mask");
-        begin();
-        let block = crypto.block(black_box(&raw));
-        let mut mask = [9; 16];
-        crypto.encrypt(&block, &mut mask);
-        end();
+        let suites = [
+            (Suite::Aes128Gcm, ["seal", "open", "mask"]),
+            (
+                Suite::ChaCha20Poly1305,
+                ["chacha-seal", "chacha-open", "chacha-mask"],
+            ),
+        ];
+        for (suite, names) in suites {
+            let (raw, packet) = (secret(&mut random, index), secret(&mut random, index));
+            fine &= packet_of(console, &mut crypto, (suite, names), (raw, packet));
+        }
         let raw: Digest = secret(&mut random, index);
         let _ = writeln!(console, "extract");
         begin();
@@ -199,7 +229,39 @@ pub fn steady(console: &mut File) -> bool {
             &mut out,
         );
         end();
-        black_box((mask, out));
+        black_box(out);
     }
     fine
+}
+
+/// A packet sealed and opened and a mask, with a secret key.
+fn packet_of(
+    console: &mut File,
+    crypto: &mut impl Crypto,
+    (suite, [seal, open, mask]): (Suite, [&str; 3]),
+    (raw, mut packet): (Digest, [u8; PACKET]),
+) -> bool {
+    let raw = Suite::key(&raw);
+    let _ = writeln!(console, "{seal}");
+    begin();
+    let key = crypto.aead(suite, black_box(&raw));
+    let tag = crypto.seal(
+        &key,
+        &[1; 12],
+        &[2; HEADER],
+        black_box::<&mut [u8; PACKET]>(&mut packet),
+    );
+    end();
+    let _ = writeln!(console, "{open}");
+    begin();
+    let opened = crypto.open(&key, &[1; 12], &[2; HEADER], &mut packet, &tag);
+    end();
+    let _ = writeln!(console, "{mask}");
+    begin();
+    let block = crypto.block(suite, black_box(&raw));
+    let mut sample = [9; 16];
+    crypto.mask(&block, &mut sample);
+    end();
+    black_box(sample);
+    opened.is_ok()
 }

@@ -5,7 +5,7 @@
 
 use core::fmt::Write as _;
 
-use dunlin_mini_crypto::{Crypto, Digest, Group};
+use dunlin_mini_crypto::{Crypto, Digest, Group, Suite};
 
 use crate::host::File;
 use crate::provider;
@@ -80,12 +80,16 @@ fn one(operation: u8, reader: &mut Reader) -> Option<bool> {
             let (key, digest, signature) = (reader.fixed()?, reader.fixed()?, reader.fixed()?);
             Some(provider(&[0; 32]).verify(&key, &digest, &signature).is_ok())
         }
-        b'g' => {
-            let (key, nonce) = (reader.fixed()?, reader.fixed()?);
+        b'g' | b'c' => {
+            let (suite, key) = match operation {
+                b'g' => (Suite::Aes128Gcm, Suite::key(&reader.fixed::<16>()?)),
+                _ => (Suite::ChaCha20Poly1305, Suite::key(&reader.fixed::<32>()?)),
+            };
+            let nonce = reader.fixed()?;
             let (aad, plain) = (reader.part(a)?, reader.part(b)?);
             let (sealed, tag) = (reader.part(c)?, reader.fixed()?);
             let mut crypto = provider(&[0; 32]);
-            let key = crypto.aead(&key);
+            let key = crypto.aead(suite, &key);
             let work = d.get_mut(..plain.len())?;
             work.copy_from_slice(plain);
             let made = crypto.seal(&key, &nonce, aad, work);
@@ -109,15 +113,20 @@ fn one(operation: u8, reader: &mut Reader) -> Option<bool> {
             crypto.expand(&key, &[info, &[], &[], &[], &[]], out);
             Some(out == want)
         }
-        b'b' => {
-            let (key, mut block, want) = (reader.fixed()?, reader.fixed()?, reader.fixed()?);
-            let mut crypto = provider(&[0; 32]);
-            let key = crypto.block(&key);
-            crypto.encrypt(&key, &mut block);
-            Some(block == want)
-        }
+        b'b' => mask::<16>(Suite::Aes128Gcm, reader),
+        b'h' => mask::<32>(Suite::ChaCha20Poly1305, reader),
         _ => None,
     }
+}
+
+/// A mask of header protection, with a key of `N` bytes.
+fn mask<const N: usize>(suite: Suite, reader: &mut Reader) -> Option<bool> {
+    let key = Suite::key(&reader.fixed::<N>()?);
+    let (mut sample, want) = (reader.fixed()?, reader.fixed()?);
+    let mut crypto = provider(&[0; 32]);
+    let key = crypto.block(suite, &key);
+    crypto.mask(&key, &mut sample);
+    Some(sample == want)
 }
 
 /// A key pair from a private key, and its agreement with a share of `N` bytes.

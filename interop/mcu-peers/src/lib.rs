@@ -8,13 +8,15 @@ use std::path::PathBuf;
 /// The protocol that all servers speak: whatever arrives on a stream goes back.
 pub const ALPN: &[u8] = b"echo";
 
-/// `CERTIFICATE KEY [--retry] [--group]`, both in PEM.
+/// `CERTIFICATE KEY [--retry] [--group] [--chacha]`, both in PEM.
 pub struct Arguments {
     pub certificate: PathBuf,
     pub key: PathBuf,
     pub retry: bool,
     /// Exchanges keys with P-256 only.
     pub group: bool,
+    /// Protects packets with ChaCha20-Poly1305 only, if that can be set.
+    pub chacha: bool,
 }
 
 impl Arguments {
@@ -24,9 +26,9 @@ impl Arguments {
             let at = words.iter().position(|word| word == name);
             at.map(|at| words.remove(at)).is_some()
         };
-        let (retry, group) = (flag("--retry"), flag("--group"));
+        let (retry, group, chacha) = (flag("--retry"), flag("--group"), flag("--chacha"));
         let [certificate, key] = words.as_slice() else {
-            eprintln!("usage: ...-echo CERTIFICATE KEY [--retry] [--group]");
+            eprintln!("usage: ...-echo CERTIFICATE KEY [--retry] [--group] [--chacha]");
             std::process::exit(2);
         };
         Self {
@@ -34,6 +36,7 @@ impl Arguments {
             key: key.into(),
             retry,
             group,
+            chacha,
         }
     }
 }

@@ -159,12 +159,12 @@ pub(crate) fn print(tools: &Tools) -> Result<bool> {
         let figures = measure(tools, provider)?;
         println!("{provider}: {}", figures.vectors);
         println!(
-            "  {:<10} {:>12} {:>12} {:>7}",
+            "  {:<17} {:>12} {:>12} {:>7}",
             "operation", "instructions", "cycles", "stack"
         );
         for (name, stack, counts) in &figures.costs {
             let (instructions, cycles) = (counts.instructions, counts.cycles);
-            println!("  {name:<10} {instructions:>12} {cycles:>12} {stack:>7}");
+            println!("  {name:<17} {instructions:>12} {cycles:>12} {stack:>7}");
         }
         for (name, steady) in &figures.steady {
             let Steady {
@@ -175,7 +175,7 @@ pub(crate) fn print(tools: &Tools) -> Result<bool> {
                 ..
             } = steady;
             println!(
-                "  {name:<10} {runs} secrets: {} counts of instructions, {} of cycles, {} paths, {} divisions",
+                "  {name:<17} {runs} secrets: {} counts of instructions, {} of cycles, {} paths, {} divisions",
                 instructions.len(),
                 cycles.len(),
                 paths.len(),

@@ -20,7 +20,11 @@ const PAGE: &str = "docs/book/src/mcu-study.md";
 const PLOTS: &str = "docs/book/src/mcu";
 
 /// Images with less and less in them: what was left out, and the features.
-pub(crate) const OPTIONS: [(&str, &str); 7] = [
+pub(crate) const OPTIONS: [(&str, &str); 8] = [
+    (
+        "with ChaCha20-Poly1305, too",
+        "early-data,key-update,migration,resumption,retry,qos2,chacha20-poly1305",
+    ),
     (
         "with MQTT's QoS 2",
         "early-data,key-update,migration,resumption,retry,qos2",

@@ -91,10 +91,11 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         }
         self.input = Assembler::NEW;
         self.level = which;
+        let suite = self.suite();
         if let Some(Tls { client, server, .. }) = self.tls.as_ref() {
             let space = space(&mut self.spaces, which);
-            Keys::install(&mut space.tx, &mut self.crypto, client);
-            Keys::install(&mut space.rx, &mut self.crypto, server);
+            Keys::install(&mut space.tx, &mut self.crypto, suite, client);
+            Keys::install(&mut space.rx, &mut self.crypto, suite, server);
             (self.phase.tx, self.phase.rx) = (*client, *server);
         }
         Ok(())

@@ -219,7 +219,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         } else {
             next_secret(&mut self.crypto, &self.phase.rx)
         };
-        let key = PacketKey::new(&mut self.crypto, &secret);
+        let suite = self.suite();
+        let key = PacketKey::new(&mut self.crypto, suite, &secret);
         let len = key.open(&mut self.crypto, pn, packet, header)?.len();
         if late {
             return Some(len);
@@ -240,7 +241,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     /// Begins to send with the keys of the next phase.
     pub(super) fn update_sending(&mut self) {
         let secret = next_secret(&mut self.crypto, &self.phase.tx);
-        let key = PacketKey::new(&mut self.crypto, &secret);
+        let suite = self.suite();
+        let key = PacketKey::new(&mut self.crypto, suite, &secret);
         let app = space(&mut self.spaces, APP);
         self.phase.tx = secret;
         self.phase.tx_bit ^= 4;

@@ -2,7 +2,7 @@
 //! secret, so that a handshake costs a fuzz target microseconds. Knows no
 //! packet.
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, Host, Point, Share};
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Group, Host, Point, Share, Suite, SuiteKey};
 
 type Source = fn(&mut [u8]) -> Result<(), CryptoError>;
 type Reference = Host<Source>;
@@ -37,6 +37,7 @@ impl Crypto for Quick {
     type Block = <Reference as Crypto>::Block;
 
     const GROUPS: &'static [Group] = &[Group::Secp256r1, Group::X25519];
+    const SUITES: &'static [Suite] = Reference::SUITES;
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         self.reference.random(out)
@@ -68,8 +69,8 @@ impl Crypto for Quick {
         }
         self.reference.verify(key, digest, sig)
     }
-    fn aead(&mut self, key: &[u8; 16]) -> Self::Aead {
-        self.reference.aead(key)
+    fn aead(&mut self, suite: Suite, key: &SuiteKey) -> Self::Aead {
+        self.reference.aead(suite, key)
     }
     fn seal(&mut self, key: &Self::Aead, n: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
         self.reference.seal(key, n, aad, data)
@@ -84,10 +85,10 @@ impl Crypto for Quick {
     ) -> Result<(), CryptoError> {
         self.reference.open(key, nonce, aad, data, tag)
     }
-    fn block(&mut self, key: &[u8; 16]) -> Self::Block {
-        self.reference.block(key)
+    fn block(&mut self, suite: Suite, key: &SuiteKey) -> Self::Block {
+        self.reference.block(suite, key)
     }
-    fn encrypt(&mut self, key: &Self::Block, block: &mut [u8; 16]) {
-        self.reference.encrypt(key, block);
+    fn mask(&mut self, key: &Self::Block, sample: &mut [u8; 16]) {
+        self.reference.mask(key, sample);
     }
 }

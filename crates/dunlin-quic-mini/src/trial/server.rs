@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use dunlin_mini_crypto::{Crypto, CryptoError, Digest};
+use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Suite};
 
 use super::quick::{PUBLIC, Quick};
 
@@ -77,6 +77,8 @@ pub(crate) struct Pair {
     share: Point,
     schedule: Digest,
     secrets: [Digest; 2],
+    /// What packets behind the hellos are protected with.
+    suite: Suite,
     /// Bytes of handshake messages sent at the level.
     sent: u32,
     /// Bytes of all hellos of the client.
@@ -107,19 +109,30 @@ pub(crate) struct Says {
 impl Pair {
     /// A client that has sent its hello.
     pub(crate) fn new(resume: bool) -> Self {
+        Self::resuming(resume.then_some((Suite::Aes128Gcm, false)))
+    }
+
+    /// The same, with a ticket of a connection with this suite, and whether the
+    /// server takes early data with it.
+    pub(crate) fn resuming(ticket: Option<(Suite, bool)>) -> Self {
         let client = Client::new(host(), Pinned::new(&KEYS), Buffers::new());
-        Self::with(client, resume)
+        Self::with(client, ticket)
     }
 
     /// The same client with the same memory, that has sent another hello.
     pub(crate) fn again(self) -> Self {
         let mut client = self.client;
         client.clear();
-        Self::with(client, true)
+        Self::with(client, Some((Suite::Aes128Gcm, false)))
     }
 
-    fn with(mut client: Tested, resume: bool) -> Self {
-        let mut ticket = vec![2, 1, 0, 0, 255, 255, 0, 0, 0, 1];
+    fn with(mut client: Tested, resume: Option<(Suite, bool)>) -> Self {
+        let form = if resume.is_some_and(|(suite, _)| suite != Suite::Aes128Gcm) {
+            3
+        } else {
+            2
+        };
+        let mut ticket = vec![form, 1, 0, 0, 255, 255, 0, 0, 0, 1];
         ticket.extend_from_slice(&PSK);
         let verifier = Pinned::new(&KEYS);
         ticket.extend_from_slice(&trust(&mut host(), &verifier, b"broker", b"mqtt"));
@@ -130,10 +143,10 @@ impl Pair {
             idle_ms: 10_000,
             max_datagram: 1472,
             token: &[],
-            resume: resume.then_some(Resume {
+            resume: resume.map(|(_, early)| Resume {
                 ticket: &ticket,
                 age_ms: 0,
-                early: false,
+                early,
             }),
         };
         client.connect(0, &config).unwrap();
@@ -146,6 +159,7 @@ impl Pair {
             share: [0; 65],
             schedule: [0; 32],
             secrets: [[0; 32]; 2],
+            suite: Suite::Aes128Gcm,
             sent: 0,
             said: 0,
             now: 1,
@@ -156,7 +170,7 @@ impl Pair {
         assert_eq!(pair.client.transmit(0, &mut out), 1200);
         pair.original.copy_from_slice(&out[6..14]);
         let [read, write] = keys::initial(&mut pair.crypto, &pair.original)
-            .map(|secret| Keys::new(&mut pair.crypto, &secret));
+            .map(|secret| Keys::new(&mut pair.crypto, Suite::Aes128Gcm, &secret));
         pair.levels.push(Level {
             read,
             write,
@@ -267,7 +281,9 @@ impl Pair {
         let hash = self.hash();
         let crypto = &mut self.crypto;
         self.secrets = [client, server].map(|label| derive(crypto, &self.schedule, label, &hash));
-        let [read, write] = self.secrets.map(|secret| Keys::new(crypto, &secret));
+        let suite = self.suite;
+        let keys = self.secrets.map(|secret| Keys::new(crypto, suite, &secret));
+        let [read, write] = keys;
         self.levels.push(Level {
             read,
             write,
@@ -302,9 +318,14 @@ impl Pair {
     /// Sends a HelloRetryRequest with these extensions, and takes the second
     /// hello, which it gives, if there is one.
     pub(crate) fn ask(&mut self, extensions: &[u8]) -> Option<Vec<u8>> {
+        self.ask_with(1, extensions)
+    }
+
+    /// The same with the second byte of a suite's number.
+    pub(crate) fn ask_with(&mut self, suite: u8, extensions: &[u8]) -> Option<Vec<u8>> {
         let mut body = vec![3, 3];
         body.extend_from_slice(&RETRY_RANDOM);
-        body.extend_from_slice(&[0, 0x13, 1, 0]);
+        body.extend_from_slice(&[0, 0x13, suite, 0]);
         body.extend_from_slice(&u16::try_from(extensions.len()).unwrap().to_be_bytes());
         body.extend_from_slice(extensions);
         let request = message(2, &body);
@@ -367,6 +388,9 @@ impl Pair {
         let hello = message(2, &body);
         self.transcript.extend_from_slice(&hello);
         self.crypto(0, &hello);
+        let number = u16::from_be_bytes(says.suite);
+        let known = Quick::SUITES.iter().find(|suite| suite.number() == number);
+        self.suite = known.copied().unwrap_or(Suite::Aes128Gcm);
         let resumed = says.hello.windows(2).any(|id| id == [0, 41]);
         let psk = if resumed { PSK } else { [0; 32] };
         let early = self.crypto.extract(&[0; 32], &psk);

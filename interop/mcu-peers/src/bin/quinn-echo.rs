@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mcu_peers::{ALPN, Arguments, tell};
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, Incoming, ServerConfig};
+use rustls::CipherSuite;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -18,13 +19,25 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if arguments.group {
         provider.kx_groups = vec![rustls::crypto::ring::kx_group::SECP256R1];
     }
+    if arguments.chacha {
+        provider
+            .cipher_suites
+            .retain(|suite| suite.suite() == CipherSuite::TLS13_CHACHA20_POLY1305_SHA256);
+    }
     let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
     tls.alpn_protocols = vec![ALPN.to_vec()];
     tls.max_early_data_size = u32::MAX;
-    let config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
+    // Initial packets have their suite, whatever else is allowed.
+    let initial = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let initial = initial
+        .tls13()
+        .and_then(|suite| suite.quic_suite())
+        .ok_or("no suite")?;
+    let crypto = QuicServerConfig::with_initial(Arc::new(tls), initial)?;
+    let config = ServerConfig::with_crypto(Arc::new(crypto));
     let endpoint = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
     tell(endpoint.local_addr()?);
     while let Some(incoming) = endpoint.accept().await {
