@@ -66,6 +66,28 @@ fn a_goodbye_is_answered_with_the_end_and_tickets_come_before() {
 }
 
 #[test]
+fn what_was_written_when_more_was_to_come_leaves_before_the_end() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect(listen_on(Transport::Quic), |addr| {
+        dial_to(Transport::Quic, addr)
+    });
+    let _ = pair.client.send(client, StreamId::CONTROL, b"question");
+    pair.until("question", |p| {
+        p.server.received(StreamId::CONTROL) == b"question"
+    });
+    let _ = pair.server.send(server, StreamId::CONTROL, b"answer");
+    pair.until("answer", |p| {
+        p.client.received(StreamId::CONTROL) == b"answer"
+    });
+    // The rest never comes: the peer is known to part before.
+    pair.server.net.expect_more(server);
+    let _ = pair.server.send(server, StreamId::CONTROL, b", and");
+    pair.server.net.close_promptly(server, 0);
+    pair.until("end", |p| p.client.closed().is_some());
+    assert_eq!(pair.client.received(StreamId::CONTROL), b"answer, and");
+}
+
+#[test]
 fn the_end_has_been_sent_when_it_is_reported() {
     let came = Arc::new(Came::default());
     let (mut pair, _, server) = pair(&came);
