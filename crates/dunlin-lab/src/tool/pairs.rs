@@ -12,6 +12,7 @@ use clap::Args;
 use dunlin_client::{Client, Events, Messages, Publish};
 use dunlin_link::parse_duration;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
@@ -28,6 +29,14 @@ const LAST: Duration = Duration::from_millis(300);
 
 /// Time that whoever started this has to change the link.
 const ANNOUNCED: Duration = Duration::from_millis(50);
+
+/// Pairs that connect at a time. A crowd would wait for the processor, and QUIC
+/// takes the first answer for a measure of the path, as it takes those of a
+/// warm-up without pauses.
+const CONNECTING_MAX: usize = 8;
+
+/// Time between two messages of a warm-up.
+const WARM_UP_EVERY: Duration = Duration::from_millis(100);
 
 /// Longest that a client may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(60);
@@ -122,13 +131,16 @@ impl Pairs {
         // They stay until the end.
         let mut clients = Vec::new();
         let mut warming = JoinSet::new();
-        for (topic, publisher, subscriber, mut messages) in connected {
+        for ((topic, publisher, subscriber, mut messages), number) in connected.into_iter().zip(0..)
+        {
             for client in [&subscriber, &publisher] {
                 watching.spawn(watch(client.events(), Arc::clone(&state)));
             }
             clients.extend([subscriber, publisher.clone()]);
             let me = self.clone();
+            let offset = WARM_UP_EVERY * number / u32::from(self.pairs);
             warming.spawn(async move {
+                tokio::time::sleep(offset).await;
                 me.warm(&topic, &publisher, &mut messages).await?;
                 anyhow::Ok((topic, publisher, messages))
             });
@@ -182,12 +194,16 @@ impl Pairs {
         }))
     }
 
-    /// All pairs, at once: where much is lost, each takes seconds.
+    /// All pairs, a few at a time.
     async fn connected(&self) -> Result<Vec<(String, Client, Client, Messages)>> {
         let mut connecting = JoinSet::new();
+        let turns = Arc::new(Semaphore::new(CONNECTING_MAX));
         for number in 0..self.pairs {
-            let me = self.clone();
-            connecting.spawn(async move { me.connect(number).await });
+            let (me, turns) = (self.clone(), Arc::clone(&turns));
+            connecting.spawn(async move {
+                let _turn = turns.acquire().await?;
+                me.connect(number).await
+            });
         }
         let mut connected = Vec::new();
         while let Some(pair) = connecting.join_next().await {
@@ -225,11 +241,13 @@ impl Pairs {
                 // One that comes alone, as those that count do.
                 tokio::time::sleep(SETTLE).await;
             }
+            let next = tokio::time::Instant::now() + WARM_UP_EVERY;
             let payload = vec![b'.'; self.payload];
             let message = Publish::new(topic.to_owned(), payload).qos(quality(self.qos));
             publisher.publish(message).await.context("cannot publish")?;
             // One of QoS 0 may be lost.
             let _ = timeout(WARM_UP_MAX, messages.next()).await;
+            sleep_until(next).await;
         }
         Ok(())
     }

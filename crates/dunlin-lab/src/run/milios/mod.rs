@@ -86,7 +86,7 @@ impl Pairs {
         let count = |text: &str| text.parse().unwrap_or(1.0);
         let lost = count(cell.factor("loss_percent")) / 20.0;
         // Two quiet seconds, one for the last message of the last pair.
-        3.9 + count(self.warm_up) * 0.012 + count(self.count) + 2.5 * lost
+        3.9 + count(self.pairs) * 0.007 + count(self.warm_up) * 0.1 + count(self.count) + 2.5 * lost
     }
 }
 

@@ -40,8 +40,8 @@ const fn pairs(scale: Scale) -> Pairs {
 
 /// Why a mean is not flat.
 const ALONE: &str = "A lost message that nothing follows is sent again after a probe timeout: \
-    a round trip, four times its variation and 25 ms (RFC 9002, 6.2.1). Of one stream small \
-    packets are sent once unless --repeat-packets says otherwise; streams per topic send them \
+    a round trip, four times its variation and the 5 ms in which its receiver was asked to \
+    acknowledge (RFC 9002, 6.2.1). Of one stream small packets are sent once unless --repeat-packets says otherwise; streams per topic send them \
     twice for ten seconds after a loss.";
 
 impl Experiment for Publish {
