@@ -25,7 +25,7 @@ pub struct NetworkOptions {
 }
 
 impl NetworkOptions {
-    /// CUBIC, 250 ms assumed at first, a search for larger packets, ECN.
+    /// CUBIC, 250 ms assumed at first, acknowledgements asked for within 5 ms, a search for larger packets, ECN.
     pub fn new() -> Self {
         Self::default()
     }
@@ -42,6 +42,17 @@ impl NetworkOptions {
     pub const fn initial_rtt(mut self, rtt: Duration) -> Self {
         self.tuning.initial_rtt = rtt;
         self.rtt_chosen = true;
+        self
+    }
+
+    /// Longest that the server is asked to wait before it acknowledges what it
+    /// received, 1 ms to 16,383 ms, if it knows how to be asked
+    /// (draft-ietf-quic-ack-frequency). What is lost and followed by nothing is
+    /// sent again that much later than a round trip and four times its
+    /// variation (RFC 9002 section 6.2.1). Zero: it is not asked, and waits as
+    /// long as it wants, mostly 25 ms. Default 5 ms.
+    pub const fn ack_delay(mut self, delay: Duration) -> Self {
+        self.tuning.ack_delay = if delay.is_zero() { None } else { Some(delay) };
         self
     }
 

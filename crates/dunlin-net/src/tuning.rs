@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
-use quinn_proto::{MtuDiscoveryConfig, TransportConfig};
+use quinn_proto::{AckFrequencyConfig, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use crate::quic::Floored;
 
@@ -17,6 +17,13 @@ const INITIAL_RTT: core::ops::RangeInclusive<Duration> =
 /// What is assumed unless someone says otherwise: see
 /// [`QuicTuning::initial_rtt`].
 const INITIAL_RTT_DEFAULT: Duration = Duration::from_millis(250);
+/// Shortest and longest delay of acknowledgements that a peer can be asked for.
+/// quinn-proto refuses less, and RFC 9000 more (section 18.2, `max_ack_delay`).
+const ACK_DELAY: core::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_millis(16_383);
+/// What is asked for unless someone says otherwise: see
+/// [`QuicTuning::ack_delay`].
+const ACK_DELAY_DEFAULT: Duration = Duration::from_millis(5);
 /// Smallest and largest congestion window to begin with: two datagrams (RFC
 /// 9002 section 7.2), and what fits the largest send window.
 const INITIAL_WINDOW_BYTES: core::ops::RangeInclusive<u32> = 2400..=1 << 30;
@@ -100,6 +107,13 @@ pub struct QuicTuning {
     /// packet goes again after three times that, 750 ms, and few paths are so
     /// slow that it goes for nothing.
     pub initial_rtt: Duration,
+    /// Longest that the peer is asked to wait before it acknowledges what it
+    /// received, if it knows how to be asked (draft-ietf-quic-ack-frequency):
+    /// a lone lost packet is sent again after a round trip, four times its
+    /// variation and this (RFC 9002 section 6.2.1). More than a round trip and
+    /// 25 ms is not asked for. `None`: nothing is asked, and it is what the
+    /// peer chose, mostly 25 ms. Default 5 ms.
+    pub ack_delay: Option<Duration>,
     /// Bytes that may be in flight at first; `None` (default): what the
     /// congestion control chooses, about ten datagrams.
     pub initial_window: Option<u32>,
@@ -133,6 +147,7 @@ impl Default for QuicTuning {
         Self {
             congestion: Congestion::Cubic,
             initial_rtt: INITIAL_RTT_DEFAULT,
+            ack_delay: Some(ACK_DELAY_DEFAULT),
             initial_window: None,
             mtu_discovery: true,
             ecn: true,
@@ -154,6 +169,9 @@ pub enum TuningError {
     /// No network is like that.
     #[error("the initial round-trip time must be 1 ms to 30 s")]
     InitialRtt,
+    /// No timer is so exact, or no transport parameter so large.
+    #[error("the delay of acknowledgements must be 1 ms to 16383 ms")]
+    AckDelay,
     /// Too small for the protocol, or larger than any send window.
     #[error("the initial window must be 2400 B to 1 GiB")]
     InitialWindow,
@@ -173,6 +191,9 @@ impl QuicTuning {
     pub fn check(&self) -> Result<(), TuningError> {
         if !INITIAL_RTT.contains(&self.initial_rtt) {
             return Err(TuningError::InitialRtt);
+        }
+        if self.ack_delay.is_some_and(|at| !ACK_DELAY.contains(&at)) {
+            return Err(TuningError::AckDelay);
         }
         let window = self.initial_window;
         if window.is_some_and(|bytes| !INITIAL_WINDOW_BYTES.contains(&bytes)) {
@@ -198,7 +219,8 @@ impl QuicTuning {
         config
             .initial_rtt(self.initial_rtt)
             .congestion_controller_factory(self.congestion.factory(self.initial_window))
-            .mtu_discovery_config(self.mtu_discovery.then(mtu_discovery));
+            .mtu_discovery_config(self.mtu_discovery.then(mtu_discovery))
+            .ack_frequency_config(self.ack_delay.map(ack_frequency));
     }
 }
 
@@ -215,6 +237,18 @@ fn mtu_discovery() -> MtuDiscoveryConfig {
     config
         .upper_bound(UPPER_BOUND)
         .minimum_change(MINIMUM_CHANGE);
+    config
+}
+
+/// Asks for another delay and for nothing else: every second packet, and one that
+/// comes out of order, is acknowledged at once, as RFC 9000 has it (section
+/// 13.2).
+fn ack_frequency(delay: Duration) -> AckFrequencyConfig {
+    let mut config = AckFrequencyConfig::default();
+    config
+        .max_ack_delay(Some(delay))
+        .ack_eliciting_threshold(VarInt::from_u32(1))
+        .reordering_threshold(VarInt::from_u32(1));
     config
 }
 
@@ -241,6 +275,13 @@ mod tests {
                     ..default()
                 },
                 TuningError::InitialRtt,
+            ),
+            (
+                QuicTuning {
+                    ack_delay: Some(Duration::ZERO),
+                    ..default()
+                },
+                TuningError::AckDelay,
             ),
             (
                 QuicTuning {

@@ -1,6 +1,7 @@
 //! Loops against loops on loopback, with ports that the system chooses and no
 //! waiting for anything but events.
 
+mod acks;
 pub(crate) mod certs;
 mod corpus;
 mod datagrams;

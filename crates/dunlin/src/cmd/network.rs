@@ -21,6 +21,10 @@ pub(super) struct Network {
     /// (--tickets).
     #[arg(help_heading = HEADING, long, value_name = "MS", value_parser = millis)]
     initial_rtt: Option<Duration>,
+    /// How soon the server is asked to acknowledge over QUIC, in milliseconds;
+    /// 0: it is not asked.
+    #[arg(help_heading = HEADING, long, value_name = "MS", default_value = "5", value_parser = millis)]
+    ack_delay: Duration,
     /// Bytes that QUIC may have in flight at first.
     #[arg(help_heading = HEADING, long, value_name = "BYTES")]
     initial_window: Option<u32>,
@@ -49,6 +53,7 @@ impl Network {
     pub(super) fn options(&self) -> NetworkOptions {
         let mut options = NetworkOptions::new()
             .congestion(self.congestion)
+            .ack_delay(self.ack_delay)
             .mtu_discovery(!self.no_mtu_discovery)
             .ecn(!self.no_ecn)
             .follow(!self.no_follow);
@@ -77,6 +82,7 @@ impl Network {
         let mut tuning = QuicTuning::default();
         tuning.congestion = self.congestion;
         tuning.initial_rtt = self.initial_rtt.unwrap_or(tuning.initial_rtt);
+        tuning.ack_delay = Some(self.ack_delay).filter(|delay| !delay.is_zero());
         tuning.initial_window = self.initial_window;
         tuning.mtu_discovery = !self.no_mtu_discovery;
         tuning.ecn = !self.no_ecn;

@@ -62,6 +62,8 @@ pub struct Path {
     pub congestion: Option<Control>,
     /// Round-trip time assumed at first.
     pub initial_rtt: Option<Span>,
+    /// How soon clients are asked to acknowledge.
+    pub ack_delay: Option<Span>,
     /// Bytes that may be in flight at first.
     pub initial_window: Option<Size>,
     /// Search for a larger packet size than 1200 bytes.
@@ -79,6 +81,8 @@ impl Path {
         let mut tuning = QuicTuning::default();
         tuning.congestion = self.congestion.unwrap_or(quic.congestion).into();
         tuning.initial_rtt = self.initial_rtt.unwrap_or(quic.initial_rtt).0;
+        let ack_delay = self.ack_delay.unwrap_or(quic.ack_delay).0;
+        tuning.ack_delay = Some(ack_delay).filter(|delay| !delay.is_zero());
         let window = self.initial_window.or(quic.initial_window);
         tuning.initial_window = window.map(Size::as_u32);
         tuning.mtu_discovery = self.mtu_discovery.unwrap_or(quic.mtu_discovery);
@@ -95,6 +99,7 @@ impl Path {
         self.tuning(quic).check().map_err(|error| {
             let key = match error {
                 TuningError::InitialRtt => "initial_rtt",
+                TuningError::AckDelay => "ack_delay",
                 TuningError::InitialWindow => "initial_window",
                 TuningError::KeyUpdatePackets => "key_update_packets",
                 TuningError::KeyUpdateInterval => "key_update_interval",

@@ -198,6 +198,8 @@ pub struct Quic {
     pub congestion: Control,
     /// Round-trip time assumed at first.
     pub initial_rtt: Span,
+    /// How soon clients are asked to acknowledge.
+    pub ack_delay: Span,
     /// Bytes that may be in flight at first.
     pub initial_window: Option<Size>,
     /// Search for a larger packet size than 1200 bytes.
@@ -230,6 +232,7 @@ impl Default for Quic {
             token_lifetime: Span::secs(7 * 24 * 3600),
             congestion: Control::Cubic,
             initial_rtt: Span::millis(250),
+            ack_delay: Span::millis(5),
             initial_window: None,
             mtu_discovery: true,
             ecn: true,

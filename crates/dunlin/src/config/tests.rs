@@ -204,6 +204,10 @@ fn mistakes_in_a_file_are_one_sentence() {
             "f:2: quic.mtu_discovery: wrong type: integer `1`, expected true or false",
         ),
         (
+            "[quic]\nack_delay = \"1m\"",
+            "f:2: quic.ack_delay: the delay of acknowledgements must be 1 ms to 16383 ms",
+        ),
+        (
             "[quic]\nsend_window = \"1B\"",
             "f:2: quic.send_window: 1B is not between 4KiB and 1GiB",
         ),

@@ -19,6 +19,8 @@ pub(crate) type Forged = Arc<Mutex<VecDeque<Vec<u8>>>>;
 pub(crate) struct ForgingConfig {
     pub(crate) inner: Arc<dyn ClientConfig>,
     pub(crate) forged: Forged,
+    /// A transport parameter that is not sent.
+    pub(crate) without: Option<u64>,
 }
 
 impl ClientConfig for ForgingConfig {
@@ -28,6 +30,10 @@ impl ClientConfig for ForgingConfig {
         server_name: &str,
         params: &TransportParameters,
     ) -> Result<Box<dyn Session>, ConnectError> {
+        let params = match self.without {
+            Some(id) => &without(params, id),
+            None => params,
+        };
         let inner = Arc::clone(&self.inner).start_session(version, server_name, params)?;
         let forged = Arc::clone(&self.forged);
         Ok(Box::new(ForgingSession { inner, forged }))
@@ -136,6 +142,31 @@ impl PacketKey for ForgingKey {
     fn integrity_limit(&self) -> u64 {
         self.inner.integrity_limit()
     }
+}
+
+/// Parameters (RFC 9000 section 18) without one of them.
+fn without(params: &TransportParameters, unwanted: u64) -> TransportParameters {
+    let mut all = Vec::new();
+    params.write(&mut all);
+    let (mut rest, mut kept) = (all.as_slice(), Vec::new());
+    while !rest.is_empty() {
+        let before = rest;
+        let (id, len) = (read_varint(&mut rest), read_varint(&mut rest));
+        rest = &rest[usize::try_from(len).unwrap()..];
+        if id != unwanted {
+            kept.extend_from_slice(&before[..before.len() - rest.len()]);
+        }
+    }
+    assert!(kept.len() < all.len(), "it was there");
+    // Whoever reads is the other side.
+    TransportParameters::read(Side::Server, &mut kept.as_slice()).unwrap()
+}
+
+fn read_varint(bytes: &mut &[u8]) -> u64 {
+    let (number, rest) = bytes.split_at(1 << (bytes[0] >> 6));
+    *bytes = rest;
+    let value = number.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+    value & (u64::MAX >> (66 - 8 * number.len()))
 }
 
 /// A variable-length integer (RFC 9000 section 16) in eight bytes.

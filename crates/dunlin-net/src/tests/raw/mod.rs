@@ -56,12 +56,23 @@ impl Raw {
         to: SocketAddr,
         change: impl FnOnce(&mut TransportConfig),
     ) -> Self {
+        Self::lacking(None, ip, to, change)
+    }
+
+    /// Does not send that transport parameter.
+    pub(crate) fn lacking(
+        without: Option<u64>,
+        ip: IpAddr,
+        to: SocketAddr,
+        change: impl FnOnce(&mut TransportConfig),
+    ) -> Self {
         let socket = UdpSocket::bind((ip, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         let forged = Forged::default();
         let mut config = ClientConfig::new(Arc::new(ForgingConfig {
             inner: Arc::new(crate::tls::quic_client(tls()).unwrap()),
             forged: Arc::clone(&forged),
+            without,
         }));
         let mut transport = TransportConfig::default();
         transport.mtu_discovery_config(None);
