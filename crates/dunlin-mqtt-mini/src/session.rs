@@ -52,8 +52,9 @@ pub struct Session {
     /// Messages of this side without an acknowledgement.
     flying: u16,
     reason: u8,
-    /// The aliases that the broker knows on this connection, one bit each.
-    aliased: u8,
+    /// What the broker knows on this connection as the topics of the aliases:
+    /// their [`mark`]s, or zero.
+    topics: [u32; ALIASES as usize],
     /// Length of the packet that is shown to the application.
     shown: usize,
     /// An answer to the packet that is shown: its first byte and identifier.
@@ -85,7 +86,7 @@ impl Session {
             next_id: 0,
             flying: 0,
             reason: 0,
-            aliased: 0,
+            topics: [0; ALIASES as usize],
             shown: 0,
             owed: None,
             known: [0; EXACTLY],
@@ -107,7 +108,7 @@ impl Session {
         self.limits = Limits::NONE;
         self.keep_alive = options.keep_alive;
         self.flying = 0;
-        self.aliased = 0;
+        self.topics = [0; ALIASES as usize];
         self.shown = 0;
         self.owed = None;
         self.phase = Phase::Begun;
@@ -183,13 +184,14 @@ impl Session {
         quic: &mut Q,
         message: &Message<'_>,
     ) -> Result<u16, Error> {
-        self.publish_as(quic, 0, message)
+        self.fresh(quic, 0, message)
     }
 
     /// Publishes a message whose topic is named by a number from 1 to
     /// [`ALIASES`] on this connection, so that only the first message with the
-    /// number has the topic. A number that the broker does not take is left
-    /// aside, as is zero.
+    /// number has the topic. With another topic, the number is that one's from
+    /// then on. A number that the broker does not take is left aside, as is
+    /// zero.
     ///
     /// # Errors
     ///
@@ -200,26 +202,40 @@ impl Session {
         alias: u8,
         message: &Message<'_>,
     ) -> Result<u16, Error> {
-        let taken = alias <= ALIASES && u16::from(alias) <= self.limits.aliases;
-        let alias = if taken { alias } else { 0 };
-        let bit = 1_u8.checked_shl(u32::from(alias).wrapping_sub(1));
-        let bit = bit.unwrap_or(0);
+        let taken = alias > 0 && u16::from(alias) <= self.limits.aliases;
+        let index = usize::from(alias).wrapping_sub(1);
+        let entry = self.topics.get(index).filter(|_| taken);
+        let alias = if entry.is_some() { alias } else { 0 };
+        let topic = if alias > 0 { mark(message.topic) } else { 0 };
         let known = Message {
             topic: &[],
             ..*message
         };
-        let message = if self.aliased & bit == 0 {
-            message
-        } else {
+        let message = if alias > 0 && entry == Some(&topic) {
             &known
+        } else {
+            message
         };
+        let id = self.fresh(quic, alias, message)?;
+        if let Some(entry) = self.topics.get_mut(index).filter(|_| alias > 0) {
+            *entry = topic;
+        }
+        Ok(id)
+    }
+
+    /// Publishes a message with the next identifier.
+    fn fresh<Q: Streams>(
+        &mut self,
+        quic: &mut Q,
+        alias: u8,
+        message: &Message<'_>,
+    ) -> Result<u16, Error> {
         let id = if message.qos == Qos::AtMostOnce {
             0
         } else {
             self.after()
         };
         self.message(quic, id, 0x30, alias, message)?;
-        self.aliased |= bit;
         if id > 0 {
             self.next_id = id;
         }
@@ -660,6 +676,13 @@ const RECEIVE_MAXIMUM: u8 = if cfg!(feature = "qos2") {
 /// ones.
 fn length(bytes: &[u8]) -> [u8; 2] {
     u16::try_from(bytes.len()).unwrap_or(0).to_be_bytes()
+}
+
+/// Tells topics apart, as FNV-1a does; never zero. A device that gives a number to
+/// two topics by mistake has to be unlucky once in four billion times, too.
+fn mark(topic: &[u8]) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    topic.iter().fold(0x811c_9dc5, step).max(1)
 }
 
 /// Puts an identifier, which is never zero, into a free slot.

@@ -276,6 +276,20 @@ fn aliases_name_topics() {
             session.publish_as(&mut pipe, alias, &READING).unwrap();
             has(&read(&mut pipe), &parts);
         }
+        // A number for another topic is that one's from then on.
+        let other = Message {
+            topic: b"a/c",
+            ..READING
+        };
+        for (message, topic) in [
+            (&other, "topic: \"a/c\""),
+            (&other, "topic: \"\""),
+            (&READING, "topic: \"a/b\""),
+            (&READING, "topic: \"\""),
+        ] {
+            session.publish_as(&mut pipe, 2, message).unwrap();
+            has(&read(&mut pipe), &[topic, "topic_alias: Some(2)"]);
+        }
         // One that was not written is not known.
         pipe.out.resize(500, 0);
         assert_eq!(session.publish_as(&mut pipe, 2, &READING), Err(Error::Full));

@@ -348,7 +348,8 @@ typedef struct dunlin_message {
   // ended before it was acknowledged.
   uint16_t again;
   // Zero, or a number from 1 to 8 that names the topic on this connection, so
-  // that only the first message with it has the topic.
+  // that only the first message with it has the topic. The topic is always
+  // given: with another one, the number is that one's from then on.
   uint8_t alias;
 } dunlin_message;
 

@@ -175,7 +175,8 @@ pub struct Publish {
     /// ended before it was acknowledged.
     pub again: u16,
     /// Zero, or a number from 1 to 8 that names the topic on this connection, so
-    /// that only the first message with it has the topic.
+    /// that only the first message with it has the topic. The topic is always
+    /// given: with another one, the number is that one's from then on.
     pub alias: u8,
 }
 
