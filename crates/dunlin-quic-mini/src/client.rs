@@ -167,9 +167,11 @@ pub struct Client<C: Crypto, V: Verifier, M: Memory> {
     token_len: usize,
     has_new_token: bool,
     ticket_len: usize,
-    /// When a closing connection is forgotten, and whether to tell again.
+    /// When a closing connection is forgotten, whether to tell again, and how
+    /// many datagrams came since the end.
     close_at: u32,
     tell: bool,
+    late: u32,
 }
 
 impl<C: Crypto, V: Verifier, M: Memory> core::fmt::Debug for Client<C, V, M> {
@@ -229,6 +231,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             ticket_len: 0,
             close_at: 0,
             tell: false,
+            late: 0,
         }
     }
 
@@ -474,6 +477,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         self.error = Some(error);
         self.state = State::Closing;
         self.tell = true;
+        self.late = 0;
         // RFC 9000 section 10.2: three times the probe timeout.
         self.close_at = now.wrapping_add(3 * self.recovery.pto());
     }

@@ -59,6 +59,8 @@ pub(crate) struct Habits {
     pub(crate) early: bool,
     /// Windows of the transport, to make flow control bite.
     pub(crate) window: Option<u32>,
+    /// Streams that a client may have at a time.
+    pub(crate) streams: Option<u8>,
     pub(crate) ask_certificate: bool,
     /// Exchanges keys with P-256 only, which is not what the client begins with.
     pub(crate) one_group: bool,
@@ -130,6 +132,9 @@ impl Server {
         if let Some(window) = habits.window {
             transport.stream_receive_window(window.into());
             transport.receive_window((window * 2).into());
+        }
+        if let Some(streams) = habits.streams {
+            transport.max_concurrent_bidi_streams(streams.into());
         }
         config.transport_config(Arc::new(transport));
         let config = Arc::new(config);

@@ -99,8 +99,10 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         match self.state {
             State::Idle | State::Closed => return,
             State::Closing => {
-                // RFC 9000 section 10.2.1: say it again.
-                self.tell = true;
+                // RFC 9000 section 10.2.1: say it again, but ever more seldom,
+                // so that nobody can keep two ends busy with each other.
+                self.late = self.late.saturating_add(1);
+                self.tell |= self.late.is_power_of_two();
                 return;
             }
             State::Connecting | State::Connected => {}

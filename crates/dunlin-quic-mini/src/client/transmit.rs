@@ -330,10 +330,16 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     fn one_stream(&mut self, index: usize, writer: &mut Writer<'_>, built: &mut Built) -> bool {
         let idle = !self.recovery.carries(index.to_le_bytes()[0]);
         let credit = self.credit.saturating_sub(self.used);
+        let streams = self.streams_max;
         let Some(slot) = self.memory.parts().slot(index) else {
             return false;
         };
         let stream = slot.state;
+        if stream.number >= streams {
+            // A server that refused the early data need not allow as many
+            // streams as the ticket did: this one waits for MAX_STREAMS.
+            return false;
+        }
         let id = stream.number << 2;
         if idle {
             stream.rewind();

@@ -74,6 +74,24 @@ fn bad_frames_have_their_errors() {
 }
 
 #[test]
+fn the_end_is_told_ever_more_seldom() {
+    let (mut pair, _) = Pair::connected();
+    pair.client.close(1, 5);
+    let mut out = [0; 1200];
+    assert!(pair.client.transmit(1, &mut out) > 0);
+    for late in 1..=100_u32 {
+        pair.client.receive(2, &mut [0x43; 40]);
+        let told = pair.client.transmit(2, &mut out) > 0;
+        assert_eq!(told, late.is_power_of_two(), "{late}");
+    }
+    // An answer that is due is not lost to what comes before it is sent.
+    for _ in 101..=140 {
+        pair.client.receive(2, &mut [0x43; 40]);
+    }
+    assert!(pair.client.transmit(2, &mut out) > 0);
+}
+
+#[test]
 fn frames_are_forbidden_below_1_rtt() {
     for frames in [
         &[0x08, 0][..],
