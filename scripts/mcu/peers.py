@@ -68,12 +68,12 @@ class Server:
 class Broker:
     """The broker of this repository with QUIC and TCP on free ports."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sections: str = "") -> None:
         self.folder = folder
         self.pem, self.key, self.point = certificate(folder / "certs")
         self.quic, self.tcp = free_port(), free_port()
         binary = Path(os.environ.get("DUNLIN", TARGET / "debug/dunlin"))
-        lines = [f'data_dir = "{folder / "data"}"']
+        lines = [f'data_dir = "{folder / "data"}"', sections]
         lines += ["[[listener]]", 'transport = "tcp"', f'address = "127.0.0.1:{self.tcp}"']
         lines += ["[[listener]]", 'transport = "quic"', f'address = "127.0.0.1:{self.quic}"']
         lines += [f'tls.cert = "{self.pem}"', f'tls.key = "{self.key}"']

@@ -37,10 +37,12 @@ mod session;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod text;
 mod types;
 
 pub use decode::{Incoming, Limits, decode};
 pub use error::{Error, Malformed};
 pub use session::{ALIASES, Session};
 pub use streams::Streams;
+pub use text::{error_text, reason_text};
 pub use types::{Event, Message, Options, Qos, Will};

@@ -8,5 +8,12 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
+mod arguments;
 pub mod command;
+mod files;
+mod key;
+mod session;
 pub mod udp;

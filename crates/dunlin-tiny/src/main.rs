@@ -1,37 +1,25 @@
 //! `dunlin-tiny` with the standard library. `firmware/linux` is the static one
 //! without it.
 
-#![allow(clippy::print_stdout, clippy::print_stderr)]
-
-use core::ffi::CStr;
 use core::fmt::{self, Write};
 use core::net::SocketAddr;
 use std::ffi::CString;
+use std::io;
 use std::net::ToSocketAddrs;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
-use dunlin_tiny::command::{Host, run};
+use dunlin_tiny::command::{ADDRESSES, Host, run};
 
-struct Out;
-struct Err;
-
-impl Write for Out {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        print!("{text}");
-        Ok(())
-    }
+fn find(server: &str, addresses: &mut [SocketAddr; ADDRESSES]) -> usize {
+    let found = server.to_socket_addrs().into_iter().flatten();
+    let entries = addresses.iter_mut().zip(found);
+    entries.map(|(entry, address)| *entry = address).count()
 }
 
-impl Write for Err {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        eprint!("{text}");
-        Ok(())
-    }
-}
-
-fn find(server: &str) -> Option<SocketAddr> {
-    server.to_socket_addrs().ok()?.next()
+fn explain(errno: i32, out: &mut dyn Write) -> fmt::Result {
+    write!(out, "{}", io::Error::from_raw_os_error(errno))
 }
 
 fn main() -> ExitCode {
@@ -40,11 +28,13 @@ fn main() -> ExitCode {
     let arguments: Vec<CString> = arguments
         .filter_map(|argument| CString::new(argument.into_vec()).ok())
         .collect();
-    let arguments: Vec<&CStr> = arguments.iter().map(CString::as_c_str).collect();
-    let mut host = Host {
+    let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
+    let host = Host {
         find: &find,
-        out: &mut Out,
-        err: &mut Err,
+        explain: &explain,
+        input: input.as_fd(),
+        output: output.as_fd(),
+        errors: errors.as_fd(),
     };
-    run(&arguments, &mut host).into()
+    run(arguments.iter().map(CString::as_c_str), &host).into()
 }

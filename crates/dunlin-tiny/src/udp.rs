@@ -13,8 +13,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Largest datagram that is received.
 pub const DATAGRAM: u16 = 1472;
-/// Longest wait in one step, so that a caller can look around.
-const STEP_MS: u32 = 250;
+
+/// Memory of a connection with one stream: messages of 16 KB, tickets of 1.4 KB
+/// and a certificate with others behind it.
+pub type Room = Buffers<1, MESSAGE, MESSAGE, 1536, 8192>;
+/// Longest packet of MQTT, with its head, in both directions.
+pub const MESSAGE: usize = 16_384;
 
 /// Random bytes of the operating system.
 #[derive(Debug)]
@@ -32,23 +36,48 @@ impl Entropy for System {
     }
 }
 
+/// Why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The network has no way to the server, or nobody is there.
+    System(Errno),
+    /// The engine's reason.
+    Quic(Error),
+}
+
+impl From<Errno> for End {
+    fn from(error: Errno) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::Quic(error)
+    }
+}
+
 /// A client with its socket.
 #[derive(Debug)]
-pub struct Connection<V: Verifier> {
+pub struct Connection<'m, V: Verifier> {
     /// The engine.
-    pub client: Client<Tiny<System>, V, Buffers>,
+    pub client: Client<Tiny<System>, V, &'m mut Room>,
     socket: OwnedFd,
     epoch: Timespec,
 }
 
-impl<V: Verifier> Connection<V> {
+impl<'m, V: Verifier> Connection<'m, V> {
     /// Begins a connection to `server`.
     ///
     /// # Errors
     ///
-    /// Those of the socket, and [`Errno::INVAL`] for a configuration that the
-    /// engine refuses.
-    pub fn begin(server: SocketAddr, verifier: V, config: &Config<'_>) -> Result<Self, Errno> {
+    /// Those of the socket and of [`Client::connect`].
+    pub fn begin(
+        server: SocketAddr,
+        verifier: V,
+        room: &'m mut Room,
+        config: &Config<'_>,
+    ) -> Result<Self, End> {
         let (family, any) = match server {
             SocketAddr::V4(_) => (AddressFamily::INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             SocketAddr::V6(_) => (AddressFamily::INET6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
@@ -57,8 +86,8 @@ impl<V: Verifier> Connection<V> {
         let socket = rustix::net::socket_with(family, kind, flags, None)?;
         rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;
         rustix::net::connect(&socket, &server)?;
-        let mut client = Client::new(Tiny::new(System), verifier, Buffers::new());
-        client.connect(0, config).map_err(|_| Errno::INVAL)?;
+        let mut client = Client::new(Tiny::new(System), verifier, room);
+        client.connect(0, config)?;
         Ok(Self {
             client,
             socket,
@@ -80,12 +109,8 @@ impl<V: Verifier> Connection<V> {
         u32::try_from(ms & i64::from(u32::MAX)).unwrap_or(0)
     }
 
-    /// Sends what there is, waits for a datagram or a timer, and takes it.
-    ///
-    /// # Errors
-    ///
-    /// The reason, when the connection is over.
-    pub fn step(&mut self) -> Result<(), Error> {
+    /// Sends what there is.
+    pub fn send(&mut self) {
         let mut frame = [0; DATAGRAM as usize];
         loop {
             let len = self.client.transmit(self.now(), &mut frame);
@@ -95,26 +120,59 @@ impl<V: Verifier> Connection<V> {
             // A datagram that cannot be sent is a lost one.
             let _ = rustix::net::send(&self.socket, datagram, SendFlags::empty());
         }
-        if self.client.state() == State::Closed {
-            return Err(self.client.error().unwrap_or(Error::ClosedLocally));
+    }
+
+    /// Sends what there is, waits for a datagram, a timer or as many
+    /// milliseconds, and takes the datagram.
+    ///
+    /// # Errors
+    ///
+    /// The reason, when the connection is over.
+    pub fn step(&mut self, most_ms: u32) -> Result<(), End> {
+        self.send();
+        if let Some(error) = self.client.error() {
+            return Err(error.into());
         }
-        let wait = self.client.timeout(self.now()).unwrap_or(STEP_MS);
-        if self.wait(wait.clamp(1, STEP_MS))
-            && let Ok((len, _)) = rustix::net::recv(&self.socket, &mut frame, RecvFlags::DONTWAIT)
-            && let Some(datagram) = frame.get_mut(..len)
-        {
-            self.client.receive(self.now(), datagram);
+        let timer = self.client.timeout(self.now()).unwrap_or(u32::MAX);
+        if !self.wait(timer.min(most_ms).max(1)) {
+            return Ok(());
         }
-        Ok(())
+        let mut frame = [0; DATAGRAM as usize];
+        match rustix::net::recv(&self.socket, &mut frame, RecvFlags::DONTWAIT) {
+            Ok((len, _)) => {
+                if let Some(datagram) = frame.get_mut(..len) {
+                    self.client.receive(self.now(), datagram);
+                }
+                Ok(())
+            }
+            // What the network says is believed only while there is nobody who
+            // could say otherwise.
+            Err(error) if self.client.state() == State::Connecting && is_away(error) => {
+                Err(error.into())
+            }
+            Err(_) => Ok(()),
+        }
     }
 
     /// Whether there is something to receive, after this time at the latest.
     fn wait(&self, ms: u32) -> bool {
         let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: (ms * 1_000_000).into(),
+            tv_sec: (ms / 1000).into(),
+            tv_nsec: (ms % 1000 * 1_000_000).into(),
         };
         let mut sockets = [PollFd::new(&self.socket, PollFlags::IN)];
         poll(&mut sockets, Some(&timeout)) == Ok(1)
     }
+}
+
+/// Whether a socket says that there is nobody at the address, or no way to it.
+pub(crate) fn is_away(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::CONNREFUSED
+            | Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+            | Errno::AFNOSUPPORT
+            | Errno::ADDRNOTAVAIL
+    )
 }

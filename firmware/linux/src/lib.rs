@@ -8,14 +8,11 @@
 mod libc;
 
 use core::ffi::CStr;
+use core::fmt::{self, Write};
 use core::net::SocketAddr;
 
-use dunlin_tiny::command::{Host, run};
+use dunlin_tiny::command::{ADDRESSES, Host, run};
 
-use crate::libc::Stream;
-
-/// Arguments that are read; the command has five.
-const ARGUMENTS: usize = 8;
 /// Longest name of a host (RFC 1035 section 2.3.4), and of a port.
 const NAME: usize = 255;
 const PORT: usize = 15;
@@ -28,28 +25,30 @@ fn terminated<'a>(text: &str, room: &'a mut [u8]) -> Option<&'a CStr> {
     CStr::from_bytes_with_nul(room.get(..=len)?).ok()
 }
 
-fn find(server: &str) -> Option<SocketAddr> {
-    let (name, port) = server.rsplit_once(':')?;
+fn find(server: &str, addresses: &mut [SocketAddr; ADDRESSES]) -> usize {
     let (mut first, mut second) = ([0; NAME + 1], [0; PORT + 1]);
-    libc::find(
-        terminated(name, &mut first)?,
-        terminated(port, &mut second)?,
-    )
+    let parts = server.rsplit_once(':').and_then(|(name, port)| {
+        Some((
+            terminated(name, &mut first)?,
+            terminated(port, &mut second)?,
+        ))
+    });
+    parts.map_or(0, |(name, port)| libc::find(name, port, addresses))
+}
+
+fn explain(errno: i32, out: &mut dyn Write) -> fmt::Result {
+    write!(out, "{} (os error {errno})", libc::text(errno))
 }
 
 /// The program, with its name in front of the arguments.
 fn program<'a>(arguments: impl Iterator<Item = &'a CStr>) -> u8 {
-    let mut list = [c""; ARGUMENTS];
-    let mut count = 0;
-    for (entry, argument) in list.iter_mut().zip(arguments.skip(1)) {
-        *entry = argument;
-        count += 1;
-    }
-    let (mut out, mut err) = Stream::BOTH;
-    let mut host = Host {
+    let [input, output, errors] = libc::streams();
+    let host = Host {
         find: &find,
-        out: &mut out,
-        err: &mut err,
+        explain: &explain,
+        input,
+        output,
+        errors,
     };
-    run(list.get(..count).unwrap_or_default(), &mut host)
+    run(arguments.skip(1), &host)
 }

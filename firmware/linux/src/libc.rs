@@ -1,13 +1,14 @@
 //! What is taken from the C library: the start of the program, names of hosts,
-//! the two streams and the end. All that is unsafe is here. Knows no protocol.
+//! texts of errors and the end. All that is unsafe is here. Knows no protocol.
 
 #![allow(unsafe_code, reason = "functions of C have no safe form without std")]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::fmt;
+use core::ffi::{CStr, c_char, c_int};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ptr::{null, null_mut};
 use core::slice;
+
+use dunlin_tiny::command::BorrowedFd;
 
 /// `struct addrinfo`, as all C libraries of Linux have it.
 #[repr(C)]
@@ -36,12 +37,14 @@ unsafe extern "C" {
         result: *mut *mut AddrInfo,
     ) -> c_int;
     fn freeaddrinfo(list: *mut AddrInfo);
-    fn write(file: c_int, data: *const c_void, len: usize) -> isize;
+    fn strerror(number: c_int) -> *const c_char;
+    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+    fn close(file: c_int) -> c_int;
     fn abort() -> !;
 }
 
-/// The first address of a name.
-pub(crate) fn find(name: &CStr, port: &CStr) -> Option<SocketAddr> {
+/// The addresses of a name, as many as there is room for. Gives how many.
+pub(crate) fn find(name: &CStr, port: &CStr, addresses: &mut [SocketAddr]) -> usize {
     let hints = AddrInfo {
         flags: 0,
         family: 0,
@@ -56,16 +59,23 @@ pub(crate) fn find(name: &CStr, port: &CStr) -> Option<SocketAddr> {
     // SAFETY: the strings end with a zero, and both structures are as the
     // library has them.
     if unsafe { getaddrinfo(name.as_ptr(), port.as_ptr(), &hints, &mut list) } != 0 {
-        return None;
+        return 0;
     }
-    // SAFETY: with success the list has an entry, which has an address of the
-    // length beside it; it is read before it is freed, and freed once.
-    unsafe {
-        let bytes = slice::from_raw_parts((*list).addr, (*list).addr_len as usize);
-        let found = address(bytes);
-        freeaddrinfo(list);
-        found
+    let mut count = 0;
+    let mut rest = list;
+    // SAFETY: null ends the list, which is read before it is freed.
+    while let Some(entry) = unsafe { rest.as_ref() } {
+        // SAFETY: each entry has an address of the length beside it.
+        let bytes = unsafe { slice::from_raw_parts(entry.addr, entry.addr_len as usize) };
+        if let (Some(place), Some(found)) = (addresses.get_mut(count), address(bytes)) {
+            *place = found;
+            count += 1;
+        }
+        rest = entry.next;
     }
+    // SAFETY: with success there is a list, and it is freed once.
+    unsafe { freeaddrinfo(list) };
+    count
 }
 
 /// `struct sockaddr_in` has 16 bytes, `struct sockaddr_in6` 28: family, port,
@@ -81,25 +91,28 @@ fn address(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Standard output or standard error, without a buffer.
-pub(crate) struct Stream(c_int);
-
-impl Stream {
-    /// Output, and errors.
-    pub(crate) const BOTH: (Self, Self) = (Self(1), Self(2));
+/// What the number of an error means.
+pub(crate) fn text(errno: c_int) -> &'static str {
+    // SAFETY: there is a text for every number, which nobody changes while
+    // there is one thread.
+    let text = unsafe { CStr::from_ptr(strerror(errno)) };
+    text.to_str().unwrap_or_default()
 }
 
-impl fmt::Write for Stream {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            // SAFETY: there are that many bytes.
-            let written = unsafe { write(self.0, rest.as_ptr().cast(), rest.len()) };
-            let written = usize::try_from(written).map_err(|_| fmt::Error)?;
-            rest = rest.get(written..).unwrap_or_default();
+/// Standard input, output and errors. Those that the program was started without
+/// lead nowhere, so that nothing else can have their numbers.
+pub(crate) fn streams() -> [BorrowedFd<'static>; 3] {
+    const READ_WRITE: c_int = 2;
+    // SAFETY: a string of C, and a file that is closed once.
+    unsafe {
+        let mut file = 0;
+        while (0..=2).contains(&file) {
+            file = open(c"/dev/null".as_ptr(), READ_WRITE);
         }
-        Ok(())
+        close(file);
     }
+    // SAFETY: they are open, and nobody here closes one.
+    [0, 1, 2].map(|number| unsafe { BorrowedFd::borrow_raw(number) })
 }
 
 /// Where the C library begins the program.
