@@ -32,6 +32,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
+	scripts/mcu/lint.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/tiny-size.sh
 	DUNLIN="$(TARGET)/debug/dunlin" $(CARGO) xtask mcu-gate
 	$(CARGO) xtask mcu-crypto

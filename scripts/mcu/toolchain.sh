@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts a rustc with the sources of core into target/thumb, from Debian
-# packages: rustup has no sources or targets to download on some networks.
+# Puts a rustc with the sources of core, and its clippy, into target/thumb, from
+# Debian packages: rustup has no sources or targets to download on some networks.
 # Leaves rustup and /usr alone, and needs no root. A user with rustup can run
 # `rustup target add thumbv7em-none-eabihf` instead.
 # Needs: apt (Debian 12), rustup's cargo and its rust-lld.
@@ -8,7 +8,7 @@ set -euo pipefail
 prefix=${1:-${CARGO_TARGET_DIR:-target}/thumb}
 mkdir -p "$prefix/debs"
 prefix=$(cd "$prefix" && pwd)
-[ -e "$prefix/env" ] && exit 0
+[ -e "$prefix/env" ] && [ -x "$prefix/usr/bin/clippy-driver" ] && exit 0
 lld=$(ls "$(rustc --print sysroot)"/lib/rustlib/*/bin/rust-lld)
 cd "$prefix/debs"
 dep() { apt-cache depends "$1" | awk -v p="$2" '$1 == "Depends:" && $2 ~ p { print $2; exit }'; }
@@ -25,8 +25,8 @@ if [ -z "$driver" ]; then
     exit 1
 fi
 llvm=$(dep "$driver" '^libllvm')
-apt-get download -q rustc-web libstd-rust-web-dev rust-web-src "$driver" "$llvm"
-for package in rustc-web_* libstd-rust-web-dev_* "$driver"_* "$llvm"_*; do
+apt-get download -q rustc-web libstd-rust-web-dev rust-web-src rust-web-clippy "$driver" "$llvm"
+for package in rustc-web_* rust-web-clippy_* libstd-rust-web-dev_* "$driver"_* "$llvm"_*; do
     dpkg-deb -x "$package" "$prefix"
 done
 dpkg-deb --fsys-tarfile rust-web-src_* |
@@ -34,6 +34,7 @@ dpkg-deb --fsys-tarfile rust-web-src_* |
 rm -rf "$prefix/debs" "$prefix/usr/share"
 cat > "$prefix/env" <<EOF
 export RUSTC=$prefix/usr/bin/rustc RUSTDOC=$prefix/usr/bin/rustdoc RUSTC_BOOTSTRAP=1
+export CARGO_CLIPPY=$prefix/usr/bin/cargo-clippy
 export LD_LIBRARY_PATH=$prefix/usr/lib/x86_64-linux-gnu
 export CARGO_TARGET_THUMBV7EM_NONE_EABIHF_LINKER=$lld
 EOF

@@ -68,5 +68,7 @@ pub fn command_line(to: &mut [u8; 256]) -> &[u8] {
 /// Ends the emulator with a status.
 pub fn exit(status: usize) -> ! {
     call(EXIT_EXTENDED, &mut [APPLICATION_EXIT, status]);
-    loop {}
+    loop {
+        core::hint::spin_loop();
+    }
 }

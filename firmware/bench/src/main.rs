@@ -7,6 +7,10 @@
 
 #![no_std]
 #![no_main]
+#![allow(
+    clippy::deref_addrof,
+    reason = "a `static mut` is not to be referred to in another way"
+)]
 
 mod host;
 mod measure;

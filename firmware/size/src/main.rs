@@ -4,6 +4,11 @@
 
 #![no_std]
 #![no_main]
+#![allow(
+    clippy::deref_addrof,
+    reason = "a `static mut` is not to be referred to in another way"
+)]
+
 use dunlin_mini_crypto::*;
 use dunlin_quic_mini::*;
 unsafe extern "C" {
@@ -32,7 +37,7 @@ unsafe extern "C" {
         dl: usize,
         t: *const u8,
     ) -> bool;
-    fn x_block(k: *const u8, b: *mut u8);
+    fn x_mask(k: *const u8, b: *mut u8);
     fn x_net(p: *mut u8, n: usize) -> usize;
     fn x_now() -> u32;
     fn x_send(p: *const u8, n: usize);
@@ -42,11 +47,16 @@ struct X;
 fn ok(b: bool, e: CryptoError) -> Result<(), CryptoError> {
     if b { Ok(()) } else { Err(e) }
 }
+fn key(key: &SuiteKey) -> *const u8 {
+    key.as_flattened().as_ptr()
+}
 impl Crypto for X {
     type Hash = [u8; 108];
     type Secret = [u8; 32];
-    type Aead = [u8; 16];
-    type Block = [u8; 16];
+    type Aead = SuiteKey;
+    type Block = SuiteKey;
+    #[cfg(feature = "chacha20-poly1305")]
+    const SUITES: &'static [Suite] = &[Suite::ChaCha20Poly1305, Suite::Aes128Gcm];
     const GROUPS: &'static [Group] = &[Group::X25519, Group::Secp256r1];
     fn random(&mut self, o: &mut [u8]) -> Result<(), CryptoError> {
         ok(
@@ -90,14 +100,14 @@ impl Crypto for X {
             CryptoError::BadSignature,
         )
     }
-    fn aead(&mut self, k: &[u8; 16]) -> [u8; 16] {
+    fn aead(&mut self, _: Suite, k: &SuiteKey) -> SuiteKey {
         *k
     }
-    fn seal(&mut self, k: &[u8; 16], n: &[u8; 12], a: &[u8], d: &mut [u8]) -> [u8; 16] {
+    fn seal(&mut self, k: &SuiteKey, n: &[u8; 12], a: &[u8], d: &mut [u8]) -> [u8; 16] {
         let mut t = [0; 16];
         unsafe {
             x_seal(
-                k.as_ptr(),
+                key(k),
                 n.as_ptr(),
                 a.as_ptr(),
                 a.len(),
@@ -110,7 +120,7 @@ impl Crypto for X {
     }
     fn open(
         &mut self,
-        k: &[u8; 16],
+        k: &SuiteKey,
         n: &[u8; 12],
         a: &[u8],
         d: &mut [u8],
@@ -119,7 +129,7 @@ impl Crypto for X {
         ok(
             unsafe {
                 x_open(
-                    k.as_ptr(),
+                    key(k),
                     n.as_ptr(),
                     a.as_ptr(),
                     a.len(),
@@ -131,11 +141,11 @@ impl Crypto for X {
             CryptoError::BadTag,
         )
     }
-    fn block(&mut self, k: &[u8; 16]) -> [u8; 16] {
+    fn block(&mut self, _: Suite, k: &SuiteKey) -> SuiteKey {
         *k
     }
-    fn encrypt(&mut self, k: &[u8; 16], b: &mut [u8; 16]) {
-        unsafe { x_block(k.as_ptr(), b.as_mut_ptr()) }
+    fn mask(&mut self, k: &SuiteKey, b: &mut [u8; 16]) {
+        unsafe { x_mask(key(k), b.as_mut_ptr()) }
     }
 }
 #[cfg(not(feature = "authority"))]
