@@ -6,10 +6,16 @@ use std::{env, fs};
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    fs::copy("memory.x", out.join("memory.x")).expect("the output folder is writable");
+    let smoltcp = env::var_os("CARGO_FEATURE_SMOLTCP").is_some();
+    let memory = if smoltcp {
+        "memory-smoltcp.x"
+    } else {
+        "memory.x"
+    };
+    fs::copy(memory, out.join("memory.x")).expect("the output folder is writable");
     fs::write(out.join("device.x"), "").expect("the output folder is writable");
     println!("cargo:rustc-link-search={}", out.display());
     println!("cargo:rustc-link-arg=-Tlink.x");
     println!("cargo:rustc-link-arg=--nmagic");
-    println!("cargo:rerun-if-changed=memory.x");
+    println!("cargo:rerun-if-changed={memory}");
 }

@@ -37,10 +37,10 @@ SETTINGS_ADDRESS = 0x0030_0000
 GATEWAY = "10.0.2.2"
 DEVICE = "10.0.2.15"
 OTHER = "10.0.2.77"
-# The memory that the image may use, and what it is filled with to see later how
-# far the stack came.
+NOBODY = "0.0.0.0"
+# Where memory begins, and what the stack's part is filled with, to see later how
+# far it came.
 RAM = 0x2000_0000
-RAM_LEN = 16 * 1024
 PAINT = 0xA5
 # Longest time that anything may take on a slow machine.
 PATIENCE = 60.0
@@ -75,7 +75,8 @@ def public_key(certificate):
 
 
 def settings(server, key, **changes):
-    """The page of settings for a server's (address, port) and public key."""
+    """The page of settings for a server's (address, port) and public key. An image
+    with smoltcp asks for an address (DHCP) if `ip` is NOBODY."""
     with_defaults = {
         "mac": bytes.fromhex("525400123456"),
         "ip": DEVICE,
@@ -115,8 +116,9 @@ class Device:
         self.started = time.monotonic()
         self.fresh = queue.Queue()
         self.folder = tempfile.TemporaryDirectory()
-        self.static = end_of_static(image) - RAM
-        paint = self.place("paint", bytes([PAINT]) * (RAM_LEN - self.static))
+        self.static = symbol(image, "__sheap") - RAM
+        self.room = symbol(image, "_stack_start") - RAM - self.static
+        paint = self.place("paint", bytes([PAINT]) * self.room)
         file = self.place("settings", page_of_settings)
         self.control = os.path.join(self.folder.name, "control")
         command = ["qemu-system-arm", "-M", "mps2-an386", "-display", "none"]
@@ -160,11 +162,10 @@ class Device:
         """Bytes of stack that were used since the start: what is not painted
         any more above the static memory."""
         path = os.path.join(self.folder.name, "memory")
-        self.tell("pmemsave", val=RAM, size=RAM_LEN, filename=path)
+        self.tell("pmemsave", val=RAM + self.static, size=self.room, filename=path)
         with open(path, "rb") as file:
             memory = file.read()
-        used = next((at for at in range(self.static, RAM_LEN) if memory[at] != PAINT), RAM_LEN)
-        return RAM_LEN - used
+        return len(memory.lstrip(bytes([PAINT])))
 
     def reset(self):
         """Presses the reset button; pages of flash stay."""
@@ -202,14 +203,14 @@ class Device:
         self.folder.cleanup()
 
 
-def end_of_static(image):
-    """The address behind the last variable of an image."""
+def symbol(image, name):
+    """The address of a symbol: behind the last variable of an image is __sheap."""
     symbols = subprocess.run(["readelf", "-sW", image], check=True, capture_output=True, text=True)
     for line in symbols.stdout.splitlines():
         fields = line.split()
-        if fields and fields[-1] == "__sheap":
+        if fields and fields[-1] == name:
             return int(fields[1], 16)
-    raise ValueError(f"{image}: no symbol __sheap")
+    raise ValueError(f"{image}: no symbol {name}")
 
 
 def describe(name, value):

@@ -32,6 +32,7 @@ fi
 export RUSTFLAGS="-C target-cpu=cortex-m4"
 clippy c "${thumb[@]}" --features mps2
 clippy image "${thumb[@]}" --features authority,chacha20-poly1305,hello-retry,qos2
+clippy image "${thumb[@]}" --features smoltcp
 clippy size "${thumb[@]}" --features chacha20-poly1305
 clippy bench "${thumb[@]}" --features tiny
 if command -v arm-none-eabi-gcc >/dev/null; then

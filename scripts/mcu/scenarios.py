@@ -276,6 +276,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("image")
     parser.add_argument("--quick", action="store_true", help="the shortest one only")
+    parser.add_argument("--smoltcp", action="store_true", help="the image has smoltcp")
     parser.add_argument("--only", help="one scenario, by name")
     parser.add_argument("--show", action="store_true", help="also what the device tells")
     arguments = parser.parse_args()

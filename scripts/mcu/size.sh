@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# usage: scripts/mcu/size.sh [--symbols] [PROVIDER...]
-# Builds the firmware with each provider of cryptography, or those that are
-# named, prints what the image takes, and fails if that is more than
+# usage: scripts/mcu/size.sh [--symbols] [IMAGE...]
+# Builds the firmware with each provider of cryptography (tiny, fast) and, as
+# "smoltcp", with tiny and that network, or those that are named, prints what the
+# image takes, and fails if that is more than
 # scripts/mcu/sizes.toml allows, or if the image has a path to a panic.
 # --symbols lists the largest functions. Needs readelf (package binutils).
 set -euo pipefail
@@ -9,9 +10,9 @@ cd "$(dirname "$0")/../.."
 symbols=
 [ "${1:-}" = --symbols ] && { symbols=1; shift; }
 if [ $# -eq 0 ]; then
-    set -- tiny
+    set -- tiny smoltcp
     if command -v arm-none-eabi-gcc >/dev/null; then
-        set -- tiny fast
+        set -- tiny fast smoltcp
     else
         echo "size: fast: skipped: needs arm-none-eabi-gcc (package gcc-arm-none-eabi)" >&2
     fi
@@ -30,9 +31,11 @@ allowed() {
 }
 
 failed=0
-printf '%-8s %10s %10s\n' provider flash static
+printf '%-8s %10s %10s\n' image flash static
 for provider in "$@"; do
-    elf=$(scripts/mcu/build.sh --no-default-features --features "$provider,$parts")
+    features=$provider
+    [ "$provider" = smoltcp ] && features=tiny,smoltcp
+    elf=$(scripts/mcu/build.sh --no-default-features --features "$features,$parts")
     flash=$(bytes '^[.](vector_table|text|rodata|data)$')
     static=$(bytes '^[.](bss|data|uninit)$')
     printf '%-8s %10d %10d\n' "$provider" "$flash" "$static"

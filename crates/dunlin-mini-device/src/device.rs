@@ -12,18 +12,14 @@ use dunlin_quic_mini::{
 };
 
 use crate::board::{Board, Note};
-use crate::ip::{FRAME, HEADER, Input, Interface};
+use crate::ip::{DATAGRAM, Frame, HEADER, Network};
 use crate::page::{open, seal};
 use crate::settings::Settings;
 
-/// Largest datagram that the server may send: what every path carries. A server
-/// that was allowed more would search for it, and each probe costs as much to
-/// receive and open as the handshake's first packet.
-const DATAGRAM: u16 = 1200;
 /// Silence after which a connection is given up.
 const IDLE_MS: u32 = 15_000;
-/// Questions for the next hop, and the time for an answer.
-const ASKS: u32 = 10;
+/// Time for an answer to a question for the way to the server, and the longest
+/// sleep without a timer.
 const ASK_MS: u32 = 200;
 /// Seconds that the broker keeps the session of a device that is silent.
 const SESSION_SECONDS: u32 = 7 * 86_400;
@@ -41,7 +37,7 @@ const DIGITS: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The next hop does not answer.
+    /// The next hop does not answer, or nobody gives the device an address.
     NoNeighbour,
     /// The connection or the session ended; what the broker gave as reason.
     Ended(Error, u8),
@@ -60,16 +56,16 @@ impl Failure {
 
 /// A device, with all that it keeps while it sleeps.
 #[derive(Debug)]
-pub struct Device<'a, B> {
+pub struct Device<'a, B, N> {
     board: B,
     settings: Settings<'a>,
-    net: Interface,
+    net: N,
     session: Session,
     /// The last reading, and its identifier until the broker has it.
     reading: u32,
     in_flight: Option<u16>,
     failures: u8,
-    frame: &'a mut [u8; FRAME],
+    frame: &'a mut Frame,
 }
 
 /// A connection as the application sees it.
@@ -86,13 +82,12 @@ struct Link {
     due: u32,
 }
 
-impl<'a, B: Board> Device<'a, B> {
-    /// A device that has just booted. `frame` is what frames are read into and
-    /// written from.
-    pub const fn new(board: B, settings: Settings<'a>, frame: &'a mut [u8; FRAME]) -> Self {
+impl<'a, B: Board, N: Network> Device<'a, B, N> {
+    /// A device that has just booted.
+    pub const fn new(board: B, settings: Settings<'a>, net: N, frame: &'a mut Frame) -> Self {
         Self {
             board,
-            net: settings.interface(),
+            net,
             settings,
             session: Session::new(),
             reading: 0,
@@ -134,7 +129,7 @@ impl<'a, B: Board> Device<'a, B> {
         let now = self.board.now();
         self.board.note(Note::Wake, now);
         self.board.network(Some(self.settings.mac));
-        let result = if self.find_neighbour() {
+        let result = if self.find() {
             let talked = self.talk(client);
             talked.map_err(|error| Failure::Ended(error, self.session.reason()))
         } else {
@@ -155,17 +150,18 @@ impl<'a, B: Board> Device<'a, B> {
         result
     }
 
-    fn find_neighbour(&mut self) -> bool {
-        self.net.neighbour = None;
-        for _ in 0..ASKS {
-            let len = self.net.ask(self.frame);
-            self.board.send(self.frame.get(..len).unwrap_or_default());
+    /// Finds the way to the server.
+    fn find(&mut self) -> bool {
+        self.net.begin(&mut self.board, self.failures > 0);
+        for _ in 0..N::ASKS {
+            self.net.ask(&mut self.board, self.frame);
             let from = self.board.now();
             loop {
                 while let Some(len) = self.board.receive(self.frame) {
                     self.handle_frame(len);
                 }
-                if self.net.neighbour.is_some() {
+                self.net.poll(&mut self.board, self.frame);
+                if self.net.is_found() {
                     return true;
                 }
                 let gone = self.board.now().wrapping_sub(from);
@@ -178,17 +174,9 @@ impl<'a, B: Board> Device<'a, B> {
         false
     }
 
-    /// Answers to a frame, or gives the place of a datagram.
+    /// Answers to a frame, or gives the datagram that is in it.
     fn handle_frame(&mut self, len: usize) -> Option<&mut [u8]> {
-        let frame = self.frame.get_mut(..len)?;
-        match self.net.handle(frame) {
-            Input::Answer(len) => {
-                self.board.send(self.frame.get(..len)?);
-                None
-            }
-            Input::Datagram(range) => self.frame.get_mut(range),
-            _ => None,
-        }
+        self.net.receive(&mut self.board, self.frame, len)
     }
 
     fn talk<C: Crypto, V: Verifier, M: Memory>(
@@ -231,7 +219,7 @@ impl<'a, B: Board> Device<'a, B> {
         let seconds = self.board.seconds();
         // Another port than the last time, among the dynamic ones.
         let [low, high, ..] = seconds.to_le_bytes();
-        self.net.port = u16::from_be_bytes([high | 0xc0, low]);
+        self.net.bind(u16::from_be_bytes([high | 0xc0, low]));
         let stored = open(self.board.stored()).and_then(<[u8]>::split_first_chunk);
         let resume = stored.and_then(|(time, ticket)| {
             let age = seconds.checked_sub(u32::from_be_bytes(*time))?;
@@ -292,6 +280,7 @@ impl<'a, B: Board> Device<'a, B> {
             if self.is_settled(link) {
                 wait = wait.min(until(now, link.due));
             }
+            wait = wait.min(self.net.delay(now));
             if wait > 0 {
                 self.board.wait(wait);
             }
@@ -301,6 +290,7 @@ impl<'a, B: Board> Device<'a, B> {
                     client.receive(now, datagram);
                 }
             }
+            self.net.poll(&mut self.board, self.frame);
         }
     }
 
@@ -311,8 +301,7 @@ impl<'a, B: Board> Device<'a, B> {
             let len @ 1.. = client.transmit(now, room) else {
                 return;
             };
-            let len = self.net.wrap(self.frame, len);
-            self.board.send(self.frame.get(..len).unwrap_or_default());
+            self.net.send(&mut self.board, self.frame, len);
         }
     }
 
@@ -464,14 +453,13 @@ impl<'a, B: Board> Device<'a, B> {
     /// Goes on from the other address.
     #[cfg(feature = "migration")]
     fn leave<C: Crypto, V: Verifier, M: Memory>(&mut self, client: &mut Client<C, V, M>) {
-        let there = self.net.ip == *self.settings.other;
+        let there = self.net.address() == *self.settings.other;
         let to = if there {
             self.settings.ip
         } else {
             self.settings.other
         };
-        self.net.ip = *to;
-        self.net.port ^= 1;
+        self.net.migrate(to);
         // The device has moved already. Where the server forbids migration, it
         // looks like a rebinding.
         let moved = client.migrate().is_ok();

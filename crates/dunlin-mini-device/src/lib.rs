@@ -3,7 +3,9 @@
 //! outlive sleep, a generator of random bytes, and the application that wakes,
 //! reports, takes commands and sleeps.
 //!
-//! All of it is portable: a port to another board is a [`Board`].
+//! All of it is portable: a port to another board is a [`Board`]. The network is
+//! a [`Network`]: the own one, [`Interface`], or with the feature `smoltcp` also
+//! `Smol`, which can ask for an address.
 //!
 //! Layer 3: composes the QUIC client and MQTT; knows no register address, no
 //! interrupt and no processor.
@@ -33,7 +35,9 @@ mod settings;
 
 pub use board::{Board, Note};
 pub use device::{Device, Failure};
-pub use ip::{ARP, Address, FRAME, HEADER, Input, Interface, Mac};
+pub use ip::{ARP, Address, FRAME, Frame, HEADER, Input, Interface, Mac, Network};
+#[cfg(feature = "smoltcp")]
+pub use ip::{Queues, Smol, Sockets};
 pub use lan9118::{Lan9118, Registers};
 pub use page::{FRONT, open, seal};
 pub use random::{Copies, Generator, NoEntropy};

@@ -9,13 +9,13 @@ use crate::ip::{Address, Interface, Mac, Reader};
 pub struct Settings<'a> {
     /// Address of the network interface.
     pub mac: &'a Mac,
-    /// Address of the device.
+    /// Address of the device; zeros to ask for one (DHCP), which needs smoltcp.
     pub ip: &'a Address,
     /// Address to move to on command; the same one for none.
     pub other: &'a Address,
-    /// Bits of the addresses of the network.
+    /// Bits of the addresses of the network; not read where one is asked for.
     pub mask: &'a Address,
-    /// Where datagrams to other networks go.
+    /// Where datagrams to other networks go; not read where one is asked for.
     pub gateway: &'a Address,
     /// Address of the server.
     pub server: &'a Address,

@@ -10,7 +10,10 @@ use core::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use dunlin_mini_device::{Board, Device, FRAME, Input, Interface, Mac, Note, Settings};
+use dunlin_mini_device::{
+    Address, Board, Device, FRAME, Frame, Input, Interface, Mac, Network, Note, Queues, Settings,
+    Smol, Sockets,
+};
 use dunlin_quic_mini::{Buffers, Client, Pinned};
 use sim::server::{Habits, Identity, Server, tls};
 use sim::{Faults, Link, Rng, To, crypto};
@@ -224,9 +227,83 @@ impl Board for World {
     }
 }
 
+/// Either network below the same device.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+enum Net {
+    Own(Interface),
+    Smol(Smol<'static>),
+}
+
+/// The same call of either.
+macro_rules! either {
+    ($net:expr, $call:ident($($argument:expr),*)) => {
+        match $net {
+            Net::Own(net) => Network::$call(net, $($argument),*),
+            Net::Smol(net) => net.$call($($argument),*),
+        }
+    };
+}
+
+impl Network for Net {
+    const ASKS: u32 = 10;
+
+    fn begin<B: Board>(&mut self, board: &mut B, anew: bool) {
+        either!(self, begin(board, anew));
+    }
+
+    fn ask<B: Board>(&mut self, board: &mut B, frame: &mut Frame) {
+        either!(self, ask(board, frame));
+    }
+
+    fn is_found(&self) -> bool {
+        either!(self, is_found())
+    }
+
+    fn bind(&mut self, port: u16) {
+        either!(self, bind(port));
+    }
+
+    fn address(&self) -> Address {
+        either!(self, address())
+    }
+
+    fn migrate(&mut self, to: &Address) {
+        either!(self, migrate(to));
+    }
+
+    fn send<B: Board>(&mut self, board: &mut B, frame: &mut Frame, len: usize) {
+        either!(self, send(board, frame, len));
+    }
+
+    fn receive<'f, B: Board>(
+        &mut self,
+        board: &mut B,
+        frame: &'f mut Frame,
+        len: usize,
+    ) -> Option<&'f mut [u8]> {
+        either!(self, receive(board, frame, len))
+    }
+
+    fn poll<B: Board>(&mut self, board: &mut B, frame: &mut Frame) {
+        either!(self, poll(board, frame));
+    }
+
+    fn delay(&mut self, now: u32) -> u32 {
+        either!(self, delay(now))
+    }
+}
+
+impl Net {
+    fn smol(settings: &Settings<'_>) -> Self {
+        let sockets = Box::leak(Box::new(Sockets::new()));
+        let queues = Box::leak(Box::new(Queues::new()));
+        Self::Smol(Smol::new(settings, sockets, queues, 1))
+    }
+}
+
 /// A device with its client, and the broker that it talks to.
 struct Run<'k> {
-    device: Device<'k, World>,
+    device: Device<'k, World, Net>,
     client: Client<dunlin_mini_crypto::Host<Rng>, Pinned<'k>, Buffers>,
     broker: Rc<RefCell<Broker>>,
 }
@@ -254,23 +331,27 @@ fn settings<'k>(key: &'k [u8; 65], readings: u16) -> Settings<'k> {
     }
 }
 
-/// Runs a check with a device in a world.
-fn run(faults: Faults, seed: u64, readings: u16, check: impl FnOnce(Run<'_>)) {
-    let identity = Identity::own();
-    let keys = [identity.point];
-    let broker = Rc::new(RefCell::new(Broker::default()));
-    let habits = Habits {
-        early: true,
-        ..Habits::default()
-    };
-    let mut world = World::new(&identity, habits, faults, broker.clone());
-    world.link = Link::new(faults, seed);
-    let mut frame = [0; FRAME];
-    check(Run {
-        device: Device::new(world, settings(&keys[0], readings), &mut frame),
-        client: Client::new(crypto(seed), Pinned::new(&keys), Buffers::new()),
-        broker,
-    });
+/// Runs a check with a device in a world, once for each network.
+fn run(faults: Faults, seed: u64, readings: u16, check: impl Fn(Run<'_>)) {
+    let own = |settings: &Settings<'_>| Net::Own(settings.interface());
+    for net in [own, Net::smol] {
+        let identity = Identity::own();
+        let keys = [identity.point];
+        let broker = Rc::new(RefCell::new(Broker::default()));
+        let habits = Habits {
+            early: true,
+            ..Habits::default()
+        };
+        let mut world = World::new(&identity, habits, faults, broker.clone());
+        world.link = Link::new(faults, seed);
+        let settings = settings(&keys[0], readings);
+        let mut frame = [0; FRAME];
+        check(Run {
+            device: Device::new(world, settings, net(&settings), &mut frame),
+            client: Client::new(crypto(seed), Pinned::new(&keys), Buffers::new()),
+            broker,
+        });
+    }
 }
 
 /// A link without faults.

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Places that mps2.ld gives. */
-extern uint32_t __stack, __data, __data_end, __data_load, __bss, __bss_end;
+extern uint32_t _stack_start, __data, __data_end, __data_load, __bss, __bss_end;
 
 int main(void);
 void reset(void);
@@ -35,4 +35,4 @@ void reset(void) {
 __attribute__((section(".vectors"), used)) static const struct {
     uint32_t *stack;
     void (*handlers[15])(void);
-} vectors = {&__stack, {reset, fault, fault, fault, fault, fault}};
+} vectors = {&_stack_start, {reset, fault, fault, fault, fault, fault}};

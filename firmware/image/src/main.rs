@@ -14,6 +14,7 @@
 )]
 
 mod board;
+mod network;
 mod pages;
 mod registers;
 
@@ -27,14 +28,16 @@ use dunlin_mini_crypto::Fast as Suite;
 #[cfg(not(feature = "fast"))]
 use dunlin_mini_crypto::Tiny as Suite;
 use dunlin_mini_crypto::{Crypto, CryptoError, Entropy, Point};
-use dunlin_mini_device::{Board, Device, Generator, NoEntropy, Note, Settings};
+use dunlin_mini_device::{Board, Device, Frame, Generator, NoEntropy, Note, Settings};
 use dunlin_quic_mini::{Buffers, Client, Error, Memory, Parts, Pinned, Verifier};
+use network::Network;
 
 /// One stream, with a second one in reserve; short messages; a ticket of up to
 /// 400 bytes and a certificate of up to 1400.
 type Bytes = Buffers<1, 384, 384, 768, 1536>;
 type Quic = Client<Suite<Source>, Server, Arena>;
 type Random = Generator<Suite<NoEntropy>>;
+type Whole = Device<'static, Mps2, Network>;
 
 /// Handlers of interrupts. None is ever taken, but the runtime wants a table.
 #[used]
@@ -45,8 +48,8 @@ pub static __INTERRUPTS: [usize; 1] = [0];
 static mut MEMORY: Bytes = Bytes::new();
 static mut KEY: Option<&'static Point> = None;
 static mut RANDOM: MaybeUninit<Random> = MaybeUninit::uninit();
-static mut DEVICE: MaybeUninit<Device<'static, Mps2>> = MaybeUninit::uninit();
-static mut FRAME: [u8; dunlin_mini_device::FRAME] = [0; dunlin_mini_device::FRAME];
+static mut DEVICE: MaybeUninit<Whole> = MaybeUninit::uninit();
+static mut FRAME: Frame = [0; dunlin_mini_device::FRAME];
 // A client that has not begun is zeros: it is made by the runtime, which clears
 // memory, and not on the stack, which would have to be as large.
 static mut CLIENT: Quic = Client::new(Suite::new(Source), Server, Arena);
@@ -116,7 +119,7 @@ fn main() -> ! {
 /// Makes the device and its generator of what is in flash; gives also how often
 /// it is to wake. Not inlined: its stack is free again when the device wakes.
 #[inline(never)]
-fn boot() -> Option<(&'static mut Device<'static, Mps2>, u16)> {
+fn boot() -> Option<(&'static mut Whole, u16)> {
     let mut board = Mps2::start();
     let Some(settings) = pages::settings().and_then(Settings::read) else {
         board.note(Note::NoSettings, 0);
@@ -125,12 +128,15 @@ fn boot() -> Option<(&'static mut Device<'static, Mps2>, u16)> {
     let suite = Suite::new(NoEntropy);
     let clock = board.seconds();
     let pages = &mut pages::Random;
-    let (random, known) = Random::boot(suite, settings.seed, clock, pages::ticket(), pages);
+    let (mut random, known) = Random::boot(suite, settings.seed, clock, pages::ticket(), pages);
     board.note(Note::Boot, u32::from(known));
     if !known {
         // Whatever may come twice, early data with the same keys must not.
         pages::store_ticket(&[]);
     }
+    let Ok(net) = network::start(&settings, &mut random) else {
+        return None;
+    };
     // SAFETY: `main` calls this once, and nothing else touches these statics but
     // the three types above, each for one call.
     unsafe {
@@ -138,7 +144,7 @@ fn boot() -> Option<(&'static mut Device<'static, Mps2>, u16)> {
         (*(&raw mut RANDOM)).write(random);
         let frame = &mut *(&raw mut FRAME);
         let wakes = settings.wakes;
-        let device = (*(&raw mut DEVICE)).write(Device::new(board, settings, frame));
+        let device = (*(&raw mut DEVICE)).write(Device::new(board, settings, net, frame));
         Some((device, wakes))
     }
 }

@@ -234,7 +234,7 @@ fn source(function: &str, file: &str) -> Option<String> {
 
 /// Which of [`PARTS`] a source file belongs to.
 fn part(file: &str) -> usize {
-    const PREFIXES: [(&str, usize); 13] = [
+    const PREFIXES: [(&str, usize); 17] = [
         ("dunlin-mini-crypto/", 0),
         ("p256", 0),
         ("dunlin-quic-mini/tls", 1),
@@ -246,6 +246,10 @@ fn part(file: &str) -> usize {
         ("dunlin-mqtt", 3),
         ("dunlin-mini-device/ip", 5),
         ("dunlin-mini-device/lan9118", 5),
+        ("smoltcp", 5),
+        ("heapless", 5),
+        ("managed", 5),
+        ("byteorder", 5),
         ("dunlin-mini-device/", 4),
         ("firmware/", 4),
     ];

@@ -148,6 +148,10 @@ const CONFINED: &[Confined] = &[
         name: "redb",
         to: &["dunlin-store-redb"],
     },
+    Confined {
+        name: "smoltcp",
+        to: &["dunlin-mini-device"],
+    },
 ];
 
 /// Foreign crates that may not be named below [`STD_LAYER`].

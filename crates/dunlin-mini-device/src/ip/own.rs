@@ -7,6 +7,9 @@
 
 use core::ops::Range;
 
+use super::{Frame, Network};
+use crate::board::Board;
+
 /// Bytes of the Ethernet, IPv4 and UDP headers in front of a datagram.
 pub const HEADER: usize = ETHERNET + IPV4 + UDP;
 /// Bytes of an ARP frame.
@@ -197,6 +200,63 @@ impl Interface {
         }
         let start = ETHERNET + header + UDP;
         Some(start..start + len)
+    }
+}
+
+impl Network for Interface {
+    const ASKS: u32 = 10;
+
+    fn begin<B: Board>(&mut self, _board: &mut B, _anew: bool) {
+        self.neighbour = None;
+    }
+
+    fn ask<B: Board>(&mut self, board: &mut B, frame: &mut Frame) {
+        let len = Self::ask(self, frame);
+        board.send(frame.get(..len).unwrap_or_default());
+    }
+
+    fn is_found(&self) -> bool {
+        self.neighbour.is_some()
+    }
+
+    fn bind(&mut self, port: u16) {
+        self.port = port;
+    }
+
+    fn address(&self) -> Address {
+        self.ip
+    }
+
+    fn migrate(&mut self, to: &Address) {
+        self.ip = *to;
+        self.port ^= 1;
+    }
+
+    fn send<B: Board>(&mut self, board: &mut B, frame: &mut Frame, len: usize) {
+        let len = self.wrap(frame, len);
+        board.send(frame.get(..len).unwrap_or_default());
+    }
+
+    fn receive<'f, B: Board>(
+        &mut self,
+        board: &mut B,
+        frame: &'f mut Frame,
+        len: usize,
+    ) -> Option<&'f mut [u8]> {
+        match self.handle(frame.get_mut(..len)?) {
+            Input::Answer(len) => {
+                board.send(frame.get(..len)?);
+                None
+            }
+            Input::Datagram(range) => frame.get_mut(range),
+            _ => None,
+        }
+    }
+
+    fn poll<B: Board>(&mut self, _board: &mut B, _frame: &mut Frame) {}
+
+    fn delay(&mut self, _now: u32) -> u32 {
+        u32::MAX
     }
 }
 
