@@ -26,10 +26,16 @@ if command -v musl-gcc >/dev/null; then
     echo "c-api: example on this host, static with musl: $(stat -c %s "$out/example-static") bytes"
     python3 -B scripts/mcu/c_api.py "$out/example-static"
 fi
-# The header is for C++ as well.
+# The header alone is for older languages, and for C++.
+header() {
+    echo '#include "dunlin_tiny.h"' | "$@" -Wall -Wextra -Wpedantic -Wundef -Werror \
+        -I crates/dunlin-tiny-c/include -fsyntax-only -
+}
+header "${CC:-cc}" -x c -std=c99 -Wstrict-prototypes
 if command -v "${CXX:-c++}" >/dev/null; then
-    echo '#include "dunlin_tiny.h"' |
-        "${CXX:-c++}" -x c++ -std=c++17 -Wall -Werror -I crates/dunlin-tiny-c/include -c -o /dev/null -
+    for standard in c++11 c++20; do
+        header "${CXX:-c++}" -x c++ -std=$standard
+    done
 fi
 "${CC:-cc}" "${flags[@]}" "$example/words.c" "$example/posix.c" \
     "$out/release/libdunlin_tiny.a" -Wl,--gc-sections -s -o "$out/words"

@@ -16,7 +16,7 @@ SECONDS = 30
 def run(example: str, broker: Broker, key: str, reading: str, ticket: Path) -> tuple[int, str]:
     command = [example, "localhost", str(broker.quic), key, reading, str(ticket)]
     done = subprocess.run(command, timeout=SECONDS, check=False, capture_output=True, text=True)
-    return done.returncode, done.stdout
+    return done.returncode, done.stdout + done.stderr
 
 
 def expect(what: str, output: str, *lines: str) -> None:
@@ -51,7 +51,8 @@ def main() -> None:
             "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5"
         )
         third, output = run(example, broker, other, "23.0", Path(name) / "none")
-        expect("wrong key", output, "code: 99")
+        text = "error 99: the server's key is not among the pinned ones"
+        expect("wrong key", output, "code: 99", text)
         if (code, second, third) != (0, 0, 1):
             sys.exit(f"c-api: status {(code, second, third)}")
         if len(sys.argv) > 2:

@@ -42,7 +42,8 @@ pub enum Error {
 
 impl Error {
     /// A number for the device to send home. Those from 160 on belong to MQTT,
-    /// the others are the engine's.
+    /// the others are the engine's. [`error_text`](crate::error_text) has it in
+    /// words.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -61,7 +62,7 @@ impl Error {
     }
 
     /// Whether the session goes on: the call may be made again, in another way
-    /// or later.
+    /// or later. So may a call that publishes, after [`Quota`](Self::Quota).
     #[must_use]
     pub const fn is_refusal(self) -> bool {
         match self {

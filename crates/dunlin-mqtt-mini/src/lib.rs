@@ -44,5 +44,5 @@ pub use decode::{Incoming, Limits, decode};
 pub use error::{Error, Malformed};
 pub use session::{ALIASES, Session};
 pub use streams::Streams;
-pub use text::{error_text, reason_text};
+pub use text::{OTHERS, Row, Texts, error_text, reason_text, weight};
 pub use types::{Event, Message, Options, Qos, Will};

@@ -108,6 +108,7 @@ impl Session {
         self.limits = Limits::NONE;
         self.keep_alive = options.keep_alive;
         self.flying = 0;
+        self.reason = 0;
         self.topics = [0; ALIASES as usize];
         self.shown = 0;
         self.owed = None;
@@ -395,8 +396,8 @@ impl Session {
         self.stream
     }
 
-    /// The broker's reason, with [`Error::Refused`] and
-    /// [`Error::Disconnected`].
+    /// The broker's reason on this connection, with [`Error::Refused`] and
+    /// [`Error::Disconnected`]; [`reason_text`](crate::reason_text) has it in words.
     #[must_use]
     pub const fn reason(&self) -> u8 {
         self.reason

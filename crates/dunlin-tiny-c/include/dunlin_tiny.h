@@ -1,23 +1,40 @@
 /* dunlin_tiny.h: MQTT 5 over QUIC for devices.
  *
- * Made from crates/dunlin-tiny-c by cbindgen; not to be edited. Memory comes
- * from the caller, and there is no allocator. All calls for one client come
- * from one thread. */
+ * Made from crates/dunlin-tiny-c by cbindgen; not to be edited. For C99, C++11
+ * and later.
+ *
+ * Memory comes from the caller, and there is no allocator:
+ *
+ *     static uint64_t state[DUNLIN_STATE_SIZE / 8];
+ *     dunlin_room memory = {(uint8_t *)state, sizeof state};
+ *
+ *     dunlin_new(memory, &port, &buffers, &client);
+ *     dunlin_connect(client, &options);
+ *     while (dunlin_status(client) != DUNLIN_PHASE_CLOSED) {
+ *         dunlin_publish(client, &message, &id);  once it is ready
+ *         if (dunlin_run(client, &sleep) != DUNLIN_CODE_OK)
+ *             break;
+ *         wait for a datagram, `sleep` milliseconds at most
+ *     }
+ *
+ * All calls for one client come from one thread at a time, and from no interrupt
+ * that could break into another one. */
 
 #ifndef DUNLIN_TINY_H
 #define DUNLIN_TINY_H
 
-#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 // Bytes of memory that are enough for a client on every machine, aligned to
 // 8. dunlin_size tells what this machine needs.
 #define DUNLIN_STATE_SIZE 4096
 
-// Why a call was refused or a connection ended. Up to 127, the connection is
-// over; from 128 on, only those that say so.
+// Why a call was refused or a connection ended: dunlin_error_text has it in
+// words. From dunlin_run, all but those from `DUNLIN_CODE_BUSY` on say that the
+// connection is over. From other functions, they say that nothing was done and
+// all else goes on.
 enum dunlin_code
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint8_t
@@ -148,7 +165,8 @@ enum dunlin_code
   DUNLIN_CODE_WRONG_USAGE = 105,
   // The certificate has a critical extension that is not understood.
   DUNLIN_CODE_CRITICAL_EXTENSION = 106,
-  // The buffers are too small for what the call needs.
+  // The memory or buffers are too small for what the call needs, or the memory
+  // is not aligned.
   DUNLIN_CODE_MEMORY = 128,
   // The call makes no sense in this state.
   DUNLIN_CODE_STATE = 129,
@@ -185,14 +203,18 @@ enum dunlin_code
   DUNLIN_CODE_QOS = 169,
   // A call from inside of a callback.
   DUNLIN_CODE_BUSY = 192,
-  // A pointer or callback is null that must not be.
+  // A pointer or callback is null that must not be, or bytes that have a
+  // length are.
   DUNLIN_CODE_NULL_POINTER = 193,
   // A key does not have 65 bytes.
   DUNLIN_CODE_KEY_LENGTH = 194,
   // Neither keys nor an authority were given, or this build knows none.
   DUNLIN_CODE_NO_KEY = 195,
-  // An authority was given, but neither the name nor the address of the broker.
+  // An authority was given, but neither the name nor the address of the
+  // broker, or one that has neither 4 nor 16 bytes.
   DUNLIN_CODE_NO_NAME = 196,
+  // A topic or a topic filter is empty.
+  DUNLIN_CODE_NO_TOPIC = 197,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -261,23 +283,25 @@ typedef uint8_t dunlin_phase;
 // A client. One thread at a time may use it.
 typedef struct dunlin_client dunlin_client;
 
-// Memory that the caller gives.
+// Memory that the caller gives. May be null if the length is zero, and only then.
 typedef struct dunlin_room {
   // Its first byte.
   uint8_t *data;
   // Bytes of it.
-  uintptr_t len;
+  size_t len;
 } dunlin_room;
 
-// Bytes that are somewhere else. No data is a length of zero.
+// Bytes that are somewhere else, without a zero behind them. How long they must
+// stay there is said where they are given.
 typedef struct dunlin_bytes {
-  // The first of them; may be null if there are none.
+  // The first of them; may be null if the length is zero, and only then.
   const uint8_t *data;
   // How many.
-  uintptr_t len;
+  size_t len;
 } dunlin_bytes;
 
-// Something that happened. Its bytes are there until the callback returns.
+// Something that happened. It and its bytes are there until the callback
+// returns. What its kind does not name is zero.
 typedef struct dunlin_event {
   // What.
   dunlin_kind kind;
@@ -298,26 +322,29 @@ typedef struct dunlin_event {
 } dunlin_event;
 
 // The system below the client. All callbacks come from inside of a call of
-// the library and must not call it for the same client.
+// the library, return to it (no longjmp, no exception), and must not call it for
+// the same client. Without one of them, but for `event`, no client is made.
 typedef struct dunlin_port {
   // Given to all callbacks.
   void *context;
   // Sends a datagram to the broker. One that cannot be sent is a lost one.
-  void (*send)(void *context, const uint8_t *data, uintptr_t len);
+  void (*send)(void *context, const uint8_t *data, size_t len);
   // Puts a datagram of the broker into `data` without waiting, and gives its
-  // length, or zero if there is none.
-  uintptr_t (*receive)(void *context, uint8_t *data, uintptr_t room);
+  // length, or zero if there is none. `room` is the length of the buffer for
+  // datagrams; one for which a greater length is given is dropped.
+  size_t (*receive)(void *context, uint8_t *data, size_t room);
   // Milliseconds of a clock that never goes back; it may wrap around.
   uint32_t (*now)(void *context);
   // Fills `data` with bytes that nobody can predict; false if that is not
   // possible. Without it nothing is secret.
-  bool (*random)(void *context, uint8_t *data, uintptr_t len);
+  bool (*random)(void *context, uint8_t *data, size_t len);
   // Is told what happened; may be null.
   void (*event)(void *context, const struct dunlin_event *event);
 } dunlin_port;
 
 // The buffers of a connection. All of them belong to the library from
-// dunlin_new on.
+// dunlin_new on; this structure is needed for the call only. They need no
+// alignment, and must not overlap.
 typedef struct dunlin_buffers {
   // What is said first, and a ticket: 400 bytes and the length of a
   // ticket.
@@ -334,11 +361,12 @@ typedef struct dunlin_buffers {
   struct dunlin_room datagram;
 } dunlin_buffers;
 
-// A message to publish.
+// A message to publish. What is not needed is zero, so begin with
+// `dunlin_message message = {0}`.
 typedef struct dunlin_message {
-  // Where.
+  // Where: UTF-8, without wildcards, not empty.
   struct dunlin_bytes topic;
-  // What.
+  // What; may be empty.
   struct dunlin_bytes payload;
   // Quality of service, 0 to 2.
   uint8_t qos;
@@ -349,15 +377,18 @@ typedef struct dunlin_message {
   uint16_t again;
   // Zero, or a number from 1 to 8 that names the topic on this connection, so
   // that only the first message with it has the topic. The topic is always
-  // given: with another one, the number is that one's from then on.
+  // given: with another one, the number is that one's from then on. A number
+  // that the broker does not take is left aside.
   uint8_t alias;
 } dunlin_message;
 
 // How to connect. Either `keys` or `authority` says who the broker must be.
+// Everything else may be zero, so begin with `dunlin_options options = {0}`.
 //
-// All bytes stay where they are until the connection is over, but for the
-// ticket, which is needed for the call only. A ticket is for the broker that it
-// came from: who has it is believed without a certificate.
+// The structure itself, the ticket and the structure of the will are needed for
+// the call only. All other bytes stay where they are, and as they are, until the
+// connection is over. A ticket is for the broker that it came from: who has it is
+// believed without a certificate.
 typedef struct dunlin_options {
   // Public keys of brokers that are believed, 65 bytes each, one after the
   // other: P-256 points in uncompressed form.
@@ -368,12 +399,12 @@ typedef struct dunlin_options {
   // The host name of the broker, in lower case. A certificate of an
   // authority must be for it.
   struct dunlin_bytes name;
-  // Instead of a name: the address of the broker, 4 or 16 bytes.
+  // Instead of a name: the address of the broker, 4 or 16 bytes, highest first.
   struct dunlin_bytes address;
   // Seconds since 1970 to hold the dates of a certificate of an authority
   // against; zero if the device has no clock.
   uint32_t unix_time;
-  // Milliseconds of silence after which the connection is lost.
+  // Milliseconds of silence after which the connection is lost; zero is never.
   uint32_t idle_ms;
   // A ticket of an earlier connection, if there is one.
   struct dunlin_bytes ticket;
@@ -382,7 +413,7 @@ typedef struct dunlin_options {
   // Whether messages may be sent before the broker has answered. Whoever
   // records them can replay them.
   bool early;
-  // The client identifier.
+  // The client identifier; the broker chooses one if it is empty.
   struct dunlin_bytes client_id;
   // User name; may be empty.
   struct dunlin_bytes user;
@@ -391,9 +422,9 @@ typedef struct dunlin_options {
   // Seconds after which the broker expects a sign of life, which the
   // library gives; zero is never.
   uint16_t keep_alive;
-  // Seconds that the broker keeps the session without a connection. A library
-  // with the feature `qos2` resumes none of before a reset: packet identifiers
-  // that it must know are lost.
+  // Seconds that the broker keeps the session without a connection, 0xffffffff
+  // for ever. A library with the feature `qos2` resumes none of before a reset:
+  // packet identifiers that it must know are lost.
   uint32_t expiry;
   // Null, or the message that the broker publishes when the connection ends
   // without dunlin_disconnect. Its bytes stay where they are, like the names.
@@ -408,13 +439,14 @@ extern "C" {
 #endif // __cplusplus
 
 // Bytes of memory that a client needs on this machine.
-uintptr_t dunlin_size(void);
+size_t dunlin_size(void);
 
 // Makes a client in `memory`, which belongs to it from now on, as do the
-// buffers. It needs no end: memory is used again by making another client.
+// buffers. `port` and `buffers` themselves are copied. `client` gets the client,
+// and is left alone if there is none. It needs no end: memory is used again by
+// making another client.
 //
-// # Safety
-//
+// What the caller promises:
 // Pointers are null or point to what their types say; memory and buffers stay
 // where they are, and nobody else uses them.
 dunlin_code dunlin_new(struct dunlin_room memory,
@@ -423,49 +455,51 @@ dunlin_code dunlin_new(struct dunlin_room memory,
                        struct dunlin_client **client);
 
 // Begins a connection. What was there before is forgotten without a word to
-// the broker.
+// the broker, even if there is nothing to begin. `DUNLIN_CODE_TOO_LARGE` says
+// that names and will together do not fit into the send buffer; without early
+// data, dunlin_run says so.
 //
-// # Safety
-//
+// What the caller promises:
 // Pointers are null or point to what their types say. Keys, name, address,
 // client identifier, user, password and the bytes of the will stay where they
 // are until the connection is over.
 dunlin_code dunlin_connect(struct dunlin_client *client,
                            const struct dunlin_options *how);
 
-// Sends and takes what there is, and tells what happened. `sleep_ms` says for
-// how long nothing needs to be done, unless a datagram arrives or another
-// function is called; zero after an event, so that the program can act on it
-// first. A code other than zero is the end of the connection.
+// Sends and takes what there is, and tells what happened. `sleep_ms`, if it is
+// not null, says for how long nothing needs to be done, unless a datagram arrives
+// or another function is called: 0xffffffff without a limit, and zero after an
+// event, so that the program can act on it first. A code other than zero is the
+// end of the connection, and `DUNLIN_CODE_SESSION_STATE` says that there is none.
 //
-// # Safety
-//
+// What the caller promises:
 // Pointers are null or point to what their types say.
-dunlin_code dunlin_run(struct dunlin_client *client, uint32_t *sleep_ms);
+dunlin_code dunlin_run(struct dunlin_client *client,
+                       uint32_t *sleep_ms);
 
-// Where the client is.
+// Where the client is; `DUNLIN_PHASE_IDLE` also from inside of a callback.
 //
-// # Safety
-//
+// What the caller promises:
 // `client` is null or a client.
 dunlin_phase dunlin_status(const struct dunlin_client *client);
 
 // Publishes a message. `id`, if it is not null, gets the number under which it
-// will be acknowledged, zero with QoS 0. The message is copied.
-// `DUNLIN_CODE_FULL` means: once more after the next dunlin_run.
+// will be acknowledged, zero with QoS 0. The message is copied, and what is not
+// acknowledged before the connection ends is for the program to publish `again`.
+// `DUNLIN_CODE_FULL` and `DUNLIN_CODE_QUOTA` mean: once more after the next
+// dunlin_run.
 //
-// # Safety
-//
+// What the caller promises:
 // Pointers are null or point to what their types say.
 dunlin_code dunlin_publish(struct dunlin_client *client,
                            const struct dunlin_message *message,
                            uint16_t *id);
 
 // Asks for the messages of a topic filter, with at most the quality `qos_max`.
-// `id`, if it is not null, gets the number of the answer.
+// `id`, if it is not null, gets the number of the answer. The filter is copied;
+// `DUNLIN_CODE_FULL` as above.
 //
-// # Safety
-//
+// What the caller promises:
 // Pointers are null or point to what their types say.
 dunlin_code dunlin_subscribe(struct dunlin_client *client,
                              struct dunlin_bytes filter,
@@ -473,77 +507,88 @@ dunlin_code dunlin_subscribe(struct dunlin_client *client,
                              uint16_t *id);
 
 // Ends the subscription of a topic filter. `id`, if it is not null, gets the
-// number of the answer.
+// number of the answer. The filter is copied; `DUNLIN_CODE_FULL` as above.
 //
-// # Safety
-//
+// What the caller promises:
 // Pointers are null or point to what their types say.
 dunlin_code dunlin_unsubscribe(struct dunlin_client *client,
                                struct dunlin_bytes filter,
                                uint16_t *id);
 
 // Ends the session in order: what was written still goes out. Go on with
-// dunlin_run until the phase is `DUNLIN_PHASE_CLOSED`.
+// dunlin_run until the phase is `DUNLIN_PHASE_CLOSED`. `DUNLIN_CODE_FULL` as
+// above.
 //
-// # Safety
-//
+// What the caller promises:
 // `client` is null or a client.
 dunlin_code dunlin_disconnect(struct dunlin_client *client);
 
 // Copies the newest ticket of the connection into `room`, to resume with. `len`
-// gets its length, zero if the broker gave none.
+// gets its length, zero if the broker gave none. If `room` is too small, nothing
+// is copied, the code is `DUNLIN_CODE_MEMORY`, and `len` is the length needed.
+// Ask before the next dunlin_connect. Whoever has the ticket is believed to be
+// the broker, so keep it as a secret.
 //
-// # Safety
-//
+// What the caller promises:
 // Pointers are null or point to what their types say.
 dunlin_code dunlin_ticket(struct dunlin_client *client,
                           struct dunlin_room room,
-                          uintptr_t *len);
+                          size_t *len);
 
 // Goes on from another address: to be called after the network has changed.
 // Refused by a build without migration.
 //
-// # Safety
-//
+// What the caller promises:
 // `client` is null or a client.
 dunlin_code dunlin_migrate(struct dunlin_client *client);
 
 // Changes the keys of the connection. Refused by a build without key updates.
 //
-// # Safety
-//
+// What the caller promises:
 // `client` is null or a client.
 dunlin_code dunlin_update_keys(struct dunlin_client *client);
 
 // The reason code of MQTT behind `DUNLIN_CODE_REFUSED` and
-// `DUNLIN_CODE_DISCONNECTED`.
+// `DUNLIN_CODE_DISCONNECTED`; dunlin_reason_text has it in words.
 //
-// # Safety
-//
+// What the caller promises:
 // `client` is null or a client.
 uint8_t dunlin_reason(const struct dunlin_client *client);
 
+// The number that the broker gave behind `DUNLIN_CODE_CLOSED_BY_PEER`, which is
+// one of QUIC, or 0x100 and an alert of TLS, and behind
+// `DUNLIN_CODE_CLOSED_BY_APPLICATION`.
+//
+// What the caller promises:
+// `client` is null or a client.
+uint32_t dunlin_peer_code(const struct dunlin_client *client);
+
 // Whether the broker took the ticket.
 //
-// # Safety
-//
+// What the caller promises:
 // `client` is null or a client.
 bool dunlin_is_resumed(const struct dunlin_client *client);
 
 // Whether the broker took what was sent before it had answered. If not, it was
 // sent again.
 //
-// # Safety
-//
+// What the caller promises:
 // `client` is null or a client.
 bool dunlin_took_early_data(const struct dunlin_client *client);
 
 // The round-trip time in milliseconds.
 //
-// # Safety
-//
+// What the caller promises:
 // `client` is null or a client.
 uint32_t dunlin_rtt_ms(const struct dunlin_client *client);
+
+// What a `dunlin_code` means, in English: a string that ends with a zero and is
+// there for ever. Any number may be asked for. A program that does not call this
+// has no texts in it.
+const char *dunlin_error_text(uint8_t code);
+
+// As dunlin_error_text, for reason codes of MQTT from 128 on.
+const char *dunlin_reason_text(uint8_t reason);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -6,6 +6,7 @@
 //! call from inside of a callback.
 
 use core::cell::{Cell, UnsafeCell};
+use core::ffi::c_char;
 use core::mem::{align_of, size_of};
 use core::slice;
 
@@ -14,7 +15,7 @@ use dunlin_mqtt_mini as mqtt;
 use dunlin_mqtt_mini::{Message, Options, Qos, Will};
 use dunlin_quic_mini::{Config, Resume};
 
-use crate::codes::Code;
+use crate::codes::{Code, text};
 use crate::device::{Device, Given, Trust};
 use crate::port::Calls;
 use crate::types::{Bytes, Connect, Phase, Port, Publish, Room, Rooms};
@@ -39,17 +40,36 @@ impl core::fmt::Debug for Handle {
     }
 }
 
+/// Longest slice that there can be. A length beyond it is a negative number that
+/// was taken for one.
+const LONGEST: usize = isize::MAX.cast_unsigned();
+
 /// The bytes of a program.
 ///
 /// # Safety
 ///
 /// They are there, and nobody changes them, while the slice is in use.
-const unsafe fn view<'a>(bytes: Bytes) -> &'a [u8] {
-    if bytes.data.is_null() || bytes.len == 0 {
-        return &[];
+const unsafe fn view<'a>(bytes: Bytes) -> Result<&'a [u8], Code> {
+    match bytes.len {
+        0 => Ok(&[]),
+        _ if bytes.data.is_null() => Err(Code::NullPointer),
+        // SAFETY: promised by the caller.
+        1..=LONGEST => Ok(unsafe { slice::from_raw_parts(bytes.data, bytes.len) }),
+        _ => Err(Code::TooLarge),
     }
+}
+
+/// As [`view`], for what must not be empty.
+///
+/// # Safety
+///
+/// As [`view`].
+const unsafe fn named<'a>(topic: Bytes) -> Result<&'a [u8], Code> {
     // SAFETY: promised by the caller.
-    unsafe { slice::from_raw_parts(bytes.data, bytes.len) }
+    match unsafe { view(topic) } {
+        Ok([]) => Err(Code::NoTopic),
+        done => done,
+    }
 }
 
 /// A buffer of a program.
@@ -57,12 +77,14 @@ const unsafe fn view<'a>(bytes: Bytes) -> &'a [u8] {
 /// # Safety
 ///
 /// Nobody else uses it while the slice is in use.
-const unsafe fn take<'a>(room: Room) -> &'a mut [u8] {
-    if room.data.is_null() || room.len == 0 {
-        return &mut [];
+const unsafe fn take<'a>(room: Room) -> Result<&'a mut [u8], Code> {
+    match room.len {
+        0 => Ok(&mut []),
+        _ if room.data.is_null() => Err(Code::NullPointer),
+        // SAFETY: promised by the caller.
+        1..=LONGEST => Ok(unsafe { slice::from_raw_parts_mut(room.data, room.len) }),
+        _ => Err(Code::Memory),
     }
-    // SAFETY: promised by the caller.
-    unsafe { slice::from_raw_parts_mut(room.data, room.len) }
 }
 
 /// Does something with a client.
@@ -70,10 +92,7 @@ const unsafe fn take<'a>(room: Room) -> &'a mut [u8] {
 /// # Safety
 ///
 /// `client` is null or came from [`dunlin_new`], and one thread uses it.
-unsafe fn with(
-    client: *mut Handle,
-    act: impl FnOnce(&mut Device) -> Result<(), mqtt::Error>,
-) -> Code {
+unsafe fn with(client: *mut Handle, act: impl FnOnce(&mut Device) -> Result<(), Code>) -> Code {
     // SAFETY: null or a client, says the caller.
     let Some(handle) = (unsafe { client.as_ref() }) else {
         return Code::NullPointer;
@@ -86,7 +105,7 @@ unsafe fn with(
     handle.busy.set(false);
     match done {
         Ok(()) => Code::Ok,
-        Err(error) => Code::of(error),
+        Err(code) => code,
     }
 }
 
@@ -98,7 +117,7 @@ unsafe fn with(
 unsafe fn numbered(
     client: *mut Handle,
     id: *mut u16,
-    act: impl FnOnce(&mut Device) -> Result<u16, mqtt::Error>,
+    act: impl FnOnce(&mut Device) -> Result<u16, Code>,
 ) -> Code {
     let mut given = 0;
     // SAFETY: promised by the caller.
@@ -138,8 +157,32 @@ pub extern "C" fn dunlin_size() -> usize {
     size_of::<Handle>()
 }
 
+/// The buffer for datagrams, and the others.
+///
+/// # Safety
+///
+/// Like [`dunlin_new`].
+unsafe fn given(buffers: &Rooms) -> Result<(&'static mut [u8], Given), Code> {
+    // SAFETY: nobody else uses the buffers, says the caller.
+    let (datagram, given) = unsafe {
+        let given = Given::new(
+            take(buffers.hello)?,
+            take(buffers.handshake)?,
+            take(buffers.send)?,
+            take(buffers.receive)?,
+        );
+        (take(buffers.datagram)?, given)
+    };
+    if datagram.len() < 1200 {
+        return Err(Code::Memory);
+    }
+    Ok((datagram, given))
+}
+
 /// Makes a client in `memory`, which belongs to it from now on, as do the
-/// buffers. It needs no end: memory is used again by making another client.
+/// buffers. `port` and `buffers` themselves are copied. `client` gets the client,
+/// and is left alone if there is none. It needs no end: memory is used again by
+/// making another client.
 ///
 /// # Safety
 ///
@@ -169,18 +212,10 @@ pub unsafe extern "C" fn dunlin_new(
         return Code::Memory;
     }
     // SAFETY: nobody else uses the buffers, says the caller.
-    let (datagram, given) = unsafe {
-        let given = Given::new(
-            take(buffers.hello),
-            take(buffers.handshake),
-            take(buffers.send),
-            take(buffers.receive),
-        );
-        (take(buffers.datagram), given)
+    let (datagram, given) = match unsafe { given(buffers) } {
+        Ok(given) => given,
+        Err(code) => return code,
     };
-    if datagram.len() < 1200 {
-        return Code::Memory;
-    }
     // SAFETY: large enough, aligned and of nobody else.
     unsafe {
         place.write(Handle {
@@ -199,7 +234,7 @@ pub unsafe extern "C" fn dunlin_new(
 /// Like [`dunlin_connect`].
 unsafe fn trust(how: &Connect) -> Result<Trust, Code> {
     // SAFETY: the keys stay until the connection is over, says the caller.
-    let keys = unsafe { view::<'static>(how.keys) };
+    let keys = unsafe { view::<'static>(how.keys) }?;
     let (keys, rest) = keys.as_chunks::<POINT_LEN>();
     if !rest.is_empty() {
         return Err(Code::KeyLength);
@@ -214,22 +249,19 @@ unsafe fn trust(how: &Connect) -> Result<Trust, Code> {
         // SAFETY: like the keys.
         let (authority, name, address) = unsafe {
             (
-                view::<'static>(how.authority),
-                view(how.name),
-                view(how.address),
+                view::<'static>(how.authority)?,
+                view(how.name)?,
+                view(how.address)?,
             )
         };
         if authority.is_empty() {
             return Err(Code::NoKey);
         }
         let key: &Point = authority.try_into().map_err(|_| Code::KeyLength)?;
-        if name.is_empty() && address.is_empty() {
-            return Err(Code::NoName);
-        }
-        let name = if name.is_empty() {
-            Name::Address(address)
-        } else {
-            Name::Host(name)
+        let name = match (name, address.len()) {
+            ([], 4 | 16) => Name::Address(address),
+            ([], _) => return Err(Code::NoName),
+            (name, _) => Name::Host(name),
         };
         let now = Some(how.unix_time).filter(|&now| now > 0);
         Ok(Trust::Authority(Authority::new(key, name, now)))
@@ -243,13 +275,13 @@ unsafe fn trust(how: &Connect) -> Result<Trust, Code> {
 /// # Safety
 ///
 /// Like [`dunlin_connect`].
-unsafe fn will(how: &Connect) -> Result<Option<Will<'static>>, mqtt::Error> {
+unsafe fn will(how: &Connect) -> Result<Option<Will<'static>>, Code> {
     // SAFETY: null or a message, says the caller.
     let Some(will) = (unsafe { how.will.as_ref() }) else {
         return Ok(None);
     };
     // SAFETY: they stay until the connection is over, says the caller.
-    let (topic, payload) = unsafe { (view(will.topic), view(will.payload)) };
+    let (topic, payload) = unsafe { (named(will.topic)?, view(will.payload)?) };
     Ok(Some(Will {
         message: Message {
             topic,
@@ -262,7 +294,9 @@ unsafe fn will(how: &Connect) -> Result<Option<Will<'static>>, mqtt::Error> {
 }
 
 /// Begins a connection. What was there before is forgotten without a word to
-/// the broker.
+/// the broker, even if there is nothing to begin. `DUNLIN_CODE_TOO_LARGE` says
+/// that names and will together do not fit into the send buffer; without early
+/// data, dunlin_run says so.
 ///
 /// # Safety
 ///
@@ -276,26 +310,29 @@ pub unsafe extern "C" fn dunlin_connect(client: *mut Handle, how: *const Connect
         return Code::NullPointer;
     };
     // SAFETY: promised by the caller.
-    let trust = match unsafe { trust(how) } {
-        Ok(trust) => trust,
-        Err(code) => return code,
-    };
-    // SAFETY: promised by the caller.
-    let will = match unsafe { will(how) } {
-        Ok(will) => will,
-        Err(error) => return Code::of(error),
-    };
+    unsafe {
+        with(client, |device| {
+            device.forget();
+            connect(device, how)
+        })
+    }
+}
+
+/// # Safety
+///
+/// Like [`dunlin_connect`].
+unsafe fn connect(device: &mut Device, how: &Connect) -> Result<(), Code> {
     // SAFETY: the ticket is there for the call, the others longer.
-    let (ticket, name, options) = unsafe {
+    let (trust, ticket, name, options) = unsafe {
         let options = Options {
-            client_id: view(how.client_id),
+            client_id: view(how.client_id)?,
             keep_alive: how.keep_alive,
             expiry: how.expiry,
-            user: view(how.user),
-            password: view(how.password),
-            will,
+            user: view(how.user)?,
+            password: view(how.password)?,
+            will: will(how)?,
         };
-        (view(how.ticket), view(how.name), options)
+        (trust(how)?, view(how.ticket)?, view(how.name)?, options)
     };
     let resume = (!ticket.is_empty()).then_some(Resume {
         ticket,
@@ -310,14 +347,14 @@ pub unsafe extern "C" fn dunlin_connect(client: *mut Handle, how: *const Connect
         token: &[],
         resume,
     };
-    // SAFETY: promised by the caller.
-    unsafe { with(client, |device| device.connect(trust, &config, options)) }
+    Ok(device.connect(trust, &config, options)?)
 }
 
-/// Sends and takes what there is, and tells what happened. `sleep_ms` says for
-/// how long nothing needs to be done, unless a datagram arrives or another
-/// function is called; zero after an event, so that the program can act on it
-/// first. A code other than zero is the end of the connection.
+/// Sends and takes what there is, and tells what happened. `sleep_ms`, if it is
+/// not null, says for how long nothing needs to be done, unless a datagram arrives
+/// or another function is called: 0xffffffff without a limit, and zero after an
+/// event, so that the program can act on it first. A code other than zero is the
+/// end of the connection, and `DUNLIN_CODE_SESSION_STATE` says that there is none.
 ///
 /// # Safety
 ///
@@ -339,7 +376,7 @@ pub unsafe extern "C" fn dunlin_run(client: *mut Handle, sleep_ms: *mut u32) -> 
     code
 }
 
-/// Where the client is.
+/// Where the client is; `DUNLIN_PHASE_IDLE` also from inside of a callback.
 ///
 /// # Safety
 ///
@@ -362,8 +399,10 @@ const fn qos(value: u8) -> Result<Qos, mqtt::Error> {
 }
 
 /// Publishes a message. `id`, if it is not null, gets the number under which it
-/// will be acknowledged, zero with QoS 0. The message is copied.
-/// `DUNLIN_CODE_FULL` means: once more after the next dunlin_run.
+/// will be acknowledged, zero with QoS 0. The message is copied, and what is not
+/// acknowledged before the connection ends is for the program to publish `again`.
+/// `DUNLIN_CODE_FULL` and `DUNLIN_CODE_QUOTA` mean: once more after the next
+/// dunlin_run.
 ///
 /// # Safety
 ///
@@ -374,28 +413,24 @@ pub unsafe extern "C" fn dunlin_publish(
     message: *const Publish,
     id: *mut u16,
 ) -> Code {
-    // SAFETY: null or what its type says, says the caller.
-    let Some(publish) = (unsafe { message.as_ref() }) else {
-        return Code::NullPointer;
-    };
-    // SAFETY: there for the call.
-    let (topic, payload) = unsafe { (view(publish.topic), view(publish.payload)) };
-    // SAFETY: promised by the caller.
+    // SAFETY: promised by the caller; the message is there for the call.
     unsafe {
         numbered(client, id, |device| {
+            let publish = message.as_ref().ok_or(Code::NullPointer)?;
             let message = Message {
-                topic,
-                payload,
+                topic: named(publish.topic)?,
+                payload: view(publish.payload)?,
                 qos: qos(publish.qos)?,
                 retain: publish.retain,
             };
-            device.publish(publish.again, publish.alias, &message)
+            Ok(device.publish(publish.again, publish.alias, &message)?)
         })
     }
 }
 
 /// Asks for the messages of a topic filter, with at most the quality `qos_max`.
-/// `id`, if it is not null, gets the number of the answer.
+/// `id`, if it is not null, gets the number of the answer. The filter is copied;
+/// `DUNLIN_CODE_FULL` as above.
 ///
 /// # Safety
 ///
@@ -407,14 +442,16 @@ pub unsafe extern "C" fn dunlin_subscribe(
     qos_max: u8,
     id: *mut u16,
 ) -> Code {
-    // SAFETY: there for the call.
-    let filter = unsafe { view(filter) };
-    // SAFETY: promised by the caller.
-    unsafe { numbered(client, id, |device| device.subscribe(qos(qos_max)?, filter)) }
+    // SAFETY: promised by the caller; the filter is there for the call.
+    unsafe {
+        numbered(client, id, |device| {
+            Ok(device.subscribe(qos(qos_max)?, named(filter)?)?)
+        })
+    }
 }
 
 /// Ends the subscription of a topic filter. `id`, if it is not null, gets the
-/// number of the answer.
+/// number of the answer. The filter is copied; `DUNLIN_CODE_FULL` as above.
 ///
 /// # Safety
 ///
@@ -425,14 +462,13 @@ pub unsafe extern "C" fn dunlin_unsubscribe(
     filter: Bytes,
     id: *mut u16,
 ) -> Code {
-    // SAFETY: there for the call.
-    let filter = unsafe { view(filter) };
-    // SAFETY: promised by the caller.
-    unsafe { numbered(client, id, |device| device.unsubscribe(filter)) }
+    // SAFETY: promised by the caller; the filter is there for the call.
+    unsafe { numbered(client, id, |device| Ok(device.unsubscribe(named(filter)?)?)) }
 }
 
 /// Ends the session in order: what was written still goes out. Go on with
-/// dunlin_run until the phase is `DUNLIN_PHASE_CLOSED`.
+/// dunlin_run until the phase is `DUNLIN_PHASE_CLOSED`. `DUNLIN_CODE_FULL` as
+/// above.
 ///
 /// # Safety
 ///
@@ -440,11 +476,14 @@ pub unsafe extern "C" fn dunlin_unsubscribe(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dunlin_disconnect(client: *mut Handle) -> Code {
     // SAFETY: promised by the caller.
-    unsafe { with(client, Device::disconnect) }
+    unsafe { with(client, |device| Ok(device.disconnect()?)) }
 }
 
 /// Copies the newest ticket of the connection into `room`, to resume with. `len`
-/// gets its length, zero if the broker gave none.
+/// gets its length, zero if the broker gave none. If `room` is too small, nothing
+/// is copied, the code is `DUNLIN_CODE_MEMORY`, and `len` is the length needed.
+/// Ask before the next dunlin_connect. Whoever has the ticket is believed to be
+/// the broker, so keep it as a secret.
 ///
 /// # Safety
 ///
@@ -454,18 +493,22 @@ pub unsafe extern "C" fn dunlin_ticket(client: *mut Handle, room: Room, len: *mu
     if len.is_null() {
         return Code::NullPointer;
     }
-    // SAFETY: nobody else uses it during the call.
-    let room = unsafe { take(room) };
-    let mut copied = 0;
-    // SAFETY: promised by the caller.
+    let mut needed = 0;
+    // SAFETY: promised by the caller; nobody else uses the room during the call.
     let code = unsafe {
         with(client, |device| {
-            copied = device.ticket(room)?;
+            let ticket = device.ticket();
+            needed = ticket.len();
+            let room = take(room)?;
+            let room = room.get_mut(..needed).ok_or(Code::Memory)?;
+            for (to, from) in room.iter_mut().zip(ticket) {
+                *to = *from;
+            }
             Ok(())
         })
     };
     // SAFETY: not null, and what its type says.
-    unsafe { len.write(copied) };
+    unsafe { len.write(needed) };
     code
 }
 
@@ -478,7 +521,7 @@ pub unsafe extern "C" fn dunlin_ticket(client: *mut Handle, room: Room, len: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dunlin_migrate(client: *mut Handle) -> Code {
     // SAFETY: promised by the caller.
-    unsafe { with(client, Device::migrate) }
+    unsafe { with(client, |device| Ok(device.migrate()?)) }
 }
 
 /// Changes the keys of the connection. Refused by a build without key updates.
@@ -489,11 +532,11 @@ pub unsafe extern "C" fn dunlin_migrate(client: *mut Handle) -> Code {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dunlin_update_keys(client: *mut Handle) -> Code {
     // SAFETY: promised by the caller.
-    unsafe { with(client, Device::update_keys) }
+    unsafe { with(client, |device| Ok(device.update_keys()?)) }
 }
 
 /// The reason code of MQTT behind `DUNLIN_CODE_REFUSED` and
-/// `DUNLIN_CODE_DISCONNECTED`.
+/// `DUNLIN_CODE_DISCONNECTED`; dunlin_reason_text has it in words.
 ///
 /// # Safety
 ///
@@ -502,6 +545,19 @@ pub unsafe extern "C" fn dunlin_update_keys(client: *mut Handle) -> Code {
 pub unsafe extern "C" fn dunlin_reason(client: *const Handle) -> u8 {
     // SAFETY: promised by the caller.
     unsafe { ask(client, 0, Device::reason) }
+}
+
+/// The number that the broker gave behind `DUNLIN_CODE_CLOSED_BY_PEER`, which is
+/// one of QUIC, or 0x100 and an alert of TLS, and behind
+/// `DUNLIN_CODE_CLOSED_BY_APPLICATION`.
+///
+/// # Safety
+///
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dunlin_peer_code(client: *const Handle) -> u32 {
+    // SAFETY: promised by the caller.
+    unsafe { ask(client, 0, Device::peer_code) }
 }
 
 /// Whether the broker took the ticket.
@@ -536,4 +592,18 @@ pub unsafe extern "C" fn dunlin_took_early_data(client: *const Handle) -> bool {
 pub unsafe extern "C" fn dunlin_rtt_ms(client: *const Handle) -> u32 {
     // SAFETY: promised by the caller.
     unsafe { ask(client, 0, Device::rtt) }
+}
+
+/// What a `dunlin_code` means, in English: a string that ends with a zero and is
+/// there for ever. Any number may be asked for. A program that does not call this
+/// has no texts in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn dunlin_error_text(code: u8) -> *const c_char {
+    text(code).as_ptr()
+}
+
+/// As dunlin_error_text, for reason codes of MQTT from 128 on.
+#[unsafe(no_mangle)]
+pub extern "C" fn dunlin_reason_text(reason: u8) -> *const c_char {
+    mqtt::reason_text(reason).as_ptr()
 }

@@ -1,10 +1,15 @@
 //! The codes of all functions, for C: those of the engine and of MQTT under
 //! their numbers, and those of this border. A test holds them to the originals.
 
-use dunlin_mqtt_mini as mqtt;
+use core::ffi::CStr;
 
-/// Why a call was refused or a connection ended. Up to 127, the connection is
-/// over; from 128 on, only those that say so.
+use dunlin_mqtt_mini as mqtt;
+use dunlin_mqtt_mini::{Texts, weight};
+
+/// Why a call was refused or a connection ended: dunlin_error_text has it in
+/// words. From dunlin_run, all but those from `DUNLIN_CODE_BUSY` on say that the
+/// connection is over. From other functions, they say that nothing was done and
+/// all else goes on.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -133,7 +138,8 @@ pub enum Code {
     WrongUsage = 105,
     /// The certificate has a critical extension that is not understood.
     CriticalExtension = 106,
-    /// The buffers are too small for what the call needs.
+    /// The memory or buffers are too small for what the call needs, or the memory
+    /// is not aligned.
     Memory = 128,
     /// The call makes no sense in this state.
     State = 129,
@@ -170,18 +176,22 @@ pub enum Code {
     Qos = 169,
     /// A call from inside of a callback.
     Busy = 192,
-    /// A pointer or callback is null that must not be.
+    /// A pointer or callback is null that must not be, or bytes that have a
+    /// length are.
     NullPointer = 193,
     /// A key does not have 65 bytes.
     KeyLength = 194,
     /// Neither keys nor an authority were given, or this build knows none.
     NoKey = 195,
-    /// An authority was given, but neither the name nor the address of the broker.
+    /// An authority was given, but neither the name nor the address of the
+    /// broker, or one that has neither 4 nor 16 bytes.
     NoName = 196,
+    /// A topic or a topic filter is empty.
+    NoTopic = 197,
 }
 
 /// All codes; their order is that of the numbers.
-const ALL: [Code; 83] = [
+const ALL: [Code; 84] = [
     Code::Ok,
     Code::IdleTimeout,
     Code::ClosedByPeer,
@@ -265,11 +275,36 @@ const ALL: [Code; 83] = [
     Code::KeyLength,
     Code::NoKey,
     Code::NoName,
+    Code::NoTopic,
 ];
 
-impl Code {
-    /// The code of an error.
-    pub(crate) fn of(error: mqtt::Error) -> Self {
+/// What this border adds to the texts of MQTT and the engine.
+const OWN: &[mqtt::Row] = &[
+    (192, "a call from inside of a callback"),
+    (193, "a pointer or callback is null"),
+    (194, "a key does not have 65 bytes"),
+    (195, "neither keys nor an authority were given"),
+    (
+        196,
+        "neither the name nor the address of the broker was given",
+    ),
+    (197, "a topic or a topic filter is empty"),
+    (DONE, "done"),
+];
+/// Stands for zero, which ends a text.
+const DONE: u8 = 254;
+
+static OWN_TEXTS: Texts<{ weight(OWN) }> = Texts::new(OWN);
+
+/// What a code means, for people.
+pub(crate) fn text(code: u8) -> &'static CStr {
+    let own = OWN_TEXTS.get(if code == 0 { DONE } else { code });
+    own.filter(|_| code != DONE)
+        .unwrap_or_else(|| mqtt::error_text(code))
+}
+
+impl From<mqtt::Error> for Code {
+    fn from(error: mqtt::Error) -> Self {
         let number = error.code();
         let found = ALL.iter().find(|code| **code as u8 == number);
         // The test finds whatever is missing above.
@@ -321,8 +356,17 @@ mod tests {
             mqtt::Error::Quota,
             mqtt::Error::Qos,
         ] {
-            assert_eq!(format!("{:?}", Code::of(error)), format!("{error:?}"));
+            assert_eq!(format!("{:?}", Code::from(error)), format!("{error:?}"));
         }
-        assert_eq!(Code::of(mqtt::Error::State), Code::SessionState);
+        assert_eq!(Code::from(mqtt::Error::State), Code::SessionState);
+    }
+
+    #[test]
+    fn every_code_has_a_text() {
+        let unknown = text(255);
+        for code in 0..=u8::MAX {
+            let known = ALL.iter().any(|known| *known as u8 == code);
+            assert_eq!(text(code) != unknown, known, "{code}");
+        }
     }
 }

@@ -122,28 +122,34 @@ impl Device {
         }
     }
 
-    /// Begins a connection; the last one is forgotten.
+    /// Forgets the connection, in its place: a second client on the stack would be
+    /// half of it.
+    pub(crate) fn forget(&mut self) {
+        self.quic.clear();
+        self.closing = false;
+        self.login.begun = false;
+    }
+
+    /// Begins a connection.
     pub(crate) fn connect(
         &mut self,
         trust: Trust,
         config: &Config<'_>,
         options: Options<'static>,
     ) -> Result<(), mqtt::Error> {
-        // In its place: a second client on the stack would be half of it.
-        self.quic.clear();
         *self.quic.verifier() = trust;
-        self.closing = false;
-        self.login = Login {
-            begun: false,
-            options,
-        };
+        self.login.options = options;
         let datagram = u16::try_from(self.datagram.len()).unwrap_or(u16::MAX);
         let config = Config {
             max_datagram: datagram.min(1472),
             ..*config
         };
-        self.quic.connect(self.port.now(), &config)?;
-        self.begin()
+        let begun = self.quic.connect(self.port.now(), &config);
+        let begun = begun.map_err(mqtt::Error::from).and_then(|()| self.begin());
+        if begun.is_err() {
+            self.forget();
+        }
+        begun
     }
 
     /// Asks for the session as soon as the connection can carry it.
@@ -335,17 +341,9 @@ impl Device {
         Ok(())
     }
 
-    /// Copies the ticket. Gives its length.
-    pub(crate) fn ticket(&mut self, out: &mut [u8]) -> Result<usize, mqtt::Error> {
-        let Some(ticket) = self.quic.ticket() else {
-            return Ok(0);
-        };
-        let out = out.get_mut(..ticket.len());
-        let out = out.ok_or(mqtt::Error::Quic(quic::Error::Memory))?;
-        for (to, from) in out.iter_mut().zip(ticket) {
-            *to = *from;
-        }
-        Ok(out.len())
+    /// The newest ticket; empty if there is none.
+    pub(crate) fn ticket(&mut self) -> &[u8] {
+        self.quic.ticket().unwrap_or_default()
     }
 
     pub(crate) fn migrate(&mut self) -> Result<(), mqtt::Error> {
@@ -364,6 +362,10 @@ impl Device {
 
     pub(crate) const fn reason(&self) -> u8 {
         self.session.reason()
+    }
+
+    pub(crate) const fn peer_code(&self) -> u32 {
+        self.quic.peer_code()
     }
 
     pub(crate) fn is_resumed(&self) -> bool {

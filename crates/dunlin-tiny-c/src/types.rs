@@ -2,17 +2,18 @@
 
 use core::ffi::c_void;
 
-/// Bytes that are somewhere else. No data is a length of zero.
+/// Bytes that are somewhere else, without a zero behind them. How long they must
+/// stay there is said where they are given.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
-    /// The first of them; may be null if there are none.
+    /// The first of them; may be null if the length is zero, and only then.
     pub data: *const u8,
     /// How many.
     pub len: usize,
 }
 
-/// Memory that the caller gives.
+/// Memory that the caller gives. May be null if the length is zero, and only then.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
@@ -23,7 +24,8 @@ pub struct Room {
 }
 
 /// The buffers of a connection. All of them belong to the library from
-/// dunlin_new on.
+/// dunlin_new on; this structure is needed for the call only. They need no
+/// alignment, and must not overlap.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rooms {
@@ -62,7 +64,8 @@ pub enum Kind {
     Unsubscribed = 5,
 }
 
-/// Something that happened. Its bytes are there until the callback returns.
+/// Something that happened. It and its bytes are there until the callback
+/// returns. What its kind does not name is zero.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Happened {
@@ -85,7 +88,8 @@ pub struct Happened {
 }
 
 /// The system below the client. All callbacks come from inside of a call of
-/// the library and must not call it for the same client.
+/// the library, return to it (no longjmp, no exception), and must not call it for
+/// the same client. Without one of them, but for `event`, no client is made.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Port {
@@ -94,7 +98,8 @@ pub struct Port {
     /// Sends a datagram to the broker. One that cannot be sent is a lost one.
     pub send: Option<unsafe extern "C" fn(context: *mut c_void, data: *const u8, len: usize)>,
     /// Puts a datagram of the broker into `data` without waiting, and gives its
-    /// length, or zero if there is none.
+    /// length, or zero if there is none. `room` is the length of the buffer for
+    /// datagrams; one for which a greater length is given is dropped.
     pub receive:
         Option<unsafe extern "C" fn(context: *mut c_void, data: *mut u8, room: usize) -> usize>,
     /// Milliseconds of a clock that never goes back; it may wrap around.
@@ -108,10 +113,12 @@ pub struct Port {
 }
 
 /// How to connect. Either `keys` or `authority` says who the broker must be.
+/// Everything else may be zero, so begin with `dunlin_options options = {0}`.
 ///
-/// All bytes stay where they are until the connection is over, but for the
-/// ticket, which is needed for the call only. A ticket is for the broker that it
-/// came from: who has it is believed without a certificate.
+/// The structure itself, the ticket and the structure of the will are needed for
+/// the call only. All other bytes stay where they are, and as they are, until the
+/// connection is over. A ticket is for the broker that it came from: who has it is
+/// believed without a certificate.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Connect {
@@ -124,12 +131,12 @@ pub struct Connect {
     /// The host name of the broker, in lower case. A certificate of an
     /// authority must be for it.
     pub name: Bytes,
-    /// Instead of a name: the address of the broker, 4 or 16 bytes.
+    /// Instead of a name: the address of the broker, 4 or 16 bytes, highest first.
     pub address: Bytes,
     /// Seconds since 1970 to hold the dates of a certificate of an authority
     /// against; zero if the device has no clock.
     pub unix_time: u32,
-    /// Milliseconds of silence after which the connection is lost.
+    /// Milliseconds of silence after which the connection is lost; zero is never.
     pub idle_ms: u32,
     /// A ticket of an earlier connection, if there is one.
     pub ticket: Bytes,
@@ -138,7 +145,7 @@ pub struct Connect {
     /// Whether messages may be sent before the broker has answered. Whoever
     /// records them can replay them.
     pub early: bool,
-    /// The client identifier.
+    /// The client identifier; the broker chooses one if it is empty.
     pub client_id: Bytes,
     /// User name; may be empty.
     pub user: Bytes,
@@ -147,9 +154,9 @@ pub struct Connect {
     /// Seconds after which the broker expects a sign of life, which the
     /// library gives; zero is never.
     pub keep_alive: u16,
-    /// Seconds that the broker keeps the session without a connection. A library
-    /// with the feature `qos2` resumes none of before a reset: packet identifiers
-    /// that it must know are lost.
+    /// Seconds that the broker keeps the session without a connection, 0xffffffff
+    /// for ever. A library with the feature `qos2` resumes none of before a reset:
+    /// packet identifiers that it must know are lost.
     pub expiry: u32,
     /// Null, or the message that the broker publishes when the connection ends
     /// without dunlin_disconnect. Its bytes stay where they are, like the names.
@@ -159,13 +166,14 @@ pub struct Connect {
     pub will_delay: u32,
 }
 
-/// A message to publish.
+/// A message to publish. What is not needed is zero, so begin with
+/// `dunlin_message message = {0}`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Publish {
-    /// Where.
+    /// Where: UTF-8, without wildcards, not empty.
     pub topic: Bytes,
-    /// What.
+    /// What; may be empty.
     pub payload: Bytes,
     /// Quality of service, 0 to 2.
     pub qos: u8,
@@ -176,7 +184,8 @@ pub struct Publish {
     pub again: u16,
     /// Zero, or a number from 1 to 8 that names the topic on this connection, so
     /// that only the first message with it has the topic. The topic is always
-    /// given: with another one, the number is that one's from then on.
+    /// given: with another one, the number is that one's from then on. A number
+    /// that the broker does not take is left aside.
     pub alias: u8,
 }
 

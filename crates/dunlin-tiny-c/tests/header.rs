@@ -9,9 +9,25 @@ use cbindgen::{Builder, Config, DocumentationStyle, EnumConfig, Language, Rename
 
 const TOP: &str = "/* dunlin_tiny.h: MQTT 5 over QUIC for devices.
  *
- * Made from crates/dunlin-tiny-c by cbindgen; not to be edited. Memory comes
- * from the caller, and there is no allocator. All calls for one client come
- * from one thread. */";
+ * Made from crates/dunlin-tiny-c by cbindgen; not to be edited. For C99, C++11
+ * and later.
+ *
+ * Memory comes from the caller, and there is no allocator:
+ *
+ *     static uint64_t state[DUNLIN_STATE_SIZE / 8];
+ *     dunlin_room memory = {(uint8_t *)state, sizeof state};
+ *
+ *     dunlin_new(memory, &port, &buffers, &client);
+ *     dunlin_connect(client, &options);
+ *     while (dunlin_status(client) != DUNLIN_PHASE_CLOSED) {
+ *         dunlin_publish(client, &message, &id);  once it is ready
+ *         if (dunlin_run(client, &sleep) != DUNLIN_CODE_OK)
+ *             break;
+ *         wait for a datagram, `sleep` milliseconds at most
+ *     }
+ *
+ * All calls for one client come from one thread at a time, and from no interrupt
+ * that could break into another one. */";
 
 /// Names in Rust and in C.
 const NAMES: [(&str, &str); 10] = [
@@ -37,12 +53,17 @@ fn header() -> String {
         header: Some(TOP.to_owned()),
         documentation_style: DocumentationStyle::C99,
         line_length: 80,
+        no_includes: true,
+        usize_is_size_t: true,
         enumeration: EnumConfig {
             rename_variants: RenameRule::QualifiedScreamingSnakeCase,
             ..EnumConfig::default()
         },
         ..Config::default()
     };
+    for name in ["stdbool.h", "stddef.h", "stdint.h"] {
+        config.sys_includes.push(name.to_owned());
+    }
     for (rust, c) in NAMES {
         config.export.rename.insert(rust.to_owned(), c.to_owned());
     }
@@ -55,7 +76,9 @@ fn header() -> String {
             builder.with_src(root.join(format!("src/{file}.rs")))
         });
     builder.generate().unwrap().write(&mut out);
-    String::from_utf8(out).unwrap()
+    // A heading for Rust.
+    let header = String::from_utf8(out).unwrap();
+    header.replace("// # Safety\n//\n", "// What the caller promises:\n")
 }
 
 #[test]

@@ -3,14 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::ptr;
 
 use dunlin_mini_crypto::{Crypto, Tiny};
 use dunlin_tiny_c::api::{
-    DUNLIN_STATE_SIZE, Handle, dunlin_connect, dunlin_disconnect, dunlin_migrate, dunlin_new,
-    dunlin_publish, dunlin_reason, dunlin_run, dunlin_size, dunlin_status, dunlin_subscribe,
-    dunlin_ticket, dunlin_update_keys,
+    DUNLIN_STATE_SIZE, Handle, dunlin_connect, dunlin_disconnect, dunlin_error_text,
+    dunlin_migrate, dunlin_new, dunlin_peer_code, dunlin_publish, dunlin_reason,
+    dunlin_reason_text, dunlin_run, dunlin_size, dunlin_status, dunlin_subscribe, dunlin_ticket,
+    dunlin_unsubscribe, dunlin_update_keys,
 };
 use dunlin_tiny_c::codes::Code;
 use dunlin_tiny_c::types::{Bytes, Connect, Phase, Port, Publish, Room, Rooms};
@@ -137,8 +138,27 @@ const fn how(keys: &'static [u8]) -> Connect {
     }
 }
 
+const fn bytes(text: &'static [u8]) -> Bytes {
+    Bytes {
+        data: text.as_ptr(),
+        len: text.len(),
+    }
+}
+
+/// Bytes that are not there.
+const NOWHERE: Bytes = Bytes {
+    data: ptr::null(),
+    len: 5,
+};
+
+/// As of a program that takes -1 for a length.
+const NEGATIVE: Bytes = Bytes {
+    data: &raw const KEY[0],
+    len: usize::MAX,
+};
+
 const MESSAGE: Publish = Publish {
-    topic: NONE,
+    topic: bytes(b"a"),
     payload: NONE,
     qos: 1,
     retain: false,
@@ -163,17 +183,129 @@ fn null_is_refused_everywhere() {
             dunlin_run(client, ptr::null_mut()),
             dunlin_publish(client, ptr::null(), ptr::null_mut()),
             dunlin_publish(client, &MESSAGE, &raw mut id),
-            dunlin_subscribe(client, NONE, 0, ptr::null_mut()),
+            dunlin_subscribe(client, bytes(b"a"), 0, ptr::null_mut()),
+            dunlin_unsubscribe(client, bytes(b"a"), ptr::null_mut()),
             dunlin_disconnect(client),
             dunlin_ticket(client, no_place, ptr::null_mut()),
             dunlin_migrate(client),
             dunlin_update_keys(client),
         ]
     };
-    assert_eq!(codes, [Code::NullPointer; 11]);
+    assert_eq!(codes, [Code::NullPointer; 12]);
     // SAFETY: as above.
     let (phase, reason) = unsafe { (dunlin_status(client), dunlin_reason(client)) };
     assert_eq!((phase, reason), (Phase::Idle, 0));
+    // SAFETY: as above.
+    assert_eq!(unsafe { dunlin_peer_code(client) }, 0);
+}
+
+#[test]
+fn bytes_that_are_not_there() {
+    let (client, _) = client();
+    let place = ptr::null_mut();
+    let mut id = 7;
+    // SAFETY: a client; nothing is read where there is nothing.
+    unsafe {
+        let message = |topic, payload| Publish {
+            topic,
+            payload,
+            ..MESSAGE
+        };
+        for (message, code) in [
+            (message(NONE, NONE), Code::NoTopic),
+            (message(NOWHERE, NONE), Code::NullPointer),
+            // Not an empty message, which would delete a kept one.
+            (message(MESSAGE.topic, NOWHERE), Code::NullPointer),
+            (message(NEGATIVE, NONE), Code::TooLarge),
+            (message(MESSAGE.topic, NEGATIVE), Code::TooLarge),
+        ] {
+            assert_eq!(dunlin_publish(client, &message, &raw mut id), code);
+            assert_eq!(id, 0);
+        }
+        for (filter, code) in [
+            (NONE, Code::NoTopic),
+            (NOWHERE, Code::NullPointer),
+            (NEGATIVE, Code::TooLarge),
+        ] {
+            assert_eq!(dunlin_subscribe(client, filter, 1, place), code);
+            assert_eq!(dunlin_unsubscribe(client, filter, place), code);
+        }
+        let good = how(&KEY);
+        for wrong in [
+            Connect {
+                keys: NOWHERE,
+                ..good
+            },
+            Connect {
+                name: NOWHERE,
+                ..good
+            },
+            Connect {
+                ticket: NOWHERE,
+                ..good
+            },
+            Connect {
+                client_id: NOWHERE,
+                ..good
+            },
+            Connect {
+                user: NOWHERE,
+                ..good
+            },
+            Connect {
+                password: NOWHERE,
+                ..good
+            },
+            Connect {
+                will: &message(MESSAGE.topic, NOWHERE),
+                ..good
+            },
+        ] {
+            assert_eq!(dunlin_connect(client, &good), Code::Ok);
+            assert_eq!(dunlin_connect(client, &wrong), Code::NullPointer);
+            assert_eq!(dunlin_status(client), Phase::Idle, "it is forgotten");
+        }
+        let nobody = Connect {
+            will: &message(NONE, NONE),
+            ..good
+        };
+        assert_eq!(dunlin_connect(client, &nobody), Code::NoTopic);
+    }
+    let port = port(world());
+    let (nowhere, negative) = (
+        Room {
+            data: ptr::null_mut(),
+            len: 512,
+        },
+        Room {
+            len: usize::MAX,
+            ..room(8)
+        },
+    );
+    for (send, code) in [(nowhere, Code::NullPointer), (negative, Code::Memory)] {
+        let rooms = Rooms { send, ..rooms() };
+        let (made, client) = make(room(DUNLIN_STATE_SIZE), &port, &rooms);
+        assert_eq!(made, code);
+        assert!(client.is_null(), "left alone");
+    }
+}
+
+#[test]
+fn every_number_has_a_text() {
+    let text = |code| {
+        // SAFETY: a string that ends and stays.
+        unsafe { CStr::from_ptr(dunlin_error_text(code)) }
+    };
+    assert_eq!(text(0), c"done");
+    assert_eq!(text(99), c"the server's key is not among the pinned ones");
+    assert_eq!(
+        text(Code::NoTopic as u8),
+        c"a topic or a topic filter is empty"
+    );
+    assert_eq!(text(255), c"an unknown error");
+    // SAFETY: as above.
+    let reason = unsafe { CStr::from_ptr(dunlin_reason_text(0x87)) };
+    assert_eq!(reason, c"not authorized");
 }
 
 #[test]
@@ -214,6 +346,13 @@ fn keys_that_do_not_do() {
         authority.authority = how(&KEY).keys;
         (authority.name, authority.address) = (NONE, NONE);
         assert_eq!(dunlin_connect(client, &authority), Code::NoName);
+        authority.address = bytes(b"127.0.0.1");
+        assert_eq!(dunlin_connect(client, &authority), Code::NoName);
+        authority.address = bytes(&[127, 0, 0, 1]);
+        assert_eq!(dunlin_connect(client, &authority), Code::Ok);
+        assert_eq!(dunlin_connect(client, ptr::null()), Code::NullPointer);
+        assert_eq!(dunlin_status(client), Phase::Connecting, "as it was");
+        assert_eq!(dunlin_connect(client, &how(&[])), Code::NoKey);
         assert_eq!(dunlin_status(client), Phase::Idle);
     }
 }

@@ -67,6 +67,12 @@ void device_log(const char *what, unsigned number) {
     board_print('\n');
 }
 
+void device_end(dunlin_code code, uint8_t reason) {
+    device_log("code", code);
+    if (reason)
+        device_log("reason", reason);
+}
+
 int main(void) {
     if (board_begin())
         device_main();

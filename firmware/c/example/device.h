@@ -18,8 +18,9 @@ dunlin_bytes device_name(void);
 const char *device_reading(void);
 /* Tells what happened, as far as the device can. */
 void device_log(const char *what, unsigned number);
-/* Called for each message, after the library's own event. */
-extern dunlin_client *device_client;
+/* Tells how it ended: a device with room for them has texts for the codes. */
+void device_end(dunlin_code code, uint8_t reason);
+/* What the port calls for each event. */
 void device_event(void *context, const dunlin_event *event);
 
 int device_main(void);

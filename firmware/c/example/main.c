@@ -111,6 +111,6 @@ int device_main(void) {
             device_wait(sleep);
         }
     }
-    device_log("code", code);
+    device_end(code, dunlin_reason(client));
     return code == DUNLIN_CODE_OK && reported && commanded ? 0 : 1;
 }

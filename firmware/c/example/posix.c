@@ -3,6 +3,7 @@
 
 #define _POSIX_C_SOURCE 200809L
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -60,8 +61,10 @@ void device_wait(uint32_t ms) {
     poll(&readable, 1, ms > 10000 ? 10000 : (int)ms);
 }
 
+/* For its owner only: whoever has the ticket is believed to be the broker. */
 void device_store(const uint8_t *ticket, size_t len) {
-    FILE *file = fopen(arguments[5], "wb");
+    int fd = open(arguments[5], O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
     time_t at = time(NULL);
     if (!file)
         return;
@@ -72,12 +75,13 @@ void device_store(const uint8_t *ticket, size_t len) {
 
 size_t device_load(uint8_t *ticket, size_t room, uint32_t *age_ms) {
     FILE *file = fopen(arguments[5], "rb");
-    time_t at;
+    time_t at, now = time(NULL);
     size_t len = 0;
     if (!file)
         return 0;
-    if (fread(&at, sizeof at, 1, file) == 1) {
-        *age_ms = (uint32_t)(time(NULL) - at) * 1000;
+    /* No ticket is older than a week, or of the future. */
+    if (fread(&at, sizeof at, 1, file) == 1 && at <= now && now - at <= 7 * 86400) {
+        *age_ms = (uint32_t)(now - at) * 1000;
         len = fread(ticket, 1, room, file);
     }
     fclose(file);
@@ -103,6 +107,14 @@ const char *device_reading(void) { return arguments[4]; }
 void device_log(const char *what, unsigned number) {
     printf("%s: %u\n", what, number);
     fflush(stdout);
+}
+
+void device_end(dunlin_code code, uint8_t reason) {
+    device_log("code", code);
+    if (code != DUNLIN_CODE_OK)
+        fprintf(stderr, "error %u: %s\n", code, dunlin_error_text(code));
+    if (reason >= 128)
+        fprintf(stderr, "reason %u: %s\n", reason, dunlin_reason_text(reason));
 }
 
 int main(int count, char **words) {

@@ -83,6 +83,6 @@ int device_main(void) {
         if (code == DUNLIN_CODE_OK)
             device_wait(sleep);
     }
-    device_log("code", code);
+    device_end(code, dunlin_reason(client));
     return code == DUNLIN_CODE_OK ? 0 : 1;
 }
