@@ -14,6 +14,7 @@
 )]
 
 mod board;
+mod copies;
 mod network;
 mod pages;
 mod registers;
