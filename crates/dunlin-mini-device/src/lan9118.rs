@@ -107,12 +107,16 @@ impl<R: Registers> Lan9118<R> {
         // First and last segment in one.
         self.0.write(TX_DATA, 1 << 13 | 1 << 12 | size);
         self.0.write(TX_DATA, size);
-        for word in frame.chunks(4) {
-            let mut bytes = [0; 4];
-            for (to, from) in bytes.iter_mut().zip(word) {
+        let (words, rest) = frame.as_chunks();
+        for word in words {
+            self.0.write(TX_DATA, u32::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 4];
+            for (to, from) in last.iter_mut().zip(rest) {
                 *to = *from;
             }
-            self.0.write(TX_DATA, u32::from_le_bytes(bytes));
+            self.0.write(TX_DATA, u32::from_le_bytes(last));
         }
     }
 
@@ -131,9 +135,14 @@ impl<R: Registers> Lan9118<R> {
             self.discard(bytes.div_ceil(4));
             return Some(0);
         };
-        for to in frame.chunks_mut(4) {
-            let word = self.0.read(RX_DATA).to_le_bytes();
-            for (to, from) in to.iter_mut().zip(&word) {
+        let (words, rest) = frame.as_chunks_mut();
+        for to in words {
+            *to = self.0.read(RX_DATA).to_le_bytes();
+        }
+        // A word with the end of the frame, and what the check sequence begins with.
+        if !rest.is_empty() {
+            let last = self.0.read(RX_DATA).to_le_bytes();
+            for (to, from) in rest.iter_mut().zip(&last) {
                 *to = *from;
             }
         }
