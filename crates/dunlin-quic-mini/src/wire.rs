@@ -1,7 +1,7 @@
 //! Reading and writing the integers and vectors of QUIC, TLS and DER. Knows
 //! no format beyond them, and cannot panic on any input.
 
-use core::cell::Cell;
+pub(crate) use dunlin_mini_crypto::fill;
 
 /// A reader that eats the front of a slice.
 #[derive(Clone, Copy)]
@@ -210,24 +210,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Removes `n` bytes from the front; what is behind the moved bytes stays. The
-/// one of the standard library can panic, for all the compiler knows.
+/// Removes `n` bytes from the front; what is behind the moved bytes stays.
 #[inline(never)]
 pub(crate) fn shift(buf: &mut [u8], n: usize) {
-    let cells = Cell::from_mut(buf).as_slice_of_cells();
-    for (to, from) in cells.iter().zip(cells.get(n..).unwrap_or_default()) {
-        to.set(from.get());
+    if n <= buf.len() {
+        buf.copy_within(n.., 0);
     }
-}
-
-/// Copies as much of `from` as fits and tells how much that is.
-#[inline(never)]
-pub(crate) fn fill(to: &mut [u8], from: &[u8]) -> usize {
-    let n = to.len().min(from.len());
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = *from;
-    }
-    n
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use crate::{BLOCK_LEN, Digest};
+use crate::{BLOCK_LEN, Digest, fill};
 
 /// FIPS 180-4 section 4.2.2.
 const ROUND: [u32; 64] = [
@@ -57,12 +57,8 @@ impl<const UNROLLED: bool> OwnHash<UNROLLED> {
                 continue;
             }
             let room = self.block.get_mut(at..).unwrap_or_default();
-            let len = room.len().min(data.len());
-            let (head, rest) = data.split_at_checked(len).unwrap_or_default();
-            for (to, from) in room.iter_mut().zip(head) {
-                *to = *from;
-            }
-            data = rest;
+            let len = fill(room, data);
+            data = data.get(len..).unwrap_or_default();
             self.bytes = self.bytes.wrapping_add(len as u64);
             if at + len == BLOCK_LEN {
                 compress::<UNROLLED>(&mut self.state, &self.block);
