@@ -127,6 +127,8 @@ pub struct Client<C: Crypto, V: Verifier, M: Memory> {
     recovery: Recovery,
     peer: Params,
     idle_ms: u32,
+    /// When the connection began.
+    began: u32,
     /// Since when nothing was heard, or answered.
     idle_from: u32,
     /// When the anti-deadlock timer was last set off.
@@ -200,6 +202,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             recovery: Recovery::ZERO,
             peer: Params::ZERO,
             idle_ms: 0,
+            began: 0,
             idle_from: 0,
             probe_from: 0,
             asked: false,
@@ -323,6 +326,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             self.token_len = 0;
         }
         self.idle_ms = config.idle_ms;
+        self.began = now;
         (self.idle_from, self.probe_from) = (now, now);
         self.greet(config)
     }

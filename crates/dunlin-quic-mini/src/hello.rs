@@ -323,6 +323,14 @@ fn offer(ticket: &Ticket<'_>, age: u32, out: &mut Writer<'_>) {
 /// Fills in the binder. `early` is the first secret of the schedule, and `hash`
 /// is of all messages before.
 pub(crate) fn bind<C: Crypto>(
+/// Adds to the age of the ticket (RFC 8446 section 4.1.2).
+pub(crate) fn grow_older(message: &mut [u8], ms: u32) -> Option<()> {
+    let front = message.len().checked_sub(BINDERS)?;
+    let age: &mut [u8; 4] = message.get_mut(..front)?.last_chunk_mut()?;
+    *age = u32::from_be_bytes(*age).wrapping_add(ms).to_be_bytes();
+    Some(())
+}
+
     crypto: &mut C,
     early: &Digest,
     mut hash: C::Hash,

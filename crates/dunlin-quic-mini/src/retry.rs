@@ -97,8 +97,7 @@ impl<'a> Request<'a> {
 
 impl Places {
     /// Makes the second hello of the first one in its place, without the
-    /// binder. Nothing if the buffer is too small. The age of the ticket stays
-    /// that of the first hello, which is a round trip before.
+    /// binder. Nothing if the buffer is too small.
     #[inline(never)]
     pub(crate) fn change(
         &mut self,

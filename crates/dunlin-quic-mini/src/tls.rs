@@ -180,7 +180,7 @@ impl<C: Crypto> Tls<C> {
     }
 
     /// Takes one whole message with its head of four bytes. `hello` is the
-    /// buffer that the ClientHello was written to.
+    /// buffer that the ClientHello was written to, `age` milliseconds ago.
     ///
     /// What is not inlined here and below leaves the stack to the curve: its
     /// calculations are what needs most.
@@ -196,6 +196,7 @@ impl<C: Crypto> Tls<C> {
         let (kind, body) = match message {
             [kind, _, _, _, body @ ..] => (*kind, Reader(body)),
             _ => return Err(Error::Decode),
+        age: u32,
         };
         if self.expect == Expect::CertificateVerify && kind == 15 {
             self.certificate_verify(crypto, body)?;
@@ -203,7 +204,7 @@ impl<C: Crypto> Tls<C> {
             crypto.update(&mut self.transcript, message);
             return Ok(Step::Nothing);
         }
-        self.other(crypto, verifier, params, hello, (kind, body, message))
+        self.other(crypto, verifier, params, hello, (kind, body, message), age)
     }
 
     /// All messages but the server's signature.
@@ -219,7 +220,8 @@ impl<C: Crypto> Tls<C> {
         let mut step = Step::Nothing;
         match (self.expect, kind) {
             (Expect::ServerHello, 2) if cfg!(feature = "hello-retry") && is_retry(message) => {
-                return self.retry(crypto, hello, body, message);
+        age: u32,
+                return self.retry(crypto, hello, (body, message), age);
             }
             (Expect::ServerHello, 2) => {
                 let shared = self.server_hello(crypto, body)?;
@@ -262,8 +264,8 @@ impl<C: Crypto> Tls<C> {
         &mut self,
         crypto: &mut C,
         hello: &mut [u8],
-        body: Reader<'_>,
-        message: &[u8],
+        (body, message): (Reader<'_>, &[u8]),
+        age: u32,
     ) -> Result<Step, Error> {
         if self.again {
             return Err(Error::UnexpectedMessage);
@@ -297,6 +299,7 @@ impl<C: Crypto> Tls<C> {
         }
         crypto.update(&mut self.transcript, hello);
         self.early_offered = false;
+            hello::grow_older(hello, age).ok_or(Error::Cookie)?;
         self.again = true;
         Ok(Step::Hello(hello.len()))
     }

@@ -30,7 +30,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             match kind {
                 0x00 | 0x01 => {}
                 0x02 | 0x03 => self.ack(now, which, kind == 3, &mut frame)?,
-                0x06 => self.crypto_frame(which, &mut frame)?,
+                0x06 => self.crypto_frame(now, which, &mut frame)?,
                 0x1c => return Err(self.closed(kind, &mut frame)),
                 _ if which != APP => return Err(Error::FrameForbidden),
                 _ => self.app_frame(kind, &mut frame)?,

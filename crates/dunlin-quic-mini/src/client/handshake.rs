@@ -16,7 +16,12 @@ use crate::wire::Reader;
 
 impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     /// A CRYPTO frame.
-    pub(super) fn crypto_frame(&mut self, which: u8, frame: &mut Reader<'_>) -> Result<(), Error> {
+    pub(super) fn crypto_frame(
+        &mut self,
+        now: u32,
+        which: u8,
+        frame: &mut Reader<'_>,
+    ) -> Result<(), Error> {
         let offset = frame.varint().ok_or(Error::FrameEncoding)?;
         let data = frame.varvec().ok_or(Error::FrameEncoding)?;
         if which < self.level {
@@ -30,12 +35,12 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
                 Refused::Beyond => Error::CryptoBuffer,
                 Refused::Gaps => Error::Again,
             })?;
-        while self.message()? {}
+        while self.message(now)? {}
         Ok(())
     }
 
     /// Takes the next message, if all of it is there.
-    fn message(&mut self) -> Result<bool, Error> {
+    fn message(&mut self, now: u32) -> Result<bool, Error> {
         let parts = self.memory.parts();
         let buffer = parts.handshake;
         let ready = buffer.get(..self.input.ready()).unwrap_or_default();
@@ -59,6 +64,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             &mut self.peer,
             parts.hello,
             message,
+            now.wrapping_sub(self.began),
         )?;
         self.input.consume(buffer, len);
         match step {

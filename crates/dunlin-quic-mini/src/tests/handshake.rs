@@ -271,3 +271,16 @@ fn the_first_hello_is_not_sent_again() {
     let at = payload.windows(hello.len()).any(|part| part == hello);
     assert!(at, "the second hello comes again");
 }
+
+#[test]
+fn a_ticket_grows_older_between_two_hellos() {
+    for gone in [0, 250, u32::MAX] {
+        let mut pair = Pair::new(true);
+        pair.now = gone;
+        let group = [0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 0x1d];
+        let hello = pair.ask(&group).unwrap();
+        // In front of the binder; the ticket adds one.
+        let age = &hello[hello.len() - 35 - 4..hello.len() - 35];
+        assert_eq!(age, u32::to_be_bytes(gone.wrapping_add(1)));
+    }
+}
