@@ -123,12 +123,13 @@ mod authority {
     impl Verifier for Authority<'_> {
         fn verify<C: Crypto>(&self, crypto: &mut C, certificate: &[u8]) -> Result<Point, Error> {
             let mut certificate = Certificate::read(certificate)?;
-            let mut algorithm =
+            let algorithm =
                 element(&mut certificate.signature, SEQUENCE).ok_or(Error::CertificateEncoding)?;
-            if algorithm.array() != Some(&ECDSA_SHA256) {
+            if algorithm.0 != ECDSA_SHA256 {
                 return Err(Error::CertificateAlgorithm);
             }
             let signed = bit_string(&mut certificate.signature).and_then(signature);
+            let signed = signed.filter(|_| certificate.signature.is_empty());
             let signed = signed.ok_or(Error::CertificateEncoding)?;
             let mut hash = crypto.hash();
             crypto.update(&mut hash, certificate.signed);
@@ -222,10 +223,12 @@ mod authority {
             let mut extension = element(extensions, SEQUENCE)?;
             let id = element(&mut extension, 0x06)?;
             let critical = extension.0.first() == Some(&0x01);
-            if critical {
-                any(&mut extension)?;
+            // False is the default, which is not written.
+            if critical && element(&mut extension, 0x01)?.0 != [0xff] {
+                return None;
             }
-            Some((id.0, critical, element(&mut extension, 0x04)?))
+            let body = element(&mut extension, 0x04)?;
+            extension.is_empty().then_some((id.0, critical, body))
         };
         let (id, critical, mut body) = read().ok_or(Error::CertificateEncoding)?;
         // All extensions that matter are below id-ce (2.5.29).

@@ -140,7 +140,7 @@ fn certificates_with_the_pinned_key_and_a_wrong_signature() {
     key.extend_from_slice(&KEYS[0]);
     let mut signed = std::vec![2, 1, 1, 0x30, 0, 0x30, 0, 0x30, 0, 0x30, 0];
     signed.extend_from_slice(&key);
-    let mut certificate = std::vec![0x30, 0x81, u8::try_from(signed.len() + 2).unwrap()];
+    let mut certificate = std::vec![0x30, u8::try_from(signed.len() + 2).unwrap()];
     certificate.extend_from_slice(&[0x30, u8::try_from(signed.len()).unwrap()]);
     certificate.extend_from_slice(&signed);
     let len = u8::try_from(certificate.len()).unwrap();

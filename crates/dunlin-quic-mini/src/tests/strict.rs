@@ -4,7 +4,9 @@
 use std::vec::Vec;
 
 use crate::trial::server::{ID, KEYS, Pair, extension, host, message};
-use crate::{Buffers, Client, Config, Error, Memory, Pinned, Point, Resume};
+use crate::{
+    Authority, Buffers, Client, Config, Error, Memory, Name, Pinned, Point, Resume, Verifier,
+};
 
 /// A Retry with this source and token, genuine or not.
 fn retry(pair: &mut Pair, source: &[u8], token: usize, genuine: bool) -> Vec<u8> {
@@ -187,5 +189,37 @@ fn nothing_is_left_in_the_buffers() {
     let parts = buffers.parts();
     for bytes in [parts.hello, parts.handshake, parts.send, parts.receive] {
         assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn certificates_have_one_form() {
+    let seed = include_bytes!("../../../../fuzz/corpus/mini_certificate/usages");
+    let mut crypto = host();
+    crypto.believes = true;
+    let mut read = |certificate: &[u8]| {
+        let name = Name::Host(b"broker.example.net");
+        let verifier = Authority::new(&KEYS[0], name, None);
+        verifier.verify(&mut crypto, certificate).map(|_| ())
+    };
+    assert_eq!(read(seed), Ok(()));
+    // The critical flag of the usages: DER has one byte for true, and none for
+    // what is the default.
+    assert_eq!(seed[383..386], [1, 1, 0xff]);
+    for flag in [0, 1, 0xfe] {
+        let mut other = seed.to_vec();
+        other[385] = flag;
+        assert_eq!(read(&other), Err(Error::CertificateEncoding), "{flag}");
+    }
+    // Behind the signature, and as a parameter of its algorithm.
+    for (at, want) in [
+        (seed.len(), Error::CertificateEncoding),
+        (404, Error::CertificateAlgorithm),
+    ] {
+        let mut other = seed.to_vec();
+        other.splice(at..at, [5, 0]);
+        other[3] += 2;
+        other[393] += if at == 404 { 2 } else { 0 };
+        assert_eq!(read(&other), Err(want), "{at}");
     }
 }
