@@ -12,7 +12,7 @@ scripts/mcu/toolchain.sh "$target/thumb"
 export CARGO_TARGET_DIR="$target/engine-size"
 elf="$CARGO_TARGET_DIR/thumbv7em-none-eabihf/release/dunlin-engine-size"
 # The whole image of 40 KB leaves this much for the engine.
-budget=28000
+budget=29000
 
 build() { (cd firmware/size && cargo build -q --release --locked --no-default-features --features "$1"); }
 # Bytes of the sections whose names match.

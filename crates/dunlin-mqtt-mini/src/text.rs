@@ -154,6 +154,10 @@ const ERRORS: &[Row] = &[
         "a ticket allows an amount of early data that QUIC does not know",
     ),
     (82, "the cookie of a HelloRetryRequest does not fit"),
+    (
+        83,
+        "an extension came twice, or in a message that may not have it",
+    ),
     (96, "the server sent no certificate"),
     (97, "the certificate is not X.509"),
     (98, "the certificate's key is not of P-256"),

@@ -113,6 +113,8 @@ pub enum Error {
     TicketEarlyData = 81,
     /// The cookie of a HelloRetryRequest does not fit.
     Cookie = 82,
+    /// An extension that comes twice, or in a message that may not have it.
+    IllegalExtension = 83,
 
     /// The server sent no certificate.
     NoCertificate = 96,
@@ -187,6 +189,7 @@ impl Error {
             | Self::PskIdentity
             | Self::SignatureScheme
             | Self::SessionId
+            | Self::IllegalExtension
             | Self::EarlyData => 0x12f,
             Self::UnsupportedExtension => 0x16e,
             Self::Alpn => 0x178,

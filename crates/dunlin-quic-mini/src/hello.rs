@@ -156,8 +156,11 @@ impl<'a> Ticket<'a> {
             let id = extensions.u16().ok_or(Error::Decode)?;
             let mut value = extensions.vector(2).ok_or(Error::Decode)?;
             if id == 42 {
+                if early != 0 {
+                    return Err(Error::IllegalExtension);
+                }
                 // RFC 9001 section 4.6.1: no other amount is allowed.
-                if value.u32() != Some(u32::MAX) {
+                if value.u32() != Some(u32::MAX) || !value.is_empty() {
                     return Err(Error::TicketEarlyData);
                 }
                 early = 1;
@@ -320,9 +323,6 @@ fn offer(ticket: &Ticket<'_>, age: u32, out: &mut Writer<'_>) {
     out.close(mark, 0);
 }
 
-/// Fills in the binder. `early` is the first secret of the schedule, and `hash`
-/// is of all messages before.
-pub(crate) fn bind<C: Crypto>(
 /// Adds to the age of the ticket (RFC 8446 section 4.1.2).
 pub(crate) fn grow_older(message: &mut [u8], ms: u32) -> Option<()> {
     let front = message.len().checked_sub(BINDERS)?;
@@ -331,6 +331,9 @@ pub(crate) fn grow_older(message: &mut [u8], ms: u32) -> Option<()> {
     Some(())
 }
 
+/// Fills in the binder. `early` is the first secret of the schedule, and `hash`
+/// is of all messages before.
+pub(crate) fn bind<C: Crypto>(
     crypto: &mut C,
     early: &Digest,
     mut hash: C::Hash,

@@ -31,6 +31,7 @@ mod assemble;
 mod cid;
 mod client;
 mod error;
+mod extensions;
 mod held;
 mod hello;
 mod keys;

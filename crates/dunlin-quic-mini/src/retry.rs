@@ -5,6 +5,7 @@
 use dunlin_mini_crypto::{Group, Share, Suite};
 
 use crate::error::Error;
+use crate::extensions::{Extensions, bits};
 use crate::wire::{Reader, Writer};
 
 /// Bytes of the longest cookie that is sent back, with its length.
@@ -51,7 +52,7 @@ impl<'a> Request<'a> {
             let right = version == 0x0303 && compression == 0;
             Some((session, suite, body.vector(2).filter(|_| right)?))
         };
-        let (session, suite, mut extensions) = read().ok_or(Error::Decode)?;
+        let (session, suite, list) = read().ok_or(Error::Decode)?;
         if !session.is_empty() {
             return Err(Error::SessionId);
         }
@@ -61,20 +62,18 @@ impl<'a> Request<'a> {
             group: None,
             cookie: &[],
         };
-        while !extensions.is_empty() {
-            let id = extensions.u16().ok_or(Error::Decode)?;
-            let mut value = extensions.vector(2).ok_or(Error::Decode)?;
-            match id {
+        let mut extensions = Extensions::new(list, bits(&[43, 44, 51]));
+        while let Some((number, mut value)) = extensions.next()? {
+            match number {
                 43 if value.u16() == Some(0x0304) => tls13 = true,
                 43 => return Err(Error::Downgrade),
                 51 => request.group = Some(value.u16().ok_or(Error::Decode)?),
-                44 => {
+                _ => {
                     request.cookie = value.0;
                     // It has a length of its own, and a byte at least.
                     let inner = value.vector(2).filter(|inner| !inner.is_empty());
                     inner.ok_or(Error::Decode)?;
                 }
-                _ => return Err(Error::UnsupportedExtension),
             }
             if !value.is_empty() {
                 return Err(Error::Decode);

@@ -6,6 +6,7 @@ use dunlin_mini_crypto::{
 };
 
 use crate::error::Error;
+use crate::extensions::{Extensions, bits};
 use crate::held::Held;
 use crate::hello::{self, Hello, Ticket, Trust, advance, derive, finished};
 use crate::keys::expand_with;
@@ -79,6 +80,8 @@ pub(crate) struct Tls<C: Crypto> {
     /// The server asked for a certificate of the client; it gets none.
     asked: bool,
     offered: bool,
+    /// Whether the hello has a server_name.
+    named: bool,
     pub(crate) resumed: bool,
     early_offered: bool,
     /// The suite of the ticket, then the one that the server chose.
@@ -141,6 +144,7 @@ impl<C: Crypto> Tls<C> {
             expect: Expect::ServerHello,
             asked: false,
             offered: hello.resume.is_some(),
+            named: !hello.name.is_empty(),
             resumed: false,
             early_offered: hello.early,
             suite: hello.suite(),
@@ -192,11 +196,11 @@ impl<C: Crypto> Tls<C> {
         params: &mut Params,
         hello: &mut [u8],
         message: &[u8],
+        age: u32,
     ) -> Result<Step, Error> {
         let (kind, body) = match message {
             [kind, _, _, _, body @ ..] => (*kind, Reader(body)),
             _ => return Err(Error::Decode),
-        age: u32,
         };
         if self.expect == Expect::CertificateVerify && kind == 15 {
             self.certificate_verify(crypto, body)?;
@@ -216,11 +220,11 @@ impl<C: Crypto> Tls<C> {
         params: &mut Params,
         hello: &mut [u8],
         (kind, body, message): (u8, Reader<'_>, &[u8]),
+        age: u32,
     ) -> Result<Step, Error> {
         let mut step = Step::Nothing;
         match (self.expect, kind) {
             (Expect::ServerHello, 2) if cfg!(feature = "hello-retry") && is_retry(message) => {
-        age: u32,
                 return self.retry(crypto, hello, (body, message), age);
             }
             (Expect::ServerHello, 2) => {
@@ -295,11 +299,11 @@ impl<C: Crypto> Tls<C> {
         }
         if cfg!(feature = "resumption") && self.offered {
             let before = self.transcript.clone();
+            hello::grow_older(hello, age).ok_or(Error::Cookie)?;
             hello::bind(crypto, &self.schedule, before, hello).ok_or(Error::Cookie)?;
         }
         crypto.update(&mut self.transcript, hello);
         self.early_offered = false;
-            hello::grow_older(hello, age).ok_or(Error::Cookie)?;
         self.again = true;
         Ok(Step::Hello(hello.len()))
     }
@@ -314,11 +318,10 @@ impl<C: Crypto> Tls<C> {
             let suite = body.u16()?;
             let compression = body.u8()?;
             // TLS 1.2 allows to leave them out.
-            let extensions = body.vector(2).unwrap_or(Reader(&[]));
-            Some((version, random, session, suite, compression, extensions))
+            let list = body.vector(2).unwrap_or(Reader(&[]));
+            Some((version, random, session, suite, compression, list))
         };
-        let (version, random, session, suite, compression, mut extensions) =
-            read().ok_or(Error::Decode)?;
+        let (version, random, session, suite, compression, list) = read().ok_or(Error::Decode)?;
         if version != 0x0303 || compression != 0 || !body.is_empty() {
             return Err(Error::Decode);
         }
@@ -330,10 +333,9 @@ impl<C: Crypto> Tls<C> {
         }
         let mut tls13 = false;
         let mut share = None;
-        while !extensions.is_empty() {
-            let id = extensions.u16().ok_or(Error::Decode)?;
-            let mut value = extensions.vector(2).ok_or(Error::Decode)?;
-            match id {
+        let mut extensions = Extensions::new(list, bits(&[41, 43, 51]));
+        while let Some((number, mut value)) = extensions.next()? {
+            match number {
                 43 if value.0 == [3, 4] => tls13 = true,
                 43 => return Err(Error::Downgrade),
                 51 => {
@@ -375,22 +377,23 @@ impl<C: Crypto> Tls<C> {
 
     #[inline(never)]
     fn extensions(&mut self, hello: &[u8], mut body: Reader<'_>) -> Result<Params, Error> {
-        let mut list = body.vector(2).ok_or(Error::Decode)?;
+        let list = body.vector(2).filter(|_| body.is_empty());
+        let list = list.ok_or(Error::Decode)?;
         let mut params = None;
         let mut alpn = false;
-        while !list.is_empty() {
-            let id = list.u16().ok_or(Error::Decode)?;
-            let value = list.vector(2).ok_or(Error::Decode)?;
-            match id {
+        let mut extensions = Extensions::new(list, bits(&[0, 10, 16, 42, 57]));
+        while let Some((number, value)) = extensions.next()? {
+            match number {
                 16 => {
                     let offered = hello.get(self.places.alpn.0..self.places.alpn.1);
                     alpn = offered == Some(value.0);
                 }
                 57 => params = Some(Params::read(value)?),
-                42 if self.early_offered && self.resumed => self.early = true,
+                42 if self.early_offered && self.resumed && value.is_empty() => self.early = true,
                 42 => return Err(Error::EarlyData),
                 // server_name and supported_groups tell nothing of use.
-                0 | 10 => {}
+                0 if self.named => {}
+                10 => {}
                 _ => return Err(Error::UnsupportedExtension),
             }
         }
@@ -487,12 +490,22 @@ fn is_retry(message: &[u8]) -> bool {
         .is_some_and(|random| random.starts_with(&RETRY_RANDOM))
 }
 
-/// The server's own certificate, the first of the list.
+/// The server's own certificate, the first of the list. None may have an
+/// extension: they would be answers to what this client does not ask for.
 fn leaf(mut body: Reader<'_>) -> Result<&[u8], Error> {
     if !body.vector(1).is_some_and(|context| context.is_empty()) {
         return Err(Error::Decode);
     }
-    let mut list = body.vector(3).ok_or(Error::Decode)?;
-    let first = list.vector(3).ok_or(Error::NoCertificate)?;
-    Ok(first.0)
+    let list = body.vector(3).filter(|_| body.is_empty());
+    let mut list = list.ok_or(Error::Decode)?;
+    let mut first = None;
+    while !list.is_empty() {
+        let certificate = list.vector(3).ok_or(Error::Decode)?;
+        let extensions = list.vector(2).ok_or(Error::Decode)?;
+        if !extensions.is_empty() {
+            return Err(Error::UnsupportedExtension);
+        }
+        first = first.or(Some(certificate.0));
+    }
+    first.ok_or(Error::NoCertificate)
 }

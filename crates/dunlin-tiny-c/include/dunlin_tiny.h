@@ -143,6 +143,8 @@ enum dunlin_code
   DUNLIN_CODE_TICKET_EARLY_DATA = 81,
   // The cookie of a HelloRetryRequest does not fit.
   DUNLIN_CODE_COOKIE = 82,
+  // An extension that comes twice, or in a message that may not have it.
+  DUNLIN_CODE_ILLEGAL_EXTENSION = 83,
   // The server sent no certificate.
   DUNLIN_CODE_NO_CERTIFICATE = 96,
   // The certificate is not X.509.

@@ -116,6 +116,8 @@ pub enum Code {
     TicketEarlyData = 81,
     /// The cookie of a HelloRetryRequest does not fit.
     Cookie = 82,
+    /// An extension that comes twice, or in a message that may not have it.
+    IllegalExtension = 83,
     /// The server sent no certificate.
     NoCertificate = 96,
     /// The certificate is not X.509.
@@ -191,7 +193,7 @@ pub enum Code {
 }
 
 /// All codes; their order is that of the numbers.
-const ALL: [Code; 84] = [
+const ALL: [Code; 85] = [
     Code::Ok,
     Code::IdleTimeout,
     Code::ClosedByPeer,
@@ -242,6 +244,7 @@ const ALL: [Code; 84] = [
     Code::SessionId,
     Code::TicketEarlyData,
     Code::Cookie,
+    Code::IllegalExtension,
     Code::NoCertificate,
     Code::CertificateEncoding,
     Code::CertificateKey,

@@ -37,7 +37,7 @@ fn changed_messages_have_their_errors() {
                 says.random[..8].copy_from_slice(&[0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11]);
             },
             // A ticket cannot be chosen so early.
-            Error::UnsupportedExtension,
+            Error::IllegalExtension,
         ),
         (
             |says| {
@@ -58,7 +58,7 @@ fn changed_messages_have_their_errors() {
         ),
         (
             |says| says.extensions.extend(extension(13, &[])),
-            Error::UnsupportedExtension,
+            Error::IllegalExtension,
         ),
         (|says| says.extensions.push(0), Error::Decode),
     ];

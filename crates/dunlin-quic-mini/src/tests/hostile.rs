@@ -100,15 +100,40 @@ fn ids() -> Pair {
     pair
 }
 
-fn certificate_of(len: usize) -> Pair {
+/// After a Certificate message with this body.
+fn shown(certificate: &[u8]) -> Pair {
     let mut pair = Pair::new(false);
     let mut says = pair.honest();
     says.hello = extension(43, &[3, 4]);
     pair.hello(&says);
     let mut flight = pair.encrypted_extensions(&says);
-    flight.extend(message(11, &vec![0; len]));
+    flight.extend(message(11, certificate));
     flight.truncate(900);
     pair.crypto(1, &flight);
+    pair
+}
+
+fn ticket_that_was_not_offered() -> Pair {
+    let mut pair = Pair::new(false);
+    let says = pair.honest();
+    pair.hello(&says);
+    pair
+}
+
+fn name_that_was_not_said() -> Pair {
+    let mut pair = Pair::nameless();
+    let mut says = pair.honest();
+    says.extensions.extend([0, 0, 0, 0]);
+    pair.hello(&says);
+    pair.finish(&says);
+    pair
+}
+
+fn early_data_twice_in_a_ticket() -> Pair {
+    let (mut pair, _) = Pair::connected();
+    let mut body = vec![0, 0, 1, 0, 1, 2, 3, 4, 1, 0, 0, 1, 7, 0, 16];
+    body.extend([0, 42, 0, 4, 255, 255, 255, 255].repeat(2));
+    pair.crypto(2, &message(4, &body));
     pair
 }
 
@@ -213,7 +238,7 @@ fn all_streams() -> Pair {
     pair
 }
 
-const CASES: [Case; 46] = [
+const CASES: [Case; 61] = [
     (
         "altered Finished",
         || said(|says| says.bad_finished = true),
@@ -261,8 +286,18 @@ const CASES: [Case; 46] = [
     ),
     (
         "a request with an extension that was not offered",
-        || asked(&[0, 45, 0, 0]),
+        || asked(&[0, 5, 0, 0]),
         Some(Error::UnsupportedExtension),
+    ),
+    (
+        "a request with an extension that belongs elsewhere",
+        || asked(&[0, 45, 0, 0]),
+        Some(Error::IllegalExtension),
+    ),
+    (
+        "a request for a group and for a group",
+        || asked(&[0, 51, 0, 2, 0, 0x1d].repeat(2)),
+        Some(Error::IllegalExtension),
     ),
     (
         "a request with an empty cookie",
@@ -298,6 +333,80 @@ const CASES: [Case; 46] = [
         "no point of the curve",
         || said(|says| says.bad_point = true),
         Some(Error::BadPoint),
+    ),
+    (
+        "an extension of the hello that was not offered",
+        || said(|says| says.hello.extend([0x3a, 0x3a, 0, 0])),
+        Some(Error::UnsupportedExtension),
+    ),
+    (
+        "an extension of the hello that belongs elsewhere",
+        || said(|says| says.hello.extend(extension(16, b"\0\x05\x04mqtt"))),
+        Some(Error::IllegalExtension),
+    ),
+    (
+        "an extension of the hello that comes twice",
+        || said(|says| says.hello.extend(extension(43, &[3, 4]))),
+        Some(Error::IllegalExtension),
+    ),
+    (
+        "a ticket that was not offered",
+        ticket_that_was_not_offered,
+        Some(Error::UnsupportedExtension),
+    ),
+    (
+        "an encrypted extension that was not offered",
+        || said(|says| says.extensions.extend([0, 5, 0, 0])),
+        Some(Error::UnsupportedExtension),
+    ),
+    (
+        "an answer to a name that was not said",
+        name_that_was_not_said,
+        Some(Error::UnsupportedExtension),
+    ),
+    (
+        "an encrypted extension that belongs elsewhere",
+        || said(|says| says.extensions.extend(extension(43, &[3, 4]))),
+        Some(Error::IllegalExtension),
+    ),
+    (
+        "an encrypted extension that comes twice",
+        || said(|says| says.extensions.extend_from_within(..)),
+        Some(Error::IllegalExtension),
+    ),
+    (
+        "encrypted extensions that leave something",
+        || {
+            let mut pair = Pair::new(true);
+            let says = pair.honest();
+            pair.hello(&says);
+            let mut extensions = pair.encrypted_extensions(&says);
+            extensions[3] += 1;
+            extensions.push(0);
+            pair.crypto(1, &extensions);
+            pair
+        },
+        Some(Error::Decode),
+    ),
+    (
+        "a certificate with an extension",
+        || shown(&[0, 0, 0, 10, 0, 0, 1, 7, 0, 4, 0, 5, 0, 0]),
+        Some(Error::UnsupportedExtension),
+    ),
+    (
+        "a list of certificates that is cut off",
+        || shown(&[0, 0, 0, 4, 0, 0, 1, 7]),
+        Some(Error::Decode),
+    ),
+    (
+        "a ticket that allows early data twice",
+        early_data_twice_in_a_ticket,
+        Some(Error::IllegalExtension),
+    ),
+    (
+        "parameters that come twice",
+        || said(|says| says.parameters.as_mut().unwrap().extend([4, 1, 1])),
+        Some(Error::TransportParameter),
     ),
     (
         "no protocol",
@@ -359,7 +468,7 @@ const CASES: [Case; 46] = [
     ),
     (
         "a certificate beyond the buffer",
-        || certificate_of(1100),
+        || shown(&[0; 1100]),
         Some(Error::CryptoBuffer),
     ),
     (
@@ -418,5 +527,5 @@ fn hostile_cases_have_their_codes_and_the_client_lives_on() {
         .filter_map(|case| Some(case.2? as u8))
         .collect();
     // Lengths and buffers of one kind share a code.
-    assert_eq!(codes.len(), 25);
+    assert_eq!(codes.len(), 27);
 }

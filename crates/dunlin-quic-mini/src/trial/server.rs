@@ -116,17 +116,24 @@ impl Pair {
     /// server takes early data with it.
     pub(crate) fn resuming(ticket: Option<(Suite, bool)>) -> Self {
         let client = Client::new(host(), Pinned::new(&KEYS), Buffers::new());
-        Self::with(client, ticket)
+        Self::with(client, b"broker", ticket)
+    }
+
+    /// One that names no server.
+    #[cfg(test)]
+    pub(crate) fn nameless() -> Self {
+        let client = Client::new(host(), Pinned::new(&KEYS), Buffers::new());
+        Self::with(client, b"", Some((Suite::Aes128Gcm, false)))
     }
 
     /// The same client with the same memory, that has sent another hello.
     pub(crate) fn again(self) -> Self {
         let mut client = self.client;
         client.clear();
-        Self::with(client, Some((Suite::Aes128Gcm, false)))
+        Self::with(client, b"broker", Some((Suite::Aes128Gcm, false)))
     }
 
-    fn with(mut client: Tested, resume: Option<(Suite, bool)>) -> Self {
+    fn with(mut client: Tested, name: &[u8], resume: Option<(Suite, bool)>) -> Self {
         let form = if resume.is_some_and(|(suite, _)| suite != Suite::Aes128Gcm) {
             3
         } else {
@@ -135,10 +142,10 @@ impl Pair {
         let mut ticket = vec![form, 1, 0, 0, 255, 255, 0, 0, 0, 1];
         ticket.extend_from_slice(&PSK);
         let verifier = Pinned::new(&KEYS);
-        ticket.extend_from_slice(&trust(&mut host(), &verifier, b"broker", b"mqtt"));
+        ticket.extend_from_slice(&trust(&mut host(), &verifier, name, b"mqtt"));
         ticket.extend_from_slice(&[0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 2, 7, 7]);
         let config = Config {
-            name: b"broker",
+            name,
             alpn: b"mqtt",
             idle_ms: 10_000,
             max_datagram: 1472,
