@@ -7,12 +7,9 @@ use std::{env, fs};
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let smoltcp = env::var_os("CARGO_FEATURE_SMOLTCP").is_some();
-    let memory = if smoltcp {
-        "memory-smoltcp.x"
-    } else {
-        "memory.x"
-    };
-    fs::copy(memory, out.join("memory.x")).expect("the output folder is writable");
+    let size = if smoltcp { "large" } else { "small" };
+    let memory = format!("memory/{size}.x");
+    fs::copy(&memory, out.join("memory.x")).expect("there is a file for each size");
     fs::write(out.join("device.x"), "").expect("the output folder is writable");
     println!("cargo:rustc-link-search={}", out.display());
     println!("cargo:rustc-link-arg=-Tlink.x");

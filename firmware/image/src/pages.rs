@@ -9,7 +9,7 @@ use core::slice;
 
 use dunlin_mini_device::{Copies, open};
 
-/// Where the pages are. Nothing of the image is here, see `memory.x`.
+/// Where the pages are. Nothing of the image is here, see `memory/`.
 const PAGES: usize = 0x0030_0000;
 const PAGE: usize = 0x400;
 
