@@ -78,6 +78,7 @@ pub(crate) fn text(study: &Study) -> String {
     );
     goals(&mut out, study);
     flash(&mut out, study);
+    network(&mut out, study);
     memory(&mut out, study);
     cycles(&mut out, study);
     cryptography(&mut out, study);
@@ -88,8 +89,8 @@ pub(crate) fn text(study: &Study) -> String {
 }
 
 fn goals(out: &mut String, study: &Study) {
-    out.push_str("## Goals\n\n| provider | figure | measured | goal | |\n|---|---|--:|--:|---|\n");
-    for verdict in study.providers.iter().flat_map(|p| &p.verdicts) {
+    out.push_str("## Goals\n\n| image | figure | measured | goal | |\n|---|---|--:|--:|---|\n");
+    for verdict in study.verdicts() {
         let met = match verdict.is_met() {
             true => "met".to_owned(),
             false => format!(
@@ -187,6 +188,53 @@ fn flash(out: &mut String, study: &Study) {
     {
         let name = if file.is_empty() { "(runtime)" } else { file };
         let _ = writeln!(out, "| {name} | {} |", grouped(*bytes));
+    }
+    out.push('\n');
+}
+
+/// What the other network costs.
+fn network(out: &mut String, study: &Study) {
+    let (Some(own), smoltcp) = (study.providers.first(), &study.smoltcp) else {
+        return;
+    };
+    out.push_str(
+        "### smoltcp\n\n\
+         [smoltcp](microcontrollers.md#smoltcp-and-dhcp) instead of the own ARP, IPv4 and UDP, with\n\
+         `tiny`. It brings DHCP, and code that can panic.\n\n\
+         | figure | own | smoltcp | more |\n|---|--:|--:|--:|\n",
+    );
+    let stack = |full: &Wake, early: &Wake| full.stack().max(early.stack());
+    let cycles = |wake: &Wake| wake.first_reading().map_or(0, |cost| cost.1);
+    let rows = [
+        ("flash, bytes", own.image.flash, smoltcp.image.flash),
+        (
+            "RAM with a place, bytes",
+            own.image.fixed,
+            smoltcp.image.fixed,
+        ),
+        (
+            "stack at its deepest, bytes",
+            stack(&own.full, &own.early),
+            stack(&smoltcp.full, &smoltcp.early),
+        ),
+        (
+            "full handshake, to PUBACK, cycles",
+            cycles(&own.full),
+            cycles(&smoltcp.full),
+        ),
+        (
+            "0-RTT, to PUBACK, cycles",
+            cycles(&own.early),
+            cycles(&smoltcp.early),
+        ),
+    ];
+    for (name, own, other) in rows {
+        let (own, other, more) = (
+            grouped(own),
+            grouped(other),
+            grouped(other.saturating_sub(own)),
+        );
+        let _ = writeln!(out, "| {name} | {own} | {other} | {more} |");
     }
     out.push('\n');
 }

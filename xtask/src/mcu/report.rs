@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::budget::{Budget, Verdict};
 use super::crypto::{self, Figures};
@@ -20,7 +20,11 @@ const PAGE: &str = "docs/book/src/mcu-study.md";
 const PLOTS: &str = "docs/book/src/mcu";
 
 /// Images with less and less in them: what was left out, and the features.
-pub(crate) const OPTIONS: [(&str, &str); 8] = [
+pub(crate) const OPTIONS: [(&str, &str); 9] = [
+    (
+        "with smoltcp and DHCP, too",
+        "early-data,key-update,migration,resumption,retry,qos2,chacha20-poly1305,smoltcp",
+    ),
     (
         "with ChaCha20-Poly1305, too",
         "early-data,key-update,migration,resumption,retry,qos2,chacha20-poly1305",
@@ -66,9 +70,18 @@ pub(crate) struct Provider {
     pub(crate) verdicts: Vec<Verdict>,
 }
 
+/// What is known of the firmware with smoltcp, and the smallest provider.
+pub(crate) struct Smoltcp {
+    pub(crate) image: Image,
+    pub(crate) full: Wake,
+    pub(crate) early: Wake,
+    pub(crate) verdicts: Vec<Verdict>,
+}
+
 /// Everything that the page shows.
 pub(crate) struct Study {
     pub(crate) providers: Vec<Provider>,
+    pub(crate) smoltcp: Smoltcp,
     /// Images of the smallest provider by option.
     pub(crate) options: Vec<(&'static str, Image)>,
     /// Bytes of the engine alone, with a pinned key and with an authority.
@@ -86,6 +99,7 @@ pub(crate) fn write(tools: &Tools) -> Result<bool> {
     let budget = Budget::read(tools)?;
     let mut study = Study {
         providers: Vec::new(),
+        smoltcp: smoltcp(tools, &budget)?,
         options: Vec::new(),
         engine: (engine(tools, "")?, engine(tools, "authority")?),
     };
@@ -107,8 +121,31 @@ pub(crate) fn write(tools: &Tools) -> Result<bool> {
     plot_cycles(&plots, &study)?;
     fs::write(root.join(PAGE), page::text(&study)).context(PAGE)?;
     println!("mcu-report: wrote {PAGE} and {PLOTS}");
-    let verdicts = study.providers.iter().flat_map(|p| &p.verdicts);
-    Ok(verdicts.fold(true, |all, verdict| all & verdict.passes()))
+    Ok(study.verdicts().all(Verdict::passes))
+}
+
+impl Study {
+    /// What the budget says of every image.
+    pub(crate) fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
+        let providers = self.providers.iter().flat_map(|p| &p.verdicts);
+        providers.chain(&self.smoltcp.verdicts)
+    }
+}
+
+fn smoltcp(tools: &Tools, budget: &Budget) -> Result<Smoltcp> {
+    println!("mcu-report: smoltcp");
+    let (elf, image) = firmware(tools, &format!("tiny,smoltcp,{PARTS_OF_DEFAULT}"))?;
+    let wakes = wake::best(tools, &elf, &image, EARLY)?;
+    let verdicts = verdicts(budget, "smoltcp", &image, &wakes);
+    let [full, early, ..] = &wakes[..] else {
+        bail!("one wake only");
+    };
+    Ok(Smoltcp {
+        full: full.clone(),
+        early: early.clone(),
+        image,
+        verdicts,
+    })
 }
 
 fn measure(tools: &Tools, budget: &Budget, name: &'static str) -> Result<(Provider, Series)> {
