@@ -39,6 +39,7 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/c-api.sh
 	scripts/mcu/interop.sh --peer quinn --peer aioquic
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick --smoltcp
 	"$(TARGET)/debug/dunlin-lab" link --self-test --short
 	"$(TARGET)/debug/dunlin-lab" check storm --short --out "$(TARGET)/lab"
 	"$(TARGET)/debug/dunlin-lab" run kumar-handshake kumar-hol --smoke --fresh --out "$(TARGET)/lab/smoke"

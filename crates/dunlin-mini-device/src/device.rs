@@ -131,7 +131,10 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
         self.board.network(Some(self.settings.mac));
         let result = if self.find() {
             let talked = self.talk(client);
-            talked.map_err(|error| Failure::Ended(error, self.session.reason()))
+            talked.map_err(|error| match self.is_lost() {
+                true => Failure::NoNeighbour,
+                false => Failure::Ended(error, self.session.reason()),
+            })
         } else {
             Err(Failure::NoNeighbour)
         };
@@ -172,6 +175,11 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
             }
         }
         false
+    }
+
+    /// Whether the device has no address any more.
+    fn is_lost(&self) -> bool {
+        N::LEASES && !self.net.is_found()
     }
 
     /// Answers to a frame, or gives the datagram that is in it.
@@ -271,6 +279,10 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
             self.transmit(client);
             if done? {
                 return Ok(());
+            }
+            // A handshake does not move to another address; the next wake has one.
+            if self.is_lost() {
+                return Err(QuicError::IdleTimeout.into());
             }
             if client.state() == State::Closed {
                 return Err(client.error().unwrap_or(QuicError::State).into());

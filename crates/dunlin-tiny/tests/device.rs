@@ -246,6 +246,7 @@ macro_rules! either {
 
 impl Network for Net {
     const ASKS: u32 = 10;
+    const LEASES: bool = true;
 
     fn begin<B: Board>(&mut self, board: &mut B, anew: bool) {
         either!(self, begin(board, anew));

@@ -28,6 +28,8 @@ pub type Frame = [u8; FRAME];
 pub trait Network {
     /// How often [`ask`](Self::ask) is tried, 200 ms apart.
     const ASKS: u32;
+    /// Whether the way can be lost under a connection.
+    const LEASES: bool;
 
     /// Begins after a sleep. With `anew`, nothing counts that was learned before.
     fn begin<B: Board>(&mut self, board: &mut B, anew: bool);

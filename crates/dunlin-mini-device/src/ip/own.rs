@@ -205,6 +205,7 @@ impl Interface {
 
 impl Network for Interface {
     const ASKS: u32 = 10;
+    const LEASES: bool = false;
 
     fn begin<B: Board>(&mut self, _board: &mut B, _anew: bool) {
         self.neighbour = None;

@@ -187,19 +187,12 @@ impl<'a> Smol<'a> {
         }
         self.settle();
     }
-
-    /// Begins to listen to the port, without what waited.
-    fn listen(&mut self) {
-        let socket = self.sockets.get_mut::<udp::Socket<'_>>(self.udp);
-        socket.close();
-        // Refuses port zero, and sends nothing then.
-        let _ = socket.bind(self.port);
-    }
 }
 
 impl Network for Smol<'_> {
     // Servers look for a second or more whether an address is free.
     const ASKS: u32 = 50;
+    const LEASES: bool = true;
 
     fn begin<B: Board>(&mut self, board: &mut B, anew: bool) {
         self.clock.wake(board.now(), board.seconds());
@@ -221,7 +214,10 @@ impl Network for Smol<'_> {
 
     fn bind(&mut self, port: u16) {
         self.port = port;
-        self.listen();
+        let socket = self.sockets.get_mut::<udp::Socket<'_>>(self.udp);
+        socket.close();
+        // Refuses port zero, and sends nothing then.
+        let _ = socket.bind(port);
     }
 
     fn address(&self) -> Address {
@@ -413,18 +409,21 @@ impl<B: Board> TxToken for Tx<'_, B> {
     }
 }
 
-/// What every interface can do, for as long as there is no board.
+/// What the interface can do, for as long as there is no board.
 struct Unplugged;
 
-impl Device for Unplugged {
-    type RxToken<'a> = Rx<'a>;
-    type TxToken<'a> = Rx<'a>;
+/// No frame.
+enum Never {}
 
-    fn receive(&mut self, _: Instant) -> Option<(Rx<'_>, Rx<'_>)> {
+impl Device for Unplugged {
+    type RxToken<'a> = Never;
+    type TxToken<'a> = Never;
+
+    fn receive(&mut self, _: Instant) -> Option<(Never, Never)> {
         None
     }
 
-    fn transmit(&mut self, _: Instant) -> Option<Rx<'_>> {
+    fn transmit(&mut self, _: Instant) -> Option<Never> {
         None
     }
 
@@ -436,8 +435,14 @@ impl Device for Unplugged {
     }
 }
 
-impl TxToken for Rx<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, _: usize, fill: F) -> R {
-        fill(&mut [])
+impl RxToken for Never {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, _: F) -> R {
+        match self {}
+    }
+}
+
+impl TxToken for Never {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, _: usize, _: F) -> R {
+        match self {}
     }
 }
