@@ -320,9 +320,7 @@ pub trait Crypto {
     #[inline(never)]
     fn padded(&mut self, key: &Digest, pad: u8) -> Self::Hash {
         let mut block = [pad; BLOCK_LEN];
-        for (to, from) in block.iter_mut().zip(key) {
-            *to ^= from;
-        }
+        add(&mut block, key);
         let mut hash = self.hash();
         self.update(&mut hash, &block);
         hash
@@ -380,6 +378,21 @@ pub fn fill(to: &mut [u8], from: &[u8]) -> usize {
         to.copy_from_slice(from);
     }
     n
+}
+
+/// Adds bits without carries, as far as both go.
+#[inline(never)]
+fn add(to: &mut [u8], from: &[u8]) {
+    let n = to.len().min(from.len());
+    let (to, from) = (to.get_mut(..n), from.get(..n));
+    let (words, bytes) = to.unwrap_or_default().as_chunks_mut();
+    let (from_words, from_bytes) = from.unwrap_or_default().as_chunks();
+    for (to, from) in words.iter_mut().zip(from_words) {
+        *to = (u32::from_ne_bytes(*to) ^ u32::from_ne_bytes(*from)).to_ne_bytes();
+    }
+    for (to, from) in bytes.iter_mut().zip(from_bytes) {
+        *to ^= from;
+    }
 }
 
 /// Compares without telling by its duration where the difference is.

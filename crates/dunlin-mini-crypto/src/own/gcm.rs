@@ -6,7 +6,7 @@
 use core::cell::Cell;
 use core::hint::black_box;
 
-use crate::{NONCE_LEN, TAG_LEN, equal};
+use crate::{NONCE_LEN, TAG_LEN, add, equal};
 
 use super::aes::Schedule;
 
@@ -92,13 +92,6 @@ fn stream(schedule: &Schedule, nonce: &[u8; NONCE_LEN], first: &[u8; 16], data: 
     for pair in rest.chunks_mut(32) {
         add(pair, counters(schedule, nonce, counter).as_flattened());
         counter += 2;
-    }
-}
-
-#[inline(never)]
-fn add(data: &mut [u8], key: &[u8]) {
-    for (to, key) in data.iter_mut().zip(key) {
-        *to ^= key;
     }
 }
 
