@@ -1,6 +1,6 @@
 //! The network below the application: datagrams to one server and from it.
-//! [`Interface`] is the smallest one, [`Smol`] is smoltcp. Both are tested by the
-//! same cases. Knows no QUIC.
+//! [`Interface`] is the smallest one, `Smol` is smoltcp, a feature. Both are
+//! tested by the same cases. Knows no QUIC.
 
 mod own;
 #[cfg(feature = "smoltcp")]
