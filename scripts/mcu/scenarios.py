@@ -217,10 +217,11 @@ def wrong_key(world):
 @scenario
 def impostor(world):
     """refuses a server that has taken the broker's place, and delivers when that is back"""
-    with world(sleep_ms=200, wakes=0) as w, tempfile.TemporaryDirectory() as folder:
-        w.device.wait("sleep")
+    with world(sleep_ms=1000, wakes=0) as w, tempfile.TemporaryDirectory() as folder:
         other = Broker(Path(folder))
         other.start()
+        # Between two connections.
+        w.device.wait("sleep")
         w.network.server = ("127.0.0.1", other.ports["quic"])
         w.network.rebind()
         try:
