@@ -147,7 +147,8 @@ impl<'a> Ticket<'a> {
             let nonce = body.vector(1)?.0;
             let identity = body.vector(2)?.0;
             let extensions = body.vector(2)?;
-            body.is_empty()
+            // Nobody could offer one without an identity.
+            (body.is_empty() && !identity.is_empty())
                 .then_some((lifetime, age_add, nonce, identity, extensions))
         };
         let (lifetime, age_add, nonce, identity, mut extensions) = read().ok_or(Error::Decode)?;

@@ -408,7 +408,8 @@ impl<C: Crypto> Tls<C> {
         if body.u16() != Some(0x0403) {
             return Err(Error::SignatureScheme);
         }
-        let signature = body.vector(2).ok_or(Error::Decode)?;
+        let signature = body.vector(2).filter(|_| body.is_empty());
+        let signature = signature.ok_or(Error::Decode)?;
         let signature = x509::signature(signature.0).ok_or(Error::CertificateVerify)?;
         let digest = self.signed(crypto);
         crypto

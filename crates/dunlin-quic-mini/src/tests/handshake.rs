@@ -149,8 +149,9 @@ fn certificates_with_the_pinned_key_and_a_wrong_signature() {
     body.extend_from_slice(&[0, 0]);
     let chain = message(11, &body);
     assert_eq!(instead_of_certificate(&chain), None);
-    let cases: [(&[u8], Error); 3] = [
+    let cases: [(&[u8], Error); 4] = [
         (&[8, 4, 0, 0], Error::SignatureScheme),
+        (&[4, 3, 0, 8, 0x30, 6, 2, 1, 1, 2, 1, 1, 0], Error::Decode),
         (
             &[4, 3, 0, 8, 0x30, 6, 2, 1, 1, 2, 1, 1],
             Error::CertificateVerify,

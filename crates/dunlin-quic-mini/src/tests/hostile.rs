@@ -129,12 +129,17 @@ fn name_that_was_not_said() -> Pair {
     pair
 }
 
-fn early_data_twice_in_a_ticket() -> Pair {
+/// After a ticket with what is behind its nonce.
+fn given(ticket: &[u8]) -> Pair {
     let (mut pair, _) = Pair::connected();
-    let mut body = vec![0, 0, 1, 0, 1, 2, 3, 4, 1, 0, 0, 1, 7, 0, 16];
-    body.extend([0, 42, 0, 4, 255, 255, 255, 255].repeat(2));
+    let body = [&[0, 0, 1, 0, 1, 2, 3, 4, 1, 0], ticket].concat();
     pair.crypto(2, &message(4, &body));
     pair
+}
+
+fn early_data_twice_in_a_ticket() -> Pair {
+    let early = [0, 42, 0, 4, 255, 255, 255, 255];
+    given(&[&[0, 1, 7, 0, 16][..], &early, &early].concat())
 }
 
 fn retry(token: usize) -> Pair {
@@ -238,7 +243,7 @@ fn all_streams() -> Pair {
     pair
 }
 
-const CASES: [Case; 61] = [
+const CASES: [Case; 62] = [
     (
         "altered Finished",
         || said(|says| says.bad_finished = true),
@@ -402,6 +407,11 @@ const CASES: [Case; 61] = [
         "a ticket that allows early data twice",
         early_data_twice_in_a_ticket,
         Some(Error::IllegalExtension),
+    ),
+    (
+        "a ticket of no bytes",
+        || given(&[0, 0, 0, 0]),
+        Some(Error::Decode),
     ),
     (
         "parameters that come twice",
