@@ -24,8 +24,8 @@ use crate::settings::Settings;
 const WAITING: usize = DATAGRAM as usize;
 /// Time for an answer of a DHCP server.
 const DHCP: Duration = Duration::from_secs(2);
-/// Where its answers come.
-const DHCP_PORT: u16 = 68;
+/// Where its answers come from and go to.
+const DHCP_PORTS: [u16; 2] = [67, 68];
 /// Requests for the address that was offered.
 const DHCP_REQUESTS: u16 = 3;
 
@@ -182,7 +182,7 @@ impl<'a> Smol<'a> {
                     router: config.router.and_then(|ip| unicast(ip.octets())),
                 });
             }
-            Some(dhcpv4::Event::Deconfigured) => self.home = None,
+            Some(dhcpv4::Event::Deconfigured) => (self.home, self.away) = (None, None),
             None => return,
         }
         self.settle();
@@ -246,8 +246,7 @@ impl Network for Smol<'_> {
         len: usize,
     ) -> Option<&'f mut [u8]> {
         let now = self.clock.advance(board.now());
-        let ports = [self.port, self.dhcp.map_or(self.port, |_| DHCP_PORT)];
-        if !is_wanted(frame.get(..len)?, ports) {
+        if !is_wanted(frame.get(..len)?, self.port, self.dhcp.is_some()) {
             return None;
         }
         let mut wire = Wire {
@@ -339,17 +338,21 @@ impl Clock {
     }
 }
 
-/// Whether smoltcp may see a frame: ARP, and datagrams to these ports. It would
-/// answer to others by ICMP, which wakes a radio for whoever wants that, and it
-/// panics when a DHCP server without an address is to be asked again.
-fn is_wanted(frame: &[u8], ports: [u16; 2]) -> bool {
+/// Whether smoltcp may see a frame: ARP, datagrams to this port, and what comes
+/// from a DHCP server. It would answer to others by ICMP, for which there is no
+/// room and which wakes a radio for whoever wants that, and it panics when a DHCP
+/// server without an address is to be asked again.
+fn is_wanted(frame: &[u8], port: u16, dhcp: bool) -> bool {
     match frame.get(12..) {
         Some([8, 6, ..]) => true,
         Some([8, 0, ip @ ..]) => {
             let options = ip.first().map_or(0, |first| usize::from(first & 15) * 4);
-            let port = ip.get(options + 2..).and_then(<[u8]>::first_chunk);
+            let ports = ip.get(options..).and_then(<[u8]>::first_chunk);
             let udp = ip.get(9) == Some(&17) && ip.get(12..16) != Some(&[0; 4]);
-            udp && port.is_some_and(|port| ports.contains(&u16::from_be_bytes(*port)))
+            udp && ports.is_some_and(|&[a, b, c, d]| {
+                let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
+                ports[1] == port || dhcp && ports == DHCP_PORTS
+            })
         }
         _ => false,
     }

@@ -307,3 +307,41 @@ fn any_lease_is_harmless() {
     }
     assert!(leased > 10_000);
 }
+
+#[test]
+fn only_a_server_of_addresses_is_heard_on_its_port() {
+    let mut bench = Bench::leased(HOME);
+    bench.net.bind(PORT);
+    assert_eq!(bench.round(b"hello"), [b"hello"]);
+    for (port, to) in [(SERVER_PORT, DEVICE), (67, DEVICE), (SERVER_PORT, [255; 4])] {
+        let stranger = Interface {
+            ip: SERVER,
+            port,
+            server: to,
+            server_port: 68,
+            ..bench.hop.clone()
+        };
+        let mut frame = std::vec![0; HEADER + 5];
+        stranger.wrap(&mut frame, 5);
+        assert_eq!(bench.deliver(&frame), None);
+        assert!(bench.wire.sent.is_empty(), "not even by ICMP");
+        assert!(bench.is_alive());
+    }
+}
+
+#[test]
+fn an_address_of_another_network_is_not_kept() {
+    let mut bench = Bench::leased(HOME);
+    bench.net.bind(PORT);
+    bench.net.migrate(&OTHER);
+    bench.net.begin(&mut bench.wire, true);
+    let new = Says {
+        from: [192, 168, 7, 1],
+        to: [192, 168, 7, 3],
+        router: [192, 168, 7, 1],
+        ..HOME
+    };
+    bench.served(DISCOVER, OFFER, new);
+    bench.served(REQUEST, ACK, new);
+    assert_eq!(bench.net.address(), new.to);
+}
