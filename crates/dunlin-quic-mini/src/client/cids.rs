@@ -54,10 +54,6 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
                 };
             }
         }
-        if sequence < self.active.sequence {
-            // It came late: a newer one is in use, so this one is over.
-            return self.retire(sequence);
-        }
         for index in 0..SPARES {
             let spare = self.spares.get_mut(index);
             if let Some(spare) = spare
@@ -72,16 +68,22 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             let old = core::mem::replace(&mut self.active, issued);
             return self.retire(old.sequence);
         }
+        if sequence < self.active.sequence {
+            // It came late: a newer one is in use, so this one is over.
+            return self.retire(sequence);
+        }
         let mut free = self.spares.iter_mut();
         let free = free.find(|spare| spare.as_ref().is_none());
         *free.ok_or(Error::ConnectionIdLimit)? = Held::Value(issued);
         Ok(())
     }
 
-    /// Goes on with an id that waits, if there is one.
+    /// Goes on with the oldest id that waits, if there is one: what is below the
+    /// one in use was given back, and is not taken again.
     #[inline(never)]
     pub(super) fn advance(&mut self) -> Result<bool, Error> {
-        let Some(next) = self.spares.iter_mut().find_map(Held::take) else {
+        let age = |spare: &&mut Held<Issued>| spare.as_ref().map_or(u32::MAX, |id| id.sequence);
+        let Some(next) = self.spares.iter_mut().min_by_key(age).and_then(Held::take) else {
             return Ok(false);
         };
         let old = core::mem::replace(&mut self.active, next);

@@ -192,6 +192,27 @@ fn connection_ids_come_and_go() {
 }
 
 #[test]
+fn a_retired_id_is_not_taken_again() {
+    let id = |sequence: u8| {
+        let mut frame = std::vec![0x18, sequence, 0, 5];
+        frame.extend_from_slice(&[sequence; 21]);
+        frame
+    };
+    let (mut pair, _) = Pair::connected();
+    pair.send(2, &[0x1e]);
+    // Out of order, and the second one again after it was used.
+    pair.send(2, &id(2));
+    pair.send(2, &id(1));
+    assert_eq!(pair.client.migrate(), Ok(()));
+    assert_eq!(pair.client.migrate(), Ok(()));
+    let _ = pair.said();
+    pair.send(2, &id(2));
+    pair.send(2, &id(1));
+    assert_eq!(pair.client.error(), None);
+    assert_eq!(pair.client.migrate(), Err(Error::Migration));
+}
+
+#[test]
 fn the_first_id_need_not_be_replaced() {
     // quic-go does not; it replaces the others.
     let id = |sequence: u8| {
