@@ -201,7 +201,7 @@ fn network(out: &mut String, study: &Study) {
         "### smoltcp\n\n\
          [smoltcp](microcontrollers.md#smoltcp-and-dhcp) instead of the own ARP, IPv4 and UDP, with\n\
          `tiny`. It brings DHCP, and code that can panic.\n\n\
-         | figure | own | smoltcp | more |\n|---|--:|--:|--:|\n",
+         | figure | own | smoltcp |\n|---|--:|--:|\n",
     );
     let stack = |full: &Wake, early: &Wake| full.stack().max(early.stack());
     let cycles = |wake: &Wake| wake.first_reading().map_or(0, |cost| cost.1);
@@ -229,12 +229,7 @@ fn network(out: &mut String, study: &Study) {
         ),
     ];
     for (name, own, other) in rows {
-        let (own, other, more) = (
-            grouped(own),
-            grouped(other),
-            grouped(other.saturating_sub(own)),
-        );
-        let _ = writeln!(out, "| {name} | {own} | {other} | {more} |");
+        let _ = writeln!(out, "| {name} | {} | {} |", grouped(own), grouped(other));
     }
     out.push('\n');
 }
