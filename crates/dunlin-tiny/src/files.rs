@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use core::fmt;
 
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, fchmod, open};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -56,7 +56,11 @@ pub(crate) fn load<'r>(file: &CStr, room: &'r mut [u8]) -> Option<(&'r [u8], u32
 /// Stores a ticket for its owner only: whoever reads it can be the server.
 pub(crate) fn keep(file: &CStr, ticket: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let file = open(file, flags, Mode::RUSR | Mode::WUSR)?;
+    let owner = Mode::RUSR | Mode::WUSR;
+    let file = open(file, flags, owner)?;
+    // A file that was there may be open to others. Not all systems of files have
+    // permissions.
+    let _ = fchmod(&file, owner);
     write_all(&file, &seconds().to_be_bytes())?;
     write_all(&file, ticket)
 }
@@ -67,5 +71,34 @@ pub(crate) struct Text<'a>(pub(crate) BorrowedFd<'a>);
 impl fmt::Write for Text<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         write_all(self.0, text.as_bytes()).map_err(|_| fmt::Error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::fs::PermissionsExt;
+    use std::vec;
+
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_for_its_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, before) in [("new", None), ("old", Some(0o644))] {
+            let path = folder.path().join(name);
+            if let Some(mode) = before {
+                std::fs::write(&path, vec![7; 100]).unwrap();
+                std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            }
+            let file = CString::new(path.to_str().unwrap()).unwrap();
+            keep(&file, b"ticket").unwrap();
+            let mode = path.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+            let mut room = [0; 64];
+            let (ticket, age) = load(&file, &mut room).unwrap();
+            assert_eq!(ticket, b"ticket");
+            assert!(age <= 5000, "{age}");
+        }
     }
 }
