@@ -151,16 +151,20 @@ impl<'a> Smol<'a> {
         smol
     }
 
-    /// Gives the interface its address and its route, and forgets the next hop.
+    /// Gives the interface its addresses and its route, and forgets the next hop.
+    /// The first address is that of what is sent; a lease is held beside it, since
+    /// who renews it answers there.
     fn settle(&mut self) {
-        let address = self.home.map(|home| match self.away {
-            Some(away) => Ipv4Cidr::new(away, home.address.prefix_len()),
-            None => home.address,
-        });
+        let home = self.home.map(|home| home.address);
+        let away = home.zip(self.away);
+        let away = away.map(|(home, away)| Ipv4Cidr::new(away, home.prefix_len()));
+        let held = home.filter(|_| away.is_none() || self.dhcp.is_some());
         self.interface.update_ip_addrs(|addresses| {
             addresses.clear();
-            // There is room for one.
-            let _ = address.map(|address| addresses.push(IpCidr::Ipv4(address)));
+            for address in away.into_iter().chain(held) {
+                // There is room for two.
+                let _ = addresses.push(IpCidr::Ipv4(address));
+            }
         });
         let routes = self.interface.routes_mut();
         routes.remove_default_ipv4_route();

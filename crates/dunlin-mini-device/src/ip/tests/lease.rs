@@ -157,6 +157,23 @@ fn a_lease_is_renewed_while_it_is_used() {
 }
 
 #[test]
+fn a_lease_is_renewed_while_the_device_is_elsewhere() {
+    let mut bench = Bench::leased(HOME);
+    bench.net.bind(PORT);
+    bench.net.migrate(&OTHER);
+    bench.sleeps(LEASE / 2 + 1);
+    // The answer goes to the leased address, which has to be found.
+    let mut ask = std::vec![0; ARP];
+    let len = bench.hop.ask(&mut ask);
+    assert_eq!(bench.deliver(&ask[..len]), None);
+    let answers = core::mem::take(&mut bench.wire.sent);
+    assert!(answers.iter().any(|frame| frame[20..22] == [0, 2]));
+    bench.served(REQUEST, ACK, HOME);
+    assert!(bench.net.is_found());
+    assert_eq!(bench.net.address(), OTHER);
+}
+
+#[test]
 fn a_lease_that_ran_out_is_replaced() {
     let mut bench = Bench::leased(HOME);
     bench.sleeps(LEASE);
