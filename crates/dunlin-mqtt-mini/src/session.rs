@@ -349,7 +349,8 @@ impl Session {
         self.send(quic, 0xc0, &[])
     }
 
-    /// Ends the session in order. The connection can be closed when the
+    /// Acknowledges what was shown last and ends the session in order. What was
+    /// not shown yet stays with the broker. The connection can be closed when the
     /// engine has [flushed](dunlin_quic_mini::Client::is_flushed)
     /// [the stream](Self::stream).
     ///
@@ -357,6 +358,7 @@ impl Session {
     ///
     /// [`Error::Full`] and [`Error::State`].
     pub fn disconnect<Q: Streams>(&mut self, quic: &mut Q) -> Result<(), Error> {
+        self.answer(quic)?;
         self.send(quic, 0xe0, &[])?;
         quic.finish(self.stream);
         self.phase = Phase::Over;

@@ -141,6 +141,19 @@ fn the_broker_understands() {
 }
 
 #[test]
+fn what_was_shown_is_acknowledged_before_the_end_and_nothing_else() {
+    let (mut session, mut pipe) = up();
+    for id in [5, 6] {
+        pipe.input
+            .extend_from_slice(&[0x32, 7, 0, 1, b'a', 0, id, 0, b'!']);
+    }
+    let shown = session.poll(&mut pipe).unwrap();
+    assert!(matches!(shown, Some(Event::Message(_))));
+    session.disconnect(&mut pipe).unwrap();
+    assert_eq!(pipe.out, [0x40, 2, 0, 5, 0xe0, 0]);
+}
+
+#[test]
 fn identifiers_from_before_a_reset_are_not_given_again() {
     // Repeated ones, and the identifier of the next new message.
     let cases: [(&[u16], u16); 5] = [

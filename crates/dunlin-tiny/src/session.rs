@@ -327,6 +327,10 @@ impl<'t, 'a> Talk<'t, 'a> {
                     self.left = self.left.saturating_sub(self.counts);
                     let shown = show(self.host, &self.task.work, &message);
                     shown.map_err(|errno| Failure::System("standard output", errno))?;
+                    if self.left == 0 {
+                        // What comes behind it is for others, or for the next time.
+                        break;
+                    }
                 }
                 Event::Published { reason, .. } => {
                     taken("the broker refused the message", reason)?;
