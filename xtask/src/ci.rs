@@ -32,11 +32,14 @@ const STEPS: [Step; 5] = [
         &["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"],
         "",
     ),
+    // Without those whose comments are the text of --help.
     (
         "documentation",
         &[
             "doc",
             "--workspace",
+            "--exclude=dunlin",
+            "--exclude=dunlin-lab",
             "--no-deps",
             "--document-private-items",
         ],

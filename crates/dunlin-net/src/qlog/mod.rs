@@ -5,7 +5,7 @@
 //!
 //! What packets do is told by quinn-proto ([`sink`]), what happens to
 //! connection, streams and datagrams by this crate's loop ([`watch`]). Files are
-//! written by a thread of their own ([`file`]); what it is too slow for is left
+//! written by a thread of their own ([`mod@file`]); what it is too slow for is left
 //! out, a connection never waits for it.
 
 mod file;
@@ -252,7 +252,7 @@ impl Qlog {
         self.is_active() && self.lock().has_client(client_id)
     }
 
-    /// Whether somebody may ask [`Qlog::wants_client`] in vain.
+    /// Whether somebody may ask `Qlog::wants_client` in vain.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.0.active.load(Ordering::Relaxed) && !self.0.failure.is_there()
