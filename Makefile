@@ -8,8 +8,8 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
-.PHONY: help run test check interop bench doc clean setup lab-quic lab-quick lab-book \
-	firmware firmware-run mcu-interop mcu-report
+.PHONY: help run test test-product test-mini test-lab check interop bench doc clean setup \
+	lab-quic lab-quick lab-book firmware firmware-run mcu-interop mcu-report
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -18,13 +18,41 @@ run: ## build the release binary and start a broker (ARGS='--config x.toml')
 	$(CARGO) build --release --package dunlin
 	exec "$(TARGET)/release/dunlin" broker $(ARGS)
 
-test: setup ## everything that must hold: lints, tests, coverage, other clients
+test: setup ## everything that must hold in all three houses, other clients included
+	$(call rust,--workspace)
+	$(product)
+	$(mini)
+	$(lab)
+
+test-product: setup ## what must hold in crates/, alone
+	$(call rust,$(call packages,crates) --package xtask)
+	$(product)
+
+test-mini: setup ## what must hold in mini/, alone: of crates/ it builds only the broker
+	$(call rust,$(call packages,mini))
+	$(CARGO) build --package dunlin --package xtask --bins
+	$(mini)
+
+test-lab: setup ## what must hold in lab/, alone
+	$(call rust,$(call packages,lab))
+	$(CARGO) build --package dunlin --bins
+	$(lab)
+
+# The crates of a house, as Cargo takes them.
+packages = $(addprefix --package ,$(notdir $(patsubst %/,%,$(dir $(wildcard $(1)/dunlin*/Cargo.toml)))))
+
+# Format, lints and tests of some crates. The last step links the programs that
+# no test has asked for; it compiles nothing that the tests have.
+define rust
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace
-	$(CARGO) xtask spec --check
+	$(CARGO) clippy $(1) --all-targets -- -D warnings
+	$(CARGO) test $(1)
+	$(CARGO) build $(1) --bins --examples --tests
+endef
+
+define product
+	"$(TARGET)/debug/xtask" spec --check
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)"
-	$(CARGO) build --workspace --bins --examples --tests
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/metrics/run.sh
@@ -32,17 +60,24 @@ test: setup ## everything that must hold: lints, tests, coverage, other clients
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
+endef
+
+define mini
 	scripts/mcu/lint.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/tiny-size.sh
-	DUNLIN="$(TARGET)/debug/dunlin" $(CARGO) xtask mcu-gate
-	$(CARGO) xtask mcu-crypto
+	DUNLIN="$(TARGET)/debug/dunlin" "$(TARGET)/debug/xtask" mcu-gate
+	"$(TARGET)/debug/xtask" mcu-crypto
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/c-api.sh
 	scripts/mcu/interop.sh --peer quinn --peer aioquic
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick --smoltcp
+endef
+
+define lab
 	"$(TARGET)/debug/dunlin-lab" link --self-test --short
 	"$(TARGET)/debug/dunlin-lab" check storm --short --out "$(TARGET)/lab"
 	"$(TARGET)/debug/dunlin-lab" run kumar-handshake kumar-hol --smoke --fresh --out "$(TARGET)/lab/smoke"
+endef
 
 check: ## the gate without third-party programs: cargo xtask ci
 	$(CARGO) xtask ci

@@ -11,5 +11,5 @@ if ! rustup target list --installed 2>/dev/null | grep -qx thumbv7em-none-eabihf
     . "$target/thumb/env"
 fi
 export CARGO_TARGET_DIR="$target/firmware"
-(cd firmware/image && "${CARGO:-cargo}" build --quiet --release --locked "$@") >&2
+(cd mini/firmware/image && "${CARGO:-cargo}" build --quiet --release --locked "$@") >&2
 echo "$CARGO_TARGET_DIR/thumbv7em-none-eabihf/release/dunlin-firmware"

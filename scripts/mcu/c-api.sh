@@ -12,10 +12,10 @@ mkdir -p "$target/c-api"
 target=$(cd "$target" && pwd)
 out=$target/c-api
 flags=(-std=c11 -Wall -Wextra -Wpedantic -Werror -Os -ffunction-sections -fdata-sections
-    -I crates/dunlin-tiny-c/include -I firmware/c/example)
-example=firmware/c/example
+    -I mini/dunlin-tiny-c/include -I mini/firmware/c/example)
+example=mini/firmware/c/example
 
-(cd firmware/c && CARGO_TARGET_DIR=$out "${CARGO:-cargo}" build -q --release --locked)
+(cd mini/firmware/c && CARGO_TARGET_DIR=$out "${CARGO:-cargo}" build -q --release --locked)
 "${CC:-cc}" "${flags[@]}" "$example/main.c" "$example/posix.c" \
     "$out/release/libdunlin_tiny.a" -Wl,--gc-sections -s -o "$out/example"
 echo "c-api: example on this host: $(stat -c %s "$out/example") bytes"
@@ -29,7 +29,7 @@ fi
 # The header alone is for older languages, and for C++.
 header() {
     echo '#include "dunlin_tiny.h"' | "$@" -Wall -Wextra -Wpedantic -Wundef -Werror \
-        -I crates/dunlin-tiny-c/include -fsyntax-only -
+        -I mini/dunlin-tiny-c/include -fsyntax-only -
 }
 header "${CC:-cc}" -x c -std=c99 -Wstrict-prototypes
 if command -v "${CXX:-c++}" >/dev/null; then
@@ -49,7 +49,7 @@ fi
     scripts/mcu/toolchain.sh "$target/thumb"
     # shellcheck source=/dev/null
     . "$target/thumb/env"
-    cd firmware/c
+    cd mini/firmware/c
     CARGO_TARGET_DIR=$out RUSTFLAGS="-C target-cpu=cortex-m4" "${CARGO:-cargo}" build -q --release \
         --locked --features mps2 \
         --target thumbv7em-none-eabihf -Zbuild-std=core -Zbuild-std-features=optimize_for_size

@@ -1,7 +1,7 @@
 """The device under QEMU: its page of settings, its start, and what it tells.
 
 The image tells what happens by lines of a number and a value in hexadecimal;
-NOTES are those of `Note` in crates/dunlin-mini-device/src/board.rs.
+NOTES are those of `Note` in mini/dunlin-mini-device/src/board.rs.
 """
 
 import json
@@ -31,7 +31,7 @@ NOTES = {
     14: "no-settings",
     15: "boot",
 }
-# Where the image looks for its settings, see firmware/image/src/pages.rs.
+# Where the image looks for its settings, see mini/firmware/image/src/pages.rs.
 SETTINGS_ADDRESS = 0x0030_0000
 # The network that QEMU makes: the host is the gateway.
 GATEWAY = "10.0.2.2"

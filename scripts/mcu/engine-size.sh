@@ -14,7 +14,7 @@ elf="$CARGO_TARGET_DIR/thumbv7em-none-eabihf/release/dunlin-engine-size"
 # The whole image of 40 KB leaves this much for the engine.
 budget=29000
 
-build() { (cd firmware/size && cargo build -q --release --locked --no-default-features --features "$1"); }
+build() { (cd mini/firmware/size && cargo build -q --release --locked --no-default-features --features "$1"); }
 # Bytes of the sections whose names match.
 bytes() {
     local sum=0 size

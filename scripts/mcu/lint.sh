@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 mkdir -p "$target/lint"
 target=$(cd "$target" && pwd)
-for package in firmware/*/; do
+for package in mini/firmware/*/; do
     (cd "$package" && "${CARGO:-cargo}" fmt --check)
 done
 export CARGO_TARGET_DIR=$target/lint
@@ -16,7 +16,7 @@ export CARGO_TARGET_DIR=$target/lint
 # Of a package: arguments of Cargo follow.
 clippy() {
     echo "lint: $*"
-    (cd "firmware/$1" && shift && "${CARGO_CLIPPY:-cargo-clippy}" clippy -q --locked "$@" -- -D warnings)
+    (cd "mini/firmware/$1" && shift && "${CARGO_CLIPPY:-cargo-clippy}" clippy -q --locked "$@" -- -D warnings)
 }
 clippy linux
 clippy c

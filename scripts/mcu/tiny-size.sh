@@ -18,7 +18,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 mkdir -p "$target/tiny-static"
 out=$(cd "$target/tiny-static" && pwd)
 (
-    cd firmware/linux
+    cd mini/firmware/linux
     # Nothing unwinds, so no tables for that.
     CARGO_TARGET_DIR=$out RUSTFLAGS="-C force-unwind-tables=no -C relocation-model=static" \
         "${CARGO:-cargo}" build -q --release --locked ${TARGET:+--target "$TARGET"}

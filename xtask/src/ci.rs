@@ -49,15 +49,18 @@ const STEPS: [Step; 5] = [
 
 /// Workspaces of their own, which no step above reaches.
 const FIRMWARE: [&str; 5] = [
-    "firmware/bench/Cargo.toml",
-    "firmware/c/Cargo.toml",
-    "firmware/image/Cargo.toml",
-    "firmware/linux/Cargo.toml",
-    "firmware/size/Cargo.toml",
+    "mini/firmware/bench/Cargo.toml",
+    "mini/firmware/c/Cargo.toml",
+    "mini/firmware/image/Cargo.toml",
+    "mini/firmware/linux/Cargo.toml",
+    "mini/firmware/size/Cargo.toml",
 ];
 
 /// Those of them that can be linted for a host; `scripts/mcu/lint.sh` lints all.
-const ON_HOSTS: [&str; 2] = ["firmware/c/Cargo.toml", "firmware/linux/Cargo.toml"];
+const ON_HOSTS: [&str; 2] = [
+    "mini/firmware/c/Cargo.toml",
+    "mini/firmware/linux/Cargo.toml",
+];
 
 /// Runs every step until one fails.
 ///

@@ -106,7 +106,7 @@ pub(crate) fn report() -> Result<bool> {
 
 /// Builds the firmware with these features.
 fn firmware(tools: &Tools, features: &str) -> Result<(PathBuf, Image)> {
-    let elf = tools.build("firmware/image", "dunlin-firmware", features)?;
+    let elf = tools.build("mini/firmware/image", "dunlin-firmware", features)?;
     let image = Image::read(&elf).with_context(|| format!("{}", elf.display()))?;
     Ok((elf, image))
 }

@@ -12,7 +12,7 @@ use super::tools::{Counts, Tools, regions};
 
 /// The providers, by their feature.
 pub(crate) const PROVIDERS: [&str; 2] = ["tiny", "fast"];
-const PACKAGE: &str = "firmware/bench";
+const PACKAGE: &str = "mini/firmware/bench";
 const BINARY: &str = "dunlin-crypto-bench";
 
 /// An operation: its name, the stack that painting found, and its counts.

@@ -218,11 +218,11 @@ fn module(function: &str) -> Option<String> {
 /// The name of a source file that is not of the language: from the crate on.
 fn source(function: &str, file: &str) -> Option<String> {
     let file = file.split(':').next().unwrap_or_default();
-    if let Some((_, rest)) = file.split_once("/crates/") {
-        return Some(rest.replace("/src/", "/"));
-    }
-    if let Some((_, rest)) = file.split_once("/firmware/image/src/") {
+    if let Some((_, rest)) = file.split_once("/mini/firmware/image/src/") {
         return Some(format!("firmware/{rest}"));
+    }
+    if let Some((_, rest)) = file.split_once("/mini/dunlin-") {
+        return Some(format!("dunlin-{}", rest.replace("/src/", "/")));
     }
     if let Some((_, rest)) = file.split_once("/registry/src/") {
         return Some(rest.split('/').skip(1).collect::<Vec<_>>().join("/"));
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn code_belongs_to_the_innermost_file_that_is_ours() {
-        let text = "0x00000044\ncopy\n/x/library/core/src/slice.rs:3\nstart\n/y/crates/dunlin-quic-mini/src/tls.rs:9\nmain\n/y/firmware/image/src/main.rs:1\n0x00000046\nP256_mul\n??:?\n0x00000048\nmemcpy\n??:0\n";
+        let text = "0x00000044\ncopy\n/x/library/core/src/slice.rs:3\nstart\n/y/mini/dunlin-quic-mini/src/tls.rs:9\nmain\n/y/mini/firmware/image/src/main.rs:1\n0x00000046\nP256_mul\n??:?\n0x00000048\nmemcpy\n??:0\n";
         let files = [
             "dunlin-quic-mini/tls.rs",
             "p256-cortex-m4-sys/P256-Cortex-M4",

@@ -579,7 +579,7 @@ fn method(out: &mut String) {
          `make firmware` builds against a broker on the same machine (`scripts/mcu/measure.py`). The image\n\
          tells its phases with the hint `dbg #n`, which does nothing on the processor. Each wake is run\n\
          four times and the cheapest counts, because a packet that a busy machine repeats costs extra. The\n\
-         cryptography runs in an image of its own (`firmware/bench`, `cargo xtask mcu-crypto`).\n\n\
+         cryptography runs in an image of its own (`mini/firmware/bench`, `cargo xtask mcu-crypto`).\n\n\
          Not measured: a real chip, waiting for flash (a chip at 64 MHz waits unless it has a cache), a\n\
          radio, the driver of one, DMA, and entropy, which this board has none of.\n",
     );

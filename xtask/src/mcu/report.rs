@@ -170,7 +170,7 @@ fn measure(tools: &Tools, budget: &Budget, name: &'static str) -> Result<(Provid
 
 /// Flash of the engine alone, without cryptography and board.
 fn engine(tools: &Tools, features: &str) -> Result<u64> {
-    let elf = tools.build("firmware/size", "dunlin-engine-size", features)?;
+    let elf = tools.build("mini/firmware/size", "dunlin-engine-size", features)?;
     Ok(Image::read(&elf)?.flash)
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::image::Image;
 use super::tools::Tools;
 
-/// The marks of the firmware (`firmware/image/src/board.rs`).
+/// The marks of the firmware (`mini/firmware/image/src/board.rs`).
 const WAKE: u64 = 1;
 const CONNECTED: u64 = 3;
 const PUBLISHED: u64 = 5;

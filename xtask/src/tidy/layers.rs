@@ -17,12 +17,40 @@ const STD_LAYER: u8 = 4;
 struct Layer {
     number: u8,
     name: &'static str,
+    /// The folder that the crate is in.
+    house: &'static str,
     /// Workspace crates that it may name in normal and build dependencies.
     may: &'static [&'static str],
 }
 
+/// The product.
+const CRATES: &str = "crates";
+/// The microcontroller.
+const MINI: &str = "mini";
+/// The testbed.
+const LAB: &str = "lab";
+
 const fn layer(number: u8, name: &'static str, may: &'static [&'static str]) -> Layer {
-    Layer { number, name, may }
+    Layer {
+        number,
+        name,
+        house: CRATES,
+        may,
+    }
+}
+
+const fn mini(number: u8, name: &'static str, may: &'static [&'static str]) -> Layer {
+    Layer {
+        house: MINI,
+        ..layer(number, name, may)
+    }
+}
+
+const fn lab(number: u8, name: &'static str, may: &'static [&'static str]) -> Layer {
+    Layer {
+        house: LAB,
+        ..layer(number, name, may)
+    }
 }
 
 /// Rows for crates that do not exist yet are promises, not errors.
@@ -30,10 +58,10 @@ const TABLE: &[Layer] = &[
     layer(0, "dunlin-base", &[]),
     layer(1, "dunlin-mqtt-codec", &["dunlin-base"]),
     layer(1, "dunlin-amqp-codec", &["dunlin-base"]),
-    layer(1, "dunlin-mini-crypto", &[]),
+    mini(1, "dunlin-mini-crypto", &[]),
     layer(2, "dunlin-mqtt", &["dunlin-base", "dunlin-mqtt-codec"]),
     layer(2, "dunlin-amqp", &["dunlin-base", "dunlin-amqp-codec"]),
-    layer(2, "dunlin-quic-mini", &["dunlin-mini-crypto"]),
+    mini(2, "dunlin-quic-mini", &["dunlin-mini-crypto"]),
     layer(2, "dunlin-router", &["dunlin-base"]),
     layer(2, "dunlin-store", &["dunlin-base"]),
     layer(
@@ -47,14 +75,14 @@ const TABLE: &[Layer] = &[
             "dunlin-store",
         ],
     ),
-    layer(3, "dunlin-mqtt-mini", &["dunlin-quic-mini"]),
-    layer(
+    mini(3, "dunlin-mqtt-mini", &["dunlin-quic-mini"]),
+    mini(
         3,
         "dunlin-mini-device",
         &["dunlin-mini-crypto", "dunlin-mqtt-mini", "dunlin-quic-mini"],
     ),
     layer(4, "dunlin-net", &["dunlin-base"]),
-    layer(4, "dunlin-link", &["dunlin-base"]),
+    lab(4, "dunlin-link", &["dunlin-base"]),
     layer(4, "dunlin-store-redb", &["dunlin-base", "dunlin-store"]),
     layer(
         4,
@@ -65,7 +93,6 @@ const TABLE: &[Layer] = &[
             "dunlin-amqp-codec",
             "dunlin-mqtt",
             "dunlin-amqp",
-            "dunlin-quic-mini",
             "dunlin-router",
             "dunlin-store",
             "dunlin-broker",
@@ -76,12 +103,12 @@ const TABLE: &[Layer] = &[
         "dunlin-client",
         &["dunlin-base", "dunlin-mqtt", "dunlin-amqp", "dunlin-net"],
     ),
-    layer(
+    mini(
         5,
         "dunlin-tiny",
         &["dunlin-mini-crypto", "dunlin-mqtt-mini", "dunlin-quic-mini"],
     ),
-    layer(
+    mini(
         5,
         "dunlin-tiny-c",
         &["dunlin-mini-crypto", "dunlin-mqtt-mini", "dunlin-quic-mini"],
@@ -104,7 +131,7 @@ const TABLE: &[Layer] = &[
             "dunlin-client",
         ],
     ),
-    layer(
+    lab(
         6,
         "dunlin-lab",
         &[
@@ -167,19 +194,23 @@ const STRANGERS: [(&str, &str); 2] = [
 /// Harness crate that the tests of every layer may use.
 const HARNESS: &str = "dunlin-sim";
 
-/// Holds the table for every crate under `crates/`.
+/// Holds the table for every crate of the three houses.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let renames = workspace_packages(tree);
     for (path, text) in tree.texts() {
-        let Some(name) = path
-            .strip_prefix("crates/")
-            .and_then(|p| p.strip_suffix("/Cargo.toml"))
-            .filter(|name| !name.contains('/'))
+        let Some((house, name)) = path
+            .strip_suffix("/Cargo.toml")
+            .and_then(|folder| folder.split_once('/'))
+            .filter(|(house, name)| [CRATES, MINI, LAB].contains(house) && !name.contains('/'))
         else {
             continue;
         };
         check_manifest(path, name, text, &renames, &mut findings);
+        if let Some(row) = row(name).filter(|row| row.house != house) {
+            let advice = format!("`{name}` belongs into {}/", row.house);
+            findings.push(Finding::new(path, 0, "layer", advice));
+        }
         let named = format!("| `{name}` |");
         if tree.text(MAP).is_some_and(|map| !map.contains(&named)) {
             let advice = format!("give `{name}` a row in the map");
@@ -229,7 +260,9 @@ fn check_manifest(
 
 /// Why a crate may not have this dependency.
 fn refuse(row: &Layer, dependency: &Dependency) -> Option<String> {
-    let Layer { number, name, may } = row;
+    let Layer {
+        number, name, may, ..
+    } = row;
     let package = dependency.package.as_str();
     let strangers = STRANGERS
         .iter()
@@ -243,6 +276,17 @@ fn refuse(row: &Layer, dependency: &Dependency) -> Option<String> {
         return None;
     }
     if let Some(other) = TABLE.iter().find(|row| row.name == package) {
+        let fits = match (row.house, other.house) {
+            (LAB, CRATES) => true,
+            (MINI, CRATES) => dependency.dev,
+            (from, to) => from == to,
+        };
+        if !fits {
+            return Some(format!(
+                "`{name}` of {}/ may not depend on `{package}` of {}/",
+                row.house, other.house
+            ));
+        }
         let allowed = if dependency.dev {
             other.number <= *number || package == HARNESS
         } else {
@@ -338,7 +382,7 @@ fn line_of_key(text: &str, key: &str) -> usize {
 /// Below the first layer with a standard library, the compiler itself refuses
 /// clocks, sockets, threads and files, as long as nobody lets it back in.
 fn check_no_std(tree: &Tree, row: &Layer, findings: &mut Vec<Finding>) {
-    let folder = format!("crates/{}/src/", row.name);
+    let folder = format!("{}/{}/src/", row.house, row.name);
     let root = format!("{folder}lib.rs");
     let root_code = tree
         .text(&root)
@@ -375,13 +419,14 @@ mod tests {
     /// Findings for one crate with this manifest tail and library.
     fn findings(name: &str, tail: &str, lib: &str) -> Vec<String> {
         let manifest = format!("[package]\nname = \"{name}\"\n{tail}");
+        let house = row(name).map_or(CRATES, |row| row.house);
         let tree = Tree::of(&[
             (
                 "Cargo.toml",
                 "[workspace.dependencies]\nquic = { package = \"quinn-proto\", version = \"0\" }\n",
             ),
-            (&format!("crates/{name}/Cargo.toml"), &manifest),
-            (&format!("crates/{name}/src/lib.rs"), lib),
+            (&format!("{house}/{name}/Cargo.toml"), &manifest),
+            (&format!("{house}/{name}/src/lib.rs"), lib),
         ]);
         check(&tree).iter().map(ToString::to_string).collect()
     }
@@ -406,6 +451,18 @@ mod tests {
                 "dunlin-mqtt",
                 "[dev-dependencies]\ndunlin-amqp = {}\n",
                 Some("never name each other"),
+            ),
+            (
+                "dunlin-sim",
+                "[dev-dependencies]\ndunlin-quic-mini = {}\n",
+                Some("`dunlin-sim` of crates/ may not depend on `dunlin-quic-mini` of mini/"),
+            ),
+            ("dunlin-lab", "[dependencies]\ndunlin-client = {}\n", None),
+            ("dunlin-tiny", "[dev-dependencies]\ndunlin-net = {}\n", None),
+            (
+                "dunlin-tiny",
+                "[dependencies]\ndunlin-net = {}\n",
+                Some("`dunlin-tiny` of mini/ may not depend on `dunlin-net` of crates/"),
             ),
             (
                 "dunlin-store",
@@ -444,6 +501,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_crate_is_in_its_house() {
+        let manifest = "[package]\nname = \"dunlin-lab\"\n";
+        let found = check(&Tree::of(&[("crates/dunlin-lab/Cargo.toml", manifest)]));
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            ["crates/dunlin-lab/Cargo.toml:0: layer: `dunlin-lab` belongs into lab/"]
+        );
     }
 
     #[test]

@@ -31,18 +31,14 @@ mod tests {
             ("crates/a/src/good.rs", "\n//! Good.\nfn x() {}\n"),
             ("crates/a/src/plain.rs", "// Plain.\n"),
             ("fuzz/empty.rs", ""),
-            ("firmware/wordless.rs", "//!\n//! later\n"),
+            ("mini/wordless.rs", "//!\n//! later\n"),
             ("readme.md", "x"),
         ]);
         let found = check(&tree);
         let found: Vec<&str> = found.iter().map(|f| f.path.as_str()).collect();
         assert_eq!(
             found,
-            [
-                "crates/a/src/plain.rs",
-                "firmware/wordless.rs",
-                "fuzz/empty.rs"
-            ]
+            ["crates/a/src/plain.rs", "fuzz/empty.rs", "mini/wordless.rs"]
         );
     }
 }
