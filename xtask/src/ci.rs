@@ -67,7 +67,7 @@ const ON_HOSTS: [&str; 2] = [
 /// # Errors
 /// Cargo cannot be started.
 pub(crate) fn run() -> Result<bool> {
-    if !tidy::run(false)? {
+    if !tidy::run(tidy::Task::Check)? {
         return Ok(false);
     }
     for (name, args, rustdocflags) in STEPS {

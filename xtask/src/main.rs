@@ -12,6 +12,9 @@
 mod ci;
 mod finding;
 mod mcu;
+mod packages;
+mod ratchet;
+mod shape;
 mod source;
 mod spec;
 mod testcode;
@@ -22,10 +25,15 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use crate::tidy::Task;
+
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  tidy [--report]           hold the layer table, file openings, sizes, links
+  tidy [--report]           hold the layer table, file openings, sizes, links,
+                            import circles, the size of state
+  tidy --shrink             lower the numbers of xtask/tidy-ratchet.txt, then check
+  tidy --table              print the sizes of every package
   spec [--json] [--check]   list the statements of MQTT 5.0 and their tests
   spec --book               write the summary into docs/book/src/conformance.md
   mcu-crypto                test and weigh the cryptography on a Cortex-M4 (QEMU)
@@ -50,8 +58,10 @@ fn main() -> ExitCode {
 /// Whether everything that was asked for holds.
 fn run(args: &[&str]) -> Result<bool> {
     match args {
-        ["tidy"] => tidy::run(false),
-        ["tidy", "--report"] => tidy::run(true),
+        ["tidy"] => tidy::run(Task::Check),
+        ["tidy", "--report"] => tidy::run(Task::Report),
+        ["tidy", "--shrink"] => tidy::run(Task::Shrink),
+        ["tidy", "--table"] => tidy::run(Task::Table),
         ["spec", options @ ..] => spec::run(options),
         ["mcu-crypto"] => mcu::crypto(),
         ["mcu-gate"] => mcu::gate(),

@@ -29,7 +29,7 @@ pub(crate) struct Source {
 impl Source {
     /// Reads a file.
     pub(crate) fn new(text: &str) -> Self {
-        let code = blank(text);
+        let code = blank(text, Comments::Blanked);
         let mut tests = Vec::new();
         let mut test_modules = Vec::new();
         for (start, _) in code.match_indices("#[cfg(") {
@@ -128,6 +128,12 @@ impl Source {
             _ => name.to_owned(),
         }
     }
+}
+
+/// The text of a Rust file without strings and character literals: what its
+/// author named and explained.
+pub(crate) fn without_literals(text: &str) -> String {
+    blank(text, Comments::Kept)
 }
 
 /// The type that an `impl` is for, or the name of a trait or module.
@@ -233,9 +239,16 @@ fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Replaces comments, strings and character literals by spaces, keeping
-/// line ends and the place of every other byte.
-fn blank(text: &str) -> String {
+/// What becomes of comments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comments {
+    Blanked,
+    Kept,
+}
+
+/// Replaces strings and character literals by spaces, comments as well if that
+/// is asked for, keeping line ends and the place of every other byte.
+fn blank(text: &str, comments: Comments) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -244,6 +257,11 @@ fn blank(text: &str) -> String {
         if end == at {
             out.push(bytes[at]);
             at += 1;
+            continue;
+        }
+        if bytes[at] == b'/' && comments == Comments::Kept {
+            out.extend(&bytes[at..end]);
+            at = end;
             continue;
         }
         let blanked = bytes[at..end]
@@ -362,11 +380,17 @@ mod tests {
             ("b\"{\" br\"{\" b'{' var\"{\"", "b b var"),
         ];
         for (text, want) in cases {
-            let got = blank(text);
+            let got = blank(text, Comments::Blanked);
             assert_eq!(got.len(), text.len(), "{text}");
             let words: Vec<&str> = got.split_whitespace().collect();
             assert_eq!(words.join(" "), want, "{text}");
         }
+    }
+
+    #[test]
+    fn comments_stay_where_only_literals_go() {
+        let got = without_literals("f(\"a b\"); // \"c\" 'd'\n/* e */ 'f'");
+        assert_eq!(got, "f(     ); // \"c\" 'd'\n/* e */    ");
     }
 
     #[test]
