@@ -6,9 +6,9 @@ use core::num::NonZeroU16;
 
 use dunlin_base::{Message, QoS, SendBuf, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{
-    PacketType, Publish, ReasonCode, SubscribeOptions, SubscriptionIdentifiers,
+    PacketId, PacketType, Publish, ReasonCode, SubscribeOptions, SubscriptionIdentifiers,
 };
-use dunlin_mqtt::server::{Content, Delivery, Identifiers, Outgoing, Received, delivery};
+use dunlin_mqtt::server::{Content, Delivery, Identifiers, Outgoing, Received, Transfer, delivery};
 use dunlin_router::{Match, SharedMatch};
 use dunlin_store::{InflightState, Request, Seq, SessionKey, StoreOp, Target};
 use slab::Slab;
@@ -385,7 +385,7 @@ impl Shard {
         };
         let key = session.key;
         match outgoing {
-            Outgoing::Publish { packet_id, dup } => self.send_delivery(s, c, packet_id, dup),
+            Outgoing::Publish(transfer) => self.send_delivery(s, c, &transfer),
             Outgoing::Release { packet_id, stream } => {
                 let reason = ReasonCode::Success;
                 self.send_ack(c, stream, PacketType::PubRel, packet_id, reason);
@@ -419,28 +419,21 @@ impl Shard {
         self.await_writes(token, pending);
     }
 
-    fn send_delivery(&mut self, s: SessionIdx, c: usize, packet_id: NonZeroU16, dup: bool) {
-        let Some(session) = self.sessions.get(s) else {
-            return;
-        };
-        let Some(delivery) = session.outbound.delivery(packet_id) else {
-            return;
-        };
-        let Content::Held(message) = &delivery.content else {
-            return;
-        };
-        let message = Arc::clone(message);
-        let (qos, retain, stream) = (delivery.qos, delivery.retain, delivery.stream);
-        let identifiers = delivery.identifiers.clone();
+    fn send_delivery(&mut self, s: SessionIdx, c: usize, transfer: &Transfer<PacketId>) {
+        let (packet_id, message) = (transfer.key, &transfer.message);
         let publish = Publish {
-            dup,
-            qos,
-            retain,
+            dup: transfer.again,
+            qos: transfer.qos,
+            retain: transfer.retain,
             packet_id: Some(packet_id),
-            ..delivery::view(&message, self.now)
+            ..delivery::view(message, self.now)
         };
-        self.stats.note_sent(qos);
-        let sent = self.send_publish(c, stream, publish, &identifiers, Some(&message));
+        self.stats.note_sent(transfer.qos);
+        let identifiers = &transfer.identifiers;
+        let sent = self.send_publish(c, transfer.stream, publish, identifiers, Some(message));
+        if sent == Some(transfer.stream) {
+            return;
+        }
         let Some(session) = self.sessions.get_mut(s) else {
             return;
         };

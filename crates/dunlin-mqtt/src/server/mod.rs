@@ -14,10 +14,11 @@ pub mod delivery;
 mod framer;
 mod inbound;
 mod outbound;
-mod packed;
-mod queue;
 
 pub use aliases::{AliasTable, TopicAliases};
 pub use framer::Framer;
 pub use inbound::{Ack, AckToken, Inbound, Receipt, Release};
-pub use outbound::{Content, Delivery, Identifiers, Outbound, Outgoing, Received};
+pub use outbound::{Outbound, Outgoing, Received};
+
+/// What waits for a client and what it has not settled.
+pub use dunlin_queue::{Content, Delivery, Identifiers, Transfer};

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 
 use dunlin_base::{Instant, QoS, StreamId};
 
-use super::outbound::{Content, Delivery, Identifiers};
+use crate::delivery::{Content, Delivery, Identifiers};
 
 const QOS_2: u8 = 1;
 const RETAIN: u8 = 1 << 1;
@@ -20,35 +20,35 @@ const IDENTIFIERS: u8 = 1 << 5;
 /// and the cost, then what the flags name; numbers are little-endian base 128,
 /// seven bits a byte.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     bytes: VecDeque<u8>,
     len: usize,
     /// Sequence numbers of the entries written and read last.
     written: u64,
     read: u64,
-    /// The first so many entries go to the control stream, whatever they say.
+    /// The first so many entries go to the control stream instead of their own.
     on_control: usize,
 }
 
 impl Packed {
     /// Whether a delivery can be kept here: its message is in the store, and
     /// no other member of a shared subscription may want it.
-    pub(super) fn takes(delivery: &Delivery) -> bool {
+    pub(crate) fn takes(delivery: &Delivery) -> bool {
         let stored = matches!(delivery.content, Content::Stored { .. });
         stored && delivery.seq.is_some() && delivery.share.is_none()
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     /// Has all of them go to the control stream.
-    pub(super) const fn forget_streams(&mut self) {
+    pub(crate) const fn forget_streams(&mut self) {
         self.on_control = self.len;
     }
 
     /// Appends a delivery, or gives it back if it does not belong here.
-    pub(super) fn push(&mut self, delivery: Delivery) -> Result<(), Delivery> {
+    pub(crate) fn push(&mut self, delivery: Delivery) -> Result<(), Delivery> {
         let (Content::Stored { cost, expires }, Some(seq), None) =
             (&delivery.content, delivery.seq, &delivery.share)
         else {
@@ -86,7 +86,7 @@ impl Packed {
     }
 
     /// Takes the first delivery, which gets this level.
-    pub(super) fn pop(&mut self, level: u8) -> Option<Delivery> {
+    pub(crate) fn pop(&mut self, level: u8) -> Option<Delivery> {
         let flags = self.bytes.pop_front()?;
         self.read = self.read.wrapping_add(unzigzag(self.take()));
         let cost = u32::try_from(self.take()).unwrap_or(u32::MAX);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_the_store_and_nobody_elses_is_taken() {
+    fn only_what_is_in_the_store_and_not_shared_is_taken() {
         let held = Delivery {
             content: Content::Held(Arc::default()),
             ..stored(1)

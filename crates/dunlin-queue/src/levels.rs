@@ -1,22 +1,22 @@
-//! The messages of a session that wait, by level: those of a higher level
-//! leave first, those of one level in their order. What is far from its turn
-//! and in the store is kept packed.
+//! The messages that wait, by level: those of a higher level leave first,
+//! those of one level in their order. What is far from its turn and in the
+//! store is kept packed.
 
 use alloc::collections::VecDeque;
 
 use dunlin_base::StreamId;
 use smallvec::SmallVec;
 
-use super::outbound::Delivery;
-use super::packed::Packed;
+use crate::delivery::Delivery;
+use crate::packed::Packed;
 
 /// Deliveries at the front of a level that are not packed: as many as are
 /// loaded at a time.
 const FRONT_MAX: usize = 256;
 
-/// Messages that wait.
+/// Deliveries that wait.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(crate) struct Levels {
     /// Highest first, none of them empty. Most sessions have at most one.
     levels: SmallVec<[Level; 1]>,
     len: usize,
@@ -93,8 +93,8 @@ impl Level {
         true
     }
 
-    /// Every delivery that is not packed goes through `visit`, which is told
-    /// how many are in front of it, and stays if it is given back.
+    /// Every delivery that is not packed goes through `visit`, with the number
+    /// of those in front of it, and stays if it is given back.
     fn filter(
         self,
         before: usize,
@@ -127,27 +127,27 @@ impl Level {
     }
 }
 
-impl Queue {
-    pub(super) const fn len(&self) -> usize {
+impl Levels {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     /// The message that leaves next.
-    pub(super) fn front(&self) -> Option<&Delivery> {
+    pub(crate) fn front(&self) -> Option<&Delivery> {
         self.levels.first()?.front.front()
     }
 
     /// Queues behind all of its level.
-    pub(super) fn push(&mut self, delivery: Delivery) {
+    pub(crate) fn push(&mut self, delivery: Delivery) {
         self.add(delivery.level, |level| level.push(delivery));
     }
 
     /// Queues in front of all of its level.
-    pub(super) fn push_front(&mut self, delivery: Delivery) {
+    pub(crate) fn push_front(&mut self, delivery: Delivery) {
         self.add(delivery.level, |level| level.front.push_front(delivery));
     }
 
-    pub(super) fn pop_front(&mut self) -> Option<Delivery> {
+    pub(crate) fn pop_front(&mut self) -> Option<Delivery> {
         let first = self.levels.first_mut()?;
         let delivery = first.front.pop_front()?;
         self.len -= 1;
@@ -158,20 +158,20 @@ impl Queue {
     }
 
     /// From the front on, as far as that is known without unpacking.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Delivery> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Delivery> {
         let open = self.levels.iter().take_while(|level| level.rest.is_empty());
         let known = (open.count() + 1).min(self.levels.len());
         self.levels.iter().take(known).flat_map(|l| &l.front)
     }
 
     /// A delivery near the front by its sequence number.
-    pub(super) fn find_mut(&mut self, seq: u64) -> Option<&mut Delivery> {
+    pub(crate) fn find_mut(&mut self, seq: u64) -> Option<&mut Delivery> {
         let mut fronts = self.levels.iter_mut().flat_map(|level| &mut level.front);
         fronts.find(|delivery| delivery.seq == Some(seq))
     }
 
     /// Removes a delivery near the front by its sequence number.
-    pub(super) fn remove(&mut self, seq: u64) -> Option<Delivery> {
+    pub(crate) fn remove(&mut self, seq: u64) -> Option<Delivery> {
         for (place, level) in self.levels.iter_mut().enumerate() {
             let mut places = level.front.iter();
             let Some(index) = places.position(|d| d.seq == Some(seq)) else {
@@ -188,7 +188,7 @@ impl Queue {
     }
 
     /// Has everything go to the control stream.
-    pub(super) fn forget_streams(&mut self) {
+    pub(crate) fn forget_streams(&mut self) {
         for level in &mut self.levels {
             let mut all = level.front.iter_mut();
             all.by_ref().for_each(|d| d.stream = StreamId::CONTROL);
@@ -203,9 +203,9 @@ impl Queue {
         }
     }
 
-    /// Every delivery that is not packed goes through `visit`, which is told
-    /// how many are in front of it, and stays if it is given back.
-    pub(super) fn filter(&mut self, mut visit: impl FnMut(usize, Delivery) -> Option<Delivery>) {
+    /// Every delivery that is not packed goes through `visit`, with the number
+    /// of those in front of it, and stays if it is given back.
+    pub(crate) fn filter(&mut self, mut visit: impl FnMut(usize, Delivery) -> Option<Delivery>) {
         let mut place = 0;
         for level in core::mem::take(&mut self.levels) {
             let len = level.len();
@@ -238,7 +238,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{Content, Identifiers};
+    use crate::delivery::{Content, Identifiers};
     use alloc::sync::Arc;
     use alloc::vec::Vec;
     use dunlin_base::{Message, QoS};
@@ -261,7 +261,7 @@ mod tests {
         delivery
     }
 
-    fn is_packed(queue: &Queue) -> bool {
+    fn is_packed(queue: &Levels) -> bool {
         let mut segments = queue.levels.iter().flat_map(|level| &level.rest);
         segments.any(|segment| matches!(segment, Segment::Packed(_)))
     }
@@ -283,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_list_sorted_by_level_whatever_is_packed() {
+    fn it_is_a_list_sorted_by_level_packed_or_not() {
         const OPERATIONS: u64 = 60_000;
-        let mut queue = Queue::default();
+        let mut queue = Levels::default();
         let mut model = Model::default();
         let mut random = 1_u64;
         let mut was_packed = false;
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn streams_are_forgotten_everywhere() {
-        let mut queue = Queue::default();
+        let mut queue = Levels::default();
         for seq in 0..2000 {
             queue.push(delivery(seq, 0, seq % 500 != 0));
         }
@@ -361,8 +361,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_filtered_out_is_gone_and_places_count_what_is_packed() {
-        let mut queue = Queue::default();
+    fn what_is_filtered_out_is_gone_and_places_count_what_is_packed() {
+        let mut queue = Levels::default();
         for seq in 0..1000 {
             queue.push(delivery(seq, 0, seq != 900));
         }

@@ -1,0 +1,509 @@
+//! A receiver of deliveries: takes from a queue within its credit, and keeps
+//! what is not settled. It holds messages or, when memory is short, only their
+//! place in the store; it never encodes.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_base::{Instant, Message, QoS, StreamId};
+
+use crate::delivery::{Content, Delivery, Identifiers};
+use crate::queue::{Queue, first_stored};
+use crate::state::{Event, Outcome, State, Step};
+use crate::window::{Key, Window};
+
+#[cfg(test)]
+mod tests;
+
+/// A message to be sent, with what its packet needs.
+#[derive(Clone, Debug)]
+pub struct Transfer<K> {
+    /// Key of the delivery until it is settled.
+    pub key: K,
+    /// It may have been sent before (DUP).
+    pub again: bool,
+    /// The message.
+    pub message: Arc<Message>,
+    /// QoS of this delivery.
+    pub qos: QoS,
+    /// RETAIN flag of this delivery.
+    pub retain: bool,
+    /// Subscription identifiers.
+    pub identifiers: Identifiers,
+    /// Stream to send it on. If it leaves on another one,
+    /// [`Consumer::note_stream`] has to know.
+    pub stream: StreamId,
+}
+
+/// What to do next for the receiver.
+#[derive(Debug)]
+pub enum Next<K> {
+    /// Send the message.
+    Send(Transfer<K>),
+    /// Ask the receiver to forget the key (PUBREL).
+    Settle {
+        /// Key of the delivery.
+        key: K,
+        /// Stream that the message left on.
+        stream: StreamId,
+    },
+    /// Have the store record the key of this durable delivery;
+    /// [`Consumer::handle_stored`] then lets it leave.
+    Store {
+        /// Key of the delivery.
+        key: K,
+        /// The message.
+        seq: u64,
+    },
+    /// Load the messages that [`Consumer::stored_at_front`] names.
+    Load,
+    /// The message expired before it left; forget it in the store too.
+    Expired(Delivery),
+}
+
+/// What follows when the receiver has a message and keeps its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// Have the store record it, then call
+    /// [`Consumer::handle_receipt_stored`].
+    Store {
+        /// The message's place in the store, no longer needed.
+        seq: u64,
+    },
+    /// Ask the receiver to forget the key now.
+    Settle,
+    /// The store is being asked already.
+    Pending,
+    /// No such key in this state.
+    Unknown,
+}
+
+/// What follows when a delivery leaves its consumer.
+#[derive(Debug)]
+pub enum Settled {
+    /// It is over.
+    Done {
+        /// Its place in the store, still to be removed.
+        seq: Option<u64>,
+        /// Whether its key is in the store, to be removed.
+        key_stored: bool,
+    },
+    /// It waits in its queue again.
+    Requeued {
+        /// Whether its key is in the store, to be removed.
+        key_stored: bool,
+    },
+    /// Another receiver has to be found: one of its group, or any other. If
+    /// there is none, [`Outcome::Released`] means to queue it again and
+    /// [`Outcome::Modified`] that it is over.
+    Returned {
+        /// The delivery.
+        delivery: Delivery,
+        /// Whether its key is in the store, to be removed.
+        key_stored: bool,
+    },
+    /// No such key in this state.
+    Unknown,
+}
+
+/// A delivery that is not settled.
+#[derive(Debug)]
+struct Unsettled {
+    state: State,
+    sent: bool,
+    key_stored: bool,
+    order: u64,
+    stream: StreamId,
+    /// Gone once the receiver has it and keeps only its key.
+    delivery: Option<Delivery>,
+}
+
+impl Unsettled {
+    /// Whether its message has to be loaded before it is sent.
+    fn lacks_message(&self) -> bool {
+        self.delivery.as_ref().is_some_and(Delivery::is_stored)
+    }
+
+    fn qos(&self) -> Option<QoS> {
+        self.delivery.as_ref().map(|delivery| delivery.qos)
+    }
+
+    /// It leaves its consumer.
+    fn end(self, outcome: Outcome) -> Settled {
+        let key_stored = self.key_stored;
+        let seq = self.delivery.as_ref().and_then(|delivery| delivery.seq);
+        let over = Settled::Done { seq, key_stored };
+        match (outcome, self.delivery) {
+            (Outcome::Released | Outcome::Modified { .. }, Some(mut delivery)) => {
+                delivery.maybe_sent |= matches!(outcome, Outcome::Modified { failed: true, .. });
+                Settled::Returned {
+                    delivery,
+                    key_stored,
+                }
+            }
+            (Outcome::Accepted | Outcome::Rejected, _) | (_, None) => over,
+        }
+    }
+}
+
+/// A receiver of deliveries, with keys of the protocol's choice.
+///
+/// Call [`Consumer::poll`] until it has nothing, after a delivery was queued,
+/// credit was given, and after each of the `handle_` methods, [`settle`] and
+/// [`complete`].
+///
+/// [`settle`]: Consumer::settle
+/// [`complete`]: Consumer::complete
+#[derive(Debug)]
+pub struct Consumer<K> {
+    unsettled: Window<K, Unsettled>,
+    /// Keys whose message, or whose second step, must be sent (again).
+    due: VecDeque<K>,
+    /// Keys that the store is being asked to record, in order, and whether it
+    /// has.
+    acquired: VecDeque<(K, bool)>,
+    next_order: u64,
+}
+
+impl<K> Default for Consumer<K> {
+    fn default() -> Self {
+        Self {
+            unsettled: Window::default(),
+            due: VecDeque::new(),
+            acquired: VecDeque::new(),
+            next_order: 0,
+        }
+    }
+}
+
+impl<K: Key> Consumer<K> {
+    /// Deliveries that are not settled.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.unsettled.len()
+    }
+
+    /// Whether all deliveries are settled.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.unsettled.is_empty()
+    }
+
+    /// Whether something must be sent (again) before anything new is taken.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Whether a delivery that is not settled has this key.
+    #[must_use]
+    pub fn contains(&self, key: K) -> bool {
+        self.unsettled.contains(key)
+    }
+
+    /// The delivery under this key, until its receiver has it.
+    #[must_use]
+    pub fn delivery(&self, key: K) -> Option<&Delivery> {
+        self.unsettled.get(key)?.delivery.as_ref()
+    }
+
+    /// State of the delivery under this key.
+    #[must_use]
+    pub fn state(&self, key: K) -> Option<State> {
+        Some(self.unsettled.get(key)?.state)
+    }
+
+    /// What to send next; of new deliveries at most `credit` more. `next_key`
+    /// names the next one with a key that [`Consumer::contains`] not.
+    pub fn poll(
+        &mut self,
+        queue: &mut Queue,
+        now: Instant,
+        credit: usize,
+        next_key: impl FnOnce(&Self) -> Option<K>,
+    ) -> Option<Next<K>> {
+        if let Some(next) = self.poll_due(queue) {
+            return Some(next);
+        }
+        // A message that is due is being loaded; nothing may overtake it.
+        if self.is_behind() || credit == 0 {
+            return None;
+        }
+        if queue.is_front_expired(now) {
+            return queue.take().map(Next::Expired);
+        }
+        if queue.front()?.is_stored() {
+            return queue.begin_loading().then_some(Next::Load);
+        }
+        let key = next_key(self)?;
+        let delivery = queue.take()?;
+        self.take(key, delivery)
+    }
+
+    /// Takes a delivery from the queue.
+    fn take(&mut self, key: K, delivery: Delivery) -> Option<Next<K>> {
+        let seq = delivery.seq;
+        let record = seq.is_some() && delivery.qos == QoS::ExactlyOnce;
+        let Step::To(state) = State::Waiting.after(Event::Take { record }) else {
+            return None;
+        };
+        let next = match seq {
+            Some(seq) if record => {
+                self.acquired.push_back((key, false));
+                Next::Store { key, seq }
+            }
+            _ => Next::Send(transfer(key, delivery.maybe_sent, &delivery)?),
+        };
+        let entry = Unsettled {
+            state,
+            sent: !record,
+            key_stored: record,
+            order: self.next_order,
+            stream: delivery.stream,
+            delivery: Some(delivery),
+        };
+        self.next_order += 1;
+        self.unsettled.insert(key, entry);
+        Some(next)
+    }
+
+    fn poll_due(&mut self, queue: &mut Queue) -> Option<Next<K>> {
+        while let Some(key) = self.due.pop_front() {
+            let Some(entry) = self.unsettled.get_mut(key) else {
+                continue;
+            };
+            match (entry.state, &entry.delivery) {
+                (State::Sent, Some(delivery)) => {
+                    let Some(transfer) = transfer(key, entry.sent, delivery) else {
+                        self.due.push_front(key);
+                        return queue.begin_loading().then_some(Next::Load);
+                    };
+                    entry.sent = true;
+                    return Some(Next::Send(transfer));
+                }
+                (State::Settling, _) => {
+                    let stream = entry.stream;
+                    return Some(Next::Settle { key, stream });
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The message under this key left on this stream: its second step goes
+    /// there too.
+    pub fn note_stream(&mut self, key: K, stream: StreamId) {
+        if let Some(entry) = self.unsettled.get_mut(key) {
+            entry.stream = stream;
+        }
+    }
+
+    /// The store has recorded the key of a durable delivery, which leaves when
+    /// all earlier ones have: the store may have refused one of them for a
+    /// while.
+    pub fn handle_stored(&mut self, key: K) {
+        let mut waiting = self.acquired.iter_mut();
+        if let Some((_, stored)) = waiting.find(|(acquired, _)| *acquired == key) {
+            *stored = true;
+        }
+        while let Some(&(key, stored)) = self.acquired.front() {
+            if let Some(entry) = self.unsettled.get_mut(key)
+                && let Step::To(state) = entry.state.after(Event::KeyStored)
+            {
+                if !stored {
+                    return;
+                }
+                entry.state = state;
+                self.due.push_back(key);
+            }
+            self.acquired.pop_front();
+        }
+    }
+
+    /// The receiver settles a delivery in one step, or its end does. One that
+    /// settles in two steps is accepted by [`Consumer::handle_received`] and
+    /// [`Consumer::complete`] only.
+    pub fn settle(&mut self, queue: &mut Queue, key: K, outcome: Outcome) -> Settled {
+        let event = Event::Settle(outcome);
+        let ended = self.unsettled.remove_if(key, |entry| {
+            let in_one_step = entry.qos() == Some(QoS::AtLeastOnce);
+            (in_one_step || outcome != Outcome::Accepted)
+                && matches!(entry.state.after(event), Step::End(_))
+        });
+        let elsewhere = matches!(
+            outcome,
+            Outcome::Modified {
+                undeliverable_here: true,
+                ..
+            }
+        );
+        match ended.map(|entry| entry.end(outcome)) {
+            None => Settled::Unknown,
+            Some(Settled::Returned {
+                delivery,
+                key_stored,
+            }) if delivery.share.is_none() && !elsewhere => {
+                queue.push_front(delivery);
+                Settled::Requeued { key_stored }
+            }
+            Some(settled) => settled,
+        }
+    }
+
+    /// The receiver has a message and keeps its key for the second step.
+    pub fn handle_received(&mut self, key: K) -> Receipt {
+        let Some(entry) = self.unsettled.get_mut(key) else {
+            return Receipt::Unknown;
+        };
+        let in_one_step = entry.qos().is_some_and(|qos| qos != QoS::ExactlyOnce);
+        let seq = entry.delivery.as_ref().and_then(|delivery| delivery.seq);
+        let record = seq.is_some();
+        let Step::To(state) = entry.state.after(Event::Received { record }) else {
+            return Receipt::Unknown;
+        };
+        if in_one_step {
+            return Receipt::Unknown;
+        }
+        entry.state = state;
+        entry.delivery = None;
+        match (state, seq) {
+            (State::Received, Some(seq)) => Receipt::Store { seq },
+            (State::Received, None) => Receipt::Pending,
+            _ => Receipt::Settle,
+        }
+    }
+
+    /// The store has recorded that the receiver has it: the second step is due.
+    pub fn handle_receipt_stored(&mut self, key: K) {
+        if let Some(entry) = self.unsettled.get_mut(key)
+            && let Step::To(state) = entry.state.after(Event::ReceiptStored)
+        {
+            entry.state = state;
+            self.due.push_back(key);
+        }
+    }
+
+    /// The receiver has settled in the second step.
+    pub fn complete(&mut self, key: K) -> Settled {
+        let ended = self.unsettled.remove_if(key, |entry| {
+            matches!(entry.state.after(Event::Complete), Step::End(_))
+        });
+        ended.map_or(Settled::Unknown, |entry| entry.end(Outcome::Accepted))
+    }
+
+    /// The receiver is back: everything that is not settled is due again, in
+    /// its order [MQTT-4.4.0-1], and goes to the control stream.
+    pub fn handle_resumed(&mut self, queue: &mut Queue) {
+        let open = self.unsettled.iter();
+        let due = open.filter(|(_, entry)| matches!(entry.state, State::Sent | State::Settling));
+        let mut keys: Vec<_> = due.map(|(key, entry)| (entry.order, key)).collect();
+        keys.sort_unstable_by_key(|(order, _)| *order);
+        self.due = keys.into_iter().map(|(_, key)| key).collect();
+        for (_, entry) in self.unsettled.iter_mut() {
+            entry.stream = StreamId::CONTROL;
+            if let Some(delivery) = &mut entry.delivery {
+                delivery.stream = StreamId::CONTROL;
+            }
+        }
+        queue.handle_resumed();
+    }
+
+    /// Restores from the store what was sent, or whose second step was due,
+    /// when an earlier process ended.
+    pub fn restore(&mut self, key: K, delivery: Option<Delivery>) {
+        let state = match delivery {
+            Some(_) => State::Sent,
+            None => State::Settling,
+        };
+        let entry = Unsettled {
+            state,
+            sent: true,
+            key_stored: true,
+            order: self.next_order,
+            stream: StreamId::CONTROL,
+            delivery,
+        };
+        self.next_order += 1;
+        self.unsettled.insert(key, entry);
+    }
+
+    /// Sequence numbers to load, at most `max` and for about `bytes_max`, but
+    /// at least one: of what is due again, else from the front of the queue.
+    #[must_use]
+    pub fn stored_at_front(&self, queue: &Queue, max: usize, bytes_max: usize) -> Vec<u64> {
+        let due = self.due.iter().filter_map(|key| self.delivery(*key));
+        let due = first_stored(due.filter(|d| d.is_stored()), max, bytes_max);
+        match due.is_empty() {
+            true => queue.stored_at_front(max, bytes_max),
+            false => due,
+        }
+    }
+
+    /// Messages arrived from the store; those that are gone are dropped.
+    pub fn handle_loaded(&mut self, queue: &mut Queue, loaded: &[(u64, Option<Arc<Message>>)]) {
+        queue.end_loading();
+        let any_due = self.unsettled.iter().any(|(_, e)| e.lacks_message());
+        for (seq, message) in loaded {
+            if !(any_due && self.handle_loaded_due(*seq, message.as_ref())) {
+                queue.handle_loaded(*seq, message.as_ref());
+            }
+        }
+    }
+
+    /// A message that is due came back from the store; one that is gone ends
+    /// its delivery.
+    fn handle_loaded_due(&mut self, seq: u64, message: Option<&Arc<Message>>) -> bool {
+        let of_seq = |d: &Delivery| d.seq == Some(seq) && d.is_stored();
+        let found = |entry: &Unsettled| entry.delivery.as_ref().is_some_and(of_seq);
+        let Some((key, _)) = self.unsettled.iter().find(|(_, entry)| found(entry)) else {
+            return false;
+        };
+        let Some(message) = message else {
+            self.unsettled.remove(key);
+            return true;
+        };
+        let entry = self.unsettled.get_mut(key);
+        if let Some(delivery) = entry.and_then(|entry| entry.delivery.as_mut()) {
+            delivery.content = Content::Held(Arc::clone(message));
+        }
+        true
+    }
+
+    /// Releases what came through a shared subscription, was sent and has no
+    /// outcome, so that other members of the group can have it: deliveries
+    /// that settle in one step only [MQTT-4.8.2-5].
+    pub fn release_shared(&mut self) -> Vec<Delivery> {
+        let may_leave = |entry: &Unsettled| {
+            let shared = entry.delivery.as_ref().is_some_and(|d| d.share.is_some());
+            shared && entry.state == State::Sent && entry.qos() == Some(QoS::AtLeastOnce)
+        };
+        let open = self.unsettled.iter().filter(|(_, entry)| may_leave(entry));
+        let mut keys: Vec<_> = open.map(|(key, entry)| (entry.order, key)).collect();
+        keys.sort_unstable_by_key(|(order, _)| *order);
+        let ended = keys.into_iter().filter_map(|(_, key)| {
+            match self.unsettled.remove(key)?.end(Outcome::Released) {
+                Settled::Returned { delivery, .. } => Some(delivery),
+                _ => None,
+            }
+        });
+        ended.collect()
+    }
+}
+
+/// What sending a delivery needs; `None` if its message is not in memory.
+fn transfer<K>(key: K, again: bool, delivery: &Delivery) -> Option<Transfer<K>> {
+    let Content::Held(message) = &delivery.content else {
+        return None;
+    };
+    Some(Transfer {
+        key,
+        again,
+        message: Arc::clone(message),
+        qos: delivery.qos,
+        retain: delivery.retain,
+        identifiers: delivery.identifiers.clone(),
+        stream: delivery.stream,
+    })
+}

@@ -1,0 +1,295 @@
+//! Messages that wait for a receiver, in order and within limits.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_base::{Instant, Message};
+
+use crate::delivery::{Content, Delivery};
+use crate::levels::Levels;
+
+/// Deliveries that wait: what is in memory, what is only in the store, and the
+/// room kept for what the store is being asked to take.
+///
+/// Deliveries of a higher level leave first, those of one level in their
+/// order.
+#[derive(Debug, Default)]
+pub struct Queue {
+    levels: Levels,
+    /// From the front: their streams take nothing now.
+    aside: VecDeque<Delivery>,
+    bytes: usize,
+    reserved: usize,
+    reserved_bytes: usize,
+    /// The store was asked for messages, of this queue or in flight.
+    loading: bool,
+}
+
+impl Queue {
+    /// Whether a message of `cost` bytes fits, given limits in messages and in
+    /// bytes for queue and reservations together.
+    #[must_use]
+    pub fn has_room(&self, cost: usize, messages_max: usize, bytes_max: usize) -> bool {
+        self.expected() < messages_max && self.bytes + self.reserved_bytes + cost <= bytes_max
+    }
+
+    /// Keeps room for a message that is being stored.
+    pub fn reserve(&mut self, cost: usize) {
+        self.reserved += 1;
+        self.reserved_bytes += cost;
+    }
+
+    /// Gives back what [`Queue::reserve`] kept.
+    pub fn unreserve(&mut self, cost: usize) {
+        self.reserved = self.reserved.saturating_sub(1);
+        self.reserved_bytes = self.reserved_bytes.saturating_sub(cost);
+    }
+
+    /// Queues a delivery behind all of its level and of higher ones. The caller
+    /// has checked [`Queue::has_room`].
+    pub fn push(&mut self, delivery: Delivery) {
+        self.bytes += delivery.cost();
+        self.levels.push(delivery);
+    }
+
+    /// Queues a delivery in front of all of its level: it was taken and comes
+    /// back, so that limits do not apply.
+    pub fn push_front(&mut self, delivery: Delivery) {
+        self.bytes += delivery.cost();
+        self.levels.push_front(delivery);
+    }
+
+    /// Messages that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.levels.len() + self.aside.len()
+    }
+
+    /// Whether no message waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Messages that wait, and those that room is kept for.
+    #[must_use]
+    pub fn expected(&self) -> usize {
+        self.len() + self.reserved
+    }
+
+    /// Bytes of waiting messages held in memory.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The delivery that is taken next.
+    #[must_use]
+    pub fn front(&self) -> Option<&Delivery> {
+        self.levels.front()
+    }
+
+    /// Passes over the delivery at the front, so that others need not wait for
+    /// its stream; `false` if there are `max` such already. The caller passes
+    /// over all later ones of its topic too, or their order is lost.
+    pub fn set_aside(&mut self, max: usize) -> bool {
+        if self.aside.len() >= max {
+            return false;
+        }
+        self.aside.extend(self.levels.pop_front());
+        true
+    }
+
+    /// Queues what was set aside in front of everything of its level.
+    pub fn take_back(&mut self) {
+        while let Some(delivery) = self.aside.pop_back() {
+            self.levels.push_front(delivery);
+        }
+        self.aside = VecDeque::new();
+    }
+
+    /// Starts a connection: what was set aside comes back, and streams of an
+    /// earlier connection are gone.
+    pub fn handle_resumed(&mut self) {
+        self.take_back();
+        self.levels.forget_streams();
+    }
+
+    /// Sequence numbers at the front that have to be loaded, at most `max` and
+    /// for about `bytes_max`, but at least one.
+    #[must_use]
+    pub fn stored_at_front(&self, max: usize, bytes_max: usize) -> Vec<u64> {
+        first_stored(self.levels.iter(), max, bytes_max)
+    }
+
+    /// A message came from the store; one that is gone is dropped.
+    pub fn handle_loaded(&mut self, seq: u64, message: Option<&Arc<Message>>) {
+        match message {
+            Some(message) => {
+                if let Some(delivery) = self.levels.find_mut(seq) {
+                    self.bytes += message.cost();
+                    delivery.content = Content::Held(Arc::clone(message));
+                }
+            }
+            None => {
+                self.levels.remove(seq);
+            }
+        }
+    }
+
+    /// Lets go of the messages of durable deliveries beyond the first
+    /// `keep`, which are then loaded again when their turn comes. Returns the
+    /// bytes set free.
+    pub fn shed(&mut self, keep: usize) -> usize {
+        self.take_back();
+        let before = self.bytes;
+        let mut bytes = before;
+        self.levels.filter(|place, mut delivery| {
+            if place >= keep {
+                let cost = delivery.cost();
+                delivery.shed();
+                bytes = bytes.saturating_sub(cost - delivery.cost());
+            }
+            Some(delivery)
+        });
+        self.bytes = bytes;
+        before - self.bytes
+    }
+
+    /// Takes the deliveries that came through a shared subscription, so that
+    /// another member of their group can have them.
+    pub fn take_shared(&mut self) -> Vec<Delivery> {
+        self.take_back();
+        let mut taken = Vec::new();
+        let mut bytes = self.bytes;
+        self.levels.filter(|_, delivery| {
+            if delivery.share.is_none() {
+                return Some(delivery);
+            }
+            bytes = bytes.saturating_sub(delivery.cost());
+            taken.push(delivery);
+            None
+        });
+        self.bytes = bytes;
+        taken
+    }
+
+    /// Takes the delivery at the front.
+    pub(crate) fn take(&mut self) -> Option<Delivery> {
+        let delivery = self.levels.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(delivery.cost());
+        Some(delivery)
+    }
+
+    /// Whether the delivery at the front is past its expiry.
+    pub(crate) fn is_front_expired(&self, now: Instant) -> bool {
+        self.front().is_some_and(|front| front.is_expired(now))
+    }
+
+    /// The store is asked for messages: `false` if it was already.
+    pub(crate) const fn begin_loading(&mut self) -> bool {
+        !core::mem::replace(&mut self.loading, true)
+    }
+
+    /// The store has answered.
+    pub(crate) const fn end_loading(&mut self) {
+        self.loading = false;
+    }
+}
+
+/// The first deliveries that have to be loaded.
+pub(crate) fn first_stored<'a>(
+    deliveries: impl Iterator<Item = &'a Delivery>,
+    max: usize,
+    bytes_max: usize,
+) -> Vec<u64> {
+    let mut seqs = Vec::new();
+    let mut bytes = 0;
+    for delivery in deliveries.take(max) {
+        let (Content::Stored { cost, .. }, Some(seq)) = (&delivery.content, delivery.seq) else {
+            break;
+        };
+        bytes += *cost as usize;
+        if bytes > bytes_max && !seqs.is_empty() {
+            break;
+        }
+        seqs.push(seq);
+    }
+    seqs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::Identifiers;
+    use dunlin_base::{QoS, StreamId};
+
+    fn delivery(seq: u64, level: u8) -> Delivery {
+        Delivery {
+            content: Content::Held(Arc::new(Message::default())),
+            seq: Some(seq),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            identifiers: Identifiers::new(),
+            share: None,
+            stream: StreamId::CONTROL,
+            level,
+            maybe_sent: false,
+        }
+    }
+
+    #[test]
+    fn what_is_set_aside_comes_back_in_front_of_its_level() {
+        let mut queue = Queue::default();
+        for (seq, level) in [(1, 0), (2, 0), (3, 0), (4, 5), (5, 5)] {
+            queue.push(delivery(seq, level));
+        }
+        let front = |queue: &Queue| queue.front().and_then(|d| d.seq);
+        assert_eq!(front(&queue), Some(4));
+        assert!(queue.set_aside(2));
+        assert_eq!(queue.take().and_then(|d| d.seq), Some(5));
+        assert!(queue.set_aside(2));
+        assert!(!queue.set_aside(2));
+        assert_eq!((front(&queue), queue.len()), (Some(2), 4));
+        let bytes = queue.bytes();
+        queue.take_back();
+        let order: Vec<_> = queue.levels.iter().filter_map(|d| d.seq).collect();
+        assert_eq!(order, [4, 1, 2, 3]);
+        assert_eq!(queue.bytes(), bytes);
+    }
+
+    #[test]
+    fn room_is_counted_in_messages_and_bytes_with_reservations() {
+        let cost = Message::default().cost();
+        let mut queue = Queue::default();
+        queue.reserve(cost);
+        queue.push(delivery(1, 0));
+        assert!(queue.has_room(cost, 3, 3 * cost));
+        assert!(!queue.has_room(cost, 2, 3 * cost));
+        assert!(!queue.has_room(cost + 1, 3, 3 * cost));
+        queue.unreserve(cost);
+        assert!(queue.has_room(cost, 2, 2 * cost));
+        assert_eq!((queue.expected(), queue.bytes()), (1, cost));
+        queue.shed(0);
+        assert_eq!((queue.expected(), queue.bytes()), (1, 0));
+    }
+
+    #[test]
+    fn what_is_loaded_counts_again_and_what_is_gone_is_dropped() {
+        let mut queue = Queue::default();
+        for seq in 0..3 {
+            queue.push(delivery(seq, 0));
+        }
+        assert!(queue.shed(1) > 0);
+        assert_eq!(queue.stored_at_front(10, usize::MAX), []);
+        queue.take();
+        assert_eq!(queue.stored_at_front(10, usize::MAX), [1, 2]);
+        assert_eq!(queue.stored_at_front(10, 1), [1], "at least one");
+        let message = Arc::new(Message::default());
+        queue.handle_loaded(1, None);
+        queue.handle_loaded(2, Some(&message));
+        assert_eq!((queue.len(), queue.bytes()), (1, message.cost()));
+        assert_eq!(queue.front().and_then(|d| d.seq), Some(2));
+    }
+}

@@ -1,0 +1,232 @@
+//! What is in flight, by key, in the order of the keys.
+//!
+//! Keys are given out in a circle and mostly settled in that order, so a list
+//! whose ends are looked at first serves better than a hash map: the oldest
+//! and the newest are found without a search, all others by a binary one.
+//! Places that become free in the middle stay until an end reaches them, or
+//! until they are more than half.
+
+use alloc::collections::VecDeque;
+use core::fmt;
+use core::num::NonZeroU16;
+
+/// Free places that are kept beside as many as are in use.
+const FREE_MAX: usize = 16;
+
+/// A name that a protocol gives to a delivery that is not settled.
+pub trait Key: Copy + Eq + fmt::Debug {
+    /// How many keys after `earlier` this one is given out, in the circle of
+    /// all keys.
+    fn since(self, earlier: Self) -> u32;
+}
+
+/// An MQTT packet identifier: 1 follows 65,535.
+impl Key for NonZeroU16 {
+    fn since(self, earlier: Self) -> u32 {
+        let circle = u32::from(u16::MAX);
+        let ahead = u32::from(self.get()) + circle - u32::from(earlier.get());
+        ahead % circle
+    }
+}
+
+/// A serial number (RFC 1982), such as an AMQP delivery-id.
+impl Key for u32 {
+    fn since(self, earlier: Self) -> u32 {
+        self.wrapping_sub(earlier)
+    }
+}
+
+/// Values by key. None of the two ends is free.
+#[derive(Debug)]
+pub(crate) struct Window<K, T> {
+    places: VecDeque<(K, Option<T>)>,
+    len: usize,
+}
+
+impl<K, T> Default for Window<K, T> {
+    fn default() -> Self {
+        Self {
+            places: VecDeque::new(),
+            len: 0,
+        }
+    }
+}
+
+impl<K: Key, T> Window<K, T> {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn contains(&self, key: K) -> bool {
+        self.get(key).is_some()
+    }
+
+    pub(crate) fn get(&self, key: K) -> Option<&T> {
+        let place = self.find(key).ok()?;
+        self.places.get(place)?.1.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+        let place = self.find(key).ok()?;
+        self.places.get_mut(place)?.1.as_mut()
+    }
+
+    /// Adds a value; one that had the key before is returned.
+    pub(crate) fn insert(&mut self, key: K, value: T) -> Option<T> {
+        let before = match self.find(key) {
+            Err(place) => {
+                self.places.insert(place, (key, Some(value)));
+                None
+            }
+            Ok(place) => self.places.get_mut(place)?.1.replace(value),
+        };
+        self.len += usize::from(before.is_none());
+        before
+    }
+
+    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
+        self.remove_if(key, |_| true)
+    }
+
+    /// Removes a value if it is as expected.
+    pub(crate) fn remove_if(&mut self, key: K, expected: impl FnOnce(&T) -> bool) -> Option<T> {
+        let place = self.find(key).ok()?;
+        let (_, value) = self.places.get_mut(place)?;
+        let removed = value.take_if(|value| expected(value))?;
+        self.len -= 1;
+        self.tidy();
+        Some(removed)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        let places = self.places.iter();
+        places.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
+        let places = self.places.iter_mut();
+        places.filter_map(|(key, value)| Some((*key, value.as_mut()?)))
+    }
+
+    /// The place of a key, or where it belongs.
+    fn find(&self, key: K) -> Result<usize, usize> {
+        let (Some((first, _)), Some((last, _))) = (self.places.front(), self.places.back()) else {
+            return Err(0);
+        };
+        let wanted = key.since(*first);
+        let newest = last.since(*first);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        match wanted.cmp(&newest) {
+            core::cmp::Ordering::Greater => Err(self.places.len()),
+            core::cmp::Ordering::Equal => Ok(self.places.len() - 1),
+            core::cmp::Ordering::Less => {
+                let since = |(key, _): &(K, _)| K::since(*key, *first);
+                self.places.binary_search_by_key(&wanted, since)
+            }
+        }
+    }
+
+    /// Drops free places at the ends, and all of them when they are many.
+    fn tidy(&mut self) {
+        if self.len == 0 {
+            self.places = VecDeque::new();
+            return;
+        }
+        let is_free = |place: Option<&(K, Option<T>)>| place.is_some_and(|(_, v)| v.is_none());
+        while is_free(self.places.front()) {
+            self.places.pop_front();
+        }
+        while is_free(self.places.back()) {
+            self.places.pop_back();
+        }
+        if self.places.len() > 2 * self.len + FREE_MAX {
+            self.places.retain(|(_, value)| value.is_some());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+
+    fn id(number: u16) -> NonZeroU16 {
+        NonZeroU16::new(number).expect("not zero")
+    }
+
+    #[test]
+    fn keys_are_a_circle() {
+        assert_eq!(id(1).since(id(65_535)), 1);
+        assert_eq!(id(65_535).since(id(1)), 65_534);
+        assert_eq!(id(7).since(id(7)), 0);
+        assert_eq!(0_u32.since(u32::MAX), 1);
+    }
+
+    #[test]
+    fn it_is_a_map_in_any_order_of_removals() {
+        const OPERATIONS: u32 = 200_000;
+        let mut window = Window::default();
+        let mut model = BTreeMap::new();
+        let (mut random, mut last) = (1_u64, 0_u16);
+        for number in 0..OPERATIONS {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let draw = (random >> 33) as u32;
+            // Long phases in which it grows, then shrinks; one key stays for
+            // several turns of the circle.
+            let grows = number % 2_000 < 1_000;
+            if (draw % 8 < 6) == grows {
+                last = if last == u16::MAX { 1 } else { last + 1 };
+                while model.contains_key(&last) {
+                    last = if last == u16::MAX { 1 } else { last + 1 };
+                }
+                assert!(!window.contains(id(last)));
+                assert_eq!(window.insert(id(last), number), None);
+                model.insert(last, number);
+            } else {
+                let from = match draw % 3 {
+                    0 => 1,
+                    1 => last,
+                    _ => draw as u16,
+                };
+                let mut keys = model.range(from..).chain(&model).map(|(key, _)| *key);
+                if let Some(key) = keys.find(|key| *key != 3) {
+                    assert_eq!(window.remove(id(key)), model.remove(&key));
+                    assert_eq!(window.remove(id(key)), None);
+                }
+            }
+            assert_eq!(window.len(), model.len());
+            assert!(model.len() < 2000);
+            assert!(window.places.len() <= 2 * window.len() + FREE_MAX);
+            if number % 256 == 0 {
+                let mut all: Vec<_> = window.iter().map(|(k, v)| (k.get(), *v)).collect();
+                all.sort_unstable();
+                assert!(all.into_iter().eq(model.iter().map(|(k, v)| (*k, *v))));
+                for (key, value) in &model {
+                    assert_eq!(window.get(id(*key)), Some(value));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_one_holds_no_memory() {
+        let mut window = Window::default();
+        for key in 1_u32..=100 {
+            window.insert(key, ());
+        }
+        for key in 1_u32..=100 {
+            window.remove(key);
+        }
+        assert!(window.is_empty());
+        assert_eq!(window.places.capacity(), 0);
+    }
+}
