@@ -1,5 +1,5 @@
 //! The secret from which QUIC keys are derived. It outlives the process, so
-//! that clients of the process before are told at once that their connection
+//! that clients of the process before learn at once that their connection
 //! is gone (stateless reset), and their address tokens stay good.
 
 use std::io;
@@ -27,7 +27,7 @@ pub(super) fn load(data_dir: &Path) -> Result<NetKeys, StartError> {
             Some(secret) => return Ok(NetKeys::derived(&secret)),
             None => tracing::warn!(
                 path = %path.display(),
-                "the QUIC key is damaged and was replaced; clients connect anew"
+                "the QUIC key is damaged and was replaced; clients connect again"
             ),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

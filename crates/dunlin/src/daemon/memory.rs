@@ -12,7 +12,7 @@ use dunlin_base::Instant;
 /// Fewer connections are not worth it.
 const CONNECTIONS_MIN: usize = 16;
 
-/// How long it must have been worth it: whoever lost a network comes back.
+/// How long it must have been worth it: clients that lost a network come back.
 const CALM: Duration = Duration::from_secs(5);
 
 /// How many connections a shard had.
@@ -65,7 +65,7 @@ pub(crate) fn give_back_aside() {
             let started = StdInstant::now();
             give_back();
             tracing::debug!(took = ?started.elapsed(), "memory was given back");
-            // Whoever asked meanwhile may have been too late for it.
+            // A request that came meanwhile may have been too late for it.
             match ASKED.compare_exchange(asked, 0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => break,
                 Err(more) => asked = more,

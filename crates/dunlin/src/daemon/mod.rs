@@ -2,12 +2,12 @@
 //! stops them again. The library form of `dunlin broker`, which tests and
 //! embedders use too.
 
+mod authenticator;
 mod check;
-mod desk;
 mod keys;
-pub(crate) mod look;
+pub(crate) mod mailbox;
 mod memory;
-pub(crate) mod post;
+pub(crate) mod query;
 mod settings;
 mod tickets;
 mod worker;
@@ -34,9 +34,9 @@ use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
 use crate::config::listener::{self, Listener};
 use crate::metrics::{Paths, Server, Sources, Watch};
-use desk::AuthDesk;
+use authenticator::AuthClient;
+use mailbox::{Address, Inbox, Mail, Outbox};
 use memory::Memory;
-use post::{Address, Inbox, Mail};
 use tickets::Tickets;
 use worker::Worker;
 
@@ -375,9 +375,9 @@ impl Daemon {
                 shards: self.shards.clone(),
                 store: self.store.as_ref().map(|s| submitter(s, address.clone())),
                 qlog: self.qlog.clone(),
-                auth: AuthDesk::new(self.authenticator.clone(), address),
+                auth: AuthClient::new(self.authenticator.clone(), address),
                 held: VecDeque::new(),
-                to_wake: vec![false; usize::from(count)],
+                outboxes: (0..count).map(|_| Outbox::default()).collect(),
                 deadline: None,
                 paths: Paths::default(),
                 memory: Memory::default(),

@@ -1,5 +1,5 @@
 //! Session tickets across restarts: the register's changes go to the store in
-//! order, and shards are told when a ticket's use has been kept.
+//! order, and shards get mail when a ticket's use has been kept.
 //!
 //! One thread does this for all shards, because the order counts: were two of
 //! them to write, a ticket could be stored after its use was.
@@ -24,7 +24,7 @@ use dunlin_store::{Batch, Recovered, Request, StoreDone, StoreOp};
 use dunlin_store_redb::{RedbStore, SubmitError, Submitter};
 
 use super::StartError;
-use super::post::{Address, Mail};
+use super::mailbox::{Address, Mail};
 
 /// What precedes the name of a ticket in the store.
 const PREFIX: &str = "ticket/";
@@ -56,7 +56,7 @@ impl Tickets {
         }
         let changes = Arc::new(Changes::default());
         let sender = Sender(Arc::clone(&changes));
-        // A keeper that has ended answers nobody; the register then takes no
+        // A keeper that has ended answers no more; the register then takes no
         // further ticket once its bound is reached.
         let keep = move |change| sender.0.add(change);
         Self {
@@ -66,7 +66,7 @@ impl Tickets {
     }
 
     /// Takes back what was stored and begins to store. The thread ends when
-    /// nobody uses the register any more.
+    /// no one uses the register any more.
     pub(super) fn start(
         self,
         store: Option<&RedbStore>,
@@ -132,7 +132,7 @@ impl Changes {
     }
 
     /// Waits for changes, or until `due`; tells whether there will be no more.
-    /// What nobody waits for is left where it is until then.
+    /// Changes without a waiting client are left where they are until then.
     fn take(&self, due: Option<Instant>) -> (Vec<TicketChange>, bool) {
         let mut queue = self.lock();
         loop {
@@ -265,7 +265,7 @@ impl Keeper {
             let rest = ops.split_off(ops.len().min(BATCH_OPS_MAX));
             self.token += 1;
             let token = self.token;
-            // All are told when the last part is stored.
+            // The answer for all goes out when the last part is stored.
             if rest.is_empty() {
                 self.waiting.put(token, core::mem::take(&mut sent));
             }
@@ -293,7 +293,7 @@ impl Keeper {
     }
 }
 
-/// Changes that nobody waits for, before they are stored.
+/// Changes without a waiting client, before they are stored.
 #[derive(Default)]
 struct Gathered {
     new: HashMap<TicketKey, Vec<u8>>,
@@ -429,7 +429,7 @@ mod tests {
         ];
         expected.sort();
         assert_eq!(stored, expected);
-        // Each change is told once, or the register would take it for behind.
+        // Each change is answered once, or the register would seem to be behind.
         assert_eq!(work.settled.changes + work.sent.changes, 8);
     }
 

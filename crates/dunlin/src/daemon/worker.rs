@@ -12,16 +12,17 @@ use dunlin_net::{Clock, Net, Qlog};
 use dunlin_store::Request;
 use dunlin_store_redb::{SubmitError, Submitter};
 
-use super::desk::AuthDesk;
-use super::look::Look;
+use super::authenticator::AuthClient;
+use super::mailbox::{Address, BusBatch, Inbox, Mail, Outbox};
 use super::memory::{Memory, give_back_aside};
-use super::post::{Address, Inbox, Mail};
+use super::query::Query;
 use crate::metrics::Paths;
 
 /// Time for clients to take their DISCONNECT and for the store to finish.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(5);
 
-/// Pieces of mail handled before transports get a turn.
+/// Pieces of mail and messages of shards after which transports get a turn;
+/// a batch is finished.
 const MAIL_BATCH_MAX: usize = 4096;
 
 /// Pause while another shard, or the store, is behind.
@@ -37,21 +38,21 @@ pub(crate) struct Worker {
     /// Addresses of all shards, this one included.
     pub(crate) shards: Vec<Address>,
     pub(crate) store: Option<Submitter>,
-    pub(crate) auth: AuthDesk,
+    pub(crate) auth: AuthClient,
     pub(crate) qlog: Option<Qlog>,
     /// Requests that the store had no room for, oldest first.
     pub(crate) held: VecDeque<Request>,
-    /// Shards that got mail in this batch.
-    pub(crate) to_wake: Vec<bool>,
+    /// Mail to each shard that this turn has brought forth.
+    pub(crate) outboxes: Vec<Outbox>,
     pub(crate) deadline: Option<StdInstant>,
-    /// How paths of QUIC were when somebody looked.
+    /// Properties of QUIC paths, as sampled for the metrics.
     pub(crate) paths: Paths,
     pub(crate) memory: Memory,
 }
 
 impl Worker {
-    /// Runs until told to shut down, and everything is done or the time for it
-    /// is over.
+    /// Runs until [`Mail::ShutDown`] has come and everything is done, or the
+    /// time for it is over.
     pub(crate) fn run(mut self) {
         self.perform();
         loop {
@@ -66,19 +67,16 @@ impl Worker {
 
     fn turn(&mut self) {
         if self.is_held_up() {
-            std::thread::sleep(BACK_OFF);
+            if self.inbox.is_empty() {
+                std::thread::sleep(BACK_OFF);
+            }
         } else {
             self.poll_net();
         }
         while let Some((to, datagram)) = self.net.poll_foreign() {
             self.mail(to, Mail::Datagram(datagram));
         }
-        for _ in 0..MAIL_BATCH_MAX {
-            let Some(mail) = self.inbox.take() else {
-                break;
-            };
-            self.open(mail);
-        }
+        self.take_mail();
         let now = self.clock.now();
         let connections = self.net.connections().max(self.shard.connections());
         if self.memory.is_due(connections, now) {
@@ -102,6 +100,31 @@ impl Worker {
         !self.held.is_empty() || self.shards.iter().any(Address::is_full)
     }
 
+    fn take_mail(&mut self) {
+        let mut handled = 0;
+        while handled < MAIL_BATCH_MAX
+            && let Some(mail) = self.inbox.take()
+        {
+            handled += match mail {
+                Mail::Bus(batch) => self.take_batch(batch),
+                mail => {
+                    self.open(mail);
+                    1
+                }
+            };
+        }
+    }
+
+    /// Gives the messages of another shard to this one; returns how many.
+    fn take_batch(&mut self, mut batch: BusBatch) -> usize {
+        let (now, from, count) = (self.clock.now(), batch.from, batch.messages.len());
+        for message in batch.messages.drain(..) {
+            self.shard.handle(now, Input::Bus { from, message });
+        }
+        self.inbox.recycle(batch.messages);
+        count
+    }
+
     fn poll_net(&mut self) {
         let now = self.clock.now();
         let next = self.shard.poll_timeout().into_iter();
@@ -110,10 +133,19 @@ impl Worker {
         if self.deadline.is_some() {
             timeout = Some(Duration::from_millis(10));
         }
-        let (shard, clock) = (&mut self.shard, self.clock);
+        let (shard, inbox, clock) = (&mut self.shard, &self.inbox, self.clock);
+        let timeout = inbox.prepare_sleep(timeout);
+        let mut asleep = timeout != Some(Duration::ZERO);
         let polled = self.net.poll(timeout, &mut |event| {
+            // Mail is taken after these events: it needs no wake-up.
+            if core::mem::take(&mut asleep) {
+                inbox.wake_up();
+            }
             shard.handle(clock.now(), Input::Net(event));
         });
+        if asleep {
+            inbox.wake_up();
+        }
         if let Err(error) = polled {
             tracing::error!(%error, "the event loop failed");
             std::thread::sleep(Duration::from_millis(10));
@@ -123,9 +155,7 @@ impl Worker {
     fn open(&mut self, mail: Mail) {
         let now = self.clock.now();
         match mail {
-            Mail::Bus { from, message } => {
-                self.shard.handle(now, Input::Bus { from, message });
-            }
+            Mail::Bus(batch) => _ = self.take_batch(batch),
             Mail::Datagram(datagram) => self.net.handle_foreign(datagram),
             Mail::Store(done) => self.shard.handle(now, Input::Store(done)),
             Mail::Auth { conn, answer } => {
@@ -133,7 +163,7 @@ impl Worker {
             }
             Mail::Struck { strike, kept } => self.net.handle_struck(strike, kept),
             Mail::Acl(acl) => self.shard.set_acl(acl),
-            Mail::Look(look) => self.look(look),
+            Mail::Query(query) => self.query(query),
             Mail::Tls(tls) => {
                 for (listener, tls) in (0..).zip(tls.iter()) {
                     if let Some(tls) = tls {
@@ -157,7 +187,9 @@ impl Worker {
                 Output::Net(command) => self.command(command),
                 Output::Bus { to, message } => {
                     let from = self.id;
-                    self.mail(to, Mail::Bus { from, message });
+                    if let Some(outbox) = self.outbox(to) {
+                        outbox.push_message(from, message);
+                    }
                 }
                 Output::Store(request) => {
                     self.held.push_back(request);
@@ -168,10 +200,8 @@ impl Worker {
             }
         }
         self.net.flush();
-        for (flag, address) in self.to_wake.iter_mut().zip(&self.shards) {
-            if core::mem::take(flag) {
-                address.wake();
-            }
+        for (outbox, address) in self.outboxes.iter_mut().zip(&self.shards) {
+            address.deliver(outbox);
         }
     }
 
@@ -236,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Tells the shard what left at once.
+    /// Reports to the shard the bytes that left at once.
     fn sent(&mut self, conn: ConnId, bytes: usize) {
         if bytes > 0 {
             let sent = NetEvent::Sent { conn, bytes };
@@ -255,17 +285,23 @@ impl Worker {
             if conn.shard() == self.id {
                 self.net.name_log(conn, &client_id);
             } else {
-                self.mail(conn.shard(), Mail::Look(Look::Name { conn, client_id }));
+                self.mail(conn.shard(), Mail::Query(Query::Name { conn, client_id }));
             }
         }
     }
 
     fn mail(&mut self, to: ShardId, mail: Mail) {
-        let index = usize::from(to.0);
-        if let (Some(address), Some(flag)) = (self.shards.get(index), self.to_wake.get_mut(index)) {
-            address.put(mail);
-            *flag = true;
+        if let Some(outbox) = self.outbox(to) {
+            outbox.push(mail);
         }
+    }
+
+    fn outbox(&mut self, to: ShardId) -> Option<&mut Outbox> {
+        let outbox = self.outboxes.get_mut(usize::from(to.0));
+        if outbox.is_none() {
+            tracing::error!(shard = to.0, "mail for a shard that does not exist");
+        }
+        outbox
     }
 
     /// Gives the store what it had no room for, in order.

@@ -21,8 +21,8 @@ use super::report::{self, ShardReport};
 use super::shards::Shards;
 use super::text::{self, Exposition};
 use super::{logs, page};
-use crate::daemon::look::Look;
-use crate::daemon::post::Address;
+use crate::daemon::mailbox::Address;
+use crate::daemon::query::Query;
 
 /// Requests answered at a time; more are sent away.
 const CONNECTIONS_MAX: usize = 8;
@@ -203,10 +203,10 @@ impl Desk {
             && let Some(Some(view)) = self.view(client_id)
             && let Some(conn) = view.conn
         {
-            self.shards.mail(conn.shard(), Look::Log(conn));
+            self.shards.mail(conn.shard(), Query::Log(conn));
         }
         if let Some(conn) = change.conn {
-            self.shards.mail(conn.shard(), Look::Log(conn));
+            self.shards.mail(conn.shard(), Query::Log(conn));
         }
         logs::show(qlog)
     }
@@ -220,7 +220,7 @@ impl Desk {
             return text.clone();
         }
         let sources = &self.sources;
-        let mut reports = self.shards.ask_all(Look::Report);
+        let mut reports = self.shards.ask_all(Query::Report);
         reports.sort_by_key(|report: &ShardReport| report.shard);
         let mut out = report::metrics(&reports, sources.store.as_ref(), sources.started);
         shards(&mut out, self.shards.count(), reports.len());
@@ -234,7 +234,7 @@ impl Desk {
 
     fn health(&self) -> Response {
         let shards = self.shards.count();
-        let nothing = |reply| Look::Conns {
+        let nothing = |reply| Query::Conns {
             conns: Vec::new(),
             reply,
         };
@@ -260,12 +260,12 @@ impl Desk {
             Some(Some(conn)) => Some(conn),
             Some(None) => return wrong("after is a connection such as 0:1048576"),
         };
-        let look = |reply| Look::Clients {
+        let query = |reply| Query::Clients {
             after,
             limit,
             reply,
         };
-        let mut views: Vec<ClientView> = self.shards.ask_all(look).into_iter().flatten().collect();
+        let mut views: Vec<ClientView> = self.shards.ask_all(query).into_iter().flatten().collect();
         views.sort_by_key(|view| view.conn);
         let more = views.len() >= limit;
         views.truncate(limit);
@@ -300,7 +300,7 @@ impl Desk {
         let shards = u16::try_from(self.shards.count()).unwrap_or(u16::MAX);
         let home = ShardId(home_shard(&client_id, shards));
         self.shards
-            .ask(home, |reply| Look::Client { client_id, reply })
+            .ask(home, |reply| Query::Client { client_id, reply })
     }
 }
 

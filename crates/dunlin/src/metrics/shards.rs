@@ -9,8 +9,8 @@ use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::ClientView;
 use dunlin_net::ConnStats;
 
-use crate::daemon::look::Look;
-use crate::daemon::post::{Address, Mail};
+use crate::daemon::mailbox::{Address, Mail};
+use crate::daemon::query::Query;
 
 /// Time for shards to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -33,26 +33,30 @@ impl Shards {
     }
 
     /// Sends a question.
-    pub(super) fn mail(&self, shard: ShardId, look: Look) {
+    pub(super) fn mail(&self, shard: ShardId, query: Query) {
         if let Some(address) = self.0.get(usize::from(shard.0)) {
-            address.send(Mail::Look(look));
+            address.send(Mail::Query(query));
         }
     }
 
     /// Asks one shard; `None`: it does not answer in time.
-    pub(super) fn ask<T>(&self, shard: ShardId, look: impl FnOnce(Sender<T>) -> Look) -> Option<T> {
+    pub(super) fn ask<T>(
+        &self,
+        shard: ShardId,
+        query: impl FnOnce(Sender<T>) -> Query,
+    ) -> Option<T> {
         let (reply, answer) = channel();
-        self.mail(shard, look(reply));
+        self.mail(shard, query(reply));
         answer.recv_timeout(ANSWER_TIMEOUT).ok()
     }
 
     /// Asks all shards; those that do not answer in time are left out.
-    pub(super) fn ask_all<T>(&self, look: impl Fn(Sender<T>) -> Look) -> Vec<T> {
+    pub(super) fn ask_all<T>(&self, query: impl Fn(Sender<T>) -> Query) -> Vec<T> {
         let waiting: Vec<Receiver<T>> = self
             .ids()
             .map(|shard| {
                 let (reply, answer) = channel();
-                self.mail(shard, look(reply));
+                self.mail(shard, query(reply));
                 answer
             })
             .collect();
@@ -67,7 +71,7 @@ impl Shards {
             let conns: Vec<ConnId> = of_shard.filter(|conn| conn.shard() == shard).collect();
             if !conns.is_empty() {
                 let (reply, answer) = channel();
-                self.mail(shard, Look::Conns { conns, reply });
+                self.mail(shard, Query::Conns { conns, reply });
                 waiting.push(answer);
             }
         }

@@ -11,8 +11,8 @@ use dunlin_broker::ClientView;
 
 use super::page;
 use super::shards::Shards;
-use crate::daemon::look::Look;
-use crate::daemon::post::Address;
+use crate::daemon::mailbox::Address;
+use crate::daemon::query::Query;
 
 /// Clients looked at between two batches of a shard.
 const CLIENTS_MAX: usize = 1000;
@@ -57,12 +57,12 @@ fn tell(shards: &Shards) {
     for shard in shards.ids() {
         let mut after = None;
         loop {
-            let look = |reply| Look::Watched {
+            let query = |reply| Query::Watched {
                 after,
                 limit: CLIENTS_MAX,
                 reply,
             };
-            let Some((views, next)) = shards.ask::<(Vec<ClientView>, _)>(shard, look) else {
+            let Some((views, next)) = shards.ask::<(Vec<ClientView>, _)>(shard, query) else {
                 break;
             };
             let stats = shards.stats(&views);
@@ -73,7 +73,7 @@ fn tell(shards: &Shards) {
                 let stats = at.and_then(|at| stats.get(at)).map(|(_, stats)| stats);
                 let client_id = view.client_id.clone();
                 let payload = page::client(view, stats).to_string();
-                shards.mail(shard, Look::Tell { client_id, payload });
+                shards.mail(shard, Query::Publish { client_id, payload });
             }
             if next.is_none() {
                 break;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use dunlin_base::ConnId;
 use dunlin_broker::auth::{AuthAnswer, AuthRequest};
 
-use super::post::{Address, Mail};
+use super::mailbox::{Address, Mail};
 use crate::auth::Authenticator;
 
 /// Asks the authenticator for a shard.
-pub(crate) struct AuthDesk {
+pub(crate) struct AuthClient {
     authenticator: Option<Arc<Authenticator>>,
     shard: Address,
 }
 
-impl AuthDesk {
+impl AuthClient {
     pub(crate) const fn new(authenticator: Option<Arc<Authenticator>>, shard: Address) -> Self {
         Self {
             authenticator,

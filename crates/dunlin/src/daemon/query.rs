@@ -1,5 +1,5 @@
 //! Questions to a shard about itself, and its answers. They come as mail
-//! between batches, so that looking takes no lock.
+//! between batches, so that an answer takes no lock on the shard's state.
 
 use std::sync::mpsc::Sender;
 
@@ -10,56 +10,56 @@ use dunlin_net::ConnStats;
 use super::worker::Worker;
 use crate::metrics::{SAMPLES_MAX, ShardReport};
 
-/// A question, with where its answer goes. Who asked may have gone meanwhile.
+/// A question, with the channel for its answer, or a request.
 #[derive(Debug)]
-pub(crate) enum Look {
-    /// How is the shard?
+pub(crate) enum Query {
+    /// Counters of the shard.
     Report(Sender<ShardReport>),
-    /// Which clients are connected?
+    /// Connected clients.
     Clients {
         /// Only connections after this one.
         after: Option<ConnId>,
-        /// So many at most.
+        /// At most this many.
         limit: usize,
         /// Where the answer goes.
         reply: Sender<Vec<ClientView>>,
     },
-    /// Who is this client?
+    /// One client.
     Client {
         /// Its identifier.
         client_id: Text,
         /// Where the answer goes.
         reply: Sender<Option<ClientView>>,
     },
-    /// Which clients does somebody watch on `$SYS`?
+    /// Clients to whose pages on `$SYS` a session has subscribed.
     Watched {
         /// Only connections after this one.
         after: Option<ConnId>,
-        /// So many are looked at.
+        /// At most this many are examined.
         limit: usize,
-        /// Where the answer goes, and where to go on.
+        /// Where the answer goes: the clients, and where to go on.
         reply: Sender<(Vec<ClientView>, Option<ConnId>)>,
     },
-    /// Tell those who watch this client. Nothing is answered.
-    Tell {
-        /// Which.
+    /// Publish the page of this client on `$SYS`. There is no answer.
+    Publish {
+        /// The client's identifier.
         client_id: Text,
-        /// What they are told.
+        /// The page.
         payload: String,
     },
-    /// Whose is this connection, whose socket is here? Nothing is answered: it
-    /// decides whether the connection is logged.
+    /// The client of this connection, whose socket is here, is known: decide
+    /// whether the connection is logged. There is no answer.
     Name {
-        /// Which.
+        /// The connection.
         conn: ConnId,
-        /// Its client.
+        /// Its client's identifier.
         client_id: Text,
     },
     /// Log this connection, whose socket is here, from now on.
     Log(ConnId),
-    /// How are these connections, whose sockets are here?
+    /// Statistics of these connections, whose sockets are here.
     Conns {
-        /// Which.
+        /// The connections.
         conns: Vec<ConnId>,
         /// Where the answer goes.
         reply: Sender<Vec<(ConnId, ConnStats)>>,
@@ -68,38 +68,38 @@ pub(crate) enum Look {
 
 impl Worker {
     /// Answers a question.
-    pub(crate) fn look(&mut self, look: Look) {
-        // Nobody may be there any more to hear an answer.
-        let _heard = match look {
-            Look::Report(reply) => reply.send(self.report()).is_ok(),
-            Look::Clients {
+    pub(crate) fn query(&mut self, query: Query) {
+        // The asker may have given up waiting.
+        let _received = match query {
+            Query::Report(reply) => reply.send(self.report()).is_ok(),
+            Query::Clients {
                 after,
                 limit,
                 reply,
             } => reply.send(self.shard.clients(after, limit)).is_ok(),
-            Look::Client { client_id, reply } => reply.send(self.shard.client(&client_id)).is_ok(),
-            Look::Conns { conns, reply } => {
+            Query::Client { client_id, reply } => reply.send(self.shard.client(&client_id)).is_ok(),
+            Query::Conns { conns, reply } => {
                 let net = &mut self.net;
                 let found = conns
                     .into_iter()
                     .filter_map(|conn| Some((conn, net.stats(conn)?)));
                 reply.send(found.collect()).is_ok()
             }
-            Look::Watched {
+            Query::Watched {
                 after,
                 limit,
                 reply,
             } => reply.send(self.shard.watched_clients(after, limit)).is_ok(),
-            Look::Tell { client_id, payload } => {
+            Query::Publish { client_id, payload } => {
                 let now = self.clock.now();
                 self.shard.publish_client(now, &client_id, payload);
                 true
             }
-            Look::Name { conn, client_id } => {
+            Query::Name { conn, client_id } => {
                 self.net.name_log(conn, &client_id);
                 true
             }
-            Look::Log(conn) => {
+            Query::Log(conn) => {
                 self.net.log_conn(conn);
                 true
             }
