@@ -1,6 +1,7 @@
 //! What other shards say.
 
 use dunlin_base::topic::Filter;
+use dunlin_base::transport::NetEvent;
 use dunlin_base::{ShardId, StreamId};
 
 use crate::io::{BusMessage, InterestChange, Output};
@@ -19,9 +20,9 @@ impl Shard {
                     self.handle_bytes(c, StreamId::CONTROL, &data);
                 }
             }
-            BusMessage::Net { conn, event } => {
+            BusMessage::Net(NetEvent { conn, kind }) => {
                 if let Some(&c) = self.conn_ids.get(&conn) {
-                    self.handle_conn_event(c, event);
+                    self.handle_conn_event(c, kind);
                 }
             }
             BusMessage::Command(command) => self.output(Output::Net(command)),

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::format;
 
 use bytes::Bytes;
-use dunlin_base::transport::{Transport, close_code};
+use dunlin_base::transport::{NetCommandKind, Transport, close_code};
 use dunlin_base::{ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{
     ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version, decode,
@@ -17,7 +17,7 @@ use dunlin_store::{StoreOp, StoredWill};
 use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
 use crate::conn::{Conn, ConnAckFacts, ConnIdx, PendingConnect, Phase};
 use crate::fault::Fault;
-use crate::io::{Event, NetCommand, Output};
+use crate::io::{Event, Output};
 use crate::link::Flow;
 use crate::pending::Pending;
 use crate::random::home_shard;
@@ -249,7 +249,7 @@ impl Shard {
             // timeout is the net under it.
             silence + silence / 4
         };
-        self.command(NetCommand::SetIdleTimeout { conn: id, timeout });
+        self.command(id, NetCommandKind::SetIdleTimeout { timeout });
         self.send_connack(c, &facts);
         if self.conns.get(c).and_then(Conn::session).is_none() {
             return;

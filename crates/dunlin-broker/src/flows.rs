@@ -8,13 +8,13 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{Instant, StreamId, Text};
 use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode};
 use dunlin_mqtt::flow::{FlowFlags, FlowHeader, connection_code, stream_code};
 use dunlin_store::StoreOp;
 
 use crate::conn::{Conn, ConnIdx, DataStream, Head, Phase};
-use crate::io::NetCommand;
 use crate::session::{Session, SessionIdx};
 use crate::shard::Shard;
 
@@ -256,11 +256,7 @@ impl Shard {
             if let Some(conn) = self.conns.get_mut(c) {
                 conn.abandon(old);
                 let (conn, code) = (conn.id, stream_code::FLOW_CANCELLED);
-                self.command(NetCommand::ResetStream {
-                    conn,
-                    stream: old,
-                    code,
-                });
+                self.command(conn, NetCommandKind::ResetStream { stream: old, code });
             }
         }
         let Some(session) = self.sessions.get_mut(s) else {

@@ -5,11 +5,10 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use core::time::Duration;
 
 use bytes::Bytes;
-use dunlin_base::transport::{CloseCause, NetEvent, Peer};
-use dunlin_base::{ConnId, Instant, Message, Repeat, SendBuf, ShardId, StreamId, Text};
+use dunlin_base::transport::{NetCommand, NetEvent, Peer};
+use dunlin_base::{ConnId, Message, ShardId, Text};
 use dunlin_store::{Request, StoreDone, StoreOp};
 
 use crate::auth::{AuthAnswer, AuthRequest};
@@ -18,7 +17,7 @@ use crate::auth::{AuthAnswer, AuthRequest};
 #[derive(Debug)]
 pub enum Input<'a> {
     /// On a transport of this shard.
-    Net(NetEvent<'a>),
+    Net(NetEvent<&'a [u8]>),
     /// Another shard says something. Messages of one shard arrive in the order
     /// in which it sent them.
     Bus {
@@ -63,158 +62,6 @@ pub enum Output {
     Event(Event),
 }
 
-/// What a transport is to do.
-#[derive(Debug)]
-pub enum NetCommand {
-    /// Send bytes on a stream.
-    Send {
-        /// The connection.
-        conn: ConnId,
-        /// The stream.
-        stream: StreamId,
-        /// The bytes.
-        data: SendBuf,
-    },
-    /// Nothing more will be sent on this stream.
-    FinishStream {
-        /// The connection.
-        conn: ConnId,
-        /// The stream.
-        stream: StreamId,
-    },
-    /// Abandon a stream both ways: RESET_STREAM and STOP_SENDING.
-    ResetStream {
-        /// The connection.
-        conn: ConnId,
-        /// The stream.
-        stream: StreamId,
-        /// Application error code.
-        code: u64,
-    },
-    /// Open a stream; [`OwnedNetEvent::StreamOpened`] answers, in the order in
-    /// which streams were asked for.
-    OpenStream {
-        /// The connection.
-        conn: ConnId,
-        /// Both sides send on it.
-        bidirectional: bool,
-    },
-    /// Have what is sent on a stream overtake what is sent on streams with a
-    /// lower priority; 0 to begin with.
-    SetPriority {
-        /// The connection.
-        conn: ConnId,
-        /// The stream.
-        stream: StreamId,
-        /// Its priority.
-        priority: i32,
-    },
-    /// Keep bytes of different streams in different packets.
-    IsolateStreams {
-        /// The connection.
-        conn: ConnId,
-        /// Do, or stop to.
-        isolate: bool,
-    },
-    /// Send small packets twice.
-    RepeatPackets {
-        /// The connection.
-        conn: ConnId,
-        /// When.
-        repeat: Repeat,
-    },
-    /// More follows soon what is sent next: a transport that holds the answer
-    /// to early data back waits for it, within its bounds.
-    ExpectMore {
-        /// The connection.
-        conn: ConnId,
-    },
-    /// Send a datagram. One that does not fit, now, goes out on the stream.
-    /// Its bytes count until [`OwnedNetEvent::Sent`], at once for a datagram.
-    SendDatagram {
-        /// The connection.
-        conn: ConnId,
-        /// The bytes.
-        data: Bytes,
-        /// Drop it if it has not left by then.
-        expires: Instant,
-        /// Where it goes otherwise; it must be between two packets.
-        fallback: StreamId,
-    },
-    /// Send what is waiting, then close.
-    Close {
-        /// The connection.
-        conn: ConnId,
-        /// QUIC application error code.
-        code: u64,
-        /// The client said goodbye: what is waiting need not arrive.
-        promptly: bool,
-    },
-    /// Close the connection when nothing arrives for this long.
-    SetIdleTimeout {
-        /// The connection.
-        conn: ConnId,
-        /// How long.
-        timeout: Duration,
-    },
-    /// Stop or resume reading, so that the peer has to wait.
-    PauseReading {
-        /// The connection.
-        conn: ConnId,
-        /// Stop or resume.
-        paused: bool,
-    },
-}
-
-impl NetCommand {
-    /// The connection that the command is for.
-    #[must_use]
-    pub const fn conn(&self) -> ConnId {
-        match self {
-            Self::Send { conn, .. }
-            | Self::FinishStream { conn, .. }
-            | Self::ResetStream { conn, .. }
-            | Self::OpenStream { conn, .. }
-            | Self::SetPriority { conn, .. }
-            | Self::IsolateStreams { conn, .. }
-            | Self::RepeatPackets { conn, .. }
-            | Self::ExpectMore { conn }
-            | Self::SendDatagram { conn, .. }
-            | Self::Close { conn, .. }
-            | Self::SetIdleTimeout { conn, .. }
-            | Self::PauseReading { conn, .. } => *conn,
-        }
-    }
-}
-
-/// A [`NetEvent`] that owns its bytes, on its way to the shard where the
-/// session lives.
-#[derive(Debug)]
-pub enum OwnedNetEvent {
-    /// As [`NetEvent::Bytes`].
-    Bytes(StreamId, Bytes),
-    /// As [`NetEvent::StreamFinished`].
-    StreamFinished(StreamId),
-    /// As [`NetEvent::StreamReset`].
-    StreamReset(StreamId, u64),
-    /// As [`NetEvent::Datagram`].
-    Datagram(Bytes),
-    /// As [`NetEvent::StreamOpened`].
-    StreamOpened(Option<StreamId>),
-    /// As [`NetEvent::StreamsAvailable`]: whether of the bidirectional kind.
-    StreamsAvailable(bool),
-    /// As [`NetEvent::StreamDelivered`].
-    StreamDelivered(StreamId),
-    /// As [`NetEvent::Sent`].
-    Sent(usize),
-    /// As [`NetEvent::StreamBlocked`].
-    StreamBlocked(StreamId, usize),
-    /// As [`NetEvent::Migrated`].
-    Migrated(SocketAddr),
-    /// As [`NetEvent::Closed`].
-    Closed(CloseCause),
-}
-
 /// What shards say to each other.
 #[derive(Debug)]
 pub enum BusMessage {
@@ -230,12 +77,7 @@ pub enum BusMessage {
         data: Bytes,
     },
     /// Something happened on a handed-over connection.
-    Net {
-        /// The connection.
-        conn: ConnId,
-        /// What.
-        event: OwnedNetEvent,
-    },
+    Net(NetEvent<Bytes>),
     /// Do this on a connection of yours.
     Command(NetCommand),
     /// The sender's subscriptions changed; answered by

@@ -62,9 +62,7 @@ mod timers;
 
 pub use census::Census;
 pub use config::{Config, PRIORITY_MAX, Priority, QueueFull};
-pub use io::{
-    BusMessage, Event, Forward, Input, InterestChange, Missed, NetCommand, Output, OwnedNetEvent,
-};
+pub use io::{BusMessage, Event, Forward, Input, InterestChange, Missed, Output};
 pub use random::home_shard;
 pub use roll::ClientView;
 pub use shard::Shard;

@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
-use dunlin_base::transport::{CloseCause, Peer, close_code};
+use dunlin_base::transport::{
+    CloseCause, NetCommandKind, NetEvent, NetEventKind, Peer, close_code,
+};
 use dunlin_base::{ConnId, StreamId, Text};
 use dunlin_mqtt::codec::{
     Ack, ConnAck, DecodeError, Disconnect, Packet, PacketType, ReasonCode, ReasonProperties,
@@ -16,7 +18,7 @@ use dunlin_mqtt::server::Framer;
 
 use crate::conn::{Conn, ConnIdx, PARKED_BYTES_MAX, Phase};
 use crate::fault::Fault;
-use crate::io::{BusMessage, Event, NetCommand, Output, OwnedNetEvent};
+use crate::io::{BusMessage, Event, Output};
 use crate::shard::Shard;
 use crate::timers::{Timer, Timers};
 
@@ -121,15 +123,18 @@ impl Shard {
         let ends = core::mem::take(&mut entry.parked_ends);
         let datagrams = core::mem::take(&mut entry.parked_datagrams);
         self.output(Output::Bus { to, message });
-        let parked = parked.into_iter();
-        let parked = parked.map(|(stream, bytes)| OwnedNetEvent::Bytes(stream, bytes.into()));
-        let ends = ends.into_iter().map(|(stream, code)| match code {
-            None => OwnedNetEvent::StreamFinished(stream),
-            Some(code) => OwnedNetEvent::StreamReset(stream, code),
+        let parked = parked.into_iter().map(|(stream, bytes)| {
+            let data = bytes.into();
+            NetEventKind::Bytes { stream, data }
         });
-        let datagrams = datagrams.into_iter().map(OwnedNetEvent::Datagram);
-        for event in parked.chain(ends).chain(datagrams) {
-            let message = BusMessage::Net { conn, event };
+        let ends = ends.into_iter().map(|(stream, code)| match code {
+            None => NetEventKind::StreamFinished { stream },
+            Some(code) => NetEventKind::StreamReset { stream, code },
+        });
+        let datagrams = datagrams.into_iter();
+        let datagrams = datagrams.map(|data| NetEventKind::Datagram { data });
+        for kind in parked.chain(ends).chain(datagrams) {
+            let message = BusMessage::Net(NetEvent::new(conn, kind));
             self.output(Output::Bus { to, message });
         }
     }
@@ -257,17 +262,18 @@ impl Shard {
         }
     }
 
-    /// What happened on a connection, besides bytes.
-    pub(crate) fn handle_conn_event(&mut self, c: ConnIdx, event: OwnedNetEvent) {
+    /// Something happened on a connection whose session is here.
+    pub(crate) fn handle_conn_event<B: AsRef<[u8]>>(&mut self, c: ConnIdx, event: NetEventKind<B>) {
         match event {
-            OwnedNetEvent::Bytes(stream, data) => {
+            NetEventKind::Bytes { stream, data } => {
+                let data = data.as_ref();
                 self.stats.bytes_received += data.len() as u64;
-                self.handle_bytes(c, stream, &data);
+                self.handle_bytes(c, stream, data);
             }
-            OwnedNetEvent::Sent(bytes) => self.handle_sent(c, bytes),
-            OwnedNetEvent::StreamBlocked(stream, bytes) => self.handle_blocked(c, stream, bytes),
-            OwnedNetEvent::Closed(cause) => self.handle_closed(c, &cause),
-            OwnedNetEvent::Migrated(addr) => {
+            NetEventKind::Sent { bytes } => self.handle_sent(c, bytes),
+            NetEventKind::StreamBlocked { stream, bytes } => self.handle_blocked(c, stream, bytes),
+            NetEventKind::Closed { cause } => self.handle_closed(c, &cause),
+            NetEventKind::Migrated { addr } => {
                 if let Some(conn) = self.conns.get_mut(c) {
                     conn.peer.addr = addr;
                     let conn = conn.id;
@@ -275,24 +281,40 @@ impl Shard {
                     self.event(Event::Migrated { conn, addr });
                 }
             }
-            OwnedNetEvent::Datagram(data) => {
+            NetEventKind::Datagram { data } => {
+                let data = data.as_ref();
                 self.stats.bytes_received += data.len() as u64;
-                self.handle_datagram(c, &data);
+                self.handle_datagram(c, data);
             }
-            OwnedNetEvent::StreamOpened(stream) => self.handle_stream_opened(c, stream),
-            OwnedNetEvent::StreamsAvailable(bidirectional) if bidirectional => {
+            NetEventKind::StreamOpened { stream } => self.handle_stream_opened(c, stream),
+            NetEventKind::StreamsAvailable {
+                bidirectional: true,
+            } => {
                 self.handle_streams_available(c);
             }
-            OwnedNetEvent::StreamsAvailable(_) => {}
-            OwnedNetEvent::StreamDelivered(stream) => self.handle_delivered(c, stream),
-            OwnedNetEvent::StreamFinished(StreamId::CONTROL) => {
+            NetEventKind::StreamDelivered { stream } => self.handle_delivered(c, stream),
+            NetEventKind::StreamFinished {
+                stream: StreamId::CONTROL,
+            } => {
                 self.close(c, close_code::NO_ERROR);
             }
-            OwnedNetEvent::StreamReset(StreamId::CONTROL, _) => {
+            NetEventKind::StreamReset {
+                stream: StreamId::CONTROL,
+                ..
+            } => {
                 self.close(c, close_code::CONTROL_STREAM_DOWN);
             }
-            OwnedNetEvent::StreamFinished(stream) => self.handle_finished(c, stream),
-            OwnedNetEvent::StreamReset(stream, code) => self.end_stream(c, stream, Some(code)),
+            NetEventKind::StreamFinished { stream } => self.handle_finished(c, stream),
+            NetEventKind::StreamReset { stream, code } => self.end_stream(c, stream, Some(code)),
+            // Opened was handled where the connection was entered; the rest
+            // has no effect on a session.
+            NetEventKind::Opened { .. }
+            | NetEventKind::StreamsAvailable {
+                bidirectional: false,
+            }
+            | NetEventKind::EarlyData { .. }
+            | NetEventKind::Moved { .. }
+            | NetEventKind::MoveFailed { .. } => {}
         }
     }
 
@@ -456,11 +478,7 @@ impl Shard {
         conn.parked_ends = Vec::new();
         conn.parked_datagrams = Vec::new();
         let conn = conn.id;
-        self.command(NetCommand::Close {
-            conn,
-            code,
-            promptly,
-        });
+        self.command(conn, NetCommandKind::Close { code, promptly });
     }
 
     /// Encodes a packet onto a stream, unless the client does not take one of
@@ -507,7 +525,7 @@ impl Shard {
         {
             conn.paused = paused;
             let conn = conn.id;
-            self.command(NetCommand::PauseReading { conn, paused });
+            self.command(conn, NetCommandKind::PauseReading { paused });
         }
     }
 
@@ -622,15 +640,11 @@ impl Shard {
         let code = code.or_else(|| cut.then_some(stream_code::INCOMPLETE_PACKET));
         let answer = match code {
             None if stream.is_unidirectional() => None,
-            None => Some(NetCommand::FinishStream { conn: id, stream }),
-            Some(code) => Some(NetCommand::ResetStream {
-                conn: id,
-                stream,
-                code,
-            }),
+            None => Some(NetCommandKind::FinishStream { stream }),
+            Some(code) => Some(NetCommandKind::ResetStream { stream, code }),
         };
         if let Some(command) = answer {
-            self.command(command);
+            self.command(id, command);
         }
         if let Some(s) = session {
             if let Some(session) = self.sessions.get_mut(s) {

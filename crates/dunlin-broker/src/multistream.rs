@@ -5,14 +5,13 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use bytes::Bytes;
-use dunlin_base::transport::Transport;
+use dunlin_base::transport::{NetCommandKind, Transport};
 use dunlin_base::{QoS, Repeat, SendBuf, StreamId};
 use dunlin_mqtt::codec::{Connect, Packet, ReasonCode, decode, peek};
 use dunlin_mqtt::flow::{FlowFlags, FlowHeader, HEADER_BYTES_MAX, option, stream_code};
 
 use crate::conn::{ConnIdx, DataStream, Phase};
 use crate::fault::Fault;
-use crate::io::NetCommand;
 use crate::lanes::{Action, Lanes, Place};
 use crate::shard::Shard;
 
@@ -96,11 +95,11 @@ impl Shard {
         let conn = conn.id;
         if options.isolate {
             let isolate = true;
-            self.command(NetCommand::IsolateStreams { conn, isolate });
+            self.command(conn, NetCommandKind::IsolateStreams { isolate });
         }
         if options.repeat != Repeat::Never && repeat_packets {
             let repeat = options.repeat;
-            self.command(NetCommand::RepeatPackets { conn, repeat });
+            self.command(conn, NetCommandKind::RepeatPackets { repeat });
         }
     }
 
@@ -143,10 +142,12 @@ impl Shard {
         };
         for action in core::mem::take(&mut lanes.actions) {
             match action {
-                Action::Open => self.command(NetCommand::OpenStream {
-                    conn: id,
-                    bidirectional: true,
-                }),
+                Action::Open => self.command(
+                    id,
+                    NetCommandKind::OpenStream {
+                        bidirectional: true,
+                    },
+                ),
                 Action::Finish(stream) => {
                     self.take_back(c);
                     self.flush(c);
@@ -154,13 +155,15 @@ impl Shard {
                     if let Some(data) = conn.and_then(|conn| conn.data_stream(stream)) {
                         data.ended = true;
                     }
-                    self.command(NetCommand::FinishStream { conn: id, stream });
+                    self.command(id, NetCommandKind::FinishStream { stream });
                 }
-                Action::Prioritise(stream, level) => self.command(NetCommand::SetPriority {
-                    conn: id,
-                    stream,
-                    priority: i32::from(level),
-                }),
+                Action::Prioritise(stream, level) => self.command(
+                    id,
+                    NetCommandKind::SetPriority {
+                        stream,
+                        priority: i32::from(level),
+                    },
+                ),
             }
         }
     }
@@ -176,11 +179,7 @@ impl Shard {
             // Nobody waits for it, or there is none: then control it is.
             if let Some(stream) = stream {
                 let code = stream_code::FLOW_CANCELLED;
-                self.command(NetCommand::ResetStream {
-                    conn: id,
-                    stream,
-                    code,
-                });
+                self.command(id, NetCommandKind::ResetStream { stream, code });
             }
             return self.send_held(c);
         };
@@ -199,11 +198,7 @@ impl Shard {
         self.touch(c);
         if opened.level > 0 {
             let priority = i32::from(opened.level);
-            self.command(NetCommand::SetPriority {
-                conn: id,
-                stream,
-                priority,
-            });
+            self.command(id, NetCommandKind::SetPriority { stream, priority });
         }
         self.prune_server_streams(c);
     }
@@ -260,11 +255,7 @@ impl Shard {
             }
         }
         if let Some(code) = code {
-            self.command(NetCommand::ResetStream {
-                conn: id,
-                stream,
-                code,
-            });
+            self.command(id, NetCommandKind::ResetStream { stream, code });
         }
         self.run_lanes(c);
         self.send_held(c);
@@ -290,11 +281,7 @@ impl Shard {
         if let Some(stream) = ended.next() {
             conn.abandon(stream);
             let code = stream_code::FLOW_OPEN_IDLE;
-            self.command(NetCommand::ResetStream {
-                conn: id,
-                stream,
-                code,
-            });
+            self.command(id, NetCommandKind::ResetStream { stream, code });
         }
     }
 
@@ -309,17 +296,19 @@ impl Shard {
         }
         let data: alloc::vec::Vec<u8> = packet.slices().flatten().copied().collect();
         conn.unsent += data.len() as i64;
-        let command = NetCommand::SendDatagram {
-            conn: conn.id,
-            expires: self.now + conn.datagram_age,
-            fallback: StreamId::CONTROL,
-            data: Bytes::from(data),
-        };
+        let (conn, command) = (
+            conn.id,
+            NetCommandKind::SendDatagram {
+                expires: self.now + conn.datagram_age,
+                fallback: StreamId::CONTROL,
+                data: Bytes::from(data),
+            },
+        );
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += packet.len() as u64;
         // Where it goes if the transport cannot: behind what is there.
         self.flush(c);
-        self.command(command);
+        self.command(conn, command);
         true
     }
 

@@ -6,8 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, Message, SendBuf, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_router::{Interest, RetainedTree, SubscriptionTree};
@@ -18,7 +17,7 @@ use slab::Slab;
 use crate::access::Acl;
 use crate::config::Config;
 use crate::conn::{Conn, ConnIdx, Phase};
-use crate::io::{BusMessage, Event, Input, NetCommand, Output, OwnedNetEvent};
+use crate::io::{BusMessage, Event, Input, Output};
 use crate::pending::{Pending, Prepared};
 use crate::persist::Writes;
 use crate::publish::Hit;
@@ -210,7 +209,7 @@ impl Shard {
     }
 
     /// The next thing to do. Bytes of all touched connections come last, one
-    /// [`NetCommand::Send`] a stream, then one batch for the store.
+    /// [`NetCommandKind::Send`] a stream, then one batch for the store.
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
             if let Some(output) = self.outputs.pop_front() {
@@ -288,8 +287,9 @@ impl Shard {
     }
 
     /// A command for the transport, wherever its socket is.
-    pub(crate) fn command(&mut self, command: NetCommand) {
-        let owner = command.conn().shard();
+    pub(crate) fn command(&mut self, conn: ConnId, kind: NetCommandKind) {
+        let owner = conn.shard();
+        let command = NetCommand::new(conn, kind);
         self.outputs.push_back(if owner == self.config.shard {
             Output::Net(command)
         } else {
@@ -354,73 +354,33 @@ impl Shard {
         let more = conn.peer.early_data && conn.subscribing > 0 && !sends.is_empty();
         conn.unsent += sends.iter().map(|(_, data)| data.len()).sum::<usize>() as i64;
         if more {
-            self.command(NetCommand::ExpectMore { conn: id });
+            self.command(id, NetCommandKind::ExpectMore);
         }
         for (stream, data) in sends {
             self.stats.bytes_sent += data.len() as u64;
-            self.command(NetCommand::Send {
-                conn: id,
-                stream,
-                data,
-            });
+            self.command(id, NetCommandKind::Send { stream, data });
         }
     }
 
-    fn handle_net(&mut self, event: NetEvent<'_>) {
-        let event = match event {
-            NetEvent::Opened { conn, peer } => return self.handle_opened(conn, peer),
-            other => other,
-        };
-        let (conn, owned) = match event {
-            NetEvent::Bytes { conn, stream, data } => {
-                let Some((c, handed_over)) = self.locate(conn) else {
-                    return;
-                };
-                let Some(to) = handed_over else {
-                    self.stats.bytes_received += data.len() as u64;
-                    return self.handle_bytes(c, stream, data);
-                };
-                let event = OwnedNetEvent::Bytes(stream, Bytes::copy_from_slice(data));
-                let message = BusMessage::Net { conn, event };
-                return self.output(Output::Bus { to, message });
-            }
-            NetEvent::StreamFinished { conn, stream } => {
-                (conn, OwnedNetEvent::StreamFinished(stream))
-            }
-            NetEvent::StreamReset { conn, stream, code } => {
-                (conn, OwnedNetEvent::StreamReset(stream, code))
-            }
-            NetEvent::Datagram { conn, data } => {
-                (conn, OwnedNetEvent::Datagram(Bytes::copy_from_slice(data)))
-            }
-            NetEvent::StreamOpened { conn, stream } => (conn, OwnedNetEvent::StreamOpened(stream)),
-            NetEvent::StreamsAvailable {
-                conn,
-                bidirectional,
-            } => (conn, OwnedNetEvent::StreamsAvailable(bidirectional)),
-            NetEvent::StreamDelivered { conn, stream } => {
-                (conn, OwnedNetEvent::StreamDelivered(stream))
-            }
-            NetEvent::Sent { conn, bytes } => (conn, OwnedNetEvent::Sent(bytes)),
-            NetEvent::StreamBlocked {
-                conn,
-                stream,
-                bytes,
-            } => (conn, OwnedNetEvent::StreamBlocked(stream, bytes)),
-            NetEvent::Migrated { conn, addr } => (conn, OwnedNetEvent::Migrated(addr)),
-            NetEvent::Closed { conn, cause } => (conn, OwnedNetEvent::Closed(cause)),
-            _ => return,
-        };
+    fn handle_net(&mut self, event: NetEvent<&[u8]>) {
+        let NetEvent { conn, kind } = event;
+        if let NetEventKind::Opened { peer } = kind {
+            return self.handle_opened(conn, peer);
+        }
         let Some((c, handed_over)) = self.locate(conn) else {
             return;
         };
         let Some(to) = handed_over else {
-            return self.handle_conn_event(c, owned);
+            return self.handle_conn_event(c, kind);
         };
-        if matches!(owned, OwnedNetEvent::Closed(_)) {
-            self.remove_conn(c);
+        match kind {
+            NetEventKind::EarlyData { .. }
+            | NetEventKind::Moved { .. }
+            | NetEventKind::MoveFailed { .. } => return,
+            NetEventKind::Closed { .. } => self.remove_conn(c),
+            _ => {}
         }
-        let message = BusMessage::Net { conn, event: owned };
+        let message = BusMessage::Net(NetEvent::new(conn, kind).into_owned());
         self.output(Output::Bus { to, message });
     }
 

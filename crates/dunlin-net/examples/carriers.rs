@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use dunlin_base::transport::{NetEvent, Transport};
+use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, SendBuf, ShardId, StreamId};
 use dunlin_net::{
     ClientTls, Clock, DialConfig, ListenerConfig, Net, NetConfig, NetKeys, ServerTls,
@@ -112,8 +112,8 @@ fn talk(
     let mut conn = None;
     while conn.is_none() {
         turn(client, &mut |event| {
-            if let NetEvent::Opened { conn: opened, .. } = event {
-                conn = Some(opened);
+            if let NetEventKind::Opened { .. } = event.kind {
+                conn = Some(event.conn);
             }
         })?;
         turn(server, &mut |_| {})?;
@@ -139,9 +139,9 @@ fn talk(
         turn(client, &mut |_| {})?;
         turn(server, &mut |event| {
             let arrived = start.elapsed();
-            match event {
-                NetEvent::Datagram { data, .. } => arrivals.extend(read(data, arrived)),
-                NetEvent::Bytes { stream, data, .. } => {
+            match event.kind {
+                NetEventKind::Datagram { data } => arrivals.extend(read(data, arrived)),
+                NetEventKind::Bytes { stream, data } => {
                     let rest = &mut partial[stream.0 as usize % 256];
                     rest.extend_from_slice(data);
                     while rest.len() >= MESSAGE_BYTES {
@@ -195,7 +195,7 @@ fn read(message: &[u8], arrived: Duration) -> Option<Duration> {
     (!sent.is_zero()).then(|| arrived.saturating_sub(sent))
 }
 
-fn turn(net: &mut Net, handler: &mut dyn FnMut(NetEvent<'_>)) -> io::Result<()> {
+fn turn(net: &mut Net, handler: &mut dyn FnMut(NetEvent<&[u8]>)) -> io::Result<()> {
     net.poll(Some(Duration::from_micros(200)), handler)
 }
 

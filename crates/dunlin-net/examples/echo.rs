@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use dunlin_base::transport::{NetEvent, Transport};
+use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, SendBuf, ShardId, StreamId};
 use dunlin_net::{
     ClientTls, Clock, DialConfig, ListenerConfig, Net, NetConfig, NetKeys, NetLimits, ServerTls,
@@ -172,7 +172,11 @@ fn serve(net: &mut Net, stop: &AtomicBool, on_bytes: &mut dyn FnMut()) -> Result
     while !stop.load(Ordering::SeqCst) {
         let mut used = 0;
         net.poll(None, &mut |event| {
-            if let NetEvent::Bytes { conn, data, .. } = event {
+            if let NetEvent {
+                conn,
+                kind: NetEventKind::Bytes { data, .. },
+            } = event
+            {
                 on_bytes();
                 if !pending.iter().take(used).any(|(c, _)| *c == conn) {
                     if pending.len() == used {
@@ -207,9 +211,9 @@ fn pump(
     let mut open = Vec::new();
     while open.len() < conns {
         let mut closed = None;
-        net.poll(None, &mut |event| match event {
-            NetEvent::Opened { conn, .. } => open.push(conn),
-            NetEvent::Closed { cause, .. } => closed = Some(cause),
+        net.poll(None, &mut |event| match event.kind {
+            NetEventKind::Opened { .. } => open.push(event.conn),
+            NetEventKind::Closed { cause } => closed = Some(cause),
             _ => {}
         })?;
         if let Some(cause) = closed {
@@ -227,7 +231,11 @@ fn pump(
     while received < messages * MESSAGE_BYTES {
         got.clear();
         net.poll(None, &mut |event| {
-            if let NetEvent::Bytes { conn, data, .. } = event {
+            if let NetEvent {
+                conn,
+                kind: NetEventKind::Bytes { data, .. },
+            } = event
+            {
                 match got.last_mut() {
                     Some((last, n)) if *last == conn => *n += data.len(),
                     _ => got.push((conn, data.len())),
@@ -271,8 +279,8 @@ fn idle_server(transport: Transport, count: usize) -> Result<()> {
     while spoke < count {
         let mut conns = Vec::new();
         net.poll(None, &mut |event| {
-            if let NetEvent::Bytes { conn, .. } = event {
-                conns.push(conn);
+            if let NetEventKind::Bytes { .. } = event.kind {
+                conns.push(event.conn);
             }
         })?;
         for conn in conns {
@@ -311,8 +319,8 @@ fn idle_client(transport: Transport, addr: SocketAddr, count: usize) -> Result<(
         }
         let mut fresh = Vec::new();
         net.poll(None, &mut |event| {
-            if let NetEvent::Opened { conn, .. } = event {
-                fresh.push(conn);
+            if let NetEventKind::Opened { .. } = event.kind {
+                fresh.push(event.conn);
             }
         })?;
         for conn in fresh {

@@ -4,10 +4,12 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
+use dunlin_base::transport::{
+    CloseCause, NetCommand, NetCommandKind, NetEvent, NetEventKind, Peer, Transport,
+};
 use dunlin_base::{ConnId, Instant, ShardId, StreamId};
 use dunlin_broker::auth::{AuthAnswer, AuthRequest};
-use dunlin_broker::{BusMessage, Census, Config, Event, Input, NetCommand, Output, Shard};
+use dunlin_broker::{BusMessage, Census, Config, Event, Input, Output, Shard};
 use dunlin_store::{Recovered, Request, StoreDone};
 
 use crate::auth::Users;
@@ -293,10 +295,12 @@ impl World {
         };
         link.credit += streams;
         if core::mem::take(&mut link.refused) {
-            let event = NetEvent::StreamsAvailable {
+            let event = NetEvent::new(
                 conn,
-                bidirectional: true,
-            };
+                NetEventKind::StreamsAvailable {
+                    bidirectional: true,
+                },
+            );
             self.input(conn_shard(conn), Input::Net(event));
         }
     }
@@ -530,7 +534,7 @@ impl World {
                 let peer = *peer;
                 self.input(
                     conn_shard(conn),
-                    Input::Net(NetEvent::Opened { conn, peer }),
+                    Input::Net(NetEvent::new(conn, NetEventKind::Opened { peer })),
                 );
             }
             Happening::Server(conn, what) => self.server_sees(conn, what),
@@ -539,15 +543,11 @@ impl World {
                 self.closed(conn, cause);
             }
             Happening::Sent(conn, bytes) => {
-                let event = NetEvent::Sent { conn, bytes };
+                let event = NetEvent::new(conn, NetEventKind::Sent { bytes });
                 self.input(conn_shard(conn), Input::Net(event));
             }
             Happening::Blocked(conn, stream, bytes) => {
-                let event = NetEvent::StreamBlocked {
-                    conn,
-                    stream,
-                    bytes,
-                };
+                let event = NetEvent::new(conn, NetEventKind::StreamBlocked { stream, bytes });
                 self.input(conn_shard(conn), Input::Net(event));
             }
             Happening::Bus { from, to, message } => {
@@ -641,34 +641,31 @@ impl World {
             link.waiting.push_back(what);
             return;
         }
-        let event = match &what {
+        let kind = match &what {
             ToServer::Bytes(stream, data) => {
                 if link.dead.contains(stream) {
                     return;
                 }
                 let (stream, data) = (*stream, data.as_slice());
-                NetEvent::Bytes { conn, stream, data }
+                NetEventKind::Bytes { stream, data }
             }
-            ToServer::Datagram(data) => NetEvent::Datagram { conn, data },
-            ToServer::Delivered(stream) => NetEvent::StreamDelivered {
-                conn,
-                stream: *stream,
-            },
-            ToServer::Finished(stream) => NetEvent::StreamFinished {
-                conn,
-                stream: *stream,
-            },
-            ToServer::Reset(stream, code) => NetEvent::StreamReset {
-                conn,
+            ToServer::Datagram(data) => {
+                let data = data.as_slice();
+                NetEventKind::Datagram { data }
+            }
+            ToServer::Delivered(stream) => NetEventKind::StreamDelivered { stream: *stream },
+            ToServer::Finished(stream) => NetEventKind::StreamFinished { stream: *stream },
+            ToServer::Reset(stream, code) => NetEventKind::StreamReset {
                 stream: *stream,
                 code: *code,
             },
         };
+        let event = NetEvent::new(conn, kind);
         self.input(conn_shard(conn), Input::Net(event));
     }
 
     fn closed(&mut self, conn: ConnId, cause: CloseCause) {
-        let event = NetEvent::Closed { conn, cause };
+        let event = NetEvent::new(conn, NetEventKind::Closed { cause });
         self.input(conn_shard(conn), Input::Net(event));
     }
 
@@ -719,10 +716,10 @@ impl World {
     }
 
     fn command(&mut self, index: usize, command: NetCommand) {
-        let conn = command.conn();
+        let NetCommand { conn, kind } = command;
         assert_eq!(conn_shard(conn), index, "a command for someone's socket");
-        match command {
-            NetCommand::Send {
+        match kind {
+            NetCommandKind::Send {
                 stream, mut data, ..
             } => {
                 let bytes: Vec<u8> = data
@@ -733,29 +730,29 @@ impl World {
                 self.deliver(conn, ToClient::Bytes(stream, bytes));
                 self.shards[index].recycle(data);
             }
-            NetCommand::OpenStream { .. } => {
+            NetCommandKind::OpenStream { .. } => {
                 let stream = self.links.get_mut(&conn).and_then(Link::open);
-                let opened = NetEvent::StreamOpened { conn, stream };
+                let opened = NetEvent::new(conn, NetEventKind::StreamOpened { stream });
                 self.shards[index].handle(self.now, Input::Net(opened));
             }
-            NetCommand::SendDatagram { data, .. } => {
+            NetCommandKind::SendDatagram { data, .. } => {
                 self.deliver(conn, ToClient::Datagram(data.to_vec()));
                 self.at(self.now, Happening::Sent(conn, data.len()));
             }
-            NetCommand::SetPriority { .. }
-            | NetCommand::IsolateStreams { .. }
-            | NetCommand::RepeatPackets { .. }
-            | NetCommand::ExpectMore { .. } => {}
-            NetCommand::FinishStream { stream, .. } => {
+            NetCommandKind::SetPriority { .. }
+            | NetCommandKind::IsolateStreams { .. }
+            | NetCommandKind::RepeatPackets { .. }
+            | NetCommandKind::ExpectMore => {}
+            NetCommandKind::FinishStream { stream, .. } => {
                 self.deliver(conn, ToClient::Finished(stream));
             }
-            NetCommand::ResetStream { stream, code, .. } => {
+            NetCommandKind::ResetStream { stream, code, .. } => {
                 if let Some(link) = self.links.get_mut(&conn) {
                     link.dead.push(stream);
                 }
                 self.deliver(conn, ToClient::Reset(stream, code));
             }
-            NetCommand::Close { code, .. } => {
+            NetCommandKind::Close { code, .. } => {
                 if self.links.contains_key(&conn) {
                     self.deliver(conn, ToClient::Closed(code));
                     self.happenings.retain(
@@ -767,12 +764,12 @@ impl World {
                     self.closed_later(conn);
                 }
             }
-            NetCommand::SetIdleTimeout { timeout, .. } => {
+            NetCommandKind::SetIdleTimeout { timeout, .. } => {
                 if let Some(link) = self.links.get_mut(&conn) {
                     link.idle_timeout = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
                 }
             }
-            NetCommand::PauseReading { paused, .. } => self.pause(conn, paused),
+            NetCommandKind::PauseReading { paused, .. } => self.pause(conn, paused),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::NetEventKind;
 use dunlin_base::{ConnId, Instant};
 use dunlin_net::{Clock, Net};
 
@@ -84,12 +84,11 @@ impl Io {
         let mut woken = None;
         net.poll(timeout, &mut |event| {
             let now = *woken.get_or_insert_with(|| clock.now());
-            let conn = conn_of(&event);
-            let Some(key) = conns.get(&conn).copied() else {
+            let Some(key) = conns.get(&event.conn).copied() else {
                 return;
             };
-            if matches!(event, NetEvent::Closed { .. }) {
-                conns.remove(&conn);
+            if matches!(event.kind, NetEventKind::Closed { .. }) {
+                conns.remove(&event.conn);
             }
             if let Some(session) = sessions.get_mut(&key) {
                 touch(touched, session);
@@ -187,26 +186,5 @@ impl Drop for Io {
 fn touch(touched: &mut Vec<Key>, session: &mut Session) {
     if !core::mem::replace(&mut session.touched, true) {
         touched.push(session.key());
-    }
-}
-
-fn conn_of(event: &NetEvent<'_>) -> ConnId {
-    match event {
-        NetEvent::Opened { conn, .. }
-        | NetEvent::Bytes { conn, .. }
-        | NetEvent::StreamFinished { conn, .. }
-        | NetEvent::StreamReset { conn, .. }
-        | NetEvent::Sent { conn, .. }
-        | NetEvent::Migrated { conn, .. }
-        | NetEvent::Moved { conn, .. }
-        | NetEvent::MoveFailed { conn, .. }
-        | NetEvent::EarlyData { conn, .. }
-        | NetEvent::Datagram { conn, .. }
-        | NetEvent::StreamDelivered { conn, .. }
-        | NetEvent::StreamOpened { conn, .. }
-        | NetEvent::StreamsAvailable { conn, .. }
-        | NetEvent::Closed { conn, .. } => *conn,
-        // A kind of event that this version does not know is for nobody.
-        _ => ConnId::new(dunlin_base::ShardId(u16::MAX), u64::MAX),
     }
 }

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 
 use dunlin_base::ConnId;
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::NetEventKind;
 use dunlin_net::Move;
 use tokio::sync::oneshot;
 
@@ -74,17 +74,17 @@ impl Session {
     }
 
     /// The transport moved a connection, or could not.
-    pub(super) fn on_moved(&mut self, event: &NetEvent<'_>) {
+    pub(super) fn on_moved(&mut self, conn: ConnId, event: &NetEventKind<&[u8]>) {
         let core = &mut self.core;
         match *event {
-            NetEvent::Moved { conn, from, to } => {
+            NetEventKind::Moved { from, to } => {
                 let moved = Migrated { from, to };
                 if core.link.open_conn() == Some(conn) {
                     core.shared.emit(ConnectionEvent::Migrated(moved));
                 }
                 core.migrations.finish(conn, Ok(moved));
             }
-            NetEvent::MoveFailed { conn, to } => {
+            NetEventKind::MoveFailed { to } => {
                 core.migrations
                     .finish(conn, Err(MigrateError::NoAnswer { from: to }));
             }

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use dunlin_base::transport::{NetEvent, Transport};
+use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
 use dunlin_base::{Instant, SendBuf, StreamId, Text};
 use dunlin_mqtt::client::{Engine, HeapStorage, Receipt, Settings};
 use dunlin_mqtt::codec::{PacketId, ReasonCode, SubscribeOptions};
@@ -170,46 +170,45 @@ impl Session {
 
     /// Something happened on one of its connections. The transport is not at
     /// hand here; what needs it happens in [`Session::run`].
-    pub(super) fn on_net(&mut self, now: Instant, event: NetEvent<'_>) {
-        match event {
-            NetEvent::Opened { conn, peer } => {
+    pub(super) fn on_net(&mut self, now: Instant, event: NetEvent<&[u8]>) {
+        let NetEvent { conn, kind } = event;
+        let is_open = self.core.link.open_conn() == Some(conn);
+        match kind {
+            NetEventKind::Opened { peer } => {
                 self.core.early.opened(now, conn, peer.early_data);
                 self.core.upgrade.opened(now, conn);
                 self.core.link.opened(now, conn);
             }
-            NetEvent::Bytes {
-                conn,
+            NetEventKind::Bytes {
                 stream: StreamId::CONTROL,
                 data,
-            } if self.core.link.open_conn() == Some(conn) => self.receive(now, data),
-            NetEvent::StreamFinished {
+            } if is_open => self.receive(now, data),
+            NetEventKind::StreamFinished {
                 stream: StreamId::CONTROL,
-                conn,
             }
-            | NetEvent::StreamReset {
+            | NetEventKind::StreamReset {
                 stream: StreamId::CONTROL,
-                conn,
                 ..
             } => self.core.link.finished(conn),
-            NetEvent::Sent { conn, bytes } if self.core.link.open_conn() == Some(conn) => {
-                self.core.left += bytes as u64;
-            }
-            NetEvent::Bytes { conn, .. }
-            | NetEvent::Datagram { conn, .. }
-            | NetEvent::StreamFinished { conn, .. }
-            | NetEvent::StreamReset { conn, .. }
-            | NetEvent::StreamDelivered { conn, .. }
-            | NetEvent::StreamsAvailable { conn, .. }
-                if self.core.link.open_conn() == Some(conn) =>
+            NetEventKind::Sent { bytes } if is_open => self.core.left += bytes as u64,
+            NetEventKind::Bytes { .. }
+            | NetEventKind::Datagram { .. }
+            | NetEventKind::StreamFinished { .. }
+            | NetEventKind::StreamReset { .. }
+            | NetEventKind::StreamDelivered { .. }
+            | NetEventKind::StreamsAvailable { .. }
+                if is_open =>
             {
-                self.on_data_stream(now, &event);
+                self.on_data_stream(now, &kind);
             }
-            NetEvent::EarlyData { conn, accepted } if self.core.early.verdict(now, conn) => {
+            NetEventKind::EarlyData { accepted } if self.core.early.verdict(now, conn) => {
                 let event = ConnectionEvent::EarlyData { accepted };
                 self.core.shared.emit(event);
             }
-            NetEvent::Moved { .. } | NetEvent::MoveFailed { .. } => self.on_moved(&event),
-            NetEvent::Closed { conn, cause } => {
+            NetEventKind::Moved { .. } | NetEventKind::MoveFailed { .. } => {
+                self.on_moved(conn, &kind);
+            }
+            NetEventKind::Closed { cause } => {
                 self.core.upgrade.closed(now, conn);
                 self.core.link.closed(conn, cause);
             }

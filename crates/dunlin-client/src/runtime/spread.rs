@@ -1,7 +1,7 @@
 //! Messages spread over the streams and datagrams of a connection, as `routes`
 //! decides, and what becomes of those streams.
 
-use dunlin_base::transport::{NetEvent, Transport};
+use dunlin_base::transport::{NetEventKind, Transport};
 use dunlin_base::{ConnId, Instant, QoS, SendBuf, StreamId};
 use dunlin_mqtt::client::{CommandError, Owed, Phase};
 
@@ -156,17 +156,17 @@ impl Session {
     }
 
     /// Something happened on a stream besides control, or a datagram came.
-    pub(super) fn on_data_stream(&mut self, now: Instant, event: &NetEvent<'_>) {
+    pub(super) fn on_data_stream(&mut self, now: Instant, event: &NetEventKind<&[u8]>) {
         match event {
-            NetEvent::Bytes { stream, data, .. } => self.receive_on(now, *stream, data),
-            NetEvent::Datagram { data, .. } => self.receive_datagram(now, data),
-            NetEvent::StreamFinished { stream, .. } => self.core.stream_ended(*stream, false),
-            NetEvent::StreamReset { stream, .. } => self.core.stream_ended(*stream, true),
-            NetEvent::StreamDelivered { stream, .. } => {
+            NetEventKind::Bytes { stream, data } => self.receive_on(now, *stream, data),
+            NetEventKind::Datagram { data } => self.receive_datagram(now, data),
+            NetEventKind::StreamFinished { stream } => self.core.stream_ended(*stream, false),
+            NetEventKind::StreamReset { stream, .. } => self.core.stream_ended(*stream, true),
+            NetEventKind::StreamDelivered { stream } => {
                 self.core.data.routes.delivered(*stream, now);
                 self.core.data.complete(*stream);
             }
-            NetEvent::StreamsAvailable { .. } => self.core.data.routes.more_credit(),
+            NetEventKind::StreamsAvailable { .. } => self.core.data.routes.more_credit(),
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
 //! The loop: what a caller can ask of it. How it runs is in `run`, what QUIC
 //! needs besides is in `udp`.
 
+mod command;
 mod dial;
 mod early;
 mod layers;
@@ -412,12 +413,6 @@ impl Net {
     pub fn repeat_packets(&mut self, conn: ConnId, repeat: Repeat) {
         let now = self.now();
         self.with_quic(conn, |quic| quic.set_repeat(repeat, now));
-    }
-
-    /// More follows soon what is sent next, so that an answer to early data
-    /// that is held back (QUIC) waits for it, as long as it would without any.
-    pub fn expect_more(&mut self, conn: ConnId) {
-        self.with_quic(conn, |quic| quic.more = true);
     }
 
     /// The largest datagram (RFC 9221) that [`Net::send_datagram`] takes now;

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::io;
 
 use dunlin_base::ConnId;
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::{NetEvent, NetEventKind};
 use mio::net::TcpStream;
 use mio::{Events, Token};
 
@@ -20,7 +20,7 @@ use crate::timers::Armed;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where events go.
-pub(super) type Handler<'a> = dyn FnMut(NetEvent<'_>) + 'a;
+pub(super) type Handler<'a> = dyn FnMut(NetEvent<&[u8]>) + 'a;
 
 /// Why a connection is run.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ impl Net {
     pub fn poll(
         &mut self,
         timeout: Option<Duration>,
-        handler: &mut dyn FnMut(NetEvent<'_>),
+        handler: &mut dyn FnMut(NetEvent<&[u8]>),
     ) -> io::Result<()> {
         self.flush();
         let reported = self.report(handler);
@@ -358,16 +358,18 @@ impl Net {
             handler(match report {
                 // Nothing follows the end.
                 Report::Moved(conn, ..) | Report::MoveFailed(conn, _) if !lives(conn) => continue,
-                Report::Moved(conn, from, to) => NetEvent::Moved { conn, from, to },
-                Report::MoveFailed(conn, to) => NetEvent::MoveFailed { conn, to },
-                Report::Sent(conn, bytes) => NetEvent::Sent { conn, bytes },
+                Report::Moved(conn, from, to) => {
+                    NetEvent::new(conn, NetEventKind::Moved { from, to })
+                }
+                Report::MoveFailed(conn, to) => {
+                    NetEvent::new(conn, NetEventKind::MoveFailed { to })
+                }
+                Report::Sent(conn, bytes) => NetEvent::new(conn, NetEventKind::Sent { bytes }),
                 Report::Blocked(conn, ..) if !lives(conn) => continue,
-                Report::Blocked(conn, stream, bytes) => NetEvent::StreamBlocked {
-                    conn,
-                    stream,
-                    bytes,
-                },
-                Report::Closed(conn, cause) => NetEvent::Closed { conn, cause },
+                Report::Blocked(conn, stream, bytes) => {
+                    NetEvent::new(conn, NetEventKind::StreamBlocked { stream, bytes })
+                }
+                Report::Closed(conn, cause) => NetEvent::new(conn, NetEventKind::Closed { cause }),
             });
         }
         any

@@ -4,7 +4,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use dunlin_base::StreamId;
-use dunlin_base::transport::{CloseCause, NetEvent};
+use dunlin_base::transport::{CloseCause, NetEventKind};
 use quinn_proto::{QlogConfig, QlogStream};
 use serde_json::{Value, json};
 
@@ -149,10 +149,10 @@ impl ConnLog {
     }
 
     /// Bytes went from the transport to whoever uses it, and perhaps the end.
-    pub(crate) fn read(&self, stream: StreamId, bytes: usize, end: Option<&NetEvent<'_>>) {
+    pub(crate) fn read(&self, stream: StreamId, bytes: usize, end: Option<&NetEventKind<&[u8]>>) {
         self.moved(stream, bytes, "transport", "application");
         match end {
-            Some(NetEvent::StreamFinished { .. }) => {
+            Some(NetEventKind::StreamFinished { .. }) => {
                 self.stream(stream, "half_closed_remote", None);
             }
             Some(_) => self.stream(stream, "reset_received", None),

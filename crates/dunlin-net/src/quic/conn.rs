@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, Instant, StreamId, Text};
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, Dir, Event, ReadError, ReadableError,
@@ -397,10 +397,10 @@ impl QuicConn {
             return self.report(cause, cx.out);
         }
         if self.early.is_taken() && self.phase == Phase::Open {
-            (cx.out)(NetEvent::EarlyData {
-                conn: self.id,
-                accepted: true,
-            });
+            (cx.out)(NetEvent::new(
+                self.id,
+                NetEventKind::EarlyData { accepted: true },
+            ));
         }
     }
 
@@ -421,17 +421,19 @@ impl QuicConn {
         }
         let certs = self.proto.crypto_session().peer_identity();
         let certs = certs.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
-        (cx.out)(NetEvent::Opened {
-            conn: self.id,
-            peer: Peer {
-                addr: plain_addr(self.addr.get()),
-                transport: Transport::Quic,
-                listener: self.listener,
-                identity: certs.and_then(|certs| tls::identity(&certs, self.cert_name)),
-                protocol: self.unusual_protocol(),
-                early_data: self.early.is_taken() || self.flight.is_some(),
+        (cx.out)(NetEvent::new(
+            self.id,
+            NetEventKind::Opened {
+                peer: Peer {
+                    addr: plain_addr(self.addr.get()),
+                    transport: Transport::Quic,
+                    listener: self.listener,
+                    identity: certs.and_then(|certs| tls::identity(&certs, self.cert_name)),
+                    protocol: self.unusual_protocol(),
+                    early_data: self.early.is_taken() || self.flight.is_some(),
+                },
             },
-        });
+        ));
     }
 
     fn on_lost(&mut self, reason: ConnectionError, cx: &mut Cx<'_>) {
@@ -475,10 +477,12 @@ impl QuicConn {
             StreamEvent::Finished { id } => {
                 self.ending.retain(|e| *e != id);
                 if self.phase == Phase::Open {
-                    (cx.out)(NetEvent::StreamDelivered {
-                        conn: self.id,
-                        stream: StreamId(id.into()),
-                    });
+                    (cx.out)(NetEvent::new(
+                        self.id,
+                        NetEventKind::StreamDelivered {
+                            stream: StreamId(id.into()),
+                        },
+                    ));
                 }
             }
             StreamEvent::Stopped { id, error_code } => {
@@ -490,10 +494,12 @@ impl QuicConn {
             StreamEvent::Available { dir } => {
                 let wanted = self.wanted.get_mut(dir as usize);
                 if wanted.is_some_and(core::mem::take) && self.phase == Phase::Open {
-                    (cx.out)(NetEvent::StreamsAvailable {
-                        conn: self.id,
-                        bidirectional: dir == Dir::Bi,
-                    });
+                    (cx.out)(NetEvent::new(
+                        self.id,
+                        NetEventKind::StreamsAvailable {
+                            bidirectional: dir == Dir::Bi,
+                        },
+                    ));
                 }
             }
         }
@@ -516,20 +522,19 @@ impl QuicConn {
 
     pub(super) fn report_sent(&self, bytes: usize, cx: &mut Cx<'_>) {
         if bytes > 0 && self.phase == Phase::Open {
-            (cx.out)(NetEvent::Sent {
-                conn: self.id,
-                bytes,
-            });
+            (cx.out)(NetEvent::new(self.id, NetEventKind::Sent { bytes }));
         }
     }
 
     fn report_reset(&self, id: QuicStreamId, code: VarInt, cx: &mut Cx<'_>) {
         if self.phase == Phase::Open {
-            (cx.out)(NetEvent::StreamReset {
-                conn: self.id,
-                stream: StreamId(id.into()),
-                code: code.into_inner(),
-            });
+            (cx.out)(NetEvent::new(
+                self.id,
+                NetEventKind::StreamReset {
+                    stream: StreamId(id.into()),
+                    code: code.into_inner(),
+                },
+            ));
         }
     }
 
@@ -576,7 +581,7 @@ impl QuicConn {
                     self.spoke = true;
                     if gather.len() + chunk.bytes.len() > GATHER_BYTES {
                         let data = gather.as_slice();
-                        (cx.out)(NetEvent::Bytes { conn, stream, data });
+                        (cx.out)(NetEvent::new(conn, NetEventKind::Bytes { stream, data }));
                         gather.clear();
                     }
                     match lone.take() {
@@ -587,17 +592,17 @@ impl QuicConn {
                         }
                     }
                 }
-                Ok(None) => break Some(NetEvent::StreamFinished { conn, stream }),
+                Ok(None) => break Some(NetEventKind::StreamFinished { stream }),
                 Err(ReadError::Blocked) => break None,
                 Err(ReadError::Reset(code)) => {
                     let code = code.into_inner();
-                    break Some(NetEvent::StreamReset { conn, stream, code });
+                    break Some(NetEventKind::StreamReset { stream, code });
                 }
             }
         };
         let data = lone.as_deref().unwrap_or(gather);
         if !data.is_empty() {
-            (cx.out)(NetEvent::Bytes { conn, stream, data });
+            (cx.out)(NetEvent::new(conn, NetEventKind::Bytes { stream, data }));
         }
         gather.clear();
         // Whether credit frames wait is found out when flushing.
@@ -605,8 +610,8 @@ impl QuicConn {
         if let Some(log) = &self.log {
             log.read(stream, read, end.as_ref());
         }
-        if let Some(event) = end {
-            (cx.out)(event);
+        if let Some(end) = end {
+            (cx.out)(NetEvent::new(conn, end));
         }
         if self.spoke && self.deadline != Instant::FAR_FUTURE {
             self.deadline = Instant::FAR_FUTURE;
@@ -683,15 +688,12 @@ impl QuicConn {
         self.repeats = None;
     }
 
-    pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<'_>)) {
+    pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<&[u8]>)) {
         if let Some(log) = &mut self.log {
             log.closed(&cause);
         }
         if !core::mem::replace(&mut self.reported, true) {
-            out(NetEvent::Closed {
-                conn: self.id,
-                cause,
-            });
+            out(NetEvent::new(self.id, NetEventKind::Closed { cause }));
         }
     }
 

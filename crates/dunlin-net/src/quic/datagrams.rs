@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use dunlin_base::Instant;
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::{NetEvent, NetEventKind};
 use quinn_proto::SendDatagramError;
 
 use super::conn::{Phase, QuicConn};
@@ -125,10 +125,10 @@ impl QuicConn {
         while let Some(data) = self.proto.datagrams().recv() {
             self.spoke = true;
             cx.counters.app_datagrams_in += 1;
-            (cx.out)(NetEvent::Datagram {
-                conn: self.id,
-                data: &data,
-            });
+            (cx.out)(NetEvent::new(
+                self.id,
+                NetEventKind::Datagram { data: &data },
+            ));
         }
     }
 }

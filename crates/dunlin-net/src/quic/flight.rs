@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use dunlin_base::transport::{CloseCause, NetEvent};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
 use dunlin_base::{Instant, SendBuf, StreamId};
 use quinn_proto::{StreamId as QuicStreamId, VarInt};
 
@@ -145,7 +145,7 @@ impl QuicConn {
         }
         if !self.reported {
             let conn = self.id();
-            (cx.out)(NetEvent::EarlyData { conn, accepted });
+            (cx.out)(NetEvent::new(conn, NetEventKind::EarlyData { accepted }));
         }
         Ok(())
     }

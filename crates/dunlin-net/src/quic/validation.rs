@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use dunlin_base::Instant;
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::{NetEvent, NetEventKind};
 use quinn_proto::Transmit;
 
 use super::conn::{Phase, QuicConn};
@@ -149,10 +149,12 @@ impl QuicConn {
                     log.migrated(plain_addr(self.addr.get()));
                 }
                 if self.phase == Phase::Open {
-                    (cx.out)(NetEvent::Migrated {
-                        conn: self.id,
-                        addr: plain_addr(self.addr.get()),
-                    });
+                    (cx.out)(NetEvent::new(
+                        self.id,
+                        NetEventKind::Migrated {
+                            addr: plain_addr(self.addr.get()),
+                        },
+                    ));
                 }
             }
         }

@@ -25,7 +25,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) limits: &'a NetLimits,
     pub(crate) counters: &'a mut Counters,
     pub(crate) scratch: &'a mut Scratch,
-    pub(crate) out: &'a mut dyn FnMut(NetEvent<'_>),
+    pub(crate) out: &'a mut dyn FnMut(NetEvent<&[u8]>),
 }
 
 /// Buffers shared by all connections of a loop.

@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 
 use dunlin_base::StreamId;
-use dunlin_base::transport::{CloseCause, NetEvent};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
 
 use super::{Cx, Layers, Phase, Step, StreamConn, failure};
 use crate::tls::{self, TlsEvent};
@@ -192,11 +192,13 @@ impl StreamConn {
     fn deliver(&mut self, data: &[u8], cx: &mut Cx<'_>) {
         if self.phase == Phase::Open {
             self.on_spoke();
-            (cx.out)(NetEvent::Bytes {
-                conn: self.id,
-                stream: StreamId::CONTROL,
-                data,
-            });
+            (cx.out)(NetEvent::new(
+                self.id,
+                NetEventKind::Bytes {
+                    stream: StreamId::CONTROL,
+                    data,
+                },
+            ));
         }
     }
 }

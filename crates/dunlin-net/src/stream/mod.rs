@@ -12,7 +12,7 @@ use std::net::Shutdown;
 use std::sync::Arc;
 
 pub(crate) use cx::{Cx, GATHER_BYTES, Scratch, Step, UDP_BATCH, UDP_BYTES};
-use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, Instant, StreamId, Text};
 use mio::net::TcpStream;
 
@@ -240,17 +240,19 @@ impl StreamConn {
             Instant::FAR_FUTURE
         };
         cx.counters.opened += 1;
-        (cx.out)(NetEvent::Opened {
-            conn: self.id,
-            peer: Peer {
-                addr: self.addr,
-                transport: self.transport,
-                listener: self.listener,
-                identity,
-                protocol: None,
-                early_data: false,
+        (cx.out)(NetEvent::new(
+            self.id,
+            NetEventKind::Opened {
+                peer: Peer {
+                    addr: self.addr,
+                    transport: self.transport,
+                    listener: self.listener,
+                    identity,
+                    protocol: None,
+                    early_data: false,
+                },
             },
-        });
+        ));
     }
 
     /// A layer failed: reports it, and lets what explains it to the peer leave
@@ -352,17 +354,14 @@ impl StreamConn {
         self.phase == Phase::Draining && self.peer_finished
     }
 
-    pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<'_>)) {
+    pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<&[u8]>)) {
         if core::mem::replace(&mut self.reported, true) {
             if self.phase < Phase::Open {
                 tracing::debug!(addr = %self.addr, %cause, "a handshake failed");
             }
             return;
         }
-        out(NetEvent::Closed {
-            conn: self.id,
-            cause,
-        });
+        out(NetEvent::new(self.id, NetEventKind::Closed { cause }));
     }
 
     pub(crate) fn reset(&self) {
@@ -430,10 +429,12 @@ impl StreamConn {
     fn on_finished(&mut self, cx: &mut Cx<'_>) {
         if !core::mem::replace(&mut self.peer_finished, true) && self.phase == Phase::Open {
             self.deadline = cx.now + cx.limits.half_close_linger;
-            (cx.out)(NetEvent::StreamFinished {
-                conn: self.id,
-                stream: StreamId::CONTROL,
-            });
+            (cx.out)(NetEvent::new(
+                self.id,
+                NetEventKind::StreamFinished {
+                    stream: StreamId::CONTROL,
+                },
+            ));
         }
     }
 }

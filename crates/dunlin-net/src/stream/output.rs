@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice, Write};
 
 use dunlin_base::SendBuf;
-use dunlin_base::transport::{CloseCause, NetEvent};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
 use mio::net::TcpStream;
 
 use super::{Cx, Phase, Scratch, StreamConn, failure};
@@ -306,10 +306,7 @@ impl StreamConn {
     pub(super) fn write_and_announce(&mut self, cx: &mut Cx<'_>) {
         let left = self.write(cx.counters, cx.scratch);
         if left > 0 && self.phase == Phase::Open {
-            (cx.out)(NetEvent::Sent {
-                conn: self.id,
-                bytes: left,
-            });
+            (cx.out)(NetEvent::new(self.id, NetEventKind::Sent { bytes: left }));
         }
         self.shutdown_if_flushed(cx.counters, cx.scratch);
         if let Some(cause) = self.end_if_flushed(cx.now, cx.counters, cx.scratch) {

@@ -8,6 +8,7 @@ use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, StreamId};
 
 use super::certs::{client_builder, dial_to, listen_on};
+use super::expect_more;
 use super::{Ev, Pair, Side};
 use crate::{
     Counters, DialConfig, NetLimits, SessionTickets, TicketChange, TicketLimits, TicketRegister,
@@ -116,7 +117,7 @@ fn an_answer_that_is_not_complete_waits_for_its_rest() {
     }
     let (server, _) = rig.pair.server.opened().unwrap();
     let side = &mut rig.pair.server;
-    side.net.expect_more(server);
+    expect_more(&mut side.net, server);
     let _ = side.send(server, StreamId::CONTROL, b"first ");
     side.net.flush();
     assert_eq!(side.net.counters().datagrams_out, silent);

@@ -6,6 +6,7 @@ use dunlin_base::transport::{CloseCause, Transport};
 use dunlin_base::{ConnId, StreamId};
 
 use super::certs::{dial_to, listen_on};
+use super::expect_more;
 use super::{Ev, Pair, Side};
 use crate::{NetLimits, SessionTickets, TicketLimits, TicketRegister};
 
@@ -80,7 +81,7 @@ fn what_was_written_when_more_was_to_come_leaves_before_the_end() {
         p.client.received(StreamId::CONTROL) == b"answer"
     });
     // The rest never comes: the peer is known to part before.
-    pair.server.net.expect_more(server);
+    expect_more(&mut pair.server.net, server);
     let _ = pair.server.send(server, StreamId::CONTROL, b", and");
     pair.server.net.close_promptly(server, 0);
     pair.until("end", |p| p.client.closed().is_some());

@@ -26,7 +26,9 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
-use dunlin_base::transport::{CloseCause, NetEvent, Peer, Transport};
+use dunlin_base::transport::{
+    CloseCause, NetCommand, NetCommandKind, NetEvent, NetEventKind, Peer, Transport,
+};
 use dunlin_base::{ConnId, Repeat, SendBuf, ShardId, StreamId};
 
 use crate::{
@@ -55,30 +57,31 @@ pub(crate) enum Ev {
     Closed(ConnId, CloseCause),
 }
 
+/// More follows what is sent next.
+fn expect_more(net: &mut Net, conn: ConnId) {
+    let _ = net.command(&mut NetCommand::new(conn, NetCommandKind::ExpectMore));
+}
+
 impl Ev {
-    fn from(event: NetEvent<'_>) -> Self {
-        match event {
-            NetEvent::Opened { conn, peer } => Self::Opened(conn, peer),
-            NetEvent::Bytes { conn, stream, data } => Self::Bytes(conn, stream, data.to_vec()),
-            NetEvent::StreamFinished { conn, stream } => Self::Finished(conn, stream),
-            NetEvent::StreamReset { conn, stream, code } => Self::Reset(conn, stream, code),
-            NetEvent::Sent { conn, bytes } => Self::Sent(conn, bytes),
-            NetEvent::StreamBlocked {
-                conn,
-                stream,
-                bytes,
-            } => Self::Blocked(conn, stream, bytes),
-            NetEvent::Migrated { conn, addr } => Self::Migrated(conn, addr),
-            NetEvent::Moved { conn, from, to } => Self::Moved(conn, from, to),
-            NetEvent::MoveFailed { conn, to } => Self::MoveFailed(conn, to),
-            NetEvent::EarlyData { conn, accepted } => Self::EarlyData(conn, accepted),
-            NetEvent::Closed { conn, cause } => Self::Closed(conn, cause),
-            NetEvent::Datagram { conn, data } => Self::Datagram(conn, data.to_vec()),
-            NetEvent::StreamDelivered { conn, stream } => Self::Delivered(conn, stream),
-            NetEvent::StreamsAvailable {
-                conn,
-                bidirectional,
-            } => Self::Available(conn, bidirectional),
+    fn from(event: NetEvent<&[u8]>) -> Self {
+        let NetEvent { conn, kind } = event;
+        match kind {
+            NetEventKind::Opened { peer } => Self::Opened(conn, peer),
+            NetEventKind::Bytes { stream, data } => Self::Bytes(conn, stream, data.to_vec()),
+            NetEventKind::StreamFinished { stream } => Self::Finished(conn, stream),
+            NetEventKind::StreamReset { stream, code } => Self::Reset(conn, stream, code),
+            NetEventKind::Sent { bytes } => Self::Sent(conn, bytes),
+            NetEventKind::StreamBlocked { stream, bytes } => Self::Blocked(conn, stream, bytes),
+            NetEventKind::Migrated { addr } => Self::Migrated(conn, addr),
+            NetEventKind::Moved { from, to } => Self::Moved(conn, from, to),
+            NetEventKind::MoveFailed { to } => Self::MoveFailed(conn, to),
+            NetEventKind::EarlyData { accepted } => Self::EarlyData(conn, accepted),
+            NetEventKind::Closed { cause } => Self::Closed(conn, cause),
+            NetEventKind::Datagram { data } => Self::Datagram(conn, data.to_vec()),
+            NetEventKind::StreamDelivered { stream } => Self::Delivered(conn, stream),
+            NetEventKind::StreamsAvailable { bidirectional } => {
+                Self::Available(conn, bidirectional)
+            }
             other => panic!("unknown event {other:?}"),
         }
     }

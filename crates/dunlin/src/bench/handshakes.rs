@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use anyhow::{Context as _, bail};
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, SendBuf, StreamId};
 use dunlin_mqtt_codec::{Connect, Packet, Version, decode};
 use dunlin_net::{Clock, DialConfig, Net, NetConfig};
@@ -171,12 +171,12 @@ impl Run<'_> {
         let (mut opened, mut answered) = (Vec::new(), Vec::new());
         let (open, failed) = (&mut self.open, &mut self.failed);
         let (cause, early, version) = (&mut self.cause, &mut self.early, self.visits.version);
-        let handler = &mut |event: NetEvent<'_>| match event {
-            NetEvent::Opened { conn, peer } => {
+        let handler = &mut |NetEvent { conn, kind }: NetEvent<&[u8]>| match kind {
+            NetEventKind::Opened { peer } => {
                 *early += u64::from(peer.early_data);
                 opened.push(conn);
             }
-            NetEvent::Bytes { conn, data, .. } => {
+            NetEventKind::Bytes { data, .. } => {
                 let Some(visit) = open.get_mut(&conn) else {
                     return;
                 };
@@ -188,7 +188,7 @@ impl Run<'_> {
                     answered.push(conn);
                 }
             }
-            NetEvent::Closed { conn, cause: why } if open.remove(&conn).is_some() => {
+            NetEventKind::Closed { cause: why } if open.remove(&conn).is_some() => {
                 *failed += 1;
                 *cause = Some(why.to_string());
             }

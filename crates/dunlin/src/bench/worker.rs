@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use dunlin_base::transport::{NetEvent, close_code};
+use dunlin_base::transport::{NetEvent, NetEventKind, close_code};
 use dunlin_base::{ConnId, SendBuf};
 use dunlin_mqtt_codec::Packet;
 use dunlin_net::{Clock, Net, NetConfig};
@@ -411,16 +411,8 @@ impl<'a> Worker<'a> {
 }
 
 impl State<'_> {
-    fn on_event(&mut self, event: NetEvent<'_>) {
-        let conn = match &event {
-            NetEvent::Opened { conn, .. }
-            | NetEvent::Bytes { conn, .. }
-            | NetEvent::StreamFinished { conn, .. }
-            | NetEvent::StreamReset { conn, .. }
-            | NetEvent::Sent { conn, .. }
-            | NetEvent::Closed { conn, .. } => *conn,
-            _ => return,
-        };
+    fn on_event(&mut self, event: NetEvent<&[u8]>) {
+        let NetEvent { conn, kind } = event;
         let Some(&index) = self.by_conn.get(&conn) else {
             return;
         };
@@ -436,21 +428,21 @@ impl State<'_> {
             now_us: self.now_us,
         };
         let before = client.stage;
-        match event {
-            NetEvent::Opened { .. } => {
+        match kind {
+            NetEventKind::Opened { .. } => {
                 if let Err(error) = client.on_opened(self.plan) {
                     client.fail(format!("cannot say CONNECT: {error}"), &mut cx);
                 }
             }
-            NetEvent::Bytes { stream, data, .. } => client.on_bytes(stream, data, &mut cx),
-            NetEvent::Sent { bytes, .. } => client.backlog = client.backlog.saturating_sub(bytes),
-            NetEvent::Closed { cause, .. } => {
+            NetEventKind::Bytes { stream, data } => client.on_bytes(stream, data, &mut cx),
+            NetEventKind::Sent { bytes } => client.backlog = client.backlog.saturating_sub(bytes),
+            NetEventKind::Closed { cause } => {
                 client.fail(cause.to_string(), &mut cx);
                 client.conn = None;
                 self.alive -= 1;
                 self.by_conn.remove(&conn);
             }
-            NetEvent::StreamFinished { stream, .. } | NetEvent::StreamReset { stream, .. } => {
+            NetEventKind::StreamFinished { stream } | NetEventKind::StreamReset { stream, .. } => {
                 client.on_stream_end(stream, &mut cx);
             }
             _ => {}

@@ -21,9 +21,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dunlin_base::{ConnId, ShardId};
+use dunlin_broker::BusMessage;
 use dunlin_broker::access::Acl;
 use dunlin_broker::auth::AuthAnswer;
-use dunlin_broker::{BusMessage, NetCommand, OwnedNetEvent};
 use dunlin_net::{ForeignDatagram, ServerTls, StrikeId, Waker};
 use dunlin_store::StoreDone;
 
@@ -86,12 +86,8 @@ pub(crate) struct BusBatch {
 fn cost(message: &BusMessage) -> usize {
     let payload = match message {
         BusMessage::Handover { data, .. } => data.len(),
-        BusMessage::Net {
-            event: OwnedNetEvent::Bytes(_, data) | OwnedNetEvent::Datagram(data),
-            ..
-        } => data.len(),
-        BusMessage::Command(NetCommand::Send { data, .. }) => data.len(),
-        BusMessage::Command(NetCommand::SendDatagram { data, .. }) => data.len(),
+        BusMessage::Net(event) => event.kind.payload_len(),
+        BusMessage::Command(command) => command.kind.payload_len(),
         BusMessage::Forward { forward, .. } => forward.message.cost(),
         BusMessage::Retained { message } => message.cost(),
         _ => 0,

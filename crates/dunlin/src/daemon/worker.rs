@@ -5,9 +5,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::time::Instant as StdInstant;
 
-use dunlin_base::transport::NetEvent;
-use dunlin_base::{ConnId, SendBuf, ShardId};
-use dunlin_broker::{Event, Input, NetCommand, Output, Shard};
+use dunlin_base::ShardId;
+use dunlin_base::transport::{NetCommand, NetCommandKind};
+use dunlin_broker::{Event, Input, Output, Shard};
 use dunlin_net::{Clock, Net, Qlog};
 use dunlin_store::Request;
 use dunlin_store_redb::{SubmitError, Submitter};
@@ -205,72 +205,15 @@ impl Worker {
         }
     }
 
-    fn command(&mut self, command: NetCommand) {
-        let net = &mut self.net;
-        match command {
-            NetCommand::Send {
-                conn,
-                stream,
-                mut data,
-            } => {
-                let bytes = net.send(conn, stream, &mut data);
-                self.shard.recycle(data);
-                self.sent(conn, bytes);
-            }
-            NetCommand::OpenStream {
-                conn,
-                bidirectional,
-            } => {
-                let stream = net.open_stream(conn, bidirectional);
-                let opened = NetEvent::StreamOpened { conn, stream };
-                self.shard.handle(self.clock.now(), Input::Net(opened));
-            }
-            NetCommand::SetPriority {
-                conn,
-                stream,
-                priority,
-            } => net.set_stream_priority(conn, stream, priority),
-            NetCommand::IsolateStreams { conn, isolate } => net.isolate_streams(conn, isolate),
-            NetCommand::RepeatPackets { conn, repeat } => net.repeat_packets(conn, repeat),
-            NetCommand::ExpectMore { conn } => net.expect_more(conn),
-            NetCommand::SendDatagram {
-                conn,
-                data,
-                expires,
-                fallback,
-            } => {
-                let bytes = match net.send_datagram(conn, data.clone(), expires) {
-                    // Its queue has a bound of its own.
-                    Ok(()) => data.len(),
-                    Err(_) => {
-                        let mut bytes = SendBuf::new();
-                        bytes.put_bytes(&data);
-                        net.send(conn, fallback, &mut bytes)
-                    }
-                };
-                self.sent(conn, bytes);
-            }
-            NetCommand::FinishStream { conn, stream } => net.finish_stream(conn, stream),
-            NetCommand::ResetStream { conn, stream, code } => {
-                net.reset_stream(conn, stream, code);
-                net.stop_stream(conn, stream, code);
-            }
-            NetCommand::Close {
-                conn,
-                code,
-                promptly: true,
-            } => net.close_promptly(conn, code),
-            NetCommand::Close { conn, code, .. } => net.close(conn, code),
-            NetCommand::SetIdleTimeout { conn, timeout } => net.set_idle_timeout(conn, timeout),
-            NetCommand::PauseReading { conn, paused } => net.pause_reading(conn, paused),
+    /// Has the transport do something, and gives the shard what came of it at
+    /// once.
+    fn command(&mut self, mut command: NetCommand) {
+        let event = self.net.command(&mut command);
+        if let NetCommandKind::Send { data, .. } = command.kind {
+            self.shard.recycle(data);
         }
-    }
-
-    /// Reports to the shard the bytes that left at once.
-    fn sent(&mut self, conn: ConnId, bytes: usize) {
-        if bytes > 0 {
-            let sent = NetEvent::Sent { conn, bytes };
-            self.shard.handle(self.clock.now(), Input::Net(sent));
+        if let Some(event) = event {
+            self.shard.handle(self.clock.now(), Input::Net(event));
         }
     }
 

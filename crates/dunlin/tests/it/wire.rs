@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use dunlin_base::transport::{CloseCause, NetEvent, Transport};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, SendBuf, StreamId};
 use dunlin_mqtt::flow::FlowHeader;
 use dunlin_mqtt_codec::{Version, decode, peek};
@@ -199,32 +199,24 @@ impl Wire {
     }
 }
 
-fn take(peers: &mut BTreeMap<String, Peer>, event: &NetEvent<'_>) {
-    let conn = match event {
-        NetEvent::Opened { conn, .. }
-        | NetEvent::Bytes { conn, .. }
-        | NetEvent::Datagram { conn, .. }
-        | NetEvent::StreamFinished { conn, .. }
-        | NetEvent::StreamReset { conn, .. }
-        | NetEvent::Closed { conn, .. } => *conn,
-        _ => return,
-    };
+fn take(peers: &mut BTreeMap<String, Peer>, event: &NetEvent<&[u8]>) {
+    let conn = event.conn;
     let Some(peer) = peers.values_mut().find(|peer| peer.conn == Some(conn)) else {
         return;
     };
-    let (stream, line) = match event {
-        NetEvent::Bytes { stream, data, .. } => return peer.take_bytes(*stream, data),
-        NetEvent::Datagram { data, .. } => {
+    let (stream, line) = match &event.kind {
+        NetEventKind::Bytes { stream, data } => return peer.take_bytes(*stream, data),
+        NetEventKind::Datagram { data } => {
             let packet = decode(data, Version::V5).expect("the broker's packets");
             (DATAGRAM, show(&packet, Version::V5))
         }
         // It may come before the end of the connection, or not.
-        NetEvent::StreamFinished { stream, .. } if *stream == StreamId::CONTROL => return,
-        NetEvent::StreamFinished { stream, .. } => (*stream, "finished".into()),
+        NetEventKind::StreamFinished { stream } if *stream == StreamId::CONTROL => return,
+        NetEventKind::StreamFinished { stream } => (*stream, "finished".into()),
         // A stream that is reset is also to be stopped.
-        NetEvent::StreamReset { stream, .. } if !peer.reset.insert(*stream) => return,
-        NetEvent::StreamReset { stream, code, .. } => (*stream, format!("reset {code:#04x}")),
-        NetEvent::Closed { cause, .. } => {
+        NetEventKind::StreamReset { stream, .. } if !peer.reset.insert(*stream) => return,
+        NetEventKind::StreamReset { stream, code } => (*stream, format!("reset {code:#04x}")),
+        NetEventKind::Closed { cause } => {
             // As may the ends of other streams.
             for unread in peer.unread.values_mut() {
                 unread.retain(|line| line != "finished");

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use dunlin_base::transport::{NetEvent, Transport, close_code};
+use dunlin_base::transport::{NetEvent, NetEventKind, Transport, close_code};
 use dunlin_base::{ConnId, QoS, SendBuf, StreamId};
 use dunlin_client::Url;
 use dunlin_link::parse_duration;
@@ -293,10 +293,11 @@ impl Round<'_> {
         self.members.insert(conn, member);
     }
 
-    fn note(&mut self, event: NetEvent<'_>) {
-        match event {
-            NetEvent::Opened { conn, peer } => self.opened(conn, peer.early_data),
-            NetEvent::EarlyData { conn, accepted } => {
+    fn note(&mut self, event: NetEvent<&[u8]>) {
+        let NetEvent { conn, kind } = event;
+        match kind {
+            NetEventKind::Opened { peer } => self.opened(conn, peer.early_data),
+            NetEventKind::EarlyData { accepted } => {
                 if let Some(member) = self.members.get(&conn).filter(|m| m.counts) {
                     self.steps
                         .answered
@@ -307,8 +308,8 @@ impl Round<'_> {
                     self.end(conn);
                 }
             }
-            NetEvent::Bytes { conn, data, .. } => self.answered(conn, data),
-            NetEvent::Closed { conn, cause } => {
+            NetEventKind::Bytes { data, .. } => self.answered(conn, data),
+            NetEventKind::Closed { cause } => {
                 let gone = self.members.remove(&conn);
                 if let Some(member) = gone.filter(|member| !member.done) {
                     self.open -= 1;

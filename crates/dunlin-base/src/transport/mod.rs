@@ -1,11 +1,18 @@
-//! What a transport tells an engine, and what an engine asks of a transport,
-//! as values: the same for sockets, a simulator and a microcontroller.
+//! What a transport reports to an engine ([`NetEvent`]) and what an engine asks
+//! of a transport ([`NetCommand`]), as values: one vocabulary for sockets, the
+//! simulator, and the bus between shards.
 
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
 
 use crate::Text;
+
+mod command;
+mod event;
+
+pub use command::{NetCommand, NetCommandKind};
+pub use event::{NetEvent, NetEventKind};
 
 /// A shard of the broker, from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,7 +139,7 @@ pub struct Peer {
     pub identity: Option<Text>,
     /// Accepted: its first bytes came as 0-RTT data; the ticket they were
     /// sent with was struck off before, so they are no replay. Dialled: bytes
-    /// leave as 0-RTT data until [`NetEvent::EarlyData`].
+    /// leave as 0-RTT data until [`NetEventKind::EarlyData`].
     pub early_data: bool,
 }
 
@@ -171,139 +178,6 @@ impl fmt::Display for CloseCause {
             Self::Failed(text) => f.write_str(text),
         }
     }
-}
-
-/// One thing that happened on a transport.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum NetEvent<'a> {
-    /// A connection is ready for bytes both ways.
-    Opened {
-        /// The connection.
-        conn: ConnId,
-        /// Who is there.
-        peer: Peer,
-    },
-    /// Bytes arrived, in order within their stream.
-    Bytes {
-        /// The connection.
-        conn: ConnId,
-        /// The stream; a new id means that the peer opened it.
-        stream: StreamId,
-        /// The bytes; valid only during the call.
-        data: &'a [u8],
-    },
-    /// The peer will send nothing more on this stream.
-    StreamFinished {
-        /// The connection.
-        conn: ConnId,
-        /// The stream.
-        stream: StreamId,
-    },
-    /// The peer abandoned its sending side of this stream (RESET_STREAM), or
-    /// asked us to stop sending on it (STOP_SENDING).
-    StreamReset {
-        /// The connection.
-        conn: ConnId,
-        /// The stream.
-        stream: StreamId,
-        /// Application error code.
-        code: u64,
-    },
-    /// A datagram arrived (RFC 9221): unreliable, in no order, perhaps twice.
-    Datagram {
-        /// The connection.
-        conn: ConnId,
-        /// The bytes; valid only during the call. May be empty.
-        data: &'a [u8],
-    },
-    /// Everything sent on a stream that this side finished has arrived at the
-    /// peer's transport (QUIC).
-    StreamDelivered {
-        /// The connection.
-        conn: ConnId,
-        /// The stream.
-        stream: StreamId,
-    },
-    /// Answer to a request by value to open a stream: its id, or `None`
-    /// because the peer allows no more now. A transport that opens streams
-    /// when called does not emit it.
-    StreamOpened {
-        /// The connection.
-        conn: ConnId,
-        /// The new stream.
-        stream: Option<StreamId>,
-    },
-    /// The peer allows more streams of a kind than it did when opening one
-    /// was refused last (QUIC).
-    StreamsAvailable {
-        /// The connection.
-        conn: ConnId,
-        /// Which kind.
-        bidirectional: bool,
-    },
-    /// Bytes given to `send` left for the kernel or the QUIC send buffer: room
-    /// for as many more.
-    Sent {
-        /// The connection.
-        conn: ConnId,
-        /// How many bytes.
-        bytes: usize,
-    },
-    /// The peer takes nothing more on this stream although it would on others
-    /// (QUIC: flow control of the stream), so that `bytes` given to `send` for
-    /// it wait. Not told of a few bytes. When it goes on, or is gone, that is
-    /// told once with `bytes` 0; `Sent` may announce some of them before.
-    StreamBlocked {
-        /// The connection.
-        conn: ConnId,
-        /// The stream.
-        stream: StreamId,
-        /// Bytes that wait; 0: the peer takes more.
-        bytes: usize,
-    },
-    /// The peer's address changed (QUIC migration or NAT rebinding).
-    Migrated {
-        /// The connection.
-        conn: ConnId,
-        /// The new address.
-        addr: SocketAddr,
-    },
-    /// The handshake of a connection that opened with early data (0-RTT) is
-    /// complete. On the dialling side this is the peer's verdict; what it
-    /// refused is sent again by the transport, once, and needs nothing from
-    /// the caller. On the accepting side early data was accepted, and what
-    /// arrives from now on cannot be a replay.
-    EarlyData {
-        /// The connection.
-        conn: ConnId,
-        /// Whether the peer took the early data as it was sent first.
-        accepted: bool,
-    },
-    /// A dialled connection sends from another local address now.
-    Moved {
-        /// The connection.
-        conn: ConnId,
-        /// The local address that it left.
-        from: SocketAddr,
-        /// The local address that it uses.
-        to: SocketAddr,
-    },
-    /// No answer came over a new path; the connection stays where it is.
-    MoveFailed {
-        /// The connection.
-        conn: ConnId,
-        /// The local address that it was to use.
-        to: SocketAddr,
-    },
-    /// The connection is gone; nothing more follows for it. Also the only
-    /// event of a dialled connection that never opened.
-    Closed {
-        /// The connection.
-        conn: ConnId,
-        /// Why.
-        cause: CloseCause,
-    },
 }
 
 /// QUIC application error codes of a connection (DESIGN section 4, as EMQX).
