@@ -7,7 +7,7 @@
 #   target/venv      a Python environment with paho-mqtt and aioquic
 #   target/interop   MQTT.js from npm
 #   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
-#                    crates.io; takes minutes; with --brokers --rmqttd also that
+#                    the Rust registry; takes minutes; with --brokers --rmqttd also that
 #
 # With --lab only what the experiments of dunlin-lab compare and read captures
 # with: mosquitto, mosquitto-clients, tshark, iproute2.
