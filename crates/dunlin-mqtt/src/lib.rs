@@ -1,6 +1,9 @@
 //! MQTT 5.0 and 3.1.1 session engines, sans-IO: bytes and time come in as
 //! arguments, packets and deadlines come out as values.
 //!
+//! [`client`] and [`server`] are the two ends; what they share stands beside
+//! them: [`packet_ids`], [`quota`], [`aliases`], [`flow`] and [`scram`].
+//!
 //! This crate knows the codec and the neutral message. It knows no socket, no
 //! router and no store.
 
@@ -11,14 +14,15 @@
     deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-#[cfg(feature = "alloc")]
 extern crate alloc;
 
 /// The packets, for crates that drive an engine and decode nothing themselves.
 pub use dunlin_mqtt_codec as codec;
 
+pub mod aliases;
 pub mod client;
 pub mod flow;
+pub mod packet_ids;
+pub mod quota;
 pub mod scram;
-#[cfg(feature = "alloc")]
 pub mod server;

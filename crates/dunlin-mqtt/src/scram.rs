@@ -286,7 +286,6 @@ impl<'a> ClientFirst<'a> {
     }
 
     /// The user name, escapes resolved.
-    #[cfg(feature = "alloc")]
     #[must_use]
     pub fn user_name(&self) -> alloc::string::String {
         self.user().flatten().collect()
@@ -483,5 +482,5 @@ fn put_decimal(mut value: u32, out: &mut impl ByteSink) -> Result<(), SinkFull> 
     out.put(digits.get(start..).ok_or(SinkFull)?)
 }
 
-#[cfg(all(test, feature = "alloc"))]
+#[cfg(test)]
 mod tests;

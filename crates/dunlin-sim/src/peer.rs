@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use dunlin_base::{ConnId, Instant, QoS, StreamId};
-use dunlin_mqtt::client::{Engine, Event, HeapStorage, Resume, Settings};
+use dunlin_mqtt::client::{Event, Resume, Session, Settings};
 use dunlin_mqtt_codec::{
     Connect, ConnectProperties, Disconnect, PacketId, Publish, ReasonCode, Subscribe,
     SubscribeFilter, SubscribeFilters, SubscribeOptions, Version,
@@ -47,7 +47,7 @@ pub struct PeerEvent {
 /// A client.
 pub struct Peer {
     options: PeerOptions,
-    engine: Engine<HeapStorage>,
+    engine: Session,
     conn: Option<ConnId>,
     partial: Vec<u8>,
     kept: BTreeMap<PacketId, PeerEvent>,
@@ -79,10 +79,13 @@ impl Peer {
             Version::V5 => 2 * options.receive_maximum,
             Version::V311 => 4096,
         };
-        let memory = HeapStorage::memory(IN_FLIGHT_MAX, inbound, 0, 8);
+        let mut settings = Settings::default();
+        settings.outbound_max = IN_FLIGHT_MAX;
+        settings.inbound_max = inbound;
+        settings.aliases_out_max = 8;
         Self {
             options,
-            engine: Engine::new(memory, Settings::default()),
+            engine: Session::new(settings),
             conn: None,
             partial: Vec::new(),
             kept: BTreeMap::new(),

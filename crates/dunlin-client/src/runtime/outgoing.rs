@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use dunlin_base::{ConnId, SendBuf, StreamId, Text};
-use dunlin_mqtt::client::{CommandError, Engine, HeapStorage, Phase, Resume};
+use dunlin_mqtt::client::{CommandError, Phase, Resume, Session as Engine};
 use dunlin_mqtt::codec::{
     self, PacketId, PublishProperties, Subscribe, SubscribeFilter, SubscribeFilters, Unsubscribe,
     UnsubscribeFilters,
@@ -231,7 +231,7 @@ impl Core {
 }
 
 fn write_request(
-    engine: &mut Engine<HeapStorage>,
+    engine: &mut Engine,
     context: &Context<'_>,
     kind: &RequestKind,
     out: &mut SendBuf,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
 use dunlin_base::{Instant, SendBuf, StreamId, Text};
-use dunlin_mqtt::client::{Engine, HeapStorage, Receipt, Settings};
+use dunlin_mqtt::client::{Receipt, Session as Engine, Settings};
 use dunlin_mqtt::codec::{PacketId, ReasonCode, SubscribeOptions};
 use dunlin_mqtt::scram::ExpectServerFinal;
 use dunlin_net::ClientTls;
@@ -30,7 +30,7 @@ use crate::shared::Shared;
 
 /// One client.
 pub(super) struct Session {
-    pub(super) engine: Engine<HeapStorage>,
+    pub(super) engine: Engine,
     pub(super) core: Core,
     /// The instant of its entry in the loop's timers.
     pub(super) armed: Option<Instant>,
@@ -109,20 +109,17 @@ impl Session {
             options,
             connected,
         } = new;
-        let slots = options.max_in_flight.saturating_add(REQUESTS_MAX);
-        let memory = HeapStorage::memory(
-            slots,
-            options.receive_maximum.saturating_mul(2),
-            options.topic_aliases,
-            options.topic_aliases,
-        );
         let mut settings = Settings::default();
         settings.connect_timeout = options.connect_timeout;
         settings.ping_timeout = options.ping_timeout;
+        settings.outbound_max = options.max_in_flight.saturating_add(REQUESTS_MAX);
+        settings.inbound_max = options.receive_maximum.saturating_mul(2);
+        settings.aliases_in_max = options.topic_aliases;
+        settings.aliases_out_max = options.topic_aliases;
         let data = DataStreams::new(&options.streams);
         let early = Early::new(&options);
         Self {
-            engine: Engine::new(memory, settings),
+            engine: Engine::new(settings),
             core: Core {
                 shared,
                 transport: options.url.transport(),

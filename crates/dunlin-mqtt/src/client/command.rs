@@ -3,27 +3,28 @@
 use core::time::Duration;
 
 use dunlin_base::limits::MQTT_PACKET_BYTES_MAX;
-use dunlin_base::topic::{Filter, validate_name};
+use dunlin_base::topic::Filter;
 use dunlin_base::{ByteSink, Instant, QoS, SinkFull};
 use dunlin_mqtt_codec::{
-    Auth as AuthPacket, AuthProperties, Connect, Disconnect, EncodeError, Packet, PacketId,
-    Publish, ReasonCode, Subscribe, Unsubscribe, Version,
+    Connect, Disconnect, Packet, PacketId, Publish, ReasonCode, Subscribe, Unsubscribe, Version,
 };
 
-use super::alias::place;
-use super::outbound::OutState;
-use super::{AliasStore, Auth, CommandError, Engine, Phase, Receipt, Storage, method_id};
+use super::error::CommandError;
+use super::inbound::Receipt;
+use super::negotiated::Offer;
+use super::outbound::Use;
+use super::session::{Phase, Session};
 
 /// Shortest topic that gets an alias; below it the property costs more than
 /// the topic.
 const ALIAS_TOPIC_BYTES_MIN: usize = 4;
 
-impl<S: Storage> Engine<S> {
+impl Session {
     /// Begins a connection: writes CONNECT.
     ///
     /// # Errors
     /// [`CommandError::AlreadyConnected`]; [`CommandError::Connect`] when
-    /// CONNECT promises the server more than the engine has memory for;
+    /// CONNECT promises the server more than [`Settings`](super::Settings) allow;
     /// [`CommandError::SinkFull`].
     pub fn connect(
         &mut self,
@@ -34,43 +35,33 @@ impl<S: Storage> Engine<S> {
         if self.phase != Phase::Idle {
             return Err(CommandError::AlreadyConnected);
         }
-        let is_v5 = connect.version == Version::V5;
-        let properties = &connect.properties;
-        let receive_maximum = properties.receive_maximum.map_or(u16::MAX, |max| max.get());
-        if is_v5 && usize::from(receive_maximum) > self.inbound.capacity() {
-            return Err(CommandError::Connect(
-                "the receive maximum is larger than the memory for it",
-            ));
-        }
-        let alias_in_max = properties.topic_alias_maximum.unwrap_or(0);
-        if is_v5 && alias_in_max > self.aliases_in.capacity() {
-            return Err(CommandError::Connect(
-                "the topic alias maximum is larger than the memory for it",
-            ));
-        }
-        put(&Packet::Connect(connect.clone()), connect.version, out)?;
-        self.version = connect.version;
-        self.clean_start = connect.clean_start;
-        self.keep_alive = Duration::from_secs(connect.keep_alive.into());
-        self.negotiated = self.negotiated.expected();
-        self.alias_in_max = alias_in_max;
-        self.receive_maximum = is_v5.then_some(receive_maximum);
-        self.session_expiry_seconds = properties.session_expiry_interval.unwrap_or(0);
-        self.packet_bytes_max = properties
-            .maximum_packet_size
-            .map_or(MQTT_PACKET_BYTES_MAX, |max| max.get());
-        self.auth = match properties.authentication_method.filter(|_| is_v5) {
-            Some(method) => {
-                self.auth_method = method_id(method);
-                Auth::Active
-            }
-            None => Auth::None,
-        };
+        let method = connect.properties.authentication_method;
+        let method = method.filter(|_| connect.version == Version::V5);
         let early = self.settings.early_publishes;
+        let offer = Offer::of(connect, early > 0 && method.is_none());
+        if offer
+            .receive_maximum
+            .is_some_and(|max| max > self.inbound.max())
+        {
+            return Err(CommandError::Connect(
+                "the receive maximum is larger than the engine's limit",
+            ));
+        }
+        let is_v5 = connect.version == Version::V5;
+        if is_v5 && offer.topic_alias_maximum > self.settings.aliases_in_max {
+            return Err(CommandError::Connect(
+                "the topic alias maximum is larger than the engine's limit",
+            ));
+        }
+        Packet::Connect(connect.clone()).encode(connect.version, out)?;
+        self.offer = offer;
+        self.negotiated = self.negotiated.expected();
+        self.auth.start(method);
         let early = early.min(self.negotiated.receive_maximum);
         self.outbound.start_early(early);
         self.phase = Phase::Connecting;
-        (self.last_sent, self.last_received) = (now, now);
+        let keep_alive = Duration::from_secs(connect.keep_alive.into());
+        self.keep_alive.start(now, keep_alive);
         self.connect_deadline = Some(now + self.settings.connect_timeout);
         Ok(())
     }
@@ -92,12 +83,12 @@ impl<S: Storage> Engine<S> {
         self.publish_with(now, publish, payload.len(), out, |out| out.put(payload))
     }
 
-    /// As [`Engine::publish`], but `put_payload` writes the payload, which is
+    /// As [`Session::publish`], but `put_payload` writes the payload, which is
     /// `payload_len` bytes: for owners that share large payloads instead of
     /// copying them. `publish.payload` is not looked at.
     ///
     /// # Errors
-    /// As [`Engine::publish`].
+    /// As [`Session::publish`].
     pub fn publish_with<O: ByteSink>(
         &mut self,
         now: Instant,
@@ -106,8 +97,9 @@ impl<S: Storage> Engine<S> {
         out: &mut O,
         put_payload: impl FnOnce(&mut O) -> Result<(), SinkFull>,
     ) -> Result<Option<PacketId>, CommandError> {
-        self.check_open_for_publish()?;
-        self.check_publish(publish)?;
+        if !self.is_open_for_publish() {
+            return Err(CommandError::NotConnected);
+        }
         let mut packet = publish.clone();
         packet.dup = false;
         packet.packet_id = None;
@@ -115,29 +107,30 @@ impl<S: Storage> Engine<S> {
             if !self.outbound.can_publish() {
                 return Err(CommandError::InFlightFull);
             }
-            packet.packet_id = self.outbound.peek_free();
+            packet.packet_id = self.outbound.next_free();
         }
+        let packet_id = packet.packet_id;
         self.write_publish(now, packet, payload_len, out, put_payload)?;
-        if publish.qos == QoS::AtMostOnce {
-            return Ok(None);
+        if let Some(id) = packet_id {
+            self.outbound.sent(id, Use::Publish(publish.qos));
         }
-        Ok(self.outbound.take(OutState::Publish(publish.qos)))
+        Ok(packet_id)
     }
 
     /// Whether PUBLISHes written from now on may use topic aliases (at first
     /// they may): not those that travel on a stream of their own, where the
     /// alias could arrive before the topic that it stands for.
     pub fn use_aliases(&mut self, allowed: bool) {
-        self.aliases_in_order = allowed;
+        self.aliases_allowed = allowed;
     }
 
     /// Writes a PUBLISH of an earlier connection again, as
     /// [`Resume::Publish`](super::Resume::Publish) asked.
     ///
     /// # Errors
-    /// As [`Engine::publish`]; [`CommandError::UnknownPacketId`] if this is not
+    /// As [`Session::publish`]; [`CommandError::UnknownPacketId`] if this is not
     /// the message to send now. After an error that will not go away,
-    /// [`Engine::abandon`] it.
+    /// [`Session::abandon`] it.
     pub fn resend(
         &mut self,
         now: Instant,
@@ -149,10 +142,10 @@ impl<S: Storage> Engine<S> {
         self.resend_with(now, id, publish, payload.len(), out, |out| out.put(payload))
     }
 
-    /// [`Engine::resend`] as [`Engine::publish_with`].
+    /// [`Session::resend`] as [`Session::publish_with`].
     ///
     /// # Errors
-    /// As [`Engine::resend`].
+    /// As [`Session::resend`].
     pub fn resend_with<O: ByteSink>(
         &mut self,
         now: Instant,
@@ -166,11 +159,10 @@ impl<S: Storage> Engine<S> {
             return Err(CommandError::NotConnected);
         }
         if self.outbound.resume_due() != Some(id)
-            || self.outbound.state(id) != OutState::Publish(publish.qos)
+            || self.outbound.used_for(id) != Some(Use::Publish(publish.qos))
         {
             return Err(CommandError::UnknownPacketId);
         }
-        self.check_publish(publish)?;
         let mut packet = publish.clone();
         // [MQTT-3.3.1-1]; in a new session it is a new message.
         packet.dup = self.negotiated.session_present;
@@ -216,23 +208,11 @@ impl<S: Storage> Engine<S> {
         subscribe: &Subscribe<'_>,
         out: &mut impl ByteSink,
     ) -> Result<PacketId, CommandError> {
-        let has_id = subscribe.subscription_identifier.is_some();
-        if has_id && !self.negotiated.subscription_ids_available {
-            return Err(self.not_taken(CommandError::SubscriptionIdNotSupported));
-        }
-        let mut count = 0;
-        for filter in subscribe.filters.iter() {
-            let parsed = Filter::parse(filter.filter)?;
-            if parsed.has_wildcard() && !self.negotiated.wildcards_available {
-                return Err(self.not_taken(CommandError::WildcardNotSupported));
-            }
-            if parsed.share.is_some() && !self.negotiated.shared_available {
-                return Err(self.not_taken(CommandError::SharedNotSupported));
-            }
-            count += 1;
-        }
+        let allowed = self.negotiated.check_subscribe(subscribe);
+        allowed.map_err(|error| self.explain(error))?;
+        let count = subscribe.filters.iter().count();
         let mut packet = subscribe.clone();
-        self.request(now, count, OutState::Subscribe, out, |id| {
+        self.request(now, count, Use::Subscribe, out, |id| {
             packet.packet_id = id;
             Packet::Subscribe(packet)
         })
@@ -241,7 +221,7 @@ impl<S: Storage> Engine<S> {
     /// Writes an UNSUBSCRIBE; the engine chooses its packet identifier.
     ///
     /// # Errors
-    /// As [`Engine::subscribe`].
+    /// As [`Session::subscribe`].
     pub fn unsubscribe(
         &mut self,
         now: Instant,
@@ -254,14 +234,14 @@ impl<S: Storage> Engine<S> {
             count += 1;
         }
         let mut packet = unsubscribe.clone();
-        self.request(now, count, OutState::Unsubscribe, out, |id| {
+        self.request(now, count, Use::Unsubscribe, out, |id| {
             packet.packet_id = id;
             Packet::Unsubscribe(packet)
         })
     }
 
     /// The application is done with a message of QoS 1 or 2. The
-    /// acknowledgement leaves through [`Engine::poll_output`] after those of
+    /// acknowledgement leaves through [`Session::poll_output`] after those of
     /// all earlier messages. Tells whether the claim still stood: the server
     /// delivers a message again whose connection broke before.
     pub fn acknowledge(&mut self, receipt: Receipt, reason: ReasonCode) -> bool {
@@ -269,7 +249,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Writes the next step of the authentication that CONNECT or
-    /// [`Engine::reauthenticate`] began.
+    /// [`Session::reauthenticate`] began.
     ///
     /// # Errors
     /// [`CommandError::NotAuthenticating`] if there is none under way, or the
@@ -281,16 +261,16 @@ impl<S: Storage> Engine<S> {
         data: &[u8],
         out: &mut impl ByteSink,
     ) -> Result<(), CommandError> {
-        if self.auth != Auth::Active {
-            return Err(CommandError::NotAuthenticating);
-        }
-        self.write_auth(now, ReasonCode::ContinueAuthentication, method, data, out)
+        let version = self.offer.version;
+        self.auth.write_step(method, data, version, out)?;
+        self.keep_alive.sent(now);
+        Ok(())
     }
 
     /// Starts another authentication on a standing connection.
     ///
     /// # Errors
-    /// As [`Engine::authenticate`]; also if CONNECT had no method.
+    /// As [`Session::authenticate`]; also if CONNECT had no method.
     pub fn reauthenticate(
         &mut self,
         now: Instant,
@@ -298,11 +278,12 @@ impl<S: Storage> Engine<S> {
         data: &[u8],
         out: &mut impl ByteSink,
     ) -> Result<(), CommandError> {
-        if self.auth != Auth::Done || self.phase != Phase::Connected {
+        if self.phase != Phase::Connected {
             return Err(CommandError::NotAuthenticating);
         }
-        self.write_auth(now, ReasonCode::ReAuthenticate, method, data, out)?;
-        self.auth = Auth::Active;
+        let version = self.offer.version;
+        self.auth.write_again(method, data, version, out)?;
+        self.keep_alive.sent(now);
         Ok(())
     }
 
@@ -322,35 +303,16 @@ impl<S: Storage> Engine<S> {
             return Err(CommandError::NotConnected);
         }
         let expiry = disconnect.properties.session_expiry_interval;
-        if self.session_expiry_seconds == 0 && expiry.is_some_and(|seconds| seconds > 0) {
+        if self.offer.session_expiry_seconds == 0 && expiry.is_some_and(|seconds| seconds > 0) {
             return Err(CommandError::Connect(
                 "a session that CONNECT did not keep cannot be kept by DISCONNECT",
             ));
         }
-        put(&Packet::Disconnect(disconnect.clone()), self.version, out)?;
-        self.last_sent = now;
+        Packet::Disconnect(disconnect.clone()).encode(self.offer.version, out)?;
+        self.keep_alive.sent(now);
         // [MQTT-3.14.4-1]
         self.phase = Phase::Closing;
-        self.goodbye = None;
-        Ok(())
-    }
-
-    fn check_open_for_publish(&self) -> Result<(), CommandError> {
-        match self.phase {
-            Phase::Connected => Ok(()),
-            Phase::Connecting if self.can_publish_early() => Ok(()),
-            Phase::Connecting | Phase::Idle | Phase::Closing => Err(CommandError::NotConnected),
-        }
-    }
-
-    fn check_publish(&self, publish: &Publish<'_>) -> Result<(), CommandError> {
-        validate_name(publish.topic)?;
-        if publish.qos > self.negotiated.maximum_qos {
-            return Err(self.not_taken(CommandError::QosNotSupported));
-        }
-        if publish.retain && !self.negotiated.retain_available {
-            return Err(self.not_taken(CommandError::RetainNotSupported));
-        }
+        self.disconnect = None;
         Ok(())
     }
 
@@ -362,39 +324,39 @@ impl<S: Storage> Engine<S> {
         out: &mut O,
         put_payload: impl FnOnce(&mut O) -> Result<(), SinkFull>,
     ) -> Result<(), CommandError> {
+        let allowed = self.negotiated.check_publish(&packet);
+        allowed.map_err(|error| self.explain(error))?;
         let topic = packet.topic;
         packet.payload = &[];
         packet.properties.topic_alias = None;
         // [MQTT-3.3.4-6]
         packet.properties.subscription_identifiers = Default::default();
         let mut set = None;
-        if topic.len() >= ALIAS_TOPIC_BYTES_MIN && self.aliases_in_order {
+        if topic.len() >= ALIAS_TOPIC_BYTES_MIN && self.aliases_allowed {
             // [MQTT-3.2.2-17], [MQTT-3.2.2-18]
-            let max = self.negotiated.topic_alias_maximum;
-            let alias = place(topic, max.min(self.aliases_out.capacity()));
-            if let Some(alias) = alias {
-                if self.aliases_out.topic(alias) == Some(topic) {
-                    packet.topic = "";
-                    packet.properties.topic_alias = Some(alias);
-                } else if self.aliases_out.fits(topic) {
-                    packet.properties.topic_alias = Some(alias);
-                    set = Some(alias);
+            let maximum = self.negotiated.topic_alias_maximum;
+            if let Some((alias, is_new)) = self.aliases_out.alias(topic, maximum) {
+                packet.properties.topic_alias = Some(alias);
+                match is_new {
+                    true => set = Some(alias),
+                    false => packet.topic = "",
                 }
             }
         }
+        let version = self.offer.version;
         if self.negotiated.packet_bytes_max < MQTT_PACKET_BYTES_MAX {
-            let header = packet.encode_header(self.version, payload_len, &mut Discard);
-            self.check_size(header.map(|header| header.len.saturating_add(payload_len)))?;
+            let header = packet.encode_header(version, payload_len, &mut Discard)?;
+            let fits = self
+                .negotiated
+                .check_size(header.len.saturating_add(payload_len));
+            fits.map_err(|error| self.explain(error))?;
         }
-        packet
-            .encode_header(self.version, payload_len, out)
-            .map_err(encode_error)?;
+        packet.encode_header(version, payload_len, out)?;
         put_payload(out)?;
         if let Some(alias) = set {
-            let stored = self.aliases_out.set(alias, topic);
-            debug_assert!(stored.is_ok(), "fits, but cannot be stored");
+            self.aliases_out.set(alias, topic);
         }
-        self.last_sent = now;
+        self.keep_alive.sent(now);
         Ok(())
     }
 
@@ -402,7 +364,7 @@ impl<S: Storage> Engine<S> {
         &mut self,
         now: Instant,
         filters: usize,
-        state: OutState,
+        used_for: Use,
         out: &mut impl ByteSink,
         packet: impl FnOnce(PacketId) -> Packet<'p>,
     ) -> Result<PacketId, CommandError> {
@@ -414,56 +376,25 @@ impl<S: Storage> Engine<S> {
         }
         let id = self
             .outbound
-            .peek_free()
+            .next_free()
             .ok_or(CommandError::InFlightFull)?;
         let packet = packet(id);
-        self.check_size(packet.encoded_len(self.version))?;
-        put(&packet, self.version, out)?;
-        self.last_sent = now;
-        self.outbound.take(state).ok_or(CommandError::InFlightFull)
+        let version = self.offer.version;
+        let fits = self.negotiated.check_size(packet.encoded_len(version)?);
+        fits.map_err(|error| self.explain(error))?;
+        packet.encode(version, out)?;
+        self.keep_alive.sent(now);
+        self.outbound.sent(id, used_for);
+        Ok(id)
     }
 
-    fn write_auth(
-        &mut self,
-        now: Instant,
-        reason: ReasonCode,
-        method: &str,
-        data: &[u8],
-        out: &mut impl ByteSink,
-    ) -> Result<(), CommandError> {
-        if method_id(method) != self.auth_method {
-            return Err(CommandError::NotAuthenticating);
+    /// What the server does not take. Before CONNACK only that of the last
+    /// connection is known, and this one may take it.
+    fn explain(&self, error: CommandError) -> CommandError {
+        match self.phase {
+            Phase::Connecting if error.is_by_server() => CommandError::NotConnected,
+            _ => error,
         }
-        let properties = AuthProperties {
-            authentication_method: Some(method),
-            authentication_data: Some(data),
-            ..AuthProperties::default()
-        };
-        let packet = Packet::Auth(AuthPacket { reason, properties });
-        put(&packet, self.version, out)?;
-        self.last_sent = now;
-        Ok(())
-    }
-
-    /// [MQTT-3.2.2-15]
-    fn check_size(&self, len: Result<usize, EncodeError>) -> Result<(), CommandError> {
-        let len = len.map_err(encode_error)?;
-        if len > self.negotiated.packet_bytes_max as usize {
-            return Err(self.not_taken(CommandError::PacketTooLarge));
-        }
-        Ok(())
-    }
-}
-
-fn put(packet: &Packet<'_>, version: Version, out: &mut impl ByteSink) -> Result<(), CommandError> {
-    packet.encode(version, out).map_err(encode_error)
-}
-
-fn encode_error(error: EncodeError) -> CommandError {
-    match error {
-        EncodeError::SinkFull(_) => CommandError::SinkFull,
-        EncodeError::PacketTooLarge => CommandError::PacketTooLarge,
-        error => CommandError::Encode(error),
     }
 }
 

@@ -1,11 +1,11 @@
 //! What can go wrong in the client engine, by whose fault it is.
 
+use dunlin_base::SinkFull;
 use dunlin_base::topic::TopicError;
-use dunlin_base::{Instant, SinkFull};
 use dunlin_mqtt_codec::{DecodeError, EncodeError, ReasonCode};
 
 /// The server broke the protocol, or is gone. The connection is over: write
-/// what [`poll_output`](super::Engine::poll_output) gives, then close it.
+/// what [`poll_output`](super::Session::poll_output) gives, then close it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
@@ -32,9 +32,6 @@ pub enum PeerError {
     /// A topic name with wildcards [MQTT-3.3.2-2].
     #[error("the server sent an invalid topic name: {0}")]
     Topic(TopicError),
-    /// The topic of an alias does not fit the memory for it.
-    #[error("the topic of an alias is too long for this client")]
-    AliasMemory,
     /// Session Present although no session was asked for [MQTT-3.2.2-4].
     #[error("the server resumed a session that this client does not have")]
     UnknownSession,
@@ -59,7 +56,6 @@ impl PeerError {
             Self::ReceiveMaximumExceeded => ReasonCode::ReceiveMaximumExceeded,
             Self::TopicAlias => ReasonCode::TopicAliasInvalid,
             Self::Topic(_) => ReasonCode::TopicNameInvalid,
-            Self::AliasMemory => ReasonCode::QuotaExceeded,
             Self::ConnectTimeout | Self::PingTimeout => ReasonCode::UnspecifiedError,
             // "Packet Identifier in use" does not go into a DISCONNECT.
             Self::PacketIdInUse
@@ -122,7 +118,7 @@ pub enum CommandError {
     /// be authenticated.
     #[error("no authentication is under way")]
     NotAuthenticating,
-    /// CONNECT asks for more than the engine has memory for, or for what its
+    /// CONNECT asks for more than the engine's settings allow, or for what its
     /// version does not have.
     #[error("{0}")]
     Connect(&'static str),
@@ -137,10 +133,28 @@ impl From<SinkFull> for CommandError {
     }
 }
 
-/// A deadline, for [`poll_timeout`](super::Engine::poll_timeout).
-pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
+impl From<EncodeError> for CommandError {
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::SinkFull(_) => Self::SinkFull,
+            EncodeError::PacketTooLarge => Self::PacketTooLarge,
+            error => Self::Encode(error),
+        }
+    }
+}
+
+impl CommandError {
+    /// Whether the server has refused it by what its CONNACK says, so that
+    /// another connection may allow it.
+    pub(super) const fn is_by_server(&self) -> bool {
+        matches!(
+            self,
+            Self::QosNotSupported
+                | Self::RetainNotSupported
+                | Self::PacketTooLarge
+                | Self::WildcardNotSupported
+                | Self::SharedNotSupported
+                | Self::SubscriptionIdNotSupported
+        )
     }
 }

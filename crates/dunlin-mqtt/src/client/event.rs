@@ -2,7 +2,7 @@
 
 use dunlin_mqtt_codec::{Ack, Auth, ConnAck, Disconnect, PacketId, Publish, SubAck, UnsubAck};
 
-use super::Receipt;
+use super::inbound::Receipt;
 
 /// What a packet from the server means. Borrows from the packet and from the
 /// engine's topic aliases.
@@ -12,18 +12,18 @@ pub enum Event<'a> {
     /// Nothing for the owner: an answer to a ping, a repetition.
     Nothing,
     /// The connection stands; the limits are in
-    /// [`Engine::negotiated`](super::Engine::negotiated). Drain
-    /// [`Engine::poll_resume`](super::Engine::poll_resume) next.
+    /// [`Session::negotiated`](super::Session::negotiated). Drain
+    /// [`Session::poll_resume`](super::Session::poll_resume) next.
     Connected(ConnAck<'a>),
     /// The server refused the connection, which is over.
     Refused(ConnAck<'a>),
     /// The server wants another step of the authentication: answer with
-    /// [`Engine::authenticate`](super::Engine::authenticate).
+    /// [`Session::authenticate`](super::Session::authenticate).
     Auth(Auth<'a>),
     /// The re-authentication succeeded.
     Authenticated(Auth<'a>),
     /// A message, its topic alias resolved. With a receipt for QoS 1 and 2,
-    /// which goes to [`Engine::acknowledge`](super::Engine::acknowledge).
+    /// which goes to [`Session::acknowledge`](super::Session::acknowledge).
     Message(Publish<'a>, Option<Receipt>),
     /// A QoS 2 message has arrived at the server; its payload is not needed
     /// any more. [`Event::Published`] follows.
@@ -43,9 +43,9 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resume {
-    /// Send this message again with [`Engine::resend`](super::Engine::resend):
+    /// Send this message again with [`Session::resend`](super::Session::resend):
     /// as a repetition if the server kept the session, else as new. Asked for
-    /// again until that or [`Engine::abandon`](super::Engine::abandon) is done.
+    /// again until that or [`Session::abandon`](super::Session::abandon) is done.
     Publish(PacketId),
     /// The server had taken this QoS 2 message, and then lost the session:
     /// there is nothing left to do for it. Its packet identifier is free.

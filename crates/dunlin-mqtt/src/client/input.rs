@@ -1,18 +1,15 @@
 //! What comes from the server and from time.
 
-use dunlin_base::{Instant, QoS};
-use dunlin_mqtt_codec::{
-    Ack, Auth as AuthPacket, ConnAck, Disconnect, Packet, Publish, ReasonCode, SubAck, UnsubAck,
-    Version, decode_from_server, peek,
-};
+use dunlin_base::{Instant, QoS, Text};
+use dunlin_mqtt_codec::{ConnAck, Packet, Publish, Version, decode_from_server, peek};
 
+use super::error::PeerError;
+use super::event::Event;
 use super::inbound::Arrival;
-use super::outbound::OutState;
-use super::{
-    AliasStore, Auth, Engine, Event, Negotiated, PeerError, Phase, Ping, Storage, Stray, method_id,
-};
+use super::negotiated::Negotiated;
+use super::session::{Phase, Session, Stray};
 
-impl<S: Storage> Engine<S> {
+impl Session {
     /// Takes the first packet of `bytes`: how long it is and what it means;
     /// `None` when it is not complete yet. A packet larger than CONNECT allows
     /// is refused before it is complete.
@@ -24,7 +21,7 @@ impl<S: Storage> Engine<S> {
         now: Instant,
         bytes: &'e [u8],
     ) -> Result<Option<(usize, Event<'e>)>, PeerError> {
-        let frame = match peek(bytes, self.packet_bytes_max) {
+        let frame = match peek(bytes, self.offer.packet_bytes_max) {
             Ok(frame) => frame,
             Err(error) => return Err(self.fail(error.into())),
         };
@@ -34,7 +31,7 @@ impl<S: Storage> Engine<S> {
         let Some(packet) = bytes.get(..frame.total_len) else {
             return Ok(None);
         };
-        match decode_from_server(packet, self.version) {
+        match decode_from_server(packet, self.offer.version) {
             Ok(packet) => Ok(Some((frame.total_len, self.handle_packet(now, packet)?))),
             Err(error) => Err(self.fail(error.into())),
         }
@@ -49,22 +46,57 @@ impl<S: Storage> Engine<S> {
         now: Instant,
         packet: Packet<'e>,
     ) -> Result<Event<'e>, PeerError> {
-        self.last_received = now;
-        self.ping.deadline = None;
+        self.keep_alive.received(now);
         match (self.phase, packet) {
             (Phase::Idle | Phase::Closing, _) => Ok(Event::Nothing),
             (Phase::Connecting, Packet::ConnAck(connack)) => self.on_connack(now, connack),
-            (_, Packet::Auth(auth)) => self.on_auth(auth),
+            (phase, Packet::Auth(auth)) => {
+                match self.auth.handle_auth(&auth, phase == Phase::Connected) {
+                    Ok(true) => Ok(Event::Authenticated(auth)),
+                    Ok(false) => Ok(Event::Auth(auth)),
+                    Err(error) => Err(self.fail(error)),
+                }
+            }
             (Phase::Connected, Packet::Publish(publish)) => self.on_publish(publish),
-            (Phase::Connected, Packet::PubAck(ack)) => self.on_puback(ack),
-            (Phase::Connected, Packet::PubRec(ack)) => self.on_pubrec(ack),
-            (Phase::Connected, Packet::PubRel(ack)) => Ok(self.on_pubrel(ack)),
-            (Phase::Connected, Packet::PubComp(ack)) => self.on_pubcomp(ack),
-            (Phase::Connected, Packet::SubAck(suback)) => self.on_suback(suback),
-            (Phase::Connected, Packet::UnsubAck(unsuback)) => self.on_unsuback(unsuback),
+            (Phase::Connected, Packet::PubAck(ack)) => {
+                let event = self.outbound.handle_puback(ack);
+                event.map_err(|error| self.fail(error))
+            }
+            (Phase::Connected, Packet::PubRec(ack)) => {
+                let id = ack.packet_id;
+                match self.outbound.handle_pubrec(ack) {
+                    Ok(Some(event)) => Ok(event),
+                    Ok(None) => {
+                        self.stray = Some(Stray::PubRel(id));
+                        Ok(Event::Nothing)
+                    }
+                    Err(error) => Err(self.fail(error)),
+                }
+            }
+            (Phase::Connected, Packet::PubRel(ack)) => {
+                if !self.inbound.release_received(ack.packet_id) {
+                    self.stray = Some(Stray::PubComp(ack.packet_id));
+                }
+                Ok(Event::Nothing)
+            }
+            (Phase::Connected, Packet::PubComp(ack)) => {
+                let event = self.outbound.handle_pubcomp(ack);
+                event.map_err(|error| self.fail(error))
+            }
+            (Phase::Connected, Packet::SubAck(suback)) => {
+                let event = self.outbound.handle_suback(suback);
+                event.map_err(|error| self.fail(error))
+            }
+            (Phase::Connected, Packet::UnsubAck(unsuback)) => {
+                let event = self.outbound.handle_unsuback(unsuback);
+                event.map_err(|error| self.fail(error))
+            }
             (Phase::Connected, Packet::PingResp) => Ok(Event::Nothing),
-            (Phase::Connected, Packet::Disconnect(disconnect)) if self.version == Version::V5 => {
-                Ok(self.on_disconnect(disconnect))
+            (Phase::Connected, Packet::Disconnect(disconnect))
+                if self.offer.version == Version::V5 =>
+            {
+                self.phase = Phase::Closing;
+                Ok(Event::Disconnected(disconnect))
             }
             // Among them a second CONNACK [MQTT-3.2.0-2], and anything but
             // CONNACK and AUTH before the first [MQTT-3.2.0-1].
@@ -72,45 +104,35 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Time has passed; see [`Engine::poll_timeout`].
+    /// Time has passed; see [`Session::poll_timeout`].
     ///
     /// # Errors
     /// The server is silent: the connection is over.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), PeerError> {
         match self.phase {
             Phase::Connecting if self.connect_deadline.is_some_and(|at| at <= now) => {
-                return Err(self.fail(PeerError::ConnectTimeout));
+                Err(self.fail(PeerError::ConnectTimeout))
             }
-            Phase::Connected => {}
-            _ => return Ok(()),
+            Phase::Connected if !self.keep_alive.handle_timeout(now) => {
+                Err(self.fail(PeerError::PingTimeout))
+            }
+            _ => Ok(()),
         }
-        if self.ping_deadline().is_some_and(|at| at <= now) {
-            return Err(self.fail(PeerError::PingTimeout));
-        }
-        if self.ping_at().is_some_and(|at| at <= now) {
-            self.ping.due = true;
-        }
-        Ok(())
     }
 
     /// The owner stops (or starts again) taking bytes from the transport, so
     /// that the answer to a ping may wait there.
     pub fn handle_read_paused(&mut self, now: Instant, paused: bool) {
-        let until = now + self.ping_timeout();
-        if let (true, false, Some(deadline)) = (self.read_paused, paused, &mut self.ping.deadline) {
-            *deadline = until;
-        }
-        self.read_paused = paused;
+        self.keep_alive.set_read_paused(now, paused);
     }
 
     /// The transport is gone. The session waits for the next
-    /// [`Engine::connect`].
+    /// [`Session::connect`].
     pub fn handle_closed(&mut self) {
         self.phase = Phase::Idle;
-        self.ping = Ping::default();
-        (self.goodbye, self.stray) = (None, None);
+        (self.disconnect, self.stray) = (None, None);
         self.connect_deadline = None;
-        self.read_paused = false;
+        self.keep_alive.stop();
         self.outbound.stop();
         self.inbound.stop();
         // [MQTT-3.3.2-7]
@@ -120,10 +142,10 @@ impl<S: Storage> Engine<S> {
 
     /// Ends the connection because of the server.
     pub(super) fn fail(&mut self, error: PeerError) -> PeerError {
-        let says_why = self.version == Version::V5
+        let says_why = self.offer.version == Version::V5
             && !matches!(error, PeerError::ConnectTimeout | PeerError::PingTimeout);
         if self.phase != Phase::Closing {
-            self.goodbye = says_why.then(|| error.reason());
+            self.disconnect = says_why.then(|| error.reason());
         }
         self.phase = Phase::Closing;
         error
@@ -139,96 +161,41 @@ impl<S: Storage> Engine<S> {
             self.phase = Phase::Closing;
             return Ok(Event::Refused(connack));
         }
-        let properties = &connack.properties;
-        self.check_method(properties.authentication_method)?;
+        let method = connack.properties.authentication_method;
+        if let Err(error) = self.auth.check_method(method) {
+            return Err(self.fail(error));
+        }
         // [MQTT-3.2.2-4]. A client that asks for a session counts as having
         // one, even if it has just started and the session holds nothing.
-        if connack.session_present && self.clean_start {
+        if connack.session_present && self.offer.clean_start {
             return Err(self.fail(PeerError::UnknownSession));
         }
-        let fallback = Negotiated::default();
-        if let Some(seconds) = properties.server_keep_alive {
-            // [MQTT-3.1.2-21], [MQTT-3.2.2-21]
-            self.keep_alive = core::time::Duration::from_secs(seconds.into());
-        }
-        self.negotiated = Negotiated {
-            receive_maximum: properties
-                .receive_maximum
-                .map_or(fallback.receive_maximum, |max| max.get()),
-            packet_bytes_max: properties
-                .maximum_packet_size
-                .map_or(fallback.packet_bytes_max, |max| max.get()),
-            maximum_qos: properties.maximum_qos.unwrap_or(fallback.maximum_qos),
-            retain_available: properties.retain_available.unwrap_or(true),
-            topic_alias_maximum: properties.topic_alias_maximum.unwrap_or(0),
-            wildcards_available: properties.wildcard_subscription_available.unwrap_or(true),
-            subscription_ids_available: properties
-                .subscription_identifiers_available
-                .unwrap_or(true),
-            shared_available: properties.shared_subscription_available.unwrap_or(true),
-            keep_alive: self.keep_alive,
-            session_expiry_seconds: properties
-                .session_expiry_interval
-                .unwrap_or(self.session_expiry_seconds),
-            session_present: connack.session_present,
-        };
+        let keep_alive = self.keep_alive.interval();
+        let expiry = self.offer.session_expiry_seconds;
+        self.negotiated = Negotiated::of(&connack, keep_alive, expiry);
+        self.keep_alive.set_interval(self.negotiated.keep_alive);
         if !connack.session_present {
             // [MQTT-3.2.2-5]
             self.inbound.clear();
         }
         self.outbound
             .start(self.negotiated.receive_maximum, connack.session_present);
-        if self.auth == Auth::Active {
-            self.auth = Auth::Done;
-        }
-        self.inbound.start(self.receive_maximum);
+        self.auth.connected();
+        self.inbound.start(self.offer.receive_maximum);
         self.phase = Phase::Connected;
-        self.last_sent = now;
+        self.keep_alive.sent(now);
         Ok(Event::Connected(connack))
-    }
-
-    fn on_auth<'e>(&'e mut self, auth: AuthPacket<'e>) -> Result<Event<'e>, PeerError> {
-        if self.auth != Auth::Active {
-            // [MQTT-4.12.0-6]
-            return Err(self.fail(PeerError::UnexpectedPacket("AUTH")));
-        }
-        self.check_method(auth.properties.authentication_method)?;
-        match (auth.reason, self.phase) {
-            (ReasonCode::ContinueAuthentication, _) => Ok(Event::Auth(auth)),
-            (ReasonCode::Success, Phase::Connected) => {
-                self.auth = Auth::Done;
-                Ok(Event::Authenticated(auth))
-            }
-            _ => Err(self.fail(PeerError::UnexpectedPacket("AUTH"))),
-        }
-    }
-
-    /// [MQTT-4.12.0-5], [MQTT-4.12.0-6]
-    fn check_method(&mut self, method: Option<&str>) -> Result<(), PeerError> {
-        let fits = match (self.auth, method) {
-            (Auth::None, None) => true,
-            (Auth::None, Some(_)) | (_, None) => false,
-            (_, Some(method)) => method_id(method) == self.auth_method,
-        };
-        if fits {
-            Ok(())
-        } else {
-            Err(self.fail(PeerError::AuthenticationMethod))
-        }
     }
 
     fn on_publish<'e>(&'e mut self, mut publish: Publish<'e>) -> Result<Event<'e>, PeerError> {
         let alias = publish.properties.topic_alias.take();
         if let Some(alias) = alias {
-            if alias.get() > self.alias_in_max {
+            let is_known = match publish.topic {
+                "" => self.aliases_in.get(alias).is_some(),
+                topic => self.aliases_in.set(alias, topic),
+            };
+            if alias.get() > self.offer.topic_alias_maximum || !is_known {
                 return Err(self.fail(PeerError::TopicAlias));
-            }
-            if publish.topic.is_empty() {
-                if self.aliases_in.topic(alias).is_none() {
-                    return Err(self.fail(PeerError::TopicAlias));
-                }
-            } else if self.aliases_in.set(alias, publish.topic).is_err() {
-                return Err(self.fail(PeerError::AliasMemory));
             }
         }
         let receipt = match publish.packet_id {
@@ -246,92 +213,9 @@ impl<S: Storage> Engine<S> {
             }
         };
         if let (Some(alias), true) = (alias, publish.topic.is_empty()) {
-            publish.topic = self.aliases_in.topic(alias).unwrap_or_default();
+            publish.topic = self.aliases_in.get(alias).map_or("", Text::as_str);
         }
         Ok(Event::Message(publish, receipt))
-    }
-
-    fn on_puback<'e>(&mut self, ack: Ack<'e>) -> Result<Event<'e>, PeerError> {
-        let id = ack.packet_id;
-        match self.outbound.state(id) {
-            OutState::Publish(QoS::AtLeastOnce) => {
-                self.outbound.complete(id);
-                Ok(Event::Published(ack))
-            }
-            OutState::Free => Ok(Event::Nothing),
-            _ => Err(self.fail(PeerError::WrongAcknowledgement)),
-        }
-    }
-
-    fn on_pubrec<'e>(&mut self, ack: Ack<'e>) -> Result<Event<'e>, PeerError> {
-        let id = ack.packet_id;
-        match self.outbound.state(id) {
-            // [MQTT-4.4.0-2]: refused is acknowledged.
-            OutState::Publish(QoS::ExactlyOnce) if ack.reason.is_error() => {
-                self.outbound.complete(id);
-                Ok(Event::Published(ack))
-            }
-            OutState::Publish(QoS::ExactlyOnce) => {
-                self.outbound.received(id);
-                Ok(Event::Recorded(id))
-            }
-            OutState::Release => {
-                self.outbound.received(id);
-                Ok(Event::Nothing)
-            }
-            OutState::Free if ack.reason.is_error() => Ok(Event::Nothing),
-            OutState::Free => {
-                self.stray = Some(Stray::PubRel(id));
-                Ok(Event::Nothing)
-            }
-            _ => Err(self.fail(PeerError::WrongAcknowledgement)),
-        }
-    }
-
-    fn on_pubrel(&mut self, ack: Ack<'_>) -> Event<'static> {
-        if !self.inbound.release_received(ack.packet_id) {
-            self.stray = Some(Stray::PubComp(ack.packet_id));
-        }
-        Event::Nothing
-    }
-
-    fn on_pubcomp<'e>(&mut self, ack: Ack<'e>) -> Result<Event<'e>, PeerError> {
-        let id = ack.packet_id;
-        match self.outbound.state(id) {
-            OutState::Release => {
-                self.outbound.complete(id);
-                Ok(Event::Published(ack))
-            }
-            OutState::Free => Ok(Event::Nothing),
-            _ => Err(self.fail(PeerError::WrongAcknowledgement)),
-        }
-    }
-
-    fn on_suback<'e>(&mut self, suback: SubAck<'e>) -> Result<Event<'e>, PeerError> {
-        match self.outbound.state(suback.packet_id) {
-            OutState::Subscribe => {
-                self.outbound.release(suback.packet_id);
-                Ok(Event::Subscribed(suback))
-            }
-            OutState::Free => Ok(Event::Nothing),
-            _ => Err(self.fail(PeerError::WrongAcknowledgement)),
-        }
-    }
-
-    fn on_unsuback<'e>(&mut self, unsuback: UnsubAck<'e>) -> Result<Event<'e>, PeerError> {
-        match self.outbound.state(unsuback.packet_id) {
-            OutState::Unsubscribe => {
-                self.outbound.release(unsuback.packet_id);
-                Ok(Event::Unsubscribed(unsuback))
-            }
-            OutState::Free => Ok(Event::Nothing),
-            _ => Err(self.fail(PeerError::WrongAcknowledgement)),
-        }
-    }
-
-    fn on_disconnect<'e>(&mut self, disconnect: Disconnect<'e>) -> Event<'e> {
-        self.phase = Phase::Closing;
-        Event::Disconnected(disconnect)
     }
 }
 

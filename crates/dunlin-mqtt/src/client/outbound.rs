@@ -2,46 +2,19 @@
 //! UNSUBSCRIBE wait for which answer, in which order they go again after a
 //! reconnection, and how many more the server allows. Knows no payload.
 
+use alloc::collections::VecDeque;
+
 use dunlin_base::QoS;
-use dunlin_mqtt_codec::PacketId;
+use dunlin_mqtt_codec::{Ack, PacketId, SubAck, UnsubAck};
 
-use super::list::{Linked, Links, List};
-
-/// Memory for one packet identifier in use towards the server.
-#[derive(Clone, Copy, Debug)]
-pub struct OutSlot {
-    links: Links,
-    state: OutState,
-    /// Its PUBLISH or PUBREL went out on the current connection.
-    sent: bool,
-}
-
-impl OutSlot {
-    /// An unused slot.
-    pub const FREE: Self = Self {
-        links: Links::UNLINKED,
-        state: OutState::Free,
-        sent: false,
-    };
-}
-
-impl Default for OutSlot {
-    fn default() -> Self {
-        Self::FREE
-    }
-}
-
-impl Linked for OutSlot {
-    fn links(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
+use super::error::PeerError;
+use super::event::Event;
+use crate::packet_ids::PacketIds;
+use crate::quota::Quota;
 
 /// What a packet identifier is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OutState {
-    /// Nothing.
-    Free,
+pub(super) enum Use {
     /// A PUBLISH of this QoS, not acknowledged.
     Publish(QoS),
     /// A PUBREL, not acknowledged.
@@ -52,174 +25,242 @@ pub(super) enum OutState {
     Unsubscribe,
 }
 
-/// The table: slot `i` is packet identifier `i + 1`, so that finding one is
-/// indexing, and freed identifiers rest as long as possible before reuse.
-pub(super) struct Outbound<S> {
-    slots: S,
-    free: List,
-    /// Unacknowledged PUBLISHes in the order they were sent first.
-    publishes: List,
-    /// Unacknowledged PUBRELs in the order of their PUBRECs.
-    releases: List,
-    /// SUBSCRIBEs and UNSUBSCRIBEs.
-    requests: List,
-    /// First of `publishes` to send again on this connection.
-    resume_at: Option<u16>,
-    /// First of `releases` to send on this connection.
-    release_at: Option<u16>,
-    /// How many of `releases`, from the first, belong to a session that the
-    /// server lost.
-    lost_releases: u16,
-    /// How many more PUBLISHes of QoS 1 and 2 the server takes now.
-    quota: u16,
-    /// What `quota` began with and never exceeds (section 4.9).
-    quota_max: u16,
+impl Use {
+    const fn is_request(self) -> bool {
+        matches!(self, Self::Subscribe | Self::Unsubscribe)
+    }
 }
 
-/// Slots that PUBLISHes leave free, so that a subscription can always be made
-/// or ended.
-const REQUEST_SLOTS_MIN: u16 = 1;
+#[derive(Clone, Copy, Debug)]
+struct Exchange {
+    used_for: Use,
+    /// Its packet went out on the current connection.
+    sent: bool,
+}
 
-impl<S: AsRef<[OutSlot]> + AsMut<[OutSlot]>> Outbound<S> {
-    /// Uses at most 65,535 slots.
-    pub(super) fn new(slots: S) -> Self {
-        let mut table = Self {
-            slots,
-            free: List::EMPTY,
-            publishes: List::EMPTY,
-            releases: List::EMPTY,
-            requests: List::EMPTY,
-            resume_at: None,
-            release_at: None,
-            lost_releases: 0,
-            quota: 0,
-            quota_max: 0,
-        };
-        table.clear();
-        table
+/// The exchanges that this client began.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    ids: PacketIds<Exchange>,
+    /// Most identifiers in use at a time.
+    max: u16,
+    /// SUBSCRIBEs and UNSUBSCRIBEs among them.
+    requests: usize,
+    /// PUBLISHes to send again on this connection, oldest first.
+    resume: VecDeque<PacketId>,
+    /// PUBRELs to send, in the order of their PUBRECs.
+    releases: VecDeque<PacketId>,
+    /// PUBRELs of a session that the server lost.
+    lost_releases: VecDeque<PacketId>,
+    /// Requests that an earlier connection took with it, oldest first.
+    stale_requests: VecDeque<PacketId>,
+    /// How many more PUBLISHes of QoS 1 and 2 the server takes now.
+    quota: Quota,
+}
+
+/// Identifiers that PUBLISHes leave free, so that a subscription can always be
+/// made or ended.
+const REQUEST_IDS_MIN: usize = 1;
+
+impl Outbound {
+    /// At most `max` identifiers in use.
+    pub(super) fn new(max: u16) -> Self {
+        Self {
+            ids: PacketIds::default(),
+            max,
+            requests: 0,
+            resume: VecDeque::new(),
+            releases: VecDeque::new(),
+            lost_releases: VecDeque::new(),
+            stale_requests: VecDeque::new(),
+            quota: Quota::default(),
+        }
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        (self.publishes, self.releases) = (List::EMPTY, List::EMPTY);
-        (self.requests, self.free) = (List::EMPTY, List::EMPTY);
-        (self.resume_at, self.release_at) = (None, None);
-        self.lost_releases = 0;
-        let slots = self.slots.as_mut();
-        slots.fill(OutSlot::FREE);
-        let len = u16::try_from(slots.len()).unwrap_or(u16::MAX);
-        for index in 0..len {
-            self.free.push_back(slots, index);
-        }
+        self.ids.clear();
+        self.requests = 0;
+        self.resume.clear();
+        self.releases.clear();
+        self.lost_releases.clear();
+        self.stale_requests.clear();
     }
 
     /// PUBLISHes and PUBRELs without their acknowledgement.
     pub(super) fn in_flight(&self) -> u16 {
-        self.publishes.len() + self.releases.len()
-    }
-
-    /// Whether nothing is kept that a resumed session would need.
-    pub(super) fn is_empty(&self) -> bool {
-        self.in_flight() == 0
+        let in_flight = self.ids.len().saturating_sub(self.requests);
+        u16::try_from(in_flight).unwrap_or(u16::MAX)
     }
 
     /// Whether a PUBLISH of QoS 1 or 2 can go now. While older ones wait to be
     /// sent again it cannot, because order would be lost [MQTT-4.6.0-1].
     pub(super) fn can_publish(&self) -> bool {
-        self.quota > 0 && self.resume_at.is_none() && self.free.len() > REQUEST_SLOTS_MIN
+        let used = self.ids.len() + REQUEST_IDS_MIN;
+        self.quota.is_open() && self.resume.is_empty() && used < usize::from(self.max)
     }
 
-    /// Whether PUBLISHes wait to be sent again on this connection.
+    /// Whether PUBLISHes wait to be sent again.
     pub(super) fn is_resuming(&self) -> bool {
-        self.resume_at.is_some()
+        !self.resume.is_empty()
     }
 
-    /// Whether something of an earlier connection waits to be sent again.
+    /// Whether a message of an earlier connection waits to be sent again.
     pub(super) fn has_unsent(&self) -> bool {
-        // New PUBLISHes are behind the old ones, so the first one tells.
-        let slots = self.slots.as_ref();
-        let unsent = |list: &List| {
-            let head = list.head().and_then(|index| slots.get(usize::from(index)));
-            head.is_some_and(|slot| !slot.sent)
-        };
-        unsent(&self.publishes) || unsent(&self.releases)
+        !(self.resume.is_empty() && self.releases.is_empty())
     }
 
-    /// The identifier that [`Outbound::take`] gives next.
-    pub(super) fn peek_free(&self) -> Option<PacketId> {
-        self.free.head().and_then(id_of)
+    /// The identifier for the next packet.
+    pub(super) fn next_free(&self) -> Option<PacketId> {
+        let has_room = self.ids.len() < usize::from(self.max);
+        self.ids.next_free().filter(|_| has_room)
     }
 
-    /// Takes the identifier that [`Outbound::peek_free`] showed into use.
-    pub(super) fn take(&mut self, state: OutState) -> Option<PacketId> {
-        let slots = self.slots.as_mut();
-        let index = self.free.pop_front(slots)?;
-        let list = match state {
-            OutState::Publish(_) => &mut self.publishes,
-            OutState::Release => &mut self.releases,
-            OutState::Free | OutState::Subscribe | OutState::Unsubscribe => &mut self.requests,
-        };
-        list.push_back(slots, index);
-        if let Some(slot) = slots.get_mut(usize::from(index)) {
-            slot.state = state;
-            slot.sent = true;
+    /// A packet was sent under the identifier that [`Outbound::next_free`]
+    /// showed.
+    pub(super) fn sent(&mut self, id: PacketId, used_for: Use) {
+        self.requests += usize::from(used_for.is_request());
+        if let Use::Publish(_) = used_for {
+            self.quota.take();
         }
-        if matches!(state, OutState::Publish(_)) {
-            self.quota = self.quota.saturating_sub(1);
-        }
-        id_of(index)
+        let sent = true;
+        self.ids.insert(id, Exchange { used_for, sent });
     }
 
-    pub(super) fn state(&self, id: PacketId) -> OutState {
-        let slot = self.slots.as_ref().get(usize::from(index_of(id)));
-        slot.map_or(OutState::Free, |slot| slot.state)
+    pub(super) fn used_for(&self, id: PacketId) -> Option<Use> {
+        self.ids.get(id).map(|exchange| exchange.used_for)
     }
 
     /// Frees an identifier.
     pub(super) fn release(&mut self, id: PacketId) {
-        let index = index_of(id);
-        self.unlink(index);
-        let slots = self.slots.as_mut();
-        if let Some(slot) = slots.get_mut(usize::from(index)) {
-            *slot = OutSlot::FREE;
-            self.free.push_back(slots, index);
+        let Some(exchange) = self.ids.remove(id) else {
+            return;
+        };
+        self.requests -= usize::from(exchange.used_for.is_request());
+        if exchange.sent {
+            return;
+        }
+        match exchange.used_for {
+            Use::Publish(_) => self.resume.retain(|other| *other != id),
+            Use::Release => {
+                self.releases.retain(|other| *other != id);
+                self.lost_releases.retain(|other| *other != id);
+            }
+            Use::Subscribe | Use::Unsubscribe => self.stale_requests.retain(|other| *other != id),
         }
     }
 
     /// Frees the identifier of a message whose exchange is over, and counts it
     /// against the server's Receive Maximum no longer (section 4.9).
-    pub(super) fn complete(&mut self, id: PacketId) {
+    fn complete(&mut self, id: PacketId) {
         self.release(id);
-        self.quota = self.quota.saturating_add(1).min(self.quota_max);
+        self.quota.restore();
+    }
+
+    pub(super) fn handle_puback<'e>(&mut self, ack: Ack<'e>) -> Result<Event<'e>, PeerError> {
+        match self.used_for(ack.packet_id) {
+            Some(Use::Publish(QoS::AtLeastOnce)) => {
+                self.complete(ack.packet_id);
+                Ok(Event::Published(ack))
+            }
+            None => Ok(Event::Nothing),
+            Some(_) => Err(PeerError::WrongAcknowledgement),
+        }
+    }
+
+    /// A PUBREC came; `None` if its identifier is not in use and the server
+    /// waits for a PUBREL all the same.
+    pub(super) fn handle_pubrec<'e>(
+        &mut self,
+        ack: Ack<'e>,
+    ) -> Result<Option<Event<'e>>, PeerError> {
+        let id = ack.packet_id;
+        match self.used_for(id) {
+            // [MQTT-4.4.0-2]: refused is acknowledged.
+            Some(Use::Publish(QoS::ExactlyOnce)) if ack.reason.is_error() => {
+                self.complete(id);
+                Ok(Some(Event::Published(ack)))
+            }
+            Some(Use::Publish(QoS::ExactlyOnce)) => {
+                self.received(id);
+                Ok(Some(Event::Recorded(id)))
+            }
+            Some(Use::Release) => {
+                self.received(id);
+                Ok(Some(Event::Nothing))
+            }
+            None if ack.reason.is_error() => Ok(Some(Event::Nothing)),
+            None => Ok(None),
+            Some(_) => Err(PeerError::WrongAcknowledgement),
+        }
+    }
+
+    pub(super) fn handle_pubcomp<'e>(&mut self, ack: Ack<'e>) -> Result<Event<'e>, PeerError> {
+        match self.used_for(ack.packet_id) {
+            Some(Use::Release) => {
+                self.complete(ack.packet_id);
+                Ok(Event::Published(ack))
+            }
+            None => Ok(Event::Nothing),
+            Some(_) => Err(PeerError::WrongAcknowledgement),
+        }
+    }
+
+    pub(super) fn handle_suback<'e>(&mut self, suback: SubAck<'e>) -> Result<Event<'e>, PeerError> {
+        match self.used_for(suback.packet_id) {
+            Some(Use::Subscribe) => {
+                self.release(suback.packet_id);
+                Ok(Event::Subscribed(suback))
+            }
+            None => Ok(Event::Nothing),
+            Some(_) => Err(PeerError::WrongAcknowledgement),
+        }
+    }
+
+    pub(super) fn handle_unsuback<'e>(
+        &mut self,
+        unsuback: UnsubAck<'e>,
+    ) -> Result<Event<'e>, PeerError> {
+        match self.used_for(unsuback.packet_id) {
+            Some(Use::Unsubscribe) => {
+                self.release(unsuback.packet_id);
+                Ok(Event::Unsubscribed(unsuback))
+            }
+            None => Ok(Event::Nothing),
+            Some(_) => Err(PeerError::WrongAcknowledgement),
+        }
     }
 
     /// A PUBREC came: the PUBREL is due, after those of earlier PUBRECs
     /// [MQTT-4.6.0-4].
-    pub(super) fn received(&mut self, id: PacketId) {
-        let index = index_of(id);
-        self.unlink(index);
-        let slots = self.slots.as_mut();
-        self.releases.push_back(slots, index);
-        if let Some(slot) = slots.get_mut(usize::from(index)) {
-            slot.state = OutState::Release;
-            slot.sent = false;
+    fn received(&mut self, id: PacketId) {
+        let Some(exchange) = self.ids.get_mut(id) else {
+            return;
+        };
+        if !exchange.sent {
+            self.resume.retain(|other| *other != id);
+            self.releases.retain(|other| *other != id);
+            self.lost_releases.retain(|other| *other != id);
         }
-        self.release_at = self.release_at.or(Some(index));
+        *exchange = Exchange {
+            used_for: Use::Release,
+            sent: false,
+        };
+        self.ids.move_to_end(id);
+        self.releases.push_back(id);
     }
 
     /// The PUBREL to write now.
     pub(super) fn release_due(&self) -> Option<PacketId> {
-        self.release_at.and_then(id_of)
+        self.releases.front().copied()
     }
 
     /// The PUBREL that [`Outbound::release_due`] showed is written.
     pub(super) fn release_sent(&mut self) {
-        if let Some(index) = self.release_at {
-            let slots = self.slots.as_mut();
-            if let Some(slot) = slots.get_mut(usize::from(index)) {
-                slot.sent = true;
-            }
-            self.release_at = List::next(slots, index);
+        if let Some(id) = self.releases.pop_front()
+            && let Some(exchange) = self.ids.get_mut(id)
+        {
+            exchange.sent = true;
         }
     }
 
@@ -227,63 +268,60 @@ impl<S: AsRef<[OutSlot]> + AsMut<[OutSlot]>> Outbound<S> {
     /// the quota; everything older is to be sent again. If the session is
     /// lost, PUBRELs mean nothing to the server any more.
     pub(super) fn start(&mut self, receive_maximum: u16, session_present: bool) {
-        self.quota_max = receive_maximum;
-        self.quota = receive_maximum;
-        (self.resume_at, self.release_at) = (None, self.releases.head());
         if !session_present {
-            self.release_at = None;
-            self.lost_releases = self.releases.len();
+            self.lost_releases = core::mem::take(&mut self.releases);
         }
-        let slots = self.slots.as_mut();
-        let mut at = self.publishes.head();
-        while let Some(index) = at {
-            if slots.get(usize::from(index)).is_some_and(|slot| slot.sent) {
-                self.quota = self.quota.saturating_sub(1);
-            } else {
-                self.resume_at = self.resume_at.or(Some(index));
-            }
-            at = List::next(slots, index);
+        self.quota = Quota::new(receive_maximum);
+        let is_publish = |exchange: &&Exchange| matches!(exchange.used_for, Use::Publish(_));
+        let sent = self.ids.values().filter(is_publish);
+        for _ in sent.filter(|exchange| exchange.sent) {
+            self.quota.take();
         }
     }
 
     /// The quota while CONNACK has not come yet.
     pub(super) fn start_early(&mut self, publishes: u16) {
-        (self.quota, self.quota_max) = (publishes, publishes);
+        self.quota = Quota::new(publishes);
     }
 
     /// The connection is gone: nothing counts as sent.
     pub(super) fn stop(&mut self) {
-        (self.quota, self.quota_max) = (0, 0);
-        (self.resume_at, self.release_at) = (None, None);
-        self.lost_releases = 0;
-        for slot in self.slots.as_mut() {
-            slot.sent = false;
+        self.quota = Quota::default();
+        self.lost_releases.clear();
+        for exchange in self.ids.values_mut() {
+            exchange.sent = false;
         }
+        let ids = &self.ids;
+        let in_order = |wanted: fn(Use) -> bool| {
+            let ids = ids.in_order(|exchange| wanted(exchange.used_for));
+            VecDeque::from(ids)
+        };
+        self.resume = in_order(|used_for| matches!(used_for, Use::Publish(_)));
+        self.releases = in_order(|used_for| used_for == Use::Release);
+        self.stale_requests = in_order(Use::is_request);
     }
 
     /// The oldest PUBLISH to send again, if the quota allows one.
     pub(super) fn resume_due(&self) -> Option<PacketId> {
-        self.resume_at.filter(|_| self.quota > 0).and_then(id_of)
+        self.resume
+            .front()
+            .copied()
+            .filter(|_| self.quota.is_open())
     }
 
     /// The PUBLISH that [`Outbound::resume_due`] showed is written.
     pub(super) fn resume_sent(&mut self) {
-        let Some(index) = self.resume_at else {
-            return;
-        };
-        let slots = self.slots.as_mut();
-        if let Some(slot) = slots.get_mut(usize::from(index)) {
-            slot.sent = true;
+        if let Some(id) = self.resume.pop_front()
+            && let Some(exchange) = self.ids.get_mut(id)
+        {
+            exchange.sent = true;
+            self.quota.take();
         }
-        self.quota = self.quota.saturating_sub(1);
-        self.resume_at = next_unsent(slots, index);
     }
 
-    /// Frees and returns one PUBREL of a session that the server lost. They
-    /// are before those of this connection.
+    /// Frees and returns one PUBREL of a session that the server lost.
     pub(super) fn pop_lost_release(&mut self) -> Option<PacketId> {
-        self.lost_releases = self.lost_releases.checked_sub(1)?;
-        let id = self.releases.head().and_then(id_of)?;
+        let id = self.lost_releases.pop_front()?;
         self.release(id);
         Some(id)
     }
@@ -291,63 +329,13 @@ impl<S: AsRef<[OutSlot]> + AsMut<[OutSlot]>> Outbound<S> {
     /// Frees and returns one SUBSCRIBE or UNSUBSCRIBE that an earlier
     /// connection took with it.
     pub(super) fn pop_stale_request(&mut self) -> Option<PacketId> {
-        let slots = self.slots.as_mut();
-        let mut at = self.requests.head();
-        while let Some(index) = at {
-            if slots.get(usize::from(index)).is_some_and(|slot| !slot.sent) {
-                let id = id_of(index)?;
-                self.release(id);
-                return Some(id);
-            }
-            at = List::next(slots, index);
-        }
-        None
+        let id = self.stale_requests.pop_front()?;
+        self.release(id);
+        Some(id)
     }
 
-    /// Whether [`Outbound::pop_stale_request`] would return one: those of this
-    /// connection are behind it.
+    /// Whether [`Outbound::pop_stale_request`] would return one.
     pub(super) fn has_stale_requests(&self) -> bool {
-        let head = self.requests.head();
-        let slot = head.and_then(|index| self.slots.as_ref().get(usize::from(index)));
-        slot.is_some_and(|slot| !slot.sent)
+        !self.stale_requests.is_empty()
     }
-
-    fn unlink(&mut self, index: u16) {
-        let slots = self.slots.as_mut();
-        let Some(slot) = slots.get(usize::from(index)) else {
-            return;
-        };
-        match slot.state {
-            OutState::Free => self.free.remove(slots, index),
-            OutState::Publish(_) => {
-                if self.resume_at == Some(index) {
-                    self.resume_at = next_unsent(slots, index);
-                }
-                self.publishes.remove(slots, index);
-            }
-            OutState::Release => {
-                if self.release_at == Some(index) {
-                    self.release_at = List::next(slots, index);
-                }
-                self.releases.remove(slots, index);
-            }
-            OutState::Subscribe | OutState::Unsubscribe => self.requests.remove(slots, index),
-        }
-    }
-}
-
-/// PUBLISHes sent before CONNACK follow the older ones in the list and are not
-/// sent twice on one connection.
-fn next_unsent(slots: &mut [OutSlot], index: u16) -> Option<u16> {
-    let next = List::next(slots, index)?;
-    let unsent = slots.get(usize::from(next)).is_some_and(|slot| !slot.sent);
-    unsent.then_some(next)
-}
-
-fn id_of(index: u16) -> Option<PacketId> {
-    PacketId::new(index.checked_add(1)?)
-}
-
-fn index_of(id: PacketId) -> u16 {
-    id.get() - 1
 }

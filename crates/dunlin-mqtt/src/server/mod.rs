@@ -3,19 +3,18 @@
 //! [`Framer`] cuts bytes into packets, [`Outbound`] is the sending half of a
 //! session (queue, packet identifiers, QoS 1 and 2 towards the client),
 //! [`Inbound`] the receiving half (order of acknowledgements, QoS 2
-//! de-duplication, receive quota), [`TopicAliases`] and [`AliasTable`] the two
-//! directions of topic aliases. [`delivery`] maps between PUBLISH packets and
+//! de-duplication, receive quota); topic aliases are shared with the client
+//! ([`aliases`](crate::aliases)). [`delivery`] maps between PUBLISH packets and
 //! the neutral message.
 //!
 //! Nothing here routes, stores or sends: the shard does.
 
-mod aliases;
 pub mod delivery;
 mod framer;
 mod inbound;
 mod outbound;
 
-pub use aliases::{AliasTable, TopicAliases};
+pub use crate::aliases::{AliasTable, TopicAliases};
 pub use framer::Framer;
 pub use inbound::{Ack, AckToken, Inbound, Receipt, Release};
 pub use outbound::{Outbound, Outgoing, Received};

@@ -8,6 +8,8 @@ use core::num::NonZeroU16;
 use dunlin_base::{Instant, Message, StreamId};
 use dunlin_queue::{Consumer, Content, Delivery, Next, Outcome, Queue, Receipt, Settled, Transfer};
 
+use crate::packet_ids::PacketIdCounter;
+
 /// What to do next for the client.
 #[derive(Debug)]
 pub enum Outgoing {
@@ -77,7 +79,7 @@ pub struct Outbound {
     queue: Queue,
     consumer: Consumer<NonZeroU16>,
     /// Packet identifier given out last.
-    last_id: u16,
+    ids: PacketIdCounter,
 }
 
 impl Outbound {
@@ -175,9 +177,11 @@ impl Outbound {
     /// What to send next while fewer than `window` messages are in flight.
     pub fn poll(&mut self, now: Instant, window: u16) -> Option<Outgoing> {
         let credit = usize::from(window).saturating_sub(self.consumer.len());
-        let last_id = &mut self.last_id;
+        let ids = &mut self.ids;
         let next = self.consumer.poll(&mut self.queue, now, credit, |used| {
-            allocate_id(last_id, used)
+            let id = ids.next_free(used.len(), |id| used.contains(id))?;
+            ids.take(id);
+            Some(id)
         });
         Some(match next? {
             Next::Send(transfer) => Outgoing::Publish(transfer),
@@ -285,18 +289,6 @@ impl Outbound {
         let settled = self.consumer.settle(&mut self.queue, packet_id, outcome);
         settled.into()
     }
-}
-
-/// The next identifier that is not in use [MQTT-2.2.1-4].
-fn allocate_id(last_id: &mut u16, used: &Consumer<NonZeroU16>) -> Option<NonZeroU16> {
-    for _ in 0..=used.len() {
-        *last_id = last_id.checked_add(1).unwrap_or(1);
-        let id = NonZeroU16::new(*last_id)?;
-        if !used.contains(id) {
-            return Some(id);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

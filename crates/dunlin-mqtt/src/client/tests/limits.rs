@@ -173,19 +173,3 @@ fn wrong_aliases_of_the_server_end_the_connection() {
         rig.expect(&["DISCONNECT 0x94"]);
     }
 }
-
-#[test]
-fn fixed_alias_memory_is_enough_or_not_used() {
-    use crate::client::{AliasStore, FixedAliases};
-    let mut aliases = FixedAliases::<2, 8>::default();
-    let one = NonZeroU16::MIN;
-    assert_eq!(aliases.topic(one), None);
-    aliases.set(one, "12345678").expect("fits");
-    assert_eq!(aliases.topic(one), Some("12345678"));
-    assert!(!aliases.fits("123456789"));
-    assert!(aliases.set(one, "123456789").is_err());
-    assert!(aliases.set(NonZeroU16::MAX, "a").is_err());
-    assert_eq!(aliases.topic(one), Some("12345678"));
-    aliases.clear();
-    assert_eq!(aliases.topic(one), None);
-}

@@ -25,12 +25,12 @@ use dunlin_mqtt_codec::{
     Subscribe, SubscribeFilter, SubscribeFilters, Unsubscribe, UnsubscribeFilters, Version,
 };
 
-use super::{CommandError, Engine, Event, HeapStorage, PeerError, Receipt, Resume, Settings};
+use super::{CommandError, Event, PeerError, Receipt, Resume, Session, Settings};
 use notation::{parse, show};
 
 /// Both sides of a connection.
 struct Rig {
-    engine: Engine<HeapStorage>,
+    engine: Session,
     now: Instant,
     out: Vec<u8>,
     receipts: Vec<Receipt>,
@@ -52,7 +52,13 @@ fn message<'a>(topic: &'a str, qos: u8) -> Publish<'a> {
 impl Rig {
     fn new(settings: Settings) -> Self {
         Self {
-            engine: Engine::new(HeapStorage::memory(8, 8, 4, 4), settings),
+            engine: Session::new(Settings {
+                outbound_max: 8,
+                inbound_max: 8,
+                aliases_in_max: 4,
+                aliases_out_max: 4,
+                ..settings
+            }),
             now: Instant::from_micros(1_000_000),
             out: Vec::new(),
             receipts: Vec::new(),

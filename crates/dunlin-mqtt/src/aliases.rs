@@ -1,5 +1,7 @@
 //! Topic aliases (MQTT 5.0 section 3.3.2.3.4), one table a direction, alive as
-//! long as the network connection.
+//! long as the network connection. Both ends use [`TopicAliases`] for what the
+//! peer defines; for their own the server uses [`AliasTable`], the client
+//! [`HashedAliases`].
 
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
@@ -11,7 +13,7 @@ use hashbrown::HashMap;
 /// topics of 65,535 bytes a direction.
 const ALIASES_MAX: u16 = 64;
 
-/// Aliases that the client defines.
+/// Aliases that the peer defines.
 #[derive(Debug, Default)]
 pub struct TopicAliases {
     topics: Vec<Option<Text>>,
@@ -19,7 +21,7 @@ pub struct TopicAliases {
 }
 
 impl TopicAliases {
-    /// A table for the Topic Alias Maximum that the server announced.
+    /// A table for the Topic Alias Maximum that this side announced.
     #[must_use]
     pub const fn new(maximum: u16) -> Self {
         Self {
@@ -45,15 +47,26 @@ impl TopicAliases {
         true
     }
 
+    /// Forgets all aliases [MQTT-3.3.2-7].
+    pub fn clear(&mut self) {
+        self.topics = Vec::new();
+    }
+
     /// The topic behind an alias, if it was set.
     #[must_use]
     pub fn topic(&self, alias: NonZeroU16) -> Option<Text> {
-        self.topics.get(usize::from(alias.get() - 1))?.clone()
+        self.get(alias).cloned()
+    }
+
+    /// As [`TopicAliases::topic`], borrowed.
+    #[must_use]
+    pub fn get(&self, alias: NonZeroU16) -> Option<&Text> {
+        self.topics.get(usize::from(alias.get() - 1))?.as_ref()
     }
 }
 
-/// Aliases that the server defines: the first topics used get one, for the
-/// life of the connection.
+/// Aliases that this side defines: the first topics used get one, for the life
+/// of the connection.
 #[derive(Debug, Default)]
 pub struct AliasTable {
     aliases: HashMap<Text, NonZeroU16>,
@@ -61,7 +74,7 @@ pub struct AliasTable {
 }
 
 impl AliasTable {
-    /// A table for the Topic Alias Maximum that the client announced.
+    /// A table for the Topic Alias Maximum that the peer announced.
     #[must_use]
     pub fn new(maximum: u16) -> Self {
         Self {
@@ -92,6 +105,60 @@ impl AliasTable {
     }
 }
 
+/// Aliases that this side defines: each topic has one place, given by its hash,
+/// and the last topic used there has the alias. Two busy topics in one place
+/// cost three bytes a message; a search would cost more.
+#[derive(Debug, Default)]
+pub struct HashedAliases {
+    topics: TopicAliases,
+}
+
+impl HashedAliases {
+    /// At most `maximum` aliases.
+    #[must_use]
+    pub const fn new(maximum: u16) -> Self {
+        Self {
+            topics: TopicAliases::new(maximum),
+        }
+    }
+
+    /// The alias for a topic, where the peer takes `peer_maximum` of them, and
+    /// whether it has to be set: then the topic travels with it, and
+    /// [`HashedAliases::set`] follows.
+    #[must_use]
+    pub fn alias(&self, topic: &str, peer_maximum: u16) -> Option<(NonZeroU16, bool)> {
+        let hash = fnv1a(topic);
+        let maximum = self.topics.maximum.min(peer_maximum);
+        let place = (hash ^ (hash >> 16)).checked_rem(u32::from(maximum))?;
+        let alias = NonZeroU16::new(u16::try_from(place).ok()?.checked_add(1)?)?;
+        let is_set = self
+            .topics
+            .get(alias)
+            .is_some_and(|known| known.as_bytes() == topic.as_bytes());
+        Some((alias, !is_set))
+    }
+
+    /// The topic has been sent with its alias.
+    pub fn set(&mut self, alias: NonZeroU16, topic: &str) {
+        let is_set = self.topics.set(alias, topic);
+        debug_assert!(is_set, "alias over the maximum");
+    }
+
+    /// Forgets all aliases [MQTT-3.3.2-7].
+    pub fn clear(&mut self) {
+        self.topics.clear();
+    }
+}
+
+/// The FNV-1a hash of a text.
+fn fnv1a(text: &str) -> u32 {
+    const OFFSET: u32 = 0x811c_9dc5;
+    const PRIME: u32 = 0x0100_0193;
+    text.bytes().fold(OFFSET, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(PRIME)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +185,20 @@ mod tests {
         assert_eq!(table.alias("a"), Some((one, false)));
         assert_eq!(table.alias("b"), None);
         assert!(!AliasTable::new(0).is_enabled());
+    }
+
+    #[test]
+    fn hashed_aliases_go_to_the_last_topic_of_their_place() {
+        let mut table = HashedAliases::new(4);
+        let one = NonZeroU16::MIN;
+        assert_eq!(table.alias("a", 1), Some((one, true)));
+        table.set(one, "a");
+        assert_eq!(table.alias("a", 1), Some((one, false)));
+        assert_eq!(table.alias("b", 1), Some((one, true)));
+        table.set(one, "b");
+        assert_eq!(table.alias("a", 1), Some((one, true)));
+        assert_eq!(table.alias("a", 0), None);
+        table.clear();
+        assert_eq!(table.alias("b", 1), Some((one, true)));
     }
 }
