@@ -6,6 +6,8 @@ use core::time::Duration;
 use dunlin_base::topic::{TopicError, matches, validate_filter};
 use dunlin_base::{Repeat, Text};
 use dunlin_mqtt::flow::option;
+use dunlin_mqtt::streams::publish::PublishOptions;
+pub use dunlin_mqtt::streams::{StreamDialect, StreamPolicy};
 
 use crate::message::Topic;
 use crate::options::Builder;
@@ -26,45 +28,6 @@ pub(crate) const DATAGRAM_AGE: Duration = Duration::from_secs(1);
 
 /// Priorities that a client may give.
 const PRIORITIES_MAX: usize = 64;
-
-/// How messages are spread over the streams of a QUIC connection. On other
-/// transports everything goes one after the other.
-///
-/// Messages of one topic always arrive in order, whatever the policy, except
-/// with [`StreamPolicy::PerPublishUnordered`]. Among topics there is an order
-/// only with [`StreamPolicy::Single`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamPolicy {
-    /// All on one stream, which every server understands. Default.
-    #[default]
-    Single,
-    /// A stream for each topic, so that a lost packet holds up its topic only.
-    PerTopic,
-    /// A stream for each message. The next message of the same topic waits
-    /// until the one before has arrived.
-    PerPublish,
-    /// A stream for each message, and none waits: messages of one topic may
-    /// overtake each other.
-    PerPublishUnordered,
-    /// As [`StreamPolicy::PerTopic`] when the server says that it takes such
-    /// streams, and from the second topic on; else as
-    /// [`StreamPolicy::Single`].
-    Auto,
-}
-
-/// What kind of stream carries messages besides the first one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamDialect {
-    /// Bidirectional, acknowledgements come back on the same stream: Dunlin
-    /// and EMQX. Default.
-    #[default]
-    Bidirectional,
-    /// Unidirectional, acknowledgements come on the first stream: Dunlin and
-    /// the brokers of the `mqtt5` crate.
-    Unidirectional,
-}
 
 /// How much a message matters, from 0 to 7, the highest first. Topics without
 /// a priority have [`Priority::NORMAL`].
@@ -186,6 +149,15 @@ impl StreamOptions {
             StreamPolicy::Single => Repeat::Never,
             _ => Repeat::OnLoss,
         })
+    }
+
+    /// What the planner of streams needs.
+    pub(crate) fn planned(&self) -> PublishOptions {
+        PublishOptions {
+            policy: self.policy,
+            dialect: self.dialect,
+            topics_max: usize::from(self.topics_max),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), PriorityError> {

@@ -2,7 +2,8 @@
 //! arguments, packets and deadlines come out as values.
 //!
 //! [`client`] and [`server`] are the two ends; what they share stands beside
-//! them: [`packet_ids`], [`quota`], [`aliases`], [`flow`] and [`scram`].
+//! them: [`packet_ids`], [`quota`], [`aliases`], [`flow`], [`streams`] and
+//! [`scram`].
 //!
 //! This crate knows the codec and the neutral message. It knows no socket, no
 //! router and no store.
@@ -26,3 +27,4 @@ pub mod packet_ids;
 pub mod quota;
 pub mod scram;
 pub mod server;
+pub mod streams;

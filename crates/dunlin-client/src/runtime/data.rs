@@ -1,15 +1,15 @@
 //! Data streams of one connection: what was written on them, what waits for
-//! them, and what comes on them. Decisions are in `routes`, packets in
+//! them, and what comes on them. Decisions are in `dunlin_mqtt::streams`, packets in
 //! `outgoing` and `incoming`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use dunlin_base::{ConnId, SendBuf, StreamId, Text};
 use dunlin_mqtt::flow::{FlowFlags, FlowHeader, stream_code};
+use dunlin_mqtt::streams::publish::PublishPlanner;
 
 use super::QueuedPublish;
 use super::io::Context;
-use super::routes::Routes;
 use crate::error::PublishError;
 use crate::streams::StreamOptions;
 
@@ -19,7 +19,7 @@ const STREAM_BYTES_MAX: usize = 64 * 1024;
 
 /// Data streams of a connection.
 pub(super) struct DataStreams {
-    pub(super) routes: Routes,
+    pub(super) routes: PublishPlanner,
     open: HashMap<StreamId, Outgoing>,
     /// Topics that wait until their stream, or control, has room.
     blocked: Vec<(StreamId, Text)>,
@@ -61,7 +61,7 @@ pub(super) struct Input {
 impl DataStreams {
     pub(super) fn new(options: &StreamOptions) -> Self {
         Self {
-            routes: Routes::new(options),
+            routes: PublishPlanner::new(options.planned()),
             open: HashMap::new(),
             blocked: Vec::new(),
             inputs: BTreeMap::new(),

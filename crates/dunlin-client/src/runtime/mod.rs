@@ -12,7 +12,6 @@ mod outbox;
 mod outgoing;
 mod pace;
 mod resolver;
-mod routes;
 mod session;
 mod spread;
 mod upgrade;

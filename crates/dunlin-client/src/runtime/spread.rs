@@ -1,18 +1,18 @@
-//! Messages spread over the streams and datagrams of a connection, as `routes`
-//! decides, and what becomes of those streams.
+//! Messages spread over the streams and datagrams of a connection, as
+//! `dunlin_mqtt::streams` decides, and what becomes of those streams.
 
 use dunlin_base::transport::{NetEventKind, Transport};
 use dunlin_base::{ConnId, Instant, QoS, SendBuf, StreamId};
 use dunlin_mqtt::client::{CommandError, Owed, Phase};
+use dunlin_mqtt::streams::publish::{Ended, Way};
 
 use super::QueuedPublish;
 use super::io::Context;
 use super::outgoing::{OUTSTANDING_BYTES_MAX, encode};
-use super::routes::{Ended, Way};
 use super::session::{Core, Session};
 use crate::error::{DisconnectCause, PublishError};
 use crate::events::ConnectionEvent;
-use crate::streams::StreamPolicy;
+use crate::streams::{Priority, StreamPolicy};
 
 impl Session {
     /// Writes what the protocol owes, where it belongs.
@@ -229,7 +229,8 @@ impl Core {
             return Some(StreamId::CONTROL);
         }
         let (topic, now) = (&queued.publish.topic, context.now);
-        let mut way = self.data.routes.way(topic, queued.priority, now);
+        let preferred = queued.priority != Priority::NORMAL;
+        let mut way = self.data.routes.way(topic, preferred, now);
         if way == Way::Open {
             let bidirectional = self.data.routes.bidirectional();
             match context.net.open_stream(conn, bidirectional) {

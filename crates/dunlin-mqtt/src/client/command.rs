@@ -209,7 +209,7 @@ impl Session {
         out: &mut impl ByteSink,
     ) -> Result<PacketId, CommandError> {
         let allowed = self.negotiated.check_subscribe(subscribe);
-        allowed.map_err(|error| self.explain(error))?;
+        allowed.map_err(|error| explained(self.phase, error))?;
         let count = subscribe.filters.iter().count();
         let mut packet = subscribe.clone();
         self.request(now, count, Use::Subscribe, out, |id| {
@@ -325,7 +325,7 @@ impl Session {
         put_payload: impl FnOnce(&mut O) -> Result<(), SinkFull>,
     ) -> Result<(), CommandError> {
         let allowed = self.negotiated.check_publish(&packet);
-        allowed.map_err(|error| self.explain(error))?;
+        allowed.map_err(|error| explained(self.phase, error))?;
         let topic = packet.topic;
         packet.payload = &[];
         packet.properties.topic_alias = None;
@@ -349,7 +349,7 @@ impl Session {
             let fits = self
                 .negotiated
                 .check_size(header.len.saturating_add(payload_len));
-            fits.map_err(|error| self.explain(error))?;
+            fits.map_err(|error| explained(self.phase, error))?;
         }
         packet.encode_header(version, payload_len, out)?;
         put_payload(out)?;
@@ -381,20 +381,20 @@ impl Session {
         let packet = packet(id);
         let version = self.offer.version;
         let fits = self.negotiated.check_size(packet.encoded_len(version)?);
-        fits.map_err(|error| self.explain(error))?;
+        fits.map_err(|error| explained(self.phase, error))?;
         packet.encode(version, out)?;
         self.keep_alive.sent(now);
         self.outbound.sent(id, used_for);
         Ok(id)
     }
+}
 
-    /// What the server does not take. Before CONNACK only that of the last
-    /// connection is known, and this one may take it.
-    fn explain(&self, error: CommandError) -> CommandError {
-        match self.phase {
-            Phase::Connecting if error.is_by_server() => CommandError::NotConnected,
-            _ => error,
-        }
+/// What the server does not take. Before CONNACK only that of the last
+/// connection is known, and this one may take it.
+fn explained(phase: Phase, error: CommandError) -> CommandError {
+    match phase {
+        Phase::Connecting if error.is_by_server() => CommandError::NotConnected,
+        _ => error,
     }
 }
 
