@@ -2,7 +2,7 @@
 //! for tests that nothing is left behind.
 
 use crate::conn::Phase;
-use crate::shard::Shard;
+use crate::owners::Owners;
 
 /// Sizes of a shard's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,38 +65,35 @@ impl Census {
     }
 }
 
-impl Shard {
-    /// Counts what the shard keeps; walks its tables.
-    #[must_use]
-    pub fn census(&self) -> Census {
-        let mut census = Census {
-            sessions: self.sessions.len(),
-            subscriptions: self.tree.subscription_count(),
-            retained: self.retained.len(),
-            timers: self.timers.len(),
-            pending: self.pending.len(),
-            prepared: self.prepared.len() + self.retained_waiting.len(),
-            store_requests: self.loads.len() + self.writes.unanswered(),
-            ..Census::default()
-        };
-        for (_, session) in &self.sessions {
-            census.queued += session.outbound.queued();
-            census.queued_bytes += session.outbound.queue_bytes();
-            census.in_flight += session.outbound.inflight();
-            census.receiving += session.inbound.open();
-        }
-        for (_, conn) in &self.conns {
-            match conn.phase {
-                Phase::HandedOver(_) => census.handed_over += 1,
-                _ => census.conns += 1,
-            }
-            census.backlog_bytes += conn.backlog();
-            census.parked_bytes += conn
-                .parked
-                .iter()
-                .map(|(_, data)| data.len())
-                .sum::<usize>();
-        }
-        census
+/// Counts what the shard keeps; walks its tables.
+pub(crate) fn census(own: &Owners) -> Census {
+    let mut census = Census {
+        sessions: own.sessions.len(),
+        subscriptions: own.routing.subscriptions(),
+        retained: own.routing.retained_len(),
+        timers: own.timers.len(),
+        pending: own.commits.pending(),
+        prepared: own.commits.prepared_len() + own.routing.changing(),
+        store_requests: own.commits.unanswered(),
+        ..Census::default()
+    };
+    for (_, session) in own.sessions.iter() {
+        census.queued += session.outbound.queued();
+        census.queued_bytes += session.outbound.queue_bytes();
+        census.in_flight += session.outbound.inflight();
+        census.receiving += session.inbound.open();
     }
+    for (_, conn) in own.conns.iter() {
+        match conn.phase {
+            Phase::HandedOver(_) => census.handed_over += 1,
+            _ => census.conns += 1,
+        }
+        census.backlog_bytes += conn.backlog();
+        census.parked_bytes += conn
+            .parked
+            .iter()
+            .map(|(_, data)| data.len())
+            .sum::<usize>();
+    }
+    census
 }

@@ -11,13 +11,10 @@ use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::Version;
 use dunlin_mqtt::server::{AliasTable, Framer, TopicAliases};
 
+use crate::ids::SessionIdx;
 use crate::lanes::Lanes;
 use crate::scram::ScramExchange;
-use crate::session::SessionIdx;
 use crate::timers::Alarm;
-
-/// Place of a connection in the shard's table.
-pub(crate) type ConnIdx = usize;
 
 /// Bytes kept of a client that sends on before its CONNACK. Reading is paused
 /// meanwhile, so this bounds what one read brought.
@@ -38,7 +35,9 @@ pub(crate) enum Phase {
     Connected(SessionIdx),
     /// The session lives on another shard, which sees everything.
     HandedOver(ShardId),
-    /// Closing: whatever still arrives is ignored.
+    /// Its session has been taken from it; Close follows in the same call.
+    Ending,
+    /// Closing: what still arrives is ignored.
     Closing,
 }
 
@@ -164,8 +163,6 @@ pub(crate) struct Conn {
     pub(crate) packet_bytes_max: u32,
     pub(crate) receive_maximum: u16,
     pub(crate) aliases_in: TopicAliases,
-    /// The stream of the packet that is being handled.
-    pub(crate) reading: StreamId,
     pub(crate) aliases_out: AliasTable,
     pub(crate) problem_information: bool,
     /// It asked how many data streams it may have.
@@ -210,7 +207,6 @@ impl Conn {
             packet_bytes_max: u32::MAX,
             receive_maximum: u16::MAX,
             aliases_in: TopicAliases::default(),
-            reading: StreamId::CONTROL,
             aliases_out: AliasTable::default(),
             problem_information: true,
             asked_for_streams: false,
@@ -263,6 +259,19 @@ impl Conn {
         streams.any(|(id, data)| *id == stream && data.blocked)
     }
 
+    /// Whether messages of a topic would go to a stream of which the client
+    /// takes nothing. `stream` is that of their subscription.
+    pub(crate) fn is_blocked_for(&self, stream: StreamId, topic: &str) -> bool {
+        if !self.any_blocked {
+            return false;
+        }
+        let stream = match &self.lanes {
+            Some(lanes) if stream == StreamId::CONTROL => lanes.stream_of(topic),
+            _ => Some(stream),
+        };
+        stream.is_some_and(|stream| self.is_blocked(stream))
+    }
+
     /// Notes that a stream was abandoned, and forgets it.
     pub(crate) fn abandon(&mut self, stream: StreamId) {
         /// More cannot be under way in one batch of events.
@@ -294,6 +303,13 @@ impl Conn {
             StreamId::CONTROL => Some(&mut self.head),
             stream => self.data_stream(stream).map(|data| &mut data.head),
         }
+    }
+
+    /// Takes the session from a connection that ends.
+    pub(crate) fn take_session(&mut self) -> Option<SessionIdx> {
+        let s = self.session()?;
+        self.phase = Phase::Ending;
+        Some(s)
     }
 
     /// The session, once CONNECT was accepted.

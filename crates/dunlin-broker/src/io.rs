@@ -140,12 +140,10 @@ pub struct Missed {
 }
 
 /// One message for another shard.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Forward {
     /// The message.
     pub message: Arc<Message>,
-    /// Session of the publisher, for No Local; 0: none.
-    pub origin: u64,
     /// Deliver to all matching plain subscriptions.
     pub plain: bool,
     /// Deliver to one member of each of these `$share` filters.
@@ -197,4 +195,6 @@ pub enum Event {
     },
     /// The store refused a batch; the publishes in it were refused too.
     StoreFailed(Text),
+    /// So many table entries were missing although they cannot be: a bug.
+    InternalError(u64),
 }

@@ -9,13 +9,14 @@ use dunlin_mqtt::codec::ReasonCode;
 use dunlin_mqtt::server::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
+use crate::ids::SessionRef;
 use crate::session::RetainedWalk;
 
 /// A delivery whose message is on its way to the store. The session's queue
 /// has room reserved for it.
 #[derive(Debug)]
 pub(crate) struct Due {
-    pub(crate) session: SessionKey,
+    pub(crate) session: SessionRef,
     pub(crate) delivery: Delivery,
     pub(crate) cost: usize,
 }
@@ -24,7 +25,7 @@ pub(crate) struct Due {
 #[derive(Debug, Default)]
 pub(crate) struct PendingPublish {
     /// Publisher's session, and whether an acknowledgement is due there.
-    pub(crate) origin: Option<SessionKey>,
+    pub(crate) origin: Option<SessionRef>,
     /// Outcome if all goes well.
     pub(crate) reason: ReasonCode,
     /// Shards that have not said what they need stored.
@@ -38,7 +39,7 @@ pub(crate) struct PendingPublish {
     pub(crate) retained: Option<RetainedChange>,
     /// A member's message on its way to another: it goes back if the publish
     /// is off.
-    pub(crate) back: Option<(SessionKey, Delivery)>,
+    pub(crate) back: Option<(SessionRef, Delivery)>,
 }
 
 /// The part of another shard's publish that this shard has prepared.
@@ -62,7 +63,7 @@ pub(crate) struct RetainedChange {
 #[derive(Debug)]
 pub(crate) struct PendingSubscribe {
     pub(crate) conn: ConnId,
-    pub(crate) session: SessionKey,
+    pub(crate) session: SessionRef,
     pub(crate) stream: StreamId,
     pub(crate) packet_id: NonZeroU16,
     pub(crate) reasons: Vec<ReasonCode>,
@@ -83,20 +84,23 @@ pub(crate) enum Pending {
     },
     Publish(PendingPublish),
     Subscribe(PendingSubscribe),
+    /// The part of a SUBSCRIBE or UNSUBSCRIBE that the store has; the rest waits
+    /// under the same token.
+    SubscribeStored,
     /// A durable QoS 2 message may leave once its packet id is stored.
     Outgoing {
-        session: SessionKey,
+        session: SessionRef,
         packet_id: NonZeroU16,
     },
     /// PUBREL may leave once PUBREC is stored.
     Release {
-        session: SessionKey,
+        session: SessionRef,
         packet_id: NonZeroU16,
         seq: Seq,
     },
     /// PUBCOMP may leave once the inbound id is deleted.
     Complete {
-        session: SessionKey,
+        session: SessionRef,
         stream: StreamId,
         packet_id: NonZeroU16,
     },
@@ -106,6 +110,6 @@ pub(crate) enum Pending {
     },
     /// A session's messages could not be read.
     Load {
-        session: SessionKey,
+        session: SessionRef,
     },
 }

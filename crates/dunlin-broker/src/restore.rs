@@ -14,96 +14,96 @@ use dunlin_mqtt::server::{Content, Delivery, Identifiers};
 use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
 
 use crate::io::InterestChange;
+use crate::lifecycle;
+use crate::owners::Owners;
 use crate::random::home_shard;
 use crate::session::{Session, Subscription};
-use crate::shard::Shard;
 use crate::timers::Timer;
 
-impl Shard {
-    /// Takes over what belongs to this shard, and notes what the sessions of
-    /// the others want, so that no shard has to wait for another before it may
-    /// acknowledge a publish. Call it on every shard with everything that was
-    /// recovered, before any input.
-    pub fn restore(&mut self, recovered: &Recovered) {
-        self.next_seq = self.next_seq.max(recovered.last_seq.counter());
-        self.next_session = self.next_session.max((recovered.next_session >> 16) + 1);
-        for message in &recovered.retained {
-            self.keep_retained(&Arc::new(message.clone()));
+/// Takes over what belongs to this shard, and notes what the sessions of
+/// the others want, so that no shard has to wait for another before it may
+/// acknowledge a publish. Call it on every shard with everything that was
+/// recovered, before any input.
+pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
+    own.commits.skip_seqs(recovered.last_seq);
+    own.sessions.skip_keys(recovered.next_session);
+    for message in &recovered.retained {
+        own.routing.retain(&Arc::new(message.clone()));
+    }
+    let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
+    for session in &recovered.sessions {
+        let home = home_shard(&session.record.client_id, own.config.shards);
+        if home == own.config.shard.0 {
+            restore_session(own, session);
+            continue;
         }
-        let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
-        for session in &recovered.sessions {
-            let home = home_shard(&session.record.client_id, self.config.shards);
-            if home == self.config.shard.0 {
-                self.restore_session(session);
-                continue;
+        for (text, ..) in &session.subscriptions {
+            if text.starts_with("$share/") {
+                *members.entry((ShardId(home), text.clone())).or_default() += 1;
+            } else {
+                own.routing
+                    .handle_interest(ShardId(home), &InterestChange::Add(text.clone()));
             }
-            for (text, ..) in &session.subscriptions {
-                if text.starts_with("$share/") {
-                    *members.entry((ShardId(home), text.clone())).or_default() += 1;
-                } else {
-                    self.note_interest(ShardId(home), &InterestChange::Add(text.clone()));
-                }
-            }
-        }
-        for ((home, text), count) in members {
-            self.note_interest(home, &InterestChange::Share(text, count));
         }
     }
+    for ((home, text), count) in members {
+        own.routing
+            .handle_interest(home, &InterestChange::Share(text, count));
+    }
+}
 
-    fn restore_session(&mut self, from: &RecoveredSession) {
-        let record = &from.record;
-        // The removal of a replaced session was lost: the later one counts.
-        if let Some(&old) = self.client_ids.get(record.client_id.as_bytes()) {
-            if let Some(session) = self.sessions.get_mut(old) {
-                session.will_due = None;
-            }
-            self.end_session(old);
+fn restore_session(own: &mut Owners, from: &RecoveredSession) {
+    let record = &from.record;
+    // The removal of a replaced session was lost: the later one counts.
+    if let Some(old) = own.sessions.find(&record.client_id) {
+        if let Some(session) = own.sessions.get_mut(old) {
+            session.will_due = None;
         }
-        let version = match record.version {
-            4 => Version::V311,
-            _ => Version::V5,
-        };
-        let mut session = Session::new(from.key, record.client_id.clone(), version);
-        session.user = record.user_name.clone();
-        session.expiry_secs = record.expiry_interval_secs;
-        // A session that was connected when the process died lost its
-        // connection then; now is the best estimate of that.
-        let since = record.disconnected_at.unwrap_or(self.now);
-        session.disconnected_at = Some(since);
-        session.will = record.will.clone().map(Box::new);
-        session.will_due = session.will.as_ref().map(|will| {
-            let delay = will.delay_secs.min(record.expiry_interval_secs);
-            since + Duration::from_secs(u64::from(delay))
-        });
-        session.stored = true;
-        restore_queue(&mut session, from);
-        let deadlines = [session.will_due, session.expires_at()];
+        lifecycle::end_session(own, old);
+    }
+    let version = match record.version {
+        4 => Version::V311,
+        _ => Version::V5,
+    };
+    let mut session = Session::new(from.key, record.client_id.clone(), version);
+    session.user = record.user_name.clone();
+    session.expiry_secs = record.expiry_interval_secs;
+    // A session that was connected when the process died lost its
+    // connection then; now is the best estimate of that.
+    let since = record.disconnected_at.unwrap_or(own.now);
+    session.disconnected_at = Some(since);
+    session.will = record.will.clone().map(Box::new);
+    session.will_due = session.will.as_ref().map(|will| {
+        let delay = will.delay_secs.min(record.expiry_interval_secs);
+        since + Duration::from_secs(u64::from(delay))
+    });
+    session.stored = true;
+    restore_queue(&mut session, from);
+    let deadlines = [session.will_due, session.expires_at()];
+    let s = own.sessions.insert(session);
+    if let Some(session) = own.sessions.get_mut(s) {
         for at in deadlines.into_iter().flatten() {
-            let timer = Timer::Session(from.key.0);
-            self.timers.remind(at, timer, &mut session.alarm);
+            let timer = Timer::Session(session.reference(s));
+            own.timers.remind(at, timer, &mut session.alarm);
         }
-        let s = self.sessions.insert(session);
-        self.client_ids.insert(record.client_id.clone(), s);
-        self.session_keys.insert(from.key.0, s);
-        for (text, options, identifier) in &from.subscriptions {
-            let (Ok(options), Ok(filter)) =
-                (SubscribeOptions::from_byte(*options), Filter::parse(text))
-            else {
-                continue;
-            };
-            let subscription = Subscription {
-                options,
-                identifier: *identifier,
-                stream: StreamId::CONTROL,
-                flow: 0,
-            };
-            if let Some(session) = self.sessions.get_mut(s) {
-                session.subscriptions.insert(text.clone(), subscription);
-            }
-            self.plant(s, text, subscription);
-            // The other shards found this in the store as well.
-            let _ = self.count_in(text, &filter);
+    }
+    for (text, options, identifier) in &from.subscriptions {
+        let (Ok(options), Ok(_)) = (SubscribeOptions::from_byte(*options), Filter::parse(text))
+        else {
+            continue;
+        };
+        let subscription = Subscription {
+            options,
+            identifier: *identifier,
+            stream: StreamId::CONTROL,
+            flow: 0,
+        };
+        if let Some(session) = own.sessions.get_mut(s) {
+            session.subscriptions.insert(text.clone(), subscription);
         }
+        own.routing.insert(s, text, subscription.value());
+        // The other shards found this in the store as well.
+        let _ = own.routing.count(text);
     }
 }
 

@@ -8,12 +8,10 @@ use dunlin_mqtt::codec::{SubscribeOptions, Version};
 use dunlin_mqtt::server::{Identifiers, Inbound, Outbound};
 use dunlin_store::{SessionKey, SessionRecord, StoredWill};
 
-use crate::conn::ConnIdx;
-use crate::flows::FlowState;
+use crate::flow_state::FlowState;
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::routing::Subscribed;
 use crate::timers::Alarm;
-
-/// Place of a session in the shard's table.
-pub(crate) type SessionIdx = usize;
 
 /// One subscription of a session.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +21,17 @@ pub(crate) struct Subscription {
     pub(crate) stream: StreamId,
     /// The flow that it was made on; 0: none.
     pub(crate) flow: u64,
+}
+
+impl Subscription {
+    /// What the tree keeps of it.
+    pub(crate) fn value(&self) -> Subscribed {
+        Subscribed {
+            options: self.options.to_byte(),
+            identifier: self.identifier.unwrap_or(0),
+            stream: self.stream,
+        }
+    }
 }
 
 /// Retained messages still to be delivered for a new subscription. The walk
@@ -37,8 +46,7 @@ pub(crate) struct RetainedWalk {
     pub(crate) stream: StreamId,
 }
 
-/// A session: lives on the shard that its client identifier hashes to, and
-/// never moves.
+/// A session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) key: SessionKey,
@@ -63,10 +71,6 @@ pub(crate) struct Session {
     pub(crate) alarm: Alarm,
     /// The store has a record of it.
     pub(crate) stored: bool,
-    /// Stamp of the last message that matched, and where in the list of hits,
-    /// to merge overlapping subscriptions without a search.
-    pub(crate) mark: u64,
-    pub(crate) mark_at: usize,
 }
 
 impl Session {
@@ -89,8 +93,6 @@ impl Session {
             disconnected_at: None,
             alarm: Alarm::default(),
             stored: false,
-            mark: 0,
-            mark_at: 0,
         }
     }
 
@@ -106,6 +108,11 @@ impl Session {
             return None;
         }
         Some(since + core::time::Duration::from_secs(u64::from(self.expiry_secs)))
+    }
+
+    /// This session, whose place is `at`, for later.
+    pub(crate) const fn reference(&self, at: SessionIdx) -> SessionRef {
+        SessionRef { key: self.key, at }
     }
 
     /// The record that the store keeps.

@@ -1,52 +1,30 @@
-//! The shard: its tables, the way in ([`Shard::handle`],
-//! [`Shard::handle_timeout`]) and the way out ([`Shard::poll_output`],
-//! [`Shard::poll_timeout`]).
+//! The shard: the way in ([`Shard::handle`], [`Shard::handle_timeout`]) and
+//! the way out ([`Shard::poll_output`], [`Shard::poll_timeout`]). It wires the
+//! four owners and hands what happens to the functions over them.
 
-use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind};
-use dunlin_base::{ConnId, Instant, Message, SendBuf, ShardId, StreamId, Text};
+use dunlin_base::transport::{NetEvent, NetEventKind};
+use dunlin_base::{ConnId, Instant, SendBuf, ShardId};
 use dunlin_mqtt::codec::ReasonCode;
-use dunlin_router::{Interest, RetainedTree, SubscriptionTree};
-use dunlin_store::Seq;
-use hashbrown::HashMap;
-use slab::Slab;
+use dunlin_store::{Recovered, Request};
 
 use crate::access::Acl;
+use crate::census::{self, Census};
+use crate::clients::{self, ClientView};
 use crate::config::Config;
-use crate::conn::{Conn, ConnIdx, Phase};
+use crate::conn::Phase;
+use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
-use crate::pending::{Pending, Prepared};
-use crate::persist::Writes;
-use crate::publish::Hit;
-use crate::random::Random;
-use crate::retained::RetainedTopic;
-use crate::session::{Session, SessionIdx};
+use crate::owners::{Later, Owners};
 use crate::stats::Stats;
-use crate::timers::{Timer, Timers};
-
-/// Send buffers kept for reuse.
-const POOL_MAX: usize = 64;
-
-/// Who is behind a subscription in the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Subscriber {
-    /// A session of this shard.
-    Session(u32),
-    /// Some session of another shard.
-    Shard(ShardId),
-}
-
-/// What the tree keeps with a subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subscribed {
-    pub(crate) options: u8,
-    /// Subscription identifier; 0: none.
-    pub(crate) identifier: u32,
-    pub(crate) stream: StreamId,
-}
+use crate::timers::Timer;
+use crate::{
+    authenticate, bus, data_streams, ending, lifecycle, packets, restore, send, stored, sys,
+    throttle,
+};
 
 /// One shard of the broker.
 ///
@@ -55,42 +33,9 @@ pub(crate) struct Subscribed {
 /// once [`Shard::poll_timeout`] is reached. Time never goes backwards.
 #[derive(Debug)]
 pub struct Shard {
-    pub(crate) config: Config,
-    pub(crate) acl: Option<Arc<Acl>>,
-    pub(crate) now: Instant,
-    pub(crate) random: Random,
-    pub(crate) conns: Slab<Conn>,
-    pub(crate) conn_ids: HashMap<ConnId, ConnIdx>,
-    pub(crate) sessions: Slab<Session>,
-    pub(crate) client_ids: HashMap<Text, SessionIdx>,
-    pub(crate) session_keys: HashMap<u64, SessionIdx>,
-    pub(crate) tree: SubscriptionTree<Subscriber, Subscribed>,
-    pub(crate) interest: Interest,
-    pub(crate) retained: RetainedTree<Arc<Message>>,
-    /// Topics with a retained message on its way to the store.
-    pub(crate) retained_waiting: HashMap<Text, RetainedTopic>,
-    pub(crate) retained_order: u64,
-    pub(crate) timers: Timers,
-    pub(crate) pending: HashMap<u64, Pending>,
-    pub(crate) prepared: HashMap<(ShardId, u64), Prepared>,
-    pub(crate) loads: HashMap<u64, u64>,
-    pub(crate) next_token: u64,
-    pub(crate) next_seq: u64,
-    pub(crate) next_session: u64,
-    pub(crate) writes: Writes,
-    pub(crate) hits: Vec<Hit>,
-    /// `$share` filters of the last forwarded message without a member here.
-    pub(crate) missed: Vec<Text>,
-    pub(crate) mark: u64,
-    /// Connection whose PUBLISH is being routed.
-    pub(crate) publisher: Option<ConnIdx>,
-    pub(crate) stats: Stats,
-    pub(crate) started: Instant,
-    outputs: VecDeque<Output>,
-    dirty: Vec<ConnIdx>,
-    pool: Vec<SendBuf>,
-    shutting_down: bool,
-    /// The owner may add to the round of `$SYS` messages.
+    own: Owners,
+    started: Instant,
+    /// A round of `$SYS` messages was published.
     sys_round: bool,
 }
 
@@ -98,298 +43,276 @@ impl Shard {
     /// An empty shard.
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
-        let seed = config.seed ^ u64::from(config.shard.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut timers = Timers::default();
-        if !config.sys_interval.is_zero() {
-            timers.set(now + config.sys_interval, Timer::Sys);
+        let mut own = Owners::new(config, now);
+        if !own.config.sys_interval.is_zero() {
+            own.timers.set(now + own.config.sys_interval, Timer::Sys);
         }
         Self {
-            acl: None,
-            now,
-            random: Random::new(seed),
-            conns: Slab::new(),
-            conn_ids: HashMap::new(),
-            sessions: Slab::new(),
-            client_ids: HashMap::new(),
-            session_keys: HashMap::new(),
-            tree: SubscriptionTree::new(seed),
-            interest: Interest::new(),
-            retained: RetainedTree::new(),
-            retained_waiting: HashMap::new(),
-            retained_order: 0,
-            timers,
-            pending: HashMap::new(),
-            prepared: HashMap::new(),
-            loads: HashMap::new(),
-            next_token: 1,
-            next_seq: 1,
-            next_session: 1,
-            writes: Writes::default(),
-            hits: Vec::new(),
-            missed: Vec::new(),
-            mark: 0,
-            publisher: None,
-            stats: Stats::default(),
+            own,
             started: now,
-            outputs: VecDeque::new(),
-            dirty: Vec::new(),
-            pool: Vec::new(),
-            shutting_down: false,
             sys_round: false,
-            config,
         }
+    }
+
+    /// Takes over what belongs to this shard, and notes what the sessions of
+    /// the others want, so that no shard has to wait for another before it may
+    /// acknowledge a publish. Call it on every shard with everything that was
+    /// recovered, before any input.
+    pub fn restore(&mut self, recovered: &Recovered) {
+        restore::restore(&mut self.own, recovered);
+        self.finish();
     }
 
     /// Replaces the access rules; `None` allows everything.
     pub fn set_acl(&mut self, acl: Option<Arc<Acl>>) {
-        self.acl = acl;
+        self.own.acl = acl;
     }
 
     /// Counters since the start.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
-        &self.stats
+        &self.own.stats
+    }
+
+    /// Counts what the shard keeps; walks its tables.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        census::census(&self.own)
     }
 
     /// Whether a round of `$SYS` messages was published since the last call,
     /// to which [`Shard::publish_sys_value`] may add.
-    pub fn take_sys_round(&mut self) -> bool {
-        core::mem::take(&mut self.sys_round)
+    pub const fn take_sys_round(&mut self) -> bool {
+        core::mem::replace(&mut self.sys_round, false)
+    }
+
+    /// Publishes one counter, as a topic below that of this shard.
+    pub fn publish_sys_value(&mut self, name: &str, value: u64) {
+        sys::publish_value(&mut self.own, name, value);
+        self.finish();
+    }
+
+    /// Publishes the state of a client's connection to those who watch it.
+    pub fn publish_client(&mut self, now: Instant, client_id: &str, payload: String) {
+        self.own.now = now;
+        sys::publish_client(&mut self.own, client_id, payload);
+        self.finish();
+    }
+
+    /// The session of this client, if it is on this shard.
+    #[must_use]
+    pub fn client(&self, client_id: &str) -> Option<ClientView> {
+        clients::client(&self.own, client_id)
+    }
+
+    /// Connected clients in the order of their connections, those after
+    /// `after`, at most `limit`.
+    #[must_use]
+    pub fn clients(&self, after: Option<ConnId>, limit: usize) -> Vec<ClientView> {
+        clients::clients(&self.own, after, limit)
+    }
+
+    /// As [`Shard::clients`], but of those whose
+    /// [`client_topic`](crate::client_topic) has a subscriber; and where to go
+    /// on, when there may be more.
+    #[must_use]
+    pub fn watched_clients(
+        &self,
+        after: Option<ConnId>,
+        limit: usize,
+    ) -> (Vec<ClientView>, Option<ConnId>) {
+        sys::watched_clients(&self.own, after, limit)
     }
 
     /// Takes something that happened.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
-        self.now = now;
+        let own = &mut self.own;
+        own.now = now;
         match input {
             Input::Net(event) => self.handle_net(event),
-            Input::Bus { from, message } => self.handle_bus(from, message),
-            Input::Store(done) => self.handle_store(done),
+            Input::Bus { from, message } => bus::handle_bus(own, from, message),
+            Input::Store(answer) => own.commits.handle(answer),
             Input::Auth { conn, answer } => {
-                if let Some(&c) = self.conn_ids.get(&conn) {
-                    self.handle_auth_answer(c, answer);
+                if let Some(c) = own.conns.find(conn) {
+                    authenticate::handle_auth_answer(own, c, answer);
                 }
             }
         }
+        self.finish();
     }
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
-        while let Some(timer) = self.timers.pop(now) {
+        self.own.now = now;
+        while let Some(timer) = self.own.timers.pop(now) {
+            let own = &mut self.own;
             match timer {
                 Timer::Conn(conn) => {
-                    if let Some(&c) = self.conn_ids.get(&conn) {
-                        self.check_silence(c);
+                    if let Some(c) = own.conns.find(conn) {
+                        ending::check_silence(own, c);
                     }
                 }
-                Timer::Session(key) => {
-                    if let Some(&s) = self.session_keys.get(&key) {
-                        self.check_session(s);
+                Timer::Session(session) => {
+                    if let Some(s) = own.sessions.resolve(session) {
+                        lifecycle::check_session(own, s);
                     }
                 }
-                Timer::Retry => self.retry(),
+                Timer::Retry => stored::retry(own),
                 Timer::Release(conn) => {
-                    if let Some(&c) = self.conn_ids.get(&conn) {
-                        self.release(c);
+                    if let Some(c) = own.conns.find(conn) {
+                        throttle::release(own, c);
                     }
                 }
                 Timer::Sys => {
-                    self.publish_sys();
+                    sys::publish_counters(own, self.started);
                     self.sys_round = true;
-                    self.timers.set(now + self.config.sys_interval, Timer::Sys);
+                    own.timers.set(now + own.config.sys_interval, Timer::Sys);
                 }
             }
+            self.finish();
         }
     }
 
     /// When [`Shard::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next()
+        self.own.timers.next()
     }
 
     /// The next thing to do. Bytes of all touched connections come last, one
-    /// [`NetCommandKind::Send`] a stream, then one batch for the store.
+    /// [`NetCommandKind::Send`](dunlin_base::transport::NetCommandKind::Send) a
+    /// stream, then one batch
+    /// for the store.
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
-            if let Some(output) = self.outputs.pop_front() {
+            if let Some(output) = self.own.outbox.pop() {
                 return Some(output);
             }
-            if let Some(c) = self.dirty.pop() {
-                self.flush(c);
+            if let Some(c) = self.own.conns.next_touched() {
+                send::flush(&mut self.own, c);
                 continue;
             }
-            return self.poll_writes();
+            let batch = self.own.commits.poll_batch()?;
+            return Some(Output::Store(Request::Write(batch)));
         }
     }
 
     /// Gives back a send buffer whose bytes have been taken.
-    pub fn recycle(&mut self, mut buf: SendBuf) {
-        if self.pool.len() < POOL_MAX {
-            buf.clear();
-            self.pool.push(buf);
-        }
+    pub fn recycle(&mut self, buf: SendBuf) {
+        self.own.conns.recycle(buf);
     }
 
-    /// Tells every client that the server goes (0x8B) and closes. Sessions and
-    /// queues stay as they are.
+    /// Sends every client DISCONNECT with 0x8B Server shutting down, and
+    /// closes. Sessions and queues stay as they are.
     pub fn shut_down(&mut self, now: Instant) {
-        self.now = now;
-        self.shutting_down = true;
+        let own = &mut self.own;
+        own.now = now;
+        own.shutting_down = true;
         // A connection that was handed over is ended by the shard that has its
-        // session, which alone can say DISCONNECT.
-        let here = self
-            .conns
-            .iter()
-            .filter(|(_, conn)| !matches!(conn.phase, Phase::HandedOver(_)));
+        // session, which alone can send DISCONNECT.
+        let here = own.conns.iter();
+        let here = here.filter(|(_, conn)| !matches!(conn.phase, Phase::HandedOver(_)));
         let conns: Vec<ConnIdx> = here.map(|(c, _)| c).collect();
         for c in conns {
-            self.disconnect(c, ReasonCode::ServerShuttingDown);
+            ending::disconnect(own, c, ReasonCode::ServerShuttingDown);
         }
+        self.finish();
     }
 
     /// Connections whose sockets or sessions are here.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.conns.len()
+        self.own.conns.len()
     }
 
     /// Gives back what tables hold beyond their use, after many connections
     /// have ended.
     pub fn shrink(&mut self) {
-        self.conns.shrink_to_fit();
-        self.conn_ids.shrink_to_fit();
-        self.sessions.shrink_to_fit();
-        self.client_ids.shrink_to_fit();
-        self.session_keys.shrink_to_fit();
-        self.outputs.shrink_to_fit();
-        self.dirty.shrink_to_fit();
-        self.hits.shrink_to_fit();
-        self.pool = Vec::new();
+        self.own.conns.shrink();
+        self.own.sessions.shrink();
+        self.own.routing.shrink();
+        self.own.outbox.shrink();
     }
 
     /// Whether all connections are gone and the store has everything.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.conns.is_empty() && self.writes.is_idle()
+        self.own.conns.len() == 0 && self.own.commits.is_idle()
     }
 
-    pub(crate) const fn is_shutting_down(&self) -> bool {
-        self.shutting_down
-    }
-
-    pub(crate) fn output(&mut self, output: Output) {
-        self.outputs.push_back(output);
-    }
-
-    pub(crate) fn event(&mut self, event: Event) {
-        self.outputs.push_back(Output::Event(event));
-    }
-
-    /// A command for the transport, wherever its socket is.
-    pub(crate) fn command(&mut self, conn: ConnId, kind: NetCommandKind) {
-        let owner = conn.shard();
-        let command = NetCommand::new(conn, kind);
-        self.outputs.push_back(if owner == self.config.shard {
-            Output::Net(command)
-        } else {
-            Output::Bus {
-                to: owner,
-                message: BusMessage::Command(command),
+    /// Does what the functions over the owners left for the end of the call,
+    /// and what the store's answers let go on.
+    fn finish(&mut self) {
+        let own = &mut self.own;
+        loop {
+            if let Some(done) = own.commits.poll() {
+                stored::handle_done(own, done);
+                continue;
             }
-        });
-    }
-
-    pub(crate) fn token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token
-    }
-
-    /// A place in the order of stored messages.
-    pub(crate) fn seq(&mut self) -> Seq {
-        self.next_seq += 1;
-        Seq::new(self.next_seq, self.config.shard)
-    }
-
-    /// Marks a connection that has bytes to send.
-    pub(crate) fn touch(&mut self, c: ConnIdx) {
-        if let Some(conn) = self.conns.get_mut(c)
-            && !conn.dirty
-        {
-            conn.dirty = true;
-            self.dirty.push(c);
-        }
-    }
-
-    /// The buffer of a stream, ready to be written to.
-    pub(crate) fn out(&mut self, c: ConnIdx, stream: StreamId) -> Option<&mut SendBuf> {
-        self.touch(c);
-        let conn = self.conns.get_mut(c)?;
-        let buf = conn.out(stream);
-        if buf.is_empty()
-            && let Some(spare) = self.pool.pop()
-        {
-            *buf = spare;
-        }
-        Some(buf)
-    }
-
-    /// Hands a connection's bytes to its transport.
-    pub(crate) fn flush(&mut self, c: ConnIdx) {
-        let Some(conn) = self.conns.get_mut(c) else {
-            return;
-        };
-        conn.dirty = false;
-        let id = conn.id;
-        let mut sends: Vec<(StreamId, SendBuf)> = Vec::new();
-        if !conn.out.is_empty() {
-            sends.push((StreamId::CONTROL, core::mem::take(&mut conn.out)));
-        }
-        for (stream, data) in &mut conn.streams {
-            if !data.out.is_empty() {
-                sends.push((*stream, core::mem::take(&mut data.out)));
+            match own.later.pop_front() {
+                Some(Later::Fail(c, fault)) => {
+                    // It may have ended meanwhile, or failed more than once.
+                    if own
+                        .conns
+                        .peek(c)
+                        .is_some_and(|conn| conn.session().is_some())
+                    {
+                        ending::fail(own, c, fault);
+                    }
+                }
+                Some(Later::Unpark(c)) => packets::unpark(own, c),
+                Some(Later::EndStream(c, stream)) => {
+                    data_streams::end_if_answered(own, c, stream);
+                }
+                None => break,
             }
         }
-        // The answer to what came with CONNECT may share CONNACK's datagram.
-        let more = conn.peer.early_data && conn.subscribing > 0 && !sends.is_empty();
-        conn.unsent += sends.iter().map(|(_, data)| data.len()).sum::<usize>() as i64;
-        if more {
-            self.command(id, NetCommandKind::ExpectMore);
+        let missing = own.conns.take_missing() + own.sessions.take_missing();
+        if missing > 0 {
+            own.stats.internal_errors += missing;
+            own.outbox.event(Event::InternalError(missing));
         }
-        for (stream, data) in sends {
-            self.stats.bytes_sent += data.len() as u64;
-            self.command(id, NetCommandKind::Send { stream, data });
-        }
+    }
+
+    /// Searches in the tables of all owners since the last call.
+    #[cfg(test)]
+    pub(crate) fn take_searches(&self) -> u64 {
+        let own = &self.own;
+        own.conns.take_searches()
+            + own.sessions.take_searches()
+            + own.routing.take_searches()
+            + own.commits.take_searches()
     }
 
     fn handle_net(&mut self, event: NetEvent<&[u8]>) {
+        let own = &mut self.own;
         let NetEvent { conn, kind } = event;
         if let NetEventKind::Opened { peer } = kind {
-            return self.handle_opened(conn, peer);
+            return packets::handle_opened(own, conn, peer);
         }
-        let Some((c, handed_over)) = self.locate(conn) else {
+        let Some((c, handed_over)) = locate(own, conn) else {
             return;
         };
         let Some(to) = handed_over else {
-            return self.handle_conn_event(c, kind);
+            return packets::handle_event(own, c, kind);
         };
         match kind {
             NetEventKind::EarlyData { .. }
             | NetEventKind::Moved { .. }
             | NetEventKind::MoveFailed { .. } => return,
-            NetEventKind::Closed { .. } => self.remove_conn(c),
+            NetEventKind::Closed { .. } => ending::remove_conn(own, c),
             _ => {}
         }
-        let message = BusMessage::Net(NetEvent::new(conn, kind).into_owned());
-        self.output(Output::Bus { to, message });
+        let event = NetEvent::new(conn, kind).into_owned();
+        own.outbox.bus(to, BusMessage::Net(event));
     }
+}
 
-    fn locate(&self, conn: ConnId) -> Option<(ConnIdx, Option<ShardId>)> {
-        let c = *self.conn_ids.get(&conn)?;
-        let handed_over = match self.conns.get(c)?.phase {
-            Phase::HandedOver(to) => Some(to),
-            _ => None,
-        };
-        Some((c, handed_over))
-    }
+fn locate(own: &Owners, conn: ConnId) -> Option<(ConnIdx, Option<ShardId>)> {
+    let c = own.conns.find(conn)?;
+    let handed_over = match own.conns.get(c)?.phase {
+        Phase::HandedOver(to) => Some(to),
+        _ => None,
+    };
+    Some((c, handed_over))
 }

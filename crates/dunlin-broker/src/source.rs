@@ -9,6 +9,7 @@ use dunlin_mqtt::codec::{Publish, PublishProperties, Version};
 use dunlin_mqtt::server::delivery;
 
 use crate::config::Config;
+use crate::ids::ConnIdx;
 
 /// A cached encoding: all of a QoS 0 PUBLISH but its payload.
 #[derive(Debug)]
@@ -26,11 +27,18 @@ pub(crate) struct Source<'a> {
     message: Option<Arc<Message>>,
     headers: Vec<Header>,
     level: Option<u8>,
+    /// Connection that the message came on.
+    publisher: Option<ConnIdx>,
 }
 
 impl<'a> Source<'a> {
     /// From a PUBLISH as received; `topic` has any alias resolved.
-    pub(crate) fn from_packet(publish: &Publish<'a>, topic: &'a str, now: Instant) -> Self {
+    pub(crate) fn from_packet(
+        publish: &Publish<'a>,
+        topic: &'a str,
+        publisher: ConnIdx,
+        now: Instant,
+    ) -> Self {
         let view = Publish {
             topic,
             properties: PublishProperties {
@@ -46,6 +54,7 @@ impl<'a> Source<'a> {
             message: None,
             headers: Vec::new(),
             level: None,
+            publisher: Some(publisher),
         }
     }
 
@@ -57,7 +66,13 @@ impl<'a> Source<'a> {
             message: Some(Arc::clone(message)),
             headers: Vec::new(),
             level: None,
+            publisher: None,
         }
+    }
+
+    /// The connection that the message came on.
+    pub(crate) const fn publisher(&self) -> Option<ConnIdx> {
+        self.publisher
     }
 
     pub(crate) const fn topic(&self) -> &'a str {

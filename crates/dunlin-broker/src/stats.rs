@@ -52,6 +52,8 @@ dunlin_base::totals! {
         pub datagrams_dropped: u64,
         /// Address changes of QUIC connections.
         pub migrations: u64,
+        /// Table entries that were missing although they cannot be: bugs.
+        pub internal_errors: u64,
     }
 }
 

@@ -8,12 +8,12 @@
 //! and again holds its publishers again and again, as far as its subscriptions
 //! reach: who may subscribe to a topic may slow it down.
 
-use core::time::Duration;
-
-use crate::conn::{Conn, ConnIdx};
-use crate::session::SessionIdx;
-use crate::shard::Shard;
+use crate::conn::Conn;
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::owners::Owners;
+use crate::send;
 use crate::timers::Timer;
+use core::time::Duration;
 
 /// Longest time that one receiver holds up its publishers without a break.
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(100);
@@ -24,80 +24,78 @@ pub(crate) const QUEUE_HIGH: usize = 8192;
 /// Publishers that one receiver holds up at a time.
 const HELD_MAX: usize = 1024;
 
-impl Shard {
-    /// Holds up the current publisher if this receiver is behind, or notes
-    /// that it is not any more.
-    pub(crate) fn check_pace(&mut self, s: SessionIdx) {
-        let (Some(session), Some(publisher)) = (self.sessions.get(s), self.publisher) else {
-            return;
-        };
-        let Some(c) = session.conn else {
-            return;
-        };
-        let behind = session.outbound.queued() >= QUEUE_HIGH;
-        let (now, limit) = (self.now, self.config.send_backlog_bytes);
-        let Some(conn) = self.conns.get_mut(c) else {
-            return;
-        };
-        if !behind && conn.backlog() < limit {
-            return;
-        }
-        let since = *conn.behind_since.get_or_insert(now);
-        let until = since + HOLD_MAX;
-        if now >= until || c == publisher || conn.holds.len() >= HELD_MAX {
-            return;
-        }
-        let Some(id) = self.conns.get(publisher).map(|conn| conn.id) else {
-            return;
-        };
-        if let Some(conn) = self.conns.get_mut(c)
-            && !conn.holds.contains(&id)
-        {
-            conn.holds.push(id);
-            self.pause(publisher, true);
-            self.timers.set(until, Timer::Release(id));
+/// Holds up a publisher if this receiver is behind, or notes
+/// that it is not any more.
+pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<ConnIdx>) {
+    let (Some(session), Some(publisher)) = (own.sessions.get(s), publisher) else {
+        return;
+    };
+    let Some(c) = session.conn else {
+        return;
+    };
+    let behind = session.outbound.queued() >= QUEUE_HIGH;
+    let (now, limit) = (own.now, own.config.send_backlog_bytes);
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    if !behind && conn.backlog() < limit {
+        return;
+    }
+    let since = *conn.behind_since.get_or_insert(now);
+    let until = since + HOLD_MAX;
+    if now >= until || c == publisher || conn.holds.len() >= HELD_MAX {
+        return;
+    }
+    let Some(id) = own.conns.get(publisher).map(|conn| conn.id) else {
+        return;
+    };
+    if let Some(conn) = own.conns.get_mut(c)
+        && !conn.holds.contains(&id)
+    {
+        conn.holds.push(id);
+        send::pause(own, publisher, true);
+        own.timers.set(until, Timer::Release(id));
+    }
+}
+
+/// A receiver may have caught up: its publishers go on.
+pub(crate) fn release_publishers(own: &mut Owners, c: ConnIdx) {
+    let low = own.config.send_backlog_bytes / 2;
+    let Some(conn) = own.conns.get(c) else {
+        return;
+    };
+    if conn.behind_since.is_none() || conn.backlog() > low {
+        return;
+    }
+    let queued = conn
+        .session()
+        .and_then(|s| own.sessions.get(s))
+        .map_or(0, |session| session.outbound.queued());
+    if queued <= QUEUE_HIGH / 2 {
+        release_all(own, c);
+    }
+}
+
+/// Releases all publishers that this connection holds up.
+pub(crate) fn release_all(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    conn.behind_since = None;
+    for id in core::mem::take(&mut conn.holds) {
+        if let Some(publisher) = own.conns.find(id) {
+            release(own, publisher);
         }
     }
+}
 
-    /// A receiver may have caught up: its publishers go on.
-    pub(crate) fn release_publishers(&mut self, c: ConnIdx) {
-        let low = self.config.send_backlog_bytes / 2;
-        let Some(conn) = self.conns.get(c) else {
-            return;
-        };
-        if conn.behind_since.is_none() || conn.backlog() > low {
-            return;
-        }
-        let queued = conn
-            .session()
-            .and_then(|s| self.sessions.get(s))
-            .map_or(0, |session| session.outbound.queued());
-        if queued <= QUEUE_HIGH / 2 {
-            self.release_all(c);
-        }
-    }
-
-    /// Lets go of everybody that this connection holds up.
-    pub(crate) fn release_all(&mut self, c: ConnIdx) {
-        let Some(conn) = self.conns.get_mut(c) else {
-            return;
-        };
-        conn.behind_since = None;
-        for id in core::mem::take(&mut conn.holds) {
-            if let Some(&publisher) = self.conn_ids.get(&id) {
-                self.release(publisher);
-            }
-        }
-    }
-
-    /// A publisher has been held up long enough.
-    pub(crate) fn release(&mut self, publisher: ConnIdx) {
-        if self
-            .conns
-            .get(publisher)
-            .is_some_and(|conn: &Conn| conn.session().is_some() && conn.parked.is_empty())
-        {
-            self.pause(publisher, false);
-        }
+/// A publisher has been held up long enough.
+pub(crate) fn release(own: &mut Owners, publisher: ConnIdx) {
+    if own
+        .conns
+        .get(publisher)
+        .is_some_and(|conn: &Conn| conn.session().is_some() && conn.parked.is_empty())
+    {
+        send::pause(own, publisher, false);
     }
 }

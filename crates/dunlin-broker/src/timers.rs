@@ -10,13 +10,15 @@ use alloc::collections::BTreeSet;
 
 use dunlin_base::{ConnId, Instant};
 
+use crate::ids::SessionRef;
+
 /// What to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// CONNECT deadline or keep alive.
     Conn(ConnId),
-    /// Will delay or session expiry, by session key.
-    Session(u64),
+    /// Will delay or session expiry.
+    Session(SessionRef),
     /// A publisher has been held up long enough.
     Release(ConnId),
     /// `$SYS`.

@@ -704,6 +704,9 @@ impl World {
                     self.at(at, Happening::Store(index, request));
                 }
                 Output::Auth { conn, request } => self.ask(index, conn, &request),
+                Output::Event(Event::InternalError(missing)) => {
+                    panic!("{missing} table entries are missing: a bug of the shard");
+                }
                 Output::Event(event) => self.log.push(event),
             }
         }

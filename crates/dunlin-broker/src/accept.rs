@@ -1,0 +1,306 @@
+//! A CONNECT whose client is known: its session, what both sides agree on, and
+//! CONNACK.
+
+use crate::conn::{Conn, ConnAckFacts, PendingConnect, Phase};
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::Event;
+use crate::lanes::Lanes;
+use crate::owners::{Later, Owners};
+use crate::pending::Pending;
+use crate::stream_options::StreamOptions;
+use crate::timers::Timer;
+use crate::{acks, ending, flows, lifecycle, pump, send, subscriptions};
+use alloc::boxed::Box;
+use alloc::format;
+use bytes::Bytes;
+use core::time::Duration;
+use dunlin_base::transport::NetCommandKind;
+use dunlin_base::transport::{Transport, close_code};
+use dunlin_base::{Repeat, StreamId, Text};
+use dunlin_mqtt::codec::{
+    ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version, decode,
+};
+use dunlin_mqtt::flow;
+use dunlin_mqtt::server::{AliasTable, TopicAliases};
+use dunlin_store::{StoreOp, StoredWill};
+
+/// Longest age limit of a datagram.
+const DATAGRAM_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// The outcome of authentication, on its way into a session.
+#[derive(Debug, Default)]
+pub(crate) struct Identity {
+    pub(crate) user: Option<Text>,
+    /// Last message of an enhanced authentication, for CONNACK.
+    pub(crate) data: Option<Bytes>,
+}
+
+/// Accepts a CONNECT that was kept while its verdict was out.
+pub(crate) fn accept_pending(
+    own: &mut Owners,
+    c: ConnIdx,
+    pending: PendingConnect,
+    identity: Identity,
+) {
+    // It decoded before, so this cannot fail.
+    if let Ok(Packet::Connect(connect)) = decode(&pending.packet, Version::V5) {
+        accept(own, c, &connect, pending.assigned, identity);
+    }
+}
+
+/// The client is authenticated: gives it its session.
+pub(crate) fn accept(
+    own: &mut Owners,
+    c: ConnIdx,
+    connect: &Connect<'_>,
+    assigned: Option<Text>,
+    identity: Identity,
+) {
+    let client_id = assigned
+        .clone()
+        .unwrap_or_else(|| Text::from(connect.client_id));
+    let (s, session_present) = take_session(own, connect, &client_id);
+    let expiry = session_expiry(own, connect);
+    let will = connect.will.as_ref().map(|will| {
+        Box::new(StoredWill {
+            message: dunlin_mqtt::server::delivery::will_message(will),
+            delay_secs: will.properties.delay_interval.unwrap_or(0),
+            message_expiry_secs: will.properties.message_expiry_interval,
+        })
+    });
+    let facts = ConnAckFacts {
+        session_present,
+        assigned,
+        server_keep_alive: negotiate(own, c, connect),
+        session_expiry: (connect.version == Version::V5
+            && connect.properties.session_expiry_interval.unwrap_or(0) != expiry)
+            .then_some(expiry),
+        auth_method: connect.properties.authentication_method.map(Text::from),
+        auth_data: identity.data,
+    };
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    session.version = connect.version;
+    session.user = identity.user;
+    session.expiry_secs = expiry;
+    session.will = will;
+    session.will_due = None;
+    session.disconnected_at = None;
+    session.conn = Some(c);
+    // A session that was stored stays so although it now ends with its
+    // connection: its queue may be only in the store.
+    let must_store = own.commits.is_durable()
+        && (session.is_persistent() || session.will.is_some() || session.stored);
+    if must_store {
+        session.stored = true;
+        let op = StoreOp::PutSession {
+            key: session.key,
+            record: session.record(),
+        };
+        own.commits.write(op);
+    }
+    if let Some(conn) = own.conns.get_mut(c) {
+        conn.phase = Phase::Storing(s, Box::new(facts));
+    }
+    let Some(conn) = own.conns.get(c).map(|conn| conn.id) else {
+        return;
+    };
+    // The record is stored before CONNACK.
+    if must_store {
+        let token = own.commits.token();
+        own.commits.when_stored(token, Pending::Connect { conn });
+    } else {
+        connected(own, c);
+    }
+}
+
+/// CONNACK, then everything that waited for it.
+pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    let (s, facts) = match core::mem::replace(&mut conn.phase, Phase::Closing) {
+        Phase::Storing(s, facts) => (s, facts),
+        other => {
+            conn.phase = other;
+            return;
+        }
+    };
+    conn.phase = Phase::Connected(s);
+    conn.last_packet = own.now;
+    let (id, silence) = (conn.id, conn.silence_max);
+    let timeout = if silence.is_zero() {
+        own.timers.cancel(Timer::Conn(id), &mut conn.alarm);
+        own.config.idle_timeout_max
+    } else {
+        let due = own.now + silence;
+        own.timers.remind(due, Timer::Conn(id), &mut conn.alarm);
+        // The engine ends it first, with a reason; the transport's own
+        // timeout is the net under it.
+        silence + silence / 4
+    };
+    own.outbox
+        .command(id, NetCommandKind::SetIdleTimeout { timeout });
+    send_connack(own, c, &facts);
+    if own.conns.get(c).and_then(Conn::session).is_none() {
+        return;
+    }
+    own.stats.clients_accepted += 1;
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    session.inbound.handle_connected();
+    session.outbound.handle_resumed();
+    flows::expire_flows(own, s);
+    subscriptions::rehome_streams(own, s);
+    let Some(session) = own.sessions.get(s) else {
+        return;
+    };
+    let client_id = session.client_id.clone();
+    own.outbox.event(Event::Connected {
+        conn: id,
+        client_id,
+        resumed: facts.session_present,
+    });
+    acks::send_acks(own, s);
+    pump::pump(own, s);
+    own.later.push_back(Later::Unpark(c));
+}
+
+fn send_connack(own: &mut Owners, c: ConnIdx, facts: &ConnAckFacts) {
+    let config = &own.config;
+    let lowered = config.packet_bytes_max < dunlin_base::limits::PACKET_BYTES_DEFAULT;
+    let asked = own.conns.get(c).is_some_and(|conn| conn.asked_for_streams);
+    let streams = format!("{}", config.data_streams_max);
+    let answer = [(flow::option::DATA_STREAMS, streams.as_str())];
+    let properties = ConnAckProperties {
+        user_properties: answer.get(..usize::from(asked)).unwrap_or_default().into(),
+        session_expiry_interval: facts.session_expiry,
+        receive_maximum: core::num::NonZeroU16::new(config.receive_maximum),
+        maximum_packet_size: core::num::NonZeroU32::new(config.packet_bytes_max)
+            .filter(|_| lowered),
+        assigned_client_identifier: facts.assigned.as_deref(),
+        topic_alias_maximum: (config.topic_alias_maximum > 0).then_some(config.topic_alias_maximum),
+        server_keep_alive: facts.server_keep_alive,
+        authentication_method: facts.auth_method.as_deref(),
+        authentication_data: facts.auth_data.as_deref(),
+        ..ConnAckProperties::default()
+    };
+    let packet = Packet::ConnAck(ConnAck {
+        session_present: facts.session_present,
+        reason: ReasonCode::Success,
+        properties,
+    });
+    let fits = own.conns.get(c).is_some_and(|conn| {
+        let len = packet.encoded_len(conn.version);
+        len.is_ok_and(|len| len <= conn.packet_bytes_max as usize)
+    });
+    send::send(own, c, StreamId::CONTROL, &packet);
+    if !fits {
+        // The client would wait for it in vain.
+        ending::close(own, c, close_code::NO_ERROR);
+    }
+}
+
+/// Takes over what the client asked for on the connection; returns the
+/// Server Keep Alive if it differs.
+fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16> {
+    let max = own.config.keep_alive_secs_max;
+    let asked = connect.keep_alive;
+    let keep_alive = match (asked, max) {
+        (asked, 0) => asked,
+        (0, max) => max,
+        (asked, max) => asked.min(max),
+    };
+    take_stream_options(own, c, connect);
+    let alias_maximum = own.config.topic_alias_maximum;
+    let conn = own.conns.get_mut(c)?;
+    let properties = &connect.properties;
+    conn.receive_maximum = properties.receive_maximum.map_or(u16::MAX, |max| max.get());
+    conn.packet_bytes_max = properties
+        .maximum_packet_size
+        .map_or(u32::MAX, |max| max.get());
+    let mut asked_for = properties.user_properties.iter();
+    conn.asked_for_streams = conn.peer.transport == Transport::Quic
+        && asked_for.any(|(name, _)| name == flow::option::DATA_STREAMS);
+    conn.problem_information = properties.request_problem_information.unwrap_or(true);
+    conn.aliases_in = TopicAliases::new(alias_maximum);
+    conn.aliases_out = AliasTable::new(properties.topic_alias_maximum.unwrap_or(0));
+    conn.auth_method = properties.authentication_method.map(Text::from);
+    // 3.1.1 has no Server Keep Alive: there the client's value stands.
+    let effective = match connect.version {
+        Version::V5 => keep_alive,
+        Version::V311 => asked,
+    };
+    //= mqtt5#[MQTT-3.1.2-22]
+    conn.silence_max = Duration::from_millis(u64::from(effective) * 1500);
+    (connect.version == Version::V5 && keep_alive != asked).then_some(keep_alive)
+}
+
+fn session_expiry(own: &Owners, connect: &Connect<'_>) -> u32 {
+    let max = own.config.session_expiry_secs_max;
+    match connect.version {
+        Version::V5 => connect
+            .properties
+            .session_expiry_interval
+            .unwrap_or(0)
+            .min(max),
+        Version::V311 if connect.clean_start => 0,
+        Version::V311 => max,
+    }
+}
+
+/// The session for a CONNECT, and whether it existed. A connection that
+/// has it gets DISCONNECT with 0x8E and is closed.
+fn take_session(own: &mut Owners, connect: &Connect<'_>, client_id: &Text) -> (SessionIdx, bool) {
+    if let Some(s) = own.sessions.find(client_id) {
+        let old = own.sessions.get(s).and_then(|session| session.conn);
+        if let Some(old) = old {
+            //= mqtt5#[MQTT-3.1.4-3]
+            own.stats.take_overs += 1;
+            ending::disconnect(own, old, ReasonCode::SessionTakenOver);
+        }
+    }
+    // The disconnection may have ended the session.
+    if let Some(s) = own.sessions.find(client_id) {
+        if !connect.clean_start {
+            return (s, true);
+        }
+        //= mqtt5#[MQTT-3.1.2-4]
+        lifecycle::end_session(own, s);
+    }
+    let s = own.sessions.create(client_id.clone(), connect.version);
+    (s, false)
+}
+
+/// Takes over what the client can take on this connection.
+fn take_stream_options(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) {
+    let (streams_max, datagrams) = (own.config.delivery_streams_max, own.config.datagrams);
+    let repeat_packets = own.config.repeat_packets;
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    if conn.peer.transport != Transport::Quic {
+        return;
+    }
+    let options = StreamOptions::of(connect, conn.speaks_next());
+    let streams = options.streams.min(streams_max);
+    conn.lanes = (streams > 0).then(|| Box::new(Lanes::new(streams)));
+    conn.datagram_age = match datagrams {
+        true => options.datagram_age.min(DATAGRAM_AGE_MAX),
+        false => Duration::ZERO,
+    };
+    conn.durable_streams = options.durable;
+    let conn = conn.id;
+    if options.isolate {
+        let isolate = true;
+        own.outbox
+            .command(conn, NetCommandKind::IsolateStreams { isolate });
+    }
+    if options.repeat != Repeat::Never && repeat_packets {
+        let repeat = options.repeat;
+        own.outbox
+            .command(conn, NetCommandKind::RepeatPackets { repeat });
+    }
+}

@@ -1,0 +1,495 @@
+//! The third owner of a shard: who gets a message. It has the subscription
+//! tree, with the interest of other shards in it, and the index of retained
+//! messages. It knows sessions and shards by number only.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use dunlin_base::topic::Filter;
+use dunlin_base::{Message, ShardId, StreamId, Text};
+use dunlin_mqtt::server::Identifiers;
+use dunlin_router::{Interest, Match, Page, RetainedTree, SharedMatch, SubscriptionTree};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use crate::ids::SessionIdx;
+use crate::io::{Forward, InterestChange};
+
+/// No Local in the options byte of a subscription.
+const NO_LOCAL: u8 = 0b0100;
+
+/// Retained messages taken from the index at a time.
+const PAGE_MAX: usize = 128;
+
+/// Bytes after which no more are taken at a time: well below what a QoS 0
+/// message needs to be dropped for a slow client.
+const PAGE_BYTES: usize = 64 * 1024;
+
+/// Topics looked at for one page.
+const STEPS_MAX: usize = 4096;
+
+/// Who is behind a subscription in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Subscriber {
+    /// A session of this shard.
+    Session(u32),
+    /// Some session of another shard.
+    Shard(ShardId),
+}
+
+/// What the tree keeps with a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subscribed {
+    pub(crate) options: u8,
+    /// Subscription identifier; 0: none.
+    pub(crate) identifier: u32,
+    pub(crate) stream: StreamId,
+}
+
+/// A session that a message goes to, overlapping subscriptions merged.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    pub(crate) session: SessionIdx,
+    pub(crate) options: u8,
+    pub(crate) identifiers: Identifiers,
+    pub(crate) stream: StreamId,
+    pub(crate) share: Option<Arc<str>>,
+}
+
+impl Hit {
+    pub(crate) fn new(session: SessionIdx, value: &Subscribed, share: Option<&str>) -> Self {
+        let mut identifiers = Identifiers::new();
+        if value.identifier != 0 {
+            identifiers.push(value.identifier);
+        }
+        Self {
+            session,
+            options: value.options,
+            identifiers,
+            stream: value.stream,
+            share: share.map(Arc::from),
+        }
+    }
+
+    /// Overlapping subscriptions of one session give one copy, with the highest
+    /// QoS and all identifiers [MQTT-3.3.4-2, MQTT-3.3.4-4].
+    fn merge(&mut self, value: &Subscribed) {
+        let (old, new) = (self.options, value.options);
+        let qos = (old & 3).max(new & 3);
+        // Retain As Published if any wants it.
+        let retain_as_published = (old | new) & 0b1000;
+        self.options = qos | retain_as_published;
+        if value.identifier != 0 && !self.identifiers.contains(&value.identifier) {
+            self.identifiers.push(value.identifier);
+        }
+    }
+}
+
+/// Shards that a message goes to.
+pub(crate) type Forwards = SmallVec<[(ShardId, Forward); 2]>;
+
+/// Who gets a message.
+#[derive(Debug, Default)]
+pub(crate) struct Matches {
+    pub(crate) hits: Vec<Hit>,
+    pub(crate) forwards: Forwards,
+    /// `$share` filters of the scope without a member here.
+    pub(crate) missed: Vec<Text>,
+}
+
+/// What a forwarded message may be delivered to.
+#[derive(Debug)]
+pub(crate) struct Scope<'a> {
+    pub(crate) plain: bool,
+    pub(crate) shares: &'a [Text],
+}
+
+/// Changes of one topic's retained message.
+#[derive(Debug, Default)]
+struct TopicChanges {
+    /// How many wait for the store.
+    waiting: usize,
+    /// Place of the last.
+    last: u64,
+}
+
+/// The last message that matched a session, and where it is in the list of
+/// hits, to merge overlapping subscriptions without a search.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    message: u64,
+    hit: u32,
+}
+
+/// Subscriptions, interest and retained messages.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    tree: SubscriptionTree<Subscriber, Subscribed>,
+    interest: Interest,
+    retained: RetainedTree<Arc<Message>>,
+    /// Topics with a retained message on its way to the store.
+    changes: HashMap<Text, TopicChanges>,
+    last_change: u64,
+    /// By session.
+    marks: Vec<Mark>,
+    messages: u64,
+    /// A list of hits, kept for its room.
+    spare: Vec<Hit>,
+    #[cfg(test)]
+    searches: core::cell::Cell<u64>,
+}
+
+impl Routing {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            tree: SubscriptionTree::new(seed),
+            interest: Interest::new(),
+            retained: RetainedTree::new(),
+            changes: HashMap::new(),
+            last_change: 0,
+            marks: Vec::new(),
+            messages: 0,
+            spare: Vec::new(),
+            #[cfg(test)]
+            searches: core::cell::Cell::default(),
+        }
+    }
+
+    /// Who gets a message of a topic that `origin` published. With a scope:
+    /// only what another shard asked for.
+    pub(crate) fn find(
+        &mut self,
+        topic: &str,
+        origin: Option<SessionIdx>,
+        scope: Option<&Scope<'_>>,
+        is_available: impl Fn(SessionIdx) -> bool,
+    ) -> Matches {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
+        self.messages += 1;
+        let mut finder = Finder {
+            found: Matches {
+                hits: core::mem::take(&mut self.spare),
+                ..Matches::default()
+            },
+            marks: &mut self.marks,
+            message: self.messages,
+            origin,
+            local: scope.is_some(),
+            is_available,
+        };
+        if scope.is_none_or(|scope| scope.plain) {
+            self.tree.matches(topic, |found| match found {
+                Match::Subscriber { key, value } => finder.add(key, value, None),
+                Match::Shared(shared) if scope.is_none() => finder.add_shared(&shared),
+                _ => {}
+            });
+        }
+        for share in scope.map_or(&[][..], |scope| scope.shares) {
+            let before = finder.found.hits.len();
+            if let Some((group, filter)) = split_share(share)
+                && let Some(shared) = self.tree.shared_group(group, filter)
+            {
+                finder.add_shared(&shared);
+            }
+            if finder.found.hits.len() == before {
+                finder.found.missed.push(share.clone());
+            }
+        }
+        finder.found
+    }
+
+    /// Takes back a list of hits for its room.
+    pub(crate) fn recycle(&mut self, mut hits: Vec<Hit>) {
+        hits.clear();
+        self.spare = hits;
+    }
+
+    /// A member of a shared subscription: one that `prefers` chooses, else one
+    /// that `accepts` does.
+    pub(crate) fn choose(
+        &self,
+        share: &str,
+        mut prefers: impl FnMut(Subscriber) -> bool,
+        mut accepts: impl FnMut(Subscriber) -> bool,
+    ) -> Option<(Subscriber, Subscribed)> {
+        let (group, filter) = split_share(share)?;
+        let shared = self.tree.shared_group(group, filter)?;
+        let chosen = shared
+            .select(|key, _| prefers(*key))
+            .or_else(|| shared.select(|key, _| accepts(*key)));
+        chosen.map(|(key, value)| (key, *value))
+    }
+
+    /// Adds a session's subscription, or replaces its options.
+    pub(crate) fn insert(&mut self, s: SessionIdx, text: &str, value: Subscribed) {
+        let Ok(filter) = Filter::parse(text) else {
+            return;
+        };
+        let key = Subscriber::Session(s as u32);
+        match filter.share {
+            None => self.tree.insert(filter.filter, key, value),
+            Some(group) => self.tree.insert_shared(group, filter.filter, key, value, 1),
+        };
+    }
+
+    /// Removes a session's subscription; says what that changes for other
+    /// shards.
+    pub(crate) fn remove(&mut self, s: SessionIdx, text: &str) -> Option<InterestChange> {
+        let filter = Filter::parse(text).ok()?;
+        let key = Subscriber::Session(s as u32);
+        match filter.share {
+            None => {
+                self.tree.remove(filter.filter, key);
+                let last = self.interest.remove(filter.filter);
+                last.then(|| InterestChange::Remove(Text::from(text)))
+            }
+            Some(group) => {
+                self.tree.remove_shared(group, filter.filter, key);
+                let members = self.interest.remove_shared(group, filter.filter);
+                let members = members.unwrap_or(0);
+                Some(InterestChange::Share(Text::from(text), members))
+            }
+        }
+    }
+
+    /// Counts a new subscription; says what that changes for other shards.
+    pub(crate) fn count(&mut self, text: &str) -> Option<InterestChange> {
+        let filter = Filter::parse(text).ok()?;
+        match filter.share {
+            None => {
+                let first = self.interest.add(filter.filter);
+                first.then(|| InterestChange::Add(Text::from(text)))
+            }
+            Some(group) => {
+                let members = self.interest.add_shared(group, filter.filter);
+                Some(InterestChange::Share(Text::from(text), members))
+            }
+        }
+    }
+
+    /// What the sessions of another shard want has changed.
+    pub(crate) fn handle_interest(&mut self, from: ShardId, change: &InterestChange) {
+        let key = Subscriber::Shard(from);
+        let value = Subscribed {
+            options: 0,
+            identifier: 0,
+            stream: StreamId::CONTROL,
+        };
+        match change {
+            InterestChange::Add(filter) => {
+                self.tree.insert(filter, key, value);
+            }
+            InterestChange::Remove(filter) => {
+                self.tree.remove(filter, key);
+            }
+            InterestChange::Share(text, members) => {
+                let Some((group, filter)) = split_share(text) else {
+                    return;
+                };
+                if *members == 0 {
+                    self.tree.remove_shared(group, filter, key);
+                } else {
+                    self.tree.insert_shared(group, filter, key, value, *members);
+                }
+            }
+        }
+    }
+
+    /// Whether somebody wants messages of this topic.
+    pub(crate) fn is_wanted(&self, topic: &str) -> bool {
+        let mut wanted = false;
+        self.tree.matches(topic, |_| wanted = true);
+        wanted
+    }
+
+    /// Subscriptions, those of other shards included.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.tree.subscription_count()
+    }
+
+    /// Puts a retained message into the index, or takes one with an empty
+    /// payload out.
+    pub(crate) fn retain(&mut self, message: &Arc<Message>) {
+        if message.payload.is_empty() {
+            self.retained.remove(&message.topic);
+        } else {
+            //= mqtt5#[MQTT-3.3.1-5]
+            self.retained.set(&message.topic, Arc::clone(message));
+        }
+    }
+
+    /// The retained message of a topic.
+    pub(crate) fn retained(&self, topic: &str) -> Option<&Arc<Message>> {
+        self.retained.get(topic)
+    }
+
+    /// Retained messages.
+    pub(crate) fn retained_len(&self) -> usize {
+        self.retained.len()
+    }
+
+    /// Gives a change of a retained message its place in the order of its
+    /// topic. With `waits`, [`Routing::end_change`] follows.
+    pub(crate) fn begin_change(&mut self, topic: &Text, waits: bool) -> u64 {
+        self.last_change += 1;
+        let order = self.last_change;
+        if waits {
+            let changes = self.changes.entry(topic.clone()).or_default();
+            changes.waiting += 1;
+            changes.last = order;
+        } else if let Some(changes) = self.changes.get_mut(topic.as_bytes()) {
+            changes.last = order;
+        }
+        order
+    }
+
+    /// A change was stored or refused; whether it is the last of its topic.
+    pub(crate) fn end_change(&mut self, topic: &Text, order: u64) -> bool {
+        let Some(changes) = self.changes.get_mut(topic.as_bytes()) else {
+            return true;
+        };
+        let is_last = order == changes.last;
+        changes.waiting -= 1;
+        if changes.waiting == 0 {
+            self.changes.remove(topic.as_bytes());
+        }
+        is_last
+    }
+
+    /// Topics whose retained message is on its way to the store.
+    pub(crate) fn changing(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// One page of retained messages that match a filter, from `after` on, and
+    /// where the next page begins.
+    pub(crate) fn page(
+        &self,
+        filter: &str,
+        after: Option<&str>,
+    ) -> (Vec<Arc<Message>>, Option<Text>) {
+        let mut page: Vec<Arc<Message>> = Vec::new();
+        let mut bytes = 0;
+        let end = self
+            .retained
+            .visit_steps(filter, after, STEPS_MAX, |_, message| {
+                page.push(Arc::clone(message));
+                bytes += message.cost();
+                if page.len() < PAGE_MAX && bytes < PAGE_BYTES {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+        let next = match end {
+            Page::Stopped => page.last().map(|message| message.topic.clone()),
+            Page::Paused { after } => Some(Text::from(after)),
+            _ => None,
+        };
+        (page, next)
+    }
+
+    /// Gives back what the tables hold beyond their use.
+    pub(crate) fn shrink(&mut self) {
+        self.spare = Vec::new();
+        self.marks = Vec::new();
+    }
+
+    /// Searches since the last call.
+    #[cfg(test)]
+    pub(crate) fn take_searches(&self) -> u64 {
+        self.searches.take()
+    }
+}
+
+/// Collects the receivers of one message.
+struct Finder<'a, A> {
+    found: Matches,
+    marks: &'a mut Vec<Mark>,
+    message: u64,
+    /// Session of the publisher.
+    origin: Option<SessionIdx>,
+    /// Other shards are not wanted.
+    local: bool,
+    is_available: A,
+}
+
+impl<A: Fn(SessionIdx) -> bool> Finder<'_, A> {
+    fn add(&mut self, key: Subscriber, value: &Subscribed, share: Option<&Text>) {
+        match key {
+            Subscriber::Shard(to) if !self.local => {
+                let forward = self.forward(to);
+                match share {
+                    Some(share) => forward.shares.push(share.clone()),
+                    None => forward.plain = true,
+                }
+            }
+            Subscriber::Shard(_) => {}
+            Subscriber::Session(s) => self.add_session(s as usize, value, share),
+        }
+    }
+
+    fn forward(&mut self, to: ShardId) -> &mut Forward {
+        let forwards = &mut self.found.forwards;
+        let at = match forwards.iter().position(|(shard, _)| *shard == to) {
+            Some(at) => at,
+            None => {
+                forwards.push((to, Forward::default()));
+                forwards.len() - 1
+            }
+        };
+        // Just found or pushed.
+        #[allow(clippy::indexing_slicing)]
+        &mut forwards[at].1
+    }
+
+    fn add_session(&mut self, s: SessionIdx, value: &Subscribed, share: Option<&Text>) {
+        //= mqtt5#[MQTT-3.8.3-3]
+        if value.options & NO_LOCAL != 0 && self.origin == Some(s) {
+            return;
+        }
+        // A shared subscription delivers besides any plain one.
+        if share.is_none() {
+            if self.marks.len() <= s {
+                self.marks.resize(s + 1, Mark::default());
+            }
+            let Some(mark) = self.marks.get_mut(s) else {
+                return;
+            };
+            if mark.message == self.message
+                && let Some(hit) = self.found.hits.get_mut(mark.hit as usize)
+            {
+                return hit.merge(value);
+            }
+            *mark = Mark {
+                message: self.message,
+                hit: self.found.hits.len() as u32,
+            };
+        }
+        let share = share.map(Text::as_str);
+        self.found.hits.push(Hit::new(s, value, share));
+    }
+
+    /// One member, in turn: one that can take it now, else any.
+    fn add_shared(&mut self, shared: &SharedMatch<'_, Subscriber, Subscribed>) {
+        let local = self.local;
+        let is_available = &self.is_available;
+        let chosen = shared
+            .select(|key, _| match key {
+                Subscriber::Session(s) => is_available(*s as usize),
+                Subscriber::Shard(_) => !local,
+            })
+            .or_else(|| shared.select(|key, _| !local || matches!(key, Subscriber::Session(_))));
+        if let Some((key, value)) = chosen {
+            let share = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
+            self.add(key, value, Some(&Text::from(share)));
+        }
+    }
+}
+
+/// The name and the filter of `$share/NAME/FILTER`.
+fn split_share(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix("$share/")?.split_once('/')
+}

@@ -1,0 +1,4 @@
+//! Tests of a whole shard that need to look inside it. What can be seen from
+//! outside is tested in the simulator.
+
+mod searches;

@@ -1,0 +1,102 @@
+//! How many tables are searched for one message.
+
+use alloc::vec::Vec;
+
+use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Transport};
+use dunlin_base::{ConnId, Instant, ShardId, StreamId};
+use dunlin_store::{Request, StoreDone};
+
+use crate::config::Config;
+use crate::io::{Input, Output};
+use crate::shard::Shard;
+
+/// Searches by connection, session, topic or token, from a QoS 1 PUBLISH of
+/// one client to its PUBACK and to the PUBACK of its one receiver.
+const SEARCHES_MAX: u64 = 4;
+
+/// CONNECT of MQTT 5.0, Clean Start 0, Session Expiry Interval 60 s.
+fn connect(id: u8) -> Vec<u8> {
+    alloc::vec![
+        0x10, 19, 0, 4, b'M', b'Q', b'T', b'T', 5, 0, 0, 0, 5, 0x11, 0, 0, 0, 60, 0, 1, id
+    ]
+}
+
+const SUBSCRIBE: [u8; 9] = [0x82, 7, 0, 1, 0, 0, 1, b't', 1];
+const PUBLISH: [u8; 8] = [0x32, 6, 0, 1, b't', 0, 7, 0];
+const PUBACK: [u8; 4] = [0x40, 2, 0, 1];
+
+struct World {
+    shard: Shard,
+    sent: Vec<(ConnId, Vec<u8>)>,
+}
+
+impl World {
+    fn bytes(&mut self, conn: ConnId, data: &[u8]) {
+        let stream = StreamId::CONTROL;
+        let kind = NetEventKind::Bytes { stream, data };
+        self.input(Input::Net(NetEvent::new(conn, kind)));
+    }
+
+    /// Hands something to the shard, and lets the store commit at once.
+    fn input(&mut self, input: Input<'_>) {
+        let now = Instant::from_micros(1);
+        self.shard.handle(now, input);
+        while let Some(output) = self.shard.poll_output() {
+            match output {
+                Output::Store(Request::Write(batch)) => {
+                    let token = batch.token;
+                    let done = StoreDone::Committed { token };
+                    self.shard.handle(now, Input::Store(done));
+                }
+                Output::Net(command) => {
+                    if let NetCommandKind::Send { data, .. } = command.kind {
+                        let bytes = data.slices().flatten().copied().collect();
+                        self.sent.push((command.conn, bytes));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn open(&mut self, conn: ConnId) {
+        let peer = Peer {
+            addr: ([127, 0, 0, 1], 1).into(),
+            transport: Transport::Tcp,
+            listener: 0,
+            identity: None,
+            protocol: None,
+            early_data: false,
+        };
+        let kind = NetEventKind::Opened { peer };
+        self.input(Input::Net(NetEvent::new(conn, kind)));
+        self.bytes(conn, &connect(b'a' + conn.serial() as u8));
+    }
+}
+
+#[test]
+fn one_message_to_one_receiver_takes_few_searches() {
+    let config = Config {
+        sys_interval: core::time::Duration::ZERO,
+        ..Config::default()
+    };
+    let mut world = World {
+        shard: Shard::new(config, Instant::from_micros(1)),
+        sent: Vec::new(),
+    };
+    let publisher = ConnId::new(ShardId(0), 1);
+    let receiver = ConnId::new(ShardId(0), 2);
+    world.open(publisher);
+    world.open(receiver);
+    world.bytes(receiver, &SUBSCRIBE);
+    world.sent.clear();
+    world.shard.take_searches();
+
+    world.bytes(publisher, &PUBLISH);
+    let to = |conn| world.sent.iter().filter(move |(of, _)| *of == conn).count();
+    assert_eq!((to(publisher), to(receiver)), (1, 1));
+    world.bytes(receiver, &PUBACK);
+    let searches = world.shard.take_searches();
+    assert!(searches > 0 && searches <= SEARCHES_MAX, "{searches}");
+    assert_eq!(world.shard.census().in_flight, 0);
+}
