@@ -282,6 +282,12 @@ fn log(event: &Event) {
             cause,
         } => tracing::debug!(%conn, client_id = client_id.as_deref(), %cause, "disconnected"),
         Event::Migrated { conn, addr } => tracing::debug!(%conn, %addr, "address changed"),
+        Event::InternalError(missing) => {
+            tracing::error!(
+                missing,
+                "table entries are missing although they cannot be: a bug"
+            );
+        }
         Event::StoreFailed(error) => {
             tracing::error!(%error, "the store refused a batch; its publishes were refused");
         }
