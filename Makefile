@@ -68,7 +68,7 @@ define mini
 	DUNLIN="$(TARGET)/debug/dunlin" "$(TARGET)/debug/xtask" mcu-gate
 	"$(TARGET)/debug/xtask" mcu-crypto
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/c-api.sh
-	scripts/mcu/interop.sh --peer quinn --peer aioquic
+	INTEROP="$(TARGET)/debug/examples/interop" scripts/mcu/interop.sh --peer quinn --peer aioquic
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick --smoltcp
 endef

@@ -125,7 +125,8 @@ impl Tools {
     /// # Errors
     /// It does not compile.
     pub(crate) fn build(&self, package: &str, binary: &str, features: &str) -> Result<PathBuf> {
-        let target = self.folder().join("build");
+        // That of scripts/mcu/build.sh, which builds some of the same images.
+        let target = self.target.join("firmware");
         let status = Command::new("cargo")
             .args(["build", "--quiet", "--release", "--locked"])
             .arg("--no-default-features")
