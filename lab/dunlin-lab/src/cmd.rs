@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use dunlin_link::linux;
 
 use crate::check::Check;
-use crate::check::lab::remove_folders;
 use crate::knock::Knock;
+use crate::lab::remove_folders;
 use crate::link::LinkCommand;
 use crate::load::Load;
 use crate::profile::Profiles;

@@ -11,13 +11,13 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use dunlin_link::linux::{Emulator, Options, Report, Testbed, TestbedOptions, TestbedReport};
+use dunlin_link::linux::{Emulator, Options, Testbed, TestbedOptions, TestbedReport};
 use dunlin_link::{Action, Script, parse_duration};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::check::trouble;
+use crate::trouble;
 use crate::{profile, say, selftest, topology};
 
 /// Exit code of a run whose packets the kernel dropped behind the link's back.
@@ -281,11 +281,6 @@ fn attend(name: &str, realtime: bool, testbed: &Testbed) -> Result<()> {
         say::err("without real-time priority, as asked: delays are off by milliseconds");
     }
     Ok(())
-}
-
-/// Says what makes a run worthless, if anything does.
-pub(crate) fn is_valid(report: &Report) -> bool {
-    is_fit(&report.trouble())
 }
 
 /// Says what makes a run worthless; true if nothing does.

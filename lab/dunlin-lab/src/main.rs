@@ -10,9 +10,13 @@ mod cmd;
 #[cfg(target_os = "linux")]
 mod knock;
 #[cfg(target_os = "linux")]
+mod lab;
+#[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
 mod load;
+#[cfg(target_os = "linux")]
+mod process;
 #[cfg(target_os = "linux")]
 mod profile;
 #[cfg(target_os = "linux")]
@@ -27,6 +31,8 @@ mod selftest;
 mod tool;
 #[cfg(target_os = "linux")]
 mod topology;
+#[cfg(target_os = "linux")]
+mod trouble;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

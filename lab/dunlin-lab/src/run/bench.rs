@@ -15,9 +15,9 @@ use super::congestion;
 use super::record::{Cell, Measure, Outcome};
 use super::systems::{Serving, System};
 use super::validity::{self, BEHIND_US_MAX};
-use crate::check::lab::Lab;
-use crate::check::process::{Server, output};
+use crate::lab::Lab;
 use crate::link::start;
+use crate::process::{Server, output};
 use crate::profile::of;
 
 /// A link with a server at host B.
@@ -36,6 +36,17 @@ impl<'a> Bench<'a> {
         settings: &[String],
         capture: Option<PathBuf>,
     ) -> Result<Self> {
+        Self::serving(lab, cell, settings, capture, &Serving::default())
+    }
+
+    /// The same, with settings of the server.
+    pub(super) fn serving(
+        lab: &'a Lab,
+        cell: &Cell,
+        settings: &[String],
+        capture: Option<PathBuf>,
+        serving: &Serving,
+    ) -> Result<Self> {
         let system = System::of(cell)?;
         let mut options = Options::new(format!("run-{}", std::process::id()));
         options.seed = cell.seed;
@@ -44,7 +55,7 @@ impl<'a> Bench<'a> {
         options.capture = capture;
         let emulator = start(options)?;
         congestion::equal(Side::BOTH.map(|side| emulator.namespace(side)));
-        let server = system.serve(lab, emulator.namespace(Side::B), &Serving::default())?;
+        let server = system.serve(lab, emulator.namespace(Side::B), serving)?;
         Ok(Self {
             lab,
             emulator,
@@ -70,6 +81,14 @@ impl<'a> Bench<'a> {
         let mut command = self.tool(name);
         command.args(["--policy", self.system.streams]);
         command
+    }
+
+    /// Ends everything where no time is measured; what makes the cell worthless:
+    /// not that the link was late.
+    pub(super) fn finish_untimed(mut self) -> Result<Option<String>> {
+        self.server.runs()?;
+        drop(self.server);
+        Ok(self.emulator.stop().trouble().into_iter().next())
     }
 
     /// Ends everything; what makes the cell worthless, if anything does.

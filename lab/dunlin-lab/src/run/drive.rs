@@ -11,14 +11,14 @@ use dunlin_link::linux;
 
 use super::clock::{Budget, estimate, now, shown};
 use super::environment::environment;
-use super::experiment::Experiment;
+use super::experiment::{Claim, Experiment};
 use super::record::{Cell, Header, Outcome, Record, Scale};
 use super::store::{OLD, Run};
 use super::systems::{SYSTEMS, System, tshark_version};
 use super::{ALL, interrupt, medians, report};
-use crate::check::lab::Lab;
-use crate::check::trouble::{self, Watch};
+use crate::lab::Lab;
 use crate::say;
+use crate::trouble::{self, Watch};
 
 /// Tries of a cell that gave nothing valid.
 const ATTEMPTS_MAX: u32 = 2;
@@ -59,9 +59,62 @@ pub(crate) struct RunCommand {
     /// The `dunlin` binary; the one beside this program if not given.
     #[arg(long, value_name = "FILE")]
     dunlin: Option<PathBuf>,
+    /// Only cells that checks run.
+    #[arg(skip)]
+    checked: bool,
+}
+
+/// What came of an experiment.
+struct Judged {
+    /// Every cell of a system that is installed has been measured.
+    complete: bool,
+    claims: Vec<Claim>,
 }
 
 impl RunCommand {
+    /// Experiments whose targets are checked.
+    pub(crate) const fn checking(
+        names: Vec<String>,
+        short: bool,
+        dunlin: Option<PathBuf>,
+        out: PathBuf,
+    ) -> Self {
+        Self {
+            names,
+            list: false,
+            paper: !short,
+            smoke: false,
+            out,
+            estimate: false,
+            fresh: true,
+            only: Vec::new(),
+            dunlin,
+            checked: true,
+        }
+    }
+
+    /// Runs them afresh; the names of those that missed a target, or have cells
+    /// without a valid result.
+    pub(crate) fn check(self) -> Result<Vec<&'static str>> {
+        let experiments = self.experiments()?;
+        self.prepare()?;
+        let mut missed = Vec::new();
+        for experiment in experiments {
+            let name = experiment.name();
+            if let Some(what) = experiment.missing() {
+                say::out(format_args!("== {name}: skipped: {what}"));
+                continue;
+            }
+            let judged = self.one(experiment);
+            let judged = judged.with_context(|| format!("the check {name}"))?;
+            if !judged.complete || judged.claims.iter().any(Claim::is_missed) {
+                missed.push(name);
+            }
+        }
+        report::after_run(&self.out)?;
+        Ok(missed)
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode> {
         if self.list {
             list();
@@ -81,14 +134,8 @@ impl RunCommand {
             }
             bail!(what);
         }
-        std::fs::create_dir_all(&self.out)
-            .with_context(|| format!("cannot make {}", self.out.display()))?;
-        interrupt::on_signals()?;
-        remove_leftovers()?;
+        self.prepare()?;
         budget.print();
-        if tshark_version().is_none() {
-            say::out("without tshark, which reads captures again: apt install tshark");
-        }
         let mut failed = Vec::new();
         for experiment in experiments {
             let name = experiment.name();
@@ -116,6 +163,25 @@ impl RunCommand {
         bail!("not complete: {}", failed.join(", "));
     }
 
+    /// What must be there before the first cell.
+    fn prepare(&self) -> Result<()> {
+        std::fs::create_dir_all(&self.out)
+            .with_context(|| format!("cannot make {}", self.out.display()))?;
+        interrupt::on_signals()?;
+        remove_leftovers()?;
+        if tshark_version().is_none() {
+            say::out("without tshark, which reads captures again: apt install tshark");
+        }
+        Ok(())
+    }
+
+    /// The plan of an experiment, or what a check takes of it.
+    fn plan(&self, experiment: &dyn Experiment) -> Vec<Cell> {
+        let mut cells = experiment.plan(self.scale());
+        cells.retain(|cell| !self.checked || experiment.checked(cell));
+        cells
+    }
+
     fn scale(&self) -> Scale {
         match (self.paper, self.smoke) {
             (true, _) => Scale::Paper,
@@ -129,7 +195,8 @@ impl RunCommand {
             bail!("name an experiment, or `all`; --list shows what there is");
         }
         if self.names.iter().any(|name| name == "all") {
-            return Ok(ALL.to_vec());
+            let all = ALL.iter().filter(|experiment| experiment.in_all());
+            return Ok(all.copied().collect());
         }
         let find = |name: &String| {
             let found = ALL.iter().find(|experiment| experiment.name() == name);
@@ -159,7 +226,7 @@ impl RunCommand {
     fn budget(&self, experiments: &[&'static dyn Experiment]) -> Budget {
         let mut budget = Budget::default();
         for experiment in experiments {
-            let mut cells = experiment.plan(self.scale());
+            let mut cells = self.plan(*experiment);
             cells.retain(|cell| self.wanted(cell));
             cells.retain(|cell| {
                 System::find(&cell.system)
@@ -179,7 +246,7 @@ impl RunCommand {
     }
 
     /// Runs what is missing of one experiment.
-    fn one(&self, experiment: &dyn Experiment) -> Result<()> {
+    fn one(&self, experiment: &dyn Experiment) -> Result<Judged> {
         let name = experiment.name();
         let scale = self.scale();
         say::out(format_args!(
@@ -188,11 +255,11 @@ impl RunCommand {
             experiment.source()
         ));
         let folder = self.out.join(format!("{name}-{}", word(scale)));
-        let planned = experiment.plan(scale);
+        let planned = self.plan(experiment);
         let ids: BTreeSet<String> = planned.iter().map(|cell| cell.system.clone()).collect();
         let cells = installed(planned);
         trouble::room(&[&self.out, &std::env::temp_dir()])?;
-        let lab = Lab::new(self.dunlin.clone(), folder.clone(), scale != Scale::Paper)?;
+        let lab = Lab::new(self.dunlin.clone(), folder.clone())?;
         let mut run = self.open(&lab, &folder, experiment, (&ids, cells.len()))?;
         let mut todo: Vec<&Cell> = cells.iter().filter(|cell| !run.has(cell)).collect();
         todo.retain(|cell| self.wanted(cell));
@@ -223,17 +290,19 @@ impl RunCommand {
                 bail!("{FAILURES_MAX} cells in a row gave nothing valid");
             }
         }
-        if cells.iter().all(|cell| run.has(cell)) && run.header.finished.is_none() {
+        let complete = cells.iter().all(|cell| run.has(cell));
+        if complete && run.header.finished.is_none() {
             run.header.finished = Some(now());
             run.write_header()?;
         }
         medians::print(&run.records);
-        medians::print_claims(&experiment.claims(&run.records));
+        let claims = experiment.claims(&run.records);
+        medians::print_claims(&claims);
         if failed > 0 {
             let cells = if failed == 1 { "cell" } else { "cells" };
             bail!("{failed} {cells} failed, as said above");
         }
-        Ok(())
+        Ok(Judged { complete, claims })
     }
 
     /// The run in this folder if it can go on, or a new one.

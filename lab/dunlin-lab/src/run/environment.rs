@@ -7,7 +7,7 @@ use std::path::Path;
 use super::congestion::{self, ALGORITHM};
 use super::plan::hash;
 use super::systems::{System, tshark_version};
-use crate::check::lab::Lab;
+use crate::lab::Lab;
 
 /// Everything that a reader needs to judge figures.
 pub(crate) fn environment(lab: &Lab, systems: &[&System]) -> BTreeMap<String, String> {

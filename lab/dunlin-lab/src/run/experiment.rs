@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use super::record::{Cell, Outcome, Record, Scale};
-use crate::check::lab::Lab;
+use crate::lab::Lab;
 
 /// One experiment; they are listed in [`super::ALL`].
 pub(crate) trait Experiment: Sync {
@@ -19,6 +19,18 @@ pub(crate) trait Experiment: Sync {
     /// hits all of them. Systems that are not installed are left out by the
     /// driver, which says so.
     fn plan(&self, scale: Scale) -> Vec<Cell>;
+    /// Whether a check of this experiment runs the cell.
+    fn checked(&self, _cell: &Cell) -> bool {
+        true
+    }
+    /// Whether `run all` has it: it says something of a paper.
+    fn in_all(&self) -> bool {
+        true
+    }
+    /// What to install before it can be run, if anything.
+    fn missing(&self) -> Option<&'static str> {
+        None
+    }
     /// How long a cell takes about, on a machine with nothing else to do.
     fn seconds(&self, cell: &Cell, scale: Scale) -> f64;
     /// Runs one cell.
@@ -47,6 +59,24 @@ pub(crate) struct Figure {
     pub(crate) log_y: bool,
     /// What the paper measured, drawn beside ours.
     pub(crate) paper: Vec<PaperPoint>,
+}
+
+impl Target {
+    /// Whether a value is where it should be.
+    pub(crate) fn met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+impl Claim {
+    /// Whether the value itself, without its interval, misses the target.
+    pub(crate) fn is_missed(&self) -> bool {
+        let measured = self.measured.zip(self.target);
+        measured.is_some_and(|(estimate, target)| !target.met(estimate.value))
+    }
 }
 
 impl Figure {

@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::Namespace;
 use serde::de::DeserializeOwned;
 
-use crate::check::lab::Lab;
-use crate::check::process::Known;
+use crate::lab::Lab;
 use crate::load::Done;
+use crate::process::Known;
 
 /// A load that runs until it is awaited, or dropped and thereby killed.
 #[derive(Debug)]

@@ -7,10 +7,9 @@ use super::bench::{Bench, measure, outcome, told};
 use super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
-use super::stats::{Pick, Sample, Statistic};
+use super::stats::{Pick, Sample, Statistic, float, quantile_of};
 use super::validity;
-use crate::check::lab::Lab;
-use crate::check::table::{figure as count, quantile};
+use crate::lab::Lab;
 use crate::load::Done;
 use crate::tool::crowd::Crowded;
 
@@ -127,12 +126,12 @@ impl Experiment for Grid {
         let latencies: Vec<f64> = done
             .samples
             .iter()
-            .map(|(_, sent, received)| count(received.saturating_sub(*sent)) / 1e3)
+            .map(|(_, sent, received)| float(received.saturating_sub(*sent)) / 1e3)
             .collect();
         let measures = vec![
             measure("connected", "ms", crowded.or_given_up(&crowded.connack_us)),
-            measure("latency-p50", "ms", vec![quantile(&latencies, 0.5)]),
-            measure("latency-p99", "ms", vec![quantile(&latencies, 0.99)]),
+            measure("latency-p50", "ms", vec![quantile_of(&latencies, 0.5)]),
+            measure("latency-p99", "ms", vec![quantile_of(&latencies, 0.99)]),
             measure("latency", "ms", latencies),
         ];
         let mut outcome = outcome(measures, bench.finish(crowded.late_us)?);

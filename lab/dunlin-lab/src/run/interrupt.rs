@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::check::{process, trouble};
+use crate::{process, trouble};
 
 /// Between two looks at whether to end.
 const LOOK: Duration = Duration::from_millis(50);

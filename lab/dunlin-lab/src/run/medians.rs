@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::experiment::Claim;
 use super::record::Record;
 use super::report;
+use super::stats::quantile_of;
 use super::systems::SYSTEMS;
-use crate::check::table::median;
 use crate::say;
 
 /// Widest first column.
@@ -82,7 +82,9 @@ fn table(records: &[Record]) -> Vec<String> {
         let mut line = format!("{name:<width$}");
         for system in &systems {
             let wide = system.len().max(10);
-            let value = row.get(system).map_or(f64::NAN, |values| median(values));
+            let value = row
+                .get(system)
+                .map_or(f64::NAN, |values| quantile_of(values, 0.5));
             let value = if value.is_nan() {
                 "-".to_owned()
             } else {

@@ -14,13 +14,16 @@ pub(crate) mod interrupt;
 mod isolation;
 pub(crate) mod kumar;
 pub(crate) mod medians;
+mod memory;
 mod milios;
 mod nikitin;
 pub(crate) mod plan;
+mod race;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod stats;
 pub(crate) mod store;
+mod storm;
 pub(crate) mod systems;
 pub(crate) mod validity;
 mod wake;
@@ -44,6 +47,9 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     &isolation::Isolation,
     &wake::Wake,
     &grid::Grid,
+    &storm::Storm,
+    &memory::Memory,
+    &race::Race,
 ];
 
 #[cfg(test)]

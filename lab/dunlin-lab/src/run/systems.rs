@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 use anyhow::{Context as _, Result};
 use dunlin_link::linux::Namespace;
 
-use crate::check::lab::{Lab, QUIC_PORT, TCP_PORT, TLS_PORT, find};
-use crate::check::process::{Server, output};
+use crate::lab::{Lab, QUIC_PORT, TCP_PORT, TLS_PORT, find};
+use crate::process::{Server, output};
 
 /// A broker with a transport and a way to use it.
 #[derive(Debug)]

@@ -18,8 +18,8 @@ use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic};
 use super::systems::{Broker, Wire};
-use crate::check::lab::{Lab, find};
-use crate::check::process::output;
+use crate::lab::{Lab, find};
+use crate::process::output;
 
 /// One message and back to sleep.
 pub(crate) struct Wake;
@@ -128,6 +128,14 @@ impl Experiment for Wake {
                 reason: Some(BUSY),
             });
         }
+        rows.push(Claim {
+            what: "packets that the client sends: dunlin-quic-0rtt".to_owned(),
+            paper: "not measured".to_owned(),
+            measured: of("dunlin-quic-0rtt", "packets-sent").estimate(Statistic::Median),
+            unit: "packets",
+            target: Some(Target::AtMost(5.0)),
+            reason: Some(BUSY),
+        });
         let ours = ["dunlin-quic-0rtt", "dunlin-quic"];
         let targets = [Some(Target::AtMost(-60.0)), None];
         for (metric, paper) in [

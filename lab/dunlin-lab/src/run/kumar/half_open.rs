@@ -26,12 +26,11 @@ use super::super::generator::Generator;
 use super::super::interrupt::pause;
 use super::super::plan::cells;
 use super::super::record::{Cell, Measure, Outcome, Record, Scale};
-use super::super::stats::{Pick, Sample, Statistic};
+use super::super::stats::{Pick, Sample, Statistic, float};
 use super::super::systems::{Broker, Serving, System, Wire};
 use super::{factor, measure};
-use crate::check::lab::{Lab, TLS_PORT};
-use crate::check::process::Server;
-use crate::check::table::figure;
+use crate::lab::{Lab, TLS_PORT};
+use crate::process::Server;
 
 /// Between two looks at the broker.
 const LOOK: Duration = Duration::from_millis(500);
@@ -337,7 +336,7 @@ impl<'a> Watch<'a> {
                 / (now - self.before.0).as_secs_f64();
             self.before = (now, used);
             let look = Look {
-                memory: figure(memory) / 1024.0 / 1024.0,
+                memory: float(memory) / 1024.0 / 1024.0,
                 processor: share * 100.0,
                 connections: self.connections(),
             };
@@ -367,7 +366,7 @@ impl<'a> Watch<'a> {
             });
             Some(held.count() as u64)
         };
-        Some(figure(count(&table)? + count(&(table + "6")).unwrap_or(0)))
+        Some(float(count(&table)? + count(&(table + "6")).unwrap_or(0)))
     }
 
     fn outcome(self) -> Outcome {
@@ -417,7 +416,7 @@ impl<'a> Watch<'a> {
 
 /// Means, but of connections the last.
 fn mean(looks: &[(f64, Look)]) -> Look {
-    let count = figure(looks.len() as u64);
+    let count = float(looks.len() as u64);
     let mean =
         |value: fn(&Look) -> f64| looks.iter().map(|(_, look)| value(look)).sum::<f64>() / count;
     Look {

@@ -25,13 +25,12 @@ use super::super::capture::{Captured, Packet};
 use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
 use super::super::plan::cells;
 use super::super::record::{Cell, Measure, Outcome, Record, Scale};
-use super::super::stats::{Pick, Statistic};
+use super::super::stats::{Pick, Statistic, float};
 use super::super::systems::{Serving, System};
 use super::{change, factor, measure};
-use crate::check::lab::{Lab, find};
-use crate::check::process::output;
-use crate::check::table::figure;
 use crate::knock::Knocked;
+use crate::lab::{Lab, find};
+use crate::process::output;
 
 const ROLES: [&str; 3] = [SUBSCRIBER, PUBLISHER, BROKER];
 
@@ -331,7 +330,7 @@ fn until_ready(arrived: &[Packet], one: &Knocked) -> (u64, u64) {
 
 fn within(packets: &[Packet], (begin, end): (u64, u64)) -> f64 {
     let inside = |packet: &&Packet| (begin..=end).contains(&packet.at);
-    figure(packets.iter().filter(inside).count() as u64)
+    float(packets.iter().filter(inside).count() as u64)
 }
 
 /// Asks tshark whether it reads the same from the capture.

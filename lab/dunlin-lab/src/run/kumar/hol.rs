@@ -18,12 +18,11 @@ use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Targ
 use super::super::generator::Generator;
 use super::super::plan::cells;
 use super::super::record::{Cell, Outcome, Record, Scale};
-use super::super::stats::{Pick, Statistic};
+use super::super::stats::{Pick, Statistic, float};
 use super::super::systems::{Serving, System};
 use super::super::validity;
 use super::{change, measure};
-use crate::check::lab::Lab;
-use crate::check::table::figure;
+use crate::lab::Lab;
 use crate::load::Done;
 
 /// Messages a second.
@@ -267,13 +266,13 @@ fn outcome(done: &Done) -> Outcome {
         .samples
         .iter()
         .filter(|(_, sent, _)| *sent >= first + WARM_UP_US)
-        .map(|(_, sent, arrived)| figure(arrived.saturating_sub(*sent)) / 1e3)
+        .map(|(_, sent, arrived)| float(arrived.saturating_sub(*sent)) / 1e3)
         .collect();
     Outcome {
         measures: vec![
             measure("latency", "ms", latencies),
-            measure("lost", "messages", vec![figure(done.lost)]),
-            measure("disconnections", "", vec![figure(done.disconnections)]),
+            measure("lost", "messages", vec![float(done.lost)]),
+            measure("disconnections", "", vec![float(done.disconnections)]),
         ],
         ..Outcome::default()
     }

@@ -19,12 +19,11 @@ use super::super::generator::Generator;
 use super::super::interrupt::pause;
 use super::super::plan::cells;
 use super::super::record::{Cell, Measure, Outcome, Record, Scale};
-use super::super::stats::{Pick, Sample, Statistic};
+use super::super::stats::{Pick, Sample, Statistic, float};
 use super::super::systems::{Serving, System};
 use super::super::validity;
 use super::measure;
-use crate::check::lab::Lab;
-use crate::check::table::figure;
+use crate::lab::Lab;
 use crate::load::Done;
 
 /// Moves of the subscriber.
@@ -267,10 +266,10 @@ fn outcome(done: &Done, moves: &[Duration], size: &Size) -> Outcome {
             },
             measure("gap", "ms", gaps),
             measure("dip", "%", dips),
-            measure("lost", "messages", vec![figure(done.lost)]),
-            measure("doubled", "messages", vec![figure(done.duplicated)]),
-            measure("reconnections", "", vec![figure(done.reconnections)]),
-            measure("disconnections", "", vec![figure(done.disconnections)]),
+            measure("lost", "messages", vec![float(done.lost)]),
+            measure("doubled", "messages", vec![float(done.duplicated)]),
+            measure("reconnections", "", vec![float(done.reconnections)]),
+            measure("disconnections", "", vec![float(done.disconnections)]),
         ],
         notes: done
             .causes
@@ -283,7 +282,7 @@ fn outcome(done: &Done, moves: &[Duration], size: &Size) -> Outcome {
 
 fn count(arrivals: &[Duration], start: Duration, end: Duration) -> f64 {
     let before = |time| arrivals.partition_point(|arrival| *arrival < time) as u64;
-    figure(before(end).saturating_sub(before(start)))
+    float(before(end).saturating_sub(before(start)))
 }
 
 /// The longest time without an arrival that begins or ends in this time.

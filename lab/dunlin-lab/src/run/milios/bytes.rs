@@ -9,7 +9,7 @@ use super::super::experiment::{Claim, Experiment, Figure, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{DELAY, Pairs, change, claim, lines, losses, worst};
-use crate::check::lab::Lab;
+use crate::lab::Lab;
 
 /// Single messages, counted in bytes.
 pub(crate) struct Bytes;

@@ -8,7 +8,7 @@ use super::super::experiment::{Claim, Experiment, Figure, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{SYSTEMS, bench, claim, lines, losses, sample, worst};
-use crate::check::lab::Lab;
+use crate::lab::Lab;
 use crate::run::stats::Statistic;
 use crate::tool::crowd::Crowded;
 

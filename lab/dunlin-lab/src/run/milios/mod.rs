@@ -158,6 +158,6 @@ fn drawn(
 }
 
 /// The bench of a cell.
-fn bench<'a>(lab: &'a crate::check::lab::Lab, cell: &Cell) -> Result<Bench<'a>> {
+fn bench<'a>(lab: &'a crate::lab::Lab, cell: &Cell) -> Result<Bench<'a>> {
     Bench::start(lab, cell, &link(cell), None)
 }

@@ -8,7 +8,7 @@ use super::super::experiment::{Claim, Experiment, Figure, PaperPoint, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{DELAY, Pairs, change, claim, drawn, losses, sample, worst};
-use crate::check::lab::Lab;
+use crate::lab::Lab;
 use crate::run::stats::Statistic;
 
 /// Single messages, one at a time.

@@ -11,7 +11,7 @@ use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::super::systems::{Broker, Wire};
 use super::{bench, change, claim, drawn, losses, worst};
-use crate::check::lab::{Lab, find};
+use crate::lab::{Lab, find};
 use crate::run::stats::mean;
 use crate::tool::trickle::Trickled;
 

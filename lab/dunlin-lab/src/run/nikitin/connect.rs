@@ -11,7 +11,7 @@ use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{Bed, CLIENTS, LINKS, Running, SCENARIOS, SYSTEMS, claims, round_trip};
-use crate::check::lab::Lab;
+use crate::lab::Lab;
 use crate::tool::crowd::Crowded;
 
 /// Clients that connect one after another.

@@ -27,9 +27,9 @@ use super::record::{Cell, Record};
 use super::stats::{Pick, Sample, Statistic};
 use super::systems::{Serving, System};
 use super::validity;
-use crate::check::lab::{BROKER, Lab};
-use crate::check::process::{Known, Server};
+use crate::lab::{BROKER, Lab};
 use crate::link::start_testbed;
+use crate::process::{Known, Server};
 use crate::profile::load;
 
 /// What is compared: the paper has one implementation over QUIC and over TLS.

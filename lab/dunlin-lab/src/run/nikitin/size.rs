@@ -13,8 +13,8 @@ use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::super::stats::{Pick, Sample, Statistic};
 use super::symbols;
-use crate::check::lab::{Lab, find};
-use crate::check::process::output;
+use crate::lab::{Lab, find};
+use crate::process::output;
 
 /// Binaries on disk.
 pub(crate) struct Size;

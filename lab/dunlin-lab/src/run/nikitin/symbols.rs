@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::check::lab::find;
-use crate::check::process::output;
+use crate::lab::find;
+use crate::process::output;
 
 /// Bytes of code by crate. Empty of a binary without symbols.
 pub(super) fn by_crate(binary: &Path) -> Result<BTreeMap<String, u64>> {

@@ -37,13 +37,9 @@ impl Verdict {
             Target::AtMost(_) => (least(estimate), most(estimate)),
             Target::AtLeast(_) => (most(estimate), least(estimate)),
         };
-        let met = |value: f64| match target {
-            Target::AtMost(most) => value <= most,
-            Target::AtLeast(least) => value >= least,
-        };
-        if met(worst) {
+        if target.met(worst) {
             Self::Holds
-        } else if met(best) {
+        } else if target.met(best) {
             Self::Open
         } else {
             Self::Fails

@@ -11,5 +11,5 @@ mod bootstrap;
 mod order;
 mod sample;
 
-pub(crate) use order::{Quartiles, ecdf, mean, quantile};
+pub(crate) use order::{Quartiles, ecdf, float, mean, quantile, quantile_of};
 pub(crate) use sample::{Pick, Sample, Statistic};

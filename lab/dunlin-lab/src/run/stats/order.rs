@@ -48,6 +48,18 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     Some((position - below).mul_add(upper - lower, lower))
 }
 
+/// The value below which this share of a list in any order is; NaN if there is
+/// no finite number in it.
+pub(crate) fn quantile_of(values: &[f64], share: f64) -> f64 {
+    quantile(&sorted(values), share).unwrap_or(f64::NAN)
+}
+
+/// A number of things as a value.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+pub(crate) const fn float(things: u64) -> f64 {
+    things as f64
+}
+
 /// `None` if there is no finite number.
 #[expect(clippy::cast_precision_loss, reason = "lengths of lists")]
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {

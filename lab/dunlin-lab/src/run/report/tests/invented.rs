@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use dunlin_link::Random;
 
-use crate::check::lab::Lab;
+use crate::lab::Lab;
 use crate::run::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
 use crate::run::plan;
 use crate::run::record::{Cell, Factors, Header, Measure, Outcome, Record, Scale};

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::{Alarm, free_bytes};
 
-use super::process;
+use crate::process;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -43,12 +43,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Looks after a server.
-pub(super) fn serve(process: u32, name: &str, log: &Path) {
+pub(crate) fn serve(process: u32, name: &str, log: &Path) {
     lock(&SERVERS).insert(process, (name.to_owned(), log.to_owned()));
 }
 
 /// Not any more.
-pub(super) fn dismiss(process: u32) {
+pub(crate) fn dismiss(process: u32) {
     lock(&SERVERS).remove(&process);
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn found() -> Option<String> {
 }
 
 /// The end of what a program said, in one line.
-pub(super) fn last_words(log: &Path) -> String {
+pub(crate) fn last_words(log: &Path) -> String {
     let said = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = said.trim().lines().rev().take(LINES).collect();
     let lines: Vec<&str> = lines.into_iter().rev().collect();

@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use dunlin_link::linux::{Emulator, Namespace, Options, Report};
-use dunlin_link::{Script, Side, Topology};
+use dunlin_link::linux::Namespace;
+use dunlin_link::{Side, Topology};
 
-use super::process::{Server, output};
-use crate::link::{is_valid, start};
-use crate::profile;
+use crate::process::{Server, output};
 
 /// Ports of the brokers.
 pub(crate) const QUIC_PORT: u16 = 14567;
@@ -33,12 +31,11 @@ pub(crate) struct Lab {
     me: PathBuf,
     folder: PathBuf,
     out: PathBuf,
-    pub(crate) short: bool,
     brokers: AtomicU32,
 }
 
 impl Lab {
-    pub(crate) fn new(dunlin: Option<PathBuf>, out: PathBuf, short: bool) -> Result<Self> {
+    pub(crate) fn new(dunlin: Option<PathBuf>, out: PathBuf) -> Result<Self> {
         let me = std::env::current_exe().context("cannot find this program")?;
         let dunlin = match dunlin {
             Some(path) => path
@@ -61,7 +58,6 @@ impl Lab {
             me,
             folder,
             out,
-            short,
             brokers: AtomicU32::new(0),
         };
         let mut command = Command::new(&lab.dunlin);
@@ -83,25 +79,6 @@ impl Lab {
 
     pub(crate) fn certificate(&self, name: &str) -> PathBuf {
         self.folder.join("certs").join(name)
-    }
-
-    /// A link with these settings and steps.
-    pub(crate) fn link(
-        &self,
-        settings: &[&str],
-        script: &str,
-        capture: Option<PathBuf>,
-    ) -> Result<Emulator> {
-        let mut options = Options::new(format!("check-{}", std::process::id()));
-        options.profiles = profile::of(settings)?;
-        options.script = Script::parse(script)?;
-        options.capture = capture;
-        start(options)
-    }
-
-    /// Dunlin on host B, listening at all ports, with a store of its own.
-    pub(crate) fn broker(&self, emulator: &Emulator, settings: &[&str]) -> Result<Server> {
-        self.broker_in(emulator.namespace(Side::B), settings)
     }
 
     /// Dunlin in a namespace, listening at all ports, with a store of its own.
@@ -133,12 +110,7 @@ impl Lab {
         Server::start(namespace, command, TCP_PORT, &log)
     }
 
-    /// Mosquitto on host B, TLS and TCP; `None` where it is not installed.
-    pub(crate) fn mosquitto(&self, emulator: &Emulator) -> Result<Option<Server>> {
-        self.mosquitto_in(emulator.namespace(Side::B))
-    }
-
-    /// Mosquitto in a namespace.
+    /// Mosquitto in a namespace, TLS and TCP; `None` where it is not installed.
     pub(crate) fn mosquitto_in(&self, namespace: &Namespace) -> Result<Option<Server>> {
         let Some(program) = find("mosquitto") else {
             return Ok(None);
@@ -213,12 +185,4 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
         .map(|folder| folder.join(name))
         .find(|file| Path::is_file(file))
-}
-
-/// Fails if what was measured was not the link.
-pub(crate) fn valid(report: &Report) -> Result<()> {
-    if !is_valid(report) {
-        bail!("the run is not valid");
-    }
-    Ok(())
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::Namespace;
 
-use super::trouble;
+use crate::trouble;
 
 /// Between two looks at something that is awaited.
 const LOOK: Duration = Duration::from_millis(10);
