@@ -79,7 +79,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Command::Clean { names } => clean(&names),
         Command::Watch { name } => {
             linux::watch(&name)?;
-            // Of whoever was killed, if that is why the link is gone.
+            // Those of a killed process, if that is why the link is gone.
             remove_folders();
             Ok(ExitCode::SUCCESS)
         }

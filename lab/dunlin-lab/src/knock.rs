@@ -35,7 +35,7 @@ pub(crate) struct Knock {
     keylog: Option<PathBuf>,
     #[arg(long, default_value = "knock")]
     id: String,
-    /// Connections that are told of.
+    /// Connections that are reported.
     #[arg(long, default_value_t = 1)]
     times: u32,
     /// Connections before them.
@@ -57,7 +57,7 @@ pub(crate) struct Knocked {
     pub(crate) connected: u64,
     /// SUBACK was there; the same without `--subscribe`.
     pub(crate) ready: u64,
-    /// Before the goodbye, long after the last packet.
+    /// Before DISCONNECT, long after the last packet.
     pub(crate) settled: u64,
 }
 
@@ -126,7 +126,7 @@ impl Knock {
         let settled = now();
         client.disconnect().await;
         drop(messages);
-        // A goodbye is said sooner than everything else.
+        // DISCONNECT leaves sooner than everything else.
         sleep(self.settle / 2).await;
         Ok(Knocked {
             begun,

@@ -30,10 +30,10 @@ const DELIVERIES_MAX: usize = 1024;
 /// Longest wait for acknowledgements, beside the patience.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// Longest that clients say goodbye.
-const GOODBYE_MAX: Duration = Duration::from_secs(2);
+/// Longest time for clients to disconnect.
+const DISCONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Causes of disconnections that are told.
+/// Causes of disconnections that are kept.
 const CAUSES_MAX: usize = 16;
 
 /// Messages whose times are kept.
@@ -253,8 +253,8 @@ impl Load {
         tasks.abort_all();
         let mut leaving = JoinSet::new();
         for client in clients {
-            // One that cannot say goodbye has told so by its events.
-            leaving.spawn(async move { timeout(GOODBYE_MAX, client.disconnect()).await });
+            // One that cannot disconnect has reported so by its events.
+            leaving.spawn(async move { timeout(DISCONNECT_MAX, client.disconnect()).await });
         }
         while leaving.join_next().await.is_some() {}
         Ok(done)
@@ -397,7 +397,7 @@ impl Load {
             .await
             .is_err()
         {
-            // Somebody who is gone acknowledges nothing.
+            // A peer that is gone acknowledges nothing.
             lock(state).done.failed += left;
         }
         lock(state).done.behind += behind;

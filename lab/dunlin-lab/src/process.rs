@@ -47,7 +47,7 @@ impl Drop for Known {
     }
 }
 
-/// Asks every child process to end: whoever waits for one need not any more.
+/// Asks every child process to end, so that waiting for one ends.
 pub(crate) fn end_all() {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     for id in running.iter() {

@@ -101,7 +101,7 @@ pub(crate) fn in_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
 /// Changes what settings, and tables `up` and `down` of them, say.
 pub(crate) fn apply(settings: &Table, both: Both) -> Result<Both> {
     let mut topology = Topology::pair(both);
-    // What concerns both directions first, whatever the order in the file.
+    // What concerns both directions first, in any order of the file.
     for (name, value) in settings {
         if let Some(value) = word(value) {
             topology.apply(&Action::parse(&format!("{name}={value}"))?)?;

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 
 /// A line on standard output.
 pub(crate) fn out(line: impl Display) {
-    // Whoever closed it does not want to know.
+    // A closed output is no error.
     let _ = writeln!(io::stdout(), "{line}");
 }
 

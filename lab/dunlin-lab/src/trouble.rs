@@ -1,5 +1,5 @@
 //! Looks after brokers and links while others wait for a load: when one fails,
-//! whoever waits is told at once, and why. Knows nothing of experiments.
+//! the waiting thread learns it at once, and why. Knows nothing of experiments.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const FREE_BYTES_MIN: u64 = 64 << 20;
 /// A bit of the status of a process that has ended: what killed it.
 const SIGNAL: u32 = 0x7f;
 
-/// Whoever is killed so has said nothing of it.
+/// A process that is killed so has logged nothing of it.
 const KILLED: &str = "by signal 9";
 
 /// Servers that should be running, by their process, with name and log.
@@ -73,7 +73,7 @@ pub(crate) fn last_words(log: &Path) -> String {
 }
 
 /// Looks again and again until it is dropped or ended; at the first trouble it
-/// ends all child processes, so that nobody waits for them.
+/// ends all child processes, so that waiting for them ends.
 #[derive(Debug)]
 pub(crate) struct Watch {
     stop: Sender<()>,
@@ -121,7 +121,7 @@ fn look() -> Option<String> {
     })
 }
 
-/// How a process ended that nobody has waited for yet; `None` if it runs.
+/// How a process ended that has not been waited for yet; `None` if it runs.
 fn ended(process: u32) -> Option<String> {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
         return Some("is gone".to_owned());

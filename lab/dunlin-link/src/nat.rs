@@ -2,7 +2,7 @@
 //!
 //! Until the first rebinding it changes nothing. From then on each flow of the
 //! host shows a port (and, if asked, an address) that the NAT chose, and what
-//! is sent to ports of earlier bindings finds nobody, as behind a home router
+//! is sent to ports of earlier bindings is dropped, as behind a home router
 //! that was restarted.
 
 use core::net::{Ipv4Addr, SocketAddrV4};

@@ -142,7 +142,7 @@ impl Network {
     }
 
     /// The counters of packets from an end of a link. Packets that never came
-    /// onto a link, as their addresses are nobody's, count at the first link
+    /// onto a link, as their addresses belong to no host, count at the first link
     /// of the host.
     #[must_use]
     pub fn counters(&self, link: LinkId, from: Side) -> Option<&Counters> {

@@ -88,7 +88,7 @@ pub enum TopologyError {
     /// Both ends of a link are the same.
     #[error("the link `{0}` goes from a place to itself")]
     Loop(String),
-    /// A host without a link reaches nobody.
+    /// A host without a link reaches no other.
     #[error("the host `{0}` has no link")]
     Alone(String),
     /// Too little for a network.

@@ -68,7 +68,7 @@ impl<'a> Bench<'a> {
         self.system.url(Emulator::address(Side::B))
     }
 
-    /// One of this program's hidden commands at host A, told where to connect.
+    /// One of this program's hidden commands at host A, with where to connect.
     pub(super) fn tool(&self, name: &str) -> Command {
         let mut command = self.lab.me(self.emulator.namespace(Side::A));
         command.args([name, "--url", &self.url()]);
@@ -109,7 +109,7 @@ pub(super) fn behind(late_us: u64) -> Option<String> {
 }
 
 /// Runs a tool, and reads what it printed.
-pub(super) fn told<T: DeserializeOwned>(command: Command) -> Result<T> {
+pub(super) fn reply<T: DeserializeOwned>(command: Command) -> Result<T> {
     let said = output(command)?;
     let line = said.lines().last().unwrap_or_default();
     serde_json::from_str(line).with_context(|| format!("a tool printed {line}"))

@@ -419,7 +419,7 @@ fn attempt(experiment: &dyn Experiment, cell: &Cell, scale: Scale, lab: &Lab) ->
             invalid: Some(format!("{FAILED}{why}")),
             ..Outcome::default()
         };
-        // What was in trouble says more than whoever waited for it.
+        // The cause says more than what waited for it.
         let outcome = match (trouble, outcome) {
             (Some(why), _) => failed(why),
             (None, Err(error)) => failed(format!("{error:#}")),

@@ -63,11 +63,11 @@ impl Generator {
 
     /// Waits for the end, and what came of it.
     pub(crate) fn end(self) -> Result<Done> {
-        self.told()
+        self.reply()
     }
 
     /// As [`Self::end`], for other tools.
-    pub(crate) fn told<T: DeserializeOwned>(mut self) -> Result<T> {
+    pub(crate) fn reply<T: DeserializeOwned>(mut self) -> Result<T> {
         let mut said = String::new();
         self.said.read_to_string(&mut said)?;
         if !self.child.wait()?.success() {
@@ -77,7 +77,7 @@ impl Generator {
         serde_json::from_str(last).context("the load generator printed something else")
     }
 
-    /// Ends it without a goodbye. What its kernel would say for it must be
+    /// Kills it. What its kernel would say for it must be
     /// kept from the link by the caller.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.child

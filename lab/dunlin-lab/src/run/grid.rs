@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result};
 
-use super::bench::{Bench, measure, outcome, told};
+use super::bench::{Bench, measure, outcome, reply};
 use super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
@@ -118,11 +118,11 @@ impl Experiment for Grid {
         let mut command = bench.tool("crowd");
         command.args(["--clients", clients, "--warm-up", "1", "--every", every]);
         command.args(["--until", "connack", "--timeout", timeout]);
-        let crowded: Crowded = told(command)?;
+        let crowded: Crowded = reply(command)?;
         let mut command = bench.client("load");
         command.args(["--topics", "8", "--rate", RATE, "--payload", "64"]);
         command.args(["--samples", "--time", time]);
-        let done: Done = told(command)?;
+        let done: Done = reply(command)?;
         let latencies: Vec<f64> = done
             .samples
             .iter()

@@ -1,4 +1,4 @@
-//! Ctrl-C and its like: whatever runs ends soon, and what was measured stays.
+//! Ctrl-C and its like: what runs ends soon, and what was measured stays.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Ends children when a signal asks for the end, so that nobody waits for them.
+/// Ends children when a signal asks for the end, so that waiting for them ends.
 pub(crate) fn on_signals() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot await signals")?;
     thread::spawn(move || {
@@ -28,12 +28,12 @@ pub(crate) fn on_signals() -> Result<()> {
     Ok(())
 }
 
-/// Whether somebody asked for the end.
+/// Whether a signal asked for the end.
 pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::SeqCst)
 }
 
-/// Waits; fails when somebody asks for the end meanwhile, or a broker or a link
+/// Waits; fails when a signal asks for the end meanwhile, or a broker or a link
 /// fails.
 pub(crate) fn pause(time: Duration) -> Result<()> {
     let begun = Instant::now();

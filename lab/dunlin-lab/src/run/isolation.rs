@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 
-use super::bench::{Bench, measure, outcome, told};
+use super::bench::{Bench, measure, outcome, reply};
 use super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
 use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
@@ -154,7 +154,7 @@ impl Experiment for Isolation {
         };
         command.args(["--topics", "8", "--rate", "500", "--payload", "64"]);
         command.args(["--samples", "--time", seconds(scale)]);
-        let done: Done = told(command)?;
+        let done: Done = reply(command)?;
         let mut outcome = outcome(measures(&done), bench.finish(0)?);
         if outcome.invalid.is_none() {
             outcome.invalid = validity::load(&done);

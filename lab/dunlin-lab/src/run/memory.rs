@@ -1,11 +1,11 @@
 //! `memory`: four publishers and four subscribers as fast as they can, under
-//! loss: memory of the broker stays bounded whatever the streams.
+//! loss: memory of the broker stays bounded with every policy of streams.
 
 use core::time::Duration;
 
 use anyhow::Result;
 
-use super::bench::{Bench, measure, outcome, told};
+use super::bench::{Bench, measure, outcome, reply};
 use super::experiment::{Claim, Experiment, Figure, Target};
 use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
@@ -92,7 +92,7 @@ impl Experiment for Memory {
         command.args(["--topics", "8", "--payload", "256"]);
         command.args(["--time", &format!("{}s", seconds(scale))]);
         command.args(["--patience", &format!("{}s", PATIENCE.as_secs())]);
-        let done: Done = told(command)?;
+        let done: Done = reply(command)?;
         let (_, most) = bench.server.memory()?;
         // Packets that the kernel lost make memory none the smaller.
         let notes = bench.finish_untimed()?.into_iter().collect();

@@ -12,7 +12,7 @@ use dunlin_link::Side;
 use dunlin_link::linux::{Emulator, Namespace};
 use serde_json::Value;
 
-use super::bench::{Bench, measure, outcome, told};
+use super::bench::{Bench, measure, outcome, reply};
 use super::experiment::{Claim, Experiment, Figure, Target};
 use super::plan;
 use super::record::{Cell, Factors, Measure, Outcome, Record, Scale};
@@ -306,7 +306,7 @@ impl Track<'_> {
         if let Some(memory) = memory {
             command.arg("--memory").arg(memory);
         }
-        told(command)
+        reply(command)
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) enum Wire {
     Tcp,
 }
 
-/// What a broker is told beside its ports and certificates.
+/// Settings of a broker beside its ports and certificates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Serving {
     /// Silence after which Dunlin drops a client that has no keep alive.

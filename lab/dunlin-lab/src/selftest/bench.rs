@@ -44,7 +44,7 @@ pub(super) struct Bench {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// What packets told.
+/// What packets showed.
 #[derive(Clone, Debug, Default)]
 struct Arrivals {
     times: Vec<Duration>,
@@ -149,7 +149,7 @@ impl Bench {
     }
 }
 
-/// Counts packets and what they tell until told to stop.
+/// Counts packets and what they show until asked to stop.
 struct Counter {
     socket: UdpSocket,
     begun: Instant,

@@ -46,7 +46,7 @@ impl SelfTest {
                 what: &format!("lost of {sent}, loss {text}"),
                 expected: &format!("{expected:.0}±{allowed:.0}"),
                 seen: &lost.to_string(),
-                good: error <= allowed && told(&seen, lost),
+                good: error <= allowed && reply(&seen, lost),
                 timing: false,
             });
             match loss {
@@ -95,6 +95,6 @@ impl SelfTest {
 }
 
 /// Whether the link says the same, and no one else dropped any.
-fn told(seen: &Seen, lost: u64) -> bool {
+fn reply(seen: &Seen, lost: u64) -> bool {
     lost == seen.lost_on("link") && seen.report.trouble().is_empty()
 }

@@ -65,7 +65,7 @@ impl SelfTest {
         let expected = f64::from(sent) * share;
         let lost = u64::from(sent).saturating_sub(seen.received);
         let allowed = deviation(sent, share);
-        let told: u64 = [ONE, "s0", BOTTLENECK]
+        let dropped: u64 = [ONE, "s0", BOTTLENECK]
             .iter()
             .map(|link| seen.lost_on(link))
             .sum();
@@ -75,7 +75,7 @@ impl SelfTest {
             what: &format!("lost of {sent}, 5% on each of 3 links"),
             expected: &format!("{expected:.0}±{allowed:.0}"),
             seen: &lost.to_string(),
-            good: error <= allowed && lost == told && seen.report.trouble().is_empty(),
+            good: error <= allowed && lost == dropped && seen.report.trouble().is_empty(),
             timing: false,
         });
         Ok(())

@@ -16,8 +16,8 @@ use super::access::{Access, quality};
 use super::micros;
 use crate::say;
 
-/// Longest that a client says goodbye.
-const GOODBYE_MAX: Duration = Duration::from_millis(300);
+/// Longest time to disconnect.
+const DISCONNECT_MAX: Duration = Duration::from_millis(300);
 
 /// One client with many messages.
 #[derive(Args, Clone, Debug)]
@@ -107,8 +107,8 @@ impl Burst {
             done.transmitted_us = us(first);
             done.total_us = us(begun);
         }
-        // Nobody looks at the goodbye.
-        let _ = timeout(GOODBYE_MAX, client.disconnect()).await;
+        // How it ends is not measured.
+        let _ = timeout(DISCONNECT_MAX, client.disconnect()).await;
         Ok(done)
     }
     /// Number of acknowledgements and when the last one came.

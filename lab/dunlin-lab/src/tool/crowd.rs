@@ -183,7 +183,7 @@ impl Crowd {
             };
             net.poll(Some(wait), &mut |event| round.note(event))?;
             for (conn, mut bytes) in round.sends.drain(..) {
-                // A few bytes, of which nobody needs to know when they left.
+                // A few bytes; when they left does not matter.
                 let _ = net.send(conn, StreamId::CONTROL, &mut bytes);
             }
             net.flush();

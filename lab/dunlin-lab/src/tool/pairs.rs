@@ -27,7 +27,7 @@ const SETTLE: Duration = Duration::from_millis(1000);
 /// For the last acknowledgements of the transport.
 const LAST: Duration = Duration::from_millis(300);
 
-/// Time that whoever started this has to change the link.
+/// Time for the caller to change the link.
 const ANNOUNCED: Duration = Duration::from_millis(50);
 
 /// Pairs that connect at a time. A crowd would wait for the processor, and QUIC
@@ -174,7 +174,7 @@ impl Pairs {
         tokio::time::sleep(LAST).await;
         let to_us = epoch_us();
         watching.abort_all();
-        // Without a goodbye, which nobody looks at: where much is lost, that of
+        // Without DISCONNECT, which is not measured: where much is lost, that of
         // a hundred clients takes seconds.
         drop(clients);
         Ok(with(&state, |state| {

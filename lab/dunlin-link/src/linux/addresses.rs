@@ -52,7 +52,7 @@ fn work(mut hosts: Vec<Host>, actions: &Receiver<Action>) -> Vec<String> {
             }
             Action::Set { .. } | Action::Rebind { .. } => continue,
         };
-        // Whoever gave the action has looked whether there is such a host.
+        // The caller has checked whether there is such a host.
         let Some(host) = hosts.iter_mut().find(|host| host.name == *name) else {
             continue;
         };

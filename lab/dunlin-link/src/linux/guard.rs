@@ -1,6 +1,6 @@
 //! Sees to it that namespaces go when their maker does.
 //!
-//! The maker of a link holds a lock on a file named after it. Whoever can take
+//! The maker of a link holds a lock on a file named after it. A process that can take
 //! that lock knows that the maker is gone: a watcher process that waits for
 //! it, or [`clean`].
 
@@ -89,7 +89,7 @@ pub fn clean(only: &[String]) -> io::Result<Cleaned> {
 }
 
 /// Waits until the maker of a link is gone, then removes what it left. For a
-/// process of its own, that is in nobody's way when its maker is killed.
+/// process of its own, that does not disturb when its maker is killed.
 ///
 /// # Errors
 /// When the lock file cannot be opened or locked.

@@ -52,7 +52,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// Makes one, with its loopback device up and without IPv6, whose
-    /// discovery would put packets on the link that nobody asked for.
+    /// discovery would put packets on the link that are not part of a test.
     pub(super) fn create(name: &str) -> Result<Self, NamespaceError> {
         ip(&["netns", "add", name])?;
         let namespace = Self::existing(name);

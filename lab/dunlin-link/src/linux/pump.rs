@@ -31,7 +31,7 @@ const EARLY_MAX: Duration = Duration::from_micros(200);
 /// Buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 4096;
 
-/// What the thread is told.
+/// Commands to the thread.
 #[derive(Debug)]
 pub(super) enum Order {
     Do(Action),
@@ -66,7 +66,7 @@ pub(super) struct Pump {
     pub(super) start: Instant,
     pub(super) spare: Vec<Vec<u8>>,
     pub(super) report: TestbedReport,
-    /// Told to others at once.
+    /// Shown to others at once.
     pub(super) first_failure: Arc<OnceLock<String>>,
     pub(super) drops_at_start: Vec<u64>,
     /// How long before a packet is due the thread asks to be woken.
@@ -74,7 +74,7 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    /// Moves packets until told to stop.
+    /// Moves packets until it is asked to stop.
     pub(super) fn run(mut self, realtime: bool, ready: &Sender<io::Result<()>>) -> TestbedReport {
         let asked = if realtime {
             // Timers of real-time threads have no slack; this is for the rest.
@@ -166,7 +166,7 @@ impl Pump {
     }
 
     fn act(&mut self, action: Action) {
-        // Whoever gave the action has looked whether it names what is there.
+        // The caller has checked whether it names what is there.
         let _ = self.network.apply(&action);
         // The other thread ends only after this one.
         let _ = self.addresses.send(action);
@@ -244,7 +244,7 @@ impl Pump {
         };
     }
 
-    /// False if told to stop.
+    /// False if asked to stop.
     fn obey(&mut self) -> bool {
         let mut count = [0u8; 8];
         let _ = rustix::io::read(self.bell.as_fd(), &mut count);

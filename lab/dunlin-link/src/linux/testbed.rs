@@ -301,7 +301,7 @@ impl Drop for Testbed {
     }
 }
 
-/// What is wrong with a running network, for whoever does not own it.
+/// What is wrong with a running network, for a holder that does not own it.
 #[derive(Clone, Debug)]
 pub struct Alarm(Weak<OnceLock<String>>);
 

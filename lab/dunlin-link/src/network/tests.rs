@@ -112,8 +112,8 @@ fn what_is_for_nobody_is_dropped() {
     assert_eq!((counters.no_route, counters.not_ip), (1, 2));
     assert_eq!(counters.packets_in, 3);
     assert_eq!(network.next_timeout(), None);
-    let nobody = network.handle_packet(MS, HostId(9), packet(1, 2, b"a"));
-    assert_eq!(nobody.unwrap_err().fate, Fate::NoRoute);
+    let unknown = network.handle_packet(MS, HostId(9), packet(1, 2, b"a"));
+    assert_eq!(unknown.unwrap_err().fate, Fate::NoRoute);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn one_seed_decides_everything() {
     assert_ne!(run(1), run(2));
 }
 
-/// Whatever happens to packets, each that goes in comes out once, or twice if
+/// Each packet that goes in comes out once, or twice if
 /// it was duplicated, in the order of times.
 #[test]
 fn no_packet_is_forgotten() {

@@ -169,7 +169,7 @@ impl Experiment for HalfOpen {
         let first = load("first")?;
         watch.phase("publishing", size.publishing)?;
 
-        // Whatever their kernel says for them is not heard.
+        // What their kernel says for them is not heard.
         bed.publisher_loses("all")?;
         first.kill()?;
         watch.wait(size.idle_timeout + MARGIN)?;

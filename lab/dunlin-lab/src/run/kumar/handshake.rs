@@ -319,7 +319,7 @@ fn of_role(metric: &str, role: &str, values: Vec<f64>) -> Measure {
     }
 }
 
-/// From the beginning to the last arrival before the application was told, in
+/// From the beginning to the last arrival before the application was reply, in
 /// nanoseconds: what the client answers at once is after it.
 fn until_ready(arrived: &[Packet], one: &Knocked) -> (u64, u64) {
     let (begin, end) = (one.begun * 1000, one.ready * 1000);

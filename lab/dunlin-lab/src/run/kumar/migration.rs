@@ -4,7 +4,7 @@
 //! Ten publishers with ten connections each in the paper; here 100 connections
 //! of one host. Messages are of QoS 1, 64 bytes; the old address is gone when
 //! the new one is there. Over TCP our client sees that its address is gone and
-//! connects anew; should it not, it notices by its keep alive, which the paper
+//! connects again; should it not, it notices by its keep alive, which the paper
 //! turned off (its sockets had a timeout of 30 s).
 
 use core::net::Ipv4Addr;

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::super::bench::{measure, millis, outcome, told};
+use super::super::bench::{measure, millis, outcome, reply};
 use super::super::experiment::{Claim, Experiment, Figure, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
@@ -132,7 +132,7 @@ impl Experiment for Connect {
         if bench.system.early {
             command.arg("--resume");
         }
-        let crowded: Crowded = told(command)?;
+        let crowded: Crowded = reply(command)?;
         let mut measures = Vec::new();
         if self.subscribe {
             for (metric, times) in [

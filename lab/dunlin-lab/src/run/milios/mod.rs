@@ -78,7 +78,7 @@ impl Pairs {
         let mut pairs = Generator::of(command)?;
         pairs.await_connected()?;
         bench.emulator.apply(Action::parse(&loss(cell))?);
-        pairs.told()
+        pairs.reply()
     }
 
     /// How long that takes, with a link and a server.

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use dunlin_link::Side;
 use dunlin_link::linux::Emulator;
 
-use super::super::bench::{Bench, measure, millis, outcome, told};
+use super::super::bench::{Bench, measure, millis, outcome, reply};
 use super::super::experiment::{Claim, Experiment, Figure, PaperPoint, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
@@ -101,7 +101,7 @@ impl Experiment for Resources {
         let mut command = bench.client("trickle");
         command.args(["--count", count, "--every", every, "--topic", TOPIC]);
         command.arg("--").args(Self::publisher(&bench)?);
-        let done: Trickled = told(command)?;
+        let done: Trickled = reply(command)?;
         let delays = millis(&done.delivered_us);
         let peak = done.cpu_percent.iter().copied().fold(0.0, f64::max);
         let lines =

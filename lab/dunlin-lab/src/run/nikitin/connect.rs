@@ -110,7 +110,7 @@ impl Experiment for Connect {
         let mut times = Vec::new();
         let (mut given_up, mut all, mut late_us) = (0, 0, 0);
         for client in running {
-            let crowded: Crowded = client.told()?;
+            let crowded: Crowded = client.reply()?;
             all += crowded.clients;
             given_up += crowded.clients - crowded.done;
             late_us = late_us.max(crowded.late_us);

@@ -98,7 +98,7 @@ impl<'a> Bed<'a> {
         })
     }
 
-    /// One of this program's hidden commands at a client, told where to
+    /// One of this program's hidden commands at a client, with where to
     /// connect.
     fn tool(&self, name: &str, client: &str) -> Result<Command> {
         let mut command = self.lab.me(self.testbed.namespace(client)?);
@@ -134,7 +134,7 @@ impl Running {
         Ok(Self { child, _known })
     }
 
-    fn told<T: DeserializeOwned>(self) -> Result<T> {
+    fn reply<T: DeserializeOwned>(self) -> Result<T> {
         let output = self.child.wait_with_output()?;
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr).trim());

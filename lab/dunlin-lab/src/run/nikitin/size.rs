@@ -23,7 +23,7 @@ pub(crate) struct Size;
 /// the microcontroller's client on the sockets of a host.
 const BINARIES: [&str; 3] = ["dunlin", "dunlin-client", "dunlin-tiny"];
 
-/// Steps of trimming, each on top of those before: name, and what Cargo is told
+/// Steps of trimming, each on top of those before: name, and the setting of Cargo
 /// with `CARGO_PROFILE_RELEASE_` in front.
 const STEPS: [(&str, &str, &str); 5] = [
     ("built", "", ""),

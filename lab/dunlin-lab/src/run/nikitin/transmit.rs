@@ -180,7 +180,7 @@ impl Experiment for Transmit {
         let mut notes = Vec::new();
         for client in running {
             // One that cannot even connect has not transmitted either.
-            let took = match client.told::<Bursted>() {
+            let took = match client.reply::<Bursted>() {
                 Ok(done) => done.transmitted_us.map(Duration::from_micros),
                 Err(error) => {
                     notes.push(format!("{error:#}"));

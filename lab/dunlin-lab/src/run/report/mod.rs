@@ -63,7 +63,7 @@ impl ReportCommand {
 pub(crate) fn after_run(runs: &Path) -> Result<()> {
     let (site, out) = (Site::read(runs, ALL)?, runs.join(SITE));
     write_site(&site, &out)?;
-    // The run itself went well, whatever lies beside it.
+    // The run itself went well; other runs may not be readable.
     if let Err(error) = finish(&site, &out) {
         say::err(format_args!("{error:#}"));
     }

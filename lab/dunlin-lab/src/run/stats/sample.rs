@@ -22,7 +22,7 @@ impl Pick {
         }
     }
 
-    /// All values of a metric, whatever the system.
+    /// All values of a metric, of every system.
     pub(crate) fn any(metric: &str) -> Self {
         Self {
             system: None,

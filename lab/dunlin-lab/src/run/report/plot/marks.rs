@@ -90,7 +90,7 @@ fn bars(svg: &mut Svg, plot: &Plot, panel: &Panel, frame: &Frame) {
         let x = frame.x_at(point.x) + offset;
         let style = style(plot, point.series);
         let y = frame.y.at(point.value);
-        svg.told(&style.class(), &point.tip);
+        svg.reply(&style.class(), &point.tip);
         if style.is_paper() {
             svg.shape(style.mark_class(), (x, y), style.shape_path());
         } else if frame.y.is_log() {
@@ -131,7 +131,7 @@ fn lines(svg: &mut Svg, plot: &Plot, panel: &Panel, frame: &Frame) {
         svg.group(&series.style.class());
         svg.polyline(&series.style.line_class(), &line);
         for point in points {
-            svg.told("", &point.tip);
+            svg.reply("", &point.tip);
             whisker(svg, "w", at(point).0, point, frame);
             let path = series.style.shape_path();
             svg.shape(series.style.mark_class(), at(point), path);
@@ -176,7 +176,7 @@ fn draw_curve(svg: &mut Svg, plot: &Plot, curve: &Curve, frame: &Frame) {
     } else {
         curve.points.iter().map(at).collect()
     };
-    svg.told(&style.class(), &curve.tip);
+    svg.reply(&style.class(), &curve.tip);
     if let [(x, y)] = points.as_slice() {
         svg.shape(style.mark_class(), (*x, *y), style.shape_path());
     }
@@ -201,7 +201,7 @@ fn whisker(svg: &mut Svg, class: &str, x: f64, point: &Point, frame: &Frame) {
 }
 
 fn cross(svg: &mut Svg, plot: &Plot, series: usize, at: (f64, f64), tip: &str) {
-    svg.told(&style(plot, series).class(), tip);
+    svg.reply(&style(plot, series).class(), tip);
     let (x, y) = at;
     svg.line("x", (x - CROSS, y - CROSS), (x + CROSS, y + CROSS));
     svg.line("x", (x - CROSS, y + CROSS), (x + CROSS, y - CROSS));

@@ -55,7 +55,7 @@ impl Svg {
     }
 
     /// Opens a group that says this when pointed at.
-    pub(super) fn told(&mut self, class: &str, tip: &str) {
+    pub(super) fn reply(&mut self, class: &str, tip: &str) {
         let tip = escape(tip);
         self.put(format_args!("<g class=\"{class}\"><title>{tip}</title>"));
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_picture_stands_alone_with_its_style() {
         let mut svg = Svg::default();
-        svg.told("c0", "a < b");
+        svg.reply("c0", "a < b");
         svg.line("l", (0.0, 0.5), (10.0, f64::NAN));
         svg.end();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! An experiment that nobody ran, with every kind of figure: numbers that look
+//! An invented experiment, with every kind of figure: numbers that look
 //! like those of the papers, from a seed.
 
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Experiment for Invented {
     }
 
     fn about(&self) -> &'static str {
-        "Numbers that nobody measured, in every kind of figure."
+        "Invented numbers, in every kind of figure."
     }
 
     fn source(&self) -> &'static str {
