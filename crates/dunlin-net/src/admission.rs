@@ -156,7 +156,7 @@ impl Admission {
     /// A connection that was admitted did not begin.
     pub(crate) fn withdraw(&self, ip: IpAddr, limits: &NetLimits) {
         self.handshake_over();
-        self.end(ip, limits);
+        self.end(ip, limits.counts_addresses());
     }
 
     /// A connection has proved another address and counts there from now on,
@@ -181,10 +181,10 @@ impl Admission {
         counters.migrations_over_limit += u64::from(*count > max);
     }
 
-    /// A connection is gone.
-    pub(crate) fn end(&self, ip: IpAddr, limits: &NetLimits) {
+    /// A connection is gone; it counted at its address or not.
+    pub(crate) fn end(&self, ip: IpAddr, by_address: bool) {
         give_back(&self.live);
-        if limits.connections_per_address_max > 0 {
+        if by_address {
             self.leave(ip);
         }
     }
@@ -289,9 +289,9 @@ mod tests {
         assert_eq!(admit(4, 0), Ok(()));
         assert_eq!(admit(5, 0), Err(Refusal::Full));
         admission.handshake_over();
-        admission.end(v4(1), &limits);
+        admission.end(v4(1), true);
         assert_eq!(admit(1, 5), Ok(()));
-        admission.end(v4(1), &limits);
+        admission.end(v4(1), true);
         admission.handshake_over();
         assert_eq!(admit(1, 6), Err(Refusal::Rate), "fourth in one second");
         assert_eq!(admit(1, RATE_WINDOW_MICROS), Ok(()));
@@ -308,7 +308,7 @@ mod tests {
             let admitted = admission.admit(v4(1), proved, Instant::ZERO, &limits);
             if admitted.is_ok() {
                 admission.handshake_over();
-                admission.end(v4(1), &limits);
+                admission.end(v4(1), true);
             }
             admitted
         };
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!((held, admission.pending()), (7, 7));
         for _ in 0..7 {
             admission.handshake_over();
-            admission.end(v4(1), &limits);
+            admission.end(v4(1), true);
         }
         assert_eq!(admission.pending(), 0);
         assert_eq!(admission.live.load(Ordering::Relaxed), 0);

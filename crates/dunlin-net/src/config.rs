@@ -248,6 +248,13 @@ pub struct NetLimits {
     pub udp_buffer_bytes: usize,
 }
 
+impl NetLimits {
+    /// Whether connections are counted by address.
+    pub(crate) const fn counts_addresses(&self) -> bool {
+        self.connections_per_address_max > 0
+    }
+}
+
 impl Default for NetLimits {
     fn default() -> Self {
         Self {

@@ -19,6 +19,10 @@ dunlin_base::totals! {
         pub opened: u64,
         /// Connections gone, opened or not.
         pub closed: u64,
+        /// Connections over TCP given to another shard.
+        pub detached: u64,
+        /// Connections over TCP taken from another shard.
+        pub attached: u64,
         /// Refused: all connection slots in use.
         pub refused_full: u64,
         /// Refused: too many connections from one address.

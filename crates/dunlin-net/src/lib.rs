@@ -93,7 +93,7 @@ pub use config::{
 };
 pub use counters::{ConnStats, Counters, QuicStats};
 pub use error::{MoveError, NetError};
-pub use net::{Held, Move, Net};
+pub use net::{DetachedConn, Held, Move, Net};
 pub use qlog::{AddrRange, ParseRangeError, Qlog, QlogFilter, QlogLimits, QlogTotals};
 pub use quic::{CidCodec, DatagramError, LbConfig, LbError, LbId};
 pub use resume::{SessionTickets, TICKET_BYTES_MAX};

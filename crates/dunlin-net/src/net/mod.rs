@@ -2,6 +2,7 @@
 //! needs besides is in `udp`.
 
 mod command;
+mod detach;
 mod dial;
 mod early;
 mod layers;
@@ -12,6 +13,7 @@ mod table;
 mod udp;
 mod watch;
 
+pub use detach::DetachedConn;
 pub use paths::Move;
 
 use core::net::SocketAddr;
@@ -119,6 +121,7 @@ struct Listener {
 #[derive(Debug)]
 enum Report {
     Sent(ConnId, usize),
+    Finished(ConnId),
     Blocked(ConnId, StreamId, usize),
     Moved(ConnId, SocketAddr, SocketAddr),
     MoveFailed(ConnId, SocketAddr),

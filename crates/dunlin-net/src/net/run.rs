@@ -4,8 +4,8 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io;
 
-use dunlin_base::ConnId;
 use dunlin_base::transport::{NetEvent, NetEventKind};
+use dunlin_base::{ConnId, StreamId};
 use mio::net::TcpStream;
 use mio::{Events, Token};
 
@@ -365,6 +365,10 @@ impl Net {
                     NetEvent::new(conn, NetEventKind::MoveFailed { to })
                 }
                 Report::Sent(conn, bytes) => NetEvent::new(conn, NetEventKind::Sent { bytes }),
+                Report::Finished(conn) => {
+                    let stream = StreamId::CONTROL;
+                    NetEvent::new(conn, NetEventKind::StreamFinished { stream })
+                }
                 Report::Blocked(conn, ..) if !lives(conn) => continue,
                 Report::Blocked(conn, stream, bytes) => {
                     NetEvent::new(conn, NetEventKind::StreamBlocked { stream, bytes })

@@ -106,8 +106,8 @@ impl Net {
             self.config.shared.admission.handshake_over();
         }
         if accepted {
-            let limits = &self.config.limits;
-            self.config.shared.admission.end(addr, limits);
+            let by_address = self.config.limits.counts_addresses();
+            self.config.shared.admission.end(addr, by_address);
         }
         // A descriptor is free again.
         for source in &mut self.sources {

@@ -140,8 +140,8 @@ impl StreamConn {
         let result = tls.input(data, &mut out, &mut |event| match event {
             _ if above.is_err() => {}
             TlsEvent::Open { identity: name } => {
+                identity.clone_from(&name);
                 if ws.is_some() {
-                    *identity = name;
                     self.backlog.put_slice(greeting.as_bytes());
                     *greeting = String::new();
                 } else {
@@ -169,7 +169,7 @@ impl StreamConn {
         &mut self,
         ws: Option<&mut WsLayer>,
         data: &mut [u8],
-        identity: &mut Option<dunlin_base::Text>,
+        identity: &Option<dunlin_base::Text>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
         let Some(ws) = ws else {
@@ -179,7 +179,7 @@ impl StreamConn {
         let mut answer = Vec::new();
         let waiting = self.backlog.len();
         let result = ws.input(data, waiting, &mut answer, &mut |event| match event {
-            WsEvent::Open => self.open(identity.take(), cx),
+            WsEvent::Open => self.open(identity.clone(), cx),
             WsEvent::Data(bytes) => self.deliver(bytes, cx),
             WsEvent::Finished => self.on_finished(cx),
         });

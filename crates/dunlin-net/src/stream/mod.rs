@@ -94,7 +94,7 @@ pub(crate) struct Layers {
     pub(crate) ws: Option<WsLayer>,
     /// First bytes of a client of the topmost layer.
     pub(crate) greeting: String,
-    /// Name in the peer's certificate, until the connection is open.
+    /// Name in the peer's certificate.
     pub(crate) identity: Option<Text>,
 }
 
@@ -240,19 +240,44 @@ impl StreamConn {
             Instant::FAR_FUTURE
         };
         cx.counters.opened += 1;
-        (cx.out)(NetEvent::new(
-            self.id,
-            NetEventKind::Opened {
-                peer: Peer {
-                    addr: self.addr,
-                    transport: self.transport,
-                    listener: self.listener,
-                    identity,
-                    protocol: None,
-                    early_data: false,
-                },
-            },
-        ));
+        let peer = self.peer_named(identity);
+        (cx.out)(NetEvent::new(self.id, NetEventKind::Opened { peer }));
+    }
+
+    fn peer_named(&self, identity: Option<Text>) -> Peer {
+        Peer {
+            addr: self.addr,
+            transport: self.transport,
+            listener: self.listener,
+            identity,
+            protocol: None,
+            early_data: false,
+        }
+    }
+
+    /// The other side, as `Opened` described it.
+    pub(crate) fn peer(&self) -> Peer {
+        let layers = self.layers.as_ref();
+        self.peer_named(layers.and_then(|layers| layers.identity.clone()))
+    }
+
+    /// Whether it can go to another loop: it is open and was accepted.
+    pub(crate) fn may_detach(&self) -> bool {
+        self.phase == Phase::Open && self.accepted && !self.reported
+    }
+
+    pub(crate) const fn is_peer_finished(&self) -> bool {
+        self.peer_finished
+    }
+
+    /// Takes another id; it came from another loop.
+    pub(crate) fn rename(&mut self, id: ConnId) {
+        self.id = id;
+    }
+
+    /// Bytes taken by `send` that `Sent` has not announced.
+    pub(crate) const fn unsent(&self) -> usize {
+        self.owed
     }
 
     /// A layer failed: reports it, and lets what explains it to the peer leave

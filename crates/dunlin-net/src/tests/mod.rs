@@ -5,6 +5,7 @@ mod acks;
 pub(crate) mod certs;
 mod corpus;
 mod datagrams;
+mod detach;
 mod early;
 mod ending;
 mod follow;

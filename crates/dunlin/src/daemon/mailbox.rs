@@ -20,11 +20,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::BusMessage;
 use dunlin_broker::access::Acl;
 use dunlin_broker::auth::AuthAnswer;
-use dunlin_net::{ForeignDatagram, ServerTls, StrikeId, Waker};
+use dunlin_net::{DetachedConn, ForeignDatagram, ServerTls, StrikeId, Waker};
 use dunlin_store::StoreDone;
 
 use super::query::Query;
@@ -47,6 +48,8 @@ const SPARE_MESSAGES_MAX: usize = 1024;
 pub(crate) enum Mail {
     /// From another shard.
     Bus(BusBatch),
+    /// A connection over TCP that moves to this shard.
+    Conn(Box<MovedConn>),
     /// A QUIC datagram that arrived at the wrong shard's socket.
     Datagram(ForeignDatagram),
     /// From the store.
@@ -70,9 +73,18 @@ impl Mail {
         match self {
             Self::Bus(batch) => batch.cost,
             Self::Datagram(datagram) => MAIL_BYTES + datagram.len(),
+            Self::Conn(moved) => MAIL_BYTES + moved.unread.len() + moved.conn.unsent(),
             _ => MAIL_BYTES,
         }
     }
+}
+
+/// A connection on its way to another shard.
+#[derive(Debug)]
+pub(crate) struct MovedConn {
+    pub(crate) conn: DetachedConn,
+    /// Bytes that the shard it leaves has read and not used.
+    pub(crate) unread: Bytes,
 }
 
 /// Messages of one shard, in the order in which it sent them.

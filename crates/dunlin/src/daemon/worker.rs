@@ -5,15 +5,16 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::time::Instant as StdInstant;
 
-use dunlin_base::ShardId;
-use dunlin_base::transport::{NetCommand, NetCommandKind};
+use bytes::Bytes;
+use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind};
+use dunlin_base::{ConnId, ShardId, StreamId};
 use dunlin_broker::{Event, Input, Output, Shard};
 use dunlin_net::{Clock, Net, Qlog};
 use dunlin_store::Request;
 use dunlin_store_redb::{SubmitError, Submitter};
 
 use super::authenticator::AuthClient;
-use super::mailbox::{Address, BusBatch, Inbox, Mail, Outbox};
+use super::mailbox::{Address, BusBatch, Inbox, Mail, MovedConn, Outbox};
 use super::memory::{Memory, give_back_aside};
 use super::query::Query;
 use crate::metrics::Paths;
@@ -156,6 +157,7 @@ impl Worker {
         let now = self.clock.now();
         match mail {
             Mail::Bus(batch) => _ = self.take_batch(batch),
+            Mail::Conn(moved) => self.take_over(*moved),
             Mail::Datagram(datagram) => self.net.handle_foreign(datagram),
             Mail::Store(done) => self.shard.handle(now, Input::Store(done)),
             Mail::Auth { conn, answer } => {
@@ -214,6 +216,34 @@ impl Worker {
         }
         if let Some(event) = event {
             self.shard.handle(self.clock.now(), Input::Net(event));
+        }
+    }
+
+    /// Sends a connection to the shard where its session lives.
+    #[expect(dead_code, reason = "the shard does not ask for it yet")]
+    fn move_conn(&mut self, conn: ConnId, to: ShardId, unread: Bytes) {
+        // A connection that ended meanwhile was reported as closed.
+        if let Some(conn) = self.net.detach(conn) {
+            self.mail(to, Mail::Conn(Box::new(MovedConn { conn, unread })));
+        }
+    }
+
+    /// Takes a connection whose session lives here, as if it was accepted here.
+    fn take_over(&mut self, moved: MovedConn) {
+        let (now, peer) = (self.clock.now(), moved.conn.peer().clone());
+        match self.net.attach(moved.conn) {
+            Ok(conn) => {
+                // The shard that it left may have paused it.
+                self.net.pause_reading(conn, false);
+                let opened = NetEvent::new(conn, NetEventKind::Opened { peer });
+                self.shard.handle(now, Input::Net(opened));
+                let (stream, data) = (StreamId::CONTROL, &moved.unread[..]);
+                if !data.is_empty() {
+                    let bytes = NetEvent::new(conn, NetEventKind::Bytes { stream, data });
+                    self.shard.handle(now, Input::Net(bytes));
+                }
+            }
+            Err(error) => tracing::warn!(%error, "a connection could not change its shard"),
         }
     }
 
