@@ -82,8 +82,10 @@ class Broker:
 class Dunlin(Broker):
     name = "dunlin"
 
-    def __init__(self, binary, shards=1):
+    def __init__(self, binary, shards=1, name="dunlin"):
         super().__init__()
+        self.name, self.shards = name, shards
+        self.metrics = f"127.0.0.1:{free_port()}"
         listeners = []
         for transport, scheme in [("tcp", "mqtt"), ("tls", "mqtts"), ("quic", "quic")]:
             kind = socket.SOCK_DGRAM if transport == "quic" else socket.SOCK_STREAM
@@ -97,6 +99,7 @@ class Dunlin(Broker):
             file.write(f'data_dir = "data"\nshards = {shards}\n')
             file.write('[log]\nlevel = "warn"\n[store]\ndurability = "fsync"\n')
             file.write('[sys]\ninterval = "0s"\n')
+            file.write(f'[metrics]\naddress = "{self.metrics}"\n')
             file.write("\n".join(listeners))
         self.ca = os.path.join(self.dir, "data", "certs", "ca.pem")
         self.start([binary, "broker", "--config", config])

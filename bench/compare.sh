@@ -4,11 +4,15 @@
 #
 #   bench/compare.sh            whole table, less than 10 minutes
 #   bench/compare.sh --quick    one short repetition, to see that it works
+#   bench/compare.sh --placement [--quick]
+#                               what it costs that publisher and subscriber are
+#                               on different shards, about 20 minutes
 #
 # DUNLIN     the release binary (default: target/release/dunlin)
 # MOSQUITTO  default: mosquitto from PATH or /usr/sbin
 # MQTTV5     default: mqttv5 from PATH (cargo install mqttv5-cli); rows with it
 #            are skipped, visibly, when it is not there
+# BASELINE   another dunlin binary, measured beside DUNLIN by --placement
 # TMPDIR     where the brokers keep their data; must be a disk, not memory
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,4 +23,7 @@ if [ ! -x "$DUNLIN" ]; then
     exit 1
 fi
 export PYTHONDONTWRITEBYTECODE=1
-exec python3 "$here/compare.py" "$@"
+case " $* " in
+*" --placement "*) exec python3 "$here/placement.py" "$@" ;;
+*) exec python3 "$here/compare.py" "$@" ;;
+esac

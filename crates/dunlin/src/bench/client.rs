@@ -102,20 +102,25 @@ impl Client {
         }
     }
 
-    /// The transport is open: say CONNECT.
-    pub(super) fn on_opened(&mut self, plan: &Plan) -> Result<(), EncodeError> {
-        let (kind, number) = match &self.role {
+    /// Kind and number, which are in its identifier.
+    pub(super) fn name(&self) -> (char, usize) {
+        match &self.role {
             Role::Subscriber(number, _) => ('s', *number),
             Role::Publisher(publisher) => ('p', publisher.index),
             Role::Idle(number) => ('i', *number),
-        };
+        }
+    }
+
+    /// The transport is open: send CONNECT.
+    pub(super) fn on_opened(&mut self, plan: &Plan) -> Result<(), EncodeError> {
+        let (kind, number) = self.name();
         let persists = plan.persistent && kind == 's';
         self.keep_alive = plan.keep_alive;
         let connect = Connect {
             version: plan.version,
             clean_start: !persists,
             keep_alive: plan.keep_alive,
-            client_id: &format!("b{}{kind}{number}", plan.run_id),
+            client_id: &plan.client_id(kind, number),
             username: plan.target.user.as_deref(),
             password: plan.target.password.as_deref().map(str::as_bytes),
             properties: ConnectProperties {

@@ -10,6 +10,7 @@ mod dialler;
 pub mod handshakes;
 pub mod limits;
 mod pacer;
+pub mod placement;
 pub mod plan;
 pub mod proc;
 mod publisher;
@@ -36,7 +37,7 @@ use shared::{Phase, Shared};
 use stats::{Causes, Tally};
 use worker::Worker;
 
-/// How often the phases are looked at.
+/// How often the phases are checked.
 const TICK: Duration = Duration::from_millis(10);
 /// How often a progress line is written.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -140,6 +141,9 @@ impl Conductor<'_> {
     fn conduct(&mut self) -> anyhow::Result<()> {
         let before = self.memory();
         self.connect()?;
+        if let Some(places) = &self.plan.places {
+            places.check(self.plan)?;
+        }
         thread::sleep(BREATH);
         let spent = if self.plan.idle > 0 {
             self.hold()?

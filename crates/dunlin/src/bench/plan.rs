@@ -9,6 +9,7 @@ use dunlin_base::transport::Transport;
 use dunlin_mqtt_codec::{QoS, Version};
 use dunlin_net::{ClientTls, QuicTuning};
 
+use super::placement::Places;
 use super::wire::STAMP_BYTES;
 
 /// Connections of one run at most.
@@ -115,6 +116,8 @@ pub struct Plan {
     pub threads: usize,
     /// Local addresses to connect from, in turn; empty: the system chooses.
     pub sources: Vec<IpAddr>,
+    /// Places on the broker's shards; `None`: as the kernel decides.
+    pub places: Option<Places>,
     /// Start of topics and client identifiers, unique for this run.
     pub prefix: String,
     /// Unique part of `prefix`, for client identifiers.
@@ -179,6 +182,7 @@ impl Plan {
             connecting_max: 100,
             threads: 1,
             sources: Vec::new(),
+            places: None,
             prefix: format!("bench/{run_id}"),
             run_id: run_id.into(),
         }
@@ -218,6 +222,16 @@ impl Plan {
     #[must_use]
     pub const fn connections(&self) -> usize {
         self.publishers + self.subscribers + self.idle
+    }
+
+    /// Identifier of a client: `p`, `s` or `i`, and its number.
+    #[must_use]
+    pub fn client_id(&self, kind: char, number: usize) -> String {
+        let name = format!("b{}{kind}{number}", self.run_id);
+        match &self.places {
+            Some(places) => places.client_id(&name, kind, number),
+            None => name,
+        }
     }
 
     /// Topic number `t`.

@@ -174,7 +174,11 @@ impl<'a> Worker<'a> {
             };
             client.stage = Stage::Connecting;
             client.dialled_us = self.clock.now().as_micros();
-            self.dial.config.local_addr = self.dial.source(index);
+            let (kind, number) = client.name();
+            self.dial.config.local_addr = match &self.plan.places {
+                Some(places) => places.source(kind, number),
+                None => self.dial.source(index),
+            };
             match self.net.dial(&self.dial.config) {
                 Ok(conn) => {
                     client.conn = Some(conn);

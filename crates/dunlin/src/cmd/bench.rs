@@ -20,6 +20,7 @@ use dunlin_net::{ClientTls, ClientTlsBuilder};
 use super::network::Network;
 use crate::bench;
 use crate::bench::handshakes::{self, Visits};
+use crate::bench::placement::{Placement, Places};
 use crate::bench::plan::{Pattern, Plan, Target};
 use crate::bench::proc::Process;
 use crate::files;
@@ -196,6 +197,18 @@ struct Connect {
     /// Local addresses to connect from in turn.
     #[arg(long, value_delimiter = ',', value_name = "IP,...")]
     source: Vec<IpAddr>,
+    /// Place clients on chosen shards of a dunlin broker on 127.0.0.1.
+    #[arg(
+        long,
+        value_enum,
+        requires = "metrics",
+        conflicts_with = "source",
+        hide = true
+    )]
+    placement: Option<Placement>,
+    /// Address of the metrics of that broker.
+    #[arg(long, value_name = "IP:PORT", hide = true)]
+    metrics: Option<SocketAddr>,
 }
 
 impl Bench {
@@ -276,7 +289,7 @@ impl Bench {
             _ => (0, 0, 1),
         };
         let run_id = run_id();
-        let plan = Plan {
+        let mut plan = Plan {
             version: self.mqtt,
             pattern: load.pattern,
             publishers: pubs,
@@ -301,6 +314,7 @@ impl Bench {
             connecting_max: connect.connecting.max(1),
             threads: connect.threads,
             sources: sources(&connect.source, &target, pubs + subs + idle),
+            places: None,
             prefix: format!("{}/{run_id}", load.prefix),
             run_id,
             target,
@@ -309,6 +323,9 @@ impl Bench {
             bail!("{:?} cannot be the start of a topic", load.prefix);
         }
         plan.check()?;
+        if let (Some(placement), Some(metrics)) = (connect.placement, connect.metrics) {
+            plan.places = Some(Places::find(&plan, placement, metrics)?);
+        }
         Ok(plan)
     }
 

@@ -1,0 +1,398 @@
+//! Places clients on chosen shards of a Dunlin broker.
+//!
+//! Two things decide where a client is: its connection is accepted by the
+//! shard to which the kernel gives it, a function of both addresses and ports
+//! (`SO_REUSEPORT`), and a durable session lives on the shard of its client
+//! identifier. So connections are made from different ports, the broker's page
+//! of connections says where each one arrived, and the run uses ports and
+//! client identifiers that lead where they should. After connecting the page
+//! is read again, so that a run with misplaced clients fails.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use anyhow::{Context as _, bail, ensure};
+use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
+use dunlin_base::{ConnId, SendBuf, StreamId};
+use dunlin_broker::home_shard;
+use dunlin_mqtt_codec::{Connect, Packet, decode};
+use dunlin_net::{Clock, DialConfig, Net, NetConfig};
+use serde_json::Value;
+
+use super::plan::Plan;
+use super::wire::Framer;
+
+/// Rounds of connections made to find ports.
+const ROUNDS_MAX: usize = 20;
+/// Connections of one round at most.
+const ROUND_MAX: usize = 500;
+/// UDP ports for each shard; QUIC connections share them.
+const UDP_PORTS: usize = 4;
+/// Time for a round, and for an answer of the metrics.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Connections asked for with one request.
+const PAGE: usize = 1000;
+/// Characters appended to a client identifier at most.
+const SUFFIX_MAX: u32 = 10_000;
+
+/// Which clients are on which shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Placement {
+    /// All clients on the first shard.
+    OneShard,
+    /// Publisher and subscriber of a pair on one shard, pairs in turn.
+    Local,
+    /// Publisher and subscriber of a pair on different shards, pairs in turn.
+    Crossing,
+}
+
+impl Placement {
+    fn shard(self, role: char, number: usize, shards: u16) -> u16 {
+        let number = match (self, role) {
+            (Self::OneShard, _) => 0,
+            (Self::Crossing, 's') => number + 1,
+            _ => number,
+        };
+        (number % usize::from(shards.max(1))) as u16
+    }
+}
+
+/// Where each client connects from.
+#[derive(Clone, Debug)]
+pub struct Places {
+    placement: Placement,
+    metrics: SocketAddr,
+    shards: u16,
+    sources: HashMap<(char, usize), SocketAddr>,
+}
+
+impl Places {
+    /// Finds ports for all clients of a plan. `metrics` is the address of the
+    /// broker's metrics.
+    ///
+    /// # Errors
+    /// The broker shows no metrics there, refuses connections, or not enough
+    /// ports lead to a shard.
+    pub fn find(plan: &Plan, placement: Placement, metrics: SocketAddr) -> anyhow::Result<Self> {
+        let mut places = Self {
+            placement,
+            metrics,
+            shards: shard_count(metrics)?,
+            sources: HashMap::new(),
+        };
+        let wanted = places.wanted(plan);
+        let mut found = vec![Vec::new(); wanted.len()];
+        let mut survey = Survey::new(plan)?;
+        for round in 0..ROUNDS_MAX {
+            let missing = |(wanted, found): (&usize, &Vec<_>)| wanted.saturating_sub(found.len());
+            let missing: usize = wanted.iter().zip(&found).map(missing).sum();
+            if missing == 0 {
+                places.assign(plan, &found);
+                return Ok(places);
+            }
+            let count = (missing * wanted.len()).clamp(8, ROUND_MAX);
+            for (shard, addr) in survey.round(round, count, metrics)? {
+                if let Some(found) = found.get_mut(usize::from(shard)) {
+                    found.push(addr);
+                }
+            }
+        }
+        bail!("not enough ports lead to each of {} shards", places.shards)
+    }
+
+    /// Gives every client an address that leads to its shard; there are fewer
+    /// of them than clients where connections share a socket.
+    fn assign(&mut self, plan: &Plan, found: &[Vec<SocketAddr>]) {
+        let mut cycles: Vec<_> = found.iter().map(|found| found.iter().cycle()).collect();
+        for (role, number) in clients(plan) {
+            let cycle = cycles.get_mut(usize::from(self.shard(role, number)));
+            if let Some(addr) = cycle.and_then(Iterator::next) {
+                self.sources.insert((role, number), *addr);
+            }
+        }
+    }
+
+    /// How many sources each shard needs.
+    fn wanted(&self, plan: &Plan) -> Vec<usize> {
+        let mut wanted = vec![0; usize::from(self.shards)];
+        for (role, number) in clients(plan) {
+            if let Some(count) = wanted.get_mut(usize::from(self.shard(role, number))) {
+                *count += 1;
+            }
+        }
+        if plan.target.transport == Transport::Quic {
+            wanted.iter_mut().for_each(|n| *n = (*n).min(UDP_PORTS));
+        }
+        wanted
+    }
+
+    fn shard(&self, role: char, number: usize) -> u16 {
+        self.placement.shard(role, number, self.shards)
+    }
+
+    /// Where a client connects from.
+    #[must_use]
+    pub fn source(&self, role: char, number: usize) -> Option<SocketAddr> {
+        self.sources.get(&(role, number)).copied()
+    }
+
+    /// A client identifier that begins with `name` and belongs to the shard.
+    #[must_use]
+    pub fn client_id(&self, name: &str, role: char, number: usize) -> String {
+        let shard = self.shard(role, number);
+        (0..SUFFIX_MAX)
+            .map(|suffix| format!("{name}-{suffix}"))
+            .find(|id| home_shard(id, self.shards) == shard)
+            .unwrap_or_else(|| name.to_owned())
+    }
+
+    /// Checks that every client is where it should be.
+    ///
+    /// # Errors
+    /// One is not, or the broker does not say where.
+    pub fn check(&self, plan: &Plan) -> anyhow::Result<()> {
+        let found = connections(self.metrics)?;
+        for (role, number) in clients(plan) {
+            let id = plan.client_id(role, number);
+            let (shard, _) = found
+                .get(&id)
+                .with_context(|| format!("the broker does not list {id}"))?;
+            let wanted = self.shard(role, number);
+            ensure!(
+                *shard == wanted,
+                "{id} is on shard {shard}, not on {wanted}"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Subscribers, then publishers, as they connect.
+fn clients(plan: &Plan) -> impl Iterator<Item = (char, usize)> + use<> {
+    let subscribers = (0..plan.subscribers).map(|n| ('s', n));
+    let idle = (0..plan.idle).map(|n| ('i', n));
+    let publishers = (0..plan.publishers).map(|n| ('p', n));
+    subscribers.chain(idle).chain(publishers)
+}
+
+/// Makes connections to see where they arrive.
+struct Survey<'a> {
+    plan: &'a Plan,
+    config: DialConfig,
+}
+
+impl<'a> Survey<'a> {
+    fn new(plan: &'a Plan) -> anyhow::Result<Self> {
+        let target = &plan.target;
+        ensure!(
+            target.addr.ip().is_loopback() && target.addr.is_ipv4(),
+            "clients can be placed on 127.0.0.1 only"
+        );
+        let mut config = DialConfig::new(target.transport, target.addr, &target.server_name);
+        config.tls.clone_from(&target.tls);
+        config.quic.clone_from(&target.quic);
+        if !target.ws_path.is_empty() {
+            config.ws_path.clone_from(&target.ws_path);
+        }
+        Ok(Self { plan, config })
+    }
+
+    /// Connects from `count` ports; returns where they lead.
+    fn round(
+        &mut self,
+        round: usize,
+        count: usize,
+        metrics: SocketAddr,
+    ) -> anyhow::Result<Vec<(u16, SocketAddr)>> {
+        let mut net = Net::new(NetConfig::client(Clock::new())?)?;
+        let prefix = format!("b{}-port{round}-", self.plan.run_id);
+        let mut open = HashMap::new();
+        for number in 0..count {
+            // QUIC connections from one address would share a socket.
+            let host = match self.plan.target.transport {
+                Transport::Quic => number % 250 + 1,
+                _ => 1,
+            } as u8;
+            let ip = IpAddr::from(Ipv4Addr::new(127, 0, 0, host));
+            self.config.local_addr = Some((ip, 0).into());
+            let conn = net.dial(&self.config).context("cannot dial")?;
+            open.insert(conn, (format!("{prefix}{number}"), Framer::default()));
+        }
+        let until = net.now() + PATIENCE;
+        let mut accepted = Vec::new();
+        while accepted.len() < count {
+            ensure!(net.now() < until, "connections to find ports hang");
+            self.turn(&mut net, &mut open, &mut accepted)?;
+        }
+        let found = connections(metrics)?;
+        for conn in accepted {
+            // Over TCP this sends RST: the port is free at once.
+            net.abort(conn);
+        }
+        net.flush();
+        net.poll(Some(Duration::from_millis(20)), &mut |_| {})?;
+        let ours = found.into_iter().filter(|(id, _)| id.starts_with(&prefix));
+        Ok(ours.map(|(_, place)| place).collect())
+    }
+
+    fn turn(
+        &self,
+        net: &mut Net,
+        open: &mut HashMap<ConnId, (String, Framer)>,
+        accepted: &mut Vec<ConnId>,
+    ) -> anyhow::Result<()> {
+        let (mut opened, mut failed) = (Vec::new(), None);
+        let version = self.plan.version;
+        net.poll(Some(Duration::from_millis(20)), &mut |event| {
+            let NetEvent { conn, kind } = event;
+            match kind {
+                NetEventKind::Opened { .. } => opened.push(conn),
+                NetEventKind::Bytes { data, .. } => {
+                    let Some((_, framer)) = open.get_mut(&conn) else {
+                        return;
+                    };
+                    let _ = framer.feed(data, |_, packet| {
+                        if let Ok(Packet::ConnAck(connack)) = decode(packet, version) {
+                            if connack.reason.is_error() {
+                                failed = Some(format!("refused: {:?}", connack.reason));
+                            }
+                            accepted.push(conn);
+                        }
+                    });
+                }
+                NetEventKind::Closed { cause } => failed = Some(cause.to_string()),
+                _ => {}
+            }
+        })?;
+        if let Some(cause) = failed {
+            bail!("a connection to find a port failed: {cause}");
+        }
+        for conn in opened {
+            let Some((client_id, _)) = open.get(&conn) else {
+                continue;
+            };
+            let mut data = SendBuf::new();
+            self.connect(client_id, &mut data)?;
+            // The answer shows that it left.
+            let _ = net.send(conn, StreamId::CONTROL, &mut data);
+        }
+        net.flush();
+        Ok(())
+    }
+
+    fn connect(&self, client_id: &str, out: &mut SendBuf) -> anyhow::Result<()> {
+        let target = &self.plan.target;
+        let connect = Connect {
+            version: self.plan.version,
+            clean_start: true,
+            keep_alive: 60,
+            client_id,
+            username: target.user.as_deref(),
+            password: target.password.as_deref().map(str::as_bytes),
+            ..Connect::default()
+        };
+        Packet::Connect(connect)
+            .encode(self.plan.version, out)
+            .context("CONNECT")
+    }
+}
+
+/// Shard and address of each connected client.
+fn connections(metrics: SocketAddr) -> anyhow::Result<HashMap<String, (u16, SocketAddr)>> {
+    let mut found = HashMap::new();
+    let mut after = String::new();
+    loop {
+        let page = get(metrics, &format!("/connections?limit={PAGE}{after}"))?;
+        let page: Value = serde_json::from_str(&page).context("the page of connections")?;
+        for row in page["connections"].as_array().into_iter().flatten() {
+            let place = || {
+                let shard = row["connection"].as_str()?.split_once(':')?.0;
+                let addr = row["address"].as_str()?.parse().ok()?;
+                Some((shard.parse().ok()?, addr))
+            };
+            if let (Some(id), Some(place)) = (row["client_id"].as_str(), place()) {
+                found.insert(id.to_owned(), place);
+            }
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(found),
+        }
+    }
+}
+
+fn shard_count(metrics: SocketAddr) -> anyhow::Result<u16> {
+    let text = get(metrics, "/metrics")?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("dunlin_shards "));
+    let count = value.and_then(|value| value.trim().parse::<u16>().ok());
+    count.with_context(|| format!("http://{metrics}/metrics does not show dunlin_shards"))
+}
+
+/// The body of a page.
+fn get(addr: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+    let mut stream = TcpStream::connect(addr).with_context(|| format!("no metrics at {addr}"))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("not HTTP")?;
+    ensure!(
+        head.starts_with("HTTP/1.1 200"),
+        "http://{addr}{path}: {}",
+        head.lines().next().unwrap_or_default()
+    );
+    Ok(body.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Pattern;
+    use super::super::plan::tests::plan;
+    use super::*;
+
+    fn places(placement: Placement, plan: &Plan) -> Places {
+        let addr = |shard: u16| (1..=12).map(move |n| ([127, 0, 0, 1], shard * 100 + n).into());
+        let mut places = Places {
+            placement,
+            metrics: ([127, 0, 0, 1], 1).into(),
+            shards: 2,
+            sources: HashMap::new(),
+        };
+        places.assign(plan, &[addr(1).collect(), addr(2).collect()]);
+        places
+    }
+
+    #[test]
+    fn each_client_has_its_own_port_on_its_shard() {
+        for (placement, apart) in [
+            (Placement::OneShard, false),
+            (Placement::Local, false),
+            (Placement::Crossing, true),
+        ] {
+            let plan = plan(Pattern::Pair, 5, 5, 5);
+            let places = places(placement, &plan);
+            let mut used = Vec::new();
+            for (role, number) in clients(&plan) {
+                let shard = places.shard(role, number);
+                let source = places.source(role, number).expect("a port");
+                assert_eq!(source.port() / 100, shard + 1, "{placement:?}");
+                used.push(source);
+                let id = places.client_id("x", role, number);
+                assert_eq!(home_shard(&id, 2), shard);
+            }
+            used.sort();
+            used.dedup();
+            assert_eq!(used.len(), 10, "{placement:?}");
+            for number in 0..5 {
+                let differ = places.shard('s', number) != places.shard('p', number);
+                assert_eq!(differ, apart, "{placement:?}");
+            }
+        }
+    }
+}
