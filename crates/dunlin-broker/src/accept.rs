@@ -7,13 +7,11 @@ use crate::io::Event;
 use crate::lanes::Lanes;
 use crate::owners::{Later, Owners};
 use crate::pending::Pending;
-use crate::stream_options::StreamOptions;
 use crate::timers::Timer;
 use crate::{acks, ending, flows, lifecycle, pump, send, subscriptions};
 use alloc::boxed::Box;
 use alloc::format;
 use bytes::Bytes;
-use core::time::Duration;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::transport::{Transport, close_code};
 use dunlin_base::{Repeat, StreamId, Text};
@@ -21,11 +19,8 @@ use dunlin_mqtt::codec::{
     ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version, decode,
 };
 use dunlin_mqtt::flow;
-use dunlin_mqtt::server::{AliasTable, TopicAliases};
+use dunlin_mqtt::server::link::Offer;
 use dunlin_store::{StoreOp, StoredWill};
-
-/// Longest age limit of a datagram.
-const DATAGRAM_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// The outcome of authentication, on its way into a session.
 #[derive(Debug, Default)]
@@ -128,8 +123,8 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         }
     };
     conn.phase = Phase::Connected(s);
-    conn.last_packet = own.now;
-    let (id, silence) = (conn.id, conn.silence_max);
+    conn.link.keep_alive.heard(own.now);
+    let (id, silence) = (conn.id, conn.link.keep_alive.limit());
     let timeout = if silence.is_zero() {
         own.timers.cancel(Timer::Conn(id), &mut conn.alarm);
         own.config.idle_timeout_max
@@ -171,7 +166,8 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
 fn send_connack(own: &mut Owners, c: ConnIdx, facts: &ConnAckFacts) {
     let config = &own.config;
     let lowered = config.packet_bytes_max < dunlin_base::limits::PACKET_BYTES_DEFAULT;
-    let asked = own.conns.get(c).is_some_and(|conn| conn.asked_for_streams);
+    let asked = own.conns.get(c);
+    let asked = asked.is_some_and(|conn| conn.link.terms.asked_for_streams);
     let streams = format!("{}", config.data_streams_max);
     let answer = [(flow::option::DATA_STREAMS, streams.as_str())];
     let properties = ConnAckProperties {
@@ -192,12 +188,7 @@ fn send_connack(own: &mut Owners, c: ConnIdx, facts: &ConnAckFacts) {
         reason: ReasonCode::Success,
         properties,
     });
-    let fits = own.conns.get(c).is_some_and(|conn| {
-        let len = packet.encoded_len(conn.version);
-        len.is_ok_and(|len| len <= conn.packet_bytes_max as usize)
-    });
-    send::send(own, c, StreamId::CONTROL, &packet);
-    if !fits {
+    if !send::send(own, c, StreamId::CONTROL, &packet) {
         // The client would wait for it in vain.
         ending::close(own, c, close_code::NO_ERROR);
     }
@@ -206,36 +197,30 @@ fn send_connack(own: &mut Owners, c: ConnIdx, facts: &ConnAckFacts) {
 /// Takes over what the client asked for on the connection; returns the
 /// Server Keep Alive if it differs.
 fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16> {
-    let max = own.config.keep_alive_secs_max;
-    let asked = connect.keep_alive;
-    let keep_alive = match (asked, max) {
-        (asked, 0) => asked,
-        (0, max) => max,
-        (asked, max) => asked.min(max),
-    };
-    take_stream_options(own, c, connect);
-    let alias_maximum = own.config.topic_alias_maximum;
+    let config = &own.config;
     let conn = own.conns.get_mut(c)?;
-    let properties = &connect.properties;
-    conn.receive_maximum = properties.receive_maximum.map_or(u16::MAX, |max| max.get());
-    conn.packet_bytes_max = properties
-        .maximum_packet_size
-        .map_or(u32::MAX, |max| max.get());
-    let mut asked_for = properties.user_properties.iter();
-    conn.asked_for_streams = conn.peer.transport == Transport::Quic
-        && asked_for.any(|(name, _)| name == flow::option::DATA_STREAMS);
-    conn.problem_information = properties.request_problem_information.unwrap_or(true);
-    conn.aliases_in = TopicAliases::new(alias_maximum);
-    conn.aliases_out = AliasTable::new(properties.topic_alias_maximum.unwrap_or(0));
-    conn.auth_method = properties.authentication_method.map(Text::from);
-    // 3.1.1 has no Server Keep Alive: there the client's value stands.
-    let effective = match connect.version {
-        Version::V5 => keep_alive,
-        Version::V311 => asked,
+    let offer = Offer {
+        quic: conn.peer.transport == Transport::Quic,
+        flow_headers: conn.speaks_next(),
+        datagrams: config.datagrams,
+        delivery_streams_max: config.delivery_streams_max,
+        keep_alive_secs_max: config.keep_alive_secs_max,
     };
-    //= mqtt5#[MQTT-3.1.2-22]
-    conn.silence_max = Duration::from_millis(u64::from(effective) * 1500);
-    (connect.version == Version::V5 && keep_alive != asked).then_some(keep_alive)
+    let agreed = conn.link.handle_connect(connect, &offer);
+    let streams = agreed.delivery_streams;
+    conn.lanes = (streams > 0).then(|| Box::new(Lanes::new(streams)));
+    let conn = conn.id;
+    if agreed.isolate {
+        let isolate = true;
+        own.outbox
+            .command(conn, NetCommandKind::IsolateStreams { isolate });
+    }
+    if agreed.repeat != Repeat::Never && config.repeat_packets {
+        let repeat = agreed.repeat;
+        own.outbox
+            .command(conn, NetCommandKind::RepeatPackets { repeat });
+    }
+    agreed.server_keep_alive
 }
 
 fn session_expiry(own: &Owners, connect: &Connect<'_>) -> u32 {
@@ -272,35 +257,4 @@ fn take_session(own: &mut Owners, connect: &Connect<'_>, client_id: &Text) -> (S
     }
     let s = own.sessions.create(client_id.clone(), connect.version);
     (s, false)
-}
-
-/// Takes over what the client can take on this connection.
-fn take_stream_options(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) {
-    let (streams_max, datagrams) = (own.config.delivery_streams_max, own.config.datagrams);
-    let repeat_packets = own.config.repeat_packets;
-    let Some(conn) = own.conns.get_mut(c) else {
-        return;
-    };
-    if conn.peer.transport != Transport::Quic {
-        return;
-    }
-    let options = StreamOptions::of(connect, conn.speaks_next());
-    let streams = options.streams.min(streams_max);
-    conn.lanes = (streams > 0).then(|| Box::new(Lanes::new(streams)));
-    conn.datagram_age = match datagrams {
-        true => options.datagram_age.min(DATAGRAM_AGE_MAX),
-        false => Duration::ZERO,
-    };
-    conn.durable_streams = options.durable;
-    let conn = conn.id;
-    if options.isolate {
-        let isolate = true;
-        own.outbox
-            .command(conn, NetCommandKind::IsolateStreams { isolate });
-    }
-    if options.repeat != Repeat::Never && repeat_packets {
-        let repeat = options.repeat;
-        own.outbox
-            .command(conn, NetCommandKind::RepeatPackets { repeat });
-    }
 }

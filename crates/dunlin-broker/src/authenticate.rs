@@ -193,8 +193,8 @@ pub(crate) fn handle_reauth(
         return Ok(());
     };
     //= mqtt5#[MQTT-4.12.1-1]
-    if conn.auth_method.as_deref() != auth.properties.authentication_method
-        || conn.auth_method.is_none()
+    if conn.link.terms.auth_method.as_deref() != auth.properties.authentication_method
+        || conn.link.terms.auth_method.is_none()
     {
         return Err(Fault::protocol("not the method of CONNECT"));
     }

@@ -89,11 +89,7 @@ pub(crate) fn census(own: &Owners) -> Census {
             _ => census.conns += 1,
         }
         census.backlog_bytes += conn.backlog();
-        census.parked_bytes += conn
-            .parked
-            .iter()
-            .map(|(_, data)| data.len())
-            .sum::<usize>();
+        census.parked_bytes += conn.link.parked.bytes();
     }
     census
 }

@@ -27,7 +27,7 @@ pub(crate) fn handle_connect(
     connect: &Connect<'_>,
 ) -> Result<Flow, Fault> {
     if let Some(conn) = own.conns.get_mut(c) {
-        conn.version = connect.version;
+        conn.link.terms.version = connect.version;
     }
     let mut assigned = None;
     if connect.client_id.is_empty() {

@@ -103,7 +103,7 @@ impl Connections {
     pub(crate) fn out(&mut self, c: ConnIdx, stream: StreamId) -> Option<&mut SendBuf> {
         self.touch(c);
         let conn = self.table.get_mut(c)?;
-        let buf = conn.out(stream);
+        let buf = conn.link.streams.out(stream);
         if buf.is_empty()
             && let Some(spare) = self.spare.pop()
         {

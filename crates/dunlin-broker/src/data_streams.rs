@@ -6,7 +6,7 @@
 //! messages are passed over; with more, all of the session's wait. Messages that
 //! are in flight on such a stream count against Receive Maximum like all others.
 
-use crate::conn::{Conn, DataStream, Phase};
+use crate::conn::{Conn, Phase};
 use crate::ids::ConnIdx;
 use crate::owners::Owners;
 use crate::{flows, outgoing_streams, pump, send, subscriptions, throttle};
@@ -14,6 +14,7 @@ use dunlin_base::StreamId;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_mqtt::flow::stream_code;
+use dunlin_mqtt::server::link::StreamEnd;
 
 /// The client takes no more of a stream, or takes it again.
 pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, bytes: usize) {
@@ -21,22 +22,15 @@ pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, byt
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    // All that waits apart is bounded like all that does not.
-    let others = conn.streams.iter().filter(|(id, _)| *id != stream);
-    let room = limit.saturating_sub(others.map(|(_, data)| data.apart).sum());
-    if let Some(data) = conn.data_stream(stream) {
-        let apart = if bytes <= room { bytes } else { 0 };
-        data.blocked = bytes > 0;
-        let before = core::mem::replace(&mut data.apart, apart);
-        conn.unsent += before as i64 - apart as i64;
-    }
+    conn.link.streams.handle_blocked(stream, bytes, limit);
     go_on(own, c);
 }
 
 /// The streams of a connection have changed, and with them perhaps the
 /// stream of what was passed over.
 fn streams_changed(own: &mut Owners, c: ConnIdx) {
-    if own.conns.get(c).is_some_and(|conn| conn.any_blocked) {
+    let conn = own.conns.get(c);
+    if conn.is_some_and(|conn| conn.link.streams.is_any_blocked()) {
         go_on(own, c);
     }
 }
@@ -45,7 +39,7 @@ fn go_on(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    conn.any_blocked = conn.streams.iter().any(|(_, data)| data.blocked);
+    conn.link.streams.recheck_blocked();
     let Phase::Connected(s) = conn.phase else {
         return;
     };
@@ -57,26 +51,6 @@ fn go_on(own: &mut Owners, c: ConnIdx) {
     }
     pump::pump(own, s);
     throttle::release_publishers(own, c);
-}
-
-/// Makes room for a stream that has not been seen before; `false` if it is
-/// one too many, or none that the client may open.
-pub(crate) fn enter_stream(own: &mut Owners, c: ConnIdx, stream: StreamId) -> bool {
-    let streams_max = own.config.data_streams_max;
-    let Some(conn) = own.conns.get_mut(c) else {
-        return false;
-    };
-    if stream == StreamId::CONTROL || conn.streams.iter().any(|(id, _)| *id == stream) {
-        return true;
-    }
-    // Data streams of the client, both dialects; ours are known.
-    let opened = conn.streams.iter();
-    let opened = opened.filter(|(id, _)| !id.is_server_initiated());
-    if stream.is_server_initiated() || opened.count() >= streams_max {
-        return false;
-    }
-    conn.streams.push((stream, DataStream::default()));
-    true
 }
 
 pub(crate) fn reset_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, reason: ReasonCode) {
@@ -92,9 +66,9 @@ pub(crate) fn handle_finished(own: &mut Owners, c: ConnIdx, stream: StreamId) {
         && let Some(data) = own
             .conns
             .get_mut(c)
-            .and_then(|conn| conn.data_stream(stream))
+            .and_then(|conn| conn.link.streams.data_mut(stream))
     {
-        data.half_closed = true;
+        data.end = StreamEnd::ByClient;
     } else {
         end_stream(own, c, stream, None);
     }
@@ -109,8 +83,8 @@ pub(crate) fn end_if_answered(own: &mut Owners, c: ConnIdx, stream: StreamId) {
     let data = own
         .conns
         .get_mut(c)
-        .and_then(|conn| conn.data_stream(stream));
-    if !waits && data.is_some_and(|data| data.half_closed) {
+        .and_then(|conn| conn.link.streams.data_mut(stream));
+    if !waits && data.is_some_and(|data| data.end == StreamEnd::ByClient) {
         end_stream(own, c, stream, None);
     }
 }
@@ -122,11 +96,8 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
         return;
     }
     if let Some(conn) = own.conns.get_mut(c)
-        && conn.parked.iter().any(|(id, _)| *id == stream)
+        && conn.link.parked.end(stream, code)
     {
-        // After what it carried; once for each parked stream.
-        conn.parked_ends.retain(|(id, _)| *id != stream);
-        conn.parked_ends.push((stream, code));
         return;
     }
     send::flush(own, c);
@@ -134,10 +105,9 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
         return;
     };
     let (id, session) = (conn.id, conn.session());
-    let data = conn.data_stream(stream);
+    let data = conn.link.streams.data_mut(stream);
     let flow = data.as_ref().map_or(0, |data| data.flow);
-    // A stream with a name says so when it ends within a packet.
-    let cut = data.is_some_and(|data| data.is_cut() && data.has_head());
+    let cut = data.is_some_and(|data| data.is_cut());
     let code = code.or_else(|| cut.then_some(stream_code::INCOMPLETE_PACKET));
     let answer = match code {
         None if stream.is_unidirectional() => None,
@@ -156,8 +126,8 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
     }
     if let Some(conn) = own.conns.get_mut(c) {
         match code {
-            None => conn.forget(stream),
-            Some(_) => conn.abandon(stream),
+            None => conn.link.streams.forget(stream),
+            Some(_) => conn.link.streams.abandon(stream),
         }
     }
     streams_changed(own, c);
@@ -175,8 +145,8 @@ fn end_server_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: Optio
     };
     let id = conn.id;
     match code {
-        None => conn.forget(stream),
-        Some(_) => conn.abandon(stream),
+        None => conn.link.streams.forget(stream),
+        Some(_) => conn.link.streams.abandon(stream),
     }
     if let Some(lanes) = &mut conn.lanes {
         match code {

@@ -7,13 +7,10 @@ use alloc::sync::Arc;
 use dunlin_base::{Message, QoS, SendBuf, StreamId};
 use dunlin_mqtt::codec::{Publish, SubscriptionIdentifiers};
 use dunlin_mqtt::server::Identifiers;
+use dunlin_mqtt::server::link::put_publish;
 
 use crate::source::Source;
 use crate::{outgoing_streams, throttle};
-
-/// What a topic alias adds to a PUBLISH: the property, and a byte to each of
-/// the two lengths before it.
-const ALIAS_BYTES_MAX: usize = 5;
 
 /// QoS 0 goes out at once, or not at all.
 pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
@@ -25,7 +22,7 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
     let Some(conn) = own.conns.get(c) else {
         return;
     };
-    let datagrams = !conn.datagram_age.is_zero() && hit.stream == StreamId::CONTROL;
+    let datagrams = !conn.link.terms.datagram_age.is_zero() && hit.stream == StreamId::CONTROL;
     if !datagrams && conn.is_blocked_for(hit.stream, source.topic()) {
         own.stats.messages_dropped_slow += 1;
         return;
@@ -41,8 +38,8 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
     let Some(conn) = own.conns.get(c) else {
         return;
     };
-    let (version, bytes_max) = (conn.version, conn.packet_bytes_max);
-    let aliased = conn.aliases_out.is_enabled() && conn.lanes.is_none();
+    let (version, bytes_max) = (conn.link.terms.version, conn.link.terms.packet_bytes_max);
+    let aliased = conn.uses_aliases(hit.stream);
     own.stats.note_sent(QoS::AtMostOnce);
     if datagrams && deliver_datagram(own, source, hit, retain) {
         return;
@@ -71,7 +68,7 @@ fn deliver_datagram(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain
     let Some(conn) = own.conns.get(c) else {
         return true;
     };
-    let (version, bytes_max) = (conn.version, conn.packet_bytes_max);
+    let (version, bytes_max) = (conn.link.terms.version, conn.link.terms.packet_bytes_max);
     let mut packet = SendBuf::new();
     if hit.identifiers.is_empty() {
         source.append_qos0(version, retain, bytes_max, &mut packet);
@@ -110,39 +107,16 @@ pub(crate) fn send_publish<'a>(
     let Some(conn) = own.conns.get_mut(c) else {
         return Some(stream);
     };
-    publish.properties.subscription_identifiers =
-        SubscriptionIdentifiers::new(identifiers.as_slice());
-    let (version, max) = (conn.version, conn.packet_bytes_max as usize);
-    let len = publish.encoded_len(version).ok()?;
-    //= mqtt5#[MQTT-3.1.2-24]
-    if len > max {
+    let version = conn.link.terms.version;
+    let may_alias = conn.uses_aliases(stream);
+    let topic = publish.topic;
+    if !conn.link.fit(&mut publish, identifiers, may_alias) {
         return None;
     }
-    let topic = publish.topic;
-    // On another stream, the alias could arrive before its topic.
-    if conn.aliases_out.is_enabled()
-        && stream == StreamId::CONTROL
-        && conn.lanes.is_none()
-        && len.saturating_add(ALIAS_BYTES_MAX) <= max
-        && let Some((alias, is_new)) = conn.aliases_out.alias(publish.topic)
-    {
-        publish.properties.topic_alias = Some(alias);
-        if !is_new {
-            publish.topic = "";
-        }
-    }
     let (stream, out) = outgoing_streams::delivery_out(own, c, stream, topic);
-    let Some(out) = out else {
-        return Some(stream);
-    };
-    if publish
-        .encode_header(version, publish.payload.len(), out)
-        .is_ok()
-    {
-        match shared {
-            Some(message) => out.put_bytes(&message.payload),
-            None => out.put_slice(publish.payload),
-        }
+    if let Some(out) = out {
+        let payload = shared.map(|message| &message.payload);
+        put_publish(&publish, version, payload, out);
     }
     Some(stream)
 }

@@ -8,7 +8,6 @@ use crate::io::Event;
 use crate::owners::Owners;
 use crate::timers::{Timer, Timers};
 use crate::{lifecycle, send, throttle};
-use alloc::vec::Vec;
 use core::time::Duration;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::transport::{CloseCause, close_code};
@@ -88,14 +87,14 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
     };
     Timers::came(&mut conn.alarm);
     let allowed = match conn.phase {
-        Phase::Connected(_) => conn.silence_max,
+        Phase::Connected(_) => conn.link.keep_alive.limit(),
         Phase::Closing | Phase::HandedOver(_) => Duration::ZERO,
         _ => own.config.connect_timeout,
     };
     if allowed.is_zero() {
         return;
     }
-    let due = conn.last_packet + allowed;
+    let due = conn.link.keep_alive.silent_until(allowed);
     if now < due {
         let timer = Timer::Conn(conn.id);
         own.timers.remind(due, timer, &mut conn.alarm);
@@ -133,7 +132,7 @@ pub(crate) fn disconnect(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
     let Some(conn) = own.conns.get(c) else {
         return;
     };
-    match (&conn.phase, conn.version) {
+    match (&conn.phase, conn.link.terms.version) {
         //= mqtt5#[MQTT-4.13.2-1]
         (Phase::Connected(_), Version::V5) => {
             let packet = Packet::Disconnect(Disconnect {
@@ -185,9 +184,7 @@ fn close_link(own: &mut Owners, c: ConnIdx, code: u64, promptly: bool) {
         return;
     }
     conn.phase = Phase::Closing;
-    conn.parked = Vec::new();
-    conn.parked_ends = Vec::new();
-    conn.parked_datagrams = Vec::new();
+    conn.link.parked.take();
     let conn = conn.id;
     own.outbox
         .command(conn, NetCommandKind::Close { code, promptly });

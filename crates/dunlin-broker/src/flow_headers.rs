@@ -1,7 +1,7 @@
 //! Flow headers of the MQTT-next draft: what a stream may begin with, and the
 //! flow that it opens, takes over or recovers.
 
-use crate::conn::{Conn, Head, Phase};
+use crate::conn::{Conn, Phase};
 use crate::flow_state::{FLOWS_MAX, FlowState};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::owners::Owners;
@@ -11,9 +11,7 @@ use dunlin_base::StreamId;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode};
 use dunlin_mqtt::flow::{FlowFlags, FlowHeader, connection_code, stream_code};
-
-/// Flows of one connection whose recovery failed and is remembered.
-const FAILED_MAX: usize = 16;
+use dunlin_mqtt::server::link::HeadRead;
 
 /// A flow that the client asks for.
 struct Wanted {
@@ -26,52 +24,15 @@ struct Wanted {
 /// Reads the flow header that a stream may begin with. `false` while it is
 /// incomplete, or when it has ended the stream.
 pub(crate) fn read_head(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &mut &[u8]) -> bool {
-    let Some(head) = own.conns.get_mut(c).and_then(|conn| conn.head(stream)) else {
+    let conn = own.conns.get_mut(c);
+    let Some(entry) = conn.and_then(|conn| conn.link.streams.get_mut(stream)) else {
         return false;
     };
-    let header = match core::mem::take(head) {
-        Head::Read => {
-            *head = Head::Read;
-            return true;
-        }
-        Head::Expected => {
-            if !data
-                .first()
-                .is_some_and(|first| FlowHeader::is_type(*first))
-            {
-                if !data.is_empty() {
-                    *head = Head::Read;
-                }
-                return true;
-            }
-            let parsed = FlowHeader::parse(data);
-            match parsed {
-                Ok(Some((_, len))) => *data = data.get(len..).unwrap_or_default(),
-                Ok(None) => *head = Head::Partial(core::mem::take(data).to_vec()),
-                Err(_) => {}
-            }
-            parsed
-        }
-        Head::Partial(mut bytes) => {
-            let mut parsed = Ok(None);
-            while let (Ok(None), Some((byte, rest))) = (parsed, data.split_first()) {
-                bytes.push(*byte);
-                *data = rest;
-                parsed = FlowHeader::parse(&bytes);
-            }
-            if parsed == Ok(None) {
-                *head = Head::Partial(bytes);
-            }
-            parsed
-        }
-    };
-    match header {
-        Ok(None) => false,
-        Ok(Some((header, _))) => {
-            *head = Head::Read;
-            handle_head(own, c, stream, header)
-        }
-        Err(_) => {
+    match entry.head.read(data) {
+        HeadRead::Packets => true,
+        HeadRead::Incomplete => false,
+        HeadRead::Header(header) => handle_head(own, c, stream, header),
+        HeadRead::Malformed => {
             break_off(own, c, connection_code::PROTOCOL_L0);
             false
         }
@@ -177,7 +138,7 @@ fn open_flow(own: &mut Owners, c: ConnIdx, wanted: &Wanted) -> Result<(), u64> {
         session.flows.insert(wanted.id, state);
     }
     let conn = own.conns.get_mut(c);
-    if let Some(data) = conn.and_then(|conn| conn.data_stream(wanted.stream)) {
+    if let Some(data) = conn.and_then(|conn| conn.link.streams.data_mut(wanted.stream)) {
         data.flow = wanted.id;
     }
     Ok(())
@@ -200,7 +161,7 @@ fn move_flow(
         }
         // What it did not carry whole is dropped.
         if let Some(conn) = own.conns.get_mut(c) {
-            conn.abandon(old);
+            conn.link.streams.abandon(old);
             let (conn, code) = (conn.id, stream_code::FLOW_CANCELLED);
             own.outbox
                 .command(conn, NetCommandKind::ResetStream { stream: old, code });
@@ -233,15 +194,10 @@ fn move_flow(
 
 /// There is nothing to recover. Who asks again is cut off.
 fn miss_flow(own: &mut Owners, c: ConnIdx, id: u64) -> Result<(), u64> {
-    if let Some(conn) = own.conns.get_mut(c) {
-        if conn.failed_flows.contains(&id) {
-            break_off(own, c, connection_code::TOO_MANY_RECOVER_ATTEMPTS);
-        } else {
-            if conn.failed_flows.len() >= FAILED_MAX {
-                conn.failed_flows.remove(0);
-            }
-            conn.failed_flows.push(id);
-        }
+    if let Some(conn) = own.conns.get_mut(c)
+        && !conn.link.note_failed_flow(id)
+    {
+        break_off(own, c, connection_code::TOO_MANY_RECOVER_ATTEMPTS);
     }
     Err(stream_code::NO_FLOW_STATE)
 }

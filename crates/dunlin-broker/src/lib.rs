@@ -72,7 +72,6 @@ mod shared;
 mod source;
 mod stats;
 mod stored;
-mod stream_options;
 mod subscribe;
 mod subscriptions;
 mod sys;

@@ -23,7 +23,7 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
     let Some(s) = conn.take_session() else {
         return;
     };
-    let durable = conn.durable_streams;
+    let durable = conn.link.terms.durable_streams;
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };

@@ -1,7 +1,7 @@
 //! What a QUIC client can take besides its control stream: streams that the
 //! broker opens for deliveries, and datagrams.
 
-use crate::conn::{Conn, DataStream};
+use crate::conn::Conn;
 use crate::ids::ConnIdx;
 use crate::lanes::{Action, Place};
 use crate::owners::Owners;
@@ -10,6 +10,7 @@ use bytes::Bytes;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{SendBuf, StreamId};
 use dunlin_mqtt::flow::{FlowFlags, FlowHeader, HEADER_BYTES_MAX, stream_code};
+use dunlin_mqtt::server::link::{LinkStream, StreamEnd};
 
 /// Bytes up to which a PUBLISH is tried as a datagram: what every path takes
 /// (RFC 9000 section 14.1) without the headers of QUIC.
@@ -17,7 +18,10 @@ const DATAGRAM_BYTES_MAX: usize = 1150;
 
 /// A topic loses its stream: what was passed over comes first.
 fn take_back(own: &mut Owners, c: ConnIdx) {
-    let conn = own.conns.get(c).filter(|conn| conn.any_blocked);
+    let conn = own
+        .conns
+        .get(c)
+        .filter(|conn| conn.link.streams.is_any_blocked());
     if let Some(s) = conn.and_then(Conn::session)
         && let Some(session) = own.sessions.get_mut(s)
     {
@@ -74,8 +78,8 @@ pub(crate) fn run_lanes(own: &mut Owners, c: ConnIdx) {
                 take_back(own, c);
                 send::flush(own, c);
                 let conn = own.conns.get_mut(c);
-                if let Some(data) = conn.and_then(|conn| conn.data_stream(stream)) {
-                    data.ended = true;
+                if let Some(data) = conn.and_then(|conn| conn.link.streams.data_mut(stream)) {
+                    data.end = StreamEnd::ByServer;
                 }
                 own.outbox
                     .command(id, NetCommandKind::FinishStream { stream });
@@ -107,7 +111,7 @@ pub(crate) fn handle_stream_opened(own: &mut Owners, c: ConnIdx, stream: Option<
         }
         return send_held(own, c);
     };
-    let mut data = DataStream::opened();
+    let mut data = LinkStream::opened();
     let header = FlowHeader::Data {
         server: true,
         id: opened.flow,
@@ -118,7 +122,7 @@ pub(crate) fn handle_stream_opened(own: &mut Owners, c: ConnIdx, stream: Option<
     let len = header.emit(&mut bytes);
     data.out.put_slice(bytes.get(..len).unwrap_or_default());
     data.out.append(&mut opened.held);
-    conn.streams.push((stream, data));
+    conn.link.streams.open(stream, data);
     own.conns.touch(c);
     if opened.level > 0 {
         let priority = i32::from(opened.level);
@@ -160,16 +164,10 @@ fn prune_server_streams(own: &mut Owners, c: ConnIdx) {
         return;
     };
     let (id, max) = (conn.id, 2 * own.config.delivery_streams_max + 1);
-    let opened = conn.streams.iter().filter(|(s, _)| s.is_server_initiated());
-    if opened.count() <= max {
-        return;
-    }
     let lanes = conn.lanes.as_deref();
-    let unused = |stream| lanes.is_none_or(|lanes| !lanes.knows(stream));
-    let ended = conn.streams.iter().map(|(stream, _)| *stream);
-    let mut ended = ended.filter(|s| s.is_server_initiated() && unused(*s));
-    if let Some(stream) = ended.next() {
-        conn.abandon(stream);
+    let in_use = |stream| lanes.is_some_and(|lanes| lanes.knows(stream));
+    if let Some(stream) = conn.link.streams.superfluous(max, in_use) {
+        conn.link.streams.abandon(stream);
         let code = stream_code::FLOW_OPEN_IDLE;
         own.outbox
             .command(id, NetCommandKind::ResetStream { stream, code });
@@ -182,14 +180,15 @@ pub(crate) fn send_datagram(own: &mut Owners, c: ConnIdx, packet: &SendBuf) -> b
     let Some(conn) = own.conns.get_mut(c) else {
         return false;
     };
-    if conn.datagram_age.is_zero() || packet.len() > DATAGRAM_BYTES_MAX {
+    let age = conn.link.terms.datagram_age;
+    if age.is_zero() || packet.len() > DATAGRAM_BYTES_MAX {
         return false;
     }
     let data: alloc::vec::Vec<u8> = packet.slices().flatten().copied().collect();
-    conn.unsent += data.len() as i64;
+    conn.link.streams.note_given(data.len());
     let id = conn.id;
     let command = NetCommandKind::SendDatagram {
-        expires: own.now + conn.datagram_age,
+        expires: own.now + age,
         fallback: StreamId::CONTROL,
         data: Bytes::from(data),
     };

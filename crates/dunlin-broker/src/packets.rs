@@ -1,7 +1,7 @@
 //! From bytes to packets: what a transport event means for a connection, and
 //! which file a packet goes to.
 
-use crate::conn::{Conn, PARKED_BYTES_MAX, Phase};
+use crate::conn::{Conn, Phase};
 use crate::connect::Flow;
 use crate::fault::Fault;
 use crate::ids::ConnIdx;
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::transport::{Peer, close_code};
-use dunlin_base::{ConnId, QoS, StreamId};
+use dunlin_base::{ConnId, StreamId};
 use dunlin_mqtt::codec::{DecodeError, Packet, PacketType, ReasonCode, Version, decode, peek};
 use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::Framer;
@@ -35,9 +35,6 @@ pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
     }
 }
 
-/// Datagrams kept of a client that has not got its CONNACK.
-const PARKED_DATAGRAMS_MAX: usize = 16;
-
 /// Takes bytes of one stream and handles every whole packet in them.
 pub(crate) fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8]) {
     let Some(conn) = own.conns.get(c) else {
@@ -51,10 +48,12 @@ pub(crate) fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut d
         }
         _ => {}
     }
-    if conn.abandoned.contains(&stream) {
+    if conn.link.streams.is_abandoned(stream) {
         return;
     }
-    if !data_streams::enter_stream(own, c, stream) {
+    let streams_max = own.config.data_streams_max;
+    let conn = own.conns.get_mut(c);
+    if !conn.is_some_and(|conn| conn.link.streams.enter(stream, streams_max)) {
         return data_streams::reset_stream(own, c, stream, ReasonCode::QuotaExceeded);
     }
     if !flow_headers::read_head(own, c, stream, &mut data) {
@@ -72,9 +71,10 @@ pub(crate) fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut d
             _ => {}
         }
         // A packet may have ended its stream.
-        let Some(mut framer) = conn.framer(stream).map(core::mem::take) else {
+        let Some(entry) = conn.link.streams.get_mut(stream) else {
             return;
         };
+        let mut framer = core::mem::take(&mut entry.framer);
         let before = data;
         let outcome = match framer.next(&mut data, own.config.packet_bytes_max) {
             Ok(None) => {
@@ -109,21 +109,19 @@ fn hand_over(own: &mut Owners, c: ConnIdx, to: dunlin_base::ShardId, data: Bytes
         peer: entry.peer.clone(),
         data,
     };
-    let parked = core::mem::take(&mut entry.parked);
-    let ends = core::mem::take(&mut entry.parked_ends);
-    let datagrams = core::mem::take(&mut entry.parked_datagrams);
+    let parked = entry.link.parked.take();
     own.outbox.bus(to, message);
-    let parked = parked.into_iter().map(|(stream, bytes)| {
+    let streams = parked.streams.into_iter().map(|(stream, bytes)| {
         let data = bytes.into();
         NetEventKind::Bytes { stream, data }
     });
-    let ends = ends.into_iter().map(|(stream, code)| match code {
+    let ends = parked.ends.into_iter().map(|(stream, code)| match code {
         None => NetEventKind::StreamFinished { stream },
         Some(code) => NetEventKind::StreamReset { stream, code },
     });
-    let datagrams = datagrams.into_iter();
+    let datagrams = parked.datagrams.into_iter();
     let datagrams = datagrams.map(|data| NetEventKind::Datagram { data });
-    for kind in parked.chain(ends).chain(datagrams) {
+    for kind in streams.chain(ends).chain(datagrams) {
         let message = BusMessage::Net(NetEvent::new(conn, kind));
         own.outbox.bus(to, message);
     }
@@ -139,8 +137,8 @@ fn handle_packet(
     let Some(conn) = own.conns.get_mut(c) else {
         return Ok(Flow::Continue);
     };
-    conn.last_packet = now;
-    let decoded = match decode(packet, conn.version) {
+    conn.link.keep_alive.heard(now);
+    let decoded = match decode(packet, conn.link.terms.version) {
         Err(error) if matches!(conn.phase, Phase::ExpectConnect) => {
             refuse_connect(own, c, packet, &error);
             return Ok(Flow::Continue);
@@ -199,7 +197,7 @@ fn refuse_connect(own: &mut Owners, c: ConnIdx, packet: &[u8], error: &DecodeErr
     let (Some(version), Some(conn)) = (version, own.conns.get_mut(c)) else {
         return ending::close(own, c, close_code::NO_ERROR);
     };
-    conn.version = version;
+    conn.link.terms.version = version;
     ending::refuse(own, c, error.reason());
 }
 
@@ -329,7 +327,7 @@ fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    conn.unsent -= bytes as i64;
+    conn.link.streams.handle_sent(bytes);
     if conn.blocked && conn.backlog() <= own.config.send_backlog_bytes / 2 {
         conn.blocked = false;
         if let Phase::Connected(s) = conn.phase {
@@ -353,14 +351,13 @@ fn park(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &[u8]) {
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    let parked: usize = conn.parked.iter().map(|(_, bytes)| bytes.len()).sum();
-    if parked + data.len() > PARKED_BYTES_MAX || conn.parked.len() > own.config.data_streams_max {
+    if !conn
+        .link
+        .parked
+        .push(stream, data, own.config.data_streams_max)
+    {
         let fault = Fault::new(ReasonCode::QuotaExceeded, "too much before CONNACK");
-        return ending::fail(own, c, fault);
-    }
-    match conn.parked.iter_mut().find(|(id, _)| *id == stream) {
-        Some((_, bytes)) => bytes.extend_from_slice(data),
-        None => conn.parked.push((stream, data.to_vec())),
+        ending::fail(own, c, fault);
     }
 }
 
@@ -369,21 +366,27 @@ pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    let parked = core::mem::take(&mut conn.parked);
-    for (stream, bytes) in parked {
+    let parked = conn.link.parked.take();
+    for (stream, bytes) in parked.streams {
         handle_bytes(own, c, stream, &bytes);
     }
-    let ends = own.conns.get_mut(c).map(|conn| &mut conn.parked_ends);
-    for (stream, code) in ends.map(core::mem::take).unwrap_or_default() {
+    for (stream, code) in parked.ends {
+        let conn = own.conns.peek(c);
+        if !conn.is_some_and(|conn| matches!(conn.phase, Phase::Connected(_))) {
+            break;
+        }
         data_streams::end_stream(own, c, stream, code);
     }
-    unpark_datagrams(own, c);
+    for data in parked.datagrams {
+        handle_datagram(own, c, &data);
+    }
     send::pause(own, c, false);
 }
 
 fn put_framer(own: &mut Owners, c: ConnIdx, stream: StreamId, framer: Framer) {
-    if let Some(place) = own.conns.get_mut(c).and_then(|conn| conn.framer(stream)) {
-        *place = framer;
+    let conn = own.conns.get_mut(c);
+    if let Some(place) = conn.and_then(|conn| conn.link.streams.get_mut(stream)) {
+        place.framer = framer;
     }
 }
 
@@ -400,62 +403,19 @@ fn handle_datagram(own: &mut Owners, c: ConnIdx, data: &[u8]) {
         Phase::Connected(s) => s,
         Phase::Closing | Phase::HandedOver(_) => return,
         _ => {
-            if conn.parked_datagrams.len() >= PARKED_DATAGRAMS_MAX {
-                conn.parked_datagrams.remove(0);
+            if !conn.link.parked.push_datagram(data) {
                 own.stats.datagrams_dropped += 1;
             }
-            conn.parked_datagrams.push(Bytes::copy_from_slice(data));
             return;
         }
     };
     own.stats.datagrams_received += 1;
-    conn.last_packet = own.now;
-    if let Err(fault) = handle_datagram_packet(own, c, s, data) {
-        ending::fail(own, c, fault);
-    }
-}
-
-fn handle_datagram_packet(
-    own: &mut Owners,
-    c: ConnIdx,
-    s: usize,
-    data: &[u8],
-) -> Result<(), Fault> {
-    let malformed = Fault::new(
-        ReasonCode::MalformedPacket,
-        "a datagram that is not one packet",
-    );
-    let Some(conn) = own.conns.get(c) else {
-        return Ok(());
-    };
-    let frame = peek(data, own.config.packet_bytes_max)?.ok_or(malformed)?;
-    if frame.total_len != data.len() {
-        return Err(malformed);
-    }
-    let Packet::Publish(publish) = decode(data, conn.version)? else {
-        return Err(Fault::protocol("a datagram carries PUBLISH only"));
-    };
-    if publish.qos != QoS::AtMostOnce {
-        return Err(Fault::protocol("a datagram carries QoS 0 only"));
-    }
-    // What may be lost must not say what later packets mean, and what may
-    // overtake must not depend on earlier ones.
-    if publish.properties.topic_alias.is_some() {
-        return Err(Fault::new(
-            ReasonCode::TopicAliasInvalid,
-            "a topic alias in a datagram",
-        ));
-    }
+    conn.link.keep_alive.heard(own.now);
+    let decoded = conn.link.datagram(data, own.config.packet_bytes_max);
     let stream = StreamId::CONTROL;
-    publish::handle_publish(own, (c, s), stream, stream, &publish)
-}
-
-/// Handles the datagrams that came before CONNACK.
-fn unpark_datagrams(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.get_mut(c) else {
-        return;
-    };
-    for data in core::mem::take(&mut conn.parked_datagrams) {
-        handle_datagram(own, c, &data);
+    let handled =
+        decoded.and_then(|publish| publish::handle_publish(own, (c, s), stream, stream, &publish));
+    if let Err(fault) = handled {
+        ending::fail(own, c, fault);
     }
 }

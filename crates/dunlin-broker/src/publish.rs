@@ -6,13 +6,12 @@
 //! durable receivers the order is: every shard prepares, one batch is stored,
 //! receivers see it, the publisher is acknowledged.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{QoS, ShardId, StreamId, Text};
+use dunlin_base::{QoS, ShardId, StreamId};
 use dunlin_mqtt::codec::{Publish, ReasonCode, Version};
-use dunlin_mqtt::server::{Ack, AckToken, Receipt, TopicAliases, delivery};
+use dunlin_mqtt::server::{Ack, AckToken, Receipt, delivery};
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
@@ -40,7 +39,13 @@ pub(crate) fn handle_publish(
         //= mqtt5#[MQTT-3.3.4-6]
         return Err(Fault::protocol("a client sends no subscription identifier"));
     }
-    let alias_topic = resolve_alias(own, c, arrived, publish)?;
+    let maximum = own.config.topic_alias_maximum;
+    let alias_topic = match own.conns.get_mut(c) {
+        Some(conn) if publish.properties.topic_alias.is_some() => {
+            conn.link.resolve_alias(arrived, publish, maximum)?
+        }
+        _ => None,
+    };
     let topic = alias_topic.as_deref().unwrap_or(publish.topic);
     let Some(session) = own.sessions.get_mut(s) else {
         return Ok(());
@@ -103,39 +108,6 @@ fn acknowledge_now(own: &mut Owners, s: SessionIdx, token: u64, qos: QoS, reason
         session.inbound.complete(AckToken(token), reason);
         acks::send_acks(own, s);
     }
-}
-
-fn resolve_alias(
-    own: &mut Owners,
-    c: ConnIdx,
-    arrived: StreamId,
-    publish: &Publish<'_>,
-) -> Result<Option<Text>, Fault> {
-    let Some(alias) = publish.properties.topic_alias else {
-        return Ok(None);
-    };
-    let maximum = own.config.topic_alias_maximum;
-    let Some(conn) = own.conns.get_mut(c) else {
-        return Ok(None);
-    };
-    let invalid = Fault::new(ReasonCode::TopicAliasInvalid, "unknown topic alias");
-    let aliases = match arrived {
-        StreamId::CONTROL => &mut conn.aliases_in,
-        stream => match conn.data_stream(stream) {
-            Some(data) => data
-                .aliases_in
-                .get_or_insert_with(|| Box::new(TopicAliases::new(maximum))),
-            None => return Err(invalid),
-        },
-    };
-    if publish.topic.is_empty() {
-        return aliases.topic(alias).map(Some).ok_or(invalid);
-    }
-    //= mqtt5#[MQTT-3.3.2-9]
-    if !aliases.set(alias, publish.topic) {
-        return Err(invalid);
-    }
-    Ok(None)
 }
 
 /// Who gets a message.

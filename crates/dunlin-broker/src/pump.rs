@@ -33,7 +33,10 @@ const ASIDE_MAX: usize = 1024;
 /// Passes over the next message of a session if its stream takes nothing;
 /// `None`: it may go. `Some(false)`: too many are waiting.
 fn pass_over(own: &mut Owners, s: SessionIdx, c: ConnIdx) -> Option<bool> {
-    let conn = own.conns.get(c).filter(|conn| conn.any_blocked)?;
+    let conn = own
+        .conns
+        .get(c)
+        .filter(|conn| conn.link.streams.is_any_blocked())?;
     let session = own.sessions.get_mut(s)?;
     let (delivery, message) = session.outbound.next_new()?;
     conn.is_blocked_for(delivery.stream, &message.topic)
@@ -61,7 +64,7 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
             conn.blocked = true;
             return;
         }
-        let window = conn.receive_maximum.min(own.config.inflight_max);
+        let window = conn.link.terms.receive_maximum.min(own.config.inflight_max);
         let window = own.config.window(level, window);
         match pass_over(own, s, c) {
             Some(true) => continue,

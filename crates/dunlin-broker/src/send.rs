@@ -2,24 +2,23 @@
 
 use crate::ids::ConnIdx;
 use crate::owners::Owners;
-use alloc::vec::Vec;
+use dunlin_base::StreamId;
 use dunlin_base::transport::NetCommandKind;
-use dunlin_base::{SendBuf, StreamId};
-use dunlin_mqtt::codec::{Ack, Packet, PacketType, ReasonCode, ReasonProperties};
+use dunlin_mqtt::codec::{Packet, PacketType, ReasonCode};
+use dunlin_mqtt::server::link::ack_packet;
 
 /// Encodes a packet onto a stream, unless the client does not take one of
-/// that size.
-pub(crate) fn send(own: &mut Owners, c: ConnIdx, stream: StreamId, packet: &Packet<'_>) {
+/// that size: `false`.
+pub(crate) fn send(own: &mut Owners, c: ConnIdx, stream: StreamId, packet: &Packet<'_>) -> bool {
     let Some(conn) = own.conns.get(c) else {
-        return;
+        return false;
     };
-    let (version, max) = (conn.version, conn.packet_bytes_max as usize);
-    //= mqtt5#[MQTT-3.1.2-24]
-    if packet.encoded_len(version).is_ok_and(|len| len <= max)
-        && let Some(out) = own.conns.out(c, stream)
-    {
-        let _ = packet.encode(version, out);
+    let version = conn.link.terms.version;
+    if !conn.link.takes(packet) {
+        return false;
     }
+    let out = own.conns.out(c, stream);
+    out.is_some_and(|out| packet.encode(version, out).is_ok())
 }
 
 /// Sends an acknowledgement; a success needs no properties.
@@ -31,18 +30,7 @@ pub(crate) fn send_ack(
     packet_id: core::num::NonZeroU16,
     reason: ReasonCode,
 ) {
-    let ack = Ack {
-        packet_id,
-        reason,
-        properties: ReasonProperties::default(),
-    };
-    let packet = match kind {
-        PacketType::PubRec => Packet::PubRec(ack),
-        PacketType::PubRel => Packet::PubRel(ack),
-        PacketType::PubComp => Packet::PubComp(ack),
-        _ => Packet::PubAck(ack),
-    };
-    send(own, c, stream, &packet);
+    send(own, c, stream, &ack_packet(kind, packet_id, reason));
 }
 
 pub(crate) fn pause(own: &mut Owners, c: ConnIdx, paused: bool) {
@@ -64,18 +52,9 @@ pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
     };
     conn.dirty = false;
     let id = conn.id;
-    let mut sends: Vec<(StreamId, SendBuf)> = Vec::new();
-    if !conn.out.is_empty() {
-        sends.push((StreamId::CONTROL, core::mem::take(&mut conn.out)));
-    }
-    for (stream, data) in &mut conn.streams {
-        if !data.out.is_empty() {
-            sends.push((*stream, core::mem::take(&mut data.out)));
-        }
-    }
+    let sends = conn.link.streams.take_output();
     // The answer to what came with CONNECT may share CONNACK's datagram.
     let more = conn.peer.early_data && conn.subscribing > 0 && !sends.is_empty();
-    conn.unsent += sends.iter().map(|(_, data)| data.len()).sum::<usize>() as i64;
     if more {
         own.outbox.command(id, NetCommandKind::ExpectMore);
     }

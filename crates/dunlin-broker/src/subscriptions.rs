@@ -44,10 +44,7 @@ pub(crate) fn drop_subscriptions(
 /// The flow of a stream; 0: none.
 pub(crate) fn flow_of(own: &Owners, c: ConnIdx, stream: StreamId) -> u64 {
     let conn = own.conns.get(c);
-    let mut streams = conn.into_iter().flat_map(|conn| &conn.streams);
-    streams
-        .find(|(id, _)| *id == stream)
-        .map_or(0, |(_, data)| data.flow)
+    conn.map_or(0, |conn| conn.link.streams.flow_of(stream))
 }
 
 /// Whether a subscription made on a stream outlives the connection.
@@ -57,7 +54,10 @@ pub(crate) fn outlives(own: &Owners, c: ConnIdx, session: &Session, stream: Stre
     }
     match session.flows.get(&flow_of(own, c, stream)) {
         Some(state) => state.keeps_subscriptions(),
-        None => own.conns.get(c).is_none_or(|conn| conn.durable_streams),
+        None => own
+            .conns
+            .get(c)
+            .is_none_or(|conn| conn.link.terms.durable_streams),
     }
 }
 

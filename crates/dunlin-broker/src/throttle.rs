@@ -94,7 +94,7 @@ pub(crate) fn release(own: &mut Owners, publisher: ConnIdx) {
     if own
         .conns
         .get(publisher)
-        .is_some_and(|conn: &Conn| conn.session().is_some() && conn.parked.is_empty())
+        .is_some_and(|conn: &Conn| conn.session().is_some() && !conn.link.parked.has_bytes())
     {
         send::pause(own, publisher, false);
     }
