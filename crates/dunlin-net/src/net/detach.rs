@@ -8,7 +8,7 @@ use mio::{Interest, Token};
 
 use super::{Conn, Net, Report};
 use crate::slots::SLOTS_MAX;
-use crate::stream::StreamConn;
+use crate::stream::{StreamConn, detachable};
 use crate::timers::Armed;
 use crate::{NetError, NetShared};
 
@@ -39,7 +39,7 @@ impl DetachedConn {
     /// it is attached announces them.
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.credit + self.conn.as_ref().map_or(0, |conn| conn.unsent())
+        self.credit + self.conn.as_ref().map_or(0, |conn| conn.owed)
     }
 }
 
@@ -60,10 +60,10 @@ impl Net {
     /// `None`: the connection is unknown, closed or closing, not open yet,
     /// dialled, or uses QUIC; it stays as it is.
     pub fn detach(&mut self, conn: ConnId) -> Option<DetachedConn> {
-        match Self::find_in(&mut self.slots, self.config.shard, conn) {
-            Some(Conn::Stream(tcp)) if tcp.may_detach() => {}
+        let peer = match Self::find_in(&mut self.slots, self.config.shard, conn) {
+            Some(Conn::Stream(tcp)) => detachable(tcp)?,
             _ => return None,
-        }
+        };
         let Some(Conn::Stream(mut tcp)) = self.slots.remove(conn.serial()) else {
             return None;
         };
@@ -85,7 +85,7 @@ impl Net {
         });
         self.counters.detached += 1;
         Some(DetachedConn {
-            peer: tcp.peer(),
+            peer,
             conn: Some(tcp),
             credit,
             shared: self.config.shared.clone(),
@@ -116,7 +116,7 @@ impl Net {
                 *slot = Some(tcp);
                 return Err(NetError::Loop(error));
             }
-            tcp.rename(ConnId::new(shard, serial));
+            tcp.id = ConnId::new(shard, serial);
             Ok(Conn::Stream(tcp))
         })?;
         let Some(serial) = inserted else {
@@ -126,7 +126,7 @@ impl Net {
         let mut finished = false;
         if let Some(Conn::Stream(tcp)) = self.slots.get_mut(serial) {
             self.held.add(tcp.transport());
-            finished = tcp.is_peer_finished();
+            finished = tcp.peer_finished;
             if tcp.wants_run() {
                 self.ready.push(serial);
             }

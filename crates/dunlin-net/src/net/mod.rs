@@ -241,7 +241,7 @@ impl Net {
     fn listen_tcp(&mut self, config: ListenerConfig) -> io::Result<SocketAddr> {
         let mut socket = tcp::listen(config.addr, config.reuse_port)?;
         let addr = socket.local_addr()?;
-        let token = self.next_source();
+        let token = next_source(&self.sources);
         self.poll
             .registry()
             .register(&mut socket, token, Interest::READABLE)?;
@@ -273,17 +273,13 @@ impl Net {
     }
 
     fn add_endpoint(&mut self, mut endpoint: UdpEndpoint) -> io::Result<usize> {
-        let token = self.next_source();
+        let token = next_source(&self.sources);
         self.poll
             .registry()
             .register(endpoint.port.socket_mut(), token, UdpPort::INTEREST)?;
         self.scratch.reserve_udp();
         self.sources.push(Source::Udp(Box::new(endpoint)));
         Ok(self.sources.len() - 1)
-    }
-
-    fn next_source(&self) -> Token {
-        Token(SOURCE_BASE + self.sources.len())
     }
 
     /// Closes all listeners; connections stay. A UDP port stays bound for its
@@ -583,6 +579,11 @@ impl Net {
             self.reports.push_back(Report::Closed(conn, cause));
         }
     }
+}
+
+/// Token of the source that is added next.
+fn next_source(sources: &[Source]) -> Token {
+    Token(SOURCE_BASE + sources.len())
 }
 
 /// Lists a QUIC connection for transmission, once.

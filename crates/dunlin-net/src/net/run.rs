@@ -7,7 +7,7 @@ use std::io;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, StreamId};
 use mio::net::TcpStream;
-use mio::{Events, Token};
+use mio::{Events, Registry, Token};
 
 use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, WATCH, layers, mark};
 use crate::config::plain_addr;
@@ -57,7 +57,7 @@ impl Net {
             self.settle_timers();
             self.wait(timeout)
         };
-        self.watch_blocked()?;
+        watch_blocked(&mut self.sources, self.poll.registry())?;
         match self.poll.poll(&mut self.events, wait) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             result => result?,
@@ -233,22 +233,6 @@ impl Net {
         }
     }
 
-    /// Asks the kernel to say when a UDP socket takes datagrams again, only of
-    /// those that took none: it would say so after every datagram.
-    fn watch_blocked(&mut self) -> io::Result<()> {
-        for (index, source) in self.sources.iter_mut().enumerate() {
-            let Some(port) = source.port_mut() else {
-                continue;
-            };
-            if let Some(interest) = port.changed_interest() {
-                let token = Token(SOURCE_BASE + index);
-                let socket = port.socket_mut();
-                self.poll.registry().reregister(socket, token, interest)?;
-            }
-        }
-        Ok(())
-    }
-
     fn accept(&mut self, index: usize, handler: &mut Handler<'_>) {
         for _ in 0..self.config.limits.accept_budget {
             let Some(Source::Tcp(listener)) = self.sources.get_mut(index) else {
@@ -378,6 +362,21 @@ impl Net {
         }
         any
     }
+}
+
+/// Asks the kernel to report when a UDP socket takes datagrams again, only for
+/// those that took none: it would report after every datagram.
+fn watch_blocked(sources: &mut [Source], registry: &Registry) -> io::Result<()> {
+    for (index, source) in sources.iter_mut().enumerate() {
+        let Some(port) = source.port_mut() else {
+            continue;
+        };
+        if let Some(interest) = port.changed_interest() {
+            let token = Token(SOURCE_BASE + index);
+            registry.reregister(port.socket_mut(), token, interest)?;
+        }
+    }
+    Ok(())
 }
 
 impl Conn {

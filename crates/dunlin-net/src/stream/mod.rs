@@ -44,7 +44,7 @@ enum Phase {
 /// A connection over TCP.
 #[derive(Debug)]
 pub(crate) struct StreamConn {
-    id: ConnId,
+    pub(crate) id: ConnId,
     sock: TcpStream,
     addr: SocketAddr,
     /// What bytes pass through; `None` on plain TCP.
@@ -62,7 +62,7 @@ pub(crate) struct StreamConn {
     /// We end, or ended, our side; the peer's may go on.
     finished: bool,
     /// The peer will send no more.
-    peer_finished: bool,
+    pub(crate) peer_finished: bool,
     /// Something arrived since it opened.
     spoke: bool,
     paused: bool,
@@ -78,7 +78,7 @@ pub(crate) struct StreamConn {
     /// Bytes that have not left, before TLS.
     backlog: Backlog,
     /// Bytes taken by `send` that `Sent` has not announced.
-    owed: usize,
+    pub(crate) owed: usize,
     last_read: Instant,
     idle: Duration,
     /// Deadline of the current phase.
@@ -240,44 +240,8 @@ impl StreamConn {
             Instant::FAR_FUTURE
         };
         cx.counters.opened += 1;
-        let peer = self.peer_named(identity);
+        let peer = peer(self, identity);
         (cx.out)(NetEvent::new(self.id, NetEventKind::Opened { peer }));
-    }
-
-    fn peer_named(&self, identity: Option<Text>) -> Peer {
-        Peer {
-            addr: self.addr,
-            transport: self.transport,
-            listener: self.listener,
-            identity,
-            protocol: None,
-            early_data: false,
-        }
-    }
-
-    /// The other side, as `Opened` described it.
-    pub(crate) fn peer(&self) -> Peer {
-        let layers = self.layers.as_ref();
-        self.peer_named(layers.and_then(|layers| layers.identity.clone()))
-    }
-
-    /// Whether it can go to another loop: it is open and was accepted.
-    pub(crate) fn may_detach(&self) -> bool {
-        self.phase == Phase::Open && self.accepted && !self.reported
-    }
-
-    pub(crate) const fn is_peer_finished(&self) -> bool {
-        self.peer_finished
-    }
-
-    /// Takes another id; it came from another loop.
-    pub(crate) fn rename(&mut self, id: ConnId) {
-        self.id = id;
-    }
-
-    /// Bytes taken by `send` that `Sent` has not announced.
-    pub(crate) const fn unsent(&self) -> usize {
-        self.owed
     }
 
     /// A layer failed: reports it, and lets what explains it to the peer leave
@@ -462,6 +426,26 @@ impl StreamConn {
             ));
         }
     }
+}
+
+/// The other side of a connection.
+fn peer(conn: &StreamConn, identity: Option<Text>) -> Peer {
+    Peer {
+        addr: conn.addr,
+        transport: conn.transport,
+        listener: conn.listener,
+        identity,
+        protocol: None,
+        early_data: false,
+    }
+}
+
+/// The other side of a connection that can go to another loop, as `Opened`
+/// described it: it is open and was accepted.
+pub(crate) fn detachable(conn: &StreamConn) -> Option<Peer> {
+    let layers = conn.layers.as_ref();
+    (conn.phase == Phase::Open && conn.accepted && !conn.reported)
+        .then(|| peer(conn, layers.and_then(|layers| layers.identity.clone())))
 }
 
 /// A cause for people to read.

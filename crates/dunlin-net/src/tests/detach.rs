@@ -190,7 +190,7 @@ fn a_large_backlog_moves_along() {
     }
 }
 
-/// Carries bytes between a client and the loops, as many as it is told to.
+/// Carries bytes between a client and the loops, at most a given number at once.
 struct Relay {
     client: TcpStream,
     server: TcpStream,
