@@ -8,7 +8,7 @@ use crate::lanes::Lanes;
 use crate::owners::{Later, Owners};
 use crate::pending::Pending;
 use crate::timers::Timer;
-use crate::{acks, ending, flows, lifecycle, pump, send, subscriptions};
+use crate::{acks, ending, lifecycle, pump, send, subscriptions};
 use alloc::boxed::Box;
 use alloc::format;
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use dunlin_mqtt::codec::{
 };
 use dunlin_mqtt::flow;
 use dunlin_mqtt::server::link::Offer;
+use dunlin_mqtt::server::session::Lifetime;
 use dunlin_store::{StoreOp, StoredWill};
 
 /// The outcome of authentication, on its way into a session.
@@ -55,7 +56,7 @@ pub(crate) fn accept(
         .clone()
         .unwrap_or_else(|| Text::from(connect.client_id));
     let (s, session_present) = take_session(own, connect, &client_id);
-    let expiry = session_expiry(own, connect);
+    let expiry = Lifetime::asked(connect, own.config.session_expiry_secs_max);
     let will = connect.will.as_ref().map(|will| {
         Box::new(StoredWill {
             message: dunlin_mqtt::server::delivery::will_message(will),
@@ -76,12 +77,10 @@ pub(crate) fn accept(
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
-    session.version = connect.version;
+    session.mqtt.version = connect.version;
     session.user = identity.user;
-    session.expiry_secs = expiry;
+    session.mqtt.lifetime.handle_connected(expiry);
     session.will = will;
-    session.will_due = None;
-    session.disconnected_at = None;
     session.conn = Some(c);
     // A session that was stored stays so although it now ends with its
     // connection: its queue may be only in the store.
@@ -145,14 +144,9 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
-    session.inbound.handle_connected();
-    session.outbound.handle_resumed();
-    flows::expire_flows(own, s);
-    subscriptions::rehome_streams(own, s);
-    let Some(session) = own.sessions.get(s) else {
-        return;
-    };
+    let changes = session.mqtt.handle_connected(own.now);
     let client_id = session.client_id.clone();
+    subscriptions::apply(own, s, changes);
     own.outbox.event(Event::Connected {
         conn: id,
         client_id,
@@ -221,19 +215,6 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
             .command(conn, NetCommandKind::RepeatPackets { repeat });
     }
     agreed.server_keep_alive
-}
-
-fn session_expiry(own: &Owners, connect: &Connect<'_>) -> u32 {
-    let max = own.config.session_expiry_secs_max;
-    match connect.version {
-        Version::V5 => connect
-            .properties
-            .session_expiry_interval
-            .unwrap_or(0)
-            .min(max),
-        Version::V311 if connect.clean_start => 0,
-        Version::V311 => max,
-    }
 }
 
 /// The session for a CONNECT, and whether it existed. A connection that

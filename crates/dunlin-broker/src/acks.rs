@@ -7,8 +7,8 @@ use crate::pending::Pending;
 use crate::{pump, send, throttle};
 use core::num::NonZeroU16;
 use dunlin_base::{QoS, StreamId};
-use dunlin_mqtt::codec::{Ack, PacketId, PacketType, ReasonCode};
-use dunlin_mqtt::server::{Received, Release};
+use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode};
+use dunlin_mqtt::server::session::Step;
 use dunlin_store::{InflightState, Seq, StoreOp};
 
 /// Sends the acknowledgements that may leave.
@@ -26,7 +26,7 @@ pub(crate) fn send_acks(own: &mut Owners, s: SessionIdx) {
         ) {
             return;
         }
-        let Some(ack) = session.inbound.poll_ack() else {
+        let Some(ack) = session.mqtt.inbound.poll_ack() else {
             return;
         };
         let kind = match ack.qos {
@@ -41,18 +41,11 @@ pub(crate) fn send_acks(own: &mut Owners, s: SessionIdx) {
     }
 }
 
-pub(crate) fn handle_puback(own: &mut Owners, c: ConnIdx, s: SessionIdx, ack: &Ack<'_>) {
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    let received = session.outbound.handle_puback(ack.packet_id);
-    answered(own, c, s, ack.packet_id, &received);
-}
-
-pub(crate) fn handle_pubrec(
+/// A PUBACK, PUBREC, PUBREL or PUBCOMP.
+pub(crate) fn handle_ack(
     own: &mut Owners,
-    c: ConnIdx,
-    s: SessionIdx,
+    (c, s): (ConnIdx, SessionIdx),
+    kind: PacketType,
     stream: StreamId,
     ack: &Ack<'_>,
 ) {
@@ -60,73 +53,20 @@ pub(crate) fn handle_pubrec(
         return;
     };
     let (session_ref, packet_id) = (session.reference(s), ack.packet_id);
-    if ack.reason.is_error() {
-        //= mqtt5#[MQTT-4.3.3-4]
-        let received = session.outbound.handle_refused(packet_id);
-        return answered(own, c, s, packet_id, &received);
-    }
-    match session.outbound.handle_pubrec(packet_id) {
-        Received::Release => {
-            send::send_ack(
-                own,
-                c,
-                stream,
-                PacketType::PubRel,
-                packet_id,
-                ReasonCode::Success,
-            );
+    let stored = session.is_persistent() && own.commits.is_durable();
+    match session.mqtt.handle_ack(kind, stream, ack) {
+        Step::Settled(received) => {
+            pump::forget(own, session_ref.key, packet_id, &received);
+            pump::pump(own, s);
+            throttle::release_publishers(own, c);
         }
-        Received::StoreRelease { seq } => {
-            store_release(own, session_ref, packet_id, Seq(seq));
+        Step::Answer(kind, reason) => {
+            send::send_ack(own, c, stream, kind, packet_id, reason);
         }
-        Received::Unknown => {
-            let reason = ReasonCode::PacketIdentifierNotFound;
-            send::send_ack(own, c, stream, PacketType::PubRel, packet_id, reason);
-        }
-        Received::Pending | Received::Done { .. } => {}
-    }
-}
-
-pub(crate) fn handle_pubcomp(own: &mut Owners, c: ConnIdx, s: SessionIdx, ack: &Ack<'_>) {
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    let received = session.outbound.handle_pubcomp(ack.packet_id);
-    answered(own, c, s, ack.packet_id, &received);
-}
-
-/// The receiver is done with a message: there is room for the next one.
-fn answered(own: &mut Owners, c: ConnIdx, s: SessionIdx, packet_id: PacketId, received: &Received) {
-    let Some(session) = own.sessions.get(s) else {
-        return;
-    };
-    pump::forget(own, session.key, packet_id, received);
-    pump::pump(own, s);
-    throttle::release_publishers(own, c);
-}
-
-pub(crate) fn handle_pubrel(
-    own: &mut Owners,
-    c: ConnIdx,
-    s: SessionIdx,
-    stream: StreamId,
-    ack: &Ack<'_>,
-) {
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    let (session_ref, packet_id) = (session.reference(s), ack.packet_id);
-    match session.inbound.handle_pubrel(stream, packet_id) {
-        //= mqtt5#[MQTT-4.3.3-11]
-        Release::Begin if session.is_persistent() && own.commits.is_durable() => {
-            store_complete(own, session_ref, stream, packet_id);
-        }
-        Release::Begin => send_pubcomp(own, session_ref, stream, packet_id),
-        Release::Pending => {}
-        Release::Unknown => {
-            let reason = ReasonCode::PacketIdentifierNotFound;
-            send::send_ack(own, c, stream, PacketType::PubComp, packet_id, reason);
-        }
+        Step::StoreRelease { seq } => store_release(own, session_ref, packet_id, Seq(seq)),
+        Step::Release if stored => store_complete(own, session_ref, stream, packet_id),
+        Step::Release => send_pubcomp(own, session_ref, stream, packet_id),
+        Step::Nothing => {}
     }
 }
 
@@ -188,7 +128,7 @@ pub(crate) fn send_pubcomp(
     let Some(session) = own.sessions.resolve_mut(session) else {
         return;
     };
-    let asked = session.inbound.handle_released(stream, packet_id);
+    let asked = session.mqtt.inbound.handle_released(stream, packet_id);
     if let (Some(c), Some(stream)) = (session.conn, asked)
         && let Some(Phase::Connected(_)) = own.conns.get(c).map(|conn| &conn.phase)
     {

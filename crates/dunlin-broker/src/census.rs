@@ -78,10 +78,10 @@ pub(crate) fn census(own: &Owners) -> Census {
         ..Census::default()
     };
     for (_, session) in own.sessions.iter() {
-        census.queued += session.outbound.queued();
-        census.queued_bytes += session.outbound.queue_bytes();
-        census.in_flight += session.outbound.inflight();
-        census.receiving += session.inbound.open();
+        census.queued += session.mqtt.outbound.queued();
+        census.queued_bytes += session.mqtt.outbound.queue_bytes();
+        census.in_flight += session.mqtt.outbound.inflight();
+        census.receiving += session.mqtt.inbound.open();
     }
     for (_, conn) in own.conns.iter() {
         match conn.phase {

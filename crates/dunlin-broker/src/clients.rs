@@ -69,16 +69,16 @@ fn view(own: &Owners, session: &Session) -> ClientView {
         user: session.user.clone(),
         conn: conn.map(|conn| conn.id),
         peer: conn.map(|conn| conn.peer.clone()),
-        version: match session.version {
+        version: match session.mqtt.version {
             Version::V311 => 4,
             Version::V5 => 5,
         },
-        expiry_secs: session.expiry_secs,
-        subscriptions: session.subscriptions.len(),
-        queued: session.outbound.queued(),
-        queued_bytes: session.outbound.queue_bytes(),
-        in_flight: session.outbound.inflight(),
-        receiving: session.inbound.open(),
+        expiry_secs: session.mqtt.lifetime.expiry_secs(),
+        subscriptions: session.mqtt.subscriptions.len(),
+        queued: session.mqtt.outbound.queued(),
+        queued_bytes: session.mqtt.outbound.queue_bytes(),
+        in_flight: session.mqtt.outbound.inflight(),
+        receiving: session.mqtt.inbound.open(),
         backlog_bytes: conn.map_or(0, |conn| conn.backlog()),
     }
 }

@@ -9,7 +9,7 @@
 use crate::conn::{Conn, Phase};
 use crate::ids::ConnIdx;
 use crate::owners::Owners;
-use crate::{flows, outgoing_streams, pump, send, subscriptions, throttle};
+use crate::{outgoing_streams, pump, send, subscriptions, throttle};
 use dunlin_base::StreamId;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_mqtt::codec::ReasonCode;
@@ -47,7 +47,7 @@ fn go_on(own: &mut Owners, c: ConnIdx) {
         conn.blocked = false;
     }
     if let Some(session) = own.sessions.get_mut(s) {
-        session.outbound.take_back();
+        session.mqtt.outbound.take_back();
     }
     pump::pump(own, s);
     throttle::release_publishers(own, c);
@@ -62,7 +62,7 @@ pub(crate) fn reset_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, reaso
 pub(crate) fn handle_finished(own: &mut Owners, c: ConnIdx, stream: StreamId) {
     let session = own.conns.get(c).and_then(Conn::session);
     let session = session.and_then(|s| own.sessions.get(s));
-    if session.is_some_and(|session| session.inbound.awaits(stream))
+    if session.is_some_and(|session| session.mqtt.inbound.awaits(stream))
         && let Some(data) = own
             .conns
             .get_mut(c)
@@ -79,7 +79,7 @@ pub(crate) fn handle_finished(own: &mut Owners, c: ConnIdx, stream: StreamId) {
 pub(crate) fn end_if_answered(own: &mut Owners, c: ConnIdx, stream: StreamId) {
     let session = own.conns.peek(c).and_then(Conn::session);
     let session = session.and_then(|s| own.sessions.get(s));
-    let waits = session.is_some_and(|session| session.inbound.awaits(stream));
+    let waits = session.is_some_and(|session| session.mqtt.inbound.awaits(stream));
     let data = own
         .conns
         .get_mut(c)
@@ -105,6 +105,7 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
         return;
     };
     let (id, session) = (conn.id, conn.session());
+    let durable = conn.link.terms.durable_streams;
     let data = conn.link.streams.data_mut(stream);
     let flow = data.as_ref().map_or(0, |data| data.flow);
     let cut = data.is_some_and(|data| data.is_cut());
@@ -117,12 +118,14 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
     if let Some(command) = answer {
         own.outbox.command(id, command);
     }
-    if let Some(s) = session {
-        if let Some(session) = own.sessions.get_mut(s) {
-            session.inbound.adopt(stream);
-        }
-        flows::end_flow(own, s, flow, stream, code.is_none());
-        subscriptions::rehome_subscriptions(own, c, s, stream);
+    if let Some(s) = session
+        && let Some(session) = own.sessions.get_mut(s)
+    {
+        let (in_order, now) = (code.is_none(), own.now);
+        let changes = session
+            .mqtt
+            .handle_stream_ended(stream, flow, in_order, durable, now);
+        subscriptions::apply(own, s, changes);
     }
     if let Some(conn) = own.conns.get_mut(c) {
         match code {

@@ -78,7 +78,7 @@ fn deliver_acknowledged(
         return;
     };
     let persistent = session.is_persistent();
-    let behind = session.outbound.queued() >= QUEUE_HIGH;
+    let behind = session.mqtt.outbound.queued() >= QUEUE_HIGH;
     let cost = message.cost();
     let mut delivery = Delivery {
         content: Content::Held(message),
@@ -105,7 +105,7 @@ fn deliver_acknowledged(
         let seq = *batch.seq.get_or_insert_with(|| own.commits.seq());
         batch.targets.push(target(session.key, &delivery));
         delivery.seq = Some(seq.0);
-        session.outbound.reserve(cost);
+        session.mqtt.outbound.reserve(cost);
         due.push(Due {
             session: SessionRef {
                 key: session.key,
@@ -115,7 +115,7 @@ fn deliver_acknowledged(
             cost,
         });
     } else {
-        session.outbound.push(delivery);
+        session.mqtt.outbound.push(delivery);
         pump::pump(own, s);
     }
     if behind {
@@ -128,7 +128,7 @@ pub(crate) fn has_room(own: &Owners, s: SessionIdx, source: &mut Source<'_>) -> 
     let cost = source.message().cost();
     own.sessions
         .get(s)
-        .is_some_and(|session| session.outbound.has_room(cost, messages, bytes))
+        .is_some_and(|session| session.mqtt.outbound.has_room(cost, messages, bytes))
 }
 
 fn all_have_room(own: &Owners, hits: &[Hit], source: &mut Source<'_>) -> bool {

@@ -31,13 +31,8 @@ pub(crate) fn handle_disconnect(
         return Ok(());
     };
     if let Some(expiry) = disconnect.properties.session_expiry_interval {
-        //= mqtt5#[MQTT-3.14.2-2]
-        if session.expiry_secs == 0 && expiry != 0 {
-            return Err(Fault::protocol(
-                "a session that ends with its connection cannot be prolonged",
-            ));
-        }
-        session.expiry_secs = expiry.min(own.config.session_expiry_secs_max);
+        let max = own.config.session_expiry_secs_max;
+        session.mqtt.lifetime.change(expiry, max)?;
     }
     let with_will = disconnect.reason != ReasonCode::Success;
     if !with_will {

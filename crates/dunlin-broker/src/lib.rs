@@ -45,8 +45,6 @@ mod encode;
 mod ending;
 mod fault;
 mod flow_headers;
-mod flow_state;
-mod flows;
 mod ids;
 mod io;
 mod lanes;

@@ -6,7 +6,7 @@ use crate::owners::Owners;
 use crate::pending::Pending;
 use crate::source::Source;
 use crate::timers::{Timer, Timers};
-use crate::{flows, publish, settle, shared, subscriptions};
+use crate::{publish, settle, shared, subscriptions};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -33,9 +33,10 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
     if shutting_down {
         return;
     }
-    session.disconnected_at = Some(now);
-    if session.expiry_secs > 0 {
-        flows::lose_streams(own, s, durable);
+    session.mqtt.lifetime.handle_disconnected(now);
+    if session.is_persistent() {
+        let ended = session.mqtt.handle_streams_lost(durable, now);
+        subscriptions::end(own, s, ended);
     }
     let Some(session) = own.sessions.get_mut(s) else {
         return;
@@ -45,17 +46,15 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         session.will = None;
     }
     if let Some(will) = &session.will {
-        //= mqtt5#[MQTT-3.1.3-9]
-        let delay = will.delay_secs.min(session.expiry_secs);
-        session.will_due = Some(now + Duration::from_secs(u64::from(delay)));
-        if delay == 0 {
+        session.mqtt.lifetime.set_will(will.delay_secs);
+        if session.mqtt.lifetime.is_will_due(now) {
             publish_will(own, s);
         }
     }
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
-    if session.expiry_secs == 0 {
+    if !session.is_persistent() {
         return end_session(own, s);
     }
     release_shared(own, s, false);
@@ -63,10 +62,10 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         return;
     };
     session
+        .mqtt
         .outbound
         .shed(own.config.queue_held_max * usize::from(own.commits.is_durable()));
-    let deadlines = [session.will_due, session.expires_at()];
-    for at in deadlines.into_iter().flatten() {
+    for at in session.mqtt.lifetime.deadlines() {
         let timer = Timer::Session(session.reference(s));
         own.timers.remind(at, timer, &mut session.alarm);
     }
@@ -80,12 +79,12 @@ fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
         return;
     };
     let old = session.reference(s);
-    let taken = session.outbound.take_shared(ends);
+    let taken = session.mqtt.outbound.take_shared(ends);
     for delivery in taken {
         if !shared::redeliver(own, &delivery, old, ends)
             && let Some(session) = own.sessions.get_mut(s)
         {
-            session.outbound.push(delivery);
+            session.mqtt.outbound.push(delivery);
         }
     }
 }
@@ -100,8 +99,9 @@ pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
     if session.conn.is_some() {
         return;
     }
-    let expired = session.expires_at().is_some_and(|at| at <= now);
-    if session.will_due.is_some_and(|at| at <= now) {
+    let lifetime = session.mqtt.lifetime;
+    let expired = lifetime.expires_at().is_some_and(|at| at <= now);
+    if lifetime.is_will_due(now) {
         publish_will(own, s);
         if !expired && let Some(session) = own.sessions.get(s) {
             let (key, record) = (session.key, session.record());
@@ -112,8 +112,7 @@ pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
         return end_session(own, s);
     }
     if let Some(session) = own.sessions.get_mut(s) {
-        let deadlines = [session.will_due, session.expires_at()];
-        for at in deadlines.into_iter().flatten() {
+        for at in session.mqtt.lifetime.deadlines() {
             let timer = Timer::Session(session.reference(s));
             own.timers.remind(at, timer, &mut session.alarm);
         }
@@ -125,7 +124,7 @@ fn publish_will(own: &mut Owners, s: SessionIdx) {
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
-    session.will_due = None;
+    session.mqtt.lifetime.clear_will();
     let Some(will) = session.will.take() else {
         return;
     };
@@ -152,18 +151,19 @@ fn publish_message(own: &mut Owners, will: StoredWill) {
 /// Ends a session: its will, its subscriptions, its record.
 pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     //= mqtt5#[MQTT-3.1.2-8]
-    if own.sessions.get(s).is_some_and(|s| s.will_due.is_some()) {
+    let lifetime = own.sessions.get(s).map(|session| session.mqtt.lifetime);
+    if lifetime.is_some_and(|lifetime| lifetime.will_due().is_some()) {
         publish_will(own, s);
     }
     release_shared(own, s, true);
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
-    let subscriptions = core::mem::take(&mut session.subscriptions);
+    let subscriptions = session.mqtt.subscriptions.take();
     let line = core::mem::take(&mut session.preparing);
     let mut changes = Vec::new();
-    for text in subscriptions.keys() {
-        changes.extend(own.routing.remove(s, text));
+    for filter in subscriptions {
+        changes.extend(own.routing.remove(s, &filter));
     }
     if !changes.is_empty() {
         subscriptions::announce(own, 0, &changes);

@@ -25,7 +25,7 @@ fn take_back(own: &mut Owners, c: ConnIdx) {
     if let Some(s) = conn.and_then(Conn::session)
         && let Some(session) = own.sessions.get_mut(s)
     {
-        session.outbound.take_back();
+        session.mqtt.outbound.take_back();
     }
 }
 

@@ -216,20 +216,11 @@ fn handle_session_packet(
     };
     match packet {
         Packet::Publish(publish) => publish::handle_publish(own, (c, s), arrived, stream, &publish),
-        Packet::PubAck(ack) => {
-            acks::handle_puback(own, c, s, &ack);
-            Ok(())
-        }
-        Packet::PubRec(ack) => {
-            acks::handle_pubrec(own, c, s, stream, &ack);
-            Ok(())
-        }
-        Packet::PubRel(ack) => {
-            acks::handle_pubrel(own, c, s, stream, &ack);
-            Ok(())
-        }
-        Packet::PubComp(ack) => {
-            acks::handle_pubcomp(own, c, s, &ack);
+        Packet::PubAck(ref ack)
+        | Packet::PubRec(ref ack)
+        | Packet::PubRel(ref ack)
+        | Packet::PubComp(ref ack) => {
+            acks::handle_ack(own, (c, s), packet.packet_type(), stream, ack);
             Ok(())
         }
         // The draft of MQTT-next, section 9.19.

@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 
 use dunlin_base::{QoS, ShardId, StreamId};
 use dunlin_mqtt::codec::{Publish, ReasonCode, Version};
-use dunlin_mqtt::server::{Ack, AckToken, Receipt, delivery};
+use dunlin_mqtt::server::session::Admission;
+use dunlin_mqtt::server::{AckToken, delivery};
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
@@ -35,16 +36,10 @@ pub(crate) fn handle_publish(
     publish: &Publish<'_>,
 ) -> Result<(), Fault> {
     own.stats.note_received(publish.qos);
-    if !publish.properties.subscription_identifiers.is_empty() {
-        //= mqtt5#[MQTT-3.3.4-6]
-        return Err(Fault::protocol("a client sends no subscription identifier"));
-    }
     let maximum = own.config.topic_alias_maximum;
     let alias_topic = match own.conns.get_mut(c) {
-        Some(conn) if publish.properties.topic_alias.is_some() => {
-            conn.link.resolve_alias(arrived, publish, maximum)?
-        }
-        _ => None,
+        Some(conn) => conn.link.handle_publish(arrived, publish, maximum)?,
+        None => None,
     };
     let topic = alias_topic.as_deref().unwrap_or(publish.topic);
     let Some(session) = own.sessions.get_mut(s) else {
@@ -55,34 +50,14 @@ pub(crate) fn handle_publish(
         at: s,
     };
     let token = own.commits.token();
-    if let Some(packet_id) = publish.packet_id {
-        let ack = Ack {
-            stream,
-            packet_id,
-            qos: publish.qos,
-            reason: ReasonCode::Success,
-        };
-        let receive_maximum = own.config.receive_maximum;
-        if publish.qos == QoS::ExactlyOnce {
-            session.inbound.resume(stream, packet_id, publish.dup);
-        }
-        match session
-            .inbound
-            .handle_publish(ack, AckToken(token), receive_maximum)
-        {
-            Receipt::New => {}
-            Receipt::Pending => return Ok(()),
-            Receipt::Duplicate => {
-                acks::send_acks(own, s);
-                return Ok(());
-            }
-            Receipt::QuotaExceeded => {
-                //= mqtt5#[MQTT-3.3.4-8]
-                return Err(Fault::new(
-                    ReasonCode::ReceiveMaximumExceeded,
-                    "more messages in flight than the Receive Maximum",
-                ));
-            }
+    let max = own.config.receive_maximum;
+    let mqtt = &mut session.mqtt;
+    match mqtt.handle_publish(publish, stream, AckToken(token), max)? {
+        Admission::New => {}
+        Admission::Pending => return Ok(()),
+        Admission::Repeated => {
+            acks::send_acks(own, s);
+            return Ok(());
         }
     }
     if !own.may(s, Action::Publish, topic) {
@@ -101,11 +76,11 @@ fn acknowledge_now(own: &mut Owners, s: SessionIdx, token: u64, qos: QoS, reason
         return;
     };
     if qos != QoS::AtMostOnce {
-        let reason = match session.version {
+        let reason = match session.mqtt.version {
             Version::V5 => reason,
             Version::V311 => ReasonCode::Success,
         };
-        session.inbound.complete(AckToken(token), reason);
+        session.mqtt.inbound.complete(AckToken(token), reason);
         acks::send_acks(own, s);
     }
 }
@@ -165,7 +140,7 @@ fn remember_inbound(own: &Owners, publish: &mut PendingPublish, token: u64, qos:
         && let Some(session) = own.sessions.peek(origin.at)
         && session.is_persistent()
         && own.commits.is_durable()
-        && let Some(packet_id) = session.inbound.packet_id(AckToken(token))
+        && let Some(packet_id) = session.mqtt.inbound.packet_id(AckToken(token))
     {
         publish.ops.push(StoreOp::PutInbound {
             session: origin.key,

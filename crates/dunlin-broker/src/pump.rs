@@ -38,9 +38,9 @@ fn pass_over(own: &mut Owners, s: SessionIdx, c: ConnIdx) -> Option<bool> {
         .get(c)
         .filter(|conn| conn.link.streams.is_any_blocked())?;
     let session = own.sessions.get_mut(s)?;
-    let (delivery, message) = session.outbound.next_new()?;
+    let (delivery, message) = session.mqtt.outbound.next_new()?;
     conn.is_blocked_for(delivery.stream, &message.topic)
-        .then(|| session.outbound.set_aside(ASIDE_MAX))
+        .then(|| session.mqtt.outbound.set_aside(ASIDE_MAX))
 }
 
 /// Sends what the session's queue, window and transport allow.
@@ -58,7 +58,7 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
         if !matches!(conn.phase, crate::conn::Phase::Connected(_)) {
             return;
         }
-        let level = session.outbound.next_level();
+        let level = session.mqtt.outbound.next_level();
         let apart = conn.lanes.is_some();
         if conn.backlog() >= own.config.backlog_limit(level, apart) {
             conn.blocked = true;
@@ -74,7 +74,7 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
         let Some(session) = own.sessions.get_mut(s) else {
             return;
         };
-        let Some(outgoing) = session.outbound.poll(own.now, window) else {
+        let Some(outgoing) = session.mqtt.outbound.poll(own.now, window) else {
             if !walk_retained(own, s) {
                 return;
             }
@@ -99,7 +99,10 @@ fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing
             store_outgoing(own, SessionRef { key, at: s }, packet_id, Seq(seq));
         }
         Outgoing::Load => {
-            let seqs = session.outbound.stored_at_front(LOAD_MAX, LOAD_BYTES_MAX);
+            let seqs = session
+                .mqtt
+                .outbound
+                .stored_at_front(LOAD_MAX, LOAD_BYTES_MAX);
             let seqs = seqs.into_iter().map(Seq).collect();
             let session = SessionRef { key, at: s };
             let request = own.commits.load(session, seqs);
@@ -150,11 +153,11 @@ fn send_delivery(own: &mut Owners, s: SessionIdx, c: usize, transfer: &Transfer<
         return;
     };
     if let Some(stream) = sent {
-        session.outbound.note_stream(packet_id, stream);
+        session.mqtt.outbound.note_stream(packet_id, stream);
     } else {
         // Too large for this client: as if it had been delivered.
         let key = session.key;
-        let received = session.outbound.handle_refused(packet_id);
+        let received = session.mqtt.outbound.handle_refused(packet_id);
         forget(own, key, packet_id, &received);
     }
 }
@@ -193,7 +196,7 @@ pub(crate) fn handle_loaded(
     messages: &[(u64, Option<Arc<Message>>)],
 ) {
     if let Some(entry) = own.sessions.resolve_mut(session) {
-        entry.outbound.handle_loaded(messages);
+        entry.mqtt.outbound.handle_loaded(messages);
         if !messages.is_empty() {
             pump(own, session.at);
         }
@@ -206,7 +209,7 @@ fn walk_retained(own: &mut Owners, s: SessionIdx) -> bool {
     let Some(session) = own.sessions.get_mut(s) else {
         return false;
     };
-    if session.outbound.expected() >= QUEUE_LOW {
+    if session.mqtt.outbound.expected() >= QUEUE_LOW {
         return false;
     }
     let Some(mut walk) = session.walks.pop_front() else {
@@ -262,11 +265,11 @@ fn deliver_retained(own: &mut Owners, s: SessionIdx, walk: &RetainedWalk, messag
         maybe_sent: false,
     };
     if !durable {
-        session.outbound.push(delivery);
+        session.mqtt.outbound.push(delivery);
         return;
     }
     delivery.seq = Some(seq.0);
-    session.outbound.reserve(cost);
+    session.mqtt.outbound.reserve(cost);
     let key = session.key;
     let mut publish = PendingPublish {
         ops: alloc::vec![StoreOp::Enqueue {

@@ -5,11 +5,11 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::num::NonZeroU16;
-use core::time::Duration;
 
 use dunlin_base::topic::Filter;
 use dunlin_base::{QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{SubscribeOptions, Version};
+use dunlin_mqtt::server::session::Subscription;
 use dunlin_mqtt::server::{Content, Delivery, Identifiers};
 use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
 
@@ -17,7 +17,8 @@ use crate::io::InterestChange;
 use crate::lifecycle;
 use crate::owners::Owners;
 use crate::random::home_shard;
-use crate::session::{Session, Subscription};
+use crate::routing::Subscribed;
+use crate::session::Session;
 use crate::timers::Timer;
 
 /// Takes over what belongs to this shard, and notes what the sessions of
@@ -57,7 +58,7 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) {
     // The removal of a replaced session was lost: the later one counts.
     if let Some(old) = own.sessions.find(&record.client_id) {
         if let Some(session) = own.sessions.get_mut(old) {
-            session.will_due = None;
+            session.mqtt.lifetime.clear_will();
         }
         lifecycle::end_session(own, old);
     }
@@ -67,22 +68,22 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) {
     };
     let mut session = Session::new(from.key, record.client_id.clone(), version);
     session.user = record.user_name.clone();
-    session.expiry_secs = record.expiry_interval_secs;
     // A session that was connected when the process died lost its
     // connection then; now is the best estimate of that.
     let since = record.disconnected_at.unwrap_or(own.now);
-    session.disconnected_at = Some(since);
+    let lifetime = &mut session.mqtt.lifetime;
+    lifetime.handle_connected(record.expiry_interval_secs);
+    lifetime.handle_disconnected(since);
+    if let Some(will) = &record.will {
+        lifetime.set_will(will.delay_secs);
+    }
     session.will = record.will.clone().map(Box::new);
-    session.will_due = session.will.as_ref().map(|will| {
-        let delay = will.delay_secs.min(record.expiry_interval_secs);
-        since + Duration::from_secs(u64::from(delay))
-    });
     session.stored = true;
     restore_queue(&mut session, from);
-    let deadlines = [session.will_due, session.expires_at()];
+    let deadlines = session.mqtt.lifetime.deadlines();
     let s = own.sessions.insert(session);
     if let Some(session) = own.sessions.get_mut(s) {
-        for at in deadlines.into_iter().flatten() {
+        for at in deadlines {
             let timer = Timer::Session(session.reference(s));
             own.timers.remind(at, timer, &mut session.alarm);
         }
@@ -99,9 +100,10 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) {
             flow: 0,
         };
         if let Some(session) = own.sessions.get_mut(s) {
-            session.subscriptions.insert(text.clone(), subscription);
+            let subscriptions = &mut session.mqtt.subscriptions;
+            subscriptions.insert(text.clone(), subscription);
         }
-        own.routing.insert(s, text, subscription.value());
+        own.routing.insert(s, text, Subscribed::of(&subscription));
         // The other shards found this in the store as well.
         let _ = own.routing.count(text);
     }
@@ -123,14 +125,14 @@ fn restore_queue(session: &mut Session, from: &RecoveredSession) {
             InflightState::Released => None,
         };
         if let Some(packet_id) = NonZeroU16::new(packet_id) {
-            session.outbound.restore_inflight(packet_id, delivery);
+            session.mqtt.outbound.restore_inflight(packet_id, delivery);
         }
     }
     for delivery in queued.into_values() {
-        session.outbound.push(delivery);
+        session.mqtt.outbound.push(delivery);
     }
     for packet_id in from.inbound.iter().copied().filter_map(NonZeroU16::new) {
-        session.inbound.restore(packet_id);
+        session.mqtt.inbound.restore(packet_id);
     }
 }
 

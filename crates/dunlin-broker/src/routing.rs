@@ -9,6 +9,7 @@ use core::ops::ControlFlow;
 use dunlin_base::topic::Filter;
 use dunlin_base::{Message, ShardId, StreamId, Text};
 use dunlin_mqtt::server::Identifiers;
+use dunlin_mqtt::server::session::Subscription;
 use dunlin_router::{Interest, Match, Page, RetainedTree, SharedMatch, SubscriptionTree};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -45,6 +46,17 @@ pub(crate) struct Subscribed {
     /// Subscription identifier; 0: none.
     pub(crate) identifier: u32,
     pub(crate) stream: StreamId,
+}
+
+impl Subscribed {
+    /// What the tree keeps of a subscription.
+    pub(crate) fn of(subscription: &Subscription) -> Self {
+        Self {
+            options: subscription.options.to_byte(),
+            identifier: subscription.identifier.unwrap_or(0),
+            stream: subscription.stream,
+        }
+    }
 }
 
 /// A session that a message goes to, overlapping subscriptions merged.

@@ -105,7 +105,7 @@ pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPubli
     if let Some((old, delivery)) = publish.back.filter(|_| !stored)
         && let Some(session) = own.sessions.resolve_mut(old)
     {
-        session.outbound.push(delivery);
+        session.mqtt.outbound.push(delivery);
         pump::pump(own, old.at);
     }
     let Some(origin) = publish.origin else {
@@ -118,16 +118,16 @@ pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPubli
     if !stored {
         own.stats.publishes_refused += 1;
         reason = ReasonCode::QuotaExceeded;
-        if session.version == Version::V311 {
+        if session.mqtt.version == Version::V311 {
             // It has no way to refuse: the client is cut off and sends it again.
-            session.inbound.abandon(AckToken(token));
+            session.mqtt.inbound.abandon(AckToken(token));
             let fault = Fault::new(reason, "the publish cannot be kept");
             own.later
                 .extend(session.conn.map(|c| Later::Fail(c, fault)));
             return;
         }
     }
-    session.inbound.complete(AckToken(token), reason);
+    session.mqtt.inbound.complete(AckToken(token), reason);
     acks::send_acks(own, origin.at);
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn settle_due(
         let Some(entry) = own.sessions.resolve_mut(session) else {
             continue;
         };
-        entry.outbound.unreserve(cost);
+        entry.mqtt.outbound.unreserve(cost);
         if stored {
             // A client that is away takes it later, from the store. What came
             // through a shared subscription may still go to another member.
@@ -160,10 +160,10 @@ pub(crate) fn settle_due(
                 Some(_) => held_max.saturating_mul(HELD_CONNECTED_FACTOR),
                 None => held_max,
             };
-            if entry.outbound.queued() >= held_max {
+            if entry.mqtt.outbound.queued() >= held_max {
                 delivery.shed();
             }
-            entry.outbound.push(delivery);
+            entry.mqtt.outbound.push(delivery);
             pump::pump(own, session.at);
         }
     }

@@ -119,7 +119,7 @@ const SHARED_QUEUE_MAX: usize = 64;
 /// Whether a member of a shared subscription can take a message now.
 pub(crate) fn is_available(sessions: &Sessions, conns: &Connections, s: SessionIdx) -> bool {
     sessions.get(s).is_some_and(|session| {
-        session.outbound.queued() < SHARED_QUEUE_MAX
+        session.mqtt.outbound.queued() < SHARED_QUEUE_MAX
             && session
                 .conn
                 .and_then(|c| conns.get(c))

@@ -54,7 +54,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         }
         Pending::Outgoing { session, packet_id } => {
             if let Some(entry) = own.sessions.resolve_mut(session) {
-                entry.outbound.handle_stored(packet_id);
+                entry.mqtt.outbound.handle_stored(packet_id);
                 pump::pump(own, session.at);
             }
         }
@@ -62,7 +62,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
             session, packet_id, ..
         } => {
             if let Some(entry) = own.sessions.resolve_mut(session) {
-                entry.outbound.handle_release_stored(packet_id);
+                entry.mqtt.outbound.handle_release_stored(packet_id);
                 pump::pump(own, session.at);
             }
         }
@@ -113,7 +113,7 @@ pub(crate) fn retry(own: &mut Owners) {
         match pending {
             Pending::Outgoing { session, packet_id } => {
                 let entry = own.sessions.resolve_mut(session);
-                let delivery = entry.and_then(|entry| entry.outbound.delivery(packet_id));
+                let delivery = entry.and_then(|entry| entry.mqtt.outbound.delivery(packet_id));
                 if let Some(seq) = delivery.and_then(|delivery| delivery.seq) {
                     pump::store_outgoing(own, session, packet_id, Seq(seq));
                 }

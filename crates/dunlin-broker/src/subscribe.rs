@@ -8,16 +8,18 @@ use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::InterestChange;
 use crate::owners::Owners;
 use crate::pending::{Pending, PendingSubscribe};
-use crate::session::{RetainedWalk, Session, Subscription};
+use crate::routing::Subscribed;
+use crate::session::{RetainedWalk, Session};
 use crate::{pump, send, subscriptions};
 use alloc::vec::Vec;
 use dunlin_base::topic::Filter;
 use dunlin_base::{StreamId, Text};
 use dunlin_mqtt::codec::{
-    Packet, ReasonCode, ReasonCodes, ReasonProperties, RetainHandling, SubAck, Subscribe,
-    SubscribeFilter, UnsubAck, Unsubscribe,
+    Packet, ReasonCode, ReasonCodes, ReasonProperties, SubAck, Subscribe, SubscribeFilter,
+    UnsubAck, Unsubscribe,
 };
 use dunlin_mqtt::server::Identifiers;
+use dunlin_mqtt::server::session::Subscription;
 use dunlin_store::StoreOp;
 
 pub(crate) fn handle_subscribe(
@@ -30,6 +32,9 @@ pub(crate) fn handle_subscribe(
     let (Some(conn), Some(session)) = (own.conns.get(c), own.sessions.get(s)) else {
         return Ok(());
     };
+    let flow = conn.link.streams.flow_of(stream);
+    let durable = conn.link.terms.durable_streams;
+    let outlives = session.is_persistent() && session.mqtt.outlives(stream, flow, durable);
     let mut pending = PendingSubscribe {
         conn: conn.id,
         session: session.reference(s),
@@ -48,9 +53,18 @@ pub(crate) fn handle_subscribe(
             options: request.options,
             identifier,
             stream,
-            flow: subscriptions::flow_of(own, c, stream),
+            flow,
         };
-        let reason = subscribe_one(own, s, &request, subscription, &mut changes, &mut pending);
+        let (reason, change) = subscribe_one(own, s, &request, subscription, &mut pending);
+        if !reason.is_error() && outlives {
+            own.commits.write(StoreOp::PutSubscription {
+                key: pending.session.key,
+                filter: Text::from(request.filter),
+                options: subscription.options.to_byte(),
+                identifier,
+            });
+        }
+        changes.extend(change);
         pending.reasons.push(reason);
     }
     announce(own, c, changes, pending);
@@ -62,54 +76,33 @@ fn subscribe_one(
     s: SessionIdx,
     request: &SubscribeFilter<'_>,
     subscription: Subscription,
-    changes: &mut Vec<InterestChange>,
     pending: &mut PendingSubscribe,
-) -> ReasonCode {
+) -> (ReasonCode, Option<InterestChange>) {
     let text = request.filter;
     let Ok(filter) = Filter::parse(text) else {
-        return ReasonCode::TopicFilterInvalid;
+        return (ReasonCode::TopicFilterInvalid, None);
     };
     if !own.may(s, Action::Subscribe, filter.filter) {
-        return ReasonCode::NotAuthorized;
+        return (ReasonCode::NotAuthorized, None);
     }
     let limit = own.config.subscriptions_max;
-    let outlives = own.sessions.get(s).is_some_and(|session| {
-        let conn = session.conn;
-        session.is_persistent()
-            && conn.is_some_and(|c| subscriptions::outlives(own, c, session, subscription.stream))
-    });
     let Some(session) = own.sessions.get_mut(s) else {
-        return ReasonCode::UnspecifiedError;
+        return (ReasonCode::UnspecifiedError, None);
     };
-    let is_new = !session.subscriptions.contains_key(text.as_bytes());
-    if is_new && session.subscriptions.len() >= limit {
-        return ReasonCode::QuotaExceeded;
+    let subscriptions = &mut session.mqtt.subscriptions;
+    let is_new = !subscriptions.contains(text);
+    if is_new && subscriptions.len() >= limit {
+        return (ReasonCode::QuotaExceeded, None);
     }
     //= mqtt5#[MQTT-3.8.4-3]
-    session.subscriptions.insert(Text::from(text), subscription);
-    if outlives {
-        let op = StoreOp::PutSubscription {
-            key: session.key,
-            filter: Text::from(text),
-            options: subscription.options.to_byte(),
-            identifier: subscription.identifier,
-        };
-        own.commits.write(op);
-    }
-    own.routing.insert(s, text, subscription.value());
+    subscriptions.insert(Text::from(text), subscription);
+    own.routing.insert(s, text, Subscribed::of(&subscription));
+    let mut change = None;
     if is_new {
-        changes.extend(own.routing.count(text));
+        change = own.routing.count(text);
         pending.added.push(Text::from(text));
     }
-    let wants_retained = match subscription.options.retain_handling {
-        RetainHandling::SendAtSubscribe => true,
-        RetainHandling::SendIfNew => is_new,
-        RetainHandling::DoNotSend => false,
-    };
-    //= mqtt5#[MQTT-3.3.1-9]
-    //= mqtt5#[MQTT-3.3.1-10]
-    //= mqtt5#[MQTT-3.3.1-11]
-    if wants_retained && filter.share.is_none() {
+    if subscription.wants_retained(is_new) && filter.share.is_none() {
         pending.walks.push(RetainedWalk {
             filter: Text::from(text),
             after: None,
@@ -118,11 +111,7 @@ fn subscribe_one(
             stream: subscription.stream,
         });
     }
-    match subscription.options.qos as u8 {
-        0 => ReasonCode::Success,
-        1 => ReasonCode::GrantedQos1,
-        _ => ReasonCode::GrantedQos2,
-    }
+    (subscription.granted(), change)
 }
 
 pub(crate) fn handle_unsubscribe(
@@ -146,7 +135,7 @@ pub(crate) fn handle_unsubscribe(
             break;
         };
         //= mqtt5#[MQTT-3.10.4-1]
-        if session.subscriptions.remove(text.as_bytes()).is_none() {
+        if !session.mqtt.subscriptions.remove(text) {
             reasons.push(ReasonCode::NoSubscriptionExisted);
             continue;
         }
@@ -222,10 +211,10 @@ pub(crate) fn advance_subscribe(own: &mut Owners, token: u64, mut pending: Pendi
     }
     send_suback(own, c, &pending);
     if let Some(session) = own.sessions.get_mut(s) {
-        let subscriptions = &session.subscriptions;
+        let subscriptions = &session.mqtt.subscriptions;
         // An UNSUBSCRIBE may have come before this answer.
         let walks = pending.walks.into_iter();
-        let walks = walks.filter(|walk| subscriptions.contains_key(walk.filter.as_bytes()));
+        let walks = walks.filter(|walk| subscriptions.contains(&walk.filter));
         session.walks.extend(walks);
     }
     pump::pump(own, s);
@@ -249,7 +238,7 @@ pub(crate) fn refuse_subscribe(own: &mut Owners, pending: &mut PendingSubscribe)
     let mut changes = Vec::new();
     for text in pending.added.drain(..) {
         let session = own.sessions.get_mut(s);
-        if session.is_some_and(|s| s.subscriptions.remove(text.as_bytes()).is_some()) {
+        if session.is_some_and(|s| s.mqtt.subscriptions.remove(&text)) {
             changes.extend(own.routing.remove(s, &text));
         }
     }

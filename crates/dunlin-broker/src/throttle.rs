@@ -33,7 +33,7 @@ pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<Conn
     let Some(c) = session.conn else {
         return;
     };
-    let behind = session.outbound.queued() >= QUEUE_HIGH;
+    let behind = session.mqtt.outbound.queued() >= QUEUE_HIGH;
     let (now, limit) = (own.now, own.config.send_backlog_bytes);
     let Some(conn) = own.conns.get_mut(c) else {
         return;
@@ -70,7 +70,7 @@ pub(crate) fn release_publishers(own: &mut Owners, c: ConnIdx) {
     let queued = conn
         .session()
         .and_then(|s| own.sessions.get(s))
-        .map_or(0, |session| session.outbound.queued());
+        .map_or(0, |session| session.mqtt.outbound.queued());
     if queued <= QUEUE_HIGH / 2 {
         release_all(own, c);
     }

@@ -1,12 +1,13 @@
-//! The server's half of MQTT: parts that a broker shard composes.
+//! The server's half of MQTT.
 //!
-//! [`Framer`] cuts bytes into packets, [`Outbound`] is the sending half of a
-//! session (queue, packet identifiers, QoS 1 and 2 towards the client),
-//! [`Inbound`] the receiving half (order of acknowledgements, QoS 2
-//! de-duplication, receive quota); topic aliases are shared with the client
-//! ([`aliases`](crate::aliases)). [`Link`] is a client's network connection with
-//! its streams. [`delivery`] maps between PUBLISH packets and
-//! the neutral message.
+//! [`Session`] is a session: its sending half [`Outbound`] (queue, packet
+//! identifiers, QoS 1 and 2 towards the client), its receiving half [`Inbound`]
+//! (order of acknowledgements, QoS 2 de-duplication, receive quota), its
+//! subscriptions, flows, expiry and will. [`Link`] is a client's network
+//! connection: what both sides agreed on, its streams, aliases and keep alive;
+//! [`Framer`] cuts bytes into packets. [`delivery`] maps between PUBLISH packets
+//! and the neutral message. What client and server share stands beside this
+//! module, such as [`aliases`](crate::aliases).
 //!
 //! Nothing here routes, stores or sends: the shard does.
 
@@ -16,6 +17,7 @@ mod framer;
 mod inbound;
 pub mod link;
 mod outbound;
+pub mod session;
 
 pub use crate::aliases::{AliasTable, TopicAliases};
 pub use fault::Fault;
@@ -23,6 +25,7 @@ pub use framer::Framer;
 pub use inbound::{Ack, AckToken, Inbound, Receipt, Release};
 pub use link::Link;
 pub use outbound::{Outbound, Outgoing, Received};
+pub use session::Session;
 
 /// What waits for a client and what it has not settled.
 pub use dunlin_queue::{Content, Delivery, Identifiers, Transfer};

@@ -123,19 +123,24 @@ impl Link {
         true
     }
 
-    /// The topic of a PUBLISH that has an alias, if it does not say it itself;
-    /// `maximum` is the Topic Alias Maximum that the server announced. There is
-    /// no order between streams, so an alias holds where it was set.
+    /// Takes a PUBLISH: its topic, if it has an alias instead; `maximum` is the
+    /// Topic Alias Maximum that the server announced. There is no order between
+    /// streams, so an alias holds where it was set.
     ///
     /// # Errors
     ///
-    /// The alias is over the maximum, or has not been set.
-    pub fn resolve_alias(
+    /// The alias is over the maximum or has not been set, or there is a property
+    /// that only servers send.
+    pub fn handle_publish(
         &mut self,
         arrived: StreamId,
         publish: &Publish<'_>,
         maximum: u16,
     ) -> Result<Option<Text>, Fault> {
+        if !publish.properties.subscription_identifiers.is_empty() {
+            //= mqtt5#[MQTT-3.3.4-6]
+            return Err(Fault::protocol("a client sends no subscription identifier"));
+        }
         let Some(alias) = publish.properties.topic_alias else {
             return Ok(None);
         };

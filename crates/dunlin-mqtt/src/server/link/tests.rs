@@ -159,7 +159,7 @@ fn an_alias_of_the_client_holds_on_the_stream_where_it_was_set() {
         ..Publish::default()
     };
     let resolve = |link: &mut Link, stream, topic, alias| {
-        let resolved = link.resolve_alias(stream, &publish(topic, alias), 2);
+        let resolved = link.handle_publish(stream, &publish(topic, alias), 2);
         resolved.map(|topic| topic.map(|topic| topic.as_str().len()))
     };
     assert_eq!(resolve(&mut link, DATA, "t", 0), Ok(None));

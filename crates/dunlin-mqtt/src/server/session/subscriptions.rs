@@ -1,0 +1,119 @@
+//! The subscriptions of a session, and the streams that they belong to.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use dunlin_base::{StreamId, Text};
+use dunlin_mqtt_codec::{ReasonCode, RetainHandling, SubscribeOptions};
+
+/// One subscription of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// What SUBSCRIBE asked for.
+    pub options: SubscribeOptions,
+    /// Subscription identifier.
+    pub identifier: Option<u32>,
+    /// Stream that its messages go to.
+    pub stream: StreamId,
+    /// The flow that it was made on; 0: none.
+    pub flow: u64,
+}
+
+impl Subscription {
+    /// Whether retained messages are sent for it.
+    #[must_use]
+    pub const fn wants_retained(&self, is_new: bool) -> bool {
+        //= mqtt5#[MQTT-3.3.1-9]
+        //= mqtt5#[MQTT-3.3.1-10]
+        //= mqtt5#[MQTT-3.3.1-11]
+        match self.options.retain_handling {
+            RetainHandling::SendAtSubscribe => true,
+            RetainHandling::SendIfNew => is_new,
+            RetainHandling::DoNotSend => false,
+        }
+    }
+
+    /// The reason code that grants it.
+    #[must_use]
+    pub const fn granted(&self) -> ReasonCode {
+        match self.options.qos as u8 {
+            0 => ReasonCode::Success,
+            1 => ReasonCode::GrantedQos1,
+            _ => ReasonCode::GrantedQos2,
+        }
+    }
+}
+
+/// Subscriptions by filter.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    by_filter: BTreeMap<Text, Subscription>,
+}
+
+impl Subscriptions {
+    /// Subscriptions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_filter.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_filter.is_empty()
+    }
+
+    /// Whether there is one with this filter.
+    #[must_use]
+    pub fn contains(&self, filter: &str) -> bool {
+        self.by_filter.contains_key(filter.as_bytes())
+    }
+
+    /// Adds one; one with the same filter is replaced [MQTT-3.8.4-3].
+    pub fn insert(&mut self, filter: Text, subscription: Subscription) {
+        self.by_filter.insert(filter, subscription);
+    }
+
+    /// Removes one; `false` if there is none [MQTT-3.10.4-1].
+    pub fn remove(&mut self, filter: &str) -> bool {
+        self.by_filter.remove(filter.as_bytes()).is_some()
+    }
+
+    /// All filters.
+    pub fn filters(&self) -> impl Iterator<Item = &Text> {
+        self.by_filter.keys()
+    }
+
+    /// Forgets all of them, and says which there were.
+    pub fn take(&mut self) -> impl Iterator<Item = Text> + use<> {
+        core::mem::take(&mut self.by_filter).into_keys()
+    }
+
+    /// Removes those that `which` names, and says which those were.
+    pub fn end(&mut self, which: impl Fn(&Subscription) -> bool) -> Vec<Text> {
+        let all = self.by_filter.iter();
+        let ended: Vec<Text> = all
+            .filter(|(_, subscription)| which(subscription))
+            .map(|(filter, _)| filter.clone())
+            .collect();
+        for filter in &ended {
+            self.by_filter.remove(filter.as_bytes());
+        }
+        ended
+    }
+
+    /// Moves those that `which` names to a stream, and gives them.
+    pub fn move_to(
+        &mut self,
+        stream: StreamId,
+        which: impl Fn(&Subscription) -> bool,
+    ) -> Vec<(Text, Subscription)> {
+        let moved = self.by_filter.iter_mut().filter(|(_, s)| which(s));
+        moved
+            .map(|(filter, subscription)| {
+                subscription.stream = stream;
+                (filter.clone(), *subscription)
+            })
+            .collect()
+    }
+}
