@@ -1,8 +1,8 @@
 //! The page of the book: claims as tables, figures as files beside it.
 
 use super::claim::{self, Verdict};
+use super::plot::draw;
 use super::plot::words::sentence;
-use super::plot::{Standing, draw};
 use super::site::{Shown, Site};
 use crate::run::experiment::Claim;
 use crate::run::record::Scale;
@@ -75,7 +75,7 @@ fn section(shown: &Shown, pictures: &mut Vec<(String, String)>) -> String {
         ));
         let (title, explained) = (plain(figure.title), plain(&plot.explained()));
         text.push_str(&format!("*{title}. {explained}*\n\n"));
-        pictures.push((file, draw(plot, Standing::Alone)));
+        pictures.push((file, draw(plot)));
     }
     text
 }

@@ -1,7 +1,6 @@
 //! The frame of every page: one file, nothing loaded, no script.
 
 use super::claim::{self, Verdict};
-use super::plot::{escape, sheet};
 use crate::run::experiment::Claim;
 
 /// Of everything that is not a picture.
@@ -35,11 +34,11 @@ code{font:.88em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wr
 
 /// A page with this title and these elements in its body.
 pub(super) fn page(title: &str, body: &str) -> String {
-    let (title, sheet) = (escape(title), sheet());
+    let title = escape(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}{sheet}</style>\n</head>\n<body>\n<main>\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          {body}</main>\n</body>\n</html>\n"
     )
 }
@@ -100,3 +99,35 @@ pub(super) fn claims(claims: &[Claim]) -> String {
 pub(super) const LEGEND: &str = "In brackets: the confidence interval of 95 %, by bootstrap over \
 cells and values. A claim holds if all of its interval meets the target, does not if none of it \
 does, and is open otherwise.";
+
+/// Text as it may stand in elements and attributes of HTML and SVG.
+/// Characters that XML cannot have are left out.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(' '),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_leave_its_place() {
+        assert_eq!(
+            escape("</title><script>alert(\"x\" & 'y')\u{0}"),
+            "&lt;/title&gt;&lt;script&gt;alert(&quot;x&quot; &amp; &#39;y&#39;)"
+        );
+    }
+}

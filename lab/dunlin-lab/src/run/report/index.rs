@@ -1,8 +1,8 @@
 //! The first page: all claims, all runs.
 
 use super::claim;
+use super::html::escape;
 use super::html::{self, cell, numbers};
-use super::plot::escape;
 use super::samples;
 use super::site::{Shown, Site, scale};
 

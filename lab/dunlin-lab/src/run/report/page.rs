@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::claim;
+use super::html::escape;
 use super::html::{self, cell, numbers};
+use super::plot::draw;
 use super::plot::model::{Plot, XAxis};
 use super::plot::words::sentence;
-use super::plot::{Standing, draw, escape};
 use super::samples;
 use super::site::{Shown, scale};
 use crate::run::record::Record;
@@ -86,7 +87,7 @@ fn picture(id: &str, title: &str, plot: &Plot) -> String {
         html.push_str("<p class=\"quiet\">Nothing recorded.</p></figure>\n");
         return html;
     }
-    html.push_str(&draw(plot, Standing::InPage));
+    html.push_str(&draw(plot));
     let explained = escape(&plot.explained());
     html.push_str(&format!("<p class=\"quiet\">{explained}</p>\n"));
     html.push_str("<details><summary>Numbers</summary>\n");

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::claim::Verdict;
-use super::plot::escape;
+use super::html::escape;
 use super::site::Shown;
 use crate::run::experiment::{Claim, Target};
 use crate::run::record::{Measure, Outcome, Record};
