@@ -6,7 +6,7 @@
 #[path = "../bodies/record.rs"]
 mod body;
 #[allow(dead_code)]
-#[path = "../../crates/dunlin-net/src/resume/record.rs"]
+#[path = "../../crates/dunlin-quic/src/resume/record.rs"]
 mod record;
 
 use record::Record;

@@ -10,7 +10,7 @@ use core::time::Duration;
 /// The driver takes the wall clock once at start and adds monotonic elapsed
 /// time, so values never go backwards in one process and still mean something
 /// after a restart (message and session expiry are stored with them). In a
-/// simulator the origin is whatever the scenario says.
+/// simulator the origin is what the scenario says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

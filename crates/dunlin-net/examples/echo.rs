@@ -166,7 +166,7 @@ fn run(transport: Transport, conns: usize, in_flight: usize, messages: usize) ->
     })
 }
 
-/// Echoes until told to stop.
+/// Echoes until it is to stop.
 fn serve(net: &mut Net, stop: &AtomicBool, on_bytes: &mut dyn FnMut()) -> Result<()> {
     let mut pending: Vec<(ConnId, SendBuf)> = Vec::new();
     while !stop.load(Ordering::SeqCst) {

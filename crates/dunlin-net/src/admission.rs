@@ -70,7 +70,7 @@ pub(crate) struct Admission {
 struct Table {
     connections: HashMap<IpAddr, u32>,
     /// Handshakes begun in this window, by whether the address was proved:
-    /// whoever forges an address uses up what is unproved only.
+    /// who forges an address uses up what is unproved only.
     begun: HashMap<IpAddr, [u32; 2]>,
     window: u64,
 }
@@ -161,7 +161,7 @@ impl Admission {
 
     /// A connection has proved another address and counts there from now on,
     /// also beyond the limit: a session is not ended because of its new
-    /// neighbours, but nobody else is admitted from there until it is below.
+    /// neighbours, but no other is admitted from there until it is below.
     pub(crate) fn moved(
         &self,
         from: IpAddr,

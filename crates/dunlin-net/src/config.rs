@@ -2,15 +2,15 @@
 //! of this crate that someone may want to change is in [`NetLimits`].
 
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
 use aws_lc_rs::hkdf;
-use bytes::BytesMut;
 use dunlin_base::ShardId;
 use dunlin_base::transport::Transport;
-use quinn_udp::EcnCodepoint;
+use dunlin_quic::QuicLimits;
+use dunlin_quic::datagram::Datagram;
 
 use crate::slots::SLOTS_MAX;
 use crate::{
@@ -234,7 +234,7 @@ pub struct NetLimits {
     /// Unacknowledged bytes kept for a QUIC connection. Default 256 KiB.
     pub quic_send_window: u32,
     /// Bytes of received QUIC datagrams (RFC 9221) kept until they are read;
-    /// 0: peers are told that none are taken, and none can be sent. Default
+    /// 0: peers learn that none are taken, and none can be sent. Default
     /// 64 KiB.
     pub quic_datagram_receive_bytes: u32,
     /// Bytes of QUIC datagrams that wait to be sent on a connection; the
@@ -252,6 +252,26 @@ impl NetLimits {
     /// Whether connections are counted by address.
     pub(crate) const fn counts_addresses(&self) -> bool {
         self.connections_per_address_max > 0
+    }
+
+    /// Those of QUIC connections.
+    pub(crate) const fn of_quic(&self) -> QuicLimits {
+        QuicLimits {
+            bidi_streams: self.quic_bidi_streams,
+            uni_streams: self.quic_uni_streams,
+            receive_window: self.quic_receive_window,
+            stream_receive_window: self.quic_stream_receive_window,
+            send_window: self.quic_send_window,
+            datagram_receive_bytes: self.quic_datagram_receive_bytes,
+            datagram_queue_bytes: self.quic_datagram_queue_bytes,
+            tokens: self.quic_tokens,
+            token_lifetime: self.quic_token_lifetime,
+            idle_timeout_max: self.idle_timeout_max,
+            first_bytes_timeout: self.first_bytes_timeout,
+            close_linger: self.close_linger,
+            read_budget_bytes: self.read_budget_bytes,
+            backlog_bytes_max: self.backlog_bytes_max,
+        }
     }
 }
 
@@ -385,28 +405,19 @@ impl DialConfig {
 pub struct ForeignDatagram {
     /// Number of the listener it arrived at.
     pub(crate) listener: u16,
-    pub(crate) remote: SocketAddr,
-    pub(crate) local_ip: Option<IpAddr>,
-    pub(crate) ecn: Option<EcnCodepoint>,
-    pub(crate) data: BytesMut,
+    pub(crate) datagram: Datagram,
 }
 
 impl ForeignDatagram {
     /// Bytes held, for the bound of the queue that carries it.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.data.len()
+        self.datagram.data.len()
     }
 
     /// Whether it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.data.is_empty()
+        self.datagram.data.is_empty()
     }
-}
-
-/// An IPv4 address as such, even where a socket for both families shows it
-/// mapped into IPv6: limits and logs must see one address for one peer.
-pub(crate) fn plain_addr(addr: SocketAddr) -> SocketAddr {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

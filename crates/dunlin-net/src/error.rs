@@ -6,7 +6,7 @@ use std::io;
 
 use dunlin_base::transport::Transport;
 
-use crate::LbError;
+use dunlin_quic::{LbError, QuicError, TuningError};
 
 /// A listener, a dialled connection or the loop itself cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,18 @@ pub enum NetError {
     Config(&'static str),
     /// A setting of QUIC is outside of what is possible.
     #[error(transparent)]
-    Tuning(#[from] crate::TuningError),
+    Tuning(#[from] TuningError),
+}
+
+impl From<QuicError> for NetError {
+    fn from(error: QuicError) -> Self {
+        match error {
+            QuicError::ConnectionIds(error) => Self::ConnectionIds(error),
+            QuicError::Tuning(error) => Self::Tuning(error),
+            QuicError::IdleTimeout => Self::Config("the longest idle timeout is too long for QUIC"),
+            other => Self::Loop(io::Error::other(other)),
+        }
+    }
 }
 
 /// A connection cannot be moved to another local address; it stays as it is.

@@ -3,7 +3,9 @@
 //!
 //! It turns sockets into [`dunlin_base::transport::NetEvent`] values and bytes
 //! into packets on the wire. It knows no packet format, no session and no
-//! store: what the bytes mean is decided above.
+//! store: what the bytes mean is decided above. Connections of QUIC are those
+//! of `dunlin-quic`, which this crate gives sockets and timers; what a program
+//! needs of it is exported here, so that programs name one crate.
 //!
 //! # How to drive a [`Net`]
 //!
@@ -63,48 +65,33 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
 mod admission;
-mod backlog;
-mod clock;
 mod config;
-mod counters;
 mod error;
 mod net;
-mod qlog;
-mod quic;
-mod resume;
+mod port;
 mod shared;
 mod slots;
 mod stream;
 mod tcp;
 #[cfg(test)]
 mod tests;
-mod tickets;
 mod timers;
 mod tls;
-mod tokens;
-mod tuning;
 mod waker;
 mod ws;
 
-pub use clock::Clock;
 pub use config::{
     DialConfig, ForeignDatagram, ListenerConfig, NET_SECRET_BYTES, NetConfig, NetKeys, NetLimits,
     RetryMode,
 };
-pub use counters::{ConnStats, Counters, QuicStats};
+pub use dunlin_quic::{
+    AddrRange, AddressTokens, CertName, CidCodec, Cipher, ClientTls, ClientTlsBuilder, Clock,
+    Congestion, ConnStats, Counters, DatagramError, Group, KeyLog, LbConfig, LbError, LbId,
+    ParseRangeError, Qlog, QlogFilter, QlogLimits, QlogTotals, QuicStats, QuicTuning, ServerTls,
+    ServerTlsOptions, SessionTickets, StrikeId, TICKET_BYTES_MAX, TICKET_KEY_BYTES, TicketChange,
+    TicketKey, TicketLimits, TicketRegister, TlsError, TlsPolicy, TuningError, UnknownName,
+};
 pub use error::{MoveError, NetError};
 pub use net::{DetachedConn, Held, Move, Net};
-pub use qlog::{AddrRange, ParseRangeError, Qlog, QlogFilter, QlogLimits, QlogTotals};
-pub use quic::{CidCodec, DatagramError, LbConfig, LbError, LbId};
-pub use resume::{SessionTickets, TICKET_BYTES_MAX};
 pub use shared::NetShared;
-pub use tickets::{
-    StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits, TicketRegister,
-};
-pub use tls::{
-    CertName, Cipher, ClientTls, ClientTlsBuilder, Group, KeyLog, ServerTls, ServerTlsOptions,
-    TlsError, TlsPolicy, UnknownName,
-};
-pub use tokens::AddressTokens;
-pub use tuning::{Congestion, QuicTuning, TuningError};
 pub use waker::Waker;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use dunlin_quic::UsedTokens;
+
 use crate::admission::Admission;
-use crate::tokens::UsedTokens;
 
 /// What all loops of a process share. Clones are the same one; loops with
 /// different ones count each for itself.

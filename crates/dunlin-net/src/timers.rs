@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_wakes_up_for_a_deadline_that_has_moved() {
+    fn nothing_wakes_up_for_a_deadline_that_has_moved() {
         let at = Instant::from_micros;
         let mut timers = Timers::default();
         let (mut one, mut two) = (Armed::NEVER, Armed::NEVER);

@@ -87,7 +87,8 @@ const TABLE: &[Layer] = &[
         "dunlin-mini-device",
         &["dunlin-mini-crypto", "dunlin-mqtt-mini", "dunlin-quic-mini"],
     ),
-    layer(4, "dunlin-net", &["dunlin-base"]),
+    layer(4, "dunlin-quic", &["dunlin-base"]),
+    layer(4, "dunlin-net", &["dunlin-base", "dunlin-quic"]),
     lab(4, "dunlin-link", &["dunlin-base"]),
     layer(4, "dunlin-store-redb", &["dunlin-base", "dunlin-store"]),
     layer(
@@ -160,7 +161,7 @@ struct Confined {
 const CONFINED: &[Confined] = &[
     Confined {
         name: "quinn-proto",
-        to: &["dunlin-net", "dunlin-sim"],
+        to: &["dunlin-quic", "dunlin-sim"],
     },
     Confined {
         name: "quinn-udp",
@@ -172,7 +173,7 @@ const CONFINED: &[Confined] = &[
     },
     Confined {
         name: "rustls",
-        to: &["dunlin-net"],
+        to: &["dunlin-quic", "dunlin-net"],
     },
     Confined {
         name: "mio",
@@ -479,7 +480,7 @@ mod tests {
             (
                 "dunlin-broker",
                 "[dependencies]\nquic.workspace = true\n",
-                Some("`quinn-proto` stops at dunlin-net and dunlin-sim"),
+                Some("`quinn-proto` stops at dunlin-quic and dunlin-sim"),
             ),
             (
                 "dunlin-client",

@@ -166,6 +166,21 @@ pub enum CloseCause {
     Failed(Arc<str>),
 }
 
+impl CloseCause {
+    /// A failure, with a text for people.
+    #[must_use]
+    pub fn failed(text: &str) -> Self {
+        Self::Failed(Arc::from(text))
+    }
+}
+
+/// An IPv4 address as such, even where a socket for both families shows it
+/// mapped into IPv6: limits and logs must see one address for one peer.
+#[must_use]
+pub const fn plain_addr(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
 impl fmt::Display for CloseCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,6 +3,8 @@
 use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, SendBuf};
 
+use dunlin_quic::QuicConn;
+
 use super::Net;
 
 impl Net {
@@ -51,7 +53,7 @@ impl Net {
             NetCommandKind::IsolateStreams { isolate } => self.isolate_streams(conn, *isolate),
             NetCommandKind::RepeatPackets { repeat } => self.repeat_packets(conn, *repeat),
             NetCommandKind::ExpectMore => {
-                self.with_quic(conn, |quic| quic.more = true);
+                self.with_quic(conn, QuicConn::expect_more);
             }
             NetCommandKind::Close {
                 code,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, Instant};
+use dunlin_quic::{ConnectError, Dial, QuicEndpoint};
 
 use super::paths::any_for;
+use super::quic::UdpEndpoint;
 use super::{Conn, Net, SOURCES_MAX, Source, layers};
-use crate::qlog::LogStart;
-use crate::quic::{UdpEndpoint, bind, logged_transport};
-use crate::resume::Counted;
+use crate::port::{UdpPort, bind};
 use crate::slots::SLOTS_MAX;
 use crate::{ClientTls, DialConfig, NetError, QuicTuning, tcp};
 
@@ -74,40 +74,36 @@ impl Net {
             source,
         };
         let local = config.local_addr.unwrap_or_else(|| any_for(config.addr));
-        let limits = &self.config.limits;
-        let qlog = self.config.qlog.as_ref();
-        let log = qlog.and_then(|qlog| LogStart::dialled(qlog, config.addr.ip()));
-        let transport = match &log {
-            Some(log) => Arc::new(logged_transport(&config.quic, limits, log)?),
-            None => self.quic.client_transport(&config.quic, limits)?,
+        let qlog = self.config.qlog.clone();
+        let dial = Dial {
+            addr: config.addr,
+            server_name: &config.server_name,
+            tls,
+            early_data: config.early_data,
+            tickets: config.tickets.as_ref(),
+            tokens: config.tokens.as_ref(),
+            tuning: &config.quic,
+            qlog: qlog.as_ref(),
         };
+        let prepared = self.quic.prepare(&dial)?;
         let source = self.client_endpoint(local, &config.quic).map_err(fail)?;
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
             return Err(NetError::Config("the UDP socket is gone"));
         };
-        let tickets = config.tickets.as_ref();
-        let tickets = tickets.map(|tickets| Arc::new(Counted::new(tickets)));
-        let mut client = tls.quic(config, tickets.as_ref());
-        client.transport_config(transport);
         let std_now = self.config.clock.to_std(self.now);
-        let (handle, proto) = endpoint
-            .proto
-            .connect(std_now, client, config.addr, &config.server_name)
-            .map_err(|e| match e {
-                quinn_proto::ConnectError::InvalidServerName(name) => NetError::ServerName(name),
-                other => fail(io::Error::other(other)),
-            })?;
+        let begun = endpoint.quic.connect(prepared, &dial, std_now);
+        let begun = begun.map_err(|error| match error {
+            ConnectError::ServerName(name) => NetError::ServerName(name),
+            other => fail(io::Error::other(other)),
+        })?;
         let serial = self
-            .insert_quic(source, handle, proto, None, deadline)
+            .insert_quic(source, begun, deadline)
             .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
-        if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-            quic.limit_keys(&config.quic, self.now);
-            quic.tickets = tickets;
-            quic.begin_log(log, &self.config);
-            if quic.begin_flight() {
-                // It is open, and says so in the next `poll`.
-                self.ready.push(serial);
-            }
+        if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial)
+            && quic.conn.streams().begin_flight()
+        {
+            // It is open, and says so in the next `poll`.
+            self.ready.push(serial);
         }
         if config.quic.follow_network {
             self.follow(serial);
@@ -119,7 +115,7 @@ impl Net {
     fn client_endpoint(&mut self, local: SocketAddr, tuning: &QuicTuning) -> io::Result<usize> {
         let found = self.sources.iter().position(|source| {
             matches!(source, Source::Udp(e)
-                if e.listener.is_none() && e.bound_to == local && e.shares(tuning))
+                if e.quic.listener().is_none() && e.bound_to == local && e.quic.shares(tuning))
         });
         if let Some(index) = found {
             return Ok(index);
@@ -128,8 +124,13 @@ impl Net {
             return Err(io::Error::other("a loop has at most 1,024 UDP sockets"));
         }
         let socket = bind(local, false)?;
-        let (quic, limits) = (&self.quic, &self.config.limits);
-        let endpoint = UdpEndpoint::new(socket, local, None, None, tuning.clone(), quic, limits)?;
+        let port = UdpPort::new(socket, tuning.ecn, &self.config.limits)?;
+        let searches = port.allows_mtu_discovery();
+        let endpoint = UdpEndpoint {
+            quic: QuicEndpoint::dialling(tuning.clone(), &self.quic, searches),
+            port,
+            bound_to: local,
+        };
         self.add_endpoint(endpoint)
     }
 }

@@ -4,13 +4,13 @@
 
 use dunlin_base::ConnId;
 use dunlin_base::transport::{CloseCause, close_code};
+use dunlin_quic::Notes;
 
 use super::{Conn, Net};
-use crate::stream::failure;
-use crate::tickets::{Notes, StrikeId};
+use crate::StrikeId;
 
 impl Net {
-    /// The use of a ticket ([`crate::TicketChange::Strike`]) has been kept for
+    /// The use of a ticket ([`TicketChange::Strike`](crate::TicketChange::Strike)) has been kept for
     /// good, or cannot be; then the connection ends. What follows is reported
     /// by the next [`Net::poll`].
     pub fn handle_struck(&mut self, strike: StrikeId, kept: bool) {
@@ -20,23 +20,25 @@ impl Net {
         let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
             return;
         };
-        let was_held = quic.is_held();
+        let was_held = quic.conn.early_data().is_held();
         if kept || !was_held {
-            quic.on_ticket_kept();
+            quic.conn.early_data().on_ticket_kept();
             if was_held {
                 self.ready.push(serial);
             }
             return;
         }
         self.counters.early_data_unkept += 1;
-        quic.set_close_code(close_code::OVERLOADED);
-        let cause: CloseCause = failure("the use of a session ticket could not be stored");
+        let now = self.config.clock.now();
+        quic.conn
+            .abort(Some(close_code::OVERLOADED), &self.config.clock, now);
+        let cause = CloseCause::failed("the use of a session ticket could not be stored");
         self.end(ConnId::new(self.config.shard, serial), cause);
     }
 
-    /// What TLS asked, whatever became of the connection it was for.
+    /// What TLS asked, for connections that are gone as well.
     pub(super) fn take_notes(&mut self) -> Notes {
-        let notes = self.quic.seen.take();
+        let notes = self.quic.take_notes();
         self.counters.tickets_issued += notes.issued;
         self.counters.tickets_evicted += notes.evicted;
         notes
@@ -51,12 +53,13 @@ impl Net {
         };
         if let Some(verdict) = notes.verdict {
             let waits = self.quic.strikes_wait();
-            quic.on_ticket(verdict, waits);
+            quic.conn.early_data().on_ticket(verdict, waits);
             if let (Ok(strike), true) = (verdict, waits) {
                 self.strikes.insert(strike, serial);
             }
         }
-        quic.count_early_data(early, self.quic.takes_early_data(), &mut self.counters);
-        quic.hold(self.now);
+        let on = self.quic.takes_early_data();
+        let (now, counters) = (self.now, &mut self.counters);
+        quic.conn.early_data().on_datagram(early, on, now, counters);
     }
 }

@@ -18,8 +18,12 @@ pub(super) fn of_server(
     limits: &NetLimits,
 ) -> Result<Option<Box<Layers>>, rustls::Error> {
     let tls = match (config.transport, &config.tls) {
-        (Transport::Tls, Some(tls)) => Some(TlsLayer::server(Arc::clone(&tls.tcp), tls.name)?),
-        (Transport::Wss, Some(tls)) => Some(TlsLayer::server(Arc::clone(&tls.ws), tls.name)?),
+        (Transport::Tls, Some(tls)) => {
+            Some(TlsLayer::server(Arc::clone(tls.tcp()), tls.cert_name())?)
+        }
+        (Transport::Wss, Some(tls)) => {
+            Some(TlsLayer::server(Arc::clone(tls.ws()), tls.cert_name())?)
+        }
         _ => None,
     };
     let ws = is_ws(config.transport).then(|| WsLayer::server(ws_path, limits));
@@ -36,8 +40,8 @@ pub(super) fn of_client(
     limits: &NetLimits,
 ) -> Result<Option<Box<Layers>>, NetError> {
     let tls = match (config.transport, &config.tls) {
-        (Transport::Tls, Some(tls)) => Some(&tls.tcp),
-        (Transport::Wss, Some(tls)) => Some(&tls.ws),
+        (Transport::Tls, Some(tls)) => Some(tls.tcp()),
+        (Transport::Wss, Some(tls)) => Some(tls.ws()),
         _ => None,
     };
     let name = || NetError::ServerName(config.server_name.clone());
@@ -52,7 +56,7 @@ pub(super) fn of_client(
         let mut key = [0; 16];
         getrandom::fill(&mut key).map_err(|e| NetError::Loop(io::Error::other(e)))?;
         let host = host(config);
-        // What would end the header early is nobody's path.
+        // What would end the header early is no path.
         if config
             .ws_path
             .contains(|c: char| c.is_ascii_control() || c == ' ')

@@ -7,6 +7,7 @@ mod dial;
 mod early;
 mod layers;
 mod paths;
+mod quic;
 mod run;
 mod survey;
 mod table;
@@ -25,19 +26,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, Transport};
 use dunlin_base::{ConnId, Instant, Repeat, SendBuf, ShardId, StreamId};
+use dunlin_quic::{EndpointKeys, QuicConn, QuicEndpoint, QuicSettings};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::quic::{QuicConn, QuicSettings, UdpEndpoint, UdpPort, bind};
+use crate::port::{UdpPort, bind};
 use crate::slots::{SLOTS_MAX, Slots};
 use crate::stream::{Scratch, StreamConn};
 use crate::timers::Timers;
 use crate::{
-    CertName, Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig,
-    NetConfig, NetError, ServerTls, StrikeId, Waker, tcp,
+    Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig, NetConfig,
+    NetError, ServerTls, StrikeId, Waker, tcp,
 };
 
 pub use survey::Held;
+
+use quic::{QuicSlot, UdpEndpoint};
 
 /// Readiness events taken from the kernel at once.
 const EVENTS_MAX: usize = 1024;
@@ -93,7 +97,7 @@ pub struct Net {
 #[derive(Debug)]
 enum Conn {
     Stream(Box<StreamConn>),
-    Quic(Box<QuicConn>),
+    Quic(Box<QuicSlot>),
 }
 
 /// What the kernel reports about by a small token.
@@ -148,7 +152,7 @@ impl Net {
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(NetError::Loop)?;
         Ok(Self {
             now: config.clock.now(),
-            quic: QuicSettings::new(&config)?,
+            quic: quic_settings(&config)?,
             config,
             poll,
             events: Events::with_capacity(EVENTS_MAX),
@@ -207,7 +211,7 @@ impl Net {
     pub fn stats(&mut self, conn: ConnId) -> Option<ConnStats> {
         Self::find_in(&mut self.slots, self.config.shard, conn).map(|conn| match conn {
             Conn::Stream(stream) => stream.stats(),
-            Conn::Quic(quic) => quic.stats(),
+            Conn::Quic(quic) => quic.conn.stats(),
         })
     }
 
@@ -230,9 +234,8 @@ impl Net {
         }
         match (transport, &config.tls) {
             (Transport::Quic, Some(tls)) => {
-                let limits = &self.config.limits;
-                let server = self.quic.server_config(tls, &config.quic, limits)?;
-                self.listen_udp(&config, server, tls.name).map_err(fail)
+                let tls = Arc::clone(tls);
+                self.listen_udp(&config, &tls, fail)
             }
             _ => self.listen_tcp(config).map_err(fail),
         }
@@ -258,17 +261,26 @@ impl Net {
     fn listen_udp(
         &mut self,
         config: &ListenerConfig,
-        server: quinn_proto::ServerConfig,
-        cert_name: CertName,
-    ) -> io::Result<SocketAddr> {
-        let socket = bind(config.addr, config.reuse_port)?;
-        let addr = socket.local_addr()?;
-        let (index, tuning) = (Some(config.index), config.quic.clone());
-        let (quic, limits) = (&self.quic, &self.config.limits);
-        let mut endpoint =
-            UdpEndpoint::new(socket, addr, index, Some(server), tuning, quic, limits)?;
-        endpoint.cert_name = cert_name;
-        self.add_endpoint(endpoint)?;
+        tls: &ServerTls,
+        fail: impl Fn(io::Error) -> NetError,
+    ) -> Result<SocketAddr, NetError> {
+        let socket = bind(config.addr, config.reuse_port).map_err(&fail)?;
+        let addr = socket.local_addr().map_err(&fail)?;
+        let ecn = config.quic.ecn;
+        let port = UdpPort::new(socket, ecn, &self.config.limits).map_err(&fail)?;
+        let quic = QuicEndpoint::listening(
+            config.index,
+            tls,
+            config.quic.clone(),
+            &self.quic,
+            port.allows_mtu_discovery(),
+        )?;
+        let endpoint = UdpEndpoint {
+            port,
+            quic,
+            bound_to: addr,
+        };
+        self.add_endpoint(endpoint).map_err(&fail)?;
         Ok(addr)
     }
 
@@ -288,7 +300,7 @@ impl Net {
         for source in &mut self.sources {
             match source {
                 Source::Tcp(_) => *source = Source::Gone,
-                Source::Udp(endpoint) => endpoint.refuse_new(),
+                Source::Udp(endpoint) => endpoint.quic.refuse_new(),
                 Source::Path(_) | Source::Gone => {}
             }
         }
@@ -297,17 +309,13 @@ impl Net {
     /// Replaces certificate and key of the listeners with this number, for
     /// connections to come.
     pub fn set_tls(&mut self, listener: u16, tls: &Arc<ServerTls>) {
-        let limits = &self.config.limits;
         for source in &mut self.sources {
             match source {
                 Source::Tcp(tcp) if tcp.config.index == listener => {
                     tcp.config.tls = Some(Arc::clone(tls));
                 }
-                Source::Udp(udp) if udp.listener == Some(listener) => {
-                    // The same settings were good when it was made.
-                    if let Ok(server) = self.quic.server_config(tls, &udp.tuning, limits) {
-                        udp.set_server(server, tls.name);
-                    }
+                Source::Udp(udp) if udp.quic.listener() == Some(listener) => {
+                    udp.quic.set_tls(tls, &self.quic);
                 }
                 _ => {}
             }
@@ -334,7 +342,7 @@ impl Net {
             }
             Some(Conn::Quic(quic)) => {
                 mark(&mut self.dirty, serial, &mut quic.dirty);
-                quic.send(stream, data, limits, counters)
+                quic.conn.send(stream, data, self.quic.limits(), counters)
             }
             Some(Conn::Stream(_)) | None => Ok(0),
         };
@@ -348,7 +356,7 @@ impl Net {
     /// Opens a stream on a QUIC connection; `None` when the peer allows no
     /// more now, and on other transports.
     pub fn open_stream(&mut self, conn: ConnId, bidirectional: bool) -> Option<StreamId> {
-        self.with_quic(conn, |quic| quic.open_stream(bidirectional))
+        self.with_quic(conn, |quic| quic.streams().open(bidirectional))
             .flatten()
     }
 
@@ -362,14 +370,14 @@ impl Net {
                 self.reports.push_back(Report::Sent(conn, left));
             }
         } else {
-            self.with_quic(conn, |quic| quic.finish_stream(stream));
+            self.with_quic(conn, |quic| quic.streams().finish(stream));
         }
     }
 
     /// Abandons our side of a stream; bytes that have not left are dropped and
     /// announced by `Sent`. On other transports than QUIC it does nothing.
     pub fn reset_stream(&mut self, conn: ConnId, stream: StreamId, code: u64) {
-        let dropped = self.with_quic(conn, |quic| quic.reset_stream(stream, code));
+        let dropped = self.with_quic(conn, |quic| quic.streams().reset(stream, code));
         if let Some(bytes) = dropped.filter(|n| *n > 0) {
             self.reports.push_back(Report::Sent(conn, bytes));
         }
@@ -377,7 +385,7 @@ impl Net {
 
     /// Asks the peer to stop sending on a stream (QUIC).
     pub fn stop_stream(&mut self, conn: ConnId, stream: StreamId, code: u64) {
-        self.with_quic(conn, |quic| quic.stop_stream(stream, code));
+        self.with_quic(conn, |quic| quic.streams().stop(stream, code));
     }
 
     /// Bytes given to [`Net::send`] for one stream that have not left: where a
@@ -386,7 +394,7 @@ impl Net {
     #[must_use]
     pub fn stream_backlog(&mut self, conn: ConnId, stream: StreamId) -> usize {
         match Self::find_in(&mut self.slots, self.config.shard, conn) {
-            Some(Conn::Quic(quic)) => quic.stream_backlog(stream),
+            Some(Conn::Quic(quic)) => quic.conn.streams().backlog(stream),
             _ => 0,
         }
     }
@@ -395,14 +403,14 @@ impl Net {
     /// lower priority (QUIC); streams begin with 0. It decides only among
     /// bytes that have not left: it makes nothing faster than the path.
     pub fn set_stream_priority(&mut self, conn: ConnId, stream: StreamId, priority: i32) {
-        self.with_quic(conn, |quic| quic.set_stream_priority(stream, priority));
+        self.with_quic(conn, |quic| quic.streams().set_priority(stream, priority));
     }
 
     /// Keeps bytes of different streams in different packets (QUIC), so that a
     /// lost packet holds up one stream only. Lost bytes that are sent again
     /// may still share a packet.
     pub fn isolate_streams(&mut self, conn: ConnId, isolate: bool) {
-        self.with_quic(conn, |quic| quic.isolate = isolate);
+        self.with_quic(conn, |quic| quic.streams().set_isolation(isolate));
     }
 
     /// Sends packets with bytes of streams, or datagrams, a second time a few
@@ -417,7 +425,8 @@ impl Net {
     /// The largest datagram (RFC 9221) that [`Net::send_datagram`] takes now;
     /// `None` when the connection carries none. It changes with the path.
     pub fn datagram_max_size(&mut self, conn: ConnId) -> Option<usize> {
-        self.with_quic(conn, QuicConn::datagram_max_size).flatten()
+        self.with_quic(conn, |quic| quic.datagrams().max_size())
+            .flatten()
     }
 
     /// Sends a datagram (RFC 9221): it may be lost, and comes in no order. It
@@ -433,11 +442,12 @@ impl Net {
         data: Bytes,
         expires: Instant,
     ) -> Result<(), DatagramError> {
-        let (limits, counters) = (&self.config.limits, &mut self.counters);
+        let (limits, counters) = (self.quic.limits(), &mut self.counters);
         match Self::find_in(&mut self.slots, self.config.shard, conn) {
             Some(Conn::Quic(quic)) => {
                 mark(&mut self.dirty, conn.serial(), &mut quic.dirty);
-                quic.send_datagram(data, expires, limits, counters)
+                let mut datagrams = quic.conn.datagrams();
+                datagrams.send(data, expires, limits, counters)
             }
             _ => Err(DatagramError::Unsupported),
         }
@@ -446,6 +456,10 @@ impl Net {
     /// Closes a connection after what was given to `send`; `code` goes to a
     /// QUIC peer. `Closed` follows when the bytes have left.
     pub fn close(&mut self, conn: ConnId, code: u64) {
+        self.close_as(conn, code, false);
+    }
+
+    fn close_as(&mut self, conn: ConnId, code: u64, promptly: bool) {
         let now = self.config.clock.now();
         let limits = &self.config.limits;
         match Self::find_in(&mut self.slots, self.config.shard, conn) {
@@ -466,17 +480,16 @@ impl Net {
             Some(Conn::Quic(quic)) => {
                 mark(&mut self.dirty, conn.serial(), &mut quic.dirty);
                 // Ends when it is flushed.
-                quic.close(code, now, limits);
+                quic.conn.close(code, promptly, now, self.quic.limits());
             }
             None => {}
         }
     }
 
-    /// As [`Net::close`] for a peer that said goodbye: what is waiting is sent,
+    /// As [`Net::close`] for a peer that ended the conversation: what is waiting is sent,
     /// but it need not arrive. Differs for QUIC only.
     pub fn close_promptly(&mut self, conn: ConnId, code: u64) {
-        let _ = self.with_quic(conn, |quic| quic.set_prompt());
-        self.close(conn, code);
+        self.close_as(conn, code, true);
     }
 
     /// Ends a connection at once, dropping what has not left.
@@ -505,8 +518,8 @@ impl Net {
                 self.timers.arm(serial, tcp.next_deadline(), &mut tcp.armed);
             }
             Some(Conn::Quic(quic)) => {
-                quic.set_idle_timeout(idle);
-                let at = quic.next_deadline(&self.config.clock);
+                quic.conn.reading_mut().set_idle_timeout(idle);
+                let at = quic.conn.next_deadline(&self.config.clock);
                 self.timers.arm(serial, at, &mut quic.armed);
             }
             None => {}
@@ -524,8 +537,8 @@ impl Net {
                 unread
             }
             Some(Conn::Quic(quic)) => {
-                let unread = quic.pause(paused, now);
-                let at = quic.next_deadline(&self.config.clock);
+                let unread = quic.conn.reading_mut().pause(paused, now);
+                let at = quic.conn.next_deadline(&self.config.clock);
                 self.timers.arm(serial, at, &mut quic.armed);
                 unread
             }
@@ -546,7 +559,7 @@ impl Net {
         match Self::find_in(&mut self.slots, self.config.shard, conn) {
             Some(Conn::Quic(quic)) => {
                 mark(&mut self.dirty, conn.serial(), &mut quic.dirty);
-                Some(f(quic))
+                Some(f(&mut quic.conn))
             }
             _ => None,
         }
@@ -570,8 +583,9 @@ impl Net {
             }
             Some(Conn::Quic(quic)) => {
                 mark(&mut self.dirty, conn.serial(), &mut quic.dirty);
-                quic.abort(&self.config.clock, self.config.clock.now());
-                core::mem::replace(&mut quic.reported, true)
+                quic.conn
+                    .abort(None, &self.config.clock, self.config.clock.now());
+                !quic.conn.life_mut().take_report()
             }
             None => return,
         };
@@ -584,6 +598,24 @@ impl Net {
 /// Token of the source that is added next.
 fn next_source(sources: &[Source]) -> Token {
     Token(SOURCE_BASE + sources.len())
+}
+
+fn quic_settings(config: &NetConfig) -> Result<QuicSettings, NetError> {
+    let keys = EndpointKeys {
+        shard: config.shard,
+        shards: config.shards,
+        cid: config.keys.cid,
+        reset: &config.keys.reset,
+        token: &config.keys.token,
+        lb: config.lb.clone(),
+    };
+    let (used, tickets) = (&config.shared.used_tokens, config.tickets.clone());
+    Ok(QuicSettings::new(
+        &keys,
+        config.limits.of_quic(),
+        used,
+        tickets,
+    )?)
 }
 
 /// Lists a QUIC connection for transmission, once.

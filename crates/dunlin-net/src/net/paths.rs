@@ -1,17 +1,19 @@
 //! Moving dialled QUIC connections to other local addresses (RFC 9000 section
 //! 9): the sockets of paths, and the steps of a move. What a connection
-//! remembers of it is in `quic::moves`.
+//! remembers of it is in `dunlin_quic`.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io;
 
+use dunlin_base::transport::plain_addr;
 use dunlin_base::{ConnId, Instant};
+use dunlin_quic::Due;
 use mio::Token;
 
+use super::quic::QuicSlot;
 use super::{Conn, Net, Report, SOURCE_BASE, SOURCES_MAX, Source, mark};
-use crate::config::plain_addr;
 use crate::error::MoveError;
-use crate::quic::{Due, UdpPort, bind, moving_is_forbidden};
+use crate::port::{UdpPort, bind};
 
 /// How a connection is moved to another local address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub enum Move {
     Probed,
     /// At once: the old path is gone.
     AtOnce,
-    /// At once, and without the peer being told: what a NAT does. The same
+    /// At once, and without notice to the peer: what a NAT does. The same
     /// connection id goes on, so that an observer can link both paths.
     Rebound,
 }
@@ -78,7 +80,7 @@ impl Net {
         let endpoint = self.may_move(conn, how)?;
         let serial = conn.serial();
         let remote = match self.slots.get(serial) {
-            Some(Conn::Quic(quic)) => quic.proto.remote_address(),
+            Some(Conn::Quic(quic)) => quic.conn.path().remote(),
             _ => return Err(MoveError::Unknown),
         };
         let local = to.unwrap_or_else(|| any_for(remote));
@@ -91,10 +93,11 @@ impl Net {
         if how == Move::Probed {
             let timeout = self.config.limits.quic_probe_timeout;
             let now = self.now;
-            if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial)
-                && let Some(moves) = &mut quic.moves
-            {
-                moves.start_probe(path, quic.proto.rtt(), timeout, now);
+            if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                let rtt = quic.conn.path().rtt();
+                if let Some(moves) = quic.conn.path_mut().moves() {
+                    moves.start_probe(path, rtt, timeout, now);
+                }
             }
             self.run_move(serial);
         } else {
@@ -110,16 +113,17 @@ impl Net {
             Some(Conn::Stream(_)) => return Err(MoveError::NotQuic),
             None => return Err(MoveError::Unknown),
         };
-        let moves = quic.moves.as_ref().ok_or(MoveError::Accepted)?;
-        if moves.probe.is_some() {
+        let path = quic.conn.path();
+        let moves = path.moves().ok_or(MoveError::Accepted)?;
+        if moves.probe().is_some() {
             return Err(MoveError::Busy);
         }
         // "An endpoint MUST NOT initiate connection migration before the
         // handshake is confirmed" (RFC 9000 section 9).
-        if !quic.is_confirmed() {
+        if !path.is_confirmed() {
             return Err(MoveError::Handshaking);
         }
-        if how == Move::Probed && moving_is_forbidden(&quic.proto) {
+        if how == Move::Probed && path.is_move_forbidden() {
             return Err(MoveError::Forbidden);
         }
         Ok(quic.source)
@@ -127,7 +131,7 @@ impl Net {
 
     fn add_path(&mut self, endpoint: usize, serial: u64, local: SocketAddr) -> io::Result<usize> {
         let ecn = match self.sources.get(endpoint) {
-            Some(Source::Udp(endpoint)) => endpoint.tuning.ecn,
+            Some(Source::Udp(endpoint)) => endpoint.quic.uses_ecn(),
             _ => false,
         };
         let mut port = UdpPort::new(bind(local, false)?, ecn, &self.config.limits)?;
@@ -166,7 +170,9 @@ impl Net {
         let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
             return;
         };
-        let Some(moves) = &mut quic.moves else {
+        let to = quic.conn.path().remote();
+        let mut path = quic.conn.path_mut();
+        let Some(moves) = path.moves() else {
             return;
         };
         let due = moves.due(now);
@@ -174,27 +180,30 @@ impl Net {
         match due {
             Due::Nothing => {}
             Due::Probe => {
-                let to = quic.proto.remote_address();
-                if let Some(probe) = &moves.probe
-                    && let Some(port) = self.sources.get_mut(probe.path).and_then(Source::port_mut)
+                if let Some(probe) = moves.probe()
+                    && let Some(port) = self
+                        .sources
+                        .get_mut(probe.path())
+                        .and_then(Source::port_mut)
                 {
                     port.send(to, &probe.datagram(), &mut self.counters);
                 }
             }
             Due::NoAnswer => {
-                if let Some(probe) = moves.probe.take() {
+                if let Some(index) = moves.end_probe() {
                     let id = ConnId::new(self.config.shard, serial);
-                    let to = self.local_addr(probe.path, serial);
+                    let to = self.local_addr(index, serial);
                     self.counters.moves_failed += 1;
                     self.reports.push_back(Report::MoveFailed(id, to));
-                    self.close_path(probe.path);
+                    self.close_path(index);
                     self.look_if_lost(serial);
                 }
             }
-            Due::Ping => quic.proto.ping(),
+            Due::Ping => path.ping(),
             Due::Settled => {
-                quic.proto.ping();
-                for index in moves.take_left() {
+                let left = moves.take_left();
+                path.ping();
+                for index in left {
                     self.close_path(index);
                 }
             }
@@ -209,10 +218,11 @@ impl Net {
         let serial = path.serial;
         let answers = match self.slots.get(serial) {
             Some(Conn::Quic(quic)) => quic
-                .moves
-                .as_ref()
-                .and_then(|moves| moves.probe.as_ref())
-                .is_some_and(|probe| probe.path == source && probe.is_answer(datagram)),
+                .conn
+                .path()
+                .moves()
+                .and_then(|moves| moves.probe())
+                .is_some_and(|probe| probe.path() == source && probe.is_answer(datagram)),
             _ => false,
         };
         if answers {
@@ -235,19 +245,13 @@ impl Net {
         };
         let left = core::mem::replace(&mut quic.via, path);
         if how != Move::Rebound {
-            // What is known of the old path says nothing of this one, unless
-            // only the port differs (RFC 9000 section 9.4).
-            if from.ip() != to.ip() {
-                quic.proto.path_changed(std_now);
-            }
-            quic.proto.local_address_changed();
+            let only_port = from.ip() == to.ip();
+            quic.conn.path_mut().on_moved(only_port, std_now);
         }
         mark(&mut self.dirty, serial, &mut quic.dirty);
         let mut surplus = None;
-        if let Some(moves) = &mut quic.moves {
-            // What datagrams say counts, but they may take long to come.
-            moves.local_ip = Some(to.ip()).filter(|ip| !ip.is_unspecified());
-            surplus = moves.moved(left, now);
+        if let Some(moves) = quic.conn.path_mut().moves() {
+            surplus = moves.moved(left, to.ip(), now);
         }
         self.counters.moves += 1;
         let id = ConnId::new(self.config.shard, serial);
@@ -265,10 +269,10 @@ impl Net {
         let Some(Conn::Quic(quic)) = self.slots.get(serial) else {
             return bound.unwrap_or_else(|| any_for((Ipv4Addr::UNSPECIFIED, 0).into()));
         };
-        let remote = quic.proto.remote_address();
+        let remote = quic.conn.path().remote();
         let mut addr = bound.unwrap_or_else(|| any_for(remote));
         if addr.ip().is_unspecified() {
-            let seen = quic.moves.as_ref().and_then(|moves| moves.local_ip);
+            let seen = quic.conn.path().moves().and_then(|moves| moves.local_ip());
             let seen = seen.filter(|_| quic.via == source);
             if let Some(ip) = seen.or_else(|| preferred_ip(remote)) {
                 addr.set_ip(ip);
@@ -278,17 +282,14 @@ impl Net {
     }
 
     /// All sockets of a connection that is gone.
-    pub(super) fn close_paths(&mut self, quic: &mut crate::quic::QuicConn) {
-        let Some(mut moves) = quic.moves.take() else {
+    pub(super) fn close_paths(&mut self, quic: &mut QuicSlot) {
+        let via = quic.via;
+        let mut path = quic.conn.path_mut();
+        let Some(moves) = path.moves() else {
             return;
         };
-        let probed = moves.probe.take().map(|probe| probe.path);
-        for index in moves
-            .take_left()
-            .into_iter()
-            .chain(probed)
-            .chain([quic.via])
-        {
+        let probed = moves.end_probe();
+        for index in moves.take_left().into_iter().chain(probed).chain([via]) {
             self.close_path(index);
         }
     }
@@ -297,8 +298,9 @@ impl Net {
     pub(super) fn is_move_due(&self, serial: u64, now: Instant) -> bool {
         match self.slots.get(serial) {
             Some(Conn::Quic(quic)) => quic
-                .moves
-                .as_ref()
+                .conn
+                .path()
+                .moves()
                 .is_some_and(|moves| moves.deadline() <= now),
             _ => false,
         }

@@ -4,15 +4,14 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io;
 
-use dunlin_base::transport::{NetEvent, NetEventKind};
+use dunlin_base::transport::{NetEvent, NetEventKind, plain_addr};
 use dunlin_base::{ConnId, StreamId};
 use mio::net::TcpStream;
 use mio::{Events, Registry, Token};
 
 use super::{Conn, Net, Report, SOURCE_BASE, Source, WAKER, WATCH, layers, mark};
-use crate::config::plain_addr;
 use crate::slots::SLOTS_MAX;
-use crate::stream::{Cx, Step};
+use crate::stream::{Cx, Step, StreamConn};
 use crate::tcp;
 use crate::timers::Armed;
 
@@ -136,39 +135,38 @@ impl Net {
         let Some(conn) = self.slots.get_mut(serial) else {
             return;
         };
-        let mut cx = Cx {
-            now: self.now,
-            clock: &self.config.clock,
-            limits: &self.config.limits,
-            counters: &mut self.counters,
-            scratch: &mut self.scratch,
-            out: handler,
-        };
         let mut moved_ip = None;
         let (step, pending, handshaking) = match conn {
             Conn::Stream(tcp) => {
-                let step = match cause {
-                    Cause::Ready {
-                        readable,
-                        writable,
-                        hup,
-                    } => tcp.ready(readable, writable, hup, &mut cx),
-                    Cause::Again => tcp.read(&mut cx),
-                    Cause::Input => tcp.start_accepted(&mut cx),
-                    Cause::Timer => tcp.on_timer(&mut cx),
+                let mut cx = Cx {
+                    now: self.now,
+                    limits: &self.config.limits,
+                    counters: &mut self.counters,
+                    scratch: &mut self.scratch,
+                    out: handler,
                 };
+                let step = run_stream(tcp, cause, &mut cx);
                 let handshaking = tcp.is_handshaking();
                 (step, &mut tcp.pending, handshaking)
             }
             Conn::Quic(quic) => {
-                let step = match cause {
-                    Cause::Timer => quic.on_timer(&mut cx),
-                    _ => quic.run(&mut cx),
+                let mut cx = dunlin_quic::Cx {
+                    now: self.now,
+                    clock: &self.config.clock,
+                    limits: self.quic.limits(),
+                    counters: &mut self.counters,
+                    gather: &mut self.scratch.gather,
+                    out: handler,
                 };
+                let again = match cause {
+                    Cause::Timer => quic.conn.on_timer(&mut cx),
+                    _ => quic.conn.run(&mut cx),
+                };
+                let step = if again { Step::Again } else { Step::Wait };
                 moved_ip = quic.take_new_ip();
                 // Its timer is armed when it is flushed.
                 mark(&mut self.dirty, serial, &mut quic.dirty);
-                let handshaking = quic.is_handshaking();
+                let handshaking = quic.conn.life().is_handshaking();
                 (step, &mut quic.pending, handshaking)
             }
         };
@@ -271,7 +269,7 @@ impl Net {
         };
         let limits = &self.config.limits;
         let admission = &self.config.shared.admission;
-        // Whoever completes the handshake of TCP receives at its address.
+        // Who completes the handshake of TCP receives at its address.
         if let Err(refusal) = admission.admit(addr.ip(), true, self.now, limits) {
             refusal.count(&mut self.counters);
             return;
@@ -335,7 +333,7 @@ impl Net {
         let any = !self.reports.is_empty();
         let slots = &self.slots;
         let lives = |conn: ConnId| match slots.get(conn.serial()) {
-            Some(Conn::Quic(quic)) => !quic.reported,
+            Some(Conn::Quic(quic)) => !quic.conn.life().is_reported(),
             _ => false,
         };
         for report in self.reports.drain(..) {
@@ -377,6 +375,19 @@ fn watch_blocked(sources: &mut [Source], registry: &Registry) -> io::Result<()> 
         }
     }
     Ok(())
+}
+
+fn run_stream(tcp: &mut StreamConn, cause: Cause, cx: &mut Cx<'_>) -> Step {
+    match cause {
+        Cause::Ready {
+            readable,
+            writable,
+            hup,
+        } => tcp.ready(readable, writable, hup, cx),
+        Cause::Again => tcp.read(cx),
+        Cause::Input => tcp.start_accepted(cx),
+        Cause::Timer => tcp.on_timer(cx),
+    }
 }
 
 impl Conn {

@@ -1,5 +1,5 @@
 //! A look over the connections of a loop, for metrics: how many there are, and
-//! how a sample of the QUIC paths does. Costs nothing until somebody asks.
+//! how a sample of the QUIC paths does. Costs nothing until it is asked for.
 
 use dunlin_base::ConnId;
 use dunlin_base::transport::Transport;
@@ -67,15 +67,17 @@ impl Net {
     /// connections are logged, this one's log goes on or is given up.
     pub fn name_log(&mut self, conn: ConnId, client_id: &str) {
         if let Some(Conn::Quic(quic)) = Self::find_in(&mut self.slots, self.config.shard, conn) {
-            quic.name_log(client_id);
+            quic.conn.log_mut().name(client_id);
         }
     }
 
     /// Begins to log a QUIC connection that is under way. Its packets are not
     /// in such a log; everything else is.
     pub fn log_conn(&mut self, conn: ConnId) {
-        if let Some(Conn::Quic(quic)) = Self::find_in(&mut self.slots, self.config.shard, conn) {
-            quic.begin_late_log(&self.config);
+        if let Some(Conn::Quic(quic)) = Self::find_in(&mut self.slots, self.config.shard, conn)
+            && let Some(qlog) = &self.config.qlog
+        {
+            quic.conn.log_mut().begin_late(qlog, self.quic.limits());
         }
     }
 
@@ -93,8 +95,8 @@ impl Net {
         let counters = &mut self.counters;
         self.slots.visit(&mut self.sampled, max, |conn| {
             if let Conn::Quic(quic) = conn {
-                let stats = quic.quic_stats();
-                quic.note_totals(&stats, counters);
+                let stats = quic.conn.quic_stats();
+                quic.conn.path_mut().note_totals(&stats, counters);
                 f(&stats);
             }
         });

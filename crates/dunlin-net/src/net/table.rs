@@ -5,11 +5,12 @@ use std::io;
 
 use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, Instant};
+use dunlin_quic::{Begun, QuicConn};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 
+use super::quic::QuicSlot;
 use super::{Conn, Net, Source, mark};
-use crate::quic::{NewQuic, QuicConn};
 use crate::stream::{Layers, NewStream, StreamConn};
 
 impl Net {
@@ -49,23 +50,19 @@ impl Net {
     pub(super) fn insert_quic(
         &mut self,
         source: usize,
-        handle: quinn_proto::ConnectionHandle,
-        proto: quinn_proto::Connection,
-        listener: Option<u16>,
-        handshake_deadline: Instant,
+        begun: Begun,
+        handshake_until: Instant,
     ) -> Option<u64> {
-        let (now, config) = (self.now, &self.config);
+        let (now, shard, limits) = (self.now, self.config.shard, self.quic.limits());
+        let handle = begun.handle();
         let inserted = self.slots.insert_with(|serial| {
-            let new = NewQuic {
-                id: ConnId::new(config.shard, serial),
+            let id = ConnId::new(shard, serial);
+            let mut slot = Box::new(QuicSlot::new(
+                QuicConn::new(begun, id, now, handshake_until, limits),
                 source,
-                handle,
-                proto,
-                listener,
-                handshake_deadline,
-            };
-            let conn = Box::new(QuicConn::new(new, now, &config.limits));
-            Ok::<_, core::convert::Infallible>(Conn::Quic(conn))
+            ));
+            mark(&mut self.dirty, serial, &mut slot.dirty);
+            Ok::<_, core::convert::Infallible>(Conn::Quic(slot))
         });
         let Ok(serial) = inserted;
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
@@ -73,16 +70,10 @@ impl Net {
         };
         match serial {
             Some(serial) => {
-                endpoint.bind_serial(handle, serial);
+                endpoint.quic.bind_serial(handle, serial);
                 self.held.add(Transport::Quic);
-                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                    mark(&mut self.dirty, serial, &mut quic.dirty);
-                }
             }
-            None => {
-                let drained = quinn_proto::EndpointEvent::drained();
-                endpoint.proto.handle_event(handle, drained);
-            }
+            None => endpoint.quic.forget(handle),
         }
         serial
     }
@@ -94,13 +85,13 @@ impl Net {
         self.counters.closed += 1;
         self.held.remove(conn.transport());
         if let Conn::Quic(quic) = &mut conn {
-            let stats = quic.quic_stats();
-            quic.note_totals(&stats, &mut self.counters);
+            let stats = quic.conn.quic_stats();
+            quic.conn.path_mut().note_totals(&stats, &mut self.counters);
             self.close_paths(quic);
         }
         let (pending, accepted, addr) = match &conn {
             Conn::Stream(tcp) => (tcp.pending, tcp.accepted, tcp.addr().ip()),
-            Conn::Quic(quic) => (quic.pending, quic.accepted, quic.admitted_ip()),
+            Conn::Quic(quic) => (quic.pending, quic.conn.is_accepted(), quic.admitted_ip),
         };
         if pending {
             self.config.shared.admission.handshake_over();

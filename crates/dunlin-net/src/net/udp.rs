@@ -1,115 +1,43 @@
 //! Datagrams: in from the sockets to their connections or to other shards,
 //! and out from all connections that have something to say.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
+#[cfg(test)]
+use core::net::SocketAddr;
 use std::io::{self, IoSliceMut};
 
 use bytes::BytesMut;
 #[cfg(test)]
 use dunlin_base::ConnId;
-use dunlin_base::Instant;
-use dunlin_base::transport::CloseCause;
-use quinn_proto::{DatagramEvent, Incoming};
-use quinn_udp::{EcnCodepoint, RecvMeta};
+use dunlin_base::transport::{CloseCause, plain_addr};
+use dunlin_quic::datagram::Datagram;
+use dunlin_quic::{Handled, Incoming};
+use quinn_udp::RecvMeta;
 
 use super::run::Handler;
 use super::{Conn, Net, Report, Source, mark};
 use crate::admission::{Admission, Refusal};
-use crate::config::plain_addr;
-use crate::quic::{QuicConn, UdpPort, carries_early_data, shard_of_datagram};
+use crate::port::PortOf;
 use crate::stream::{UDP_BATCH, UDP_BYTES};
-use crate::{Clock, Counters, ForeignDatagram, NetLimits, RetryMode};
+use crate::{Counters, ForeignDatagram, NetLimits, RetryMode};
 
 /// Batches read from one socket before others get a turn.
 const RECV_ROUNDS_MAX: usize = 8;
-/// Transmissions of one connection before others get a turn.
-const TRANSMITS_MAX: usize = 8;
 /// Datagrams kept for other shards; beyond it they are dropped, as a network
 /// would.
 const FOREIGN_MAX: usize = 4096;
-
-/// Where a datagram comes from.
-struct Arrival {
-    /// Index of the endpoint it is for.
-    source: usize,
-    /// Index of the socket it came in by.
-    via: usize,
-    remote: SocketAddr,
-    local_ip: Option<IpAddr>,
-    ecn: Option<EcnCodepoint>,
-}
-
-/// What left of one connection.
-struct Transmitted {
-    transmits: usize,
-    /// Bytes of the owner that went with it.
-    left: usize,
-    /// There may be more.
-    more: bool,
-}
-
-/// Sends what a connection has to say, and its end when that is due.
-fn transmit(
-    quic: &mut QuicConn,
-    serial: u64,
-    port: &mut UdpPort,
-    clock: &Clock,
-    now: Instant,
-    counters: &mut Counters,
-    buf: &mut Vec<u8>,
-) -> Transmitted {
-    let std_now = clock.to_std(now);
-    let (mut transmits, mut left) = (0, 0);
-    quic.leave_early(clock, now);
-    quic.send_copies(now, port, counters);
-    while !port.is_blocked_for(serial) && transmits < TRANSMITS_MAX {
-        quic.feed_datagrams(now, counters);
-        buf.clear();
-        let segments = port.max_segments();
-        let Some(mut transmit) = quic.proto.poll_transmit(std_now, segments, buf) else {
-            if let Some(credit) = quic.take_turn() {
-                left += credit;
-                continue;
-            }
-            if quic.leave(clock, now) {
-                continue;
-            }
-            break;
-        };
-        transmits += 1;
-        if !quic.lets_leave(&mut transmit) {
-            continue;
-        }
-        quic.note_transmit(&transmit, buf, now);
-        quic.marks.capable = port.ecn && transmit.ecn.is_some();
-        port.transmit(transmit, buf, counters);
-    }
-    quic.flushed(transmits);
-    quic.ask_for_ack(transmits);
-    Transmitted {
-        transmits,
-        left,
-        more: transmits == TRANSMITS_MAX,
-    }
-}
 
 impl Net {
     /// Takes a datagram that arrived at another shard's socket. What it leads
     /// to is reported by the next [`Net::poll`].
     pub fn handle_foreign(&mut self, datagram: ForeignDatagram) {
+        let ForeignDatagram { listener, datagram } = datagram;
         let source = self.sources.iter().position(
-            |source| matches!(source, Source::Udp(e) if e.listener == Some(datagram.listener)),
+            |source| matches!(source, Source::Udp(e) if e.quic.listener() == Some(listener)),
         );
         if let Some(source) = source {
             self.now = self.config.clock.now();
-            let arrival = Arrival {
-                source,
-                via: source,
-                remote: datagram.remote,
-                local_ip: datagram.local_ip,
-                ecn: datagram.ecn,
-            };
-            self.handle_datagram(&arrival, datagram.data);
+            self.handle_datagram(source, source, datagram);
             // They are run by the next `poll`.
             for serial in self.touched.drain(..) {
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
@@ -143,59 +71,41 @@ impl Net {
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(quic.source) else {
             return;
         };
-        let conn = quic.id;
         quic.dirty = false;
-        if quic.awaits_owner() {
+        if quic.conn.awaits_owner() {
             return;
         }
-        let mut drained = false;
-        while let Some(event) = quic.proto.poll_endpoint_events() {
-            drained |= event.is_drained();
-            if let Some(event) = endpoint.proto.handle_event(quic.handle, event) {
-                quic.proto.handle_event(event);
-            }
-        }
-        if drained {
+        if quic.conn.exchange(&mut endpoint.quic) {
             self.remove(serial);
-            return;
-        }
-        if quic.is_quiet() || quic.holds_back() {
-            let at = quic.next_deadline(&self.config.clock);
-            self.timers.arm(serial, at, &mut quic.armed);
             return;
         }
         let Some(port) = self.sources.get_mut(quic.via).and_then(Source::port_mut) else {
             return;
         };
-        let clock = &self.config.clock;
+        let (clock, now) = (&self.config.clock, self.now);
         let (counters, buf) = (&mut self.counters, &mut self.scratch.udp_out);
-        let Transmitted {
-            transmits,
-            left,
-            more,
-        } = transmit(quic, serial, port, clock, self.now, counters, buf);
-        if more {
-            mark(&mut self.dirty, serial, &mut quic.dirty);
+        let mut port = PortOf { port, serial };
+        let conn = quic.conn.id();
+        let transmitted = quic.conn.transmit(clock, now, &mut port, buf, counters);
+        let failed = transmitted.is_some() && core::mem::take(&mut port.port.unreachable);
+        if let Some(transmitted) = transmitted {
+            if transmitted.more {
+                mark(&mut self.dirty, serial, &mut quic.dirty);
+            }
+            for (stream, bytes) in transmitted.blocked {
+                self.reports.push_back(Report::Blocked(conn, stream, bytes));
+            }
+            if transmitted.left > 0 {
+                self.reports.push_back(Report::Sent(conn, transmitted.left));
+            }
+            if quic.conn.life().is_over() {
+                let reports = &mut self.reports;
+                quic.conn.report(CloseCause::Local, &mut |_| {
+                    reports.push_back(Report::Closed(conn, CloseCause::Local));
+                });
+            }
         }
-        let failed = core::mem::take(&mut port.unreachable);
-        for (stream, bytes) in quic.take_blocked_news() {
-            let report = Report::Blocked(quic.id, stream, bytes);
-            self.reports.push_back(report);
-        }
-        if left > 0 && quic.is_open() {
-            self.reports.push_back(Report::Sent(quic.id, left));
-        }
-        if quic.is_over() {
-            let reports = &mut self.reports;
-            quic.report(CloseCause::Local, &mut |_| {
-                reports.push_back(Report::Closed(conn, CloseCause::Local));
-            });
-        }
-        if transmits > 0 && quic.renew_keys(self.now) {
-            self.counters.key_updates += 1;
-        }
-        quic.log_path();
-        let at = quic.next_deadline(&self.config.clock);
+        let at = quic.conn.next_deadline(clock);
         self.timers.arm(serial, at, &mut quic.armed);
         if failed {
             self.look_at_network();
@@ -243,18 +153,12 @@ impl Net {
                 Err(error) => tracing::debug!(%error, "receiving a datagram failed"),
             }
             self.run_touched(handler);
-            if !self.is_readable(source) {
+            let port = self.sources.get(source).and_then(Source::port);
+            if !port.is_some_and(|port| port.readable) {
                 break;
             }
         }
         self.scratch.udp_in = buf;
-    }
-
-    fn is_readable(&self, source: usize) -> bool {
-        self.sources
-            .get(source)
-            .and_then(Source::port)
-            .is_some_and(|port| port.readable)
     }
 
     fn run_touched(&mut self, handler: &mut Handler<'_>) {
@@ -278,94 +182,75 @@ impl Net {
             return;
         }
         let endpoint = self.sources.get(source).map(|s| s.endpoint(source));
-        let arrival = Arrival {
-            source: endpoint.unwrap_or(source),
-            via: source,
-            remote: meta.addr,
-            local_ip: meta.dst_ip,
-            ecn: meta.ecn,
-        };
-        let mut data = BytesMut::from(bytes);
-        while !data.is_empty() {
+        let endpoint = endpoint.unwrap_or(source);
+        let mut rest = BytesMut::from(bytes);
+        while !rest.is_empty() {
             self.counters.datagrams_in += 1;
-            let datagram = data.split_to(meta.stride.clamp(1, data.len()));
-            if let Some(datagram) = self.keep_foreign(&arrival, datagram) {
-                self.handle_datagram(&arrival, datagram);
+            let datagram = Datagram {
+                remote: meta.addr,
+                local_ip: meta.dst_ip,
+                ecn: meta.ecn.map(|ecn| ecn as u8),
+                data: rest.split_to(meta.stride.clamp(1, rest.len())),
+            };
+            if let Some(datagram) = self.keep_foreign(endpoint, datagram) {
+                self.handle_datagram(endpoint, source, datagram);
             }
         }
     }
 
     /// Puts a datagram of another shard aside; returns all others.
-    fn keep_foreign(&mut self, arrival: &Arrival, data: BytesMut) -> Option<BytesMut> {
+    fn keep_foreign(&mut self, source: usize, datagram: Datagram) -> Option<Datagram> {
         if self.config.shards < 2 {
-            return Some(data);
+            return Some(datagram);
         }
-        let Some(Source::Udp(endpoint)) = self.sources.get(arrival.source) else {
-            return Some(data);
+        let Some(Source::Udp(endpoint)) = self.sources.get(source) else {
+            return Some(datagram);
         };
         let (Some(listener), Some(shard)) =
-            (endpoint.listener, shard_of_datagram(&self.quic.cids, &data))
+            (endpoint.quic.listener(), self.quic.shard_of(&datagram.data))
         else {
-            return Some(data);
+            return Some(datagram);
         };
         if shard == self.config.shard {
-            return Some(data);
+            return Some(datagram);
         }
         self.counters.datagrams_foreign += 1;
         if self.foreign.len() < FOREIGN_MAX {
-            let datagram = ForeignDatagram {
-                listener,
-                remote: arrival.remote,
-                local_ip: arrival.local_ip,
-                ecn: arrival.ecn,
-                data,
-            };
+            let datagram = ForeignDatagram { listener, datagram };
             self.foreign.push_back((shard, datagram));
         }
         None
     }
 
-    fn handle_datagram(&mut self, arrival: &Arrival, data: BytesMut) {
-        let Some(Source::Udp(endpoint)) = self.sources.get_mut(arrival.source) else {
+    /// Takes a datagram for the endpoint `source` that came by the socket
+    /// `via`.
+    fn handle_datagram(&mut self, source: usize, via: usize, datagram: Datagram) {
+        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
             return;
         };
-        let (std_now, size) = (self.config.clock.to_std(self.now), data.len());
-        let ecn = arrival.ecn.map(|e| e as u8);
-        let ecn = ecn.and_then(quinn_proto::EcnCodepoint::from_bits);
-        let early = endpoint.listener.is_some() && carries_early_data(&data);
+        let std_now = self.config.clock.to_std(self.now);
+        let early = endpoint.quic.may_carry_early_data(&datagram.data);
+        let local_ip = datagram.local_ip;
         let buf = &mut self.scratch.udp_out;
         buf.clear();
-        let event =
-            endpoint
-                .proto
-                .handle(std_now, arrival.remote, arrival.local_ip, ecn, data, buf);
-        match event {
-            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                let serial = endpoint.serial(handle);
+        match endpoint.quic.handle(std_now, datagram, buf) {
+            Handled::Conn(serial, input) => {
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                    quic.proto.handle_event(event);
-                    quic.on_datagram(arrival.via, arrival.local_ip, self.now);
-                    if ecn == Some(quinn_proto::EcnCodepoint::Ce) {
-                        quic.marks.congested_in = quic.marks.congested_in.saturating_add(1);
-                        self.counters.ecn_marked_in += 1;
-                    }
-                    if let Some(log) = &quic.log {
-                        log.udp_received(size);
-                    }
+                    self.counters.ecn_marked_in += u64::from(input.is_congested());
+                    let local_ip = (via == quic.via).then_some(local_ip);
+                    quic.conn.on_input(input, local_ip, self.now);
                     mark(&mut self.touched, serial, &mut quic.touched);
-                    if quic.may_use_tickets() {
+                    if quic.conn.is_accepted() && quic.conn.early_data().may_use_tickets() {
                         self.note_tickets(serial, early);
                     }
                 }
             }
-            Some(DatagramEvent::NewConnection(incoming)) => {
-                self.incoming(arrival.source, incoming, early);
-            }
-            Some(DatagramEvent::Response(transmit)) => {
+            Handled::New(incoming) => self.incoming(source, incoming, early),
+            Handled::Answer(transmit) => {
                 count_answer(buf, &mut self.counters);
                 endpoint.port.transmit(transmit, buf, &mut self.counters);
             }
-            None => {}
+            Handled::Nothing => {}
         }
     }
 
@@ -375,11 +260,10 @@ impl Net {
         let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
             return;
         };
-        let listener = endpoint.listener;
         let limits = &self.config.limits;
         let admission = &self.config.shared.admission;
-        let ip = plain_addr(incoming.remote_address()).ip();
-        let proved = incoming.remote_address_validated();
+        let ip = plain_addr(incoming.remote()).ip();
+        let proved = incoming.is_proved();
         let buf = &mut self.scratch.udp_out;
         buf.clear();
         // Before its address is proved a client costs no memory here.
@@ -387,10 +271,10 @@ impl Net {
             .then(|| admission.admit(ip, proved, self.now, limits));
         match admitted {
             Some(Ok(())) => {}
-            // Whoever comes first under a forged address must not take the
+            // Who comes first under a forged address must not take the
             // place of the one that the address belongs to.
             None | Some(Err(Refusal::Rate)) if !proved && limits.quic_retry != RetryMode::Never => {
-                if let Ok(transmit) = endpoint.proto.retry(incoming, buf) {
+                if let Some(transmit) = endpoint.quic.retry(incoming, buf) {
                     self.counters.retries_sent += 1;
                     endpoint.port.transmit(transmit, buf, &mut self.counters);
                 }
@@ -398,20 +282,22 @@ impl Net {
             }
             Some(Err(refusal)) => {
                 refusal.count(&mut self.counters);
-                let transmit = endpoint.proto.refuse(incoming, buf);
+                let transmit = endpoint.quic.refuse(incoming, buf);
                 endpoint.port.transmit(transmit, buf, &mut self.counters);
                 return;
             }
             None => return,
         }
         let std_now = self.config.clock.to_std(self.now);
-        let (log, logged) = endpoint.logged(self.config.qlog.as_ref(), ip, &incoming, limits);
-        match endpoint.proto.accept(incoming, std_now, buf, logged) {
-            Ok((handle, proto)) => {
-                let (tuning, cert_name) = (endpoint.tuning.clone(), endpoint.cert_name);
+        let qlog = self.config.qlog.as_ref();
+        let quic_limits = self.quic.limits();
+        let accepted = endpoint
+            .quic
+            .accept(incoming, ip, std_now, qlog, quic_limits, buf);
+        match accepted {
+            Ok(begun) => {
                 let deadline = self.now + limits.handshake_timeout;
-                let Some(serial) = self.insert_quic(source, handle, proto, listener, deadline)
-                else {
+                let Some(serial) = self.insert_quic(source, begun, deadline) else {
                     self.counters.refused_full += 1;
                     let limits = &self.config.limits;
                     self.config.shared.admission.withdraw(ip, limits);
@@ -421,9 +307,6 @@ impl Net {
                 self.counters.accepted += 1;
                 self.counters.address_proved += u64::from(proved);
                 if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                    quic.limit_keys(&tuning, self.now);
-                    quic.cert_name = cert_name;
-                    quic.begin_log(log, &self.config);
                     mark(&mut self.touched, serial, &mut quic.touched);
                 }
                 self.note_tickets(serial, early);
@@ -432,7 +315,7 @@ impl Net {
                 admission.withdraw(ip, limits);
                 self.counters.handshake_failures += 1;
                 tracing::debug!(cause = %error.cause, "a QUIC connection was not accepted");
-                if let Some(transmit) = error.response {
+                if let Some(transmit) = error.answer {
                     endpoint.port.transmit(transmit, buf, &mut self.counters);
                 }
                 // They are not of the next connection.
@@ -474,7 +357,7 @@ impl Net {
     /// PING frames sent on the QUIC connection.
     pub(crate) fn pings(&self, conn: ConnId) -> u64 {
         match self.slots.get(conn.serial()) {
-            Some(Conn::Quic(quic)) => quic.proto.stats().frame_tx.ping,
+            Some(Conn::Quic(quic)) => quic.conn.path().pings_sent(),
             _ => 0,
         }
     }

@@ -1,7 +1,7 @@
 //! Dialled connections that follow the network: when a local address
 //! disappears, or another route is taken, those of QUIC move (see `paths`).
-//! Those over TCP cannot: without their address they end, so that whoever
-//! dialled learns so long before a timeout.
+//! Those over TCP cannot: without their address they end, so that their
+//! owner learns so long before a timeout.
 //!
 //! The kernel only says that something changed; what to do is then found by
 //! asking it where it would send from, so that a missed or a strange message
@@ -15,7 +15,6 @@ use dunlin_base::transport::CloseCause;
 
 use super::paths::{any_for, preferred_ip};
 use super::{Conn, Move, Net, Source};
-use crate::quic::moving_is_forbidden;
 
 /// Changes come in groups: addresses, then routes. They are looked at together.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -55,7 +54,7 @@ impl Net {
         }
         self.following.push(serial);
         if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial)
-            && let Some(moves) = &mut quic.moves
+            && let Some(moves) = quic.conn.path_mut().moves()
         {
             moves.follow(heard);
         }
@@ -96,7 +95,7 @@ impl Net {
             if self.must_stay(serial) {
                 if how == Move::AtOnce {
                     // The server would drop all that comes from elsewhere.
-                    // Whoever learns so now connects again sooner than by a
+                    // An owner that knows connects again sooner than by a
                     // timeout.
                     self.end(conn, CloseCause::AddressGone);
                 }
@@ -122,7 +121,7 @@ impl Net {
 
     fn must_stay(&self, serial: u64) -> bool {
         match self.slots.get(serial) {
-            Some(Conn::Quic(quic)) => moving_is_forbidden(&quic.proto),
+            Some(Conn::Quic(quic)) => quic.conn.path().is_move_forbidden(),
             Some(Conn::Stream(_)) => true,
             None => false,
         }
@@ -138,12 +137,20 @@ impl Net {
                 return Some((current.to_canonical(), stream.addr(), true));
             }
         };
-        let moves = quic.moves.as_ref().filter(|moves| moves.probe.is_none())?;
+        let moves = quic
+            .conn
+            .path()
+            .moves()
+            .filter(|moves| moves.probe().is_none())?;
         let port = self.sources.get(quic.via).and_then(Source::port)?;
         let bound = port.local_addr().ok()?.ip();
         let chosen = !bound.is_unspecified();
-        let current = if chosen { Some(bound) } else { moves.local_ip };
-        Some((current?.to_canonical(), quic.proto.remote_address(), chosen))
+        let current = if chosen {
+            Some(bound)
+        } else {
+            moves.local_ip()
+        };
+        Some((current?.to_canonical(), quic.conn.path().remote(), chosen))
     }
 }
 

@@ -5,7 +5,7 @@ use dunlin_base::transport::{CloseCause, NetEvent};
 
 use crate::tls::OutBuf;
 use crate::ws::MaskKeys;
-use crate::{Clock, Counters, NetLimits};
+use crate::{Counters, NetLimits};
 
 /// Bytes read with one call, and the size of the buffer shared by all
 /// connections of a loop.
@@ -15,13 +15,9 @@ const READ_BYTES: usize = 64 << 10;
 pub(crate) const UDP_BATCH: usize = 8;
 pub(crate) const UDP_BYTES: usize = 64 << 10;
 
-/// Stream data of several datagrams that is reported at once.
-pub(crate) const GATHER_BYTES: usize = 32 << 10;
-
 /// The loop, as a connection sees it.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Instant,
-    pub(crate) clock: &'a Clock,
     pub(crate) limits: &'a NetLimits,
     pub(crate) counters: &'a mut Counters,
     pub(crate) scratch: &'a mut Scratch,

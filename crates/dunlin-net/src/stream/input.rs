@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use dunlin_base::StreamId;
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
 
-use super::{Cx, Layers, Phase, Step, StreamConn, failure};
-use crate::tls::{self, TlsEvent};
+use super::{Cx, Layers, Phase, Step, StreamConn};
+use crate::tls::TlsEvent;
 use crate::ws::{WsEvent, WsLayer};
 
 /// Why input ends a connection.
@@ -15,7 +15,7 @@ struct Fault(CloseCause);
 
 impl From<rustls::Error> for Fault {
     fn from(error: rustls::Error) -> Self {
-        Self(failure(&tls::describe(&error)))
+        Self(CloseCause::failed(&dunlin_quic::describe(&error)))
     }
 }
 
@@ -78,7 +78,9 @@ impl StreamConn {
         match self.phase {
             Phase::Connecting | Phase::Handshake => {
                 cx.counters.handshake_failures += 1;
-                Step::Gone(failure("closed by the peer during the handshake"))
+                Step::Gone(CloseCause::failed(
+                    "closed by the peer during the handshake",
+                ))
             }
             Phase::Open => {
                 self.on_finished(cx);
@@ -97,7 +99,7 @@ impl StreamConn {
     fn on_read_error(&self, error: &io::Error) -> Step {
         match self.phase {
             Phase::Connecting | Phase::Handshake | Phase::Open => {
-                Step::Gone(failure(&format!("connection lost: {error}")))
+                Step::Gone(CloseCause::failed(&format!("connection lost: {error}")))
             }
             Phase::Flushing | Phase::Draining => Step::Gone(CloseCause::Local),
         }
@@ -186,7 +188,7 @@ impl StreamConn {
         if !answer.is_empty() {
             self.backlog.put_slice(&answer);
         }
-        result.map_err(|error| Fault(failure(&error.to_string())))
+        result.map_err(|error| Fault(CloseCause::failed(&error.to_string())))
     }
 
     fn deliver(&mut self, data: &[u8], cx: &mut Cx<'_>) {

@@ -9,15 +9,13 @@ mod output;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::net::Shutdown;
-use std::sync::Arc;
 
-pub(crate) use cx::{Cx, GATHER_BYTES, Scratch, Step, UDP_BATCH, UDP_BYTES};
-use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport};
+pub(crate) use cx::{Cx, Scratch, Step, UDP_BATCH, UDP_BYTES};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport, plain_addr};
 use dunlin_base::{ConnId, Instant, StreamId, Text};
+use dunlin_quic::Backlog;
 use mio::net::TcpStream;
 
-use crate::backlog::Backlog;
-use crate::config::plain_addr;
 use crate::timers::Armed;
 use crate::tls::TlsLayer;
 use crate::ws::{CLOSE_NORMAL, WsLayer};
@@ -446,11 +444,6 @@ pub(crate) fn detachable(conn: &StreamConn) -> Option<Peer> {
     let layers = conn.layers.as_ref();
     (conn.phase == Phase::Open && conn.accepted && !conn.reported)
         .then(|| peer(conn, layers.and_then(|layers| layers.identity.clone())))
-}
-
-/// A cause for people to read.
-pub(crate) fn failure(text: &str) -> CloseCause {
-    CloseCause::Failed(Arc::from(text))
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::io::{self, IoSlice, Write};
 
 use dunlin_base::SendBuf;
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
+use dunlin_quic::{Backlog, SLICES_MAX};
 use mio::net::TcpStream;
 
-use super::{Cx, Phase, Scratch, StreamConn, failure};
-use crate::backlog::{Backlog, SLICES_MAX};
+use super::{Cx, Phase, Scratch, StreamConn};
 use crate::tls::TlsLayer;
 use crate::ws::{self, HEADER_BYTES_MAX, Role};
 use crate::{Counters, NetLimits};
@@ -57,7 +57,9 @@ impl StreamConn {
         let kept = self.backlog.len() + wire.map_or(0, |tls| tls.wire.len());
         if kept > limits.backlog_bytes_max {
             counters.backlog_overflows += 1;
-            return Err(failure("the peer reads too slowly: backlog limit reached"));
+            return Err(CloseCause::failed(
+                "the peer reads too slowly: backlog limit reached",
+            ));
         }
         Ok(left)
     }
@@ -162,7 +164,9 @@ impl StreamConn {
                     encrypted = total;
                     self.put_wire(tls, scratch.tls_out.bytes(), total, counters);
                 }
-                Err(error) => self.broken = Some(failure(&crate::tls::describe(&error))),
+                Err(error) => {
+                    self.broken = Some(CloseCause::failed(&dunlin_quic::describe(&error)))
+                }
             }
         }
         self.layers = Some(layers);
@@ -240,7 +244,7 @@ impl StreamConn {
                 let piece = front.get(..ENCRYPT_BYTES - gathered).unwrap_or(front);
                 let n = piece.len();
                 if let Err(error) = tls.encrypt(piece, &mut scratch.tls_out) {
-                    self.broken = Some(failure(&crate::tls::describe(&error)));
+                    self.broken = Some(CloseCause::failed(&dunlin_quic::describe(&error)));
                     return wrote;
                 }
                 self.backlog.advance(n);
@@ -281,7 +285,7 @@ impl StreamConn {
                 n
             }
             Err(e) => {
-                self.broken = Some(failure(&format!("connection lost: {e}")));
+                self.broken = Some(CloseCause::failed(&format!("connection lost: {e}")));
                 0
             }
         }
@@ -320,7 +324,7 @@ impl StreamConn {
             match self.connect_result() {
                 Ok(true) => self.connected(cx),
                 Ok(false) => return Ok(()),
-                Err(e) => return Err(failure(&format!("cannot connect: {e}"))),
+                Err(e) => return Err(CloseCause::failed(&format!("cannot connect: {e}"))),
             }
         }
         self.write_and_announce(cx);

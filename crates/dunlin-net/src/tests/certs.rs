@@ -7,6 +7,9 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use core::net::SocketAddr;
 
 use dunlin_base::transport::Transport;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use crate::{ClientTls, ClientTlsBuilder, DialConfig, ListenerConfig, ServerTls, ServerTlsOptions};
 
@@ -56,6 +59,16 @@ pub(crate) fn certs() -> &'static Certs {
             stranger,
         }
     })
+}
+
+/// The authority's certificate.
+pub(crate) fn ca_der() -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(certs().ca.as_bytes()).unwrap()
+}
+
+/// The cryptography that peers made by hand use.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 pub(crate) fn server_options() -> ServerTlsOptions {

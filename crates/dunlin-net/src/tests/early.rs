@@ -99,7 +99,7 @@ fn early_data_is_answered_before_the_handshake_ends() {
     assert_eq!((client.early_data_sent, server.early_data_accepted), (1, 1));
 }
 
-/// Whoever says that more follows has all of it leave with the handshake.
+/// Who says that more follows has all of it leave with the handshake.
 #[test]
 fn an_answer_that_is_not_complete_waits_for_its_rest() {
     let mut rig = Rig::new(TicketRegister::in_memory(TicketLimits::default()));
@@ -265,7 +265,7 @@ impl Kept {
     }
 }
 
-/// Another process: another loop, and TLS settings made anew.
+/// Another process: another loop, and TLS settings of its own.
 fn another_process(rig: &mut Rig, tls: crate::ClientTls) {
     rig.pair.client = Side::new(NetLimits::default());
     rig.dial.tls = Some(Arc::new(tls));
@@ -348,7 +348,7 @@ fn an_altered_ticket_is_none_to_its_server() {
     let kept = Arc::new(Kept::default());
     rig.dial.tickets = Some(Arc::clone(&kept) as _);
     rig.fetch_tickets();
-    let mut record = crate::resume::Record::decode(&kept.0.lock().unwrap()[0]).unwrap();
+    let mut record = dunlin_quic::Record::decode(&kept.0.lock().unwrap()[0]).unwrap();
     // RFC 8446 section 4.6.1: lifetime, age, nonce with its length, then the
     // ticket with its own.
     let ticket = 4 + 4 + 1 + usize::from(record.message[8]) + 2;

@@ -1,4 +1,4 @@
-//! How connections end: who tells whom, and that nobody says more than needed.
+//! How connections end: who tells whom, and that no more is said than needed.
 
 use std::sync::{Arc, Mutex};
 

@@ -116,7 +116,7 @@ fn address_removed() {
 }
 
 #[test]
-fn whoever_does_not_follow_stays() {
+fn a_connection_that_does_not_follow_stays() {
     in_namespace("address_removed_unfollowed");
 }
 
@@ -185,7 +185,7 @@ fn route_changed() {
 }
 
 #[test]
-fn whoever_may_not_move_learns_at_once_that_it_is_lost() {
+fn a_connection_that_may_not_move_learns_at_once_that_it_is_lost() {
     in_namespace("address_removed_unmovable");
 }
 

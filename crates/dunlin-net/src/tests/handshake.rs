@@ -136,8 +136,8 @@ fn tokens_that_are_not_good_count_as_none() {
     assert!(visit.with(Some(&token)).0, "it was good all the while");
 }
 
-/// A Retry token is bound to address and time, and whoever shows one that is
-/// not good is told so at once (RFC 9000 section 8.1.2).
+/// A Retry token is bound to address and time, and who shows one that is
+/// not good learns so at once (RFC 9000 section 8.1.2).
 #[test]
 fn a_retry_token_of_somebody_else_is_refused() {
     let mut server = Side::new(always_retry());
@@ -406,11 +406,10 @@ const EXCHANGES: [(Group, &str); 3] = [
 ];
 
 fn only(cipher: Cipher, group: Group) -> TlsPolicy {
-    TlsPolicy {
-        ciphers: vec![cipher],
-        groups: vec![group],
-        server_order: false,
-    }
+    let mut policy = TlsPolicy::default();
+    policy.ciphers = vec![cipher];
+    policy.groups = vec![group];
+    policy
 }
 
 /// Server and client with these policies.
@@ -470,15 +469,11 @@ fn nothing_in_common_is_a_failed_handshake() {
 #[test]
 fn the_order_of_ciphers_is_the_clients_unless_the_server_insists() {
     for server_order in [false, true] {
-        let server = TlsPolicy {
-            ciphers: vec![Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305],
-            server_order,
-            ..TlsPolicy::default()
-        };
-        let client = TlsPolicy {
-            ciphers: vec![Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm],
-            ..TlsPolicy::default()
-        };
+        let mut server = TlsPolicy::default();
+        server.ciphers = vec![Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
+        server.server_order = server_order;
+        let mut client = TlsPolicy::default();
+        client.ciphers = vec![Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm];
         let (mut pair, _) = meet(Transport::Tls, &server, &client);
         pair.until("connection", |p| p.server.opened().is_some());
         let (conn, _) = pair.server.opened().unwrap();
@@ -516,13 +511,11 @@ fn certificates_are_replaced_under_connections_that_stay() {
 #[test]
 fn every_congestion_control_carries_data() {
     for congestion in Congestion::ALL {
-        let tuning = QuicTuning {
-            congestion,
-            initial_rtt: Duration::from_millis(20),
-            initial_window: Some(48_000),
-            mtu_discovery: false,
-            ..QuicTuning::default()
-        };
+        let mut tuning = QuicTuning::default();
+        tuning.congestion = congestion;
+        tuning.initial_rtt = Duration::from_millis(20);
+        tuning.initial_window = Some(48_000);
+        tuning.mtu_discovery = false;
         let mut config = listen();
         config.quic = tuning.clone();
         let mut pair = Pair::new();
@@ -612,7 +605,7 @@ fn a_crowded_address_must_be_proved() {
     };
     let mut server = Side::new(limits);
     let to = server.net.listen(listen()).unwrap();
-    // Somebody uses the address without being there.
+    // Another uses the address without being there.
     let ip = IpAddr::from([127, 0, 0, 9]);
     for _ in 0..8 {
         let mut forger = Raw::from_ip(ip, to);

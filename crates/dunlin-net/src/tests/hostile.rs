@@ -467,7 +467,7 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
         got == data.len()
     });
     assert_eq!(raw.lost, None);
-    let told = |server: &Side| {
+    let reported = |server: &Side| {
         let blocked = server.events.iter().filter_map(|event| match event {
             Ev::Blocked(of, stream, bytes) if *of == conn => Some((stream.0, *bytes)),
             _ => None,
@@ -475,10 +475,10 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
         blocked.collect::<Vec<_>>()
     };
     assert!(
-        matches!(told(server)[..], [(id, waiting)] if id == u64::from(slow)
+        matches!(reported(server)[..], [(id, waiting)] if id == u64::from(slow)
             && waiting + left == data.len()),
         "{:?}",
-        told(server)
+        reported(server)
     );
     let stats = server.net.stats(conn).unwrap();
     assert!(stats.backlog_bytes <= data.len(), "{}", stats.backlog_bytes);
@@ -489,7 +489,7 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
         late += read(raw, slow);
         late == data.len()
     });
-    assert_eq!(told(&scene.pair.server).get(1), Some(&(slow.into(), 0)));
+    assert_eq!(reported(&scene.pair.server).get(1), Some(&(slow.into(), 0)));
 }
 
 /// Reads what there is.
@@ -539,7 +539,7 @@ fn a_flood_of_initials_takes_a_bounded_place() {
     let counters = *pair.server.net.counters();
     assert!(counters.retries_sent as usize >= FLOOD - 2 * KEPT);
     pair.until("all forgotten", |p| p.server.net.connections() == 1);
-    // Whoever is there gets in, in the middle of it too.
+    // Who is there gets in, in the middle of it too.
     let (raw, _) = scene.raw();
     assert_eq!(raw.lost, None);
     scene.bystander();

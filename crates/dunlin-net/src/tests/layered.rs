@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use sha2::{Digest, Sha256};
 
-use super::certs::{certs, client_builder, dial_to, listen_on, server_options};
+use super::certs::{ca_der, certs, client_builder, dial_to, listen_on, provider, server_options};
 use super::*;
 use crate::{ClientTls, ServerTls, ServerTlsOptions, TlsError};
 
@@ -200,10 +200,9 @@ fn sessions_are_resumed_with_tls_1_2_and_1_3_clients() {
         let mut server = Side::new(NetLimits::default());
         let addr = server.net.listen(listen_on(Transport::Tls)).unwrap();
         let mut roots = rustls::RootCertStore::empty();
-        roots
-            .add_parsable_certificates(crate::tls::parse_certs(certs().ca.as_bytes(), "").unwrap());
+        roots.add_parsable_certificates([ca_der()]);
         // No ALPN: a plain MQTT client over TLS offers none.
-        let config = rustls::ClientConfig::builder_with_provider(crate::tls::provider())
+        let config = rustls::ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[version])
             .unwrap()
             .with_root_certificates(roots)
@@ -344,8 +343,8 @@ fn breaches_within_tls_get_their_close_code_too() {
     let mut server = Side::new(NetLimits::default());
     let addr = server.net.listen(listen_on(Transport::Wss)).unwrap();
     let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(crate::tls::parse_certs(certs().ca.as_bytes(), "").unwrap());
-    let config = rustls::ClientConfig::builder_with_provider(crate::tls::provider())
+    roots.add_parsable_certificates([ca_der()]);
+    let config = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)

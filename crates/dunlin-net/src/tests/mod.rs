@@ -3,7 +3,6 @@
 
 mod acks;
 pub(crate) mod certs;
-mod corpus;
 mod datagrams;
 mod detach;
 mod early;

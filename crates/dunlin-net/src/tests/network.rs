@@ -62,10 +62,8 @@ impl Watcher {
 #[test]
 fn datagrams_are_marked_unless_it_is_switched_off() {
     for ecn in [true, false] {
-        let tuning = QuicTuning {
-            ecn,
-            ..QuicTuning::default()
-        };
+        let mut tuning = QuicTuning::default();
+        tuning.ecn = ecn;
         let expected = ecn.then_some(EcnCodepoint::Ect0);
         let mut server = Side::new(NetLimits::default());
         let addr = server.net.listen(listen(&tuning)).unwrap();
@@ -84,10 +82,8 @@ fn datagrams_are_marked_unless_it_is_switched_off() {
 #[test]
 fn larger_packets_are_searched_for_unless_it_is_switched_off() {
     let on = QuicTuning::default();
-    let off = QuicTuning {
-        mtu_discovery: false,
-        ..QuicTuning::default()
-    };
+    let mut off = QuicTuning::default();
+    off.mtu_discovery = false;
     let mtu = |side: &mut Side, conn| side.net.stats(conn).unwrap().quic.unwrap().mtu;
     // A server that does not search lets its clients do so.
     let mut pair = Pair::new();
@@ -115,10 +111,8 @@ fn the_initial_round_trip_is_assumed_until_it_is_measured() {
     let silent = UdpSocket::bind(loopback()).unwrap();
     let addr = silent.local_addr().unwrap();
     for millis in [20, 600] {
-        let tuning = QuicTuning {
-            initial_rtt: Duration::from_millis(millis),
-            ..QuicTuning::default()
-        };
+        let mut tuning = QuicTuning::default();
+        tuning.initial_rtt = Duration::from_millis(millis);
         let mut client = Side::new(NetLimits::default());
         let conn = client.net.dial(&dial(addr, &tuning)).unwrap();
         let stats = client.net.stats(conn).unwrap().quic.unwrap();

@@ -301,7 +301,7 @@ fn a_loss_is_noticed_in_the_turn_of_a_move() {
         let mut pair = Pair::new();
         let (client, server, mut between) = through_nat(&mut pair);
         between.rebind();
-        // It goes to an address that is nobody's.
+        // It goes to an address that does not exist.
         let _ = pair
             .server
             .send(server, StreamId::CONTROL, b"lost at first");

@@ -174,10 +174,8 @@ fn a_log_tells_of_packets_streams_and_ends_by_the_schema() {
 fn the_client_decides_late_whether_its_connection_is_logged() {
     for (client_id, files) in [("sensor-1", 1), ("other", 0)] {
         let dir = Dir::new(client_id);
-        let filter = QlogFilter {
-            clients: vec!["sensor-*".into()],
-            ..QlogFilter::default()
-        };
+        let mut filter = QlogFilter::default();
+        filter.clients = vec!["sensor-*".into()];
         let (server, log) = logging(&dir, QlogLimits::default(), filter);
         let mut pair = Pair {
             client: Side::new(NetLimits::default()),
@@ -221,11 +219,9 @@ fn a_connection_under_way_can_be_logged_without_its_packets() {
 #[test]
 fn files_and_bytes_are_bounded() {
     let dir = Dir::new("bounds");
-    let limits = QlogLimits {
-        files_max: 1,
-        file_bytes_max: 40_000,
-        ..QlogLimits::default()
-    };
+    let mut limits = QlogLimits::default();
+    limits.files_max = 1;
+    limits.file_bytes_max = 40_000;
     for round in 0..2 {
         let (server, log) = logging(&dir, limits.clone(), QlogFilter::all());
         let mut pair = Pair {

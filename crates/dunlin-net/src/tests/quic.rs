@@ -30,7 +30,7 @@ fn echo() {
 }
 
 #[test]
-fn whoever_only_listens_asks_for_acknowledgements_now_and_then() {
+fn a_listener_asks_for_acknowledgements_now_and_then() {
     const ROUNDS: usize = 300;
     let mut pair = Pair::new();
     let (client, server) = open(&mut pair);

@@ -1,4 +1,4 @@
-//! Random operations on every transport, from a seed. Whatever is done: bytes
+//! Random operations on every transport, from a seed. Always: bytes
 //! arrive in order and unchanged, credit adds up, nothing follows `Closed`,
 //! and nothing is left at the end.
 

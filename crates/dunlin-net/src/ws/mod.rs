@@ -22,7 +22,7 @@ pub(crate) enum WsEvent<'a> {
     Finished,
 }
 
-/// Why the connection must end. What the peer is to be told is already among
+/// Why the connection must end. What the peer is to learn is already among
 /// the answers.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WsFailure {

@@ -158,7 +158,7 @@ fn without(params: &TransportParameters, unwanted: u64) -> TransportParameters {
         }
     }
     assert!(kept.len() < all.len(), "it was there");
-    // Whoever reads is the other side.
+    // The reader is the other side.
     TransportParameters::read(Side::Server, &mut kept.as_slice()).unwrap()
 }
 

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
 use bytes::BytesMut;
+use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
     EndpointConfig, Event, StreamId as QuicStreamId, TransportConfig,
 };
 
 use super::PATIENCE;
-use super::certs::certs;
+use super::certs::{ca_der, provider};
 use forge::{Forged, ForgingConfig};
 
 /// Largest datagram read.
@@ -70,7 +71,7 @@ impl Raw {
         socket.set_nonblocking(true).unwrap();
         let forged = Forged::default();
         let mut config = ClientConfig::new(Arc::new(ForgingConfig {
-            inner: Arc::new(crate::tls::quic_client(tls()).unwrap()),
+            inner: Arc::new(QuicClientConfig::try_from(tls()).unwrap()),
             forged: Arc::clone(&forged),
             without,
         }));
@@ -213,12 +214,9 @@ impl Raw {
 
 /// Trusts the authority of the tests.
 fn tls() -> rustls::ClientConfig {
-    use rustls::pki_types::CertificateDer;
-    use rustls::pki_types::pem::PemObject;
     let mut roots = rustls::RootCertStore::empty();
-    let ca = CertificateDer::from_pem_slice(certs().ca.as_bytes()).unwrap();
-    roots.add(ca).unwrap();
-    let mut config = rustls::ClientConfig::builder_with_provider(crate::tls::provider())
+    roots.add(ca_der()).unwrap();
+    let mut config = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .with_root_certificates(roots)

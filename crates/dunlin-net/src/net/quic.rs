@@ -1,0 +1,62 @@
+//! Connections and endpoints of QUIC in the tables of the loop: the sockets
+//! that they use, and what the loop has to remember of them.
+
+use core::net::{IpAddr, SocketAddr};
+
+use dunlin_base::transport::plain_addr;
+use dunlin_quic::{QuicConn, QuicEndpoint};
+
+use crate::port::UdpPort;
+use crate::timers::Armed;
+
+/// A connection over QUIC.
+#[derive(Debug)]
+pub(super) struct QuicSlot {
+    pub(super) conn: QuicConn,
+    /// Index of its endpoint among the loop's sources.
+    pub(super) source: usize,
+    /// Index of the socket that it sends from; another one after it moved.
+    pub(super) via: usize,
+    /// The address under which limits count it.
+    pub(super) admitted_ip: IpAddr,
+    /// Counted as a pending handshake.
+    pub(super) pending: bool,
+    /// Listed for transmission.
+    pub(super) dirty: bool,
+    /// Listed to be run after datagrams.
+    pub(super) touched: bool,
+    pub(super) armed: Armed,
+}
+
+impl QuicSlot {
+    pub(super) fn new(conn: QuicConn, source: usize) -> Self {
+        let remote = conn.path().proved();
+        Self {
+            source,
+            via: source,
+            admitted_ip: plain_addr(remote).ip(),
+            pending: conn.is_accepted(),
+            dirty: false,
+            touched: false,
+            armed: Armed::NEVER,
+            conn,
+        }
+    }
+
+    /// The peer has proved another address: limits count it there, and no
+    /// longer at the first of the two.
+    pub(super) fn take_new_ip(&mut self) -> Option<(IpAddr, IpAddr)> {
+        let ip = plain_addr(self.conn.path().proved()).ip();
+        let was = core::mem::replace(&mut self.admitted_ip, ip);
+        (self.conn.is_accepted() && was != ip).then_some((was, ip))
+    }
+}
+
+/// A UDP socket with the connections that began on it.
+#[derive(Debug)]
+pub(super) struct UdpEndpoint {
+    pub(super) port: UdpPort,
+    pub(super) quic: QuicEndpoint,
+    /// The address asked for, by which a dialled connection finds its socket.
+    pub(super) bound_to: SocketAddr,
+}

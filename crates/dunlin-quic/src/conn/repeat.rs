@@ -1,0 +1,204 @@
+//! Sends small packets a second time, a little later, so that a single loss
+//! holds up nothing. The copy is the same bytes, as if the network had
+//! duplicated the datagram; a peer drops the second that comes (RFC 9000
+//! section 12.3), and our own loss recovery knows nothing of it.
+//!
+//! It is meant for few small messages that must not be late: originals and
+//! copies together stay within what congestion control allows, or within what
+//! a connection may send that knows nothing of its path (RFC 9002 section 7.2).
+//! What goes beyond is sent once, and so is everything while packets wait on the
+//! way, where copies would only make them wait longer. Either always, or only for
+//! a while after a packet was lost: then a path without loss carries nothing
+//! twice.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use dunlin_base::{Instant, Repeat};
+use quinn_proto::Connection;
+
+use crate::Counters;
+use crate::datagram::{DatagramSender, Transmit};
+
+/// Bytes of copies that wait for their time.
+const WAITING_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes per round trip, originals included, that are sent even when
+/// the congestion window is smaller: the initial window of RFC 9002.
+const UNKNOWN_PATH_BYTES: u64 = 12_000;
+
+/// How long after the original a copy leaves: losses come in bursts. A longer
+/// time would have the original taken for lost, because later ones arrive
+/// before the copy (RFC 9002 section 6.1.1).
+const ROUND_TRIPS_PER_SPACING: u32 = 16;
+const SPACING: core::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_millis(5);
+
+/// How long packets are sent twice after one was lost, if only then. Copies hide
+/// most losses of a path, so this must outlast them; where nothing is lost any
+/// more it bounds what they cost.
+const AFTER_LOSS: Duration = Duration::from_secs(10);
+
+/// Round-trip times above this share of the shortest one, and this much above it,
+/// are those of a queue.
+const QUEUE_RATIO: f64 = 1.5;
+const QUEUE_MIN: Duration = Duration::from_millis(10);
+
+/// The shortest round trip is looked for again after this time: the path may have
+/// become another one.
+const SHORTEST_FOR: Duration = Duration::from_secs(60);
+
+/// Copies that wait, and what was sent in this round trip.
+#[derive(Debug)]
+pub(super) struct Repeats {
+    when: Repeat,
+    /// The shortest round trip, and until when that counts.
+    shortest: Duration,
+    shortest_until: Instant,
+    /// Packets lost so far, and until when packets are repeated for the last.
+    lost: u64,
+    until: Instant,
+    waiting: VecDeque<Copied>,
+    waiting_bytes: usize,
+    /// STREAM and DATAGRAM frames sent so far: packets without are not
+    /// repeated.
+    frames: u64,
+    since: Instant,
+    sent: u64,
+}
+
+/// A datagram to send again.
+#[derive(Debug)]
+struct Copied {
+    at: Instant,
+    transmit: Transmit,
+    contents: Vec<u8>,
+}
+
+impl Repeats {
+    /// Says when small packets are sent twice from now on.
+    pub(super) fn set(
+        repeats: &mut Option<Box<Self>>,
+        when: Repeat,
+        proto: &Connection,
+        now: Instant,
+    ) {
+        if when == Repeat::Never {
+            *repeats = None;
+        } else if let Some(repeats) = repeats {
+            repeats.when = when;
+        } else {
+            let stats = proto.stats();
+            *repeats = Some(Box::new(Self {
+                when,
+                shortest: proto.rtt(),
+                shortest_until: now + SHORTEST_FOR,
+                lost: stats.path.lost_packets,
+                until: now,
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
+                frames: stats.frame_tx.stream + stats.frame_tx.datagram,
+                since: now,
+                sent: 0,
+            }));
+        }
+    }
+
+    /// quinn-proto sent this: keeps a copy, if it is one packet with something
+    /// to deliver on an open connection and there is room for it.
+    pub(super) fn note(
+        &mut self,
+        transmit: &Transmit,
+        buf: &[u8],
+        proto: &Connection,
+        is_open: bool,
+        now: Instant,
+    ) {
+        let stats = proto.stats();
+        let frames = stats.frame_tx.stream + stats.frame_tx.datagram;
+        let rtt = proto.rtt();
+        let window = proto.congestion_state().window();
+        if core::mem::replace(&mut self.lost, stats.path.lost_packets) < stats.path.lost_packets {
+            self.until = now + AFTER_LOSS;
+        }
+        if now >= self.shortest_until {
+            self.shortest = rtt;
+            self.shortest_until = now + SHORTEST_FOR;
+        }
+        self.shortest = self.shortest.min(rtt);
+        let wanted =
+            (self.when == Repeat::Always || now < self.until) && !is_queueing(rtt, self.shortest);
+        if now >= self.since + rtt {
+            self.since = now;
+            self.sent = 0;
+        }
+        let size = transmit.size as u64;
+        self.sent += size;
+        let delivers = core::mem::replace(&mut self.frames, frames) < frames;
+        let single = transmit.segment_size.is_none_or(|s| s >= transmit.size);
+        let fits = self.sent + size <= window.max(UNKNOWN_PATH_BYTES)
+            && self.waiting_bytes + transmit.size <= WAITING_BYTES_MAX;
+        let contents = buf.get(..transmit.size).unwrap_or_default();
+        if !(wanted && delivers && single && fits && is_open) || contents.is_empty() {
+            return;
+        }
+        self.sent += size;
+        self.waiting_bytes += contents.len();
+        let spacing = (rtt / ROUND_TRIPS_PER_SPACING).clamp(*SPACING.start(), *SPACING.end());
+        self.waiting.push_back(Copied {
+            at: now + spacing,
+            transmit: Transmit {
+                segment_size: None,
+                ..transmit.clone()
+            },
+            contents: contents.to_vec(),
+        });
+    }
+
+    /// Sends the copies whose time has come.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        port: &mut dyn DatagramSender,
+        counters: &mut Counters,
+    ) {
+        while self.next().is_some_and(|at| at <= now)
+            && !port.is_blocked()
+            && let Some(copied) = self.waiting.pop_front()
+        {
+            self.waiting_bytes -= copied.contents.len();
+            counters.quic_packets_repeated += 1;
+            port.send(copied.transmit, &copied.contents, counters);
+        }
+    }
+
+    /// When the next copy leaves.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.waiting.front().map(|copied| copied.at)
+    }
+}
+
+/// Whether packets wait on the way.
+fn is_queueing(rtt: Duration, shortest: Duration) -> bool {
+    rtt > shortest.mul_f64(QUEUE_RATIO) + QUEUE_MIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_that_grow_are_those_of_a_queue() {
+        for (rtt, shortest, queueing) in [
+            (50, 50, false),
+            (85, 50, false),
+            (86, 50, true),
+            (10, 0, false),
+            (11, 0, true),
+            (590, 20, true),
+        ] {
+            let [rtt, shortest] = [rtt, shortest].map(Duration::from_millis);
+            assert_eq!(is_queueing(rtt, shortest), queueing, "{rtt:?}");
+        }
+    }
+}

@@ -1,0 +1,660 @@
+//! The quinn-proto endpoint behind one UDP socket: datagrams go in, and what
+//! begins with them comes out. The socket is the loop's.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant as StdInstant;
+
+use aws_lc_rs::{hkdf, hmac};
+use dunlin_base::ShardId;
+use quinn_proto::crypto::HandshakeTokenKey;
+use quinn_proto::{
+    Connection, ConnectionEvent, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint,
+    EndpointConfig, EndpointEvent, IdleTimeout, ServerConfig, TransportConfig,
+    ValidationTokenConfig, VarInt,
+};
+use sha2::{Digest, Sha256};
+
+use crate::cid::{CidCodec, ShardCids, shard_of_datagram};
+use crate::conn::{BIDI_STREAMS_FIRST, READY_BYTES_MAX, UNI_STREAMS_FIRST, carries_early_data};
+use crate::datagram::{Datagram, ECN_CONGESTED, Transmit};
+use crate::error::{ConnectError, QuicError};
+use crate::limits::QuicLimits;
+use crate::qlog::{LogStart, Qlog};
+use crate::resume::{Counted, SessionTickets};
+use crate::session::ListenerTls;
+use crate::tickets::{Front, Notes, Seen};
+use crate::tls::quic_server;
+use crate::tokens::UsedTokens;
+use crate::{
+    AddressTokens, CertName, ClientTls, LbConfig, LbError, QuicTuning, ServerTls, TicketRegister,
+};
+
+/// Bytes of a datagram that every path carries (RFC 9000 section 14).
+const DATAGRAM_BYTES_MIN: u16 = 1200;
+
+/// What the endpoints of all shards must share, and what this shard is.
+#[derive(Clone, Debug)]
+pub struct EndpointKeys<'a> {
+    /// This shard.
+    pub shard: ShardId,
+    /// How many there are.
+    pub shards: u16,
+    /// Masks the shard within connection ids.
+    pub cid: [u8; 16],
+    /// Derives stateless reset tokens (RFC 9000 section 10.3).
+    pub reset: &'a [u8; 32],
+    /// Seals Retry and address validation tokens (RFC 9000 section 8.1).
+    pub token: &'a [u8; 32],
+    /// Layout of connection ids for a load balancer.
+    pub lb: Option<LbConfig>,
+}
+
+/// What all endpoints of a loop share.
+pub struct QuicSettings {
+    limits: QuicLimits,
+    cids: CidCodec,
+    endpoint: Arc<EndpointConfig>,
+    token_key: Arc<dyn HandshakeTokenKey>,
+    used_tokens: Arc<UsedTokens>,
+    /// Of the dialled connection before; most are alike.
+    dialled: Option<(QuicTuning, Arc<TransportConfig>)>,
+    shard: ShardId,
+    tickets: Option<Arc<TicketRegister>>,
+    /// What TLS asked of the tickets.
+    seen: Seen,
+}
+
+impl QuicSettings {
+    /// Settings of one loop.
+    ///
+    /// # Errors
+    /// Connection ids cannot be laid out as asked for.
+    pub fn new(
+        keys: &EndpointKeys<'_>,
+        limits: QuicLimits,
+        used_tokens: &Arc<UsedTokens>,
+        tickets: Option<Arc<TicketRegister>>,
+    ) -> Result<Self, LbError> {
+        let shard = keys.shard;
+        let cids = CidCodec::new(keys.cid, keys.shards, keys.lb.clone())?;
+        let reset_key = hmac::Key::new(hmac::HMAC_SHA256, keys.reset);
+        let mut endpoint = EndpointConfig::new(Arc::new(reset_key));
+        let codec = cids.clone();
+        endpoint.cid_generator(move || Box::new(ShardCids::new(codec.clone(), shard)));
+        let token_key = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(keys.token);
+        Ok(Self {
+            limits,
+            cids,
+            endpoint: Arc::new(endpoint),
+            token_key: Arc::new(token_key),
+            used_tokens: Arc::clone(used_tokens),
+            dialled: None,
+            shard,
+            tickets,
+            seen: Seen::default(),
+        })
+    }
+
+    /// Limits and deadlines of its connections.
+    #[must_use]
+    pub const fn limits(&self) -> &QuicLimits {
+        &self.limits
+    }
+
+    /// The shard whose connection a datagram is for; `None`: any may take it.
+    #[must_use]
+    pub fn shard_of(&self, datagram: &[u8]) -> Option<ShardId> {
+        shard_of_datagram(&self.cids, datagram)
+    }
+
+    /// What TLS asked of the tickets since the last call.
+    #[must_use]
+    pub fn take_notes(&self) -> Notes {
+        self.seen.take()
+    }
+
+    /// Whether early data is taken, and waits until its ticket's use is kept.
+    #[must_use]
+    pub fn strikes_wait(&self) -> bool {
+        self.tickets.as_ref().is_some_and(|t| t.is_kept())
+    }
+
+    /// Whether early data is taken.
+    #[must_use]
+    pub const fn takes_early_data(&self) -> bool {
+        self.tickets.is_some()
+    }
+
+    /// TLS for QUIC: with tickets of the register and early data, or with
+    /// tickets that the client carries and without.
+    fn tls(&self, tls: &ServerTls) -> Result<ListenerTls, QuicError> {
+        /// The only size besides 0 that QUIC knows (RFC 9001 section 4.6.1).
+        const EARLY_DATA: u32 = u32::MAX;
+        let mut config = tls.quic.clone();
+        match &self.tickets {
+            Some(register) => {
+                // A client remembers our limits with its ticket, and RFC 9000
+                // section 7.4.1 does not let us lower them for it.
+                let limits = format!("{:?}", self.limits);
+                let scope = Sha256::new_with_prefix(tls.scope).chain_update(limits);
+                config.session_storage = Arc::new(Front {
+                    register: Arc::clone(register),
+                    scope: scope.finalize().into(),
+                    shard: self.shard,
+                    seen: self.seen.clone(),
+                });
+                config.max_early_data_size = EARLY_DATA;
+                config.send_tls13_tickets = register.limits().per_connection;
+            }
+            None => {
+                config.ticketer = Arc::clone(&tls.ticketer);
+                config.send_tls13_tickets = 1;
+            }
+        }
+        Ok(quic_server(config)?)
+    }
+
+    fn server_config(
+        &self,
+        tls: &ServerTls,
+        tuning: &QuicTuning,
+    ) -> Result<ServerConfig, QuicError> {
+        let limits = &self.limits;
+        let crypto = Arc::new(self.tls(tls)?);
+        let mut config = ServerConfig::new(crypto, Arc::clone(&self.token_key));
+        config.transport_config(Arc::new(transport_config(tuning, limits)?));
+        config.migration(tuning.migration);
+        let mut tokens = ValidationTokenConfig::default();
+        tokens
+            .lifetime(limits.token_lifetime)
+            .log(Arc::clone(&self.used_tokens) as _)
+            .sent(if limits.token_lifetime.is_zero() {
+                0
+            } else {
+                limits.tokens
+            });
+        config.validation_token_config(tokens);
+        Ok(config)
+    }
+
+    /// Settings of a connection to dial.
+    fn client_transport(&mut self, tuning: &QuicTuning) -> Result<Arc<TransportConfig>, QuicError> {
+        match &self.dialled {
+            Some((same, transport)) if same == tuning => Ok(Arc::clone(transport)),
+            _ => {
+                let transport = Arc::new(transport_config(tuning, &self.limits)?);
+                self.dialled = Some((tuning.clone(), Arc::clone(&transport)));
+                Ok(transport)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for QuicSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicSettings").finish_non_exhaustive()
+    }
+}
+
+fn transport_config(
+    tuning: &QuicTuning,
+    limits: &QuicLimits,
+) -> Result<TransportConfig, QuicError> {
+    tuning.check()?;
+    let mut config = TransportConfig::default();
+    let bidi = limits.bidi_streams.min(BIDI_STREAMS_FIRST);
+    let uni = limits.uni_streams.min(UNI_STREAMS_FIRST);
+    let datagrams = limits.datagram_receive_bytes as usize;
+    let datagrams = (datagrams > 0).then_some(datagrams);
+    let idle =
+        IdleTimeout::try_from(limits.idle_timeout_max).map_err(|_| QuicError::IdleTimeout)?;
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(bidi))
+        .max_concurrent_uni_streams(VarInt::from_u32(uni))
+        .max_idle_timeout(Some(idle))
+        .receive_window(VarInt::from_u32(limits.receive_window))
+        .stream_receive_window(VarInt::from_u32(limits.stream_receive_window))
+        .send_window(u64::from(limits.send_window))
+        .datagram_receive_buffer_size(datagrams)
+        .datagram_send_buffer_size(READY_BYTES_MAX);
+    tuning.apply(&mut config);
+    Ok(config)
+}
+
+/// Settings of a connection that is logged.
+fn logged_transport(
+    tuning: &QuicTuning,
+    limits: &QuicLimits,
+    log: &LogStart,
+) -> Result<TransportConfig, QuicError> {
+    let mut config = transport_config(tuning, limits)?;
+    config.qlog_stream(log.stream());
+    Ok(config)
+}
+
+/// How an endpoint knows one of its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(pub(crate) ConnectionHandle);
+
+/// A datagram for a connection.
+#[derive(Debug)]
+pub struct Input {
+    pub(crate) event: ConnectionEvent,
+    pub(crate) bytes: usize,
+    pub(crate) is_congested: bool,
+}
+
+impl Input {
+    /// Whether the network had marked the datagram for congestion.
+    #[must_use]
+    pub const fn is_congested(&self) -> bool {
+        self.is_congested
+    }
+}
+
+/// What a datagram led to.
+#[derive(Debug)]
+pub enum Handled {
+    /// It is for this connection.
+    Conn(u64, Input),
+    /// It begins one.
+    New(Incoming),
+    /// It is answered without keeping anything, by what is in the buffer.
+    Answer(Transmit),
+    /// Nothing.
+    Nothing,
+}
+
+/// A client's first packet.
+pub struct Incoming {
+    inner: quinn_proto::Incoming,
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").finish_non_exhaustive()
+    }
+}
+
+impl Incoming {
+    /// Where it comes from.
+    #[must_use]
+    pub fn remote(&self) -> SocketAddr {
+        self.inner.remote_address()
+    }
+
+    /// Whether its client has proved that it receives there.
+    #[must_use]
+    pub fn is_proved(&self) -> bool {
+        self.inner.remote_address_validated()
+    }
+}
+
+/// A connection that quinn-proto has begun.
+pub struct Begun {
+    pub(crate) handle: ConnectionHandle,
+    pub(crate) proto: Connection,
+    /// The listener that accepted it; `None`: dialled.
+    pub(crate) listener: Option<u16>,
+    /// Which name in the peer's certificate is its name.
+    pub(crate) cert_name: CertName,
+    pub(crate) tuning: QuicTuning,
+    /// Dialled: where tickets go.
+    pub(crate) tickets: Option<Arc<Counted>>,
+    pub(crate) log: Option<LogStart>,
+}
+
+impl fmt::Debug for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begun").finish_non_exhaustive()
+    }
+}
+
+impl Begun {
+    /// How its endpoint knows it.
+    #[must_use]
+    pub const fn handle(&self) -> Handle {
+        Handle(self.handle)
+    }
+}
+
+/// A connection could not be accepted.
+#[derive(Debug)]
+pub struct NotAccepted {
+    /// Why, for people.
+    pub cause: String,
+    /// The answer to the client, in the buffer.
+    pub answer: Option<Transmit>,
+}
+
+/// What is to be dialled.
+pub struct Dial<'a> {
+    /// Where to.
+    pub addr: SocketAddr,
+    /// The name to verify.
+    pub server_name: &'a str,
+    /// Whom to trust.
+    pub tls: &'a ClientTls,
+    /// Whether to send early data.
+    pub early_data: bool,
+    /// Where session tickets are kept; `None`: in `tls`.
+    pub tickets: Option<&'a Arc<dyn SessionTickets>>,
+    /// Where address tokens are kept; `None`: in `tls`.
+    pub tokens: Option<&'a Arc<dyn AddressTokens>>,
+    /// How to behave towards the network.
+    pub tuning: &'a QuicTuning,
+    /// Logs, if there are any.
+    pub qlog: Option<&'a Qlog>,
+}
+
+impl fmt::Debug for Dial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dial")
+            .field("addr", &self.addr)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The connections of one UDP socket, as far as datagrams are concerned.
+pub struct QuicEndpoint {
+    proto: Endpoint,
+    /// Serial numbers by connection handle, which are small and dense.
+    serials: Vec<u64>,
+    /// Number of the listener; `None`: for dialled connections.
+    listener: Option<u16>,
+    /// As the listener says; for dialled connections what [`Self::shares`]
+    /// looks at.
+    tuning: QuicTuning,
+    cert_name: CertName,
+    /// What it accepts with.
+    server: Option<Arc<ServerConfig>>,
+    /// It takes no new connections any more.
+    refuses: bool,
+}
+
+impl fmt::Debug for QuicEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicEndpoint")
+            .field("listener", &self.listener)
+            .finish_non_exhaustive()
+    }
+}
+
+impl QuicEndpoint {
+    /// An endpoint for dialled connections. `mtu_discovery`: the socket lets
+    /// packets go unfragmented.
+    #[must_use]
+    pub fn dialling(tuning: QuicTuning, settings: &QuicSettings, mtu_discovery: bool) -> Self {
+        let mut endpoint = Arc::clone(&settings.endpoint);
+        if !tuning.mtu_discovery {
+            // The peer is not to search either.
+            let config = Arc::make_mut(&mut endpoint);
+            let _ = config.max_udp_payload_size(DATAGRAM_BYTES_MIN);
+        }
+        Self::with(endpoint, None, None, CertName::Any, tuning, mtu_discovery)
+    }
+
+    /// An endpoint that accepts connections.
+    ///
+    /// # Errors
+    /// A setting is out of range.
+    pub fn listening(
+        listener: u16,
+        tls: &ServerTls,
+        tuning: QuicTuning,
+        settings: &QuicSettings,
+        mtu_discovery: bool,
+    ) -> Result<Self, QuicError> {
+        let server = Arc::new(settings.server_config(tls, &tuning)?);
+        let endpoint = Arc::clone(&settings.endpoint);
+        let (listener, server) = (Some(listener), Some(server));
+        Ok(Self::with(
+            endpoint,
+            listener,
+            server,
+            tls.name,
+            tuning,
+            mtu_discovery,
+        ))
+    }
+
+    fn with(
+        endpoint: Arc<EndpointConfig>,
+        listener: Option<u16>,
+        server: Option<Arc<ServerConfig>>,
+        cert_name: CertName,
+        tuning: QuicTuning,
+        mtu_discovery: bool,
+    ) -> Self {
+        Self {
+            proto: Endpoint::new(endpoint, server.clone(), mtu_discovery, None),
+            serials: Vec::new(),
+            listener,
+            tuning,
+            cert_name,
+            server,
+            refuses: false,
+        }
+    }
+
+    /// Number of the listener; `None`: it is for dialled connections.
+    #[must_use]
+    pub const fn listener(&self) -> Option<u16> {
+        self.listener
+    }
+
+    /// Whether its connections mark packets as capable of ECN.
+    #[must_use]
+    pub const fn uses_ecn(&self) -> bool {
+        self.tuning.ecn
+    }
+
+    /// Accepts with this certificate from now on, unless it accepts nothing.
+    pub fn set_tls(&mut self, tls: &ServerTls, settings: &QuicSettings) {
+        // The same settings were good when it was made.
+        let Ok(config) = settings.server_config(tls, &self.tuning) else {
+            return;
+        };
+        self.cert_name = tls.name;
+        if !self.refuses {
+            let config = Arc::new(config);
+            self.server = Some(Arc::clone(&config));
+            self.proto.set_server_config(Some(config));
+        }
+    }
+
+    /// Stops to accept; connections stay.
+    pub fn refuse_new(&mut self) {
+        self.refuses = true;
+        self.proto.set_server_config(None);
+    }
+
+    /// Whether connections tuned like this may use it.
+    #[must_use]
+    pub const fn shares(&self, tuning: &QuicTuning) -> bool {
+        self.tuning.ecn == tuning.ecn && self.tuning.mtu_discovery == tuning.mtu_discovery
+    }
+
+    /// Takes a datagram. `buf` is empty, and holds an answer afterwards.
+    pub fn handle(&mut self, now: StdInstant, datagram: Datagram, buf: &mut Vec<u8>) -> Handled {
+        let bytes = datagram.data.len();
+        let ecn = datagram.ecn.and_then(EcnCodepoint::from_bits);
+        let is_congested = datagram.ecn == Some(ECN_CONGESTED);
+        let (remote, local_ip) = (datagram.remote, datagram.local_ip);
+        let event = self
+            .proto
+            .handle(now, remote, local_ip, ecn, datagram.data, buf);
+        match event {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let serial = self.serials.get(handle.0).copied().unwrap_or(0);
+                let input = Input {
+                    event,
+                    bytes,
+                    is_congested,
+                };
+                Handled::Conn(serial, input)
+            }
+            Some(DatagramEvent::NewConnection(inner)) => Handled::New(Incoming { inner }),
+            Some(DatagramEvent::Response(transmit)) => Handled::Answer(transmit.into()),
+            None => Handled::Nothing,
+        }
+    }
+
+    /// Whether a datagram may carry early data for this endpoint.
+    #[must_use]
+    pub fn may_carry_early_data(&self, datagram: &[u8]) -> bool {
+        self.listener.is_some() && carries_early_data(datagram)
+    }
+
+    /// Asks a client to prove its address first (Retry); the answer, if it has
+    /// not proved it.
+    pub fn retry(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let transmit = self.proto.retry(incoming.inner, buf).ok()?;
+        Some(transmit.into())
+    }
+
+    /// Refuses a client; the answer.
+    pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
+        self.proto.refuse(incoming.inner, buf).into()
+    }
+
+    /// Accepts a client.
+    ///
+    /// # Errors
+    /// Its first packet is not good, or its TLS message is not.
+    pub fn accept(
+        &mut self,
+        incoming: Incoming,
+        ip: IpAddr,
+        now: StdInstant,
+        qlog: Option<&Qlog>,
+        limits: &QuicLimits,
+        buf: &mut Vec<u8>,
+    ) -> Result<Begun, NotAccepted> {
+        let incoming = incoming.inner;
+        let (log, logged) = self.logged(qlog, ip, &incoming, limits);
+        match self.proto.accept(incoming, now, buf, logged) {
+            Ok((handle, proto)) => Ok(Begun {
+                handle,
+                proto,
+                listener: self.listener,
+                cert_name: self.cert_name,
+                tuning: self.tuning.clone(),
+                tickets: None,
+                log,
+            }),
+            Err(error) => Err(NotAccepted {
+                cause: error.cause.to_string(),
+                answer: error.response.map(Into::into),
+            }),
+        }
+    }
+
+    /// The log of a connection that is about to be accepted, if it is wanted,
+    /// and its settings then: as those of all, and where to write.
+    fn logged(
+        &self,
+        qlog: Option<&Qlog>,
+        ip: IpAddr,
+        incoming: &quinn_proto::Incoming,
+        limits: &QuicLimits,
+    ) -> (Option<LogStart>, Option<Arc<ServerConfig>>) {
+        let begin = |qlog| LogStart::accepted(qlog, ip, incoming.orig_dst_cid());
+        let Some(log) = qlog.and_then(begin) else {
+            return (None, None);
+        };
+        let transport = logged_transport(&self.tuning, limits, &log);
+        let config = self.server.as_deref().zip(transport.ok());
+        let config = config.map(|(server, transport)| {
+            let mut config = ServerConfig::clone(server);
+            config.transport_config(Arc::new(transport));
+            Arc::new(config)
+        });
+        (Some(log), config)
+    }
+
+    /// Begins a connection.
+    ///
+    /// # Errors
+    /// The server name is not valid, or quinn-proto refuses.
+    pub fn connect(
+        &mut self,
+        prepared: Prepared,
+        dial: &Dial<'_>,
+        now: StdInstant,
+    ) -> Result<Begun, ConnectError> {
+        let tickets = dial.tickets.map(|tickets| Arc::new(Counted::new(tickets)));
+        let mut client = dial
+            .tls
+            .quic(dial.early_data, dial.tokens, tickets.as_ref());
+        client.transport_config(prepared.transport);
+        let begun = self.proto.connect(now, client, dial.addr, dial.server_name);
+        let (handle, proto) = begun.map_err(|error| match error {
+            quinn_proto::ConnectError::InvalidServerName(name) => ConnectError::ServerName(name),
+            other => ConnectError::Refused(other),
+        })?;
+        Ok(Begun {
+            handle,
+            proto,
+            listener: None,
+            cert_name: CertName::Any,
+            tuning: dial.tuning.clone(),
+            tickets,
+            log: prepared.log,
+        })
+    }
+
+    /// The number by which the loop knows a connection.
+    pub fn bind_serial(&mut self, handle: Handle, serial: u64) {
+        let index = handle.0.0;
+        if self.serials.len() <= index {
+            self.serials.resize(index + 1, 0);
+        }
+        if let Some(slot) = self.serials.get_mut(index) {
+            *slot = serial;
+        }
+    }
+
+    /// Forgets a connection that has no place.
+    pub fn forget(&mut self, handle: Handle) {
+        self.proto.handle_event(handle.0, EndpointEvent::drained());
+    }
+
+    pub(crate) fn handle_event(
+        &mut self,
+        handle: ConnectionHandle,
+        event: EndpointEvent,
+    ) -> Option<ConnectionEvent> {
+        self.proto.handle_event(handle, event)
+    }
+}
+
+/// Settings of one connection that is about to be dialled.
+pub struct Prepared {
+    transport: Arc<TransportConfig>,
+    log: Option<LogStart>,
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").finish_non_exhaustive()
+    }
+}
+
+impl QuicSettings {
+    /// Settings of one connection to dial.
+    ///
+    /// # Errors
+    /// A setting is out of range.
+    pub fn prepare(&mut self, dial: &Dial<'_>) -> Result<Prepared, QuicError> {
+        let ip = dial.addr.ip();
+        let log = dial.qlog.and_then(|qlog| LogStart::dialled(qlog, ip));
+        let transport = match &log {
+            Some(log) => Arc::new(logged_transport(dial.tuning, &self.limits, log)?),
+            None => self.client_transport(dial.tuning)?,
+        };
+        Ok(Prepared { transport, log })
+    }
+}
