@@ -1,7 +1,7 @@
 //! A CONNECT whose client is known: its session, what both sides agree on, and
 //! CONNACK.
 
-use crate::conn::{Conn, ConnAckFacts, PendingConnect, Phase};
+use crate::conn::{Conn, ConnAckFacts, Identity, Phase};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Event;
 use crate::lanes::Lanes;
@@ -11,46 +11,24 @@ use crate::timers::Timer;
 use crate::{acks, ending, lifecycle, pump, send, subscriptions};
 use alloc::boxed::Box;
 use alloc::format;
-use bytes::Bytes;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::transport::{Transport, close_code};
 use dunlin_base::{Repeat, StreamId, Text};
-use dunlin_mqtt::codec::{
-    ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version, decode,
-};
+use dunlin_mqtt::codec::{ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version};
 use dunlin_mqtt::flow;
 use dunlin_mqtt::server::link::Offer;
 use dunlin_mqtt::server::session::Lifetime;
 use dunlin_store::{StoreOp, StoredWill};
 
-/// The outcome of authentication, on its way into a session.
-#[derive(Debug, Default)]
-pub(crate) struct Identity {
-    pub(crate) user: Option<Text>,
-    /// Last message of an enhanced authentication, for CONNACK.
-    pub(crate) data: Option<Bytes>,
-}
-
-/// Accepts a CONNECT that was kept while its verdict was out.
-pub(crate) fn accept_pending(
-    own: &mut Owners,
-    c: ConnIdx,
-    pending: PendingConnect,
-    identity: Identity,
-) {
-    // It decoded before, so this cannot fail.
-    if let Ok(Packet::Connect(connect)) = decode(&pending.packet, Version::V5) {
-        accept(own, c, &connect, pending.assigned, identity);
-    }
-}
-
-/// The client is authenticated: gives it its session.
+/// The client is authenticated and has its client identifier: gives it its
+/// session. `claim`: the token under which its home granted it, or 0.
 pub(crate) fn accept(
     own: &mut Owners,
     c: ConnIdx,
     connect: &Connect<'_>,
     assigned: Option<Text>,
     identity: Identity,
+    claim: u64,
 ) {
     let client_id = assigned
         .clone()
@@ -82,6 +60,7 @@ pub(crate) fn accept(
     session.mqtt.lifetime.handle_connected(expiry);
     session.will = will;
     session.conn = Some(c);
+    session.claim = claim;
     // A session that was stored stays so although it now ends with its
     // connection: its queue may be only in the store.
     let must_store = own.commits.is_durable()

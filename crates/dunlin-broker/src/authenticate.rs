@@ -1,20 +1,19 @@
 //! Who a client is: the policy of its listener, the authenticator's answer, and
 //! enhanced authentication (MQTT 5.0 section 4.12) at CONNECT and again later.
 
-use crate::accept::Identity;
 use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
-use crate::conn::{PendingConnect, Phase};
+use crate::conn::{Identity, PendingConnect, Phase};
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
 use crate::owners::Owners;
 use crate::scram::{NOT_AUTHORIZED, ScramExchange};
-use crate::{accept, ending, send};
+use crate::{claims, ending, send};
 use alloc::boxed::Box;
 use alloc::format;
 use bytes::Bytes;
 use dunlin_base::{StreamId, Text};
-use dunlin_mqtt::codec::{Auth, AuthProperties, Connect, Packet, ReasonCode};
+use dunlin_mqtt::codec::{Auth, AuthProperties, Connect, Packet, ReasonCode, Version, decode};
 use dunlin_mqtt::scram::METHOD;
 
 /// What its listener asks of a client.
@@ -44,10 +43,19 @@ pub(crate) fn authenticate(
     match step {
         FirstStep::Accept { user } => {
             let identity = Identity { user, data: None };
-            accept::accept(own, c, connect, pending.assigned, identity);
+            claims::accept(own, c, connect, pending, identity);
         }
         FirstStep::Refuse => ending::refuse(own, c, ReasonCode::NotAuthorized),
         FirstStep::Ask(request) => ask(own, c, Phase::Authenticating(Box::new(pending)), request),
+    }
+}
+
+/// Accepts a CONNECT that was kept while its verdict was out.
+fn accept_pending(own: &mut Owners, c: ConnIdx, pending: PendingConnect, identity: Identity) {
+    let packet = pending.packet.clone();
+    // It decoded before, so this cannot fail.
+    if let Ok(Packet::Connect(connect)) = decode(&packet, Version::V5) {
+        claims::accept(own, c, &connect, pending, identity);
     }
 }
 
@@ -74,7 +82,7 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
     };
     match answer {
         AuthAnswer::Accept { user } => {
-            accept::accept_pending(own, c, *pending, Identity { user, data: None });
+            accept_pending(own, c, *pending, Identity { user, data: None });
         }
         AuthAnswer::Busy => ending::refuse(own, c, ReasonCode::ServerBusy),
         _ => ending::refuse(own, c, ReasonCode::BadUserNameOrPassword),
@@ -173,7 +181,7 @@ pub(crate) fn handle_auth_exchange(
             if let Phase::Exchanging(pending, _) =
                 core::mem::replace(&mut conn.phase, Phase::ExpectConnect)
             {
-                accept::accept_pending(own, c, *pending, identity);
+                accept_pending(own, c, *pending, identity);
             }
         }
         //= mqtt5#[MQTT-4.12.0-4]

@@ -3,7 +3,7 @@
 use crate::io::{BusMessage, Output};
 use crate::owners::Owners;
 use crate::pending::{Pending, Prepared};
-use crate::{packets, publish, settle, shared, subscribe};
+use crate::{claims, packets, publish, settle, shared, subscribe};
 use dunlin_base::transport::NetEvent;
 use dunlin_base::{ShardId, StreamId};
 
@@ -22,6 +22,16 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             if let Some(c) = own.conns.find(conn) {
                 packets::handle_event(own, c, kind);
             }
+        }
+        BusMessage::Claim { token, client_id } => {
+            claims::handle_claim(own, from, token, &client_id);
+        }
+        BusMessage::Granted { token, client_id } => {
+            claims::handle_granted(own, from, token, client_id);
+        }
+        BusMessage::Evict { token, client_id } => claims::handle_evict(own, token, &client_id),
+        BusMessage::Left { token, client_id } => {
+            claims::handle_left(own, from, token, &client_id);
         }
         BusMessage::Command(command) => own.outbox.push(Output::Net(command)),
         BusMessage::Interest { token, changes } => {

@@ -14,6 +14,8 @@ pub struct Census {
     pub handed_over: usize,
     /// Sessions, connected or not.
     pub sessions: usize,
+    /// Sessions of other shards whose home is this one.
+    pub elsewhere: usize,
     /// Subscriptions in the tree, with those of other shards.
     pub subscriptions: usize,
     /// Retained messages.
@@ -49,6 +51,7 @@ impl Census {
             conns: self.conns + other.conns,
             handed_over: self.handed_over + other.handed_over,
             sessions: self.sessions + other.sessions,
+            elsewhere: self.elsewhere + other.elsewhere,
             subscriptions: self.subscriptions + other.subscriptions,
             retained: self.retained + other.retained,
             timers: self.timers + other.timers,
@@ -69,6 +72,7 @@ impl Census {
 pub(crate) fn census(own: &Owners) -> Census {
     let mut census = Census {
         sessions: own.sessions.len(),
+        elsewhere: own.sessions.elsewhere_len(),
         subscriptions: own.routing.subscriptions(),
         retained: own.routing.retained_len(),
         timers: own.timers.len(),

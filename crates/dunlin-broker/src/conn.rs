@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Instant, ShardId, StreamId, Text};
+use dunlin_mqtt::codec::Connect;
 use dunlin_mqtt::server::Link;
 
 use crate::ids::SessionIdx;
@@ -23,11 +24,13 @@ pub(crate) enum Phase {
     Authenticating(Box<PendingConnect>),
     /// The client and the server exchange AUTH.
     Exchanging(Box<PendingConnect>, Box<ScramExchange>),
+    /// Authenticated; another shard has, or decides on, the client identifier.
+    Claiming(Box<Claiming>),
     /// Accepted; the session is on its way to the store and CONNACK waits.
     Storing(SessionIdx, Box<ConnAckFacts>),
     /// CONNACK was sent.
     Connected(SessionIdx),
-    /// The session lives on another shard, which sees everything.
+    /// The session lives on another shard, which sees everything (QUIC).
     HandedOver(ShardId),
     /// Its session has been taken from it; Close follows in the same call.
     Ending,
@@ -42,6 +45,29 @@ pub(crate) struct PendingConnect {
     pub(crate) packet: Bytes,
     /// Assigned client identifier.
     pub(crate) assigned: Option<Text>,
+}
+
+impl PendingConnect {
+    /// The client identifier that the session gets.
+    pub(crate) fn client_id(&self, connect: &Connect<'_>) -> Text {
+        let assigned = self.assigned.clone();
+        assigned.unwrap_or_else(|| Text::from(connect.client_id))
+    }
+}
+
+/// The outcome of authentication, on its way into a session.
+#[derive(Debug, Default)]
+pub(crate) struct Identity {
+    pub(crate) user: Option<Text>,
+    /// Last message of an enhanced authentication, for CONNACK.
+    pub(crate) data: Option<Bytes>,
+}
+
+/// A CONNECT that waits for its client identifier.
+#[derive(Debug)]
+pub(crate) struct Claiming {
+    pub(crate) pending: PendingConnect,
+    pub(crate) identity: Identity,
 }
 
 /// What CONNACK says that the session does not know.

@@ -1,5 +1,6 @@
 //! CONNECT: where the session lives, and who the client is.
 
+use crate::config::Config;
 use crate::conn::PendingConnect;
 use crate::fault::Fault;
 use crate::ids::ConnIdx;
@@ -10,6 +11,7 @@ use alloc::format;
 use bytes::Bytes;
 use dunlin_base::{ShardId, Text};
 use dunlin_mqtt::codec::{Connect, ReasonCode, Version};
+use dunlin_mqtt::server::session::Lifetime;
 
 /// What to do after a packet.
 pub(crate) enum Flow {
@@ -39,7 +41,7 @@ pub(crate) fn handle_connect(
         assigned = Some(assign_client_id(own));
     } else if own.config.shards > 1 {
         let home = ShardId(home_shard(connect.client_id, own.config.shards));
-        if home != own.config.shard {
+        if home != own.config.shard && !lives_with_connection(&own.config, connect) {
             return Ok(Flow::HandOver(home));
         }
     }
@@ -51,12 +53,20 @@ pub(crate) fn handle_connect(
     Ok(Flow::Continue)
 }
 
+/// Whether the session begins empty and ends with its connection, so that it
+/// lives where the connection is. CONNECT decides: an expiry of zero cannot be
+/// made longer later (MQTT 5.0, section 3.14.2.2.2).
+fn lives_with_connection(config: &Config, connect: &Connect<'_>) -> bool {
+    connect.clean_start && Lifetime::asked(connect, config.session_expiry_secs_max) == 0
+}
+
 /// An identifier that belongs to this shard.
 fn assign_client_id(own: &mut Owners) -> Text {
     loop {
         let id = format!("auto-{:016x}", own.random.next());
         if home_shard(&id, own.config.shards) == own.config.shard.0
             && own.sessions.find(&id).is_none()
+            && own.sessions.elsewhere(&id).is_none()
         {
             return Text::from(id);
         }

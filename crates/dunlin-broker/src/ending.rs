@@ -136,7 +136,13 @@ pub(crate) fn disconnect(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
             });
             send::send(own, c, StreamId::CONTROL, &packet);
         }
-        (Phase::Authenticating(_) | Phase::Exchanging(..) | Phase::Storing(..), _) => {
+        (
+            Phase::Authenticating(_)
+            | Phase::Exchanging(..)
+            | Phase::Claiming(_)
+            | Phase::Storing(..),
+            _,
+        ) => {
             send_refusal(own, c, connack_reason(reason));
         }
         _ => {}

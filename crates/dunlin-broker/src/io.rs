@@ -49,6 +49,17 @@ pub enum Output {
         /// What.
         message: BusMessage,
     },
+    /// Move a connection of this shard to another, whole: it opens there anew,
+    /// under an id of that shard, and these bytes come first. This shard has
+    /// forgotten it.
+    Move {
+        /// The connection; never one over QUIC.
+        conn: ConnId,
+        /// Where its session lives.
+        to: ShardId,
+        /// Bytes from CONNECT on.
+        unread: Bytes,
+    },
     /// Ask the store.
     Store(Request),
     /// Ask the authenticator.
@@ -65,8 +76,8 @@ pub enum Output {
 /// What shards say to each other.
 #[derive(Debug)]
 pub enum BusMessage {
-    /// A connection whose session lives with the receiver: its CONNECT and
-    /// what came with it. [`BusMessage::Net`] follows, and commands come back
+    /// A QUIC connection whose session lives with the receiver: its CONNECT
+    /// and what came with it. [`BusMessage::Net`] follows, and commands come back
     /// as [`BusMessage::Command`].
     Handover {
         /// The connection.
@@ -75,6 +86,37 @@ pub enum BusMessage {
         peer: Peer,
         /// Bytes from CONNECT on.
         data: Bytes,
+    },
+    /// A client that connected to the sender wants this client identifier,
+    /// whose home is the receiver, for a session that begins empty and ends
+    /// with its connection. Answered by [`BusMessage::Granted`].
+    Claim {
+        /// Names the claim, with the sender.
+        token: u64,
+        /// The client identifier.
+        client_id: Text,
+    },
+    /// No other session has the client identifier now.
+    Granted {
+        /// Of the claim.
+        token: u64,
+        /// The client identifier.
+        client_id: Text,
+    },
+    /// Another connection gets the client identifier: end the session.
+    /// Answered by [`BusMessage::Left`], unless that was sent before.
+    Evict {
+        /// Of the claim.
+        token: u64,
+        /// The client identifier.
+        client_id: Text,
+    },
+    /// The session under this claim has ended.
+    Left {
+        /// Of the claim.
+        token: u64,
+        /// The client identifier.
+        client_id: Text,
     },
     /// Something happened on a handed-over connection.
     Net(NetEvent<Bytes>),

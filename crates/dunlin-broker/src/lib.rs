@@ -5,9 +5,11 @@
 //! opens no socket, reads no clock and writes no file.
 //!
 //! # Where things live
-//! A session lives on the shard that its client identifier hashes to and never
-//! moves. A connection that another shard accepted is handed over: that shard
-//! keeps the socket and passes events and commands on. A retained message is
+//! A session that begins empty and ends with its connection lives on the shard
+//! of its connection; its home, the shard that its client identifier hashes to,
+//! only knows where. Every other session lives at home, and its connection moves
+//! there whole at CONNECT; one over QUIC keeps its shard, which passes events and
+//! commands on. A retained message is
 //! owned by the shard that its topic hashes to and copied to all. A filter that
 //! some session of another shard wants is in the same subscription tree as the
 //! sessions of this one.
@@ -33,6 +35,7 @@ mod acks;
 mod authenticate;
 mod bus;
 mod census;
+mod claims;
 mod clients;
 mod commits;
 mod config;
@@ -41,6 +44,7 @@ mod connect;
 mod connections;
 mod data_streams;
 mod deliver;
+mod elsewhere;
 mod encode;
 mod ending;
 mod fault;

@@ -2,14 +2,17 @@
 
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::BusMessage;
 use crate::owners::Owners;
 use crate::pending::Pending;
+use crate::random::home_shard;
 use crate::source::Source;
 use crate::timers::{Timer, Timers};
 use crate::{publish, settle, shared, subscriptions};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
+use dunlin_base::ShardId;
 use dunlin_mqtt::server::delivery;
 use dunlin_store::{SessionKey, StoreOp, StoredWill};
 
@@ -175,6 +178,11 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     own.timers.cancel(timer, &mut session.alarm);
     if session.stored {
         store_forget(own, session.key);
+    }
+    if session.claim != 0 {
+        let (token, client_id) = (session.claim, session.client_id);
+        let home = ShardId(home_shard(&client_id, own.config.shards));
+        own.outbox.bus(home, BusMessage::Left { token, client_id });
     }
     settle::release_line(own, line);
 }

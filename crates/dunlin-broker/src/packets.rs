@@ -5,7 +5,7 @@ use crate::conn::{Conn, Phase};
 use crate::connect::Flow;
 use crate::fault::Fault;
 use crate::ids::ConnIdx;
-use crate::io::{BusMessage, Event};
+use crate::io::{BusMessage, Event, Output};
 use crate::owners::Owners;
 use crate::timers::Timer;
 use crate::{
@@ -14,6 +14,8 @@ use crate::{
 };
 use alloc::vec::Vec;
 use bytes::Bytes;
+use dunlin_base::ShardId;
+use dunlin_base::transport::Transport;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::transport::{Peer, close_code};
 use dunlin_base::{ConnId, StreamId};
@@ -42,7 +44,9 @@ pub(crate) fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut d
     };
     match conn.phase {
         Phase::Closing | Phase::HandedOver(_) => return,
-        Phase::Authenticating(_) | Phase::Storing(..) => return park(own, c, stream, data),
+        Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..) => {
+            return park(own, c, stream, data);
+        }
         Phase::ExpectConnect | Phase::Exchanging(..) if stream != StreamId::CONTROL => {
             return park(own, c, stream, data);
         }
@@ -65,7 +69,7 @@ pub(crate) fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut d
         };
         match conn.phase {
             Phase::Closing | Phase::HandedOver(_) => return,
-            Phase::Authenticating(_) | Phase::Storing(..) => {
+            Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..) => {
                 return park(own, c, stream, data);
             }
             _ => {}
@@ -97,10 +101,20 @@ pub(crate) fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut d
     }
 }
 
-fn hand_over(own: &mut Owners, c: ConnIdx, to: dunlin_base::ShardId, data: Bytes) {
+/// Gives a connection to the shard where its session lives: whole, or over
+/// QUIC, whose ids lead here, event by event.
+fn hand_over(own: &mut Owners, c: ConnIdx, to: ShardId, data: Bytes) {
     let Some(entry) = own.conns.get_mut(c) else {
         return;
     };
+    if entry.peer.transport != Transport::Quic {
+        let conn = entry.id;
+        ending::remove_conn(own, c);
+        // Counted again where it opens.
+        own.stats.connections -= 1;
+        let unread = data;
+        return own.outbox.push(Output::Move { conn, to, unread });
+    }
     entry.phase = Phase::HandedOver(to);
     let conn = entry.id;
     own.timers.cancel(Timer::Conn(conn), &mut entry.alarm);
@@ -336,7 +350,10 @@ fn park(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &[u8]) {
         return;
     };
     // Before CONNECT a pause would keep CONNECT itself away.
-    if matches!(conn.phase, Phase::Authenticating(_) | Phase::Storing(..)) {
+    if matches!(
+        conn.phase,
+        Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..)
+    ) {
         send::pause(own, c, true);
     }
     let Some(conn) = own.conns.get_mut(c) else {

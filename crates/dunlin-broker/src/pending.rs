@@ -82,6 +82,10 @@ pub(crate) enum Pending {
     Connect {
         conn: ConnId,
     },
+    /// A CONNECT waits for its client identifier.
+    Claim {
+        conn: ConnId,
+    },
     Publish(PendingPublish),
     Subscribe(PendingSubscribe),
     /// The part of a SUBSCRIBE or UNSUBSCRIBE that the store has; the rest waits

@@ -38,6 +38,9 @@ pub(crate) struct Session {
     pub(crate) preparing: VecDeque<u64>,
     pub(crate) will: Option<Box<StoredWill>>,
     pub(crate) alarm: Alarm,
+    /// The token under which its home granted its client identifier; 0: its
+    /// home is here.
+    pub(crate) claim: u64,
     /// The store has a record of it.
     pub(crate) stored: bool,
 }
@@ -54,6 +57,7 @@ impl Session {
             preparing: VecDeque::new(),
             will: None,
             alarm: Alarm::default(),
+            claim: 0,
             stored: false,
         }
     }

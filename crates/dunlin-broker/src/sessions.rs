@@ -8,6 +8,7 @@ use dunlin_store::SessionKey;
 use hashbrown::HashMap;
 use slab::Slab;
 
+use crate::elsewhere::Elsewhere;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::session::Session;
 
@@ -17,6 +18,8 @@ pub(crate) struct Sessions {
     shard: ShardId,
     table: Slab<Session>,
     by_client: HashMap<Text, SessionIdx>,
+    /// Sessions of other shards whose home is here.
+    elsewhere: HashMap<Text, Elsewhere>,
     last_key: u64,
     missing: Cell<u64>,
     #[cfg(test)]
@@ -29,6 +32,7 @@ impl Sessions {
             shard,
             table: Slab::new(),
             by_client: HashMap::new(),
+            elsewhere: HashMap::new(),
             last_key: 1,
             missing: Cell::default(),
             #[cfg(test)]
@@ -100,6 +104,29 @@ impl Sessions {
         Some(session)
     }
 
+    /// The session of a client on another shard.
+    pub(crate) fn elsewhere(&self, client_id: &str) -> Option<&Elsewhere> {
+        self.elsewhere.get(client_id.as_bytes())
+    }
+
+    /// As [`Sessions::elsewhere`].
+    pub(crate) fn elsewhere_mut(&mut self, client_id: &str) -> Option<&mut Elsewhere> {
+        self.elsewhere.get_mut(client_id.as_bytes())
+    }
+
+    pub(crate) fn insert_elsewhere(&mut self, client_id: Text, entry: Elsewhere) {
+        self.elsewhere.insert(client_id, entry);
+    }
+
+    pub(crate) fn remove_elsewhere(&mut self, client_id: &str) -> Option<Elsewhere> {
+        self.elsewhere.remove(client_id.as_bytes())
+    }
+
+    /// Sessions of other shards whose home is here.
+    pub(crate) fn elsewhere_len(&self) -> usize {
+        self.elsewhere.len()
+    }
+
     /// Keys up to this one were given before a restart.
     pub(crate) fn skip_keys(&mut self, next: u64) {
         self.last_key = self.last_key.max((next >> 16) + 1);
@@ -122,6 +149,7 @@ impl Sessions {
     pub(crate) fn shrink(&mut self) {
         self.table.shrink_to_fit();
         self.by_client.shrink_to_fit();
+        self.elsewhere.shrink_to_fit();
     }
 
     /// Searches since the last call.

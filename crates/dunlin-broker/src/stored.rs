@@ -71,7 +71,10 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
             stream,
             packet_id,
         } => acks::send_pubcomp(own, session, stream, packet_id),
-        Pending::Subscribe(_) | Pending::Forget { .. } | Pending::Load { .. } => {}
+        Pending::Claim { .. }
+        | Pending::Subscribe(_)
+        | Pending::Forget { .. }
+        | Pending::Load { .. } => {}
     }
 }
 
@@ -96,7 +99,7 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         | Pending::Release { .. }
         | Pending::Complete { .. }
         | Pending::Forget { .. } => retry_later(own, pending),
-        Pending::Subscribe(_) | Pending::Load { .. } => {}
+        Pending::Claim { .. } | Pending::Subscribe(_) | Pending::Load { .. } => {}
     }
 }
 
@@ -134,7 +137,8 @@ pub(crate) fn retry(own: &mut Owners) {
                     pump::pump(own, session.at);
                 }
             }
-            Pending::Connect { .. }
+            Pending::Claim { .. }
+            | Pending::Connect { .. }
             | Pending::Publish(_)
             | Pending::Subscribe(_)
             | Pending::SubscribeStored => {}

@@ -2,8 +2,9 @@
 //! events in order of time.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use dunlin_base::transport::{
     CloseCause, NetCommand, NetCommandKind, NetEvent, NetEventKind, Peer, Transport,
 };
@@ -70,6 +71,9 @@ pub struct Setup {
     pub pace: Pace,
     /// Streams that clients let the server open at once.
     pub server_streams: u64,
+    /// Transport of all connections. One over TCP moves to the shard of its
+    /// session and has no streams besides control.
+    pub transport: Transport,
     /// Application protocol of all connections, if it is not `mqtt`.
     pub protocol: Option<&'static str>,
     /// Users and passwords.
@@ -90,6 +94,7 @@ impl Setup {
             config,
             pace: Pace::default(),
             server_streams: 0,
+            transport: Transport::Quic,
             protocol: None,
             users: &[],
         }
@@ -113,6 +118,12 @@ enum Happening {
     Auth(usize, ConnId, AuthAnswer),
     Drain(usize),
     Client(ConnId, ToClient),
+    /// A connection arrives at another shard.
+    Attached {
+        conn: ConnId,
+        to: ShardId,
+        unread: Bytes,
+    },
 }
 
 /// Shards and everything around them.
@@ -129,6 +140,11 @@ pub struct World {
     serial: u64,
     conns: u64,
     links: BTreeMap<ConnId, Link>,
+    peers: BTreeMap<ConnId, Peer>,
+    /// Connections on their way to another shard.
+    moving: BTreeSet<ConnId>,
+    /// Ids of connections that have moved, at their shard and at their client.
+    moved: Vec<(ConnId, ConnId)>,
     inbox: Vec<Instant>,
     disk: Disk,
     disk_busy: Instant,
@@ -154,6 +170,9 @@ impl World {
             serial: 0,
             conns: 0,
             links: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            moving: BTreeSet::new(),
+            moved: Vec::new(),
             inbox: vec![BEGIN; count],
             disk: Disk::default(),
             disk_busy: BEGIN,
@@ -237,7 +256,7 @@ impl World {
         let conn = ConnId::new(ShardId(shard as u16), self.conns);
         let peer = Peer {
             addr: addr.parse().expect("an address"),
-            transport: Transport::Quic,
+            transport: self.setup.transport,
             listener: 0,
             identity: identity.map(Into::into),
             protocol: self.setup.protocol.map(Into::into),
@@ -251,6 +270,7 @@ impl World {
             ..Link::default()
         };
         self.links.insert(conn, link);
+        self.peers.insert(conn, peer.clone());
         self.at(at, Happening::Opened(conn, Box::new(peer)));
         conn
     }
@@ -295,13 +315,8 @@ impl World {
         };
         link.credit += streams;
         if core::mem::take(&mut link.refused) {
-            let event = NetEvent::new(
-                conn,
-                NetEventKind::StreamsAvailable {
-                    bidirectional: true,
-                },
-            );
-            self.input(conn_shard(conn), Input::Net(event));
+            let bidirectional = true;
+            self.event(conn, NetEventKind::StreamsAvailable { bidirectional });
         }
     }
 
@@ -402,6 +417,7 @@ impl World {
         }
         let conns: Vec<ConnId> = self.links.keys().copied().collect();
         self.links.clear();
+        self.moving.clear();
         // Clients whose connection was lost before still have to notice.
         self.happenings
             .retain(|_, happening| matches!(happening, Happening::Client(_, ToClient::Closed(_))));
@@ -532,10 +548,7 @@ impl World {
             Happening::Client(conn, event) => return self.client_sees(conn, event),
             Happening::Opened(conn, peer) => {
                 let peer = *peer;
-                self.input(
-                    conn_shard(conn),
-                    Input::Net(NetEvent::new(conn, NetEventKind::Opened { peer })),
-                );
+                self.event(conn, NetEventKind::Opened { peer });
             }
             Happening::Server(conn, what) => self.server_sees(conn, what),
             Happening::Lost(conn) => {
@@ -543,12 +556,10 @@ impl World {
                 self.closed(conn, cause);
             }
             Happening::Sent(conn, bytes) => {
-                let event = NetEvent::new(conn, NetEventKind::Sent { bytes });
-                self.input(conn_shard(conn), Input::Net(event));
+                self.event(conn, NetEventKind::Sent { bytes });
             }
             Happening::Blocked(conn, stream, bytes) => {
-                let event = NetEvent::new(conn, NetEventKind::StreamBlocked { stream, bytes });
-                self.input(conn_shard(conn), Input::Net(event));
+                self.event(conn, NetEventKind::StreamBlocked { stream, bytes });
             }
             Happening::Bus { from, to, message } => {
                 self.note(3, to as u64, &[]);
@@ -571,6 +582,7 @@ impl World {
             Happening::Auth(index, conn, answer) => {
                 self.input(index, Input::Auth { conn, answer });
             }
+            Happening::Attached { conn, to, unread } => self.attach(conn, to, &unread),
             Happening::Drain(index) => {
                 self.draining[index] = false;
                 self.drain(index);
@@ -660,19 +672,61 @@ impl World {
                 code: *code,
             },
         };
-        let event = NetEvent::new(conn, kind);
-        self.input(conn_shard(conn), Input::Net(event));
+        self.event(conn, kind);
     }
 
     fn closed(&mut self, conn: ConnId, cause: CloseCause) {
-        let event = NetEvent::new(conn, NetEventKind::Closed { cause });
-        self.input(conn_shard(conn), Input::Net(event));
+        // One that is under way never arrives.
+        if !self.moving.remove(&conn) {
+            self.event(conn, NetEventKind::Closed { cause });
+        }
+    }
+
+    /// Something happens on a connection, under the id that its shard knows.
+    fn event(&mut self, conn: ConnId, kind: NetEventKind<&[u8]>) {
+        let at_shard = self.moved.iter().rev().find(|(_, client)| *client == conn);
+        let conn = at_shard.map_or(conn, |(shard, _)| *shard);
+        self.input(conn_shard(conn), Input::Net(NetEvent::new(conn, kind)));
+    }
+
+    /// The id of a connection at its client.
+    fn at_client(&self, conn: ConnId) -> ConnId {
+        let moved = self.moved.iter().find(|(shard, _)| *shard == conn);
+        moved.map_or(conn, |(_, client)| *client)
+    }
+
+    /// A connection leaves its shard; what arrives meanwhile waits.
+    fn detach(&mut self, conn: ConnId, to: ShardId, unread: Bytes) {
+        let conn = self.at_client(conn);
+        let Some(link) = self.links.get_mut(&conn) else {
+            return;
+        };
+        link.paused = true;
+        self.moving.insert(conn);
+        let at = self.now + self.delay(self.setup.pace.bus);
+        self.at(at, Happening::Attached { conn, to, unread });
+    }
+
+    fn attach(&mut self, conn: ConnId, to: ShardId, unread: &[u8]) {
+        let Some(peer) = self.peers.get(&conn).cloned() else {
+            return;
+        };
+        if !self.moving.remove(&conn) {
+            return;
+        }
+        self.conns += 1;
+        self.moved.push((ConnId::new(to, self.conns), conn));
+        // What waited comes later than this instant.
+        self.pause(conn, false);
+        self.event(conn, NetEventKind::Opened { peer });
+        let (stream, data) = (StreamId::CONTROL, unread);
+        self.event(conn, NetEventKind::Bytes { stream, data });
     }
 
     /// Gives a shard something; its output is taken now, or together with that
     /// of what else arrives at this instant.
     fn input(&mut self, index: usize, input: Input<'_>) {
-        // It may be asked for at any time, and nobody must notice.
+        // It may be asked for at any time, and must have no effect that shows.
         self.inputs += 1;
         if self.inputs.is_multiple_of(SHRINK_EVERY) {
             self.shards[index].shrink();
@@ -698,6 +752,7 @@ impl World {
                     let from = ShardId(index as u16);
                     self.at(at, Happening::Bus { from, to, message });
                 }
+                Output::Move { conn, to, unread } => self.detach(conn, to, unread),
                 Output::Store(request) => {
                     let at = self.disk_busy.max(self.now) + self.delay(self.setup.pace.store);
                     self.disk_busy = at;
@@ -721,6 +776,7 @@ impl World {
     fn command(&mut self, index: usize, command: NetCommand) {
         let NetCommand { conn, kind } = command;
         assert_eq!(conn_shard(conn), index, "a command for someone's socket");
+        let (server, conn) = (conn, self.at_client(conn));
         match kind {
             NetCommandKind::Send {
                 stream, mut data, ..
@@ -735,7 +791,7 @@ impl World {
             }
             NetCommandKind::OpenStream { .. } => {
                 let stream = self.links.get_mut(&conn).and_then(Link::open);
-                let opened = NetEvent::new(conn, NetEventKind::StreamOpened { stream });
+                let opened = NetEvent::new(server, NetEventKind::StreamOpened { stream });
                 self.shards[index].handle(self.now, Input::Net(opened));
             }
             NetCommandKind::SendDatagram { data, .. } => {

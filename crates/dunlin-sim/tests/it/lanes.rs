@@ -121,6 +121,7 @@ fn run(shards: u16, seed: u64, streams: usize, credit: u64) {
     };
     settle(&mut world, &mut reader);
     let mut random = Random::new(seed);
+    let mut received = Vec::new();
     for number in 0..MESSAGES {
         // A topic has its QoS: there is no order between two.
         let topic = random.between(0, TOPICS - 1);
@@ -133,9 +134,7 @@ fn run(shards: u16, seed: u64, streams: usize, credit: u64) {
         let line = format!("PUBLISH t/{topic} {number} {id}");
         world.send(publisher, StreamId::CONTROL, &encode(&line, Version::V5));
         if qos == 2 {
-            let id = number % 500 + 1;
-            let release = encode(&format!("PUBREL {id}"), Version::V5);
-            world.send(publisher, StreamId::CONTROL, &release);
+            received.push(number % 500 + 1);
         }
         if random.one_in(7) {
             let until = world.now() + core::time::Duration::from_millis(random.between(1, 5));
@@ -147,6 +146,11 @@ fn run(shards: u16, seed: u64, streams: usize, credit: u64) {
         }
         if number % 100 == 0 {
             settle(&mut world, &mut reader);
+            // PUBREC has come for each by now.
+            for id in received.drain(..) {
+                let release = encode(&format!("PUBREL {id}"), Version::V5);
+                world.send(publisher, StreamId::CONTROL, &release);
+            }
         }
     }
     settle(&mut world, &mut reader);

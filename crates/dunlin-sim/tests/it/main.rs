@@ -3,6 +3,7 @@
 
 mod auth;
 mod blocked;
+mod claims;
 mod connect;
 mod corpus;
 mod delivery;

@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use dunlin_base::QoS;
+use dunlin_base::transport::Transport;
 use dunlin_mqtt_codec::Version;
 use dunlin_sim::{Fault, Peer, PeerEvent, PeerOptions, Random, Setup, World, run};
 
@@ -73,6 +74,7 @@ struct Run {
 impl Run {
     fn start(shards: u16, seed: u64, chaos: Chaos) -> Self {
         let mut setup = Setup::new(shards, seed);
+        setup.transport = transport(seed);
         // Small, so that queues are shed and loaded.
         setup.config.queue_held_max = 3;
         let mut run = Self {
@@ -278,6 +280,14 @@ fn play(shards: u16, seed: u64, chaos: Chaos) -> u64 {
     run.world.trace()
 }
 
+/// Over QUIC a connection keeps its shard, over TCP it moves to its session's.
+const fn transport(seed: u64) -> Transport {
+    match seed % 2 {
+        0 => Transport::Quic,
+        _ => Transport::Tcp,
+    }
+}
+
 /// The seeds to run; `SIM_SEEDS=5000..6000` in the environment runs others.
 fn seeds(usual: core::ops::Range<u64>) -> core::ops::Range<u64> {
     let chosen = std::env::var("SIM_SEEDS").ok();
@@ -385,7 +395,9 @@ fn groups_outlive_crashes() {
 /// Two publishers with topics of their own: what is retained in the end is the
 /// last that each published, here, there and after a restart.
 fn play_retained(shards: u16, seed: u64) {
-    let mut world = World::new(Setup::new(shards, seed));
+    let mut setup = Setup::new(shards, seed);
+    setup.transport = transport(seed);
+    let mut world = World::new(setup);
     let mut chance = Random::new(seed);
     let mut peers = vec![
         peer("publisher-1", Version::V5, &[]),
