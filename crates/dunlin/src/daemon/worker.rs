@@ -193,6 +193,7 @@ impl Worker {
                         outbox.push_message(from, message);
                     }
                 }
+                Output::Move { conn, to, unread } => self.move_conn(conn, to, unread),
                 Output::Store(request) => {
                     self.held.push_back(request);
                     self.retry_held();
@@ -220,7 +221,6 @@ impl Worker {
     }
 
     /// Sends a connection to the shard where its session lives.
-    #[expect(dead_code, reason = "the shard does not ask for it yet")]
     fn move_conn(&mut self, conn: ConnId, to: ShardId, unread: Bytes) {
         // A connection that ended meanwhile was reported as closed.
         if let Some(conn) = self.net.detach(conn) {

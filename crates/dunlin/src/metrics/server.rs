@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use dunlin_base::{ConnId, ShardId, Text};
-use dunlin_broker::{ClientView, home_shard};
+use dunlin_broker::ClientView;
 use dunlin_net::Qlog;
 use dunlin_store_redb::StoreMetrics;
 use serde_json::json;
@@ -295,12 +295,21 @@ impl Desk {
         }
     }
 
-    /// A session, if there is such; `None`: its shard does not answer.
+    /// A session, on whatever shard it is; `None`: it is on none that answers,
+    /// and some do not.
     fn view(&self, client_id: Text) -> Option<Option<ClientView>> {
         let shards = u16::try_from(self.shards.count()).unwrap_or(u16::MAX);
-        let home = ShardId(home_shard(&client_id, shards));
-        self.shards
-            .ask(home, |reply| Query::Client { client_id, reply })
+        let mut answered = true;
+        for shard in 0..shards {
+            let client_id = client_id.clone();
+            let ask = |reply| Query::Client { client_id, reply };
+            match self.shards.ask(ShardId(shard), ask) {
+                Some(Some(view)) => return Some(Some(view)),
+                Some(None) => {}
+                None => answered = false,
+            }
+        }
+        answered.then_some(None)
     }
 }
 
