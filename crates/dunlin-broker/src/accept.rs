@@ -1,16 +1,9 @@
 //! A CONNECT whose client is known: its session, what both sides agree on, and
 //! CONNACK.
 
-use crate::conn::{Conn, ConnAckFacts, Identity, Phase};
-use crate::ids::{ConnIdx, SessionIdx};
-use crate::io::Event;
-use crate::lanes::Lanes;
-use crate::owners::{Later, Owners};
-use crate::pending::Pending;
-use crate::timers::Timer;
-use crate::{acks, ending, lifecycle, pump, send, subscriptions};
 use alloc::boxed::Box;
 use alloc::format;
+
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::transport::{Transport, close_code};
 use dunlin_base::{Repeat, StreamId, Text};
@@ -19,6 +12,15 @@ use dunlin_mqtt::flow;
 use dunlin_mqtt::server::link::Offer;
 use dunlin_mqtt::server::session::Lifetime;
 use dunlin_store::{StoreOp, StoredWill};
+
+use crate::conn::{Conn, ConnAckFacts, Identity, Phase};
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::Event;
+use crate::lanes::Lanes;
+use crate::owners::{Later, Owners};
+use crate::pending::Pending;
+use crate::timers::Timer;
+use crate::{acks, ending, lifecycle, pump, send, subscriptions};
 
 /// The client is authenticated and has its client identifier: gives it its
 /// session. `claim`: the token under which its home granted it, or 0.

@@ -9,7 +9,7 @@
 //! topic readwrite home/alice/#
 //! topic deny home/alice/vault/#
 //!
-//! # An extension: by client identifier, whoever the user is.
+//! # An extension: by client identifier, for any user.
 //! client pump-7
 //! topic write plant/pump-7/+
 //!

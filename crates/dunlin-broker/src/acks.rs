@@ -1,15 +1,17 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP, both ways.
 
+use core::num::NonZeroU16;
+
+use dunlin_base::{QoS, StreamId};
+use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode};
+use dunlin_mqtt::server::session::Step;
+use dunlin_store::{InflightState, Seq, StoreOp};
+
 use crate::conn::Phase;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::{Later, Owners};
 use crate::pending::Pending;
 use crate::{pump, send, throttle};
-use core::num::NonZeroU16;
-use dunlin_base::{QoS, StreamId};
-use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode};
-use dunlin_mqtt::server::session::Step;
-use dunlin_store::{InflightState, Seq, StoreOp};
 
 /// Sends the acknowledgements that may leave.
 pub(crate) fn send_acks(own: &mut Owners, s: SessionIdx) {

@@ -13,7 +13,7 @@ use dunlin_base::transport::Peer;
 /// Whether a client without credentials may connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
-    /// Nobody.
+    /// Never.
     Never,
     /// Clients on this machine.
     #[default]
@@ -50,7 +50,7 @@ pub struct AuthPolicy {
 /// What follows from a CONNECT before anything slow is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstStep {
-    /// Let it in as this user, or as nobody in particular.
+    /// Let it in as this user, or without a name.
     Accept {
         /// Verified name, for the access list.
         user: Option<Text>,
@@ -145,7 +145,7 @@ pub enum AuthAnswer {
     /// Too many questions wait; the client may try again later.
     Busy,
     /// What SCRAM needs; for unknown users made up, so that they fail only at
-    /// the proof and cannot be told from known ones.
+    /// the proof and look like known ones.
     Scram(ScramCredential),
 }
 

@@ -1,6 +1,14 @@
 //! Who a client is: the policy of its listener, the authenticator's answer, and
 //! enhanced authentication (MQTT 5.0 section 4.12) at CONNECT and again later.
 
+use alloc::boxed::Box;
+use alloc::format;
+
+use bytes::Bytes;
+use dunlin_base::{StreamId, Text};
+use dunlin_mqtt::codec::{Auth, AuthProperties, Connect, Packet, ReasonCode, Version, decode};
+use dunlin_mqtt::scram::METHOD;
+
 use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
 use crate::conn::{Identity, PendingConnect, Phase};
 use crate::fault::Fault;
@@ -9,12 +17,6 @@ use crate::io::Output;
 use crate::owners::Owners;
 use crate::scram::{NOT_AUTHORIZED, ScramExchange};
 use crate::{claims, ending, send};
-use alloc::boxed::Box;
-use alloc::format;
-use bytes::Bytes;
-use dunlin_base::{StreamId, Text};
-use dunlin_mqtt::codec::{Auth, AuthProperties, Connect, Packet, ReasonCode, Version, decode};
-use dunlin_mqtt::scram::METHOD;
 
 /// What its listener asks of a client.
 fn policy(own: &Owners, listener: u16) -> AuthPolicy {

@@ -1,11 +1,12 @@
 //! What other shards send.
 
-use crate::io::{BusMessage, Output};
+use dunlin_base::transport::NetEvent;
+use dunlin_base::{ShardId, StreamId};
+
+use crate::io::{BusMessage, Output, Preparation};
 use crate::owners::Owners;
 use crate::pending::{Pending, Prepared};
 use crate::{claims, packets, publish, settle, shared, subscribe};
-use dunlin_base::transport::NetEvent;
-use dunlin_base::{ShardId, StreamId};
 
 pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
     match message {
@@ -53,26 +54,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         BusMessage::Forward { forward, token } => {
             publish::handle_forward(own, from, &forward, token)
         }
-        BusMessage::Prepared {
-            token,
-            ops,
-            refused,
-            missed,
-        } => {
-            let Some(Pending::Publish(mut publish)) = own.commits.take(token) else {
-                return;
-            };
-            publish.preparing = publish.preparing.saturating_sub(1);
-            publish.refused |= refused;
-            if !ops.is_empty() {
-                publish.participants.push(from);
-                publish.ops.extend(ops);
-            }
-            if let Some(missed) = missed {
-                shared::choose_again(own, &missed, token, &mut publish);
-            }
-            settle::advance_publish(own, token, publish);
-        }
+        BusMessage::Prepared { token, answer } => handle_prepared(own, from, token, answer),
         BusMessage::Settled { token, committed } => {
             if let Some(Prepared { due, retained }) = own.commits.take_prepared(from, token) {
                 settle::settle_due(own, due, retained, committed);
@@ -80,4 +62,21 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         }
         BusMessage::Retained { message } => own.routing.retain(&message),
     }
+}
+
+/// Another shard has prepared its part of a publish.
+fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparation) {
+    let Some(Pending::Publish(mut publish)) = own.commits.take(token) else {
+        return;
+    };
+    publish.preparing = publish.preparing.saturating_sub(1);
+    publish.refused |= answer.refused;
+    if !answer.ops.is_empty() {
+        publish.participants.push(from);
+        publish.ops.extend(answer.ops);
+    }
+    if let Some(missed) = answer.missed {
+        shared::choose_again(own, &missed, token, &mut publish);
+    }
+    settle::advance_publish(own, token, publish);
 }

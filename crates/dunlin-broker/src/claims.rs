@@ -67,8 +67,8 @@ pub(crate) fn handle_granted(own: &mut Owners, from: ShardId, token: u64, client
     }
 }
 
-/// Home wants a session ended that was granted to this shard. Its end is told
-/// to home like any other; one that has ended already was.
+/// Home wants a session ended that was granted to this shard. Home learns
+/// of its end as of any other; one that has ended already was.
 pub(crate) fn handle_evict(own: &mut Owners, token: u64, client_id: &Text) {
     if let Some(s) = own.sessions.find(client_id)
         && own.sessions.get(s).is_some_and(|s| s.claim == token)

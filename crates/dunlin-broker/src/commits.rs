@@ -148,7 +148,7 @@ impl Commits {
     }
 
     /// As [`Commits::write`], but in one batch with what was written before and
-    /// is written next in the same call, whatever the operation.
+    /// is written next in the same call, for any operation.
     pub(crate) fn write_together(&mut self, op: StoreOp) {
         if self.durable {
             self.others.ops.push(op);

@@ -1,4 +1,4 @@
-//! What a shard is told at start. Every number here is a limit or a default;
+//! What a shard gets at start. Every number here is a limit or a default;
 //! the daemon reads them from `dunlin.toml`, the simulator sets them.
 
 use alloc::vec;
@@ -14,7 +14,7 @@ use crate::auth::AuthPolicy;
 /// is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueFull {
-    /// The publisher is told: 0x97 Quota exceeded in MQTT 5.0, end of the
+    /// The publisher gets 0x97 Quota exceeded in MQTT 5.0, end of the
     /// connection in 3.1.1, which has no way to refuse a PUBLISH. Nothing
     /// acknowledged is lost.
     #[default]
@@ -63,7 +63,7 @@ pub struct Config {
     pub idle_timeout_max: Duration,
     /// Longest session expiry in seconds; `u32::MAX`: no limit.
     pub session_expiry_secs_max: u32,
-    /// Most messages in flight to one client, whatever its Receive Maximum.
+    /// Most messages in flight to one client, however large its Receive Maximum.
     pub inflight_max: u16,
     /// Most messages queued for one session.
     pub queue_messages_max: usize,

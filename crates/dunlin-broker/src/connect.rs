@@ -1,5 +1,12 @@
 //! CONNECT: where the session lives, and who the client is.
 
+use alloc::format;
+
+use bytes::Bytes;
+use dunlin_base::{ShardId, Text};
+use dunlin_mqtt::codec::{Connect, ReasonCode, Version};
+use dunlin_mqtt::server::session::Lifetime;
+
 use crate::config::Config;
 use crate::conn::PendingConnect;
 use crate::fault::Fault;
@@ -7,11 +14,6 @@ use crate::ids::ConnIdx;
 use crate::owners::Owners;
 use crate::random::home_shard;
 use crate::{authenticate, ending};
-use alloc::format;
-use bytes::Bytes;
-use dunlin_base::{ShardId, Text};
-use dunlin_mqtt::codec::{Connect, ReasonCode, Version};
-use dunlin_mqtt::server::session::Lifetime;
 
 /// What to do after a packet.
 pub(crate) enum Flow {

@@ -6,15 +6,16 @@
 //! messages are passed over; with more, all of the session's wait. Messages that
 //! are in flight on such a stream count against Receive Maximum like all others.
 
-use crate::conn::{Conn, Phase};
-use crate::ids::ConnIdx;
-use crate::owners::Owners;
-use crate::{outgoing_streams, pump, send, subscriptions, throttle};
 use dunlin_base::StreamId;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::link::StreamEnd;
+
+use crate::conn::{Conn, Phase};
+use crate::ids::ConnIdx;
+use crate::owners::Owners;
+use crate::{outgoing_streams, pump, send, subscriptions, throttle};
 
 /// The client takes no more of a stream, or takes it again.
 pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, bytes: usize) {

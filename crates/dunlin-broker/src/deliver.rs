@@ -1,6 +1,13 @@
 //! From a matched message to the queues of its receivers, or with QoS 0 to
 //! their send buffers.
 
+use alloc::vec::Vec;
+
+use dunlin_base::{QoS, Text};
+use dunlin_mqtt::codec::{ReasonCode, SubscribeOptions};
+use dunlin_mqtt::server::{Content, Delivery, delivery};
+use dunlin_store::{Seq, SessionKey, StoreOp, Target};
+
 use crate::config::QueueFull;
 use crate::fault::Fault;
 use crate::ids::{SessionIdx, SessionRef};
@@ -8,12 +15,6 @@ use crate::owners::{Later, Owners};
 use crate::pending::Due;
 use crate::routing::Hit;
 use crate::session::Session;
-use alloc::vec::Vec;
-use dunlin_base::{QoS, Text};
-use dunlin_mqtt::codec::{ReasonCode, SubscribeOptions};
-use dunlin_mqtt::server::{Content, Delivery, delivery};
-use dunlin_store::{Seq, SessionKey, StoreOp, Target};
-
 use crate::source::Source;
 use crate::throttle::QUEUE_HIGH;
 use crate::{encode, pump, throttle};

@@ -1,14 +1,15 @@
 //! PUBLISH towards a client: its form for this connection, and the stream or
 //! datagram that takes it.
 
-use crate::owners::Owners;
-use crate::routing::Hit;
 use alloc::sync::Arc;
+
 use dunlin_base::{Message, QoS, SendBuf, StreamId};
 use dunlin_mqtt::codec::{Publish, SubscriptionIdentifiers};
 use dunlin_mqtt::server::Identifiers;
 use dunlin_mqtt::server::link::put_publish;
 
+use crate::owners::Owners;
+use crate::routing::Hit;
 use crate::source::Source;
 use crate::{outgoing_streams, throttle};
 

@@ -1,6 +1,13 @@
 //! The end of a connection: by the client, by the transport, by a broken rule,
 //! by silence.
 
+use core::time::Duration;
+
+use dunlin_base::transport::NetCommandKind;
+use dunlin_base::transport::{CloseCause, close_code};
+use dunlin_base::{StreamId, Text};
+use dunlin_mqtt::codec::{ConnAck, Disconnect, Packet, ReasonCode, Version};
+
 use crate::conn::Phase;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
@@ -8,11 +15,6 @@ use crate::io::Event;
 use crate::owners::Owners;
 use crate::timers::{Timer, Timers};
 use crate::{lifecycle, send, throttle};
-use core::time::Duration;
-use dunlin_base::transport::NetCommandKind;
-use dunlin_base::transport::{CloseCause, close_code};
-use dunlin_base::{StreamId, Text};
-use dunlin_mqtt::codec::{ConnAck, Disconnect, Packet, ReasonCode, Version};
 
 /// CONNACK with an error, then close.
 pub(crate) fn refuse(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {

@@ -1,16 +1,17 @@
 //! Flow headers of the MQTT-next draft: what a stream may begin with, and the
 //! flow that it opens, takes over or recovers.
 
-use crate::conn::{Conn, Phase};
-use crate::ids::ConnIdx;
-use crate::owners::Owners;
-use crate::{data_streams, ending, send, subscriptions};
 use dunlin_base::StreamId;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode};
 use dunlin_mqtt::flow::{FlowHeader, connection_code, stream_code};
 use dunlin_mqtt::server::link::HeadRead;
 use dunlin_mqtt::server::session::{Changes, FlowRefused, Wanted};
+
+use crate::conn::{Conn, Phase};
+use crate::ids::ConnIdx;
+use crate::owners::Owners;
+use crate::{data_streams, ending, send, subscriptions};
 
 /// Reads the flow header that a stream may begin with. `false` while it is
 /// incomplete, or when it has ended the stream.

@@ -49,7 +49,7 @@ pub enum Output {
         /// What.
         message: BusMessage,
     },
-    /// Move a connection of this shard to another, whole: it opens there anew,
+    /// Move a connection of this shard to another, whole: it opens there again,
     /// under an id of that shard, and these bytes come first. This shard has
     /// forgotten it.
     Move {
@@ -148,13 +148,8 @@ pub enum BusMessage {
     Prepared {
         /// Of the request.
         token: u64,
-        /// Store operations; the publisher's shard writes them in one batch
-        /// with its own.
-        ops: Vec<StoreOp>,
-        /// A queue was full and the policy is to refuse.
-        refused: bool,
-        /// Shared subscriptions without a member there any more.
-        missed: Option<Missed>,
+        /// What must be stored.
+        answer: Preparation,
     },
     /// The batch was stored, or the publish is off.
     Settled {
@@ -169,6 +164,18 @@ pub enum BusMessage {
         /// The message.
         message: Arc<Message>,
     },
+}
+
+/// A shard's part of a publish.
+#[derive(Debug, Default)]
+pub struct Preparation {
+    /// Store operations; the publisher's shard writes them in one batch with
+    /// its own.
+    pub ops: Vec<StoreOp>,
+    /// A queue was full and the policy is to refuse.
+    pub refused: bool,
+    /// Shared subscriptions without a member there any more.
+    pub missed: Option<Missed>,
 }
 
 /// What a shard could not deliver because its members of a shared subscription

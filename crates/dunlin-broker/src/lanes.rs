@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use dunlin_base::{SendBuf, StreamId};
 use dunlin_mqtt::streams::delivery::DeliveryPlanner;
+
 pub(crate) use dunlin_mqtt::streams::delivery::{Action, Place};
 
 /// A lane got its stream, or none.

@@ -85,7 +85,7 @@ mod timers;
 pub use census::Census;
 pub use clients::ClientView;
 pub use config::{Config, PRIORITY_MAX, Priority, QueueFull};
-pub use io::{BusMessage, Event, Forward, Input, InterestChange, Missed, Output};
+pub use io::{BusMessage, Event, Forward, Input, InterestChange, Missed, Output, Preparation};
 pub use random::home_shard;
 pub use shard::Shard;
 pub use stats::Stats;

@@ -1,5 +1,13 @@
 //! Sessions between connections: leaving, wills, expiry, the end.
 
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use dunlin_base::ShardId;
+use dunlin_mqtt::server::delivery;
+use dunlin_store::{SessionKey, StoreOp, StoredWill};
+
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::BusMessage;
@@ -9,12 +17,6 @@ use crate::random::home_shard;
 use crate::source::Source;
 use crate::timers::{Timer, Timers};
 use crate::{publish, settle, shared, subscriptions};
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::time::Duration;
-use dunlin_base::ShardId;
-use dunlin_mqtt::server::delivery;
-use dunlin_store::{SessionKey, StoreOp, StoredWill};
 
 /// The session of a connection loses it, if there is one. `with_will`: unless
 /// the will waits, it is published.

@@ -1,16 +1,17 @@
 //! What a QUIC client can take besides its control stream: streams that the
 //! broker opens for deliveries, and datagrams.
 
-use crate::conn::Conn;
-use crate::ids::ConnIdx;
-use crate::lanes::{Action, Place};
-use crate::owners::Owners;
-use crate::send;
 use bytes::Bytes;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{SendBuf, StreamId};
 use dunlin_mqtt::flow::{FlowFlags, FlowHeader, HEADER_BYTES_MAX, stream_code};
 use dunlin_mqtt::server::link::{LinkStream, StreamEnd};
+
+use crate::conn::Conn;
+use crate::ids::ConnIdx;
+use crate::lanes::{Action, Place};
+use crate::owners::Owners;
+use crate::send;
 
 /// Bytes up to which a PUBLISH is tried as a datagram: what every path takes
 /// (RFC 9000 section 14.1) without the headers of QUIC.

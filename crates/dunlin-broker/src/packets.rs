@@ -1,6 +1,18 @@
 //! From bytes to packets: what a transport event means for a connection, and
 //! which file a packet goes to.
 
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use dunlin_base::ShardId;
+use dunlin_base::transport::Transport;
+use dunlin_base::transport::{NetEvent, NetEventKind};
+use dunlin_base::transport::{Peer, close_code};
+use dunlin_base::{ConnId, StreamId};
+use dunlin_mqtt::codec::{DecodeError, Packet, PacketType, ReasonCode, Version, decode, peek};
+use dunlin_mqtt::flow::stream_code;
+use dunlin_mqtt::server::Framer;
+
 use crate::conn::{Conn, Phase};
 use crate::connect::Flow;
 use crate::fault::Fault;
@@ -12,16 +24,6 @@ use crate::{
     acks, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams, publish,
     pump, send, subscribe, throttle,
 };
-use alloc::vec::Vec;
-use bytes::Bytes;
-use dunlin_base::ShardId;
-use dunlin_base::transport::Transport;
-use dunlin_base::transport::{NetEvent, NetEventKind};
-use dunlin_base::transport::{Peer, close_code};
-use dunlin_base::{ConnId, StreamId};
-use dunlin_mqtt::codec::{DecodeError, Packet, PacketType, ReasonCode, Version, decode, peek};
-use dunlin_mqtt::flow::stream_code;
-use dunlin_mqtt::server::Framer;
 
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
     own.stats.connections += 1;

@@ -18,7 +18,7 @@ use dunlin_store::StoreOp;
 use crate::access::Action;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
-use crate::io::{BusMessage, Forward, Missed};
+use crate::io::{BusMessage, Forward, Missed, Preparation};
 use crate::owners::Owners;
 use crate::pending::{PendingPublish, Prepared};
 use crate::random::home_shard;
@@ -189,13 +189,12 @@ pub(crate) fn handle_forward(
         }
     }
     let shares = found.missed;
-    let message = BusMessage::Prepared {
-        token,
+    let answer = Preparation {
         ops,
         refused: !room,
         missed: (!shares.is_empty()).then(|| Missed { message, shares }),
     };
-    own.outbox.bus(from, message);
+    own.outbox.bus(from, BusMessage::Prepared { token, answer });
 }
 
 /// The owner of a topic's retained message stores it; others ask it to.

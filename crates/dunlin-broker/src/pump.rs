@@ -1,6 +1,15 @@
 //! From a session's queue to its connection: what queue, window and transport
 //! allow is sent.
 
+use alloc::sync::Arc;
+use core::num::NonZeroU16;
+
+use dunlin_base::{Message, QoS};
+use dunlin_mqtt::codec::PacketId;
+use dunlin_mqtt::codec::{PacketType, Publish, ReasonCode};
+use dunlin_mqtt::server::{Content, Delivery, Outgoing, Received, Transfer, delivery};
+use dunlin_store::{InflightState, Seq, SessionKey, StoreOp, Target};
+
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::Output;
@@ -8,14 +17,6 @@ use crate::owners::Owners;
 use crate::pending::{Due, Pending, PendingPublish};
 use crate::routing::Hit;
 use crate::session::RetainedWalk;
-use alloc::sync::Arc;
-use core::num::NonZeroU16;
-use dunlin_base::{Message, QoS};
-use dunlin_mqtt::codec::PacketId;
-use dunlin_mqtt::codec::{PacketType, Publish, ReasonCode};
-use dunlin_mqtt::server::{Content, Delivery, Outgoing, Received, Transfer, delivery};
-use dunlin_store::{InflightState, Seq, SessionKey, StoreOp, Target};
-
 use crate::source::Source;
 use crate::{encode, send};
 

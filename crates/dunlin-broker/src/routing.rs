@@ -309,7 +309,7 @@ impl Routing {
         }
     }
 
-    /// Whether somebody wants messages of this topic.
+    /// Whether a session wants messages of this topic.
     pub(crate) fn is_wanted(&self, topic: &str) -> bool {
         let mut wanted = false;
         self.tree.matches(topic, |_| wanted = true);

@@ -1,11 +1,12 @@
 //! Packets into send buffers, and send buffers to their transport.
 
-use crate::ids::ConnIdx;
-use crate::owners::Owners;
 use dunlin_base::StreamId;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_mqtt::codec::{Packet, PacketType, ReasonCode};
 use dunlin_mqtt::server::link::ack_packet;
+
+use crate::ids::ConnIdx;
+use crate::owners::Owners;
 
 /// Encodes a packet onto a stream, unless the client does not take one of
 /// that size: `false`.

@@ -1,5 +1,5 @@
 //! A message being routed: the publisher's packet as long as that is enough,
-//! a shared [`Message`] from the moment somebody has to keep it.
+//! a shared [`Message`] from the moment a queue or the store keeps it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,6 +1,18 @@
 //! SUBSCRIBE and UNSUBSCRIBE: routing, the other shards' interest, the store,
 //! then SUBACK, then retained messages.
 
+use alloc::vec::Vec;
+
+use dunlin_base::topic::Filter;
+use dunlin_base::{StreamId, Text};
+use dunlin_mqtt::codec::{
+    Packet, ReasonCode, ReasonCodes, ReasonProperties, SubAck, Subscribe, SubscribeFilter,
+    UnsubAck, Unsubscribe,
+};
+use dunlin_mqtt::server::Identifiers;
+use dunlin_mqtt::server::session::Subscription;
+use dunlin_store::StoreOp;
+
 use crate::access::Action;
 use crate::conn::{Conn, Phase};
 use crate::fault::Fault;
@@ -11,16 +23,6 @@ use crate::pending::{Pending, PendingSubscribe};
 use crate::routing::Subscribed;
 use crate::session::{RetainedWalk, Session};
 use crate::{pump, send, subscriptions};
-use alloc::vec::Vec;
-use dunlin_base::topic::Filter;
-use dunlin_base::{StreamId, Text};
-use dunlin_mqtt::codec::{
-    Packet, ReasonCode, ReasonCodes, ReasonProperties, SubAck, Subscribe, SubscribeFilter,
-    UnsubAck, Unsubscribe,
-};
-use dunlin_mqtt::server::Identifiers;
-use dunlin_mqtt::server::session::Subscription;
-use dunlin_store::StoreOp;
 
 pub(crate) fn handle_subscribe(
     own: &mut Owners,
@@ -220,7 +222,7 @@ pub(crate) fn advance_subscribe(own: &mut Owners, token: u64, mut pending: Pendi
     pump::pump(own, s);
 }
 
-/// The store did not take a SUBSCRIBE or UNSUBSCRIBE: the client is told,
+/// The store did not take a SUBSCRIBE or UNSUBSCRIBE: the client gets the refusal,
 /// and new subscriptions are taken back. What UNSUBSCRIBE removed stays
 /// removed, though a restart may bring it back.
 pub(crate) fn refuse_subscribe(own: &mut Owners, pending: &mut PendingSubscribe) {

@@ -2,18 +2,19 @@
 //!
 //! A receiver that falls behind holds up who publishes to it until it has
 //! caught up, but never longer than [`HOLD_MAX`]: a burst is smoothed, a
-//! receiver that is simply slow costs nobody else more than that. After it,
+//! receiver that is simply slow costs others no more than that. After it,
 //! QoS 0 messages to the receiver are dropped at `qos0_backlog_bytes` and
 //! others queue, until it has caught up once. A receiver that falls behind again
 //! and again holds its publishers again and again, as far as its subscriptions
 //! reach: who may subscribe to a topic may slow it down.
+
+use core::time::Duration;
 
 use crate::conn::Conn;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::owners::Owners;
 use crate::send;
 use crate::timers::Timer;
-use core::time::Duration;
 
 /// Longest time that one receiver holds up its publishers without a break.
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(100);

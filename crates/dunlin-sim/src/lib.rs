@@ -8,6 +8,7 @@
 mod auth;
 mod disk;
 mod link;
+mod moves;
 mod notation;
 mod peer;
 mod random;

@@ -2,20 +2,21 @@
 //! events in order of time.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dunlin_base::transport::{
     CloseCause, NetCommand, NetCommandKind, NetEvent, NetEventKind, Peer, Transport,
 };
 use dunlin_base::{ConnId, Instant, ShardId, StreamId};
-use dunlin_broker::auth::{AuthAnswer, AuthRequest};
+use dunlin_broker::auth::AuthAnswer;
 use dunlin_broker::{BusMessage, Census, Config, Event, Input, Output, Shard};
 use dunlin_store::{Recovered, Request, StoreDone};
 
 use crate::auth::Users;
 use crate::disk::{Disk, Fault};
 use crate::link::{Link, ToClient, ToServer};
+use crate::moves::Moves;
 use crate::random::Random;
 use crate::trace;
 
@@ -140,11 +141,7 @@ pub struct World {
     serial: u64,
     conns: u64,
     links: BTreeMap<ConnId, Link>,
-    peers: BTreeMap<ConnId, Peer>,
-    /// Connections on their way to another shard.
-    moving: BTreeSet<ConnId>,
-    /// Ids of connections that have moved, at their shard and at their client.
-    moved: Vec<(ConnId, ConnId)>,
+    moves: Moves,
     inbox: Vec<Instant>,
     disk: Disk,
     disk_busy: Instant,
@@ -170,9 +167,7 @@ impl World {
             serial: 0,
             conns: 0,
             links: BTreeMap::new(),
-            peers: BTreeMap::new(),
-            moving: BTreeSet::new(),
-            moved: Vec::new(),
+            moves: Moves::default(),
             inbox: vec![BEGIN; count],
             disk: Disk::default(),
             disk_busy: BEGIN,
@@ -270,7 +265,7 @@ impl World {
             ..Link::default()
         };
         self.links.insert(conn, link);
-        self.peers.insert(conn, peer.clone());
+        self.moves.open(conn, peer.clone());
         self.at(at, Happening::Opened(conn, Box::new(peer)));
         conn
     }
@@ -417,7 +412,7 @@ impl World {
         }
         let conns: Vec<ConnId> = self.links.keys().copied().collect();
         self.links.clear();
-        self.moving.clear();
+        self.moves.lose_all();
         // Clients whose connection was lost before still have to notice.
         self.happenings
             .retain(|_, happening| matches!(happening, Happening::Client(_, ToClient::Closed(_))));
@@ -443,7 +438,7 @@ impl World {
     pub fn next(&mut self, until: Instant) -> Option<(ConnId, ToClient)> {
         loop {
             let event = self.happenings.keys().next().map(|key| key.0);
-            let timer = self.next_timer();
+            let timer = self.shards.iter().filter_map(Shard::poll_timeout).min();
             let at = match (event, timer) {
                 (Some(event), Some(timer)) => event.min(timer),
                 (Some(at), None) | (None, Some(at)) => at,
@@ -498,10 +493,6 @@ impl World {
         for index in 0..self.shards.len() {
             self.drain(index);
         }
-    }
-
-    fn next_timer(&self) -> Option<Instant> {
-        self.shards.iter().filter_map(Shard::poll_timeout).min()
     }
 
     fn run_timers(&mut self) {
@@ -677,45 +668,35 @@ impl World {
 
     fn closed(&mut self, conn: ConnId, cause: CloseCause) {
         // One that is under way never arrives.
-        if !self.moving.remove(&conn) {
+        if !self.moves.lose(conn) {
             self.event(conn, NetEventKind::Closed { cause });
         }
     }
 
     /// Something happens on a connection, under the id that its shard knows.
     fn event(&mut self, conn: ConnId, kind: NetEventKind<&[u8]>) {
-        let at_shard = self.moved.iter().rev().find(|(_, client)| *client == conn);
-        let conn = at_shard.map_or(conn, |(shard, _)| *shard);
+        let conn = self.moves.at_shard(conn);
         self.input(conn_shard(conn), Input::Net(NetEvent::new(conn, kind)));
-    }
-
-    /// The id of a connection at its client.
-    fn at_client(&self, conn: ConnId) -> ConnId {
-        let moved = self.moved.iter().find(|(shard, _)| *shard == conn);
-        moved.map_or(conn, |(_, client)| *client)
     }
 
     /// A connection leaves its shard; what arrives meanwhile waits.
     fn detach(&mut self, conn: ConnId, to: ShardId, unread: Bytes) {
-        let conn = self.at_client(conn);
+        let conn = self.moves.at_client(conn);
         let Some(link) = self.links.get_mut(&conn) else {
             return;
         };
         link.paused = true;
-        self.moving.insert(conn);
+        self.moves.leave(conn);
         let at = self.now + self.delay(self.setup.pace.bus);
         self.at(at, Happening::Attached { conn, to, unread });
     }
 
     fn attach(&mut self, conn: ConnId, to: ShardId, unread: &[u8]) {
-        let Some(peer) = self.peers.get(&conn).cloned() else {
+        self.conns += 1;
+        let id = ConnId::new(to, self.conns);
+        let Some(peer) = self.moves.arrive(conn, id) else {
             return;
         };
-        if !self.moving.remove(&conn) {
-            return;
-        }
-        self.conns += 1;
-        self.moved.push((ConnId::new(to, self.conns), conn));
         // What waited comes later than this instant.
         self.pause(conn, false);
         self.event(conn, NetEventKind::Opened { peer });
@@ -758,7 +739,11 @@ impl World {
                     self.disk_busy = at;
                     self.at(at, Happening::Store(index, request));
                 }
-                Output::Auth { conn, request } => self.ask(index, conn, &request),
+                Output::Auth { conn, request } => {
+                    let answer = self.users.answer(&request);
+                    let at = self.now + self.delay(self.setup.pace.auth);
+                    self.at(at, Happening::Auth(index, conn, answer));
+                }
                 Output::Event(Event::InternalError(missing)) => {
                     panic!("{missing} table entries are missing: a bug of the shard");
                 }
@@ -767,16 +752,10 @@ impl World {
         }
     }
 
-    fn ask(&mut self, index: usize, conn: ConnId, request: &AuthRequest) {
-        let answer = self.users.answer(request);
-        let at = self.now + self.delay(self.setup.pace.auth);
-        self.at(at, Happening::Auth(index, conn, answer));
-    }
-
     fn command(&mut self, index: usize, command: NetCommand) {
         let NetCommand { conn, kind } = command;
         assert_eq!(conn_shard(conn), index, "a command for someone's socket");
-        let (server, conn) = (conn, self.at_client(conn));
+        let (server, conn) = (conn, self.moves.at_client(conn));
         match kind {
             NetCommandKind::Send {
                 stream, mut data, ..
@@ -820,7 +799,8 @@ impl World {
                     if let Some(link) = self.links.get_mut(&conn) {
                         link.stalled = false;
                     }
-                    self.closed_later(conn);
+                    let at = self.now + self.delay(self.setup.pace.link);
+                    self.at(at, Happening::Lost(conn));
                 }
             }
             NetCommandKind::SetIdleTimeout { timeout, .. } => {
@@ -830,11 +810,6 @@ impl World {
             }
             NetCommandKind::PauseReading { paused, .. } => self.pause(conn, paused),
         }
-    }
-
-    fn closed_later(&mut self, conn: ConnId) {
-        let at = self.now + self.delay(self.setup.pace.link);
-        self.at(at, Happening::Lost(conn));
     }
 
     fn pause(&mut self, conn: ConnId, paused: bool) {

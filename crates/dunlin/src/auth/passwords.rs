@@ -256,7 +256,7 @@ impl Passwords {
     }
 
     /// Whether this is the user's password. Takes milliseconds, also for users
-    /// that do not exist, so that they cannot be told by the time it takes.
+    /// that do not exist, so that the time it takes does not show them.
     #[must_use]
     pub fn verify(&self, user: &str, password: &[u8]) -> bool {
         match self.users.get(user) {
