@@ -6,7 +6,7 @@ use dunlin_base::{ShardId, StreamId};
 use crate::io::{BusMessage, Output, Preparation};
 use crate::owners::Owners;
 use crate::pending::{Pending, Prepared};
-use crate::{claims, packets, publish, settle, shared, subscribe};
+use crate::{claims, crossing, packets, publish, settle, shared, subscribe};
 
 pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
     match message {
@@ -53,6 +53,18 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         },
         BusMessage::Forward { forward, token } => {
             publish::handle_forward(own, from, &forward, token)
+        }
+        BusMessage::Messages(messages) => {
+            let mut rest = &messages[..];
+            while let Some((token, message)) = crossing::take(&mut rest) {
+                publish::handle_message(own, from, token, &message);
+            }
+            own.outbox.recycle(messages);
+        }
+        BusMessage::Received(tokens) => {
+            for token in tokens {
+                handle_prepared(own, from, token, Preparation::default());
+            }
         }
         BusMessage::Prepared { token, answer } => handle_prepared(own, from, token, answer),
         BusMessage::Settled { token, committed } => {

@@ -144,6 +144,13 @@ pub enum BusMessage {
         /// [`BusMessage::Settled`] before durable receivers see it.
         token: Option<u64>,
     },
+    /// Messages that the receiver's sessions want, for all matching plain
+    /// subscriptions, in a form of this crate. Each with a token is answered
+    /// as [`BusMessage::Forward`] is.
+    Messages(Vec<u8>),
+    /// Answers as [`BusMessage::Prepared`] does, for messages under these
+    /// tokens for which nothing has to be stored.
+    Received(Vec<u64>),
     /// What must be stored for a forwarded message.
     Prepared {
         /// Of the request.

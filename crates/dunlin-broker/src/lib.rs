@@ -42,6 +42,7 @@ mod config;
 mod conn;
 mod connect;
 mod connections;
+mod crossing;
 mod data_streams;
 mod deliver;
 mod elsewhere;

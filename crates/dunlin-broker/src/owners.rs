@@ -64,7 +64,7 @@ impl Owners {
             routing: Routing::new(seed),
             commits: Commits::new(shard, config.durable),
             timers: Timers::default(),
-            outbox: Outbox::new(shard),
+            outbox: Outbox::new(shard, config.shards),
             later: VecDeque::new(),
             stats: Stats::default(),
             shutting_down: false,

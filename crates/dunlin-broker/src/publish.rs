@@ -6,7 +6,6 @@
 //! durable receivers the order is: every shard prepares, one batch is stored,
 //! receivers see it, the publisher is acknowledged.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::{QoS, ShardId, StreamId};
@@ -64,7 +63,7 @@ pub(crate) fn handle_publish(
         acknowledge_now(own, s, token, publish.qos, ReasonCode::NotAuthorized);
         return Ok(());
     }
-    let mut source = Source::from_packet(publish, topic, c, own.now);
+    let mut source = Source::from_packet(publish, topic, Some(c), own.now);
     dispatch(own, Some(origin), token, &mut source);
     Ok(())
 }
@@ -121,11 +120,9 @@ pub(crate) fn dispatch(
     let (ops, due) = (&mut publish.ops, &mut publish.due);
     publish.refused |= !deliver::deliver_hits(own, source, &mut found.hits, ops, due);
     own.routing.recycle(found.hits);
-    for (to, mut forward) in found.forwards {
-        forward.message = source.message();
+    for (to, forward) in found.forwards {
         publish.preparing += usize::from(acknowledged);
-        let token = acknowledged.then_some(token);
-        own.outbox.bus(to, BusMessage::Forward { forward, token });
+        send_on(own, to, forward, acknowledged.then_some(token), source);
     }
     if acknowledged {
         remember_inbound(own, &mut publish, token, source.qos());
@@ -149,6 +146,38 @@ fn remember_inbound(own: &Owners, publish: &mut PendingPublish, token: u64, qos:
     }
 }
 
+/// Sends a message to another shard: its bytes with others, or, where more is
+/// to be said of it or it is large or held already, the message itself.
+fn send_on(
+    own: &mut Owners,
+    to: ShardId,
+    mut forward: Forward,
+    token: Option<u64>,
+    source: &mut Source<'_>,
+) {
+    let plain_only = forward.plain && forward.shares.is_empty() && !forward.retain;
+    if plain_only && !source.is_held() && own.outbox.message(to, token, source.view()) {
+        return;
+    }
+    forward.message = source.message();
+    own.outbox.bus(to, BusMessage::Forward { forward, token });
+}
+
+/// A message from another shard, as bytes.
+pub(crate) fn handle_message(
+    own: &mut Owners,
+    from: ShardId,
+    token: Option<u64>,
+    publish: &Publish<'_>,
+) {
+    let scope = Scope {
+        plain: true,
+        shares: &[],
+    };
+    let mut source = Source::from_packet(publish, publish.topic, None, own.now);
+    prepare(own, from, token, &scope, &mut source, Part::default());
+}
+
 /// A message from another shard.
 pub(crate) fn handle_forward(
     own: &mut Owners,
@@ -160,26 +189,53 @@ pub(crate) fn handle_forward(
         plain: forward.plain,
         shares: &forward.shares,
     };
-    let message = Arc::clone(&forward.message);
-    let mut found = find(own, &message.topic, None, Some(&scope));
-    let mut prepared = Prepared::default();
-    let mut ops = Vec::new();
-    let mut room = true;
+    let message = &forward.message;
+    let mut part = Part::default();
     if forward.retain {
         let waits = token.is_some();
-        let change = &mut prepared.retained;
-        room = retained::own_retained(own, &message, waits, &mut ops, change);
+        let change = &mut part.prepared.retained;
+        part.refused = !retained::own_retained(own, message, waits, &mut part.ops, change);
     }
-    let view = delivery::view(&message, own.now);
-    let mut source = Source::from_message(&message, &view, own.now);
+    let view = delivery::view(message, own.now);
+    let mut source = Source::from_message(message, &view, own.now);
+    prepare(own, from, token, &scope, &mut source, part);
+}
+
+/// This shard's part of another shard's publish.
+#[derive(Debug, Default)]
+struct Part {
+    prepared: Prepared,
+    ops: Vec<StoreOp>,
+    refused: bool,
+}
+
+/// Delivers a message of another shard, and answers what must be stored.
+fn prepare(
+    own: &mut Owners,
+    from: ShardId,
+    token: Option<u64>,
+    scope: &Scope<'_>,
+    source: &mut Source<'_>,
+    part: Part,
+) {
+    let Part {
+        mut prepared,
+        mut ops,
+        mut refused,
+    } = part;
+    let mut found = find(own, source.topic(), None, Some(scope));
     let (hits, due) = (&mut found.hits, &mut prepared.due);
-    room &= deliver::deliver_hits(own, &mut source, hits, &mut ops, due);
+    refused |= !deliver::deliver_hits(own, source, hits, &mut ops, due);
     own.routing.recycle(found.hits);
     let Some(token) = token else {
         return;
     };
+    let shares = found.missed;
     if ops.is_empty() {
-        settle::settle_due(own, prepared.due, prepared.retained, room);
+        settle::settle_due(own, prepared.due, prepared.retained, !refused);
+        if !refused && shares.is_empty() {
+            return own.outbox.answer(from, token);
+        }
     } else {
         // A second part, when a shared subscription was chosen again.
         let all = own.commits.prepared(from, token);
@@ -188,11 +244,14 @@ pub(crate) fn handle_forward(
             all.retained = prepared.retained;
         }
     }
-    let shares = found.missed;
+    let missed = |shares| Missed {
+        message: source.message(),
+        shares,
+    };
     let answer = Preparation {
         ops,
-        refused: !room,
-        missed: (!shares.is_empty()).then(|| Missed { message, shares }),
+        refused,
+        missed: (!shares.is_empty()).then_some(shares).map(missed),
     };
     own.outbox.bus(from, BusMessage::Prepared { token, answer });
 }

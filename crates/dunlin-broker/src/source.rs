@@ -36,7 +36,7 @@ impl<'a> Source<'a> {
     pub(crate) fn from_packet(
         publish: &Publish<'a>,
         topic: &'a str,
-        publisher: ConnIdx,
+        publisher: Option<ConnIdx>,
         now: Instant,
     ) -> Self {
         let view = Publish {
@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
             message: None,
             headers: Vec::new(),
             level: None,
-            publisher: Some(publisher),
+            publisher,
         }
     }
 
@@ -68,6 +68,11 @@ impl<'a> Source<'a> {
             level: None,
             publisher: None,
         }
+    }
+
+    /// Whether the message exists as one that can be kept.
+    pub(crate) const fn is_held(&self) -> bool {
+        self.message.is_some()
     }
 
     /// The connection that the message came on.

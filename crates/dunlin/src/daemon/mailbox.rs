@@ -100,6 +100,8 @@ fn cost(message: &BusMessage) -> usize {
         BusMessage::Handover { data, .. } => data.len(),
         BusMessage::Net(event) => event.kind.payload_len(),
         BusMessage::Command(command) => command.kind.payload_len(),
+        BusMessage::Messages(messages) => messages.len(),
+        BusMessage::Received(tokens) => 8 * tokens.len(),
         BusMessage::Forward { forward, .. } => forward.message.cost(),
         BusMessage::Retained { message } => message.cost(),
         _ => 0,
