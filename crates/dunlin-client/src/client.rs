@@ -5,11 +5,9 @@ use core::future::Future;
 use core::net::SocketAddr;
 use core::num::NonZeroU32;
 use core::pin::Pin;
-use core::sync::atomic::AtomicUsize;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::Arc;
-use std::sync::Mutex;
 
 use dunlin_base::topic::{Filter, validate_name};
 use dunlin_base::transport::Transport;
@@ -17,19 +15,21 @@ use dunlin_base::{QoS, Text};
 use dunlin_mqtt::client::Negotiated;
 use dunlin_mqtt::codec::{ReasonCode, RetainHandling, SubscribeOptions};
 use dunlin_net::Move;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, broadcast, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, broadcast, oneshot};
 
+use crate::arguments::TextArg;
+use crate::command::{Command, NewClient};
 use crate::error::{
     ConnectError, DisconnectCause, MigrateError, PublishError, RuntimeError, SubscribeError,
     TryPublishError,
 };
-use crate::events::{EVENTS_MAX, Events, Migrated, StreamStatistics};
-use crate::inbox::{Inbox, Messages};
-use crate::message::{Publish, Topic};
-use crate::options::{Builder, Options, REQUESTS_MAX};
-use crate::runtime::{Command, Migration, NewClient, QueuedPublish, Request, RequestKind, Runtime};
-use crate::shared::{Shared, Status};
-use crate::url::{Url, UrlError};
+use crate::events::{Events, Migrated, StreamStatistics};
+use crate::message::Publish;
+use crate::messages::Messages;
+use crate::options::Options;
+use crate::runtime::Runtime;
+use crate::shared::Shared;
+use crate::work::{Migration, QueuedPublish, Request, RequestKind};
 
 /// The outcome of a first attempt to connect.
 #[derive(Debug)]
@@ -60,38 +60,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Options for a server, such as `quic://host`, `mqtts://host:8883`,
-    /// `wss://host/mqtt`.
-    ///
-    /// # Errors
-    /// The URL is wrong.
-    pub fn builder(url: impl AsRef<str>) -> Result<Builder, UrlError> {
-        Ok(Builder::new(url.as_ref().parse::<Url>()?))
-    }
-
     pub(crate) fn start(
         runtime: &Runtime,
-        options: Options,
+        options: Arc<Options>,
     ) -> Result<(Self, Messages, Connecting), ConnectError> {
         let (key, remote) = runtime.register()?;
-        let shared = Arc::new(Shared {
-            key,
-            remote,
-            inbox: Inbox::default(),
-            in_flight: Arc::new(Semaphore::new(options.max_in_flight.into())),
-            requests: Arc::new(Semaphore::new(REQUESTS_MAX.into())),
-            manual_acknowledgement: options.manual_acknowledgement,
-            receive_queue: options.receive_queue,
-            handles: AtomicUsize::new(2),
-            status: Mutex::new(Status {
-                events: Some(broadcast::Sender::new(EVENTS_MAX)),
-                client_id: options.client_id.clone(),
-                negotiated: None,
-                transport: None,
-                streams: StreamStatistics::default(),
-                closed: None,
-            }),
-        });
+        let shared = Arc::new(Shared::new(key, remote, &options));
         // Made before the wait, so that giving up closes the connection.
         let client = Self {
             shared: Arc::clone(&shared),
@@ -139,7 +113,7 @@ impl Client {
 
     /// Waits for room, hands over a message, and gives a future of its
     /// outcome. Messages leave in the order in which they were handed over, so
-    /// that one task can have many in flight:
+    /// that one task can have many in flight.
     ///
     /// # Errors
     /// The topic is wrong, or the client is closed.
@@ -218,7 +192,7 @@ impl Client {
     /// ```
     pub async fn subscribe(
         &self,
-        filter: impl Into<Topic>,
+        filter: impl Into<TextArg>,
         how: impl Into<Subscribe>,
     ) -> Result<Subscription, SubscribeError> {
         let how = how.into();
@@ -235,7 +209,7 @@ impl Client {
     ///
     /// # Cancel safety
     /// As [`Client::subscribe`].
-    pub async fn subscribe_many<F: Into<Topic>, H: Into<Subscribe>>(
+    pub async fn subscribe_many<F: Into<TextArg>, H: Into<Subscribe>>(
         &self,
         filters: impl IntoIterator<Item = (F, H)>,
     ) -> Result<Vec<Result<Subscription, SubscribeError>>, SubscribeError> {
@@ -285,7 +259,7 @@ impl Client {
     /// Dropping the future may or may not leave the subscription ended.
     pub async fn unsubscribe(
         &self,
-        filter: impl Into<Topic>,
+        filter: impl Into<TextArg>,
     ) -> Result<ReasonCode, SubscribeError> {
         let filter = filter.into().0;
         Filter::parse(&filter)?;
@@ -406,7 +380,7 @@ impl Client {
         self.shared.status().negotiated
     }
 
-    /// Writes what was handed over before, says goodbye and closes the
+    /// Writes what was handed over before, sends DISCONNECT and closes the
     /// connection; the server does not publish the will. Messages of QoS 1 and
     /// 2 whose acknowledgement has not come fail: await them first. The client
     /// is then closed for all its clones.

@@ -1,5 +1,6 @@
 //! What can go wrong, one enum for each thing that is asked for.
 
+use core::error::Error;
 use core::fmt;
 use core::net::SocketAddr;
 use std::io;
@@ -13,7 +14,7 @@ use dunlin_mqtt::scram::ScramError;
 use dunlin_net::{MoveError, NetError, TlsError};
 
 use crate::message::Publish;
-use crate::options::OptionError;
+use crate::streams::PriorityError;
 
 /// Why a connection ended or did not come about.
 #[derive(Clone, Debug)]
@@ -90,7 +91,24 @@ impl fmt::Display for DisconnectCause {
     }
 }
 
-impl core::error::Error for DisconnectCause {}
+impl Error for DisconnectCause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Resolve { error, .. } => Some(&**error),
+            Self::Scram(error) => Some(error),
+            // The text is that of the error, so its cause is the next one.
+            Self::Peer(error) => error.source(),
+            Self::Tls(error) => error.source(),
+            Self::Net(error) => error.source(),
+            Self::Options(error) => error.source(),
+            Self::Transport(_)
+            | Self::Server { .. }
+            | Self::Refused { .. }
+            | Self::StreamRefused
+            | Self::Local => None,
+        }
+    }
+}
 
 /// A reason code in words.
 pub(crate) fn words(reason: ReasonCode) -> String {
@@ -122,7 +140,7 @@ pub enum MigrateError {
     #[error(transparent)]
     Refused(Arc<MoveError>),
     /// The client was closed.
-    #[error("{0}")]
+    #[error(transparent)]
     Closed(DisconnectCause),
 }
 
@@ -133,8 +151,8 @@ pub enum ConnectError {
     /// An option cannot be.
     #[error(transparent)]
     Options(#[from] OptionError),
-    /// Nobody answered, or the server refused.
-    #[error("{0}")]
+    /// There was no answer, or the server refused.
+    #[error(transparent)]
     Failed(DisconnectCause),
     /// The background thread cannot be started or has ended.
     #[error(transparent)]
@@ -157,14 +175,14 @@ impl ConnectError {
 #[non_exhaustive]
 pub enum RuntimeError {
     /// The event loop cannot be created.
-    #[error("{0}")]
+    #[error(transparent)]
     Net(Arc<NetError>),
     /// The directory for qlog cannot be used.
     #[error("cannot log connections: {0}")]
-    Qlog(Arc<io::Error>),
+    Qlog(#[source] Arc<io::Error>),
     /// The thread cannot be started.
     #[error("cannot start a thread: {0}")]
-    Thread(Arc<io::Error>),
+    Thread(#[source] Arc<io::Error>),
     /// As many clients as the runtime allows.
     #[error("the limit of {0} clients is reached")]
     TooManyClients(usize),
@@ -179,7 +197,7 @@ pub enum RuntimeError {
 pub enum PublishError {
     /// The topic is not a topic name.
     #[error("invalid topic: {0}")]
-    Topic(TopicError),
+    Topic(#[from] TopicError),
     /// The server refused the message.
     #[error("the server refused the message: {} ({:#04x})", words(*.reason), .reason.to_u8())]
     Refused {
@@ -187,7 +205,7 @@ pub enum PublishError {
         reason: ReasonCode,
     },
     /// The server takes no such message: its QoS, retain flag or size.
-    #[error("{0}")]
+    #[error(transparent)]
     NotSupported(CommandError),
     /// The connection broke before a message of QoS 0 had left; it is not sent
     /// again, because a part of it may have arrived.
@@ -199,7 +217,7 @@ pub enum PublishError {
     Obsolete,
     /// The client was disconnected first, for good.
     #[error("not published: {0}")]
-    Closed(DisconnectCause),
+    Closed(#[source] DisconnectCause),
 }
 
 /// [`Client::try_publish`](crate::Client::try_publish) did not take a message.
@@ -220,7 +238,7 @@ pub enum TryPublishError {
 pub enum SubscribeError {
     /// The filter is not a topic filter.
     #[error("invalid topic filter: {0}")]
-    Filter(TopicError),
+    Filter(#[from] TopicError),
     /// The server refused.
     #[error("the server refused the subscription: {} ({:#04x})", words(*.reason), .reason.to_u8())]
     Refused {
@@ -228,26 +246,76 @@ pub enum SubscribeError {
         reason: ReasonCode,
     },
     /// The server has no such subscriptions: wildcards, sharing, identifiers.
-    #[error("{0}")]
+    #[error(transparent)]
     NotSupported(CommandError),
     /// The server's answer does not fit the question.
     #[error("the server answered with the wrong number of reason codes")]
     Answer,
     /// The client was disconnected first, for good.
     #[error("not subscribed: {0}")]
-    Closed(DisconnectCause),
+    Closed(#[source] DisconnectCause),
 }
 
-// By hand, so that the text above is not also the `source()`: programs print
-// the chain, and would print it twice.
-impl From<TopicError> for PublishError {
-    fn from(error: TopicError) -> Self {
-        Self::Topic(error)
-    }
+/// An option that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// A text or binary field is longer than MQTT can express.
+    #[error("{0} is longer than 65,535 bytes")]
+    TooLong(&'static str),
+    /// The topic of the will is not a topic name.
+    #[error("invalid will topic: {0}")]
+    WillTopic(#[source] TopicError),
+    /// MQTT 3.1.1 has no password without a user name.
+    #[error("MQTT 3.1.1 needs a user name with a password")]
+    PasswordWithoutUser,
+    /// MQTT 3.1.1 has no enhanced authentication.
+    #[error("SCRAM needs MQTT 5.0")]
+    ScramVersion,
+    /// An option of the network cannot be.
+    #[error(transparent)]
+    Network(#[from] dunlin_net::TuningError),
+    /// A priority cannot be.
+    #[error(transparent)]
+    Priority(#[from] PriorityError),
+    /// The client identifier contains the null character.
+    #[error("a client identifier must not contain the null character")]
+    ClientId,
 }
 
-impl From<TopicError> for SubscribeError {
-    fn from(error: TopicError) -> Self {
-        Self::Filter(error)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_wraps_another_gives_it_as_its_source() {
+        let lookup = || DisconnectCause::Resolve {
+            host: "h".into(),
+            error: Arc::new(io::Error::other("no such name")),
+        };
+        let wrapped: [(Box<dyn Error>, &str); 6] = [
+            (Box::new(lookup()), "no such name"),
+            (Box::new(ConnectError::Failed(lookup())), "no such name"),
+            (
+                Box::new(PublishError::Closed(lookup())),
+                "cannot resolve h: no such name",
+            ),
+            (
+                Box::new(TryPublishError::Publish(PublishError::Closed(lookup()))),
+                "cannot resolve h: no such name",
+            ),
+            (
+                Box::new(SubscribeError::Filter(TopicError::Empty)),
+                &TopicError::Empty.to_string(),
+            ),
+            (
+                Box::new(RuntimeError::Thread(Arc::new(io::Error::other("full")))),
+                "full",
+            ),
+        ];
+        for (error, source) in wrapped {
+            let found = error.source().map(ToString::to_string);
+            assert_eq!(found.as_deref(), Some(source), "{error}");
+        }
     }
 }

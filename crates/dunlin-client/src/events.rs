@@ -72,7 +72,7 @@ pub struct StreamStatistics {
     pub datagram_fallbacks: u64,
     /// Messages received in datagrams.
     pub datagrams_received: u64,
-    /// Datagrams received that were no message, or that nobody had room for.
+    /// Datagrams received that were no message, or that there was no room for.
     pub datagrams_ignored: u64,
 }
 

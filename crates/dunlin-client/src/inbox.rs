@@ -2,25 +2,23 @@
 //! the background thread and one task, and the acknowledgements on their way
 //! back. Knows no packet.
 
-use core::future::poll_fn;
-use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dunlin_mqtt::client::Receipt;
-use futures_core::Stream;
 
 use crate::message::Message;
-use crate::shared::Shared;
 
 /// Bytes of messages that wait for the application, after which the server is
-/// slowed down, whatever [`crate::Builder::receive_queue`] says.
+/// slowed down, even if [`crate::Builder::receive_queue`] allows more.
 pub(crate) const INBOX_BYTES_MAX: usize = 16 << 20;
 
 /// The queue and its acknowledgements.
-#[derive(Default)]
 pub(crate) struct Inbox {
+    messages_max: usize,
+    /// A message is acknowledged by hand, not when it is taken.
+    manual_acknowledgement: bool,
     state: Mutex<State>,
 }
 
@@ -33,11 +31,11 @@ struct State {
     acknowledged: Vec<Receipt>,
     /// The background thread waits for room.
     full: bool,
-    /// The background thread has been told, and has not looked yet.
+    /// The background thread has been notified, and has not looked yet.
     notified: bool,
     /// No further messages: the client is closed.
     ended: bool,
-    /// Nobody will take messages: [`Messages`] was dropped.
+    /// No messages will be taken: [`Messages`](crate::Messages) was dropped.
     abandoned: bool,
     /// Messages that were thrown away then. They stay unacknowledged, so that
     /// a client that ends now loses nothing; one that goes on and receives more
@@ -50,29 +48,44 @@ struct State {
 pub(crate) enum Pushed {
     /// There is room for another.
     Room,
-    /// It was the last one that fits; the background thread is told when there
-    /// is room again.
+    /// It was the last one that fits; the background thread is notified when
+    /// there is room again.
     Full,
-    /// Nobody will take messages.
+    /// No messages will be taken.
     Unwanted,
 }
 
+/// A message that was taken.
+pub(crate) struct Popped {
+    pub(crate) message: Message,
+    /// The background thread must be notified.
+    pub(crate) notify: bool,
+}
+
 impl Inbox {
+    pub(crate) fn new(messages_max: usize, manual_acknowledgement: bool) -> Self {
+        Self {
+            messages_max,
+            manual_acknowledgement,
+            state: Mutex::default(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether another message may be put in; otherwise the background thread
-    /// is told when there is room.
-    pub(crate) fn has_room(&self, messages_max: usize) -> bool {
+    /// is notified when there is room.
+    pub(crate) fn has_room(&self) -> bool {
         let mut state = self.lock();
-        let room = state.queue.len() < messages_max && state.bytes < INBOX_BYTES_MAX;
+        let room = state.queue.len() < self.messages_max && state.bytes < INBOX_BYTES_MAX;
         state.full = !room;
         room
     }
 
     /// Puts in a message.
-    pub(crate) fn push(&self, message: Message, messages_max: usize) -> Pushed {
+    pub(crate) fn push(&self, message: Message) -> Pushed {
         let mut state = self.lock();
         if state.abandoned {
             let state = &mut *state;
@@ -81,7 +94,7 @@ impl Inbox {
         }
         state.bytes += cost(&message);
         state.queue.push_back(message);
-        let room = state.queue.len() < messages_max && state.bytes < INBOX_BYTES_MAX;
+        let room = state.queue.len() < self.messages_max && state.bytes < INBOX_BYTES_MAX;
         state.full = !room;
         let waker = state.waker.take();
         drop(state);
@@ -112,14 +125,16 @@ impl Inbox {
         }
     }
 
-    /// Notes an acknowledgement; `true` if the background thread must be told.
-    fn acknowledge(&self, receipt: Receipt) -> bool {
+    /// Notes an acknowledgement; `true` if the background thread must be
+    /// notified.
+    pub(crate) fn acknowledge(&self, receipt: Receipt) -> bool {
         let mut state = self.lock();
         state.acknowledged.push(receipt);
         !core::mem::replace(&mut state.notified, true)
     }
 
-    fn poll_pop(&self, cx: &Context<'_>, shared: &Shared) -> Poll<Option<Message>> {
+    /// Takes the next message; `None` when there will be no further ones.
+    pub(crate) fn poll_pop(&self, cx: &Context<'_>) -> Poll<Option<Popped>> {
         let mut state = self.lock();
         let Some(mut message) = state.queue.pop_front() else {
             if state.ended {
@@ -135,28 +150,24 @@ impl Inbox {
             return Poll::Pending;
         };
         state.bytes = state.bytes.saturating_sub(cost(&message));
-        let mut tell = false;
-        if !shared.manual_acknowledgement
+        let mut notify = false;
+        if !self.manual_acknowledgement
             && let Some(claim) = message.claim.take()
         {
             state.acknowledged.push(claim.receipt);
-            tell = true;
+            notify = true;
         }
         // Half empty, so that a slow task does not cost a wake per message.
-        if state.full && state.queue.len() <= shared.receive_queue / 2 {
+        if state.full && state.queue.len() <= self.messages_max / 2 {
             state.full = false;
-            tell = true;
+            notify = true;
         }
-        let tell = tell && !core::mem::replace(&mut state.notified, true);
-        drop(state);
-        if tell {
-            shared.notify();
-        }
-        Poll::Ready(Some(message))
+        let notify = notify && !core::mem::replace(&mut state.notified, true);
+        Poll::Ready(Some(Popped { message, notify }))
     }
 
-    /// Drops what is queued; `true` if the background thread must be told.
-    fn abandon(&self) -> bool {
+    /// Drops what is queued; `true` if the background thread must be notified.
+    pub(crate) fn abandon(&self) -> bool {
         let mut state = self.lock();
         state.abandoned = true;
         let queue = core::mem::take(&mut state.queue);
@@ -174,83 +185,4 @@ fn cost(message: &Message) -> usize {
         + message.topic.as_bytes().len()
         + message.payload.len()
         + message.properties.as_ref().map_or(0, |p| p.cost())
-}
-
-/// The right to acknowledge one message.
-pub(crate) struct Claim {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) receipt: Receipt,
-}
-
-impl Claim {
-    pub(crate) fn acknowledge(self) {
-        if self.shared.inbox.acknowledge(self.receipt) {
-            self.shared.notify();
-        }
-    }
-}
-
-/// The messages that a client receives, in the order of their arrival. Also a
-/// [`Stream`].
-///
-/// When the queue is full ([`Builder::receive_queue`](crate::Builder::receive_queue)),
-/// no more is read from the connection until messages are taken: look often
-/// enough. Dropping it lets the client throw away and acknowledge whatever it
-/// receives later.
-///
-/// # Examples
-/// ```no_run
-/// # async fn run(mut messages: dunlin_client::Messages) {
-/// while let Some(message) = messages.next().await {
-///     println!("{} {:?}", message.topic, message.payload);
-/// }
-/// # }
-/// ```
-#[must_use = "received messages pile up here"]
-pub struct Messages {
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Messages {
-    /// The next message; `None` when the client is closed and all messages
-    /// are taken. Taking a message acknowledges it, unless the client
-    /// acknowledges by hand.
-    ///
-    /// # Cancel safety
-    /// No message is lost when the future is dropped.
-    pub async fn next(&mut self) -> Option<Message> {
-        poll_fn(|cx| self.shared.inbox.poll_pop(cx, &self.shared)).await
-    }
-
-    /// The next message if there is one already.
-    pub fn try_next(&mut self) -> Option<Message> {
-        let cx = Context::from_waker(Waker::noop());
-        match self.shared.inbox.poll_pop(&cx, &self.shared) {
-            Poll::Ready(message) => message,
-            Poll::Pending => None,
-        }
-    }
-}
-
-impl Stream for Messages {
-    type Item = Message;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Message>> {
-        self.shared.inbox.poll_pop(cx, &self.shared)
-    }
-}
-
-impl Drop for Messages {
-    fn drop(&mut self) {
-        if self.shared.inbox.abandon() {
-            self.shared.notify();
-        }
-        self.shared.release();
-    }
-}
-
-impl core::fmt::Debug for Messages {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Messages").finish_non_exhaustive()
-    }
 }

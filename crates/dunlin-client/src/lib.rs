@@ -45,23 +45,32 @@
     deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod arguments;
 mod backoff;
+mod builder;
 mod client;
+mod command;
 mod error;
 mod events;
 mod inbox;
 mod message;
+mod messages;
 mod network;
 mod options;
+mod outbox;
 mod race;
+mod repeat;
 mod runtime;
 mod shared;
 mod streams;
 mod tickets;
 mod tls;
 mod url;
+mod work;
 
+pub use arguments::{Payload, TextArg, Topic};
 pub use backoff::Backoff;
+pub use builder::Builder;
 pub use client::{Client, Connecting, Delivery, Subscribe, Subscription};
 pub use dunlin_base::transport::Transport;
 pub use dunlin_base::{MessageProperties, QoS, Repeat, Text};
@@ -69,14 +78,13 @@ pub use dunlin_mqtt::client::{Negotiated, PeerError};
 pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
 pub use dunlin_net::{Cipher, Congestion, Group, TuningError};
 pub use error::{
-    ConnectError, DisconnectCause, MigrateError, PublishError, RuntimeError, SubscribeError,
-    TryPublishError,
+    ConnectError, DisconnectCause, MigrateError, OptionError, PublishError, RuntimeError,
+    SubscribeError, TryPublishError,
 };
 pub use events::{ConnectionEvent, Events, Migrated, StreamStatistics};
-pub use inbox::Messages;
-pub use message::{Message, Payload, Publish, Topic, Will};
+pub use message::{Message, Publish, Will};
+pub use messages::Messages;
 pub use network::NetworkOptions;
-pub use options::{Builder, OptionError};
 pub use race::{Race, RaceMemory};
 pub use runtime::{Runtime, RuntimeLimits};
 pub use streams::{Priority, PriorityError, StreamDialect, StreamPolicy};

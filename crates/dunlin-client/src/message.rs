@@ -4,11 +4,25 @@
 use core::fmt;
 use core::num::NonZeroU16;
 use core::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dunlin_base::{MessageProperties, QoS, Text};
+use dunlin_mqtt::client::Receipt;
 
-use crate::inbox::Claim;
+use crate::arguments::{Payload, TextArg};
+
+/// Takes the acknowledgements of received messages.
+pub(crate) trait Acknowledge: Send + Sync {
+    /// The application is done with the message.
+    fn acknowledge(&self, receipt: Receipt);
+}
+
+/// The right to acknowledge one message.
+pub(crate) struct Claim {
+    pub(crate) client: Arc<dyn Acknowledge>,
+    pub(crate) receipt: Receipt,
+}
 
 /// A message to publish.
 ///
@@ -36,7 +50,7 @@ pub struct Publish {
 
 impl Publish {
     /// A message of QoS 0 that is not retained.
-    pub fn new(topic: impl Into<Topic>, payload: impl Into<Payload>) -> Self {
+    pub fn new(topic: impl Into<TextArg>, payload: impl Into<Payload>) -> Self {
         Self {
             topic: topic.into().0,
             payload: payload.into().0,
@@ -83,7 +97,7 @@ impl Publish {
 
     /// Gives up a message of QoS 0 that has not arrived after this time: it is
     /// of no use any more, and only holds up what follows. What this does
-    /// beyond dropping messages that have not left this machine is told at
+    /// beyond dropping messages that have not left this machine is described at
     /// [`Builder::max_age`](crate::Builder::max_age), which sets it for all.
     pub fn max_age(mut self, max_age: Duration) -> Self {
         self.max_age = Some(max_age);
@@ -91,25 +105,25 @@ impl Publish {
     }
 
     /// Adds a user property. Order and repetitions are kept.
-    pub fn user_property(mut self, name: impl Into<Topic>, value: impl Into<Topic>) -> Self {
+    pub fn user_property(mut self, name: impl Into<TextArg>, value: impl Into<TextArg>) -> Self {
         let property = (name.into().0, value.into().0);
         self.properties_mut().user_properties.push(property);
         self
     }
 
     /// Describes the payload, usually as a MIME type.
-    pub fn content_type(mut self, content_type: impl Into<Topic>) -> Self {
+    pub fn content_type(mut self, content_type: impl Into<TextArg>) -> Self {
         self.properties_mut().content_type = Some(content_type.into().0);
         self
     }
 
     /// Asks for an answer on this topic.
-    pub fn response_topic(mut self, topic: impl Into<Topic>) -> Self {
+    pub fn response_topic(mut self, topic: impl Into<TextArg>) -> Self {
         self.properties_mut().response_topic = Some(topic.into().0);
         self
     }
 
-    /// What the answer shall carry, to be told from others.
+    /// What the answer shall carry, to be known among others.
     pub fn correlation_data(mut self, data: impl Into<Payload>) -> Self {
         self.properties_mut().correlation_data = Some(data.into().0);
         self
@@ -199,7 +213,7 @@ impl Message {
     /// dropped without it is delivered again after the next reconnection.
     pub fn acknowledge(self) {
         if let Some(claim) = self.claim {
-            claim.acknowledge();
+            claim.client.acknowledge(claim.receipt);
         }
     }
 }
@@ -213,74 +227,5 @@ impl fmt::Debug for Message {
             .field("retain", &self.retain)
             .field("dup", &self.dup)
             .finish_non_exhaustive()
-    }
-}
-
-/// Text that an argument can be made of: `&str`, `String` or [`Text`].
-#[derive(Clone, Debug, Default)]
-pub struct Topic(pub(crate) Text);
-
-impl From<&str> for Topic {
-    fn from(text: &str) -> Self {
-        Self(Text::from(text))
-    }
-}
-
-impl From<&String> for Topic {
-    fn from(text: &String) -> Self {
-        Self(Text::from(text.as_str()))
-    }
-}
-
-impl From<String> for Topic {
-    fn from(text: String) -> Self {
-        Self(Text::from(text))
-    }
-}
-
-impl From<Text> for Topic {
-    fn from(text: Text) -> Self {
-        Self(text)
-    }
-}
-
-/// Bytes that an argument can be made of: byte and text slices and vectors,
-/// [`Bytes`] without a copy.
-#[derive(Clone, Debug, Default)]
-pub struct Payload(pub(crate) Bytes);
-
-impl From<&str> for Payload {
-    fn from(text: &str) -> Self {
-        Self(Bytes::copy_from_slice(text.as_bytes()))
-    }
-}
-
-impl From<String> for Payload {
-    fn from(text: String) -> Self {
-        Self(Bytes::from(text.into_bytes()))
-    }
-}
-
-impl From<&[u8]> for Payload {
-    fn from(bytes: &[u8]) -> Self {
-        Self(Bytes::copy_from_slice(bytes))
-    }
-}
-
-impl<const N: usize> From<&[u8; N]> for Payload {
-    fn from(bytes: &[u8; N]) -> Self {
-        Self(Bytes::copy_from_slice(bytes))
-    }
-}
-
-impl From<Vec<u8>> for Payload {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(Bytes::from(bytes))
-    }
-}
-
-impl From<Bytes> for Payload {
-    fn from(bytes: Bytes) -> Self {
-        Self(bytes)
     }
 }

@@ -70,7 +70,7 @@ impl NetworkOptions {
 
     /// Whether a connection moves by itself to another local address when its
     /// own disappears or the system prefers another; over TCP, where it cannot
-    /// move, it begins anew as soon as its own has disappeared. Default true.
+    /// move, it begins again as soon as its own has disappeared. Default true.
     pub const fn follow(mut self, follow: bool) -> Self {
         self.tuning.follow_network = follow;
         self

@@ -1,17 +1,20 @@
 //! What the handles of one client and the background thread share.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::{Context, Poll};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dunlin_base::Text;
 use dunlin_base::transport::Transport;
-use dunlin_mqtt::client::Negotiated;
+use dunlin_mqtt::client::{Negotiated, Receipt};
 use tokio::sync::{Semaphore, broadcast};
 
+use crate::command::{Command, Key, Remote};
 use crate::error::DisconnectCause;
-use crate::events::{ConnectionEvent, StreamStatistics};
+use crate::events::{ConnectionEvent, EVENTS_MAX, StreamStatistics};
 use crate::inbox::Inbox;
-use crate::runtime::{Command, Key, Remote};
+use crate::message::{Acknowledge, Message};
+use crate::options::{Options, REQUESTS_MAX};
 
 /// One client, seen from both sides.
 pub(crate) struct Shared {
@@ -22,14 +25,12 @@ pub(crate) struct Shared {
     pub(crate) in_flight: Arc<Semaphore>,
     /// One permit for each request that may be in flight.
     pub(crate) requests: Arc<Semaphore>,
-    pub(crate) manual_acknowledgement: bool,
-    pub(crate) receive_queue: usize,
     /// Clones of `Client`, and `Messages`: when none is left, the client ends.
     pub(crate) handles: AtomicUsize,
     pub(crate) status: Mutex<Status>,
 }
 
-/// What the background thread tells about the connection.
+/// What the background thread publishes about the connection.
 pub(crate) struct Status {
     /// `None` when the client is closed.
     pub(crate) events: Option<broadcast::Sender<ConnectionEvent>>,
@@ -43,13 +44,35 @@ pub(crate) struct Status {
 }
 
 impl Shared {
+    /// A client with two handles: a `Client` and its `Messages`.
+    pub(crate) fn new(key: Key, remote: Remote, options: &Options) -> Self {
+        let inbox = &options.inbox;
+        let session = &options.session;
+        Self {
+            key,
+            remote,
+            inbox: Inbox::new(inbox.messages_max, inbox.manual_acknowledgement),
+            in_flight: Arc::new(Semaphore::new(session.max_in_flight.into())),
+            requests: Arc::new(Semaphore::new(REQUESTS_MAX.into())),
+            handles: AtomicUsize::new(2),
+            status: Mutex::new(Status {
+                events: Some(broadcast::Sender::new(EVENTS_MAX)),
+                client_id: session.client_id.clone(),
+                negotiated: None,
+                transport: None,
+                streams: StreamStatistics::default(),
+                closed: None,
+            }),
+        }
+    }
+
     pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the background thread to look at this client.
+    /// Has the background thread run this client.
     pub(crate) fn notify(&self) {
-        self.remote.push(Command::Look(self.key));
+        self.remote.push(Command::Run(self.key));
     }
 
     pub(crate) fn retain(&self) {
@@ -64,7 +87,7 @@ impl Shared {
 
     pub(crate) fn emit(&self, event: ConnectionEvent) {
         if let Some(events) = &self.status().events {
-            // Nobody watching is fine.
+            // It is fine if nothing watches.
             let _ = events.send(event);
         }
     }
@@ -75,5 +98,31 @@ impl Shared {
             .closed
             .clone()
             .unwrap_or(DisconnectCause::Local)
+    }
+
+    /// The connection stands, or is gone.
+    pub(crate) fn set_connection(&self, connection: Option<(Negotiated, Transport)>) {
+        let mut status = self.status();
+        status.negotiated = connection.map(|(negotiated, _)| negotiated);
+        status.transport = connection.map(|(_, transport)| transport);
+    }
+
+    /// The next received message.
+    pub(crate) fn poll_message(&self, cx: &Context<'_>) -> Poll<Option<Message>> {
+        self.inbox.poll_pop(cx).map(|popped| {
+            let popped = popped?;
+            if popped.notify {
+                self.notify();
+            }
+            Some(popped.message)
+        })
+    }
+}
+
+impl Acknowledge for Shared {
+    fn acknowledge(&self, receipt: Receipt) {
+        if self.inbox.acknowledge(receipt) {
+            self.notify();
+        }
     }
 }

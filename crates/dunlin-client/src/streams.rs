@@ -4,21 +4,22 @@
 use core::time::Duration;
 
 use dunlin_base::topic::{TopicError, matches, validate_filter};
-use dunlin_base::{Repeat, Text};
+use dunlin_base::{ConnId, Text};
 use dunlin_mqtt::flow::option;
 use dunlin_mqtt::streams::publish::PublishOptions;
 pub use dunlin_mqtt::streams::{StreamDialect, StreamPolicy};
+use dunlin_net::Net;
 
-use crate::message::Topic;
-use crate::options::Builder;
+use crate::arguments::TextArg;
+use crate::repeat::RepeatChoice;
 
 /// Streams that topics may have at a time by default.
 const TOPICS_DEFAULT: u16 = 32;
 
 /// Largest number of streams for topics; servers allow fewer.
-const TOPICS_MAX: u16 = 1024;
+pub(crate) const TOPICS_MAX: u16 = 1024;
 
-/// Streams that the server may have open at a time, if it is told that it may
+/// Streams that the server may have open at a time, if it may
 /// open some: within the credit that the transport gives.
 const DELIVERIES_MAX: u16 = 64;
 
@@ -37,7 +38,7 @@ pub struct Priority(u8);
 impl Priority {
     /// Last.
     pub const LOWEST: Self = Self(0);
-    /// What topics have that nobody gave another one.
+    /// What topics have that were given no other one.
     pub const NORMAL: Self = Self(3);
     /// First.
     pub const HIGHEST: Self = Self(7);
@@ -58,7 +59,7 @@ impl Priority {
         self.0
     }
 
-    /// Priority of its stream: the streams that nobody prefers have 0.
+    /// Priority of its stream: the streams of topics without a priority have 0.
     pub(crate) fn of_stream(self) -> i32 {
         i32::from(self.0) - i32::from(Self::NORMAL.0)
     }
@@ -82,19 +83,18 @@ pub enum PriorityError {
     TooMany,
 }
 
-/// Everything about streams that a client was told.
+/// The options of streams.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamOptions {
     pub(crate) policy: StreamPolicy,
     pub(crate) dialect: StreamDialect,
     pub(crate) topics_max: u16,
     /// First match wins.
-    pub(crate) priorities: Vec<(Topic, Priority)>,
+    pub(crate) priorities: Vec<(TextArg, Priority)>,
     /// Longest that a message of QoS 0 may take.
     pub(crate) max_age: Option<Duration>,
     pub(crate) isolate: bool,
-    /// When small packets are sent twice; by policy if nothing was said.
-    pub(crate) repeat: Option<Repeat>,
+    pub(crate) repeat: RepeatChoice,
     pub(crate) datagrams: bool,
     /// Let the server deliver on streams of its own.
     pub(crate) deliveries: bool,
@@ -109,7 +109,7 @@ impl Default for StreamOptions {
             priorities: Vec::new(),
             max_age: None,
             isolate: false,
-            repeat: None,
+            repeat: RepeatChoice::default(),
             datagrams: false,
             deliveries: false,
         }
@@ -119,7 +119,7 @@ impl Default for StreamOptions {
 impl StreamOptions {
     /// What CONNECT says about them, to a server that understands it.
     pub(crate) fn add_properties(&self, properties: &mut Vec<(Text, Text)>) {
-        let mut add = |name, value: String| {
+        let mut add = |name: &'static str, value: String| {
             properties.push((Text::from_static(name), Text::from(value)));
         };
         if self.policy != StreamPolicy::Single {
@@ -135,20 +135,13 @@ impl StreamOptions {
         if self.isolate {
             add(option::ISOLATE, "1".into());
         }
-        match self.repeat() {
-            Repeat::Always => add(option::REPEAT, "1".into()),
-            Repeat::OnLoss => add(option::REPEAT, "2".into()),
-            _ => {}
-        }
+        self.repeat.add_property(self.policy, add);
     }
 
-    /// When small packets are sent twice. Whoever spreads messages over
-    /// streams wants no loss to hold them up.
-    pub(crate) fn repeat(&self) -> Repeat {
-        self.repeat.unwrap_or(match self.policy {
-            StreamPolicy::Single => Repeat::Never,
-            _ => Repeat::OnLoss,
-        })
+    /// Prepares a connection that may carry other streams than control.
+    pub(crate) fn configure(&self, net: &mut Net, conn: ConnId) {
+        net.isolate_streams(conn, self.isolate);
+        self.repeat.configure(self.policy, net, conn);
     }
 
     /// What the planner of streams needs.
@@ -179,86 +172,6 @@ impl StreamOptions {
     }
 }
 
-/// Streams of a QUIC connection. On other transports these options change
-/// nothing but the order in which messages leave.
-impl Builder {
-    /// How messages are spread over the streams of a QUIC connection. Default:
-    /// all on one ([`StreamPolicy::Single`]).
-    pub fn streams(mut self, policy: StreamPolicy) -> Self {
-        self.options.streams.policy = policy;
-        self
-    }
-
-    /// What kind of stream carries messages besides the first one.
-    pub fn stream_dialect(mut self, dialect: StreamDialect) -> Self {
-        self.options.streams.dialect = dialect;
-        self
-    }
-
-    /// How many topics may have a stream of their own at a time, 1 to 1,024.
-    /// Default 32. When there are more, the one that rested longest gives its
-    /// stream to the next; if none rests, the others share the first stream.
-    pub fn topic_streams(mut self, topics: u16) -> Self {
-        self.options.streams.topics_max = topics.clamp(1, TOPICS_MAX);
-        self
-    }
-
-    /// Sends messages of topics that match a filter before or after others: in
-    /// this client's queue on every transport, and among the streams of a QUIC
-    /// connection. The first filter that matches decides.
-    pub fn priority(mut self, filter: impl Into<Topic>, priority: Priority) -> Self {
-        let priority = (filter.into(), priority);
-        self.options.streams.priorities.push(priority);
-        self
-    }
-
-    /// Gives up messages of QoS 0 that have not arrived after this time, with
-    /// [`PublishError::Obsolete`](crate::PublishError::Obsolete). They are
-    /// dropped from this client's queue on every transport. Where messages
-    /// have streams of their own, those on their way are given up, too: their
-    /// stream is reset. To learn what has arrived, messages of one topic then
-    /// go in trains: what is published while the last train is on its way
-    /// waits and forms the next.
-    pub fn max_age(mut self, max_age: Duration) -> Self {
-        self.options.streams.max_age = Some(max_age);
-        self
-    }
-
-    /// Keeps bytes of different streams in different packets, so that a lost
-    /// packet holds up one topic only. Costs packets.
-    pub fn isolate_streams(mut self, isolate: bool) -> Self {
-        self.options.streams.isolate = isolate;
-        self
-    }
-
-    /// When small packets are sent twice, a few milliseconds apart; a server
-    /// that knows how is asked to do so, too. A single lost packet then holds
-    /// up nothing at all. Costs up to twice the bytes; packets that do not fit
-    /// the congestion window together with their copies are sent once.
-    /// Default: [`Repeat::Never`] with [`StreamPolicy::Single`], else
-    /// [`Repeat::OnLoss`], which costs nothing where nothing is lost.
-    pub fn repeat_packets(mut self, repeat: Repeat) -> Self {
-        self.options.streams.repeat = Some(repeat);
-        self
-    }
-
-    /// Sends messages of QoS 0 in datagrams (RFC 9221) where the server takes
-    /// them and they fit, and takes datagrams from the server. They may be
-    /// lost and come in any order, and are dropped when they are older than
-    /// [`Builder::max_age`], or one second.
-    pub fn datagrams(mut self, datagrams: bool) -> Self {
-        self.options.streams.datagrams = datagrams;
-        self
-    }
-
-    /// Lets a server that knows how deliver each topic on a stream of its own,
-    /// so that a lost packet holds up its topic only. Dunlin does.
-    pub fn delivery_streams(mut self, deliveries: bool) -> Self {
-        self.options.streams.deliveries = deliveries;
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,7 +180,7 @@ mod tests {
         StreamOptions {
             priorities: patterns
                 .iter()
-                .map(|(pattern, level)| (Topic::from(*pattern), Priority::new(*level)))
+                .map(|(pattern, level)| (TextArg::from(*pattern), Priority::new(*level)))
                 .collect(),
             ..StreamOptions::default()
         }

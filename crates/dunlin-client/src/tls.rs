@@ -112,7 +112,7 @@ impl TlsOptions {
     }
 
     /// Appends the secrets of connections to this file, in the format of
-    /// `SSLKEYLOGFILE`. Whoever has it reads everything; only for looking at
+    /// `SSLKEYLOGFILE`. It lets anyone read everything; only for looking at
     /// one's own traffic.
     pub fn log_secrets_to(mut self, path: impl Into<PathBuf>) -> Self {
         self.secrets = Some(path.into());

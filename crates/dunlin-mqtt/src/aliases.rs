@@ -9,7 +9,7 @@ use core::num::NonZeroU16;
 use dunlin_base::Text;
 use hashbrown::HashMap;
 
-/// Largest alias table kept for a peer, whatever it offers. Worst case 64
+/// Largest alias table kept for a peer, even if it offers more. Worst case 64
 /// topics of 65,535 bytes a direction.
 const ALIASES_MAX: u16 = 64;
 

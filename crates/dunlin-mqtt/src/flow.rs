@@ -84,7 +84,7 @@ pub const HEADER_BYTES_MAX: usize = 1 + 8 + 8 + 1;
 pub struct FlowFlags(pub u8);
 
 impl FlowFlags {
-    /// Begin anew, forget what was.
+    /// Begin again, forget what was.
     pub const CLEAN: Self = Self(1);
     /// End the flow if its state is gone.
     pub const ABORT_IF_NO_STATE: Self = Self(1 << 1);
@@ -161,7 +161,7 @@ impl FlowHeader {
 
     /// The header at the start of `data` and its length; `None` while it is
     /// incomplete, or when [`FlowHeader::is_type`] is not true of its first
-    /// byte. Optional headers cannot be told from packets and are not read.
+    /// byte. Optional headers look like packets and are not read.
     ///
     /// # Errors
     /// A control flow has another identifier than 0.

@@ -116,7 +116,7 @@ impl Client<'_> {
     /// microcontroller.
     ///
     /// # Errors
-    /// Whatever is wrong with the server's message.
+    /// What is wrong with the server's message.
     pub fn respond(
         &self,
         server_first: &[u8],

@@ -79,7 +79,7 @@ impl RaceMemory {
     }
 
     /// Remembers in a file, which need not exist. A file that cannot be
-    /// understood is begun anew.
+    /// understood is begun again.
     ///
     /// # Errors
     /// It exists and cannot be read.

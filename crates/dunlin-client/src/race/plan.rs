@@ -277,7 +277,7 @@ mod tests {
     const QUIC: Option<Runner> = Some(Runner::Quic);
     const TLS: Option<Runner> = Some(Runner::Tls);
 
-    /// After early data that nobody answered, as long as a handshake of QUIC
+    /// After early data without an answer, as long as a handshake of QUIC
     /// takes and a quarter more: connected within 1.5 times the time of TLS
     /// alone, MQTT's round trip included.
     #[test]

@@ -1,5 +1,5 @@
 //! The event loop of the background thread: hands events, commands and timers
-//! to the sessions, and lets each one that was touched run once.
+//! to the clients, and lets each one that was touched run once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,17 +8,10 @@ use dunlin_base::transport::NetEventKind;
 use dunlin_base::{ConnId, Instant};
 use dunlin_net::{Clock, Net};
 
+use super::context::Context;
 use super::resolver::Resolver;
-use super::session::Session;
-use super::{Command, Key, Queue};
-
-/// What a session needs from the loop.
-pub(super) struct Context<'a> {
-    pub(super) net: &'a mut Net,
-    pub(super) conns: &'a mut HashMap<ConnId, Key>,
-    pub(super) resolver: &'a mut Resolver,
-    pub(super) now: Instant,
-}
+use super::task::ClientTask;
+use crate::command::{Command, Key, Queue};
 
 /// The loop's state.
 pub(super) struct Io {
@@ -26,10 +19,10 @@ pub(super) struct Io {
     clock: Clock,
     queue: Arc<Queue>,
     resolver: Resolver,
-    sessions: HashMap<Key, Session>,
+    tasks: HashMap<Key, ClientTask>,
     conns: HashMap<ConnId, Key>,
     timers: BTreeSet<(Instant, Key)>,
-    /// Sessions to run; each once.
+    /// ClientTasks to run; each once.
     touched: Vec<Key>,
     ending: bool,
 }
@@ -41,7 +34,7 @@ impl Io {
             net,
             clock,
             queue,
-            sessions: HashMap::new(),
+            tasks: HashMap::new(),
             conns: HashMap::new(),
             timers: BTreeSet::new(),
             touched: Vec::new(),
@@ -51,7 +44,7 @@ impl Io {
 
     pub(super) fn run(mut self) {
         let mut commands = Vec::new();
-        while !(self.ending && self.sessions.is_empty()) {
+        while !(self.ending && self.tasks.is_empty()) {
             if let Err(error) = self.poll() {
                 tracing::error!(%error, "the client's event loop failed");
                 break;
@@ -70,7 +63,7 @@ impl Io {
         let Self {
             net,
             clock,
-            sessions,
+            tasks,
             conns,
             touched,
             timers,
@@ -90,9 +83,9 @@ impl Io {
             if matches!(event.kind, NetEventKind::Closed { .. }) {
                 conns.remove(&event.conn);
             }
-            if let Some(session) = sessions.get_mut(&key) {
-                touch(touched, session);
-                session.on_net(now, event);
+            if let Some(task) = tasks.get_mut(&key) {
+                touch(touched, task);
+                task.on_net(now, event);
             }
         })
     }
@@ -101,9 +94,9 @@ impl Io {
         let key = match command {
             Command::Add(new) => {
                 let key = new.shared.key;
-                let mut session = Session::new(*new);
-                touch(&mut self.touched, &mut session);
-                self.sessions.insert(key, session);
+                let mut task = ClientTask::new(*new);
+                touch(&mut self.touched, &mut task);
+                self.tasks.insert(key, task);
                 return;
             }
             Command::End => {
@@ -112,17 +105,17 @@ impl Io {
             }
             Command::Publish(key, _)
             | Command::Request(key, _)
-            | Command::Look(key)
+            | Command::Run(key)
             | Command::Migrate(key, _)
             | Command::Disconnect { key, .. }
             | Command::Release(key)
             | Command::Resolved(key, ..) => key,
         };
-        // Commands for a client that has ended are dropped, which whoever
-        // waits for them notices.
-        if let Some(session) = self.sessions.get_mut(&key) {
-            touch(&mut self.touched, session);
-            session.on_command(self.net.now(), command);
+        // Commands for a client that has ended are dropped, which the tasks
+        // that wait for them notice.
+        if let Some(task) = self.tasks.get_mut(&key) {
+            touch(&mut self.touched, task);
+            task.on_command(self.net.now(), command);
         }
     }
 
@@ -133,9 +126,9 @@ impl Io {
                 break;
             }
             self.timers.pop_first();
-            if let Some(session) = self.sessions.get_mut(&key) {
-                session.armed = None;
-                touch(&mut self.touched, session);
+            if let Some(task) = self.tasks.get_mut(&key) {
+                task.armed = None;
+                touch(&mut self.touched, task);
             }
         }
     }
@@ -143,48 +136,48 @@ impl Io {
     fn run_touched(&mut self) {
         let mut touched = core::mem::take(&mut self.touched);
         for key in touched.drain(..) {
-            let Some(session) = self.sessions.get_mut(&key) else {
+            let Some(task) = self.tasks.get_mut(&key) else {
                 continue;
             };
-            session.touched = false;
+            task.touched = false;
             let mut context = Context {
                 now: self.net.now(),
                 net: &mut self.net,
                 conns: &mut self.conns,
                 resolver: &mut self.resolver,
             };
-            session.run(&mut context);
-            if session.has_ended() {
-                if let Some(at) = session.armed {
+            task.run(&mut context);
+            if task.has_ended() {
+                if let Some(at) = task.armed {
                     self.timers.remove(&(at, key));
                 }
-                self.sessions.remove(&key);
+                self.tasks.remove(&key);
                 continue;
             }
-            let next = session.next_deadline();
-            if next != session.armed {
-                if let Some(at) = session.armed {
+            let next = task.next_deadline();
+            if next != task.armed {
+                if let Some(at) = task.armed {
                     self.timers.remove(&(at, key));
                 }
                 if let Some(at) = next {
                     self.timers.insert((at, key));
                 }
-                session.armed = next;
+                task.armed = next;
             }
         }
         self.touched = touched;
     }
 }
 
-/// Also when the thread panics: whoever waits for it must hear of that.
+/// Also when the thread panics: tasks that wait for it must notice.
 impl Drop for Io {
     fn drop(&mut self) {
         self.queue.end();
     }
 }
 
-fn touch(touched: &mut Vec<Key>, session: &mut Session) {
-    if !core::mem::replace(&mut session.touched, true) {
-        touched.push(session.key());
+fn touch(touched: &mut Vec<Key>, task: &mut ClientTask) {
+    if !core::mem::replace(&mut task.touched, true) {
+        touched.push(task.key());
     }
 }

@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
-use dunlin_net::{ClientTls, TlsError};
+use dunlin_net::TlsError;
 
-use super::{Command, Key, Queue};
+use crate::command::{Command, Key, Queue, Resolved};
 use crate::error::DisconnectCause;
 use crate::race::RaceMemory;
 use crate::tls::TlsOptions;
@@ -20,9 +20,6 @@ const THREADS_MAX: usize = 4;
 
 /// Lookups waiting for a thread. One client has one lookup at a time.
 const WAITING_MAX: usize = 65_536;
-
-/// Addresses of a name, and TLS where it was asked for.
-pub(crate) type Resolved = Result<(Vec<SocketAddr>, Option<Arc<ClientTls>>), DisconnectCause>;
 
 /// A lookup.
 pub(super) struct Job {

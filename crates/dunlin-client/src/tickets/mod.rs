@@ -1,5 +1,5 @@
 //! A file with session tickets and address tokens, from which a process that
-//! is started anew resumes where the one before ended.
+//! is started again resumes where the one before ended.
 //!
 //! The file is replaced in one step, under a lock that processes share. What
 //! is taken out is gone from it before it is used. No connection waits for the
@@ -34,10 +34,10 @@ const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// A file with session tickets and address tokens of servers: with it, a
 /// client sends CONNECT, its subscriptions and its first messages in the first
-/// datagram (0-RTT), even when the process was started anew. Several clients
+/// datagram (0-RTT), even when the process was started again. Several clients
 /// and processes may share one file; each ticket is used once.
 ///
-/// The file is private (mode 0600) and must stay so: whoever has it can
+/// The file is private (mode 0600) and must stay so: who has it can
 /// connect as the client.
 #[derive(Clone, Debug)]
 pub struct TicketFile {
@@ -70,7 +70,7 @@ impl Place {
 
 impl TicketFile {
     /// Uses this file, which need not exist. One that is damaged, or that
-    /// others may read, is begun anew, and [`TicketFile::notice`] says so.
+    /// others may read, is begun again, and [`TicketFile::notice`] says so.
     ///
     /// # Errors
     /// The file cannot be read, or not be replaced.
@@ -235,16 +235,17 @@ fn read(path: &Path) -> io::Result<(Vec<Entry>, Option<String>)> {
         Err(error) => return Err(error),
     };
     let name = path.display();
-    let anew = |why: fmt::Arguments<'_>| Ok((Vec::new(), Some(format!("{why}; it is begun anew"))));
+    let afresh =
+        |why: fmt::Arguments<'_>| Ok((Vec::new(), Some(format!("{why}; it is begun again"))));
     if is_exposed(&file)? {
-        return anew(format_args!("{name} may be read by others"));
+        return afresh(format_args!("{name} may be read by others"));
     }
     let mut bytes = Vec::new();
     let limit = FILE_BYTES_MAX as u64 + 1;
     Read::take(&mut file, limit).read_to_end(&mut bytes)?;
     match format::decode(&bytes) {
         Some(entries) if bytes.len() <= FILE_BYTES_MAX => Ok((entries, None)),
-        _ => anew(format_args!("{name} is no ticket file, or damaged")),
+        _ => afresh(format_args!("{name} is no ticket file, or damaged")),
     }
 }
 
@@ -406,7 +407,7 @@ mod tests {
         let damaged = [&whole[..whole.len() - 1], &whole[1..], b"", &long];
         for bytes in damaged {
             fs::write(&path, bytes).expect("written");
-            let file = TicketFile::open(&path).expect("begun anew");
+            let file = TicketFile::open(&path).expect("begun again");
             assert!(file.notice().is_some_and(|n| n.contains("damaged")));
             assert_eq!(TicketFile::open(&path).expect("good").notice(), None);
         }
@@ -417,7 +418,7 @@ mod tests {
             assert_eq!(mode(), 0o600);
             SessionTickets::insert(&*scope, b"ticket".to_vec());
             fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
-            let file = TicketFile::open(&path).expect("begun anew");
+            let file = TicketFile::open(&path).expect("begun again");
             assert!(file.notice().is_some_and(|n| n.contains("others")));
             assert_eq!(mode(), 0o600);
             assert_eq!(SessionTickets::take(&*scope), None);

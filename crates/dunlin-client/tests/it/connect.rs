@@ -169,9 +169,9 @@ fn giving_up_connecting_closes_the_connection() {
 #[test]
 fn disconnecting_in_three_ways() {
     let server = Server::run(|listener| {
-        for goodbye in ["DISCONNECT", "DISCONNECT 0x04", "DISCONNECT expiry=60"] {
+        for disconnect in ["DISCONNECT", "DISCONNECT 0x04", "DISCONNECT expiry=60"] {
             let mut peer = listener.accept_session(false);
-            peer.expect(goodbye);
+            peer.expect(disconnect);
             peer.expect("end");
         }
     });

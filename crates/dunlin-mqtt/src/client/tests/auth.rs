@@ -109,6 +109,6 @@ fn authentication_can_be_repeated() {
         .expect("answer");
     rig.expect(&["PUBLISH a", "AUTH 0x18"]);
     rig.hears("AUTH SCRAM-SHA-256", "Authenticated");
-    // Nobody asked for another.
+    // This client asked for no other.
     assert!(rig.server("AUTH SCRAM-SHA-256 0x18").is_err());
 }

@@ -173,18 +173,18 @@ fn disconnect_is_the_last_packet() {
     let mut rig = Rig::connected();
     rig.hears("PUBLISH 5 q1 a", "Message q1 a");
     rig.take(ReasonCode::Success);
-    let goodbye = Disconnect {
+    let last = Disconnect {
         reason: ReasonCode::DisconnectWithWill,
         ..Disconnect::default()
     };
     rig.engine
-        .disconnect(rig.now, &goodbye, &mut rig.out)
+        .disconnect(rig.now, &last, &mut rig.out)
         .expect("disconnect");
     assert_eq!(rig.engine.phase(), Phase::Closing);
     assert_eq!(rig.publish("a", 0), Err(CommandError::NotConnected));
     rig.expect(&["DISCONNECT 0x04"]);
     assert_eq!(
-        rig.engine.disconnect(rig.now, &goodbye, &mut rig.out),
+        rig.engine.disconnect(rig.now, &last, &mut rig.out),
         Err(CommandError::NotConnected)
     );
 }
@@ -196,14 +196,14 @@ fn disconnect_cannot_begin_a_session_expiry() {
     options.properties.session_expiry_interval = None;
     rig.connect(&options);
     rig.connack(false, |_| {});
-    let goodbye = Disconnect {
+    let last = Disconnect {
         properties: DisconnectProperties {
             session_expiry_interval: Some(1),
             ..DisconnectProperties::default()
         },
         ..Disconnect::default()
     };
-    let result = rig.engine.disconnect(rig.now, &goodbye, &mut rig.out);
+    let result = rig.engine.disconnect(rig.now, &last, &mut rig.out);
     assert!(matches!(result, Err(CommandError::Connect(_))));
 }
 

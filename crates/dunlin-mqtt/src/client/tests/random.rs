@@ -1,5 +1,5 @@
 //! The engine against a model of a server, with random operations and random
-//! breaks of the connection: what is promised holds whatever the order.
+//! breaks of the connection: what is promised holds in any order.
 
 use alloc::collections::{BTreeMap, VecDeque};
 

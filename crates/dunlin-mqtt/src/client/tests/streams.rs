@@ -17,7 +17,7 @@ fn a_release_is_told_from_what_belongs_anywhere() {
     assert_eq!(rig.engine.owed(), Some(Owed::Release(id(1))));
     rig.expect(&["PUBREL 1"]);
     assert_eq!(rig.engine.owed(), None);
-    // One that nobody knows is answered anywhere.
+    // One that is not known is answered anywhere.
     rig.hears("PUBREC 7", "Nothing");
     assert_eq!(rig.engine.owed(), Some(Owed::Other));
     rig.expect(&["PUBREL 7 0x92"]);

@@ -1,17 +1,17 @@
-//! Data streams of one connection: what was written on them, what waits for
-//! them, and what comes on them. Decisions are in `dunlin_mqtt::streams`, packets in
-//! `outgoing` and `incoming`.
+//! Data streams of one connection: what was written on them and what waits for
+//! them. Decisions are in `dunlin_mqtt::streams`.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use dunlin_base::{ConnId, SendBuf, StreamId, Text};
-use dunlin_mqtt::flow::{FlowFlags, FlowHeader, stream_code};
+use dunlin_mqtt::codec::ReasonCode;
+use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::streams::publish::PublishPlanner;
 
-use super::QueuedPublish;
-use super::io::Context;
+use super::super::context::Context;
 use crate::error::PublishError;
 use crate::streams::StreamOptions;
+use crate::work::QueuedPublish;
 
 /// Bytes that wait for one stream, beyond which no more messages are written
 /// on it.
@@ -19,22 +19,14 @@ const STREAM_BYTES_MAX: usize = 64 * 1024;
 
 /// Data streams of a connection.
 pub(super) struct DataStreams {
-    pub(super) routes: PublishPlanner,
+    pub(super) planner: PublishPlanner,
     open: HashMap<StreamId, Outgoing>,
     /// Topics that wait until their stream, or control, has room.
     blocked: Vec<(StreamId, Text)>,
-    /// What came on a stream and is not a whole packet yet.
-    pub(super) inputs: BTreeMap<StreamId, Input>,
     /// Streams to refuse.
     refused: Vec<StreamId>,
     /// Streams that the server ended and this side has not.
     answered: Vec<StreamId>,
-    /// How many data streams the server takes, by its CONNACK.
-    pub(super) announced: Option<usize>,
-    /// The server refused them on this or an earlier connection.
-    pub(super) refused_by_server: bool,
-    /// The transport has been told about this connection.
-    pub(super) configured: bool,
 }
 
 /// A stream that this side writes on.
@@ -48,46 +40,25 @@ struct Outgoing {
     held: Vec<QueuedPublish>,
 }
 
-/// A stream that the server writes on.
-#[derive(Default)]
-pub(super) struct Input {
-    /// The flow header is still to come, or is known not to.
-    pub(super) begun: bool,
-    /// Nothing more will come.
-    pub(super) ended: bool,
-    pub(super) bytes: Vec<u8>,
-}
-
 impl DataStreams {
     pub(super) fn new(options: &StreamOptions) -> Self {
         Self {
-            routes: PublishPlanner::new(options.planned()),
+            planner: PublishPlanner::new(options.planned()),
             open: HashMap::new(),
             blocked: Vec::new(),
-            inputs: BTreeMap::new(),
             refused: Vec::new(),
             answered: Vec::new(),
-            announced: None,
-            refused_by_server: false,
-            configured: false,
         }
     }
 
     /// The connection is gone; gives the messages that went with it.
     pub(super) fn forget_connection(&mut self) -> Vec<QueuedPublish> {
-        self.routes.start(false, None);
+        self.planner.start(false, None);
         self.blocked = Vec::new();
-        self.inputs = BTreeMap::new();
         self.refused = Vec::new();
         self.answered = Vec::new();
-        self.announced = None;
         let open = core::mem::take(&mut self.open);
         open.into_values().flat_map(Outgoing::messages).collect()
-    }
-
-    /// Bytes that came and are not read yet.
-    pub(super) fn waiting_bytes(&self) -> usize {
-        self.inputs.values().map(|input| input.bytes.len()).sum()
     }
 
     /// Where to encode what goes on a stream: control, if the stream is gone.
@@ -124,7 +95,7 @@ impl DataStreams {
 
     /// Whether there is anything to do for other streams than control.
     pub(super) fn is_in_use(&self) -> bool {
-        self.routes.is_active()
+        self.planner.is_active()
             || !(self.open.is_empty() && self.answered.is_empty() && self.refused.is_empty())
     }
 
@@ -198,12 +169,12 @@ impl DataStreams {
 
     /// Ends the writing side of streams that have served.
     pub(super) fn finish(&mut self, context: &mut Context<'_>, conn: ConnId) {
-        while let Some(stream) = self.routes.poll_finish() {
+        while let Some(stream) = self.planner.poll_finish() {
             context.net.finish_stream(conn, stream);
         }
-        let routes = &self.routes;
+        let planner = &self.planner;
         self.open.retain(|stream, outgoing| {
-            routes.knows(*stream) || !(outgoing.held.is_empty() && outgoing.leaving.is_empty())
+            planner.knows(*stream) || !(outgoing.held.is_empty() && outgoing.leaving.is_empty())
         });
     }
 
@@ -211,7 +182,7 @@ impl DataStreams {
     pub(super) fn complete(&mut self, stream: StreamId) {
         if let Some(outgoing) = self.open.get_mut(&stream) {
             for message in core::mem::take(&mut outgoing.held) {
-                message.finish(Ok(dunlin_mqtt::codec::ReasonCode::Success));
+                message.finish(Ok(ReasonCode::Success));
             }
         }
     }
@@ -241,15 +212,8 @@ impl DataStreams {
         }
     }
 
-    /// The server ended its side of a stream that it had opened.
-    pub(super) fn server_ended(&mut self, stream: StreamId) {
-        if let Some(input) = self.inputs.get_mut(&stream) {
-            // What waits for the application is still wanted.
-            input.ended = true;
-            if input.bytes.is_empty() {
-                self.inputs.remove(&stream);
-            }
-        }
+    /// The server ended its side of a stream that it had opened: ends ours.
+    pub(super) fn answer(&mut self, stream: StreamId) {
         if !stream.is_unidirectional() {
             self.answered.push(stream);
         }
@@ -257,14 +221,13 @@ impl DataStreams {
 
     /// Wants nothing of a stream of the server.
     pub(super) fn refuse(&mut self, stream: StreamId) {
-        self.inputs.remove(&stream);
         self.refused.push(stream);
     }
 
     /// Whether everything written has arrived: a DISCONNECT on control would
     /// overtake it.
     pub(super) fn has_left(&self) -> bool {
-        self.open.is_empty() && !self.routes.has_streams()
+        self.open.is_empty() && !self.planner.has_streams()
     }
 }
 
@@ -279,55 +242,7 @@ impl Outgoing {
             && *end <= left
             && let Some((_, message)) = self.leaving.pop_front()
         {
-            message.finish(Ok(dunlin_mqtt::codec::ReasonCode::Success));
-        }
-    }
-}
-
-/// Length of the flow header that a server's stream begins with, 0 if it has
-/// none, `None` if more bytes are needed to tell; an error if it is not one
-/// that a client takes.
-pub(super) fn flow_header(bytes: &[u8]) -> Result<Option<usize>, ()> {
-    match bytes.first() {
-        Some(first) if FlowHeader::is_type(*first) => {}
-        Some(_) => return Ok(Some(0)),
-        None => return Ok(None),
-    }
-    match FlowHeader::parse(bytes) {
-        Ok(None) => Ok(None),
-        Ok(Some((
-            FlowHeader::Data {
-                server: true,
-                flags,
-                ..
-            },
-            len,
-        ))) if !flags.has(FlowFlags::OPTIONAL_HEADERS) => Ok(Some(len)),
-        Ok(Some(_)) | Err(_) => Err(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flow_headers_are_told_from_packets() {
-        type Answer = Result<Option<usize>, ()>;
-        let cases: [(&[u8], Answer); 10] = [
-            (&[], Ok(None)),
-            (&[0x30, 0], Ok(Some(0))),
-            (&[0x13], Ok(None)),
-            (&[0x13, 0x03, 0x41], Ok(None)),
-            (&[0x13, 0x03, 0x41, 0x2c], Ok(None)),
-            (&[0x13, 0x03, 0x41, 0x2c, 0x00, 0x30], Ok(Some(5))),
-            (&[0x13, 0x03, 0x01, 0x80], Err(())),
-            (&[0x11, 0x00, 0x00], Err(())),
-            (&[0x12, 0x02, 0x00, 0x00], Err(())),
-            (&[0x14, 0x00], Err(())),
-        ];
-        for (bytes, want) in cases {
-            assert_eq!(flow_header(bytes), want, "{bytes:02x?}");
+            message.finish(Ok(ReasonCode::Success));
         }
     }
 }

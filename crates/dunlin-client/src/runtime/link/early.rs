@@ -1,5 +1,5 @@
 //! Early data (0-RTT) of one client: when it is used, and what happens when
-//! nobody answers it.
+//! there is no answer to it.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -22,25 +22,37 @@ const TRIAL: Duration = Duration::from_secs(10);
 const PUBLISHES_MAX: u16 = 10;
 
 /// How long to wait for the server's side of the handshake, before connecting
-/// anew without early data: the address may have become wrong.
+/// again without early data: the address may have become wrong.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same where TLS over TCP would be tried, too: a little more than QUIC
 /// took on this network before.
 const PATIENCE_IN_RACE_MIN: Duration = Duration::from_millis(10);
 const PATIENCE_IN_RACE_MAX: Duration = Duration::from_secs(1);
 
-/// What a client knows about early data.
-pub(super) struct Early {
-    wanted: bool,
+/// The application's choice.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    early_data: bool,
     /// Messages do not wait for CONNACK in any case.
     pipelined: bool,
+}
+
+/// Whether CONNACK has come, and the round-trip time has been measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Awaited,
+    Fresh,
+    Measured,
+}
+
+/// What a client knows about early data.
+pub(super) struct Early {
+    choice: Choice,
     patience: Duration,
     /// QUIC gets through on this network, as far as it matters.
     is_known: bool,
     scope: Option<Arc<Scope>>,
     pub(super) pace: Pace,
-    /// The round-trip time is to be measured.
-    measure: bool,
     /// Where the server was found the last time: a connection that is open at
     /// once tells nothing about its address, so no other is tried this way.
     home: Option<SocketAddr>,
@@ -51,8 +63,7 @@ pub(super) struct Early {
     /// Something was written ahead of CONNACK: until when the server may
     /// object.
     ahead: Option<Instant>,
-    /// CONNACK has come.
-    answered: bool,
+    answer: Answer,
     /// It did object, perhaps: this time all but CONNECT waits for its limits.
     wait: bool,
     /// The connection whose verdict is awaited, since when and until when.
@@ -67,29 +78,31 @@ struct Pending {
 
 impl Early {
     pub(super) fn new(options: &Options) -> Self {
-        let url = &options.url;
-        let id = match options.random_id {
+        let (link, session) = (&options.link, &options.session);
+        let url = &link.url;
+        let id = match session.random_id {
             true => "",
-            false => options.client_id.as_str(),
+            false => session.client_id.as_str(),
         };
-        let file = options.tickets.as_ref();
+        let file = link.tickets.as_ref();
         let port = url.port_of(Transport::Quic);
         let scope = file.map(|file| file.scope(url.host(), port, id));
         let (home, rtt) = scope.as_ref().map_or((None, None), |scope| scope.place());
-        let (assumed, chosen) = options.network.assumed_rtt();
+        let (assumed, chosen) = link.network.assumed_rtt();
         Self {
-            wanted: options.early_data,
-            pipelined: options.pipelined,
-            patience: PATIENCE.min(options.connect_timeout),
+            choice: Choice {
+                early_data: link.early_data,
+                pipelined: link.pipelined,
+            },
+            patience: PATIENCE.min(link.connect_timeout),
             is_known: true,
             home,
             pace: Pace::new(scope.clone(), rtt, assumed, chosen),
-            measure: false,
             scope,
             current: None,
             skip: false,
             ahead: None,
-            answered: false,
+            answer: Answer::Awaited,
             wait: false,
             pending: None,
         }
@@ -118,7 +131,7 @@ impl Early {
     /// Settings of a connection; `now`: MQTT begins on it as soon as it opens.
     pub(super) fn configure(&self, config: &mut DialConfig, now: bool) {
         let is_home = self.home == Some(config.addr);
-        config.early_data = now && self.wanted && self.is_known && !self.skip && is_home;
+        config.early_data = now && self.choice.early_data && self.is_known && !self.skip && is_home;
         if let Some(rtt) = self.pace.assumed().filter(|_| is_home) {
             config.quic.initial_rtt = rtt;
         }
@@ -147,7 +160,7 @@ impl Early {
     /// This connection, to this address if it is one of QUIC, is the one; its
     /// handshake took so long, unless it is still under way.
     pub(super) fn begin(&mut self, addr: Option<SocketAddr>, took: Option<Duration>) {
-        (self.current, self.answered) = (addr, false);
+        (self.current, self.answer) = (addr, Answer::Awaited);
         if let Some(took) = took.filter(|_| self.pending.is_none()) {
             self.pace.shook_hands(took);
         }
@@ -166,14 +179,21 @@ impl Early {
     /// The address to which a round trip is to be measured now. Asked for when
     /// the connection stands, and when it is about to end (`last`).
     pub(super) fn wants_rtt(&mut self, last: bool) -> Option<SocketAddr> {
-        let due = core::mem::take(&mut self.measure) || (last && self.answered);
+        let due = match self.answer {
+            Answer::Awaited => false,
+            Answer::Fresh => true,
+            Answer::Measured => last,
+        };
+        if due {
+            self.answer = Answer::Measured;
+        }
         self.current.filter(|_| due && self.scope.is_some())
     }
 
     /// The server accepted the connection.
     pub(super) fn connected(&mut self) {
-        (self.skip, self.wait, self.answered) = (false, false, true);
-        self.measure = true;
+        (self.skip, self.wait) = (false, false);
+        self.answer = Answer::Fresh;
         if let Some(addr) = self.current {
             if self.home != Some(addr) {
                 self.pace.forget();
@@ -193,7 +213,7 @@ impl Early {
         let objects = objects && by_server && !self.wait;
         self.wait |= objects;
         self.skip |= self.pending.is_some();
-        self.pending.take().is_some() || (objects && !self.answered)
+        self.pending.take().is_some() || (objects && self.answer == Answer::Awaited)
     }
 
     pub(super) fn is_pending(&self, conn: ConnId) -> bool {
@@ -204,7 +224,7 @@ impl Early {
     /// Messages of QoS 1 and 2 that need not wait for CONNACK; with 0 nothing
     /// does but CONNECT.
     pub(super) fn publishes(&self, conn: ConnId) -> u16 {
-        match (self.pipelined || self.is_pending(conn)) && !self.wait {
+        match (self.choice.pipelined || self.is_pending(conn)) && !self.wait {
             true => PUBLISHES_MAX,
             false => 0,
         }
@@ -218,5 +238,73 @@ impl Early {
     pub(super) fn overdue(&self, now: Instant) -> Option<ConnId> {
         let pending = self.pending.as_ref()?;
         (pending.until <= now).then_some(pending.conn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dunlin_base::ShardId;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_micros(seconds * 1_000_000)
+    }
+
+    fn early(pipelined: bool) -> Early {
+        let mut options = Options::new("quic://h".parse().expect("URL"));
+        options.link.pipelined = pipelined;
+        Early::new(&options)
+    }
+
+    fn conn() -> ConnId {
+        ConnId::new(ShardId(0), 1)
+    }
+
+    #[test]
+    fn messages_run_ahead_until_the_server_objects() {
+        let mut early = early(true);
+        early.begin(None, None);
+        assert_eq!(early.publishes(conn()), PUBLISHES_MAX);
+        early.ran_ahead(at(0));
+        // It ends the connection without an answer: once more, without them.
+        assert!(early.lost(at(1), true));
+        early.begin(None, None);
+        assert_eq!(early.publishes(conn()), 0);
+        early.ran_ahead(at(1));
+        assert!(!early.lost(at(2), true));
+        early.connected();
+        assert_eq!(early.publishes(conn()), PUBLISHES_MAX);
+    }
+
+    #[test]
+    fn an_end_much_later_is_no_objection() {
+        let mut early = early(true);
+        early.ran_ahead(at(0));
+        early.connected();
+        assert!(!early.lost(at(0) + TRIAL, true));
+        assert_eq!(early.publishes(conn()), PUBLISHES_MAX);
+    }
+
+    #[test]
+    fn early_data_without_an_answer_is_tried_again_without() {
+        let mut early = early(false);
+        assert_eq!(early.publishes(conn()), 0);
+        early.opened(at(0), conn(), true);
+        assert_eq!(early.publishes(conn()), PUBLISHES_MAX);
+        assert_eq!(early.overdue(at(0) + PATIENCE), Some(conn()));
+        assert!(early.lost(at(5), false));
+        assert!(early.was_silent());
+        early.connected();
+        assert!(!early.was_silent());
+    }
+
+    #[test]
+    fn the_verdict_is_news_once() {
+        let mut early = early(false);
+        early.opened(at(0), conn(), true);
+        assert!(early.verdict(at(1), conn()));
+        assert!(!early.verdict(at(1), conn()));
+        assert_eq!(early.deadline(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Messages that wait to be written: the ones that matter more first, those of
+//! Messages that wait to be written: higher priorities first, those of
 //! one topic in their order. Knows no engine and no stream.
 
 use std::collections::{HashMap, VecDeque};
@@ -11,7 +11,7 @@ use crate::streams::Priority;
 const LEVELS: usize = Priority::HIGHEST.level() as usize + 1;
 
 /// Something that waits.
-pub(super) trait Waiting {
+pub(crate) trait Waiting {
     /// Messages of one topic keep their order.
     fn topic(&self) -> &Text;
     /// The same for all messages of a topic.
@@ -21,7 +21,7 @@ pub(super) trait Waiting {
 }
 
 /// The messages. Bounded by what the client may have in flight.
-pub(super) struct Outbox<T> {
+pub(crate) struct Outbox<T> {
     levels: [VecDeque<T>; LEVELS],
     /// Messages whose topic must wait, by topic.
     parked: HashMap<Text, VecDeque<T>>,
@@ -30,7 +30,7 @@ pub(super) struct Outbox<T> {
 }
 
 impl<T: Waiting> Outbox<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             levels: core::array::from_fn(|_| VecDeque::new()),
             parked: HashMap::new(),
@@ -39,17 +39,17 @@ impl<T: Waiting> Outbox<T> {
     }
 
     /// Whether nothing waits that could be written.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.levels.iter().all(VecDeque::is_empty)
     }
 
     /// Whether nothing waits at all.
-    pub(super) fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         self.parked.is_empty() && self.is_empty()
     }
 
     /// Takes a message to the end.
-    pub(super) fn push(&mut self, message: T) {
+    pub(crate) fn push(&mut self, message: T) {
         self.note_age(&message);
         if !self.parked.is_empty()
             && let Some(parked) = self.parked.get_mut(message.topic().as_bytes())
@@ -62,13 +62,13 @@ impl<T: Waiting> Outbox<T> {
     }
 
     /// The next message.
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let mut levels = self.levels.iter_mut().rev();
         levels.find_map(VecDeque::pop_front)
     }
 
     /// Puts back what [`Outbox::pop`] gave.
-    pub(super) fn unpop(&mut self, message: T) {
+    pub(crate) fn unpop(&mut self, message: T) {
         if let Some(level) = self.level(message.priority()) {
             level.push_front(message);
         }
@@ -76,7 +76,7 @@ impl<T: Waiting> Outbox<T> {
 
     /// The message that [`Outbox::pop`] gave must wait, and with it all of its
     /// topic, until [`Outbox::release`].
-    pub(super) fn park(&mut self, message: T) {
+    pub(crate) fn park(&mut self, message: T) {
         let topic = message.topic().clone();
         let Some(level) = self.level(message.priority()) else {
             return;
@@ -95,7 +95,7 @@ impl<T: Waiting> Outbox<T> {
     }
 
     /// A topic need not wait any more: its messages go first in their level.
-    pub(super) fn release(&mut self, topic: &Text) {
+    pub(crate) fn release(&mut self, topic: &Text) {
         let Some(parked) = self.parked.remove(topic.as_bytes()) else {
             return;
         };
@@ -105,7 +105,7 @@ impl<T: Waiting> Outbox<T> {
     }
 
     /// No topic need wait any more.
-    pub(super) fn release_all(&mut self) {
+    pub(crate) fn release_all(&mut self) {
         let topics: Vec<Text> = self.parked.keys().cloned().collect();
         for topic in topics {
             self.release(&topic);
@@ -113,12 +113,12 @@ impl<T: Waiting> Outbox<T> {
     }
 
     /// When to call [`Outbox::take_obsolete`].
-    pub(super) fn obsolete_from(&self) -> Option<Instant> {
+    pub(crate) fn obsolete_from(&self) -> Option<Instant> {
         self.obsolete_from
     }
 
     /// Takes out what is of no use any more.
-    pub(super) fn take_obsolete(&mut self, now: Instant) -> Vec<T> {
+    pub(crate) fn take_obsolete(&mut self, now: Instant) -> Vec<T> {
         let mut taken = Vec::new();
         if self.obsolete_from.is_none_or(|from| from > now) {
             return taken;
@@ -140,7 +140,7 @@ impl<T: Waiting> Outbox<T> {
     }
 
     /// Takes out everything.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.release_all();
         self.obsolete_from = None;
         let levels = self.levels.iter_mut().rev();

@@ -130,7 +130,7 @@ mod tests {
         file.scope("host", 14567, "c")
     }
 
-    /// A process that starts anew, connects and measures.
+    /// A process that starts again, connects and measures.
     fn connects(dir: &std::path::Path, handshake: Duration, smoothed: Duration) -> Duration {
         let scope = scope(dir);
         let known = scope.place().1;

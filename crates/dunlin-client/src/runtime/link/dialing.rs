@@ -5,15 +5,12 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use dunlin_base::transport::{CloseCause, Transport, close_code};
 use dunlin_base::{ConnId, Instant};
-use dunlin_net::DialConfig;
 
-use super::io::Context;
-use super::link::Link;
-use super::session::Session;
+use super::super::context::Context;
+use super::{Link, State, Step as LinkStep};
 use crate::error::DisconnectCause;
 use crate::race::{Plan, RaceMemory, Runner, Running, Step, network_name, wall_clock};
 
@@ -41,6 +38,8 @@ pub(super) struct Network {
     pub(super) quic_port: u16,
     /// The application's choice of when to try QUIC again.
     pub(super) probe_after: Option<Duration>,
+    /// TLS is good enough: QUIC is not tried again.
+    pub(super) stay: bool,
 }
 
 /// One transport, to several addresses.
@@ -136,7 +135,7 @@ impl Dialing {
             for conn in conns.filter(|conn| Some(**conn) != but) {
                 context.conns.remove(conn);
                 match lane.opened == Some(*conn) {
-                    // The server has accepted it and shall not wonder.
+                    // The server has accepted it: its end is said.
                     true => context.net.close(*conn, close_code::NO_ERROR),
                     false => context.net.abort(*conn),
                 }
@@ -145,14 +144,14 @@ impl Dialing {
     }
 }
 
-impl Session {
+impl Link {
     /// The addresses are known.
     pub(super) fn start_dialing(&mut self, context: &Context<'_>, addrs: &[SocketAddr]) {
-        let core = &mut self.core;
-        let (url, now) = (&core.options.url, context.now);
+        let options = &self.options.link;
+        let (url, now) = (&options.url, context.now);
         let mut lanes = Vec::new();
         let mut network = None;
-        let race = match &core.options.race {
+        let race = match &options.race {
             Some(race) => {
                 let quic_port = race
                     .quic_port
@@ -170,12 +169,13 @@ impl Session {
                         memory,
                         quic_port,
                         probe_after: race.probe_after,
+                        stay: race.stay,
                     });
                 }
-                if core.early.was_silent() && plan.quic.is_some() {
+                if self.early.was_silent() && plan.quic.is_some() {
                     plan = Plan::SILENT;
                 }
-                core.early.race(plan.took);
+                self.early.race(plan.took);
                 Running::new(now, plan.with_head_start(race.head_start))
             }
             None => {
@@ -186,27 +186,30 @@ impl Session {
                 alone
             }
         };
-        core.early.pace.begin(core.early.home());
+        self.early.pace.begin(self.early.home());
         for lane in lanes.iter_mut().filter(|l| l.transport == Transport::Quic) {
-            lane.prefer(core.early.home());
+            lane.prefer(self.early.home());
         }
-        core.link = Link::Dialing(Dialing {
+        self.state = State::Dialing(Dialing {
             race,
             lanes,
-            deadline: now + core.options.connect_timeout,
+            deadline: now + options.connect_timeout,
             wake: now,
             cause: DisconnectCause::Transport(CloseCause::HandshakeTimeout),
             network,
         });
     }
 
-    /// Tells whether there is nothing more to do now.
-    pub(super) fn run_dialing(&mut self, context: &mut Context<'_>, mut dialing: Dialing) -> bool {
+    /// Dials on; `None` if the state has changed and there is more to do.
+    pub(super) fn run_dialing(
+        &mut self,
+        context: &mut Context<'_>,
+        mut dialing: Dialing,
+    ) -> Option<LinkStep> {
         if dialing.deadline <= context.now {
             dialing.abort(context, None);
             let cause = DisconnectCause::Transport(CloseCause::HandshakeTimeout);
-            self.attempt_failed(context, cause);
-            return false;
+            return self.attempt_failed(context, cause);
         }
         loop {
             let mut wake = self.run_lanes(context, &mut dialing);
@@ -218,25 +221,19 @@ impl Session {
                         (lane.started, lane.next_at) = (true, context.now);
                     }
                 }
-                Step::Win(runner) => {
-                    self.take_winner(context, &dialing, runner);
-                    return false;
-                }
-                Step::Lost => {
-                    self.attempt_failed(context, dialing.cause);
-                    return false;
-                }
+                Step::Win(runner) => return self.take_winner(context, &dialing, runner),
+                Step::Lost => return self.attempt_failed(context, dialing.cause),
                 Step::Wait(until) => {
                     wake = wake.into_iter().chain(until).min();
                     dialing.wake = wake.unwrap_or(dialing.deadline);
-                    self.core.link = Link::Dialing(dialing);
-                    return true;
+                    self.state = State::Dialing(dialing);
+                    return Some(LinkStep::Rest);
                 }
             }
         }
     }
 
-    /// Dials the addresses whose turn it is; tells when the next one's is.
+    /// Dials the addresses whose turn it is; gives when the next one's is.
     fn run_lanes(&self, context: &mut Context<'_>, dialing: &mut Dialing) -> Option<Instant> {
         let mut wake: Option<Instant> = None;
         for lane in dialing.lanes.iter_mut().filter(|lane| lane.started) {
@@ -264,33 +261,12 @@ impl Session {
         wake
     }
 
-    pub(super) fn dial(
-        &self,
+    fn take_winner(
+        &mut self,
         context: &mut Context<'_>,
-        transport: Transport,
-        addr: SocketAddr,
-        early: bool,
-    ) -> Result<ConnId, DisconnectCause> {
-        let options = &self.core.options;
-        let url = &options.url;
-        let mut config = DialConfig::new(transport, addr, url.host());
-        config.tls.clone_from(&self.core.tls);
-        config.quic = options.network.tuning();
-        config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
-        config.handshake_timeout = Some(options.connect_timeout);
-        self.core.early.configure(&mut config, early);
-        if !url.path().is_empty() {
-            url.path().clone_into(&mut config.ws_path);
-        }
-        let conn = context
-            .net
-            .dial(&config)
-            .map_err(|error| DisconnectCause::Net(Arc::new(error)))?;
-        context.conns.insert(conn, self.core.shared.key);
-        Ok(conn)
-    }
-
-    fn take_winner(&mut self, context: &mut Context<'_>, dialing: &Dialing, runner: Runner) {
+        dialing: &Dialing,
+        runner: Runner,
+    ) -> Option<LinkStep> {
         let lane = dialing.lane(runner);
         let Some((lane, conn)) = lane.and_then(|lane| Some((lane, lane.opened?))) else {
             return self.attempt_failed(context, dialing.cause.clone());
@@ -301,7 +277,7 @@ impl Session {
             let now = wall_clock();
             match (runner, dialing.race.took(Runner::Quic)) {
                 // Nothing has come through yet.
-                (Runner::Quic, _) if self.core.early.is_pending(conn) => {}
+                (Runner::Quic, _) if self.early.is_pending(conn) => {}
                 (Runner::Quic, Some(took)) => memory.worked(name, took, now),
                 _ if dialing.race.quic_missed() => memory.blocked(name, now),
                 _ => {}
@@ -311,15 +287,13 @@ impl Session {
                 let quic_port = network.quic_port;
                 let addr = lane.opened_addr().map(|ip| SocketAddr::new(ip, quic_port));
                 let connected = context.now;
-                self.core
-                    .upgrade
-                    .plan(connected, addr, network.clone(), now);
+                self.upgrade.plan(connected, addr, network.clone(), now);
             }
         }
         let ip = lane.opened_addr();
         let addr = ip.map(|ip| SocketAddr::new(ip, lane.port));
         let addr = addr.filter(|_| lane.transport == Transport::Quic);
-        self.core.early.begin(addr, dialing.race.took(runner));
-        self.begin(context, conn, lane.transport);
+        self.early.begin(addr, dialing.race.took(runner));
+        Some(self.take(conn, lane.transport))
     }
 }
