@@ -91,12 +91,18 @@ fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing
     };
     let key = session.key;
     match outgoing {
-        Outgoing::Publish(transfer) => send_delivery(own, s, c, &transfer),
-        Outgoing::Release { packet_id, stream } => {
+        Outgoing::Send(transfer) => send_delivery(own, s, c, &transfer),
+        Outgoing::Settle {
+            key: packet_id,
+            stream,
+        } => {
             let reason = ReasonCode::Success;
             send::send_ack(own, c, stream, PacketType::PubRel, packet_id, reason);
         }
-        Outgoing::Store { packet_id, seq } => {
+        Outgoing::Store {
+            key: packet_id,
+            seq,
+        } => {
             store_outgoing(own, SessionRef { key, at: s }, packet_id, Seq(seq));
         }
         Outgoing::Load => {

@@ -130,20 +130,18 @@ impl Unsettled {
     }
 
     /// It leaves its consumer.
-    fn end(self, outcome: Outcome) -> Settled {
+    fn end(&mut self, outcome: Outcome) -> Settled {
         let key_stored = self.key_stored;
-        let seq = self.delivery.as_ref().and_then(|delivery| delivery.seq);
-        let over = Settled::Done { seq, key_stored };
-        match (outcome, self.delivery) {
-            (Outcome::Released | Outcome::Modified { .. }, Some(mut delivery)) => {
-                delivery.maybe_sent |= matches!(outcome, Outcome::Modified { failed: true, .. });
-                Settled::Returned {
-                    delivery,
-                    key_stored,
-                }
-            }
-            (Outcome::Accepted | Outcome::Rejected, _) | (_, None) => over,
+        let returns = matches!(outcome, Outcome::Released | Outcome::Modified { .. });
+        if returns && let Some(mut delivery) = self.delivery.take() {
+            delivery.maybe_sent |= matches!(outcome, Outcome::Modified { failed: true, .. });
+            return Settled::Returned {
+                delivery,
+                key_stored,
+            };
         }
+        let seq = self.delivery.as_ref().and_then(|delivery| delivery.seq);
+        Settled::Done { seq, key_stored }
     }
 }
 
@@ -248,13 +246,6 @@ impl<K: Key> Consumer<K> {
         let Step::To(state) = State::Waiting.after(Event::Take { record }) else {
             return None;
         };
-        let next = match seq {
-            Some(seq) if record => {
-                self.acquired.push_back((key, false));
-                Next::Store { key, seq }
-            }
-            _ => Next::Send(transfer(key, delivery.maybe_sent, &delivery)?),
-        };
         let entry = Unsettled {
             state,
             sent: !record,
@@ -264,8 +255,18 @@ impl<K: Key> Consumer<K> {
             delivery: Some(delivery),
         };
         self.next_order += 1;
-        self.unsettled.insert(key, entry);
-        Some(next)
+        let entry = self.unsettled.insert(key, entry)?;
+        match seq {
+            Some(seq) if record => {
+                self.acquired.push_back((key, false));
+                Some(Next::Store { key, seq })
+            }
+            _ => {
+                let delivery = entry.delivery.as_ref()?;
+                let transfer = transfer(key, delivery.maybe_sent, delivery)?;
+                Some(Next::Send(transfer))
+            }
+        }
     }
 
     fn poll_due(&mut self, queue: &mut Queue) -> Option<Next<K>> {
@@ -327,10 +328,13 @@ impl<K: Key> Consumer<K> {
     /// [`Consumer::complete`] only.
     pub fn settle(&mut self, queue: &mut Queue, key: K, outcome: Outcome) -> Settled {
         let event = Event::Settle(outcome);
-        let ended = self.unsettled.remove_if(key, |entry| {
+        let ended = self.unsettled.remove_with(key, |entry| {
             let in_one_step = entry.qos() == Some(QoS::AtLeastOnce);
-            (in_one_step || outcome != Outcome::Accepted)
-                && matches!(entry.state.after(event), Step::End(_))
+            let may_end = in_one_step || outcome != Outcome::Accepted;
+            match entry.state.after(event) {
+                Step::End(outcome) if may_end => Some(entry.end(outcome)),
+                _ => None,
+            }
         });
         let elsewhere = matches!(
             outcome,
@@ -339,7 +343,8 @@ impl<K: Key> Consumer<K> {
                 ..
             }
         );
-        match ended.map(|entry| entry.end(outcome)) {
+        self.release_if_idle(queue);
+        match ended {
             None => Settled::Unknown,
             Some(Settled::Returned {
                 delivery,
@@ -386,11 +391,22 @@ impl<K: Key> Consumer<K> {
     }
 
     /// The receiver has settled in the second step.
-    pub fn complete(&mut self, key: K) -> Settled {
-        let ended = self.unsettled.remove_if(key, |entry| {
-            matches!(entry.state.after(Event::Complete), Step::End(_))
-        });
-        ended.map_or(Settled::Unknown, |entry| entry.end(Outcome::Accepted))
+    pub fn complete(&mut self, queue: &mut Queue, key: K) -> Settled {
+        let ended =
+            self.unsettled
+                .remove_with(key, |entry| match entry.state.after(Event::Complete) {
+                    Step::End(outcome) => Some(entry.end(outcome)),
+                    _ => None,
+                });
+        self.release_if_idle(queue);
+        ended.unwrap_or(Settled::Unknown)
+    }
+
+    /// An idle session keeps no memory.
+    fn release_if_idle(&self, queue: &mut Queue) {
+        if self.is_empty() && queue.is_empty() {
+            queue.release();
+        }
     }
 
     /// The receiver is back: everything that is not settled is due again, in
@@ -483,16 +499,15 @@ impl<K: Key> Consumer<K> {
         let mut keys: Vec<_> = open.map(|(key, entry)| (entry.order, key)).collect();
         keys.sort_unstable_by_key(|(order, _)| *order);
         let ended = keys.into_iter().filter_map(|(_, key)| {
-            match self.unsettled.remove(key)?.end(Outcome::Released) {
-                Settled::Returned { delivery, .. } => Some(delivery),
-                _ => None,
-            }
+            self.unsettled
+                .remove_with(key, |entry| entry.delivery.take())
         });
         ended.collect()
     }
 }
 
 /// What sending a delivery needs; `None` if its message is not in memory.
+#[inline]
 fn transfer<K>(key: K, again: bool, delivery: &Delivery) -> Option<Transfer<K>> {
     let Content::Held(message) = &delivery.content else {
         return None;
@@ -503,7 +518,7 @@ fn transfer<K>(key: K, again: bool, delivery: &Delivery) -> Option<Transfer<K>> 
         message: Arc::clone(message),
         qos: delivery.qos,
         retain: delivery.retain,
-        identifiers: delivery.identifiers.clone(),
+        identifiers: Identifiers::from_slice(&delivery.identifiers),
         stream: delivery.stream,
     })
 }

@@ -14,10 +14,15 @@ use crate::packed::Packed;
 /// loaded at a time.
 const FRONT_MAX: usize = 256;
 
+/// Places for which memory is kept when all deliveries have been taken: the
+/// next one comes soon, as long as others are not settled.
+const KEPT_MAX: usize = 16;
+
 /// Deliveries that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
-    /// Highest first, none of them empty. Most sessions have at most one.
+    /// Highest first, none of them empty but one that is alone. Most sessions
+    /// have at most one.
     levels: SmallVec<[Level; 1]>,
     len: usize,
 }
@@ -25,7 +30,7 @@ pub(crate) struct Levels {
 #[derive(Debug, Default)]
 struct Level {
     level: u8,
-    /// Never empty.
+    /// Empty only with the level.
     front: VecDeque<Delivery>,
     /// Everything behind the front, none of them empty.
     rest: VecDeque<Segment>,
@@ -147,11 +152,12 @@ impl Levels {
         self.add(delivery.level, |level| level.front.push_front(delivery));
     }
 
+    #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<Delivery> {
         let first = self.levels.first_mut()?;
         let delivery = first.front.pop_front()?;
         self.len -= 1;
-        if !first.refill() {
+        if !first.refill() && (self.len > 0 || first.front.capacity() > KEPT_MAX) {
             self.levels.remove(0);
         }
         Some(delivery)
@@ -218,8 +224,20 @@ impl Levels {
         self.len = self.levels.iter().map(Level::len).sum();
     }
 
+    /// Frees the memory of a queue without deliveries.
+    pub(crate) fn release(&mut self) {
+        if self.len == 0 {
+            self.levels.clear();
+        }
+    }
+
     /// Adds one delivery to a level.
     fn add(&mut self, level: u8, add: impl FnOnce(&mut Level)) {
+        if self.len == 0
+            && let Some(empty) = self.levels.first_mut()
+        {
+            empty.level = level;
+        }
         let place = self.levels.partition_point(|l| l.level > level);
         if self.levels.get(place).is_none_or(|l| l.level != level) {
             let new = Level {
@@ -343,7 +361,9 @@ mod tests {
                 .iter()
                 .all(|(seq, _)| left.next().and_then(|d| d.seq) == Some(*seq))
         );
-        assert!(left.next().is_none() && queue.levels.is_empty());
+        assert!(left.next().is_none());
+        queue.release();
+        assert!(queue.levels.is_empty());
     }
 
     #[test]

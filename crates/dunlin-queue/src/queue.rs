@@ -176,6 +176,7 @@ impl Queue {
     }
 
     /// Takes the delivery at the front.
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<Delivery> {
         let delivery = self.levels.pop_front()?;
         self.bytes = self.bytes.saturating_sub(delivery.cost());
@@ -185,6 +186,11 @@ impl Queue {
     /// Whether the delivery at the front is past its expiry.
     pub(crate) fn is_front_expired(&self, now: Instant) -> bool {
         self.front().is_some_and(|front| front.is_expired(now))
+    }
+
+    /// Nothing is expected soon: memory that is kept for it is freed.
+    pub(crate) fn release(&mut self) {
+        self.levels.release();
     }
 
     /// The store is asked for messages: `false` if it was already.

@@ -75,31 +75,44 @@ impl<K: Key, T> Window<K, T> {
         self.places.get_mut(place)?.1.as_mut()
     }
 
-    /// Adds a value; one that had the key before is returned.
-    pub(crate) fn insert(&mut self, key: K, value: T) -> Option<T> {
-        let before = match self.find(key) {
-            Err(place) => {
-                self.places.insert(place, (key, Some(value)));
-                None
+    /// Adds a value, instead of one that had the key before. The value, in its
+    /// place.
+    pub(crate) fn insert(&mut self, key: K, value: T) -> Option<&mut T> {
+        let place = match self.find(key) {
+            Err(place) if place == self.places.len() => {
+                self.places.push_back((key, Some(value)));
+                self.len += 1;
+                return self.places.back_mut()?.1.as_mut();
             }
-            Ok(place) => self.places.get_mut(place)?.1.replace(value),
+            Err(place) => {
+                self.places.insert(place, (key, None));
+                place
+            }
+            Ok(place) => place,
         };
-        self.len += usize::from(before.is_none());
-        before
+        let (_, there) = self.places.get_mut(place)?;
+        self.len += usize::from(there.is_none());
+        Some(there.insert(value))
     }
 
-    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
-        self.remove_if(key, |_| true)
+    pub(crate) fn remove(&mut self, key: K) -> bool {
+        self.remove_with(key, |_| Some(())).is_some()
     }
 
-    /// Removes a value if it is as expected.
-    pub(crate) fn remove_if(&mut self, key: K, expected: impl FnOnce(&T) -> bool) -> Option<T> {
+    /// Removes a value if `take` takes what is wanted of it. The rest is dropped
+    /// in its place: values are large, and mostly nothing is wanted.
+    pub(crate) fn remove_with<R>(
+        &mut self,
+        key: K,
+        take: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Option<R> {
         let place = self.find(key).ok()?;
         let (_, value) = self.places.get_mut(place)?;
-        let removed = value.take_if(|value| expected(value))?;
+        let taken = take(value.as_mut()?)?;
+        *value = None;
         self.len -= 1;
         self.tidy();
-        Some(removed)
+        Some(taken)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
@@ -133,6 +146,7 @@ impl<K: Key, T> Window<K, T> {
     }
 
     /// Drops free places at the ends, and all of them when they are many.
+    #[inline]
     fn tidy(&mut self) {
         if self.len == 0 {
             self.places = VecDeque::new();
@@ -189,7 +203,7 @@ mod tests {
                     last = if last == u16::MAX { 1 } else { last + 1 };
                 }
                 assert!(!window.contains(id(last)));
-                assert_eq!(window.insert(id(last), number), None);
+                assert_eq!(window.insert(id(last), number), Some(&mut { number }));
                 model.insert(last, number);
             } else {
                 let from = match draw % 3 {
@@ -199,8 +213,9 @@ mod tests {
                 };
                 let mut keys = model.range(from..).chain(&model).map(|(key, _)| *key);
                 if let Some(key) = keys.find(|key| *key != 3) {
-                    assert_eq!(window.remove(id(key)), model.remove(&key));
-                    assert_eq!(window.remove(id(key)), None);
+                    let removed = window.remove_with(id(key), |value| Some(*value));
+                    assert_eq!(removed, model.remove(&key));
+                    assert!(!window.remove(id(key)));
                 }
             }
             assert_eq!(window.len(), model.len());

@@ -6,35 +6,13 @@ use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
 use dunlin_base::{Instant, Message, StreamId};
-use dunlin_queue::{Consumer, Content, Delivery, Next, Outcome, Queue, Receipt, Settled, Transfer};
+use dunlin_queue::{Consumer, Content, Delivery, Next, Outcome, Queue, Receipt, Settled};
 
 use crate::packet_ids::PacketIdCounter;
 
-/// What to do next for the client.
-#[derive(Debug)]
-pub enum Outgoing {
-    /// Send PUBLISH.
-    Publish(Transfer<NonZeroU16>),
-    /// Send PUBREL.
-    Release {
-        /// Packet identifier.
-        packet_id: NonZeroU16,
-        /// Stream of the PUBLISH.
-        stream: StreamId,
-    },
-    /// Write the packet identifier of this durable QoS 2 message to the store;
-    /// [`Outbound::handle_stored`] then lets it leave.
-    Store {
-        /// Packet identifier.
-        packet_id: NonZeroU16,
-        /// The message.
-        seq: u64,
-    },
-    /// Load the messages that [`Outbound::stored_at_front`] names.
-    Load,
-    /// The message expired before it left; forget it in the store too.
-    Expired(Delivery),
-}
+/// What to do next for the client: the key of a delivery is its packet
+/// identifier, [`Next::Send`] is PUBLISH and [`Next::Settle`] PUBREL.
+pub type Outgoing = Next<NonZeroU16>;
 
 /// What follows from an acknowledgement of the client.
 #[derive(Debug)]
@@ -178,23 +156,10 @@ impl Outbound {
     pub fn poll(&mut self, now: Instant, window: u16) -> Option<Outgoing> {
         let credit = usize::from(window).saturating_sub(self.consumer.len());
         let ids = &mut self.ids;
-        let next = self.consumer.poll(&mut self.queue, now, credit, |used| {
+        self.consumer.poll(&mut self.queue, now, credit, |used| {
             let id = ids.next_free(used.len(), |id| used.contains(id))?;
             ids.take(id);
             Some(id)
-        });
-        Some(match next? {
-            Next::Send(transfer) => Outgoing::Publish(transfer),
-            Next::Settle { key, stream } => Outgoing::Release {
-                packet_id: key,
-                stream,
-            },
-            Next::Store { key, seq } => Outgoing::Store {
-                packet_id: key,
-                seq,
-            },
-            Next::Load => Outgoing::Load,
-            Next::Expired(delivery) => Outgoing::Expired(delivery),
         })
     }
 
@@ -245,7 +210,7 @@ impl Outbound {
 
     /// A PUBCOMP arrived.
     pub fn handle_pubcomp(&mut self, packet_id: NonZeroU16) -> Received {
-        self.consumer.complete(packet_id).into()
+        self.consumer.complete(&mut self.queue, packet_id).into()
     }
 
     /// Sequence numbers to load, at most `max` and for about `bytes_max`, but
@@ -313,7 +278,7 @@ mod tests {
 
     fn publish(out: &mut Outbound, window: u16) -> Option<(u16, bool)> {
         match out.poll(Instant::ZERO, window) {
-            Some(Outgoing::Publish(publish)) => Some((publish.key.get(), publish.again)),
+            Some(Outgoing::Send(publish)) => Some((publish.key.get(), publish.again)),
             None => None,
             other => panic!("unexpected {other:?}"),
         }
@@ -354,7 +319,7 @@ mod tests {
         assert_eq!(publish(&mut out, 3), Some((1, true)));
         assert!(matches!(
             out.poll(Instant::ZERO, 3),
-            Some(Outgoing::Release { packet_id, .. }) if packet_id == id
+            Some(Outgoing::Settle { key, .. }) if key == id
         ));
         assert_eq!(publish(&mut out, 3), Some((3, true)));
         assert_eq!(publish(&mut out, 3), None);
@@ -366,7 +331,11 @@ mod tests {
     fn a_durable_qos_2_message_leaves_after_its_id_is_stored() {
         let mut out = Outbound::default();
         out.push(delivery(QoS::ExactlyOnce, Some(9)));
-        let Some(Outgoing::Store { packet_id, seq: 9 }) = out.poll(Instant::ZERO, 5) else {
+        let Some(Outgoing::Store {
+            key: packet_id,
+            seq: 9,
+        }) = out.poll(Instant::ZERO, 5)
+        else {
             panic!("must be stored first");
         };
         assert_eq!(publish(&mut out, 5), None);
@@ -380,7 +349,7 @@ mod tests {
         out.handle_release_stored(packet_id);
         assert!(matches!(
             out.poll(Instant::ZERO, 5),
-            Some(Outgoing::Release { .. })
+            Some(Outgoing::Settle { .. })
         ));
         assert!(matches!(
             out.handle_pubcomp(packet_id),

@@ -150,12 +150,15 @@ fn what_settles_in_two_steps_is_not_accepted_in_one() {
     assert!(to.sent(2).is_some() && to.sent(2).is_some());
     assert!(matches!(to.settle(1, Outcome::Accepted), Settled::Unknown));
     assert_eq!(to.consumer.handle_received(2), Receipt::Unknown);
-    assert!(matches!(to.consumer.complete(1), Settled::Unknown));
+    assert!(matches!(
+        to.consumer.complete(&mut to.queue, 1),
+        Settled::Unknown
+    ));
     assert_eq!(to.consumer.handle_received(1), Receipt::Settle);
     assert!(matches!(to.settle(1, Outcome::Rejected), Settled::Unknown));
     assert!(to.consumer.delivery(1).is_none());
     assert!(matches!(
-        to.consumer.complete(1),
+        to.consumer.complete(&mut to.queue, 1),
         Settled::Done { seq: None, .. }
     ));
 }
@@ -186,7 +189,7 @@ fn what_is_recorded_leaves_in_order_when_the_store_does_not_answer_in_order() {
         })
     ));
     assert!(matches!(
-        to.consumer.complete(2),
+        to.consumer.complete(&mut to.queue, 2),
         Settled::Done {
             seq: None,
             key_stored: true

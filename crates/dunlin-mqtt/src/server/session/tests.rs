@@ -247,7 +247,7 @@ fn sent(qos: QoS) -> Session {
         maybe_sent: false,
     });
     let next = session.outbound.poll(START, MAX);
-    assert!(matches!(next, Some(Outgoing::Publish(_))));
+    assert!(matches!(next, Some(Outgoing::Send(_))));
     session
 }
 
