@@ -14,13 +14,22 @@ import time
 from brokers import Dunlin
 
 QUICK = "--quick" in sys.argv
-REPEAT = 1 if QUICK else 5
+PARTS = [word for word in sys.argv[1:] if not word.startswith("--")]
+REPEAT = 1 if QUICK else 3
 SECONDS = 1 if QUICK else 3
 
 GENERATOR = os.path.abspath(os.environ["DUNLIN"])
 BASELINE = os.environ.get("BASELINE")
 
-TRANSPORTS = ["tcp", "quic"]
+
+
+def chosen(*names):
+    """Those of a kind that the command line names; all if it names none."""
+    return [name for name in names if name in PARTS] or list(names)
+
+
+TRANSPORTS = chosen("tcp", "quic")
+TABLES = chosen("saturated", "fleet", "latency")
 TEN = ["--pubs", "10", "--subs", "10"]
 FLEET = ["--pubs", "1000", "--subs", "1000", "--rate", "5000"]
 PACED = TEN + ["--rate", "1000"]
@@ -145,12 +154,16 @@ def main():
     if BASELINE:
         binaries.append(Binary("before", BASELINE))
     try:
-        cases = [(t, q, TEN) for t in TRANSPORTS for q in (0, 1, 2)]
-        cpu_table("Ten pairs, saturated, 64 B: CPU of the broker, µs a message:", binaries, cases)
-        cases = [(t, q, FLEET) for t in TRANSPORTS for q in (0, 1)]
-        what = "1,000 publishers and 1,000 subscribers, 5 messages/s each: µs a message:"
-        cpu_table(what, binaries, cases)
-        latency_table(binaries)
+        if "saturated" in TABLES:
+            cases = [(t, q, TEN) for t in TRANSPORTS for q in (0, 1, 2)]
+            what = "Ten pairs, saturated, 64 B: CPU of the broker, µs a message:"
+            cpu_table(what, binaries, cases)
+        if "fleet" in TABLES:
+            cases = [(t, q, FLEET) for t in TRANSPORTS for q in (0, 1)]
+            what = "1,000 publishers and 1,000 subscribers, 5 messages/s each: µs a message:"
+            cpu_table(what, binaries, cases)
+        if "latency" in TABLES:
+            latency_table(binaries)
     finally:
         for binary in binaries:
             binary.stop()
