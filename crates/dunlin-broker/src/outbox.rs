@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use bytes::BytesMut;
 use dunlin_base::transport::{NetCommand, NetCommandKind};
 use dunlin_base::{ConnId, ShardId};
 use dunlin_mqtt::codec::Publish;
@@ -111,6 +112,22 @@ impl Outbox {
             self.queue.push_back(Output::Net(command));
         } else {
             self.bus(owner, BusMessage::Command(command));
+        }
+    }
+
+    /// Adds bytes of a connection that is given away but still here: they came
+    /// with those that its move carries, as another TLS record or WebSocket
+    /// frame.
+    pub(crate) fn add_unread(&mut self, of: ConnId, data: &[u8]) {
+        let unread = self.queue.iter_mut().rev().find_map(|output| match output {
+            Output::Move { conn, unread, .. } if *conn == of => Some(unread),
+            _ => None,
+        });
+        if let Some(unread) = unread {
+            // The only handle, so that nothing is copied but the new bytes.
+            let mut bytes = BytesMut::from(core::mem::take(unread));
+            bytes.extend_from_slice(data);
+            *unread = bytes.freeze();
         }
     }
 

@@ -291,6 +291,9 @@ impl Shard {
             return packets::handle_opened(own, conn, peer);
         }
         let Some((c, handed_over)) = locate(own, conn) else {
+            if let NetEventKind::Bytes { data, .. } = kind {
+                own.outbox.add_unread(conn, data);
+            }
             return;
         };
         let Some(to) = handed_over else {

@@ -11,6 +11,7 @@ mod hostile;
 mod identities;
 mod metrics;
 mod migration;
+mod pipelined;
 mod policies;
 mod race;
 mod relay;
