@@ -7,12 +7,9 @@ use clap::{Parser, Subcommand};
 use dunlin_link::linux;
 
 use crate::check::Check;
-use crate::knock::Knock;
 use crate::lab::remove_folders;
 use crate::link::LinkCommand;
-use crate::load::Load;
 use crate::profile::Profiles;
-use crate::racer::Racer;
 use crate::run::drive::RunCommand;
 use crate::run::report::ReportCommand;
 use crate::say;
@@ -42,15 +39,6 @@ enum Command {
         /// Only what these links left; all if none is named.
         names: Vec<String>,
     },
-    /// Publishers and subscribers for a check.
-    #[command(hide = true)]
-    Load(Load),
-    /// One client that connects again and again, for an experiment.
-    #[command(hide = true)]
-    Knock(Knock),
-    /// One client for a check.
-    #[command(hide = true)]
-    Racer(Racer),
     #[command(flatten)]
     Tool(Tool),
     /// Wait for a link's process to be gone, then clean up after it.
@@ -68,9 +56,6 @@ pub(crate) fn run() -> Result<ExitCode> {
         Command::Check(check) => check.run(),
         Command::Run(run) => run.run(),
         Command::Report(report) => report.run(),
-        Command::Knock(knock) => knock.run(),
-        Command::Load(load) => load.run(),
-        Command::Racer(racer) => racer.run(),
         Command::Tool(tool) => tool.run(),
         Command::Profiles(profiles) => {
             profiles.run()?;

@@ -8,19 +8,13 @@ mod check;
 #[cfg(target_os = "linux")]
 mod cmd;
 #[cfg(target_os = "linux")]
-mod knock;
-#[cfg(target_os = "linux")]
 mod lab;
 #[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
-mod load;
-#[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
 mod profile;
-#[cfg(target_os = "linux")]
-mod racer;
 #[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]

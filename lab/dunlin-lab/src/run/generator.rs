@@ -9,8 +9,8 @@ use dunlin_link::linux::Namespace;
 use serde::de::DeserializeOwned;
 
 use crate::lab::Lab;
-use crate::load::Done;
 use crate::process::Known;
+use crate::tool::load::Done;
 
 /// A load that runs until it is awaited, or dropped and thereby killed.
 #[derive(Debug)]

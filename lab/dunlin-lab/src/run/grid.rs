@@ -10,8 +10,8 @@ use super::record::{Cell, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float, quantile_of};
 use super::validity;
 use crate::lab::Lab;
-use crate::load::Done;
 use crate::tool::crowd::Crowded;
+use crate::tool::load::Done;
 
 /// Every combination.
 pub(crate) struct Grid;

@@ -14,7 +14,7 @@ use super::record::{Cell, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float, mean, quantile_of};
 use super::validity;
 use crate::lab::Lab;
-use crate::load::Done;
+use crate::tool::load::Done;
 use spikes::{NARROW_US, WIDE_US, alone, alone_by_chance, spikes};
 
 /// Eight topics at 500 messages a second.

@@ -11,7 +11,7 @@ use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float};
 use crate::lab::Lab;
-use crate::load::Done;
+use crate::tool::load::Done;
 
 /// Memory of the broker at saturation under loss.
 pub(crate) struct Memory;

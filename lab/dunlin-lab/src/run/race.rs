@@ -19,7 +19,7 @@ use super::record::{Cell, Factors, Measure, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float};
 use crate::lab::{Lab, QUIC_PORT, find};
 use crate::process::output;
-use crate::racer::Raced;
+use crate::tool::racer::Raced;
 
 /// QUIC and TLS race for a connection.
 pub(crate) struct Race;

@@ -17,7 +17,7 @@ use super::record::{Cell, Factors, Measure, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float};
 use super::systems::Serving;
 use crate::lab::Lab;
-use crate::load::Done;
+use crate::tool::load::Done;
 
 /// Rebinding and migration under traffic.
 pub(crate) struct Storm;

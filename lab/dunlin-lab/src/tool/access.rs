@@ -1,5 +1,5 @@
-//! How a client of an experiment connects: what all tools that use the client
-//! library are told.
+//! How a client of an experiment connects: the options of all tools that use the
+//! client library.
 
 use core::time::Duration;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(super) struct Access {
     #[arg(long)]
     pub(super) url: String,
     #[arg(long)]
-    ca: PathBuf,
+    pub(super) ca: PathBuf,
     #[arg(long, default_value = "single")]
     policy: Policy,
     /// Carry messages of QoS 0 in datagrams.
@@ -48,9 +48,6 @@ impl Access {
         let isolate = self.policy != Policy::Single;
         let mut builder = Client::builder(&self.url)?
             .client_id(id.to_owned())
-            // What outlives a connection would have to get to the disk first.
-            .session_expiry(Duration::ZERO)
-            .keep_alive(Duration::from_secs(60))
             .tls(TlsOptions::new().ca_file(&self.ca))
             .streams(policy)
             .isolate_streams(isolate)
@@ -60,6 +57,13 @@ impl Access {
             builder = builder.tickets(TicketFile::open(path)?);
         }
         Ok(builder)
+    }
+
+    /// The same with a session that ends with its connection: one that outlives
+    /// it would have to get to the disk first.
+    pub(super) fn transient(&self, id: &str) -> Result<Builder> {
+        let builder = self.builder(id)?.session_expiry(Duration::ZERO);
+        Ok(builder.keep_alive(Duration::from_secs(60)))
     }
 }
 

@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::access::{Access, quality};
-use super::micros;
-use crate::say;
+use super::{micros, printed};
 
 /// Longest time to disconnect.
 const DISCONNECT_MAX: Duration = Duration::from_millis(300);
@@ -58,20 +57,14 @@ pub(crate) struct Bursted {
 
 impl Burst {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .context("cannot start")?;
-        let done = runtime.block_on(self.all())?;
-        say::out(serde_json::to_string(&done)?);
-        Ok(ExitCode::SUCCESS)
+        printed(self.all())
     }
 
     async fn all(&self) -> Result<Bursted> {
         let payload = std::fs::read(&self.file)
             .with_context(|| format!("cannot read {}", self.file.display()))?;
         let builder = || {
-            let builder = self.access.builder(&self.id)?;
+            let builder = self.access.transient(&self.id)?;
             let count = u16::try_from(self.count).unwrap_or(u16::MAX);
             anyhow::Ok(builder.max_in_flight(count).connect_timeout(self.timeout))
         };

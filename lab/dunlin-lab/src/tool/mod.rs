@@ -4,18 +4,33 @@
 mod access;
 pub(crate) mod burst;
 pub(crate) mod crowd;
+pub(crate) mod knock;
+pub(crate) mod load;
 pub(crate) mod pairs;
+pub(crate) mod racer;
 pub(crate) mod trickle;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Subcommand;
+use serde::Serialize;
+
+use crate::say;
 
 /// Clients of the experiments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
+    /// Publishers and subscribers.
+    #[command(hide = true)]
+    Load(load::Load),
+    /// One client that connects again and again.
+    #[command(hide = true)]
+    Knock(knock::Knock),
+    /// One client that may use QUIC and TLS over TCP.
+    #[command(hide = true)]
+    Racer(racer::Racer),
     /// Many clients that connect one after another.
     #[command(hide = true)]
     Crowd(crowd::Crowd),
@@ -33,12 +48,26 @@ pub(crate) enum Tool {
 impl Tool {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self {
+            Self::Load(load) => load.run(),
+            Self::Knock(knock) => knock.run(),
+            Self::Racer(racer) => racer.run(),
             Self::Crowd(crowd) => crowd.run(),
             Self::Pairs(pairs) => pairs.run(),
             Self::Burst(burst) => burst.run(),
             Self::Trickle(trickle) => trickle.run(),
         }
     }
+}
+
+/// Does the work of a tool, and prints what came of it.
+fn printed<T: Serialize>(work: impl Future<Output = Result<T>>) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .context("cannot start")?;
+    let done = runtime.block_on(work)?;
+    say::out(serde_json::to_string(&done)?);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Microseconds since then.

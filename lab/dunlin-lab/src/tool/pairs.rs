@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
 use super::access::{Access, quality};
-use super::{Lateness, micros};
+use super::{Lateness, micros, printed};
 use crate::say;
 
 /// Quiet time between the last message of the warm-up and the first that counts:
@@ -115,13 +115,7 @@ fn with<T>(state: &Shared, f: impl FnOnce(&mut State) -> T) -> T {
 
 impl Pairs {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .context("cannot start")?;
-        let paired = runtime.block_on(self.all())?;
-        say::out(serde_json::to_string(&paired)?);
-        Ok(ExitCode::SUCCESS)
+        printed(self.all())
     }
 
     async fn all(&self) -> Result<Paired> {
@@ -222,7 +216,7 @@ impl Pairs {
         let builder = |role: &str| {
             let builder = self
                 .access
-                .builder(&format!("{}-{role}{number}", self.id))?;
+                .transient(&format!("{}-{role}{number}", self.id))?;
             anyhow::Ok(builder.connect_timeout(CONNECT_MAX))
         };
         let (subscriber, messages) = builder("s")?.connect().await.context("cannot connect")?;

@@ -16,8 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{sleep_until, timeout};
 
 use super::access::{Access, quality};
-use super::{Lateness, micros};
-use crate::say;
+use super::{Lateness, micros, printed};
 
 /// Time that the processor's use is looked at for, as `htop` does.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -74,18 +73,12 @@ pub(crate) struct Trickled {
 
 impl Trickle {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .context("cannot start")?;
-        let done = runtime.block_on(self.all())?;
-        say::out(serde_json::to_string(&done)?);
-        Ok(ExitCode::SUCCESS)
+        printed(self.all())
     }
 
     async fn all(&self) -> Result<Trickled> {
         let id = format!("trickle-{}", std::process::id());
-        let builder = self.access.builder(&id)?;
+        let builder = self.access.transient(&id)?;
         let (client, messages) = builder.connect().await.context("cannot connect")?;
         let filter = self.topic.clone();
         client.subscribe(filter, quality(1)).await?;

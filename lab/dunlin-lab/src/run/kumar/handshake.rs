@@ -28,9 +28,9 @@ use super::super::record::{Cell, Measure, Outcome, Record, Scale};
 use super::super::stats::{Pick, Statistic, float};
 use super::super::systems::{Serving, System};
 use super::{change, factor, measure};
-use crate::knock::Knocked;
 use crate::lab::{Lab, find};
 use crate::process::output;
+use crate::tool::knock::Knocked;
 
 const ROLES: [&str; 3] = [SUBSCRIBER, PUBLISHER, BROKER];
 

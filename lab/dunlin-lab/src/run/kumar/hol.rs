@@ -23,7 +23,7 @@ use super::super::systems::{Serving, System};
 use super::super::validity;
 use super::{change, measure};
 use crate::lab::Lab;
-use crate::load::Done;
+use crate::tool::load::Done;
 
 /// Messages a second.
 const RATE: &str = "250";

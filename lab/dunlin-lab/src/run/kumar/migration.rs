@@ -24,7 +24,7 @@ use super::super::systems::{Serving, System};
 use super::super::validity;
 use super::measure;
 use crate::lab::Lab;
-use crate::load::Done;
+use crate::tool::load::Done;
 
 /// Moves of the subscriber.
 const MOVES: u32 = 3;

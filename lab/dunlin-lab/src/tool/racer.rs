@@ -9,14 +9,13 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use dunlin_client::{
-    Client, ConnectionEvent, Publish, QoS, Race, RaceMemory, TicketFile, TlsOptions, Transport,
-};
+use dunlin_client::{Client, ConnectionEvent, Publish, QoS, Race, RaceMemory, Transport};
 use dunlin_link::parse_duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use crate::say;
+use super::access::Access;
+use super::printed;
 
 /// Between two messages of a client that waits for QUIC.
 const PUBLISH_EVERY: Duration = Duration::from_millis(5);
@@ -27,16 +26,11 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// One client.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Racer {
-    #[arg(long)]
-    url: String,
-    #[arg(long)]
-    ca: PathBuf,
+    #[command(flatten)]
+    access: Access,
     /// Where to remember what worked.
     #[arg(long)]
     memory: Option<PathBuf>,
-    /// Where to keep session tickets.
-    #[arg(long)]
-    tickets: Option<PathBuf>,
     /// Wait so long, at most, until the connection is on QUIC.
     #[arg(long, value_parser = parse_duration)]
     upgrade_within: Option<Duration>,
@@ -62,21 +56,13 @@ pub(crate) struct Raced {
 
 impl Racer {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .context("cannot start")?;
-        let raced = runtime.block_on(self.race())?;
-        say::out(serde_json::to_string(&raced)?);
-        Ok(ExitCode::SUCCESS)
+        printed(self.race())
     }
 
     async fn race(&self) -> Result<Raced> {
-        let mut builder = Client::builder(&self.url)?
-            .client_id("racer")
-            .session_expiry(Duration::from_secs(60))
-            .tls(TlsOptions::new().ca_file(&self.ca));
-        if self.url.starts_with("auto:") {
+        let builder = self.access.builder("racer")?;
+        let mut builder = builder.session_expiry(Duration::from_secs(60));
+        if self.access.url.starts_with("auto:") {
             let mut race = Race::new();
             if let Some(path) = &self.memory {
                 race = race.memory(&RaceMemory::file(path)?);
@@ -85,9 +71,6 @@ impl Racer {
                 race = race.probe_after(wait);
             }
             builder = builder.race(race);
-        }
-        if let Some(path) = &self.tickets {
-            builder = builder.tickets(TicketFile::open(path)?);
         }
         let begun = Instant::now();
         let (client, messages) = builder.connect().await.context("cannot connect")?;

@@ -1,6 +1,6 @@
 //! The hidden command `knock`: one client that connects again and again, and
 //! prints as JSON when each step was done, so that packets of a capture can be
-//! told apart. Runs inside a namespace.
+//! distinguished. Runs inside a namespace.
 
 use core::time::Duration;
 use std::path::PathBuf;
@@ -9,27 +9,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use dunlin_client::{Client, QoS, TicketFile, TlsOptions};
+use dunlin_client::{QoS, StreamPolicy, TlsOptions};
 use dunlin_link::parse_duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::say;
+use super::access::Access;
+use super::printed;
 
 /// One client, several times.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Knock {
-    #[arg(long)]
-    url: String,
-    #[arg(long)]
-    ca: PathBuf,
-    /// Taken for the sake of the load generator's arguments: a connection
-    /// without messages has one stream.
-    #[arg(long, default_value = "single")]
-    policy: String,
-    /// Keep session tickets here, and send early data.
-    #[arg(long, value_name = "FILE")]
-    tickets: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
     /// Write the secrets of TLS here, for tshark.
     #[arg(long, value_name = "FILE")]
     keylog: Option<PathBuf>,
@@ -63,13 +55,7 @@ pub(crate) struct Knocked {
 
 impl Knock {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .context("cannot start")?;
-        let knocked = runtime.block_on(self.all())?;
-        say::out(serde_json::to_string(&knocked)?);
-        Ok(ExitCode::SUCCESS)
+        printed(self.all())
     }
 
     async fn all(&self) -> Result<Vec<Knocked>> {
@@ -84,24 +70,21 @@ impl Knock {
     }
 
     async fn one(&self) -> Result<Knocked> {
-        let mut tls = TlsOptions::new().ca_file(&self.ca);
+        let mut tls = TlsOptions::new().ca_file(&self.access.ca);
         if let Some(path) = &self.keylog {
             tls = tls.log_secrets_to(path);
         }
-        let mut builder = Client::builder(&self.url)?
-            .client_id(&*self.id)
-            .keep_alive(Duration::ZERO)
-            // As `dunlin sub` has it.
-            .pipelined(true)
-            .tls(tls);
-        if let Some(path) = &self.tickets {
-            builder = builder.tickets(TicketFile::open(path)?);
-        }
+        // A connection without messages has one stream. CONNECT leaves as with
+        // `dunlin sub`.
+        let builder = self.access.builder(&self.id)?;
+        let builder = builder.streams(StreamPolicy::Single).isolate_streams(false);
+        let builder = builder.delivery_streams(false).pipelined(true);
+        let builder = builder.keep_alive(Duration::ZERO).tls(tls);
         let begun = now();
         let (client, messages, connecting) = builder.start()?;
         let connected = async {
             let connected = connecting.await;
-            connected.with_context(|| format!("cannot connect to {}", self.url))?;
+            connected.with_context(|| format!("cannot connect to {}", self.access.url))?;
             anyhow::Ok(now())
         };
         // Handed over before there is a connection, so that it goes out as

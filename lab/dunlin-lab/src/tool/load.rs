@@ -3,7 +3,6 @@
 //! a namespace.
 
 use core::time::Duration;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,8 +11,8 @@ use anyhow::{Context as _, Result};
 use bytes::{BufMut as _, BytesMut};
 use clap::{Args, ValueEnum};
 use dunlin_client::{
-    Client, Connecting, ConnectionEvent, Delivery, Events, Message, Messages, Publish, QoS, Repeat,
-    Runtime, RuntimeLimits, StreamPolicy, TicketFile, TlsOptions,
+    Client, Connecting, ConnectionEvent, Delivery, Events, Message, Messages, Publish, Repeat,
+    Runtime, RuntimeLimits,
 };
 use dunlin_link::linux::Namespace;
 use dunlin_link::parse_duration;
@@ -21,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
+use super::access::{Access, quality};
+use super::{micros, printed};
 use crate::run::validity::BEHIND_US_MAX;
 use crate::say;
 
@@ -45,12 +46,8 @@ const HEADER_BYTES: usize = 2 + 2 + 4 + 8;
 /// Publishers and subscribers.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Load {
-    #[arg(long)]
-    url: String,
-    #[arg(long)]
-    ca: PathBuf,
-    #[arg(long, default_value = "single")]
-    policy: Policy,
+    #[command(flatten)]
+    access: Access,
     #[arg(long, default_value_t = 1)]
     publishers: u16,
     #[arg(long, default_value_t = 1)]
@@ -77,8 +74,6 @@ pub(crate) struct Load {
     /// Give up messages of QoS 0 after this time.
     #[arg(long, value_parser = parse_duration)]
     max_age: Option<Duration>,
-    #[arg(long)]
-    datagrams: bool,
     /// When small packets are sent twice; if not given, as the policy has it.
     #[arg(long)]
     repeat: Option<When>,
@@ -106,18 +101,6 @@ pub(crate) struct Load {
     /// Keep alive of subscribers, if it is another.
     #[arg(long, value_parser = parse_duration)]
     subscribers_keep_alive: Option<Duration>,
-    /// Keep session tickets here, and send early data.
-    #[arg(long, value_name = "FILE")]
-    tickets: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum Policy {
-    Single,
-    PerTopic,
-    PerPublish,
-    Unordered,
-    Auto,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -183,13 +166,7 @@ fn lock(state: &Shared) -> MutexGuard<'_, State> {
 
 impl Load {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .context("cannot start")?;
-        let done = runtime.block_on(self.all())?;
-        say::out(serde_json::to_string(&done)?);
-        Ok(ExitCode::SUCCESS)
+        printed(self.all())
     }
 
     async fn all(self) -> Result<Done> {
@@ -209,7 +186,7 @@ impl Load {
             let (client, messages) = self.connect("s", number, elsewhere.as_ref()).await?;
             let filter = format!("load/{}/#", self.id);
             client
-                .subscribe(filter, self.quality())
+                .subscribe(filter, quality(self.qos))
                 .await
                 .context("cannot subscribe")?;
             let (load, state) = (self.clone(), Arc::clone(&state));
@@ -226,7 +203,7 @@ impl Load {
         for (number, (client, _unused, connecting)) in (0..).zip(connecting) {
             connecting
                 .await
-                .with_context(|| format!("cannot connect to {}", self.url))?;
+                .with_context(|| format!("cannot connect to {}", self.access.url))?;
             tasks.spawn(watch(client.events(), Arc::clone(&state)));
             publishers.push((number, client.clone()));
             clients.push(client);
@@ -281,7 +258,7 @@ impl Load {
         let (client, messages, connecting) = self.start(role, number, runtime)?;
         connecting
             .await
-            .with_context(|| format!("cannot connect to {}", self.url))?;
+            .with_context(|| format!("cannot connect to {}", self.access.url))?;
         Ok((client, messages))
     }
 
@@ -291,28 +268,17 @@ impl Load {
         number: u16,
         runtime: Option<&Runtime>,
     ) -> Result<(Client, Messages, Connecting)> {
-        let policy = match self.policy {
-            Policy::Single => StreamPolicy::Single,
-            Policy::PerTopic => StreamPolicy::PerTopic,
-            Policy::PerPublish => StreamPolicy::PerPublish,
-            Policy::Unordered => StreamPolicy::PerPublishUnordered,
-            Policy::Auto => StreamPolicy::Auto,
-        };
         let keep_alive = match self.subscribers_keep_alive {
             Some(keep_alive) if role == "s" => keep_alive,
             _ => self.keep_alive,
         };
-        let isolate = self.policy != Policy::Single;
-        let mut builder = Client::builder(&self.url)?
-            .client_id(format!("{}-{role}{number}", self.id))
+        let id = format!("{}-{role}{number}", self.id);
+        let mut builder = self
+            .access
+            .builder(&id)?
             .session_expiry(self.session_expiry)
             .keep_alive(keep_alive)
-            .receive_maximum(self.receive_maximum)
-            .tls(TlsOptions::new().ca_file(&self.ca))
-            .streams(policy)
-            .isolate_streams(isolate)
-            .delivery_streams(isolate)
-            .datagrams(self.datagrams);
+            .receive_maximum(self.receive_maximum);
         if let Some(when) = self.repeat {
             builder = builder.repeat_packets(match when {
                 When::Never => Repeat::Never,
@@ -322,23 +288,12 @@ impl Load {
         if let Some(age) = self.max_age {
             builder = builder.max_age(age);
         }
-        if let Some(path) = &self.tickets {
-            builder = builder.tickets(TicketFile::open(path)?);
-        }
         if let Some(runtime) = runtime {
             builder = builder.runtime(runtime);
         }
         builder
             .start()
-            .with_context(|| format!("cannot connect to {}", self.url))
-    }
-
-    const fn quality(&self) -> QoS {
-        match self.qos {
-            0 => QoS::AtMostOnce,
-            1 => QoS::AtLeastOnce,
-            _ => QoS::ExactlyOnce,
-        }
+            .with_context(|| format!("cannot connect to {}", self.access.url))
     }
 
     async fn publish(
@@ -373,10 +328,10 @@ impl Load {
             payload.put_u16(number);
             payload.put_u16(topic);
             payload.put_u32(sequence);
-            payload.put_u64(micros(begun.elapsed()));
+            payload.put_u64(micros(begun));
             payload.resize(self.payload.max(HEADER_BYTES), b'.');
             let name = format!("load/{}/{number}/{topic}", self.id);
-            let publish = Publish::new(name, payload.freeze()).qos(self.quality());
+            let publish = Publish::new(name, payload.freeze()).qos(quality(self.qos));
             pending.push(
                 client
                     .start_publish(publish)
@@ -407,10 +362,10 @@ impl Load {
 
     async fn receive(&self, number: u16, mut messages: Messages, state: &Shared, begun: Instant) {
         while let Some(message) = messages.next().await {
-            let now = Instant::now();
+            let (now, at) = (Instant::now(), micros(begun));
             let mut state = lock(state);
             state.last_arrival = Some(now);
-            self.note(number, &message, &mut state, micros(now - begun));
+            self.note(number, &message, &mut state, at);
         }
     }
 
@@ -521,8 +476,4 @@ fn read(payload: &[u8]) -> Option<(u16, u16, u32, u64)> {
         u32::from_be_bytes(*sequence),
         u64::from_be_bytes(*time),
     ))
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
