@@ -212,7 +212,7 @@ fn plot_flash(folder: &Path, study: &Study) -> Result<()> {
     save(
         folder,
         "flash.svg",
-        &bars(title, &legend, &all, Some((40_960.0, "40 KB"))),
+        &bars(title, &legend, &all, Some((40_960.0, "40 KB")))?,
     )
 }
 
@@ -233,7 +233,7 @@ fn plot_cycles(folder: &Path, study: &Study) -> Result<()> {
             .collect();
         let title = format!("Cycles from waking to PUBACK, provider {}", provider.name);
         let name = format!("cycles-{}.svg", provider.name);
-        save(folder, &name, &bars(&title, &page::PIECES, &all, None))?;
+        save(folder, &name, &bars(&title, &page::PIECES, &all, None)?)?;
     }
     Ok(())
 }
@@ -262,7 +262,7 @@ fn plot_stack(folder: &Path, provider: &Provider, series: &Series) -> Result<()>
         points: &thinned(&points),
         phases: &phases,
         goal: Some((3072.0, "3 KB")),
-    });
+    })?;
     save(folder, &format!("stack-{}.svg", provider.name), &drawn)
 }
 

@@ -1,16 +1,36 @@
-//! Plots as SVG: stacked bars and lines over time. Knows no firmware.
+//! Plots as SVG, drawn by `plotters`: stacked bars and lines over time. Knows no
+//! firmware.
 
-use core::fmt::Write as _;
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Colours that can be told apart, also by the colour-blind (Okabe and Ito).
-const COLOURS: [&str; 8] = [
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442",
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x99, 0x99, 0x99),
+    RGBColor(0xf0, 0xe4, 0x42),
 ];
-const WIDTH: f64 = 720.0;
-const LEFT: f64 = 190.0;
-const RIGHT: f64 = 70.0;
-const ROW: f64 = 26.0;
-const LEGEND: f64 = 40.0;
+const WIDTH: i32 = 720;
+/// Left of bars, for their names, and right of them, for their labels.
+const LEFT: i32 = 190;
+const RIGHT: i32 = 70;
+const ROW: i32 = 26;
+/// Height of the title, and of the legend below it.
+const TITLE: i32 = 30;
+const LEGEND: i32 = 30;
+/// Size of text, of which the library makes 12 pixels.
+const FONT: u32 = 15;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// A bar: its name, its pieces in the order of the legend, and a label.
 pub(crate) struct Bar {
@@ -19,48 +39,8 @@ pub(crate) struct Bar {
     pub(crate) label: String,
 }
 
-/// Bars of stacked pieces, with a line at `goal`.
-pub(crate) fn bars(
-    title: &str,
-    legend: &[&str],
-    bars: &[Bar],
-    goal: Option<(f64, &str)>,
-) -> String {
-    let longest = bars.iter().map(|bar| bar.pieces.iter().sum::<f64>());
-    let most = longest.chain(goal.map(|goal| goal.0)).fold(1.0, f64::max);
-    let scale = (WIDTH - LEFT - RIGHT) / most;
-    let top = LEGEND + 30.0;
-    let height = ROW.mul_add(bars.len() as f64, top) + 24.0;
-    let mut out = head(title, height);
-    legend_of(&mut out, legend);
-    for (at, bar) in (0_u32..).zip(bars) {
-        let y = ROW.mul_add(f64::from(at), top);
-        let mut x = LEFT;
-        text(&mut out, LEFT - 8.0, y + 13.0, "end", &bar.name);
-        for (piece, colour) in bar.pieces.iter().zip(COLOURS) {
-            let width = piece * scale;
-            let _ = writeln!(
-                out,
-                r#"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="18" fill="{colour}"/>"#
-            );
-            x += width;
-        }
-        text(&mut out, x + 6.0, y + 13.0, "start", &bar.label);
-    }
-    if let Some((value, name)) = goal {
-        let (x, end) = (value.mul_add(scale, LEFT), height - 18.0);
-        let _ = writeln!(
-            out,
-            r#"<line x1="{x:.1}" y1="{top:.1}" x2="{x:.1}" y2="{end:.1}" stroke="black" stroke-dasharray="4 3"/>"#
-        );
-        text(&mut out, x, height - 6.0, "middle", name);
-    }
-    out.push_str("</svg>\n");
-    out
-}
-
-/// A value over time as a filled line, with the phases that time has: each the
-/// place where it begins and its name.
+/// A value over time, with the phases that time has: each the place where it
+/// begins and its name.
 pub(crate) struct Curve<'a> {
     pub(crate) title: &'a str,
     pub(crate) x: &'a str,
@@ -70,116 +50,150 @@ pub(crate) struct Curve<'a> {
     pub(crate) goal: Option<(f64, &'a str)>,
 }
 
-/// Where the area of a curve is.
-const AREA: (f64, f64, f64, f64) = (60.0, 44.0, WIDTH - 80.0, 220.0);
-
-/// Draws a curve.
-pub(crate) fn curve(curve: &Curve<'_>) -> String {
-    let (left, top, width, height) = AREA;
-    let ends = |pick: fn(&(f64, f64)) -> f64| curve.points.iter().map(pick).fold(1.0, f64::max);
-    let (x_most, y_seen) = (ends(|point| point.0), ends(|point| point.1));
-    let y_most = curve.goal.map_or(y_seen, |goal| goal.0.max(y_seen)) * 1.05;
-    let place = |x: f64, y: f64| {
-        let (x, y) = (x / x_most * width, y / y_most * height);
-        (left + x, top + height - y)
+/// A picture with this title.
+fn picture(title: &str, height: i32, draw: impl Fn(&Area<'_>) -> Drawn) -> Result<String> {
+    let mut svg = String::new();
+    let mut all = || -> Drawn {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH.unsigned_abs(), height.unsigned_abs()))
+            .into_drawing_area();
+        root.fill(&WHITE)?;
+        let font = ("sans-serif", FONT + 2).into_font().style(FontStyle::Bold);
+        root.draw(&Text::new(title, (8, 8), font.color(&BLACK)))?;
+        draw(&root)?;
+        root.present()
     };
-    let mut out = head(curve.title, top + height + 48.0);
-    shade(&mut out, curve.phases, x_most);
-    let mut path = String::new();
-    for (x, y) in curve.points {
-        let (x, y) = place(*x, *y);
-        let _ = write!(path, "{x:.1},{y:.1} ");
-    }
-    let (path, colour) = (path.trim_end(), COLOURS[0]);
-    let _ = writeln!(
-        out,
-        r#"<polyline points="{path}" fill="none" stroke="{colour}"/>"#
-    );
-    if let Some((value, name)) = curve.goal {
-        let (_, y) = place(0.0, value);
-        let end = left + width;
-        let _ = writeln!(
-            out,
-            r#"<line x1="{left}" y1="{y:.1}" x2="{end}" y2="{y:.1}" stroke="black" stroke-dasharray="4 3"/>"#
-        );
-        text(&mut out, end, y - 4.0, "end", name);
-    }
-    for step in 0..=4 {
-        let (along, up) = (x_most / 4.0, y_most / 4.0);
-        let (along, up) = (along * f64::from(step), up * f64::from(step));
-        let (x, y) = place(along, up);
-        text(&mut out, x, top + height + 16.0, "middle", &rounded(along));
-        text(&mut out, left - 6.0, y + 4.0, "end", &rounded(up));
-    }
-    let below = top + height + 36.0;
-    text(&mut out, left + width / 2.0, below, "middle", curve.x);
-    text(&mut out, left, top - 8.0, "start", curve.y);
-    out.push_str("</svg>\n");
-    out
+    all().map_err(|error| anyhow!("cannot draw {title}: {error}"))?;
+    Ok(svg)
 }
 
-/// The phases behind a curve, with their names where there is room.
-fn shade(out: &mut String, phases: &[(f64, &str)], x_most: f64) {
-    let (left, top, width, height) = AREA;
-    for (at, (from, name)) in phases.iter().enumerate() {
-        let to = phases.get(at + 1).map_or(x_most, |next| next.0);
-        let (x, wide) = (from / x_most * width + left, (to - from) / x_most * width);
-        // The same phase has the same colour each time.
-        let first = phases.iter().position(|phase| phase.1 == *name);
-        let colour = COLOURS[first.unwrap_or(at) % COLOURS.len()];
-        let _ = writeln!(
-            out,
-            r#"<rect x="{x:.1}" y="{top}" width="{wide:.1}" height="{height}" fill="{colour}" opacity="0.15"/>"#
-        );
-        if wide > 6.0 * name.len() as f64 {
-            text(out, x + 3.0, top + 12.0, "start", name);
+fn text(along: HPos) -> TextStyle<'static> {
+    let font = ("sans-serif", FONT).into_font();
+    font.color(&BLACK).pos(Pos::new(along, VPos::Center))
+}
+
+/// The line of a goal.
+fn goal_line(root: &Area<'_>, from: (i32, i32), to: (i32, i32)) -> Drawn {
+    root.draw(&DashedPathElement::new([from, to], 4, 3, BLACK))
+}
+
+/// Bars of stacked pieces, with a line at `goal`.
+///
+/// # Errors
+/// The library fails.
+pub(crate) fn bars(
+    title: &str,
+    legend: &[&str],
+    bars: &[Bar],
+    goal: Option<(f64, &str)>,
+) -> Result<String> {
+    let longest = bars.iter().map(|bar| bar.pieces.iter().sum::<f64>());
+    let most = longest.chain(goal.map(|goal| goal.0)).fold(1.0, f64::max);
+    let top = TITLE + LEGEND;
+    let rows = ROW * i32::try_from(bars.len())?;
+    picture(title, top + rows + 30, |root| {
+        legend_of(root, legend)?;
+        let scale = f64::from(WIDTH - LEFT - RIGHT) / most;
+        let x = |value: f64| value.mul_add(scale, f64::from(LEFT)).round() as i32;
+        let mut y = top + ROW / 2;
+        for bar in bars {
+            let mut sum = 0.0;
+            root.draw(&Text::new(
+                bar.name.as_str(),
+                (x(0.0) - 8, y),
+                text(HPos::Right),
+            ))?;
+            for (piece, colour) in bar.pieces.iter().zip(COLOURS) {
+                let from = (x(sum), y - 9);
+                sum += piece;
+                root.draw(&Rectangle::new([from, (x(sum), y + 9)], colour.filled()))?;
+            }
+            let at = (x(sum) + 6, y);
+            root.draw(&Text::new(bar.label.as_str(), at, text(HPos::Left)))?;
+            y += ROW;
         }
+        let Some((value, name)) = goal else {
+            return Ok(());
+        };
+        let last = y - 9;
+        goal_line(root, (x(value), top), (x(value), last))?;
+        root.draw(&Text::new(name, (x(value), last + 10), text(HPos::Center)))
+    })
+}
+
+fn legend_of(root: &Area<'_>, legend: &[&str]) -> Drawn {
+    let (mut x, y) = (8, TITLE + 10);
+    for (name, colour) in legend.iter().zip(COLOURS) {
+        root.draw(&Rectangle::new(
+            [(x, y - 5), (x + 10, y + 5)],
+            colour.filled(),
+        ))?;
+        root.draw(&Text::new(*name, (x + 14, y), text(HPos::Left)))?;
+        x += 24 + 6 * i32::try_from(name.len()).unwrap_or_default();
     }
+    Ok(())
 }
 
 /// A number for an axis.
-fn rounded(value: f64) -> String {
+fn rounded(value: &f64) -> String {
     match value {
         ..10.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
 }
 
-fn head(title: &str, height: f64) -> String {
-    let mut out = format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0}" font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>
-"##
-    );
-    let _ = writeln!(
-        out,
-        r#"<text x="8" y="18" font-size="14" font-weight="bold">{}</text>"#,
-        escaped(title)
-    );
-    out
-}
-
-fn legend_of(out: &mut String, legend: &[&str]) {
-    let mut x = 8.0;
-    for (name, colour) in legend.iter().zip(COLOURS) {
-        let _ = writeln!(
-            out,
-            r#"<rect x="{x:.1}" y="{LEGEND}" width="10" height="10" fill="{colour}"/>"#
-        );
-        text(out, x + 14.0, LEGEND + 9.0, "start", name);
-        x += 5.9f64.mul_add(name.len() as f64, 24.0);
-    }
-}
-
-fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
-    let words = escaped(words);
-    let _ = writeln!(
-        out,
-        r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{words}</text>"#
-    );
-}
-
-fn escaped(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;")
+/// Draws a curve.
+///
+/// # Errors
+/// The library fails.
+pub(crate) fn curve(curve: &Curve<'_>) -> Result<String> {
+    let ends = |pick: fn(&(f64, f64)) -> f64| curve.points.iter().map(pick).fold(1.0, f64::max);
+    let (x_most, y_seen) = (ends(|point| point.0), ends(|point| point.1));
+    let y_most = curve.goal.map_or(y_seen, |goal| goal.0.max(y_seen)) * 1.15;
+    picture(curve.title, 320, |root| {
+        let area = root.clone().shrink((0, TITLE), (WIDTH - 10, 320 - TITLE));
+        let mut chart = ChartBuilder::on(&area)
+            .margin_top(10)
+            .margin_right(20)
+            .margin_left(6)
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(0.0..x_most, 0.0..y_most)?;
+        chart
+            .configure_mesh()
+            .disable_mesh()
+            .x_labels(5)
+            .y_labels(5)
+            .x_label_formatter(&rounded)
+            .y_label_formatter(&rounded)
+            .label_style(("sans-serif", FONT))
+            .axis_desc_style(("sans-serif", FONT))
+            .x_desc(curve.x)
+            .y_desc(curve.y)
+            .draw()?;
+        for (at, (from, name)) in curve.phases.iter().enumerate() {
+            let to = curve.phases.get(at + 1).map_or(x_most, |next| next.0);
+            // The same phase has the same colour each time.
+            let first = curve.phases.iter().position(|phase| phase.1 == *name);
+            let colour = COLOURS.get(first.unwrap_or(at) % COLOURS.len());
+            let style = colour.unwrap_or(&BLACK).mix(0.15).filled();
+            let shade = Rectangle::new([(*from, 0.0), (to, y_most)], style);
+            chart.draw_series([shade])?;
+            let corner = chart.backend_coord(&(*from, y_most));
+            let room = chart.backend_coord(&(to, y_most)).0 - corner.0;
+            if room > 6 * i32::try_from(name.len()).unwrap_or(i32::MAX) {
+                let at = (corner.0 + 3, corner.1 + 9);
+                root.draw(&Text::new(*name, at, text(HPos::Left)))?;
+            }
+        }
+        chart.draw_series(LineSeries::new(curve.points.iter().copied(), COLOURS[0]))?;
+        let Some((value, name)) = curve.goal else {
+            return Ok(());
+        };
+        let (from, to) = ((0.0, value), (x_most, value));
+        let (from, to) = (chart.backend_coord(&from), chart.backend_coord(&to));
+        goal_line(root, from, to)?;
+        root.draw(&Text::new(name, (to.0, to.1 - 8), text(HPos::Right)))
+    })
 }
 
 #[cfg(test)]
@@ -193,9 +207,10 @@ mod tests {
             pieces: vec![1.0, 3.0],
             label: "4".to_owned(),
         };
-        let out = bars("t", &["one", "two"], &[bar], Some((8.0, "goal")));
-        assert_eq!(out.matches("height=\"18\"").count(), 2);
-        assert!(out.contains("a&lt;b") && out.contains("stroke-dasharray"));
+        let out = bars("t", &["one", "two"], &[bar], Some((8.0, "goal"))).expect("drawn");
+        // The ground, the legend and the bar.
+        assert_eq!(out.matches("<rect").count(), 1 + 2 + 2);
+        assert!(out.contains("a&lt;b") && out.contains("goal"));
         assert!(out.ends_with("</svg>\n"));
     }
 
@@ -210,7 +225,8 @@ mod tests {
             phases: &[(0.0, "open"), (6.0, "publish")],
             goal: Some((12.0, "goal")),
         });
-        assert_eq!(out.matches("opacity").count(), 2);
-        assert_eq!(out.matches("<polyline").count(), 1);
+        let out = out.expect("drawn");
+        assert_eq!(out.matches("opacity=\"0.15\"").count(), 2);
+        assert!(out.contains("publish") && out.contains("goal"));
     }
 }
