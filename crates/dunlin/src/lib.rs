@@ -9,6 +9,7 @@
 
 pub mod auth;
 pub mod bench;
+pub mod causes;
 pub mod certs;
 pub mod cmd;
 pub mod config;

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::connect::{Connect, parse_qos};
 use super::properties::Properties;
 use super::timing::Timing;
+use crate::causes::sentence;
 
 /// Lines read ahead of the network.
 const LINES_MAX: usize = 1024;
@@ -184,7 +185,8 @@ impl Pub {
             (Ok(()), None) => Ok(ExitCode::SUCCESS),
             (Ok(()), Some(code)) => Ok(ExitCode::from(code)),
             (Err(error), _) => {
-                self.connect.complain(&format_args!("Error: {error:#}"));
+                let error = sentence(&error);
+                self.connect.complain(&format_args!("Error: {error}"));
                 Ok(ExitCode::FAILURE)
             }
         }
