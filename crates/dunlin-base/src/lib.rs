@@ -15,6 +15,7 @@ extern crate alloc;
 
 pub mod limits;
 pub mod message;
+mod random;
 pub mod sendbuf;
 pub mod sink;
 pub mod text;
@@ -24,6 +25,7 @@ mod totals;
 pub mod transport;
 
 pub use message::{Message, MessageProperties, QoS};
+pub use random::Random;
 pub use sendbuf::SendBuf;
 pub use sink::{ByteSink, SinkFull};
 pub use text::Text;

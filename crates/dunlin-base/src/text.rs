@@ -1,27 +1,29 @@
-//! A shared, immutable UTF-8 string: `Bytes` that is known to be text.
+//! A shared, immutable UTF-8 string: `Bytes` that was checked once.
 
 use alloc::string::String;
 use core::borrow::Borrow;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::ops::Deref;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 
 /// Cheaply clonable UTF-8 text, often a slice of a received packet.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Text(Bytes);
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text(ByteString);
 
 impl Text {
     /// The empty text.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Bytes::new())
+        Self(ByteString::new())
     }
 
     /// Text from a string with static lifetime, without a copy.
     #[must_use]
     pub const fn from_static(s: &'static str) -> Self {
-        Self(Bytes::from_static(s.as_bytes()))
+        Self(ByteString::from_static(s))
     }
 
     /// Takes bytes that must be UTF-8.
@@ -29,40 +31,37 @@ impl Text {
     /// # Errors
     /// The bytes are not well-formed UTF-8.
     pub fn from_utf8(bytes: Bytes) -> Result<Self, core::str::Utf8Error> {
-        core::str::from_utf8(&bytes)?;
-        Ok(Self(bytes))
+        ByteString::try_from(bytes).map(Self)
     }
 
     /// The text as a string slice.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Checked at construction; the fallback keeps this free of `unsafe`
-        // and of panics.
-        core::str::from_utf8(&self.0).unwrap_or_default()
+        &self.0
     }
 
-    /// The text as bytes, without checking anything.
+    /// The text as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_bytes()
     }
 
     /// The shared bytes behind the text.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
-        &self.0
+        self.0.as_bytes()
     }
 }
 
 impl From<&str> for Text {
     fn from(s: &str) -> Self {
-        Self(Bytes::copy_from_slice(s.as_bytes()))
+        Self(ByteString::from(s))
     }
 }
 
 impl From<String> for Text {
     fn from(s: String) -> Self {
-        Self(Bytes::from(s.into_bytes()))
+        Self(ByteString::from(s))
     }
 }
 
@@ -74,11 +73,17 @@ impl Deref for Text {
     }
 }
 
-// `Hash`, `Eq` and `Ord` of `str` are those of its bytes followed by 0xff for
-// `Hash`, so `Borrow<[u8]>` is the consistent one; `Borrow<str>` is not offered.
+// `Hash` is that of the bytes, which differs from that of `str`; `Borrow<[u8]>` is
+// consistent with it, and `Borrow<str>` is not offered.
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
 impl Borrow<[u8]> for Text {
     fn borrow(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
     }
 }
 

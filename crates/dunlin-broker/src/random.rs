@@ -1,23 +1,7 @@
-//! Numbers that look random, from the seed that the shard was given. Enough
-//! for identifiers and nonces of a session whose seed comes from the system.
+//! Where a session lives, and the numbers that look random: identifiers and
+//! nonces of a session, from the seed that the shard was given.
 
-/// SplitMix64.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
+pub(crate) use dunlin_base::Random;
 
 /// The shard that a client identifier belongs to: FNV-1a, mixed.
 #[must_use]

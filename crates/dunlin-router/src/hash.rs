@@ -5,6 +5,8 @@
 //! peer that chooses levels without seeing hash values, which is all that the
 //! edge table needs; it is no cryptographic hash.
 
+use dunlin_base::Random;
+
 /// Secret words derived from one seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashKey {
@@ -15,10 +17,11 @@ pub(crate) struct HashKey {
 
 impl HashKey {
     pub(crate) const fn new(seed: u64) -> Self {
+        let mut words = Random::new(seed);
         Self {
-            start: splitmix(seed, 1),
-            left: splitmix(seed, 2),
-            right: splitmix(seed, 3),
+            start: words.next(),
+            left: words.next(),
+            right: words.next(),
         }
     }
 
@@ -72,14 +75,6 @@ fn pair(chunk: &[u8; 16]) -> (u64, u64) {
 const fn fold(a: u64, b: u64) -> u64 {
     let full = (a as u128).wrapping_mul(b as u128);
     (full as u64) ^ ((full >> 64) as u64)
-}
-
-/// The `n`-th output of SplitMix64 from `seed`.
-const fn splitmix(seed: u64, n: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(n));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -1,37 +1,31 @@
 //! The only source of chance on a link: one number decides all.
 
-/// SplitMix64.
+/// The numbers of one seed, and deviates made of them.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(dunlin_base::Random);
 
 impl Random {
     /// The sequence of this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(dunlin_base::Random::new(seed))
     }
 
     /// An independent sequence for one purpose, so that asking for more chance
     /// in one place changes nothing in another.
     #[must_use]
     pub const fn split(&self, purpose: u64) -> Self {
-        let mut other = Self(self.0 ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
-        let _ = other.next();
-        Self(other.next())
+        Self(self.0.split(purpose))
     }
 
     /// The next number.
     pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     /// A number below `bound`, or 0 if `bound` is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
+        self.0.below(bound)
     }
 
     /// A number from 0 to 1, without 1.

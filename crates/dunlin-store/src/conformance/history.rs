@@ -8,14 +8,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use dunlin_base::{Instant, Message, MessageProperties, QoS, ShardId, Text};
+use dunlin_base::{Instant, Message, MessageProperties, QoS, Random, ShardId, Text};
 
 use crate::{InflightState, Seq, SessionKey, SessionRecord, StoreOp, Target};
 
-/// A seeded generator of histories (SplitMix64), for suites and crash tests.
+/// A seeded generator of histories, for suites and crash tests.
 #[derive(Clone, Debug)]
 pub struct Histories {
-    state: u64,
+    random: Random,
     counter: u64,
     /// Open places in queues, by message, to acknowledge real ones.
     queued: Vec<(Seq, SessionKey)>,
@@ -29,7 +29,7 @@ impl Histories {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
-            state: seed,
+            random: Random::new(seed),
             counter: 0,
             queued: Vec::new(),
         }
@@ -37,11 +37,7 @@ impl Histories {
 
     /// A number below `below`, which is not zero.
     pub fn below(&mut self, below: u64) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
+        self.random.below(below)
     }
 
     /// The next batch's operations.
@@ -77,7 +73,7 @@ impl Histories {
         let expires = self.below(1 << 40);
         Arc::new(Message {
             topic: self.text("topic"),
-            payload: Bytes::from(vec![self.state as u8; len]),
+            payload: Bytes::from(vec![self.random.clone().next() as u8; len]),
             qos: QoS::from_u8(self.below(3) as u8).unwrap_or_default(),
             retain: self.below(2) == 0,
             expires: (expires.is_multiple_of(3)).then(|| Instant::from_micros(expires)),
