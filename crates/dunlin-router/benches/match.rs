@@ -4,9 +4,7 @@
 //! `1k` and `1M-hot` publish to 1,000 topics each: the growth of the work with
 //! the subscriptions, and what the acceptance (at most twice) is about.
 //! `1M-uniform` publishes to a million topics in random order, so that every
-//! match waits for main memory: two loads one after the other that nothing but
-//! foresight hides, which `1M-uniform-batches` shows. `1M-hot-batches` is what
-//! foresight costs when there was nothing to wait for.
+//! match waits for main memory twice, one load after the other.
 
 use core::hint::black_box;
 use core::ops::ControlFlow;
@@ -109,22 +107,6 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, tree: &Tree, topics
     });
 }
 
-/// As `run`, 16 topics at a time, announced to the tree.
-fn run_batches(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, tree: &Tree, topics: &Topics) {
-    const BATCH: usize = 16;
-    let mut next = 0;
-    group.bench_function(name, |b| {
-        b.iter(|| {
-            next += 1;
-            if next % BATCH == 0 {
-                next %= topics.len() / BATCH * BATCH;
-                tree.prefetch((next..next + BATCH).map(|n| topics.get(n)));
-            }
-            black_box(count_matches(tree, black_box(topics.get(next))))
-        });
-    });
-}
-
 fn by_subscriptions(c: &mut Criterion) {
     let shapes: [(&str, &[&str]); 3] = [
         ("plus", &["+"]),
@@ -140,10 +122,8 @@ fn by_subscriptions(c: &mut Criterion) {
         report_memory(shape, before, large.subscription_count());
         let some = Topics::random(SMALL, LARGE);
         run(&mut group, "1M-hot", &large, &some);
-        run_batches(&mut group, "1M-hot-batches", &large, &some);
         let all = Topics::random(LARGE, LARGE);
         run(&mut group, "1M-uniform", &large, &all);
-        run_batches(&mut group, "1M-uniform-batches", &large, &all);
         group.finish();
     }
 }
@@ -186,7 +166,7 @@ fn by_subscribers(c: &mut Criterion) {
     }
     group.throughput(Throughput::Elements(1));
     run(&mut group, "1-of-1000-shared", &shared, &topic);
-    run(&mut group, "nobody", &Tree::new(42), &topic);
+    run(&mut group, "no subscriber", &Tree::new(42), &topic);
     group.finish();
 }
 

@@ -51,12 +51,6 @@ impl Edges {
         }
     }
 
-    /// Reads where a lookup would begin.
-    #[inline]
-    pub(crate) fn touch(&self, hash: u32) -> u64 {
-        self.slots.get(self.home(hash)).copied().unwrap_or_default()
-    }
-
     pub(crate) fn insert(&mut self, hash: u32, child: u32) {
         if (self.used + 1) * 4 > self.slots.len() * 3 {
             self.resize((self.slots.len() * 2).max(SLOTS_MIN));

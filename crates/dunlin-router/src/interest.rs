@@ -123,7 +123,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn first_and_last_use_are_told_once() {
+    fn first_and_last_use_are_reported_once() {
         let mut interest = Interest::new();
         assert!(interest.add("b/+"));
         assert!(!interest.add("b/+"));

@@ -4,8 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Labels of up to this many bytes live in their node. Chosen so that a label
-/// is 24 bytes either way.
+/// Labels of up to this many bytes live in their node: a label has 40 bytes.
 const INLINE_BYTES_MAX: usize = 38;
 
 /// One or more levels of a filter, joined by `/`.
@@ -29,7 +28,7 @@ const _: () = assert!(size_of::<Label>() == 40 || size_of::<usize>() != 8);
 pub(crate) enum Step {
     /// The label does not match.
     Miss,
-    /// The label ends in `#` and matches whatever follows.
+    /// The label ends in `#` and matches all that follows.
     Through,
     /// The label matches; the next level starts at this byte of the topic, one
     /// past its end when the topic is used up.
@@ -76,15 +75,6 @@ impl Label {
         match self {
             Self::Inline { len, bytes, .. } => bytes.get(..usize::from(*len)).unwrap_or_default(),
             Self::Heap { bytes, .. } => bytes,
-        }
-    }
-
-    /// Reads the end of the label's own memory.
-    #[inline]
-    pub(crate) fn touch(&self) -> u8 {
-        match self {
-            Self::Inline { bytes, .. } => bytes.last().copied().unwrap_or_default(),
-            Self::Heap { bytes, .. } => bytes.first().copied().unwrap_or_default(),
         }
     }
 

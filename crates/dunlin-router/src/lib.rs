@@ -23,7 +23,7 @@
 //!
 //! # Order
 //! Every visit happens in an order that follows from the sequence of calls
-//! alone, never from hash values, so a simulation repeats whatever its seed.
+//! alone, never from hash values, so a simulation repeats with every seed.
 //!
 //! # Hostile input
 //! Only the edges of the subscription tree are hashed, with a key that the
@@ -45,21 +45,22 @@ extern crate alloc;
 mod arena;
 mod edges;
 mod entries;
+mod filter_id;
 mod hash;
 mod interest;
 mod label;
 mod order;
-mod prefetch;
 mod retained;
 mod shared;
 mod subs;
 mod tree;
 mod walk;
 
+pub use filter_id::FilterId;
 pub use interest::Interest;
 pub use retained::{Page, RetainedTree};
 pub use shared::{SharedMatch, SharedMember};
-pub use tree::{FilterId, SubscriptionTree};
+pub use tree::SubscriptionTree;
 pub use walk::Match;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use core::fmt;
 use dunlin_base::Text;
 
 use crate::entries::Entries;
-use crate::tree::FilterId;
+use crate::filter_id::FilterId;
 
 /// The members of one group on one filter.
 #[derive(Clone, Debug)]
@@ -220,7 +220,7 @@ impl<'t, K: Copy + Ord, V> SharedMatch<'t, K, V> {
     }
 
     /// Chooses as if everyone were available: for a message that must be
-    /// queued for somebody when nobody can take it now.
+    /// queued for one of them when none can take it now.
     #[must_use]
     pub fn select_any(&self) -> Option<(K, &'t V)> {
         self.group.select(|_, _| true)

@@ -29,7 +29,7 @@ impl<K: Copy + Ord, V> Subs<K, V> {
         matches!(self, Self::None)
     }
 
-    /// The many, made of whatever there was.
+    /// The many, made of what was there.
     pub(crate) fn fan_mut(&mut self) -> &mut Fan<K, V> {
         loop {
             match self {

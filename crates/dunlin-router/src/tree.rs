@@ -9,6 +9,7 @@
 
 use crate::arena::Arena;
 use crate::edges::Edges;
+use crate::filter_id::FilterId;
 use crate::hash::HashKey;
 use crate::label::{Label, common_levels, first_level, rest_after};
 use crate::shared::{Group, SharedMatch};
@@ -16,23 +17,6 @@ use crate::subs::Subs;
 
 /// The root's number; as a child it means "none".
 pub(crate) const ROOT: u32 = 0;
-
-/// A filter's number in its tree: the same until the filter's last
-/// subscription goes, then free for another filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FilterId(u32);
-
-impl FilterId {
-    pub(crate) const fn new(node: u32) -> Self {
-        Self(node)
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn as_u32(self) -> u32 {
-        self.0
-    }
-}
 
 /// Subscriptions by filter: `K` is the subscriber, `V` its options.
 ///
@@ -84,12 +68,6 @@ impl<K, V> Node<K, V> {
         }
     }
 
-    /// Reads from both cache lines that a node can lie in.
-    #[inline]
-    pub(crate) fn touch(&self) -> u32 {
-        self.parent ^ u32::from(self.label.touch())
-    }
-
     fn child_count(&self) -> usize {
         usize::from(self.plus != ROOT) + usize::from(self.hash != ROOT) + self.literals as usize
     }
@@ -119,7 +97,7 @@ impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
         self.filters
     }
 
-    /// Plain subscriptions and members of shared groups, whatever their weight.
+    /// Plain subscriptions and members of shared groups, of any weight.
     #[must_use]
     pub fn subscription_count(&self) -> usize {
         self.subscriptions

@@ -6,10 +6,11 @@
 use dunlin_base::limits::TOPIC_LEVELS_MAX;
 use smallvec::SmallVec;
 
+use crate::filter_id::FilterId;
 use crate::label::{Step, level_end};
 use crate::shared::SharedMatch;
 use crate::subs::Subs;
-use crate::tree::{FilterId, Node, ROOT, SubscriptionTree};
+use crate::tree::{Node, ROOT, SubscriptionTree};
 
 /// Something that wants the message.
 #[derive(Clone, Copy, Debug)]
