@@ -53,7 +53,7 @@ pub(crate) fn run(data: &[u8]) {
         assert_eq!(session.begin(&mut pipe, &Options::NEW), Ok(()));
         let _ = session.subscribe(&mut pipe, Qos::AtLeastOnce, b"a");
         while pipe.arrived < pipe.data.len() {
-            // Never more than the window that the broker was told.
+            // Never more than the window that the broker was given.
             let before = (pipe.data.len(), pipe.arrived);
             pipe.arrived = (pipe.arrived + step).min(pipe.data.len()).min(ROOM);
             // The network takes what was written.

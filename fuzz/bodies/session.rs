@@ -88,7 +88,7 @@ pub(crate) fn run(data: &[u8]) {
     );
 }
 
-/// Nobody looks at what the clients were sent.
+/// What the clients were sent is not looked at.
 fn forget(script: &mut Script) {
     for name in NAMES {
         while script.pop(name).is_some() {}

@@ -181,7 +181,7 @@ var answers = bufio.NewReader(os.Stdin)
 func ask(word string) {
 	fmt.Println(word)
 	if _, err := answers.ReadString('\n'); err != nil {
-		skip("nobody answers %q", word)
+		skip("no answer to %q", word)
 	}
 }
 

@@ -1,5 +1,5 @@
 // MQTT 5.0 packets, as few as the features need, and a client that puts them on
-// the streams it is told to. Knows no feature.
+// the streams it is given. Knows no feature.
 package main
 
 import (
@@ -275,7 +275,7 @@ func (c *client) ping() {
 	c.expect(pingresp, c.control)
 }
 
-// nothingMore fails when there is a message that nobody asked for.
+// nothingMore fails when there is a message that was not asked for.
 func (c *client) nothingMore() {
 	c.ping()
 	for _, p := range c.kept {

@@ -19,7 +19,7 @@ class Bench:
 
     @property
     def user(self) -> tuple[str, str]:
-        """Name and password of somebody whom the broker knows."""
+        """Name and password of a user whom the broker knows."""
         if self._user is None:
             raise Skip("the broker knows no user")
         return self._user

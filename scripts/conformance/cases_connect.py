@@ -95,7 +95,7 @@ def case_sessions_are_resumed_and_discarded(bench):
             peer.acknowledge(message)
         with bench.client(name, clean=True, props=keep()) as peer:
             assert not peer.connack.session_present
-            published(other, topic, b"to nobody")
+            published(other, topic, b"to no one")
             subscribed(peer, ("end/" + topic, 0))
             published(other, "end/" + topic)
             assert peer.until("end/" + topic) == []

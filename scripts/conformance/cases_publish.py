@@ -35,7 +35,7 @@ def case_retained_messages_are_kept_replaced_and_removed(bench):
 
 # mqtt5#[MQTT-3.3.1-5] type=test
 def case_no_subscriber_falls_between_live_and_retained(bench):
-    # Who subscribes after somebody has seen a message gets it as retained,
+    # Who subscribes after a client has seen a message gets it as retained,
     # acknowledged or not yet.
     for _ in range(10):
         topic = unique("r/")

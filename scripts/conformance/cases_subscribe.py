@@ -162,7 +162,7 @@ def case_a_delivery_begun_in_a_group_is_completed_after_a_return(bench):
 
 
 # mqtt5#[MQTT-4.8.2-6] type=test
-def case_a_message_refused_in_a_group_goes_to_nobody_else(bench):
+def case_a_message_refused_in_a_group_goes_to_no_other(bench):
     topic = unique("g/")
     end = "end/" + topic
     with bench.client() as one, bench.client() as two, bench.client() as other:

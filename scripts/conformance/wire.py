@@ -1,7 +1,7 @@
 """MQTT 5.0 on the wire, written from the specification and nothing else.
 
 An independent witness: it shares no code with the broker, checks what it
-receives, and sends whatever a case asks for, however wrong.
+receives, and sends what a case asks for, however wrong.
 """
 
 import base64

@@ -23,7 +23,7 @@ TRANSPORTS = ("tcp", "tls", "ws", "wss", "quic")
 
 
 def free_port(kind: int) -> int:
-    """A port that nobody listens on now."""
+    """A port without a listener now."""
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

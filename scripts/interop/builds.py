@@ -35,7 +35,7 @@ def cargo(what: str) -> tuple[Path, str]:
 @cache
 def example(package: str, name: str) -> tuple[Path, str]:
     """A program of this repository's own, in the profile of the binary under
-    test, and chosen as the Makefile chose that: others would be built anew.
+    test, and chosen as the Makefile chose that: others would be built again.
     """
     binary = Dunlin.binary()
     if binary and binary.parent.name == "release":

@@ -58,7 +58,7 @@ def ask(word: str) -> None:
     """Asks the runner for something and waits until it is done."""
     print(word, flush=True)
     if not sys.stdin.readline():
-        raise Skip(f"nobody answers `{word}`")
+        raise Skip(f"no answer to `{word}`")
 
 
 def arguments() -> argparse.Namespace:

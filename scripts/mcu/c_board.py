@@ -13,7 +13,7 @@ from device import GATEWAY, Device, public_key, settings
 UP = "c/up"
 DOWN = "c/down"
 LOSS = 0.05
-# What the example may use of the stack, in bytes. It is painted anew at each
+# What the example may use of the stack, in bytes. It is painted again at each
 # wake, so that it is looked at while the device sleeps.
 STACK_MAX = 3584
 SLEEP_MS = 1000

@@ -37,7 +37,7 @@ SETTINGS_ADDRESS = 0x0030_0000
 GATEWAY = "10.0.2.2"
 DEVICE = "10.0.2.15"
 OTHER = "10.0.2.77"
-NOBODY = "0.0.0.0"
+NO_ADDRESS = "0.0.0.0"
 # Where memory begins, and what the stack's part is filled with, to see later how
 # far it came.
 RAM = 0x2000_0000
@@ -76,7 +76,7 @@ def public_key(certificate):
 
 def settings(server, key, **changes):
     """The page of settings for a server's (address, port) and public key. An image
-    with smoltcp asks for an address (DHCP) if `ip` is NOBODY."""
+    with smoltcp asks for an address (DHCP) if `ip` is NO_ADDRESS."""
     with_defaults = {
         "mac": bytes.fromhex("525400123456"),
         "ip": DEVICE,
@@ -107,7 +107,7 @@ def settings(server, key, **changes):
 
 
 class Device:
-    """A running device. `notes` is everything that it told, as (seconds, name,
+    """A running device. `notes` is everything that it reported, as (seconds, name,
     value)."""
 
     def __init__(self, image, page_of_settings, network=None, more=(), show=True):

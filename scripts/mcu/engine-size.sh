@@ -33,7 +33,7 @@ for features in "" authority chacha20-poly1305 resumption early-data hello-retry
     [ "$features" = "$all" ] && name=all || name=${features:-none}
     printf '%-17s %8d %8d\n' "$name" "$(flash)" "$(ram)"
 done
-# Not grep -q: readelf would fail when nobody reads its output to the end.
+# Not grep -q: readelf would fail when its output is not read to the end.
 if readelf -sW "$elf" | grep no_panic >/dev/null; then
     echo "engine-size: the image can panic" >&2
     exit 1

@@ -69,7 +69,7 @@ def quinn() -> Peer:
 
 def s2n() -> Peer:
     # s2n-quic-rustls 0.83, Session::poll_impl: the handshake's completion is
-    # told before rustls is asked for what follows it, and then nobody asks.
+    # reported before rustls is asked for what follows it, and then it is not asked.
     # s2n-quic-transport 0.83, handle_zero_rtt_packet: "when we support zero-rtt".
     without = {
         "resume": "its session over rustls ends before the tickets are sent",

@@ -163,8 +163,8 @@ def run(options, folder):
     try:
         started.process.wait(RUN_SECONDS_MAX)
     except subprocess.TimeoutExpired:
-        told = [name for _, name, _ in started.notes[:12]]
-        sys.exit(f"measure: the device is not done; it told {', '.join(told)} ...")
+        seen = [name for _, name, _ in started.notes[:12]]
+        sys.exit(f"measure: the device is not done; it reported {', '.join(seen)} ...")
     finally:
         started.end()
         broker.stop()

@@ -15,7 +15,7 @@ TOPIC_DOWN = "mcu/1/down"
 
 def main(image):
     print("firmware: the board has no source of entropy: the seed of this device is from the")
-    print("firmware: host, in its settings, and whoever has them can read everything.")
+    print("firmware: host, in its settings, and they decrypt everything.")
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(Path(folder))
         broker.start()

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 from bench import Broker, Network
-from device import GATEWAY, NOBODY, Device, public_key, settings
+from device import GATEWAY, NO_ADDRESS, Device, public_key, settings
 from lan import Lan
 
 UP = "mcu/1/up"
@@ -19,7 +19,7 @@ RESUMED = 1 << 31
 EARLY = 1 << 30
 # The engine's number for a server with another key.
 WRONG_KEY = 99
-# The device's for a next hop or an address that nobody gives.
+# The device's for a next hop or an address that no server gives.
 NO_WAY = 0xFFFF
 SCENARIOS = {}
 
@@ -53,7 +53,7 @@ class World:
         self.network.end()
         self.broker.stop()
 
-    def told(self, name):
+    def noted(self, name):
         return [value for _, note, value in self.device.notes if note == name]
 
     def arrived(self, last):
@@ -86,8 +86,8 @@ def report(world):
         check(w.device.wait("command") == ord("L"), "another command")
         w.device.wait("sleep")
         w.arrived(2)
-        check(w.told("early")[:2] == [0, 1], "nothing was sent early")
-        check(not w.told("failed"), "a wake failed")
+        check(w.noted("early")[:2] == [0, 1], "nothing was sent early")
+        check(not w.noted("failed"), "a wake failed")
         return f"{w.device.stack()} bytes of stack"
 
 
@@ -102,7 +102,7 @@ def reset(world):
         connected = w.device.wait("connected")
         check(connected & EARLY, "early data was not taken")
         w.device.wait("published")
-        # The count begins anew: the first reading comes twice.
+        # The count begins again: the first reading comes twice.
         w.arrived(1)
         check(w.network.ids[len(before)] not in before, "the same random bytes as before")
         return ""
@@ -120,7 +120,7 @@ def restart(world):
         connected = w.device.wait("connected")
         check(connected & EARLY, "early data was not taken")
         check(w.device.wait("published") == 2, "another reading")
-        check(not w.told("failed"), "a wake failed")
+        check(not w.noted("failed"), "a wake failed")
         return ""
 
 
@@ -137,7 +137,7 @@ def restart_connected(world):
         w.device.wait("connected")
         again = w.device.wait("reading")
         check(w.device.wait("published") == again, "another reading")
-        failed = w.told("failed")
+        failed = w.noted("failed")
         return f"gave up {len(failed)} time, code {failed[0]}, then reconnected"
 
 
@@ -150,8 +150,8 @@ def rebind(world):
             w.network.rebind()
         w.device.wait("sleep")
         w.arrived(8)
-        check(len(w.told("connect")) == 1, "connected again")
-        check(not w.told("failed"), "a wake failed")
+        check(len(w.noted("connect")) == 1, "connected again")
+        check(not w.noted("failed"), "a wake failed")
         return f"{w.network.rebound} addresses forgotten"
 
 
@@ -166,8 +166,8 @@ def move(world):
             check(w.device.wait("moved") == 1, "the server allowed no migration")
         w.device.wait("sleep")
         w.arrived(10)
-        check(len(w.told("connect")) == 1, "connected again")
-        check(not w.told("failed"), "a wake failed")
+        check(len(w.noted("connect")) == 1, "connected again")
+        check(not w.noted("failed"), "a wake failed")
         return f"{len(w.network.outside)} addresses seen"
 
 
@@ -181,7 +181,7 @@ def key_update(world):
         w.device.wait("command")
         w.device.wait("sleep")
         w.arrived(6)
-        check(not w.told("failed"), "a wake failed")
+        check(not w.noted("failed"), "a wake failed")
         return ""
 
 
@@ -192,10 +192,10 @@ def loss(world):
         for _ in range(20):
             w.device.wait("published", 120)
         w.arrived(20)
-        early = sum(1 for value in w.told("connected") if value & EARLY)
+        early = sum(1 for value in w.noted("connected") if value & EARLY)
         lost = w.network.lost
         check(lost > 0, "nothing was lost")
-        failed = len(w.told("failed"))
+        failed = len(w.noted("failed"))
         return f"{lost} of {lost + w.network.passed} datagrams lost, {early} early, {failed} failed"
 
 
@@ -210,7 +210,7 @@ def wrong_key(world):
         for _ in range(2):
             failed = w.device.wait("failed")
             check(failed == WRONG_KEY, f"failed with {failed}, not {WRONG_KEY}")
-        check(not w.told("connected") and not w.readings.payloads, "something was said")
+        check(not w.noted("connected") and not w.readings.payloads, "something was said")
         return ""
 
 
@@ -234,7 +234,7 @@ def impostor(world):
         w.network.rebind()
         check(w.device.wait("connected", 120) & RESUMED == 0, "the ticket was kept")
         w.arrived(w.device.wait("published"))
-        return f"refused {len(w.told('failed'))} times"
+        return f"refused {len(w.noted('failed'))} times"
 
 
 @scenario
@@ -247,7 +247,7 @@ def broker_away(world):
         w.broker.start()
         w.device.wait("connected", 120)
         check(w.device.wait("published") == 2, "another reading")
-        sleeps = w.told("sleep")
+        sleeps = w.noted("sleep")
         check(sleeps[1] > sleeps[0], "slept no longer after a failure")
         return f"slept {sleeps[0]} ms, after a failure {sleeps[1]} ms"
 
@@ -256,7 +256,7 @@ def broker_away(world):
 def dhcp(world):
     """asks for an address, keeps it through sleep, renews it, and takes another when it must"""
     first, second = ("10.0.2.30", 6), ("10.0.2.31", 60)
-    nowhere = dict.fromkeys(("ip", "other", "mask", "gateway"), NOBODY)
+    nowhere = dict.fromkeys(("ip", "other", "mask", "gateway"), NO_ADDRESS)
     with world(lease=first, sleep_ms=300, wakes=0, listen_ms=100, **nowhere) as w:
         said = w.lan.said
         w.device.wait("sleep")
@@ -301,8 +301,8 @@ def run(name, image, show):
             text = f"{type(error).__name__}: {error}"
             result = "failed"
         seconds = time.monotonic() - began
-    told = SCENARIOS[name].__doc__
-    print(f"{result}  {seconds:5.1f} s  {name}: {told}{'; ' + text if text else ''}", flush=True)
+    what = SCENARIOS[name].__doc__
+    print(f"{result}  {seconds:5.1f} s  {name}: {what}{'; ' + text if text else ''}", flush=True)
     return result == "passed"
 
 

@@ -47,7 +47,7 @@ for provider in "$@"; do
         echo "size: $provider: more than $(allowed "$provider" static) bytes of static memory" >&2
         failed=1
     fi
-    # Not grep -q: readelf would fail when nobody reads its output to the end.
+    # Not grep -q: readelf would fail when its output is not read to the end.
     if readelf -sW "$elf" | grep image_can_panic >/dev/null; then
         echo "size: $provider: the image can panic" >&2
         # Where that is known, sizes.toml says why.

@@ -189,7 +189,7 @@ def words(tiny: Tiny) -> None:
         tiny.fails("a time for silence", tiny.command("a", "b", to=away, options="-W 1"),
                    "timed out\n", TIMED_OUT)
     refused = tiny.command("a", "b", to=away)
-    tiny.fails("nobody there", refused, "cannot connect: Connection refused (os error 111)\n")
+    tiny.fails("no server", refused, "cannot connect: Connection refused (os error 111)\n")
 
 
 def memory(program: str, broker: Broker) -> None:

@@ -35,7 +35,7 @@ MODES = {
     "no [qlog]": "",
     "directory only": '[qlog]\ndir = "q"',
     "another address": '[qlog]\ndir = "q"\naddresses = ["203.0.113.0/24"]',
-    "another client": '[qlog]\ndir = "q"\nclients = ["nobody"]',
+    "another client": '[qlog]\ndir = "q"\nclients = ["no-client"]',
     "everything": '[qlog]\ndir = "q"\none_in = 1\nmax_file_size = "1GiB"\nmax_total_size = "8GiB"',
 }
 

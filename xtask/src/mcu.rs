@@ -10,6 +10,7 @@ mod image;
 mod page;
 mod profile;
 mod report;
+mod study;
 mod svg;
 mod tools;
 mod wake;

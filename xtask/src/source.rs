@@ -344,7 +344,7 @@ fn raw_string_end(bytes: &[u8], start: usize, hashes: usize) -> usize {
     (end + close.len()).min(bytes.len())
 }
 
-/// A character literal, told from a lifetime by its closing quote.
+/// A character literal; its closing quote distinguishes it from a lifetime.
 fn char_end(text: &str, start: usize) -> usize {
     let body = &text[start + 1..];
     let Some(first) = body.chars().next() else {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn test_code_is_told_from_code() {
+    fn test_code_is_not_counted() {
         let text = "\
 fn a() {}
 #[cfg(not(test))]

@@ -1,13 +1,8 @@
 //! The fixed header (MQTT 5.0 section 2.1): what a packet is and how long,
 //! before its body is buffered.
 
-use core::num::NonZeroU16;
-
 use crate::DecodeError;
 use crate::reader::varint;
-
-/// Identifies a message or request in flight; never 0 [MQTT-2.2.1-3].
-pub type PacketId = NonZeroU16;
 
 /// Version of the protocol; the number is the protocol level in CONNECT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,7 +115,7 @@ pub fn peek(buf: &[u8], max_packet_bytes: u32) -> Result<Option<Frame>, DecodeEr
     let packet_type = PacketType::from_u8(first >> 4).ok_or(DecodeError::ReservedPacketType)?;
     let flags = first & 0x0f;
     if packet_type == PacketType::Publish {
-        // The QoS bits; DUP with QoS 0 is told apart by the body's decoder.
+        // The QoS bits; the decoder of the body checks DUP with QoS 0.
         if flags & 0b0110 == 0b0110 {
             return Err(DecodeError::QosReserved);
         }

@@ -35,6 +35,7 @@ mod frame;
 mod lists;
 mod packet;
 mod property;
+mod property_id;
 mod publish;
 mod reader;
 mod reason;
@@ -54,11 +55,12 @@ pub use error::{DecodeError, EncodeError};
 pub use filters::{
     RetainHandling, SubscribeFilter, SubscribeFilters, SubscribeOptions, UnsubscribeFilters,
 };
-pub use frame::{Frame, PacketId, PacketType, Version, peek};
+pub use frame::{Frame, PacketType, Version, peek};
 pub use lists::{ReasonCodes, SubscriptionIdentifiers, UserProperties};
 pub use packet::{Packet, decode, decode_from_client, decode_from_server};
-pub use property::PropertyId;
+pub use property_id::PropertyId;
 pub use publish::{HeaderLayout, Publish, PublishProperties};
+pub use reader::PacketId;
 pub use reason::ReasonCode;
 pub use suback::{SubAck, UnsubAck};
 pub use subscribe::Subscribe;

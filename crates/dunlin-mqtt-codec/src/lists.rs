@@ -4,7 +4,8 @@
 
 use dunlin_base::{ByteSink, Text};
 
-use crate::property::{PropertyId, skip};
+use crate::property::skip;
+use crate::property_id::PropertyId;
 use crate::reader::Reader;
 use crate::writer::{VARINT_MAX, prefixed_len, put_prefixed, put_varint, varint_len};
 use crate::{EncodeError, ReasonCode};

@@ -1,43 +1,22 @@
-//! Properties (MQTT 5.0 section 2.2.2): each described once, in one table, by
-//! identifier and wire type. The packets list those that they may carry with
-//! [`properties!`], which makes a plain struct and its codec.
+//! Properties (MQTT 5.0 section 2.2.2): how each wire type of the table in
+//! `property_id.rs` is read and written. The packets list those that they may
+//! carry with [`properties!`], which makes a plain struct and its codec.
 
 use core::num::{NonZeroU16, NonZeroU32};
 
 use dunlin_base::topic::TopicError;
 use dunlin_base::{ByteSink, QoS};
 
+use crate::property_id::{PropertyId, property_table};
 use crate::reader::Reader;
 use crate::writer::{VARINT_MAX, prefixed_len, put_prefixed, put_u16, put_varint, varint_len};
 use crate::{DecodeError, EncodeError};
 
-macro_rules! property_table {
+macro_rules! wire_types {
     ($($(#[$meta:meta])* $id:literal $Name:ident: $Kind:ident,)*) => {
-        /// Identifies a property; names as in the specification.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        #[non_exhaustive]
-        pub enum PropertyId {
-            $($(#[$meta])* $Name = $id,)*
-        }
-
-        impl PropertyId {
-            /// Every property, ascending by identifier.
-            pub const ALL: &'static [Self] = &[$(Self::$Name,)*];
-
-            /// The property with this identifier, if there is one.
-            #[must_use]
-            pub const fn from_u8(id: u8) -> Option<Self> {
-                match id {
-                    $($id => Some(Self::$Name),)*
-                    _ => None,
-                }
-            }
-
-            const fn extent(self) -> Extent {
-                match self {
-                    $(Self::$Name => $Kind::EXTENT,)*
-                }
+        const fn extent(id: PropertyId) -> Extent {
+            match id {
+                $(PropertyId::$Name => $Kind::EXTENT,)*
             }
         }
 
@@ -48,62 +27,7 @@ macro_rules! property_table {
     };
 }
 
-property_table! {
-    /// Payload Format Indicator.
-    0x01 PayloadFormatIndicator: Flag,
-    /// Message Expiry Interval.
-    0x02 MessageExpiryInterval: FourBytes,
-    /// Content Type.
-    0x03 ContentType: Text,
-    /// Response Topic.
-    0x08 ResponseTopic: TopicName,
-    /// Correlation Data.
-    0x09 CorrelationData: Binary,
-    /// Subscription Identifier.
-    0x0b SubscriptionIdentifier: Varint,
-    /// Session Expiry Interval.
-    0x11 SessionExpiryInterval: FourBytes,
-    /// Assigned Client Identifier.
-    0x12 AssignedClientIdentifier: Text,
-    /// Server Keep Alive.
-    0x13 ServerKeepAlive: TwoBytes,
-    /// Authentication Method.
-    0x15 AuthenticationMethod: Text,
-    /// Authentication Data.
-    0x16 AuthenticationData: Binary,
-    /// Request Problem Information.
-    0x17 RequestProblemInformation: Flag,
-    /// Will Delay Interval.
-    0x18 WillDelayInterval: FourBytes,
-    /// Request Response Information.
-    0x19 RequestResponseInformation: Flag,
-    /// Response Information.
-    0x1a ResponseInformation: Text,
-    /// Server Reference.
-    0x1c ServerReference: Text,
-    /// Reason String.
-    0x1f ReasonString: Text,
-    /// Receive Maximum.
-    0x21 ReceiveMaximum: TwoBytesNonZero,
-    /// Topic Alias Maximum.
-    0x22 TopicAliasMaximum: TwoBytes,
-    /// Topic Alias.
-    0x23 TopicAlias: Alias,
-    /// Maximum QoS.
-    0x24 MaximumQos: QosLimit,
-    /// Retain Available.
-    0x25 RetainAvailable: Flag,
-    /// User Property.
-    0x26 UserProperty: Pair,
-    /// Maximum Packet Size.
-    0x27 MaximumPacketSize: FourBytesNonZero,
-    /// Wildcard Subscription Available.
-    0x28 WildcardSubscriptionAvailable: Flag,
-    /// Subscription Identifier Available.
-    0x29 SubscriptionIdentifierAvailable: Flag,
-    /// Shared Subscription Available.
-    0x2a SharedSubscriptionAvailable: Flag,
-}
+property_table!(wire_types);
 
 /// How far a value reaches, enough to step over it.
 enum Extent {
@@ -116,7 +40,7 @@ enum Extent {
 /// Steps over the value of the property `id`; the bytes are already checked.
 pub(crate) fn skip(r: &mut Reader<'_>, id: u8) -> Result<(), DecodeError> {
     let id = PropertyId::from_u8(id).ok_or(DecodeError::PropertyUnknown(id))?;
-    match id.extent() {
+    match extent(id) {
         Extent::Fixed(len) => r.take(len).map(drop),
         Extent::Varint => r.varint().map(drop),
         Extent::Prefixed => r.binary().map(drop),

@@ -1,9 +1,14 @@
 //! A cursor over received bytes: the data types of MQTT 5.0 section 1.5.
 
+use core::num::NonZeroU16;
+
 use dunlin_base::limits::TOPIC_LEVELS_MAX;
 use dunlin_base::topic::{self, TopicError};
 
-use crate::{DecodeError, PacketId};
+use crate::DecodeError;
+
+/// Identifies a message or request in flight; never 0 [MQTT-2.2.1-3].
+pub type PacketId = NonZeroU16;
 
 /// Reads a Variable Byte Integer (section 1.5.5) at the start of `bytes`: its
 /// value and length, or `None` when more bytes are needed.

@@ -35,7 +35,7 @@ reason_codes! {
     GrantedQos2 = 0x02,
     /// The client disconnects and wants its Will published.
     DisconnectWithWill = 0x04,
-    /// Accepted, but nobody subscribes to it.
+    /// Accepted, but there is no subscriber.
     NoMatchingSubscribers = 0x10,
     /// There was no such subscription to remove.
     NoSubscriptionExisted = 0x11,

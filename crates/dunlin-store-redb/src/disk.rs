@@ -37,7 +37,7 @@ impl Disk {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Syncs, whatever the durability.
+    /// Syncs with every durability.
     pub(crate) fn force_sync(&self) -> io::Result<()> {
         if self.sync {
             // Every commit was synced.

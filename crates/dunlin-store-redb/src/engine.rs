@@ -18,6 +18,10 @@ use crate::index::Index;
 use crate::place::Place;
 use crate::tables::{self, LogReader};
 
+/// Default of [`StoreConfig::cache_bytes`]. A broker with long queues is to
+/// stay below 64 MiB, and the queues' indices need as much again.
+pub const CACHE_BYTES_DEFAULT: usize = 12 * 1024 * 1024;
+
 /// How long a store that could not be opened again, or a full disk, is left
 /// alone before the next try. At least ten times what opening took.
 pub const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -48,7 +52,7 @@ impl EngineConfig {
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            cache_bytes: crate::store::CACHE_BYTES_DEFAULT,
+            cache_bytes: CACHE_BYTES_DEFAULT,
             sync: true,
             quick_repair_bytes_min: QUICK_REPAIR_BYTES_MIN,
             retry_after: RETRY_AFTER,
@@ -233,7 +237,7 @@ impl Engine {
         self.loose = true;
         let quick_repair_from = self.config.quick_repair_bytes_min;
         let mut last = None;
-        // Twice: a failed read, of which nobody told, leaves a database that
+        // Twice: a failed read that was not reported leaves a database that
         // refuses everything until it is opened again.
         for _ in 0..2 {
             let up = self.up()?;
@@ -283,7 +287,7 @@ impl Engine {
     }
 
     /// Gives the database up; the next request opens it again. The index is
-    /// read anew then, so it never claims what the file does not hold.
+    /// read again then, so it never claims what the file does not hold.
     fn fail(&mut self, fault: &Fault) -> StoreError {
         let error = fault.to_store_error();
         self.state = State::Down {

@@ -4,7 +4,7 @@
 //! 8 bytes for each place in a queue, up to twice that while a ring grows. A
 //! ring is as long as one queue; counts are of all queues together and end
 //! anywhere, so they are hashed. It mirrors the last commit plus
-//! the group that is being written; after a failure it is read anew.
+//! the group that is being written; after a failure it is read again.
 
 use std::collections::HashMap;
 

@@ -14,6 +14,7 @@ mod codec;
 mod disk;
 mod engine;
 mod error;
+mod file;
 mod index;
 mod metrics;
 mod place;
@@ -22,11 +23,11 @@ mod store;
 mod tables;
 mod writer;
 
-pub use engine::{Engine, EngineConfig, QUICK_REPAIR_BYTES_MIN, RETRY_AFTER};
+pub use engine::{CACHE_BYTES_DEFAULT, Engine, EngineConfig, QUICK_REPAIR_BYTES_MIN, RETRY_AFTER};
 pub use error::OpenError;
 pub use metrics::{COMMIT_MICROS, StoreMetrics, StoreTotals};
 pub use place::Place;
 pub use store::{
-    CACHE_BYTES_DEFAULT, COMMIT_WINDOW_DEFAULT, COMMIT_WINDOW_MAX, Durability, QUEUE_LIMIT_DEFAULT,
+    COMMIT_WINDOW_DEFAULT, COMMIT_WINDOW_MAX, Durability, QUEUE_LIMIT_DEFAULT,
     RESERVE_BYTES_DEFAULT, RedbStore, StoreConfig, SubmitError, Submitter,
 };

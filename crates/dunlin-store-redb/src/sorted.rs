@@ -8,7 +8,7 @@ const KEPT_PLACES: usize = 64;
 
 /// Numbers in rising order.
 ///
-/// Adding the largest and removing the smallest are O(1); in between, whatever
+/// Adding the largest and removing the smallest are O(1); in between, each
 /// is on the nearer side moves by a place.
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {

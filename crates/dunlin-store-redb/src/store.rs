@@ -8,10 +8,10 @@ use std::thread::{self, JoinHandle};
 
 use dunlin_store::{MemoryStore, Recovered, Request, StoreDone};
 
-use crate::engine::{Engine, EngineConfig};
+use crate::engine::{CACHE_BYTES_DEFAULT, Engine, EngineConfig};
 use crate::error::OpenError;
+use crate::file::{self, FilePlace};
 use crate::metrics::StoreMetrics;
-use crate::place::{self, FilePlace};
 use crate::writer::{Command, Core, LOADS_MAX, OnDone, Pending, Writer, run_reader};
 
 /// Default of [`StoreConfig::commit_window`].
@@ -22,10 +22,6 @@ pub const COMMIT_WINDOW_MAX: Duration = Duration::from_millis(5);
 
 /// Default of [`StoreConfig::queue_limit`].
 pub const QUEUE_LIMIT_DEFAULT: usize = 4096;
-
-/// Default of [`StoreConfig::cache_bytes`]. A broker with long queues is to
-/// stay below 64 MiB, and the queues' indices need as much again.
-pub const CACHE_BYTES_DEFAULT: usize = 12 * 1024 * 1024;
 
 /// Default of [`StoreConfig::reserve_bytes`].
 pub const RESERVE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
@@ -92,7 +88,7 @@ impl RedbStore {
             sync: config.durability == Durability::Fsync,
             ..EngineConfig::new(path)
         };
-        place::create(path)?;
+        file::create(path)?;
         let place = FilePlace::new(path, config.reserve_bytes);
         let (engine, recovered) = Engine::open(place, engine_config)?;
         let store = Self::start(Core::Disk(Box::new(engine)), &config)?;

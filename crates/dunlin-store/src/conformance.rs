@@ -1,5 +1,5 @@
 //! The suite that every back end runs: a back end is right when it cannot be
-//! told from [`MemoryStore`]. It knows back ends only through [`Backend`].
+//! distinguished from [`MemoryStore`]. It knows back ends only through [`Backend`].
 //!
 //! It panics on the first difference, as tests do.
 
@@ -41,7 +41,7 @@ pub const IN_FLIGHT_MAX: usize = 64;
 /// How the suite opens the back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// An empty store; whatever was stored before may go.
+    /// An empty store; what was stored before may go.
     Empty,
     /// What the last one kept.
     Again,
@@ -527,7 +527,7 @@ pub fn a_sequence_number_again(open: Open<'_>) {
     pair.reopen();
 }
 
-/// Queues come back oldest first, whatever the order of submission.
+/// Queues come back oldest first, in every order of submission.
 pub fn queues_are_in_order(open: Open<'_>) {
     let mut pair = Pair::new(open);
     pair.write(vec![session(1, "c"), session(2, "d")]);

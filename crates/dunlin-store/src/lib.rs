@@ -2,7 +2,7 @@
 //!
 //! This crate is layer 2: it knows sessions, queues and messages, but no file,
 //! no thread, no clock and no database. [`MemoryStore`] says what every
-//! request means; a back end is right when it cannot be told from it, which
+//! request means; a back end is right when it cannot be distinguished from it, which
 //! the suite in `conformance` (feature of the same name) checks.
 
 #![no_std]

@@ -267,7 +267,7 @@ pub enum Request {
         /// At most [`LOAD_SEQS_MAX`], in the order wanted.
         seqs: Vec<Seq>,
     },
-    /// Make everything submitted before survive a power cut, whatever the
+    /// Make everything submitted before survive a power cut with every
     /// durability; answered by `Committed` or `Failed`.
     Flush {
         /// Returned in the answer.

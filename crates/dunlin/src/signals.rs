@@ -35,7 +35,7 @@ impl Signals {
         }
     }
 
-    /// Calls `action` if somebody asks a second time to stop, from a thread
+    /// Calls `action` at the second request to stop, from a thread
     /// that lives as long as the process.
     ///
     /// # Errors

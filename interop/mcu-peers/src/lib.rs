@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The protocol that all servers speak: whatever arrives on a stream goes back.
+/// The protocol that all servers speak: what arrives on a stream goes back.
 pub const ALPN: &[u8] = b"echo";
 
 /// `CERTIFICATE KEY [--retry] [--group] [--chacha]`, both in PEM.

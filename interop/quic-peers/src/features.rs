@@ -86,12 +86,12 @@ impl Run {
 /// Asks the runner for something and waits until it is done.
 ///
 /// # Errors
-/// Nobody answers.
+/// There is no answer.
 pub fn ask(word: &str) -> Result<()> {
     println!("{word}");
     std::io::stdout().flush()?;
     if std::io::stdin().lock().read_line(&mut String::new())? == 0 {
-        bail!(Skip(format!("nobody answers `{word}`")));
+        bail!(Skip(format!("no answer to `{word}`")));
     }
     Ok(())
 }

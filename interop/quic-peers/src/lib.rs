@@ -85,7 +85,7 @@ pub struct Message {
 pub trait Peer: Sized {
     /// Whether its DISCONNECT reaches the broker. A client that closes the
     /// QUIC connection right after writing it takes it along.
-    const SAYS_GOODBYE: bool = true;
+    const DISCONNECTS: bool = true;
 
     /// Connects; the CONNACK has arrived.
     async fn open(target: &Target, options: Options) -> Result<Self>;
@@ -279,7 +279,7 @@ impl Run {
         };
         let mut watcher: P = self.open().await?;
         watcher.subscribe(&topic, 1).await?;
-        if P::SAYS_GOODBYE {
+        if P::DISCONNECTS {
             let mut clean = P::open(&self.target, with_will("clean")).await?;
             clean.suspend().await?;
         }

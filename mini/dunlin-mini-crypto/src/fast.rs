@@ -15,7 +15,7 @@ use crate::own::aes::Schedule;
 #[cfg(feature = "chacha20-poly1305")]
 use crate::own::chacha::Key;
 use crate::own::gcm::{self, HashKey};
-use crate::own::sha256::OwnHash;
+use crate::sha256::OwnHash;
 use crate::{
     Crypto, CryptoError, Digest, Entropy, Group, NONCE_LEN, Point, SIGNATURE_LEN, Share, Suite,
     SuiteKey, TAG_LEN,

@@ -25,6 +25,8 @@ mod host;
 mod own;
 #[cfg(feature = "host")]
 mod rustcrypto;
+#[cfg(any(feature = "tiny", all(feature = "fast", target_arch = "arm")))]
+mod sha256;
 #[cfg(feature = "tiny")]
 mod tiny;
 
@@ -32,10 +34,10 @@ mod tiny;
 pub use fast::{Fast, FastAead, FastHash, FastKey, FastSecret};
 #[cfg(feature = "host")]
 pub use host::{Host, HostSecret};
-#[cfg(any(feature = "tiny", all(feature = "fast", target_arch = "arm")))]
-pub use own::sha256::OwnHash;
 #[cfg(feature = "host")]
 pub use rustcrypto::{RustAead, RustBlock};
+#[cfg(any(feature = "tiny", all(feature = "fast", target_arch = "arm")))]
+pub use sha256::OwnHash;
 #[cfg(feature = "tiny")]
 pub use tiny::{Tiny, TinyAead, TinyHash, TinyKey, TinySecret};
 
@@ -179,9 +181,9 @@ pub enum CryptoError {
 }
 
 /// Where random bytes come from. A device without a source of entropy must be
-/// given a seed by whoever starts it.
+/// given a seed by its caller.
 pub trait Entropy {
-    /// Fills `out` with bytes that nobody can predict.
+    /// Fills `out` with bytes that cannot be predicted.
     ///
     /// # Errors
     ///

@@ -6,7 +6,6 @@ pub(crate) mod aes;
 #[cfg(feature = "chacha20-poly1305")]
 pub(crate) mod chacha;
 pub(crate) mod gcm;
-pub(crate) mod sha256;
 
 /// A key of a suite, whose AES is of the provider's form. With one suite, it is
 /// nothing but that.

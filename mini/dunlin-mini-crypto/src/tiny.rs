@@ -18,7 +18,7 @@ use crate::own::aes::Schedule;
 #[cfg(feature = "chacha20-poly1305")]
 use crate::own::chacha::Key;
 use crate::own::gcm::{self, HashKey};
-use crate::own::sha256::OwnHash;
+use crate::sha256::OwnHash;
 use crate::{
     Crypto, CryptoError, Digest, Entropy, Group, KEY_LEN, NONCE_LEN, Point, SIGNATURE_LEN, Share,
     Suite, SuiteKey, TAG_LEN,
@@ -44,8 +44,8 @@ impl<E: Entropy> Tiny<E> {
     }
 }
 
-/// Forgets words; the barrier keeps the optimiser from seeing that nobody
-/// reads the zeros.
+/// Forgets words; the barrier keeps the optimiser from seeing that the
+/// zeros are not read.
 fn wipe(words: &mut [u32]) {
     words.fill(0);
     core::hint::black_box(words);

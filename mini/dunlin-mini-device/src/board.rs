@@ -1,6 +1,7 @@
 //! What the application asks of a board. Knows no application.
 
-use crate::ip::Mac;
+/// An address of a network interface.
+pub type Mac = [u8; 6];
 
 /// What the application tells about itself, with a number. A device sends
 /// numbers home, not text.

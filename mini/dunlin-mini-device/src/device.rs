@@ -37,7 +37,7 @@ const DIGITS: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The next hop does not answer, or nobody gives the device an address.
+    /// The next hop does not answer, or the device is given no address.
     NoNeighbour,
     /// The connection or the session ended; what the broker gave as reason.
     Ended(Error, u8),
@@ -208,7 +208,7 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
                 self.transmit(client);
             }
             // A ticket that the server stumbles over is not tried again. One
-            // that nobody has looked at is.
+            // that was not looked at is.
             Err(Error::Quic(QuicError::IdleTimeout)) => {}
             Err(_) if !link.connected => self.board.store(&[]),
             Err(_) => {}
@@ -275,7 +275,7 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
     ) -> Result<(), Error> {
         loop {
             let done = self.step(client, link);
-            // Also in bad times: the server is told why.
+            // Also after a failure: the server learns why.
             self.transmit(client);
             if done? {
                 return Ok(());
@@ -431,7 +431,7 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
         Ok(true)
     }
 
-    /// Does what a command says; an unknown one is told, and nothing more.
+    /// Does what a command says; an unknown one is only reported.
     #[cfg_attr(
         not(any(feature = "key-update", feature = "migration")),
         expect(unused_variables, reason = "the other commands are not for the client")

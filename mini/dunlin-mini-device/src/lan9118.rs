@@ -92,7 +92,7 @@ impl<R: Registers> Lan9118<R> {
     /// Sends a frame. One that does not fit into the queue is lost.
     pub fn send(&mut self, frame: &[u8]) {
         let len = frame.len();
-        // The whole status queue is emptied; nobody looks at it.
+        // The whole status queue is emptied; it is not used.
         while self.0.read(TX_FIFO_INF) >> 16 & 0xff != 0 {
             self.0.read(TX_STATUS);
         }

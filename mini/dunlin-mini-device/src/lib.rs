@@ -33,9 +33,9 @@ mod page;
 mod random;
 mod settings;
 
-pub use board::{Board, Note};
+pub use board::{Board, Mac, Note};
 pub use device::{Device, Failure};
-pub use ip::{ARP, Address, FRAME, Frame, HEADER, Input, Interface, Mac, Network};
+pub use ip::{ARP, Address, FRAME, Frame, HEADER, Input, Interface, Network};
 #[cfg(feature = "smoltcp")]
 pub use ip::{Queues, Smol, Sockets};
 pub use lan9118::{Lan9118, Registers};

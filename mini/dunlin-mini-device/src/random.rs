@@ -1,5 +1,5 @@
 //! Random bytes from a seed, for boards without a source of entropy. Knows
-//! not where the seed comes from: **it is as good as whoever made it, and each
+//! not where the seed comes from: **it is as good as its source, and each
 //! device needs its own**.
 
 use dunlin_mini_crypto::{Crypto, CryptoError, Digest, Entropy};
@@ -40,7 +40,7 @@ impl<C: Crypto> Generator<C> {
     ///
     /// Gives also whether there was a state. Without one, at the first start or
     /// with both pages damaged, only `clock` and `instead` keep it from being
-    /// the first start again; whoever has a ticket is to drop it then.
+    /// the first start again; the owner of a ticket is to drop it then.
     pub fn boot<P: Copies>(
         crypto: C,
         seed: &[u8],

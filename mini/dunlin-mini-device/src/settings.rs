@@ -2,7 +2,8 @@
 
 use dunlin_mini_crypto::Point;
 
-use crate::ip::{Address, Interface, Mac, Reader};
+use crate::board::Mac;
+use crate::ip::{Address, Interface, Reader};
 
 /// What a device is given before it is sent out, borrowed from flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

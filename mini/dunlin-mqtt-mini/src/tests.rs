@@ -450,7 +450,7 @@ fn exactly_once() {
     ));
     assert_eq!(session.poll(&mut pipe), Ok(None));
     assert_eq!(pipe.out, [0x50, 2, 0, 9, 0x50, 2, 0, 9, 0x70, 2, 0, 9]);
-    // The slots for them are few, which the broker was told.
+    // The slots for them are few, which the broker knows.
     for id in 1..=5 {
         pipe.input
             .extend_from_slice(&[0x34, 6, 0, 1, b'a', 0, id, 0]);

@@ -67,7 +67,7 @@ pub struct Message<'a> {
     pub retain: bool,
 }
 
-/// What the application is told.
+/// What the application learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {

@@ -44,7 +44,7 @@ pub(crate) struct Issued {
 }
 
 impl Issued {
-    /// The first one, before the server has told it.
+    /// The first one, before the server has given it.
     pub(crate) const NEW: Self = Self {
         sequence: 0,
         cid: Cid::EMPTY,

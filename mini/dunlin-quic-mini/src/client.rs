@@ -34,7 +34,7 @@ pub const TOKEN_MAX: usize = 192;
 /// Connection ids of the server that wait. With one, a server that does not
 /// replace the id of the handshake would have none left after one migration.
 const SPARES: usize = 2;
-/// Retired connection ids that wait to be told to the server.
+/// Retired connection ids that the server does not know of yet.
 const RETIRING: usize = 4;
 
 /// Where a connection is in its life.
@@ -47,7 +47,7 @@ pub enum State {
     Connecting,
     /// The server is verified.
     Connected,
-    /// Over, but the server must still be told.
+    /// Over, but the server must still learn it.
     Closing,
     /// Over.
     Closed,
@@ -641,7 +641,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     }
 
     /// Goes on from another address: call it after the socket or the network
-    /// has changed. The round-trip time is measured anew, and the server sees
+    /// has changed. The round-trip time is measured again, and the server sees
     /// another connection id.
     ///
     /// # Errors

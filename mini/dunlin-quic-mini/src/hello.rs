@@ -92,7 +92,7 @@ const fn form(suite: Suite) -> u8 {
     }
 }
 
-/// Seconds that a ticket is kept, whatever the server says (RFC 8446 section
+/// Most seconds that a ticket is kept (RFC 8446 section
 /// 4.6.1).
 const WEEK: u32 = 7 * 86_400;
 
@@ -147,7 +147,7 @@ impl<'a> Ticket<'a> {
             let nonce = body.vector(1)?.0;
             let identity = body.vector(2)?.0;
             let extensions = body.vector(2)?;
-            // Nobody could offer one without an identity.
+            // None could be offered without an identity.
             (body.is_empty() && !identity.is_empty())
                 .then_some((lifetime, age_add, nonce, identity, extensions))
         };

@@ -117,7 +117,7 @@ impl Recovery {
         (self.recovery, self.run) = (None, None);
     }
 
-    /// Begins anew on another path (RFC 9000 section 9.4); what is in flight
+    /// Begins again on another path (RFC 9000 section 9.4); what is in flight
     /// stays known.
     #[cfg(feature = "migration")]
     pub(crate) fn new_path(&mut self) {
@@ -305,7 +305,7 @@ impl Recovery {
     pub(crate) fn loss_deadline(&self, now: u32) -> Option<u32> {
         let mut nearest: Option<u32> = None;
         for sent in self.in_flight() {
-            // Whatever would be lost in the far future has an ack above it.
+            // What would be lost in the far future has an ack above it.
             if self.is_lost(now.wrapping_add(1 << 24), sent) {
                 let at = sent.time.wrapping_add(self.loss_delay());
                 if nearest.is_none_or(|nearest| is_due(nearest, at)) {

@@ -88,7 +88,7 @@ impl<'a> Request<'a> {
         if request.cookie.len() > COOKIE_MAX {
             return Err(Error::Cookie);
         }
-        // Whoever asks for the same hello would ask for ever.
+        // A server that asks for the same hello would ask for ever.
         let changes = request.group.is_some() || !request.cookie.is_empty();
         changes.then_some(request).ok_or(Error::HelloRetry)
     }

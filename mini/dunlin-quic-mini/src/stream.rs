@@ -238,12 +238,12 @@ impl Stream {
         }
     }
 
-    /// Nothing of it is in flight: whatever is not acknowledged goes again.
+    /// Nothing of it is in flight: all that is not acknowledged goes again.
     pub(crate) fn rewind(&mut self) {
         self.next = self.una;
     }
 
-    /// The server does not have the early data: all begins anew.
+    /// The server does not have the early data: all begins again.
     pub(crate) fn restart(&mut self, limit: u32) {
         self.rewind();
         self.high = 0;

@@ -1,4 +1,4 @@
-//! The client against a server of this crate's own parts that does whatever a
+//! The client against a server of this crate's own parts that does what a
 //! test wants: what must be refused, and with which error.
 
 mod corpus;

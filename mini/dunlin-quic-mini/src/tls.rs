@@ -111,7 +111,7 @@ impl<C: Crypto> Drop for Tls<C> {
     fn drop(&mut self) {
         for secret in [&mut self.schedule, &mut self.client, &mut self.server] {
             secret.fill(0);
-            // Nobody reads the zeros, but the optimiser must not see that.
+            // The zeros are not read, but the optimiser must not see that.
             core::hint::black_box(secret);
         }
     }

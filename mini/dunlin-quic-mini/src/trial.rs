@@ -2,7 +2,7 @@
 //! operations. Here because the parsers are private; the targets are in
 //! `fuzz/`, and the tests replay their corpora.
 //!
-//! Whatever arrives, nothing panics, and the same client with the same memory
+//! No input panics, and the same client with the same memory
 //! connects again.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
@@ -23,7 +23,7 @@ pub(crate) mod server;
 /// Operations of one input at most, so that inputs stay quick.
 const OPERATIONS: usize = 200;
 
-/// Whatever came of it, the client says why, and connects again.
+/// In every case the client says why, and connects again.
 fn survives(mut pair: Pair) {
     if pair.client.state() == State::Closing {
         let mut out = [0; 1200];
@@ -60,7 +60,7 @@ pub fn packets(data: &[u8]) {
         connected.client.receive(1, &mut known);
         begun.client.receive(1, &mut part.to_vec());
     }
-    // Nobody but the server can end a connection that is up.
+    // Only the server can end a connection that is up.
     assert_eq!(connected.client.error(), None);
     survives(connected);
     survives(begun);

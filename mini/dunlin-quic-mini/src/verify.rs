@@ -51,7 +51,7 @@ impl Verifier for Pinned<'_> {
     }
 }
 
-/// Believes every server. Whoever is in the path can read and change all
+/// Believes every server. An attacker in the path can read and change all
 /// data; for laboratories only.
 #[cfg(feature = "unverified")]
 #[derive(Clone, Copy, Debug, Default)]

@@ -115,7 +115,7 @@ fn cut(der: &[u8]) -> Option<Parts<'_>> {
         any(&mut body)?;
     }
     integer(&mut body)?;
-    // The algorithm is told again outside, where it is looked at.
+    // The algorithm is named again outside, where it is looked at.
     element(&mut body, SEQUENCE)?;
     element(&mut body, SEQUENCE)?;
     let validity = element(&mut body, SEQUENCE)?;

@@ -337,10 +337,10 @@ typedef struct dunlin_port {
   size_t (*receive)(void *context, uint8_t *data, size_t room);
   // Milliseconds of a clock that never goes back; it may wrap around.
   uint32_t (*now)(void *context);
-  // Fills `data` with bytes that nobody can predict; false if that is not
+  // Fills `data` with bytes that cannot be predicted; false if that is not
   // possible. Without it nothing is secret.
   bool (*random)(void *context, uint8_t *data, size_t len);
-  // Is told what happened; may be null.
+  // Learns what happened; may be null.
   void (*event)(void *context, const struct dunlin_event *event);
 } dunlin_port;
 
@@ -356,8 +356,8 @@ typedef struct dunlin_buffers {
   struct dunlin_room handshake;
   // Packets on their way to the broker; the longest one must fit.
   struct dunlin_room send;
-  // Packets of the broker; the longest one must fit, and the broker is told
-  // so.
+  // Packets of the broker; the longest one must fit, and the broker learns
+  // it.
   struct dunlin_room receive;
   // One datagram: 1200 bytes at least, 1472 at most.
   struct dunlin_room datagram;
@@ -412,8 +412,8 @@ typedef struct dunlin_options {
   struct dunlin_bytes ticket;
   // Milliseconds since it was taken, sleep included.
   uint32_t ticket_age_ms;
-  // Whether messages may be sent before the broker has answered. Whoever
-  // records them can replay them.
+  // Whether messages may be sent before the broker has answered. An
+  // attacker who records them can replay them.
   bool early;
   // The client identifier; the broker chooses one if it is empty.
   struct dunlin_bytes client_id;
@@ -450,7 +450,7 @@ size_t dunlin_size(void);
 //
 // What the caller promises:
 // Pointers are null or point to what their types say; memory and buffers stay
-// where they are, and nobody else uses them.
+// where they are, and are not used otherwise.
 dunlin_code dunlin_new(struct dunlin_room memory,
                        const struct dunlin_port *port,
                        const struct dunlin_buffers *buffers,
@@ -528,7 +528,7 @@ dunlin_code dunlin_disconnect(struct dunlin_client *client);
 // Copies the newest ticket of the connection into `room`, to resume with. `len`
 // gets its length, zero if the broker gave none. If `room` is too small, nothing
 // is copied, the code is `DUNLIN_CODE_MEMORY`, and `len` is the length needed.
-// Ask before the next dunlin_connect. Whoever has the ticket is believed to be
+// Ask before the next dunlin_connect. The holder of the ticket is believed to be
 // the broker, so keep it as a secret.
 //
 // What the caller promises:

@@ -48,7 +48,7 @@ const LONGEST: usize = isize::MAX.cast_unsigned();
 ///
 /// # Safety
 ///
-/// They are there, and nobody changes them, while the slice is in use.
+/// They are there, and do not change, while the slice is in use.
 const unsafe fn view<'a>(bytes: Bytes) -> Result<&'a [u8], Code> {
     match bytes.len {
         0 => Ok(&[]),
@@ -76,7 +76,7 @@ const unsafe fn named<'a>(topic: Bytes) -> Result<&'a [u8], Code> {
 ///
 /// # Safety
 ///
-/// Nobody else uses it while the slice is in use.
+/// It is not used otherwise while the slice is in use.
 const unsafe fn take<'a>(room: Room) -> Result<&'a mut [u8], Code> {
     match room.len {
         0 => Ok(&mut []),
@@ -100,7 +100,7 @@ unsafe fn with(client: *mut Handle, act: impl FnOnce(&mut Device) -> Result<(), 
     if handle.busy.replace(true) {
         return Code::Busy;
     }
-    // SAFETY: `busy` lets nobody in a second time.
+    // SAFETY: `busy` lets no second call in.
     let done = act(unsafe { &mut *handle.device.get() });
     handle.busy.set(false);
     match done {
@@ -163,7 +163,7 @@ pub extern "C" fn dunlin_size() -> usize {
 ///
 /// Like [`dunlin_new`].
 unsafe fn given(buffers: &Rooms) -> Result<(&'static mut [u8], Given), Code> {
-    // SAFETY: nobody else uses the buffers, says the caller.
+    // SAFETY: the buffers are not used otherwise, says the caller.
     let (datagram, given) = unsafe {
         let given = Given::new(
             take(buffers.hello)?,
@@ -187,7 +187,7 @@ unsafe fn given(buffers: &Rooms) -> Result<(&'static mut [u8], Given), Code> {
 /// # Safety
 ///
 /// Pointers are null or point to what their types say; memory and buffers stay
-/// where they are, and nobody else uses them.
+/// where they are, and are not used otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dunlin_new(
     memory: Room,
@@ -211,12 +211,12 @@ pub unsafe extern "C" fn dunlin_new(
     if memory.len < size_of::<Handle>() || !place.is_aligned() {
         return Code::Memory;
     }
-    // SAFETY: nobody else uses the buffers, says the caller.
+    // SAFETY: the buffers are not used otherwise, says the caller.
     let (datagram, given) = match unsafe { given(buffers) } {
         Ok(given) => given,
         Err(code) => return code,
     };
-    // SAFETY: large enough, aligned and of nobody else.
+    // SAFETY: large enough, aligned and not shared.
     unsafe {
         place.write(Handle {
             busy: Cell::new(false),
@@ -482,7 +482,7 @@ pub unsafe extern "C" fn dunlin_disconnect(client: *mut Handle) -> Code {
 /// Copies the newest ticket of the connection into `room`, to resume with. `len`
 /// gets its length, zero if the broker gave none. If `room` is too small, nothing
 /// is copied, the code is `DUNLIN_CODE_MEMORY`, and `len` is the length needed.
-/// Ask before the next dunlin_connect. Whoever has the ticket is believed to be
+/// Ask before the next dunlin_connect. The holder of the ticket is believed to be
 /// the broker, so keep it as a secret.
 ///
 /// # Safety
@@ -494,7 +494,7 @@ pub unsafe extern "C" fn dunlin_ticket(client: *mut Handle, room: Room, len: *mu
         return Code::NullPointer;
     }
     let mut needed = 0;
-    // SAFETY: promised by the caller; nobody else uses the room during the call.
+    // SAFETY: promised by the caller; the room is not used otherwise during the call.
     let code = unsafe {
         with(client, |device| {
             let ticket = device.ticket();

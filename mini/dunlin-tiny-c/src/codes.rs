@@ -310,7 +310,7 @@ impl From<mqtt::Error> for Code {
     fn from(error: mqtt::Error) -> Self {
         let number = error.code();
         let found = ALL.iter().find(|code| **code as u8 == number);
-        // The test finds whatever is missing above.
+        // The test finds what is missing above.
         found.copied().unwrap_or(Self::SessionState)
     }
 }

@@ -90,7 +90,7 @@ pub(crate) struct Device {
     quic: Quic,
     session: Session,
     closing: bool,
-    /// Whether the program was told something that it may want to act on.
+    /// Whether the program learned something that it may want to act on.
     news: bool,
     /// When MQTT last sent something, for its keep alive.
     said: u32,
@@ -190,7 +190,7 @@ impl Device {
         }
         self.transmit();
         end?;
-        // Whoever acts on what has changed should not have to sleep before.
+        // A program that acts on what has changed should not have to sleep before.
         let news = self.news || self.phase() != phase;
         let now = self.port.now();
         let quic = &mut self.quic;
@@ -255,7 +255,7 @@ impl Device {
         }
         loop {
             let event = match self.session.poll(quic) {
-                Ok(Some(event)) => told(&event),
+                Ok(Some(event)) => happened(&event),
                 // An answer that does not fit now goes out with the next call.
                 Ok(None) | Err(mqtt::Error::Full) => return Ok(()),
                 Err(error) => return Err(error),
@@ -382,7 +382,7 @@ impl Device {
 }
 
 /// An event for C. Its bytes stay in the receive buffer until the next poll.
-const fn told(event: &Event<'_>) -> Happened {
+const fn happened(event: &Event<'_>) -> Happened {
     let mut happened = Happened {
         kind: Kind::Connected,
         session: false,

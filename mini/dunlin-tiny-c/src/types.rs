@@ -37,8 +37,8 @@ pub struct Rooms {
     pub handshake: Room,
     /// Packets on their way to the broker; the longest one must fit.
     pub send: Room,
-    /// Packets of the broker; the longest one must fit, and the broker is told
-    /// so.
+    /// Packets of the broker; the longest one must fit, and the broker learns
+    /// it.
     pub receive: Room,
     /// One datagram: 1200 bytes at least, 1472 at most.
     pub datagram: Room,
@@ -104,11 +104,11 @@ pub struct Port {
         Option<unsafe extern "C" fn(context: *mut c_void, data: *mut u8, room: usize) -> usize>,
     /// Milliseconds of a clock that never goes back; it may wrap around.
     pub now: Option<unsafe extern "C" fn(context: *mut c_void) -> u32>,
-    /// Fills `data` with bytes that nobody can predict; false if that is not
+    /// Fills `data` with bytes that cannot be predicted; false if that is not
     /// possible. Without it nothing is secret.
     pub random:
         Option<unsafe extern "C" fn(context: *mut c_void, data: *mut u8, len: usize) -> bool>,
-    /// Is told what happened; may be null.
+    /// Learns what happened; may be null.
     pub event: Option<unsafe extern "C" fn(context: *mut c_void, event: *const Happened)>,
 }
 
@@ -142,8 +142,8 @@ pub struct Connect {
     pub ticket: Bytes,
     /// Milliseconds since it was taken, sleep included.
     pub ticket_age_ms: u32,
-    /// Whether messages may be sent before the broker has answered. Whoever
-    /// records them can replay them.
+    /// Whether messages may be sent before the broker has answered. An
+    /// attacker who records them can replay them.
     pub early: bool,
     /// The client identifier; the broker chooses one if it is empty.
     pub client_id: Bytes,

@@ -1,5 +1,5 @@
-//! The committed header is what cbindgen makes of the sources, so that nobody
-//! needs cbindgen to use the library. `DUNLIN_BLESS=1` writes it anew.
+//! The committed header is what cbindgen makes of the sources, so that
+//! no user of the library needs cbindgen. `DUNLIN_BLESS=1` writes it again.
 
 #![allow(clippy::unwrap_used)]
 

@@ -265,11 +265,11 @@ fn bytes_that_are_not_there() {
             assert_eq!(dunlin_connect(client, &wrong), Code::NullPointer);
             assert_eq!(dunlin_status(client), Phase::Idle, "it is forgotten");
         }
-        let nobody = Connect {
+        let no_topic = Connect {
             will: &message(NONE, NONE),
             ..good
         };
-        assert_eq!(dunlin_connect(client, &nobody), Code::NoTopic);
+        assert_eq!(dunlin_connect(client, &no_topic), Code::NoTopic);
     }
     let port = port(world());
     let (nowhere, negative) = (
@@ -380,7 +380,7 @@ fn calls_at_the_wrong_time() {
         assert_eq!((*world).inside, Some(Code::Busy), "from a callback");
         let odd = Publish { qos: 3, ..MESSAGE };
         assert_eq!(dunlin_publish(client, &odd, ptr::null_mut()), Code::Qos);
-        // Before the handshake there is nothing to say goodbye to.
+        // Before the handshake there is nothing to disconnect from.
         assert_eq!(dunlin_disconnect(client), Code::Ok);
         assert_eq!(dunlin_run(client, &raw mut sleep), Code::Ok);
         assert_eq!(dunlin_status(client), Phase::Closed);

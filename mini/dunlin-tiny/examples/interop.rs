@@ -286,7 +286,7 @@ impl<'k, C: Crypto> Run<'k, C> {
             token: &[],
             resume,
         };
-        self.client.connect(self.now(), &config).map_err(told)
+        self.client.connect(self.now(), &config).map_err(text)
     }
 
     fn connect(&mut self, resume: Option<Resume<'_>>) -> Result<()> {
@@ -360,7 +360,7 @@ impl<'k, C: Crypto> Run<'k, C> {
     }
 }
 
-fn told(error: Error) -> String {
+fn text(error: Error) -> String {
     format!("{error:?}")
 }
 
@@ -401,13 +401,13 @@ impl Echo {
         if self.written < len {
             let to = len.min(self.written + 1000);
             let chunk: Vec<u8> = (self.written..to).map(|at| self.byte(at)).collect();
-            self.written += client.write(id, &chunk).map_err(told)?;
+            self.written += client.write(id, &chunk).map_err(text)?;
         }
         if self.written == len && !self.finished {
-            client.finish(id).map_err(told)?;
+            client.finish(id).map_err(text)?;
             self.finished = true;
         }
-        let (data, end) = client.received(id).map_err(told)?;
+        let (data, end) = client.received(id).map_err(text)?;
         for (i, &byte) in data.iter().enumerate() {
             if byte != self.byte(self.read + i) {
                 return Err("a wrong byte".to_owned());

@@ -282,7 +282,7 @@ pub(crate) fn faulty(identity: &Identity, seed: u64) -> Result<u64, Error> {
             let gone = lost.contains(&ConnectionError::TimedOut);
             let timeout = error == Error::IdleTimeout || gone && error == Error::StatelessReset;
             // A flipped bit can make a Retry of a packet, for which quinn-proto
-            // closes before it could know that nobody sent it.
+            // closes before it could know that it was not sent.
             let flipped = format!("{lost:?}").contains("client sent Retry");
             assert!(
                 timeout || flipped,

@@ -52,7 +52,7 @@ impl Identity {
     }
 }
 
-/// What a server may be told to do differently.
+/// What a server may be set to do differently.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Habits {
     pub(crate) retry: bool,
@@ -119,7 +119,7 @@ pub(crate) fn tls(identity: &Identity, habits: Habits) -> rustls::ServerConfig {
 
 impl Server {
     pub(crate) fn new(tls: rustls::ServerConfig, habits: Habits, seed: u64) -> Self {
-        // Initial packets have their suite, whatever else is allowed.
+        // Initial packets have their suite, apart from what is allowed.
         let initial = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
         let initial = initial
             .tls13()

@@ -369,9 +369,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn what_is_wrong_is_reported() {
         let missing = "an argument is missing";
-        for (line, told) in [
+        for (line, error) in [
             ("h:1 04", missing),
             ("h:1 04 t", missing),
             ("--subscribe f h:1", missing),
@@ -396,7 +396,7 @@ mod tests {
                 "--retain is for a message to publish",
             ),
         ] {
-            assert_eq!(ask(line).unwrap_err(), told, "{line}");
+            assert_eq!(ask(line).unwrap_err(), error, "{line}");
         }
         let wrong = [c"-i", c"\xff"];
         assert_eq!(

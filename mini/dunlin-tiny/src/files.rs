@@ -53,7 +53,7 @@ pub(crate) fn load<'r>(file: &CStr, room: &'r mut [u8]) -> Option<(&'r [u8], u32
     Some((ticket, u32::try_from(age.checked_mul(1000)?).ok()?))
 }
 
-/// Stores a ticket for its owner only: whoever reads it can be the server.
+/// Stores a ticket for its owner only: its reader can pose as the server.
 pub(crate) fn keep(file: &CStr, ticket: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let owner = Mode::RUSR | Mode::WUSR;

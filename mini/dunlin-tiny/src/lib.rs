@@ -14,6 +14,7 @@ extern crate std;
 mod arguments;
 pub mod command;
 mod files;
+mod host;
 mod key;
 mod session;
 pub mod udp;

@@ -10,8 +10,8 @@ use dunlin_quic_mini::{Authority, Config, Crypto, Name, Pinned, Point, Resume, V
 use rustix::io::Errno;
 
 use crate::arguments::{Task, Work};
-use crate::command::{ADDRESSES, Failure, Host};
 use crate::files::{Text, keep, load, read_all, read_file, seconds, write_all};
+use crate::host::{ADDRESSES, Failure, Host};
 use crate::key::{of_file, point};
 use crate::udp::{Connection, DATAGRAM, End, MESSAGE, Room, is_away};
 

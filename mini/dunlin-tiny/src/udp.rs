@@ -39,7 +39,7 @@ impl Entropy for System {
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The network has no way to the server, or nobody is there.
+    /// The network has no way to the server, or there is no socket.
     System(Errno),
     /// The engine's reason.
     Quic(Error),
@@ -145,7 +145,7 @@ impl<'m, V: Verifier> Connection<'m, V> {
                 }
                 Ok(())
             }
-            // What the network says is believed only while there is nobody who
+            // What the network says is believed only while there is no server that
             // could say otherwise.
             Err(error) if self.client.state() == State::Connecting && is_away(error) => {
                 Err(error.into())
@@ -165,7 +165,7 @@ impl<'m, V: Verifier> Connection<'m, V> {
     }
 }
 
-/// Whether a socket says that there is nobody at the address, or no way to it.
+/// Whether a socket says that there is no socket at the address, or no way to it.
 pub(crate) fn is_away(error: Errno) -> bool {
     matches!(
         error,

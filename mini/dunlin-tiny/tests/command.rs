@@ -72,7 +72,7 @@ fn help_and_version_are_results() {
 }
 
 #[test]
-fn wrong_arguments_are_told_the_usage() {
+fn wrong_arguments_show_the_usage() {
     let key = key();
     for arguments in [
         &[][..],
@@ -110,13 +110,13 @@ fn a_key_that_is_none_is_refused_before_anything_else() {
 }
 
 #[test]
-fn what_cannot_be_begun_is_told() {
+fn what_cannot_be_begun_is_reported() {
     let key = key();
     for server in [c"localhost:1", c"localhost", c":1"] {
         let done = try_with(&[server, &key, c"topic", c"1"], &[]);
-        let told = format!("HOST:PORT has no address: {}\n", server.to_str().unwrap());
+        let error = format!("HOST:PORT has no address: {}\n", server.to_str().unwrap());
         assert_eq!((done.status, done.out.as_str()), (1, ""));
-        assert_eq!(done.err, format!("dunlin-tiny: {told}"));
+        assert_eq!(done.err, format!("dunlin-tiny: {error}"));
     }
     let done = try_with(&[c"--pw-file", c"/nothing", c"a:1", &key, c"t", c"1"], &[]);
     assert_eq!(done.status, 1);
@@ -124,19 +124,19 @@ fn what_cannot_be_begun_is_told() {
 }
 
 #[test]
-fn a_server_that_is_away_is_told_of_at_once() {
+fn a_server_that_is_away_is_reported_at_once() {
     let port = || {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.local_addr().unwrap()
     };
-    // Nobody listens at either: the second is tried as well.
+    // There is no listener at either: the second is tried as well.
     let known = [port(), port()];
     let done = try_with(&[c"localhost:1", &key(), c"topic", c"1"], &known);
     assert_eq!((done.status, done.asked), (1, true));
     let refused = "dunlin-tiny: cannot connect: reason 111\n";
     assert_eq!(done.err, refused);
 
-    // Somebody listens at the second, and says nothing.
+    // The second listens, and says nothing.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let known = [port(), silent.local_addr().unwrap()];
     let done = try_with(

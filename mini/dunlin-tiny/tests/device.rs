@@ -144,9 +144,9 @@ impl World {
         }
     }
 
-    fn told(&self, note: Note) -> Vec<u32> {
-        let told = self.notes.iter().filter(|(told, _)| *told == note);
-        told.map(|(_, value)| *value).collect()
+    fn noted(&self, note: Note) -> Vec<u32> {
+        let noted = self.notes.iter().filter(|(of, _)| *of == note);
+        noted.map(|(_, value)| *value).collect()
     }
 }
 
@@ -248,8 +248,8 @@ impl Network for Net {
     const ASKS: u32 = 10;
     const LEASES: bool = true;
 
-    fn begin<B: Board>(&mut self, board: &mut B, anew: bool) {
-        either!(self, begin(board, anew));
+    fn begin<B: Board>(&mut self, board: &mut B, fresh: bool) {
+        either!(self, begin(board, fresh));
     }
 
     fn ask<B: Board>(&mut self, board: &mut B, frame: &mut Frame) {
@@ -373,12 +373,12 @@ fn the_second_wake_resumes_with_early_data() {
         run.device.wake(&mut run.client).unwrap();
         let world = run.device.board();
         assert_eq!(world.switched, 5);
-        assert_eq!(world.told(Note::Early), [0, 1]);
-        let connected = world.told(Note::Connected);
+        assert_eq!(world.noted(Note::Early), [0, 1]);
+        let connected = world.noted(Note::Connected);
         assert_eq!([connected[0] >> 30, connected[1] >> 30], [0, 3]);
         // One round trip of the link from waking to the acknowledgement.
         assert_eq!(connected[1] & 0xffff, 40);
-        assert_eq!(world.told(Note::Subscribed), [1]);
+        assert_eq!(world.noted(Note::Subscribed), [1]);
         assert_eq!(run.broker.borrow().readings, [1, 2]);
     });
 }
@@ -389,9 +389,9 @@ fn moving_keeps_the_connection() {
         run.broker.borrow_mut().command = Some(b"M".to_vec());
         run.device.wake(&mut run.client).unwrap();
         let world = run.device.board();
-        assert_eq!(world.told(Note::Moved), [1]);
+        assert_eq!(world.noted(Note::Moved), [1]);
         assert_eq!(world.hop.server, OTHER);
-        assert_eq!(world.told(Note::Connect).len(), 1);
+        assert_eq!(world.noted(Note::Connect).len(), 1);
         assert_eq!(run.broker.borrow().readings, [1, 2, 3, 4, 5, 6]);
     });
 }
@@ -406,8 +406,8 @@ fn a_damaged_page_means_a_full_handshake() {
             page[at] ^= 1;
             run.device.board().page = page;
             run.device.wake(&mut run.client).unwrap();
-            let told = run.device.board().told(Note::Connected);
-            assert_eq!(told.last().unwrap() >> 30, 0, "{at}");
+            let noted = run.device.board().noted(Note::Connected);
+            assert_eq!(noted.last().unwrap() >> 30, 0, "{at}");
         }
     });
 }
@@ -419,14 +419,14 @@ fn a_silent_server_costs_longer_and_longer_sleeps() {
         for doubled in 1..9 {
             run.device.wake(&mut run.client).unwrap_err();
             run.device.sleep();
-            let slept = run.device.board().told(Note::Sleep);
+            let slept = run.device.board().noted(Note::Sleep);
             let factor = 1 << doubled.min(6);
             assert_eq!(slept.last(), Some(&(5000 * factor)));
         }
     });
 }
 
-/// Every reading arrives, in order, whatever the network does; and the device
+/// Every reading arrives, in order, in every network; and the device
 /// wakes each time.
 #[test]
 fn readings_arrive_on_bad_networks() {
@@ -434,7 +434,7 @@ fn readings_arrive_on_bad_networks() {
         let faults = Faults::random(&mut Rng::new(seed));
         run(faults, seed, 2, |mut run| {
             let mut wakes = 0;
-            while run.device.board().told(Note::Published).len() < 6 {
+            while run.device.board().noted(Note::Published).len() < 6 {
                 wakes += 1;
                 assert!(wakes < WAKES_MAX, "seed {seed}: {faults:?}");
                 let _ = run.device.wake(&mut run.client);

@@ -31,9 +31,9 @@ fn shake<V: Verifier + Clone>(verifier: V, identity: &Identity) -> Result<(), Er
         assert_eq!(world.echo(10), Outcome::Delivered);
         return end;
     }
-    // The server is told, and the same memory serves another attempt.
+    // The server learns it, and the same memory serves another attempt.
     world.until(|world| world.client.state() == State::Closed);
-    assert!(!world.server.lost.is_empty(), "the server is told why");
+    assert!(!world.server.lost.is_empty(), "the server learns why");
     end
 }
 
@@ -175,7 +175,7 @@ fn lives_on<V: Verifier + Clone>(verifier: V, good: &Identity, bad: &[(Identity,
         }));
         assert_eq!(world.handshake(), Err(*want));
         world.until(|world| world.client.state() == State::Closed);
-        assert!(!world.server.lost.is_empty(), "the server is told why");
+        assert!(!world.server.lost.is_empty(), "the server learns why");
         world.server = Server::new(rustls_with(good), habits, seed);
         world.client.clear();
         world.connect(None);

@@ -1,6 +1,6 @@
 //! The gates: figures in `scripts/mcu/sizes.toml` that images must keep. A
 //! goal that is known to be missed has a second figure that must be kept, and
-//! is told every time.
+//! is reported every time.
 
 use std::fs;
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_goal_is_told_and_does_not_grow() {
+    fn a_missed_goal_is_reported_and_does_not_grow() {
         let text = "[tiny]\nflash = 10\nwake = 30\n[tiny.missed]\nwake = { at_most = 60, why = \"of keys\" }\n";
         let budget = Budget(text.parse().expect("TOML"));
         let judge = |name, figure| budget.judge("tiny", name, figure).expect("a goal");

@@ -33,7 +33,7 @@ fn purpose(file: &str) -> usize {
     const PREFIXES: [(&str, usize); 13] = [
         ("dunlin-mini-crypto/own/aes", 1),
         ("dunlin-mini-crypto/own/gcm", 2),
-        ("dunlin-mini-crypto/own/sha256", 3),
+        ("dunlin-mini-crypto/sha256", 3),
         ("dunlin-mini-crypto/lib", 3),
         ("dunlin-mini-crypto/", 0),
         ("p256", 0),

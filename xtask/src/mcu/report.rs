@@ -7,9 +7,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 
 use super::budget::{Budget, Verdict};
-use super::crypto::{self, Figures};
+use super::crypto;
 use super::image::{Image, PARTS};
-use super::profile::{self, PURPOSES};
+use super::profile;
+use super::study::{Provider, Smoltcp, Study};
 use super::svg::{Bar, Curve, bars, curve};
 use super::tools::Tools;
 use super::wake::{self, Plan, Series, Wake};
@@ -56,38 +57,6 @@ const LATE: Plan = Plan {
     ..EARLY
 };
 
-/// What is known of the firmware with one provider.
-pub(crate) struct Provider {
-    pub(crate) name: &'static str,
-    pub(crate) image: Image,
-    pub(crate) crypto: Figures,
-    /// A wake with a full handshake, one that resumes, one with early data.
-    pub(crate) full: Wake,
-    pub(crate) resumed: Wake,
-    pub(crate) early: Wake,
-    /// Cycles of the last of them by what they are for.
-    pub(crate) profile: [u64; PURPOSES.len()],
-    pub(crate) verdicts: Vec<Verdict>,
-}
-
-/// What is known of the firmware with smoltcp, and the smallest provider.
-pub(crate) struct Smoltcp {
-    pub(crate) image: Image,
-    pub(crate) full: Wake,
-    pub(crate) early: Wake,
-    pub(crate) verdicts: Vec<Verdict>,
-}
-
-/// Everything that the page shows.
-pub(crate) struct Study {
-    pub(crate) providers: Vec<Provider>,
-    pub(crate) smoltcp: Smoltcp,
-    /// Images of the smallest provider by option.
-    pub(crate) options: Vec<(&'static str, Image)>,
-    /// Bytes of the engine alone, with a pinned key and with an authority.
-    pub(crate) engine: (u64, u64),
-}
-
 /// Measures, and writes the page and the plots.
 ///
 /// # Errors
@@ -122,14 +91,6 @@ pub(crate) fn write(tools: &Tools) -> Result<bool> {
     fs::write(root.join(PAGE), page::text(&study)).context(PAGE)?;
     println!("mcu-report: wrote {PAGE} and {PLOTS}");
     Ok(study.verdicts().all(Verdict::passes))
-}
-
-impl Study {
-    /// What the budget says of every image.
-    pub(crate) fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
-        let providers = self.providers.iter().flat_map(|p| &p.verdicts);
-        providers.chain(&self.smoltcp.verdicts)
-    }
 }
 
 fn smoltcp(tools: &Tools, budget: &Budget) -> Result<Smoltcp> {

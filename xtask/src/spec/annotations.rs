@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotations_are_found_and_told_apart() {
+    fn quotations_are_found_and_distinguished() {
         let code = "\
 //! x
 /// Checked [MQTT-1.0.0-1], see [MQTT-5.0] and [`x`].

@@ -13,9 +13,9 @@ pub(super) enum Role {
     Client,
     /// Both, or one of them with the other checking.
     Both,
-    /// Whoever sends the packet.
+    /// The sender of the packet.
     Sender,
-    /// Whoever receives the packet.
+    /// The receiver of the packet.
     Receiver,
 }
 

@@ -388,7 +388,7 @@ fn line_of_key(text: &str, key: &str) -> usize {
 }
 
 /// Below the first layer with a standard library, the compiler itself refuses
-/// clocks, sockets, threads and files, as long as nobody lets it back in.
+/// clocks, sockets, threads and files, as long as it is not let back in.
 fn check_no_std(tree: &Tree, row: &Layer, findings: &mut Vec<Finding>) {
     let folder = format!("{}/{}/src/", row.house, row.name);
     let root = format!("{folder}lib.rs");

@@ -128,7 +128,7 @@ fn bytes_are_as_drawn() {
     assert_eq!(decode_subscription(subscription), (0x2c, Some(6)));
 }
 
-/// Whatever stands in the file is read or refused.
+/// All contents of a file are read or refused.
 #[test]
 fn damaged_bytes_are_refused_or_read() {
     let mut log = Vec::new();

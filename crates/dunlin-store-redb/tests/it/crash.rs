@@ -1,4 +1,4 @@
-//! The crash back end: whatever the moment the process or the power goes, a
+//! The crash back end: at every moment at which the process or the power may go, a
 //! reopened store holds everything that was reported committed, and the group
 //! that was under way as a whole or not at all.
 

@@ -1,5 +1,5 @@
 //! A process of its own that is killed while it writes: what it reported
-//! committed is there. The process is this test again, told so by its
+//! committed is there. The process is this test again, which learns it from its
 //! environment.
 
 use std::io::{BufRead, BufReader, Write};

@@ -110,7 +110,7 @@ fn a_full_queue_gives_the_request_back() {
             let path = dir.path().join("store");
             RedbStore::open(&path, config).expect("opens").0
         };
-        // The writer waits in the first answer until told to go on.
+        // The writer waits in the first answer until the test lets it go on.
         let (reached, is_reached) = channel();
         let (go, may_go) = channel::<()>();
         let may_go = Mutex::new(may_go);

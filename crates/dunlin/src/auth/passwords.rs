@@ -263,7 +263,7 @@ impl Passwords {
             Some(hash) => hash.verify(password),
             None => {
                 let unknown = Hash::Scram(self.decoy_credential(user));
-                // Never true: nobody knows a password for made-up keys.
+                // Never true: no password fits made-up keys.
                 unknown.verify(password) && self.users.contains_key(user)
             }
         }

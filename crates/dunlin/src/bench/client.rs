@@ -313,7 +313,7 @@ impl Client {
         self.stage = Stage::Gone;
     }
 
-    /// Says goodbye; a persistent session ends with it, where the version
+    /// Disconnects; a persistent session ends with it, where the version
     /// knows how.
     pub(super) fn put_disconnect(&mut self, plan: &Plan) {
         let persists = plan.persistent && matches!(self.role, Role::Subscriber(..));

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_are_told_from_connections() {
+    fn listeners_and_connections_are_distinguished() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
             0: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 777 1 0 100 0 0 10 0\n   \
             1: 0100007F:075B 0100007F:A000 01 00000000:00000000 00:00000000 00000000     0        0 778 1 0 100 0 0 10 0\n   \

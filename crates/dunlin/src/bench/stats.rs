@@ -123,11 +123,11 @@ pub struct Tally {
     /// Messages that a subscriber received after a later one of the same
     /// publisher.
     pub reordered: u64,
-    /// Deliveries that fell in the window, of whatever message.
+    /// Deliveries that fell in the window, of all messages.
     pub delivered_in_window: u64,
-    /// Acknowledgements that fell in the window, of whatever message.
+    /// Acknowledgements that fell in the window, of all messages.
     pub acknowledged_in_window: u64,
-    /// Messages sent in the window, of whatever schedule.
+    /// Messages sent in the window, of any schedule.
     pub sent_in_window: u64,
     /// Intended time to arrival.
     pub latency: Latency,

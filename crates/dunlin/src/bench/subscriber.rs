@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_duplicates_are_told_apart() {
+    fn order_and_duplicates_are_distinguished() {
         let mut received = Received::default();
         let cases = [
             (1, 0, Order::InOrder),

@@ -409,11 +409,11 @@ impl Trust {
     }
 }
 
-/// Where to connect from: as told, or on loopback as many addresses as ports
+/// Where to connect from: as given, or on loopback as many addresses as ports
 /// (TCP) or a broker's shards (QUIC) call for.
-fn sources(told: &[IpAddr], target: &Target, connections: usize) -> Vec<IpAddr> {
-    if !told.is_empty() || !is_loopback_v4(target.addr) {
-        return told.to_vec();
+fn sources(given: &[IpAddr], target: &Target, connections: usize) -> Vec<IpAddr> {
+    if !given.is_empty() || !is_loopback_v4(target.addr) {
+        return given.to_vec();
     }
     let count = if target.transport == Transport::Quic {
         usize::from(QUIC_SOURCES).min(connections)

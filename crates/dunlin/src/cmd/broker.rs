@@ -59,7 +59,7 @@ impl Broker {
         tracing::debug!(?descriptors, "limit of open files");
         let mut signals = Signals::new().context("cannot handle signals")?;
         let daemon = Daemon::start(config.clone())?;
-        // A broker whose output nobody reads is still a broker.
+        // A broker whose output is not read is still a broker.
         let _ = announce(&config, &daemon);
         while signals.wait() == Signal::Reload {
             match daemon.reload() {
@@ -134,7 +134,7 @@ fn name(transport: Transport) -> &'static str {
     }
 }
 
-/// A command line that works as printed, whatever directory it is typed in.
+/// A command line that works as printed, in any directory.
 fn command(bound: &Bound, ca: Option<&Path>, verb: &str, rest: &str) -> String {
     let program = std::env::current_exe()
         .ok()

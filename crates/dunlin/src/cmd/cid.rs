@@ -86,7 +86,7 @@ impl Cid {
         let rotation = id.first().map_or(0, |first| first >> 5);
         // A server id of the right length stands for all.
         let server_id = vec![0; server_id_len];
-        // The codepoint for ids that are not routable is told by decoding.
+        // The codepoint for ids that are not routable is found by decoding.
         let layout = LbConfig::new(rotation % 7, &server_id, nonce_len, key)?;
         Ok(Reader {
             layout: Some(layout.tell_length(!self.no_length)),

@@ -144,7 +144,7 @@ struct Tls {
     /// SHA-256 of the server's public key, in hexadecimal.
     #[arg(long, value_name = "SHA256", value_parser = parse_pin)]
     pin: Option<[u8; 32]>,
-    /// Trust whoever answers. Only for experiments.
+    /// Trust any server. Only for experiments.
     #[arg(long)]
     insecure: bool,
     /// Use TLS and trust what the system trusts.
@@ -365,7 +365,7 @@ impl Connect {
     }
 
     /// mosquitto exits with the reason code of a refusal, and with 1 when there
-    /// was nobody to refuse.
+    /// was no server to refuse.
     pub(super) fn exit_code(&self, cause: &DisconnectCause) -> ExitCode {
         match cause {
             DisconnectCause::Refused { reason, .. } => match self.protocol_version {
@@ -435,7 +435,7 @@ impl Tls {
             options = options.and_system_roots();
         }
         // As curl and browsers do. Only commands look at the environment; the
-        // library and the broker have to be told.
+        // library and the broker need the setting.
         if let Some(path) = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty()) {
             options = options.log_secrets_to(path);
         }

@@ -1,5 +1,6 @@
 //! `dunlin sub`: mosquitto_sub over every transport.
 
+mod context;
 mod format;
 mod json;
 mod time;
@@ -19,7 +20,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::connect::{Connect, parse_qos};
 use super::properties::Properties;
-use format::{Context, Format};
+use context::Context;
+use format::Format;
 use time::WallTime;
 
 /// Exit code of mosquitto_sub after -W.
@@ -396,7 +398,7 @@ impl Printer {
     }
 }
 
-/// Whether whoever reads the output has had enough, as `head` does.
+/// Whether the reader of the output has had enough, as `head` does.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

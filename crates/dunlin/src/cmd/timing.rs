@@ -47,7 +47,7 @@ impl Timing {
             "acknowledged_us": self.acknowledged,
             "closed_us": self.start.elapsed().as_micros(),
         });
-        // Whoever closed the output does not want to know.
+        // A reader that closed the output does not want to know.
         let _ = writeln!(io::stdout(), "{times}");
     }
 }

@@ -5,10 +5,10 @@ use core::time::Duration;
 use dunlin_net::TicketLimits;
 use serde::{Deserialize, Serialize};
 
-use super::sections::Wrong;
+use super::error::Wrong;
 use super::units::{Size, Span};
 
-/// As clients are told by the TLS library.
+/// As the TLS library announces it to clients.
 const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Most tickets for a client: each is sent to it after its handshake.

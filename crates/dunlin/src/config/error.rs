@@ -4,6 +4,9 @@ use core::ops::Range;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What is wrong with a section: key within it, and a sentence.
+pub(super) type Wrong = (&'static str, String);
+
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -5,7 +5,7 @@ use core::fmt;
 use dunlin_net::{CidCodec, LbConfig, LbError};
 use serde::{Deserialize, Serialize};
 
-use super::sections::Wrong;
+use super::error::Wrong;
 
 /// Server id and nonce fill one block of the cipher, where they can.
 const BLOCK: usize = 16;

@@ -196,7 +196,7 @@ impl Tls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Anonymous {
-    /// Nobody.
+    /// No client.
     Never,
     /// Clients on this machine.
     #[default]

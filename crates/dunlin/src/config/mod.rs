@@ -13,6 +13,7 @@ pub mod priority;
 pub mod qlog;
 pub mod sections;
 pub mod tls;
+mod tuning;
 pub mod units;
 
 use std::collections::BTreeMap;
@@ -219,7 +220,7 @@ impl Config {
             return Err((format!("priority.{index}.{key}"), why));
         }
         let in_section =
-            |name: &'static str| move |(key, why): sections::Wrong| (format!("{name}.{key}"), why);
+            |name: &'static str| move |(key, why): error::Wrong| (format!("{name}.{key}"), why);
         self.limits.check().map_err(in_section("limits"))?;
         self.quic.check().map_err(in_section("quic"))?;
         self.tls.check().map_err(in_section("tls"))?;

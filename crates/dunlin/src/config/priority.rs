@@ -4,7 +4,7 @@ use dunlin_base::topic;
 use dunlin_broker::{PRIORITY_MAX, Priority};
 use serde::{Deserialize, Serialize};
 
-use super::sections::Wrong;
+use super::error::Wrong;
 
 /// Most rules: each publish is compared with them in turn.
 const RULES_MAX: usize = 64;

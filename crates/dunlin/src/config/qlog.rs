@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dunlin_net::{AddrRange, QlogFilter, QlogLimits};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::sections::Wrong;
+use super::error::Wrong;
 use super::units::Size;
 
 /// `[qlog]`: logs of QUIC connections.

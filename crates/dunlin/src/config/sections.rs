@@ -9,6 +9,7 @@ use dunlin_base::limits::{MQTT_PACKET_BYTES_MAX, PACKET_BYTES_DEFAULT, RECEIVE_M
 use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
+use super::error::Wrong;
 use super::lb::Lb;
 use super::listener::Anonymous;
 use super::path::{Control, Path, Retry};
@@ -25,9 +26,6 @@ const STREAMS_MAX: u32 = 1024;
 
 /// Longest keep alive that MQTT can express.
 const KEEP_ALIVE_SECS_MAX: u64 = 65_535;
-
-/// What is wrong with a section: key within it, and a sentence.
-pub(super) type Wrong = (&'static str, String);
 
 /// `[limits]`: what one client, and all of them, may take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -352,7 +350,7 @@ pub struct Log {
 pub enum Level {
     /// Nothing.
     Off,
-    /// What needs somebody's attention.
+    /// What needs attention.
     Error,
     /// What looks wrong.
     Warn,
@@ -398,7 +396,7 @@ pub enum Format {
 pub struct Sys {
     /// How often they are published; zero: never.
     pub interval: Span,
-    /// Whether each client's connection is told too.
+    /// Whether each client's connection is published too.
     pub clients: bool,
 }
 

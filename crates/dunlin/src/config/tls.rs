@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dunlin_net::{CertName, TlsPolicy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::sections::Wrong;
+use super::error::Wrong;
 
 /// `[tls]`: what every encrypted listener may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use dunlin_base::{ConnId, Text};
 use dunlin_net::{Qlog, QlogFilter, QlogTotals};
 use serde_json::json;
 
+use super::connection::conn_id;
 use super::http::{Request, Response};
 use super::page;
-use super::server::conn_id;
 use super::text::Exposition;
 
 /// What a request changes.

@@ -2,6 +2,7 @@
 //! JSON, both over a small HTTP server of its own thread, and connections on
 //! `$SYS`. It asks the shards by mail and never looks into them.
 
+mod connection;
 mod http;
 mod logs;
 mod page;

@@ -73,7 +73,7 @@ impl<const N: usize> Histogram<N> {
     }
 }
 
-/// How the paths of a shard's QUIC connections were when somebody looked.
+/// How the paths of a shard's QUIC connections were at the last look.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
     rtt: Histogram<{ RTT_MICROS.len() }>,

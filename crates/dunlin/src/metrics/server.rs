@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use dunlin_base::{ConnId, ShardId, Text};
+use dunlin_base::{ShardId, Text};
 use dunlin_broker::ClientView;
 use dunlin_net::Qlog;
 use dunlin_store_redb::StoreMetrics;
 use serde_json::json;
 
+use super::connection::conn_id;
 use super::http::{Refused, Request, Response, decode};
 use super::report::{self, ShardReport};
 use super::shards::Shards;
@@ -319,25 +320,4 @@ pub(super) fn shards(out: &mut Exposition, all: usize, answering: usize) {
     out.gauge("dunlin_shards", help, &[], all as f64);
     let help = "Shards that answered in time; values of the others are missing.";
     out.gauge("dunlin_shards_answering", help, &[], answering as f64);
-}
-
-/// As [`ConnId`] is shown: `SHARD:SERIAL`.
-pub(super) fn conn_id(text: &str) -> Option<ConnId> {
-    let (shard, serial) = text.split_once(':')?;
-    let conn = ConnId::new(ShardId(shard.parse().ok()?), serial.parse().ok()?);
-    (conn.to_string() == text).then_some(conn)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_are_named_as_they_are_shown() {
-        let conn = ConnId::new(ShardId(3), 1 << 21);
-        assert_eq!(conn_id(&conn.to_string()), Some(conn));
-        for text in ["", "1", ":", "1:", "1:x", "70000:1", "1:281474976710656"] {
-            assert_eq!(conn_id(text), None, "{text}");
-        }
-    }
 }

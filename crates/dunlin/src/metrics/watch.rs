@@ -1,6 +1,6 @@
 //! Connections of clients on `$SYS`, for those who have subscribed to them: a
 //! thread asks the shards who is watched, and writes the pages. Nothing is
-//! written that nobody reads.
+//! written that is not read.
 
 use core::time::Duration;
 use std::io;

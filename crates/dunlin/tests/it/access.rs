@@ -166,7 +166,7 @@ fn reload_changes_passwords_and_rules_or_nothing() {
 }
 
 #[test]
-fn clients_are_told_that_the_server_goes() {
+fn clients_learn_that_the_server_goes() {
     let dir = directory();
     let daemon = start(&dir, 2, TCP).expect("started");
     let (mut five, _) = dial(&daemon, &connect(5, None));

@@ -99,7 +99,7 @@ fn saturation_with_a_persistent_subscriber_is_acknowledged_in_full() {
 }
 
 #[test]
-fn what_a_broker_refuses_is_told_from_what_is_lost() {
+fn what_a_broker_refuses_is_distinguished_from_what_is_lost() {
     let broker = Broker::start_with(1, &["limits.max_queued_messages=1"]);
     let mut plan = plan(&broker, Transport::Tcp, "refuse");
     plan.pattern = Pattern::FanIn;

@@ -1,5 +1,5 @@
 //! Early data (0-RTT) from end to end: tickets in a file, brokers that end and
-//! come back, and first flights that somebody recorded and sends again.
+//! come back, and first flights that an attacker recorded and sends again.
 
 use core::net::SocketAddr;
 use std::io::{BufRead, BufReader};
@@ -105,7 +105,7 @@ impl Rig {
         early
     }
 
-    /// Somebody who receives what the device says.
+    /// A receiver of what the device says.
     async fn subscriber(&self, broker: &Broker) -> (Client, Messages) {
         let connected = broker.client(Transport::Tcp).connect().await;
         let (client, messages) = connected.expect("connected");
@@ -438,7 +438,7 @@ fn a_recorded_first_flight_delivers_nothing_again() {
         let elsewhere = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         replay(&broker, &flight, &known, TIMES);
         replay(&broker, &flight, &elsewhere, TIMES);
-        // Nobody is in the way of others.
+        // None is in the way of others.
         assert_eq!(run(rig.wake("last")), Some(true));
         let got = run(texts(&mut messages));
         assert_eq!(got, ["stranger", "once", "last"]);

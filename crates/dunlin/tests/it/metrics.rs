@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Broker, PATIENCE, run};
 
-/// Status and body of an answer to whatever was sent.
+/// Status and body of an answer to what was sent.
 fn exchange(broker: &Broker, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(broker.metrics()).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -110,7 +110,7 @@ fn traffic_shows_in_metrics_and_clients_in_connections() {
 }
 
 #[test]
-fn bad_requests_are_told_so_and_leave_the_broker_alone() {
+fn bad_requests_are_refused_and_leave_the_broker_alone() {
     let broker = Broker::start_with(1, &["metrics.address=127.0.0.1:0"]);
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(9000));
     for (request, status) in [

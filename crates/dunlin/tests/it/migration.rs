@@ -1,5 +1,5 @@
 //! Clients that change their address while messages pass: nothing is lost,
-//! doubled or out of order, and nobody connects again.
+//! doubled or out of order, and no client connects again.
 
 use core::net::SocketAddr;
 use core::time::Duration;

@@ -102,7 +102,7 @@ fn a_server_that_takes_few_streams_gets_no_more() {
 }
 
 #[test]
-fn what_was_published_before_a_goodbye_arrives() {
+fn what_was_published_before_a_disconnect_arrives() {
     let broker = Broker::start(1);
     run(async {
         let (subscriber, mut messages) = broker

@@ -24,7 +24,7 @@ async fn await_all(messages: &mut Messages, topics: &[&str]) -> BTreeMap<String,
 }
 
 #[test]
-fn clients_and_shards_are_told_to_those_who_subscribe() {
+fn clients_and_shards_are_published_to_subscribers() {
     let settings = ["sys.interval=50ms", "sys.clients=true"];
     let broker = Broker::start_with(2, &settings);
     run(async {

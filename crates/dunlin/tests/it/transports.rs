@@ -137,7 +137,7 @@ fn sessions_queues_and_retained_messages_survive_a_restart() {
 }
 
 #[test]
-fn a_stop_says_goodbye() {
+fn a_stop_disconnects_clients() {
     use dunlin_client::ConnectionEvent;
     let mut broker = Broker::start(2);
     let mut events = run(async {

@@ -45,7 +45,7 @@ struct Peer {
     unread: BTreeMap<StreamId, VecDeque<String>>,
 }
 
-/// Clients that speak as told.
+/// Clients that speak as scripted.
 pub(crate) struct Wire {
     net: Net,
     dial: DialConfig,

@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_single_cert(chain, key)?;
     tls.alpn_protocols = vec![ALPN.to_vec()];
     tls.max_early_data_size = u32::MAX;
-    // Initial packets have their suite, whatever else is allowed.
+    // Initial packets have their suite, apart from what is allowed.
     let initial = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
     let initial = initial
         .tls13()

@@ -24,7 +24,7 @@ struct Handler(mpsc::UnboundedSender<Message>);
 #[async_trait::async_trait]
 impl TokioMqttEventHandler for Handler {
     async fn on_message_received(&mut self, message: &MqttMessage) {
-        // Nobody listens any more when the receiver is gone.
+        // The receiver may be gone already.
         let _ = self.0.send(Message {
             topic: message.topic_name.clone(),
             payload: message.payload.clone(),
@@ -79,7 +79,7 @@ async fn connack(client: &TokioAsyncMqttClient) -> Result<bool> {
 
 impl Peer for Flowsdk {
     // It finishes the stream and closes the connection in the same breath.
-    const SAYS_GOODBYE: bool = false;
+    const DISCONNECTS: bool = false;
 
     async fn open(target: &Target, options: Options) -> Result<Self> {
         let (arrived, messages) = mpsc::unbounded_channel();

@@ -78,7 +78,7 @@ impl Client {
         };
         let arrived = self.arrived.clone();
         let receive = move |message| {
-            // Nobody listens any more when the receiver is gone.
+            // The receiver may be gone already.
             let _ = arrived.send(message);
         };
         let (_, granted) = within("SUBACK", async {

@@ -96,7 +96,7 @@ impl Peer for Mqtt5 {
         };
         let arrived = self.arrived.clone();
         let receive = move |message: mqtt5::Message| {
-            // Nobody listens any more when the receiver is gone.
+            // The receiver may be gone already.
             let _ = arrived.send(Message {
                 topic: message.topic,
                 payload: message.payload,

@@ -106,7 +106,7 @@ impl<const UNROLLED: bool> Key<UNROLLED> {
             let block = self.block(input);
             let (words, rest) = chunk.as_chunks_mut();
             let mut key = block.iter();
-            // In this order: whoever comes last takes one too many.
+            // In this order: the last one takes one too many.
             for (bytes, key) in words.iter_mut().zip(key.by_ref()) {
                 *bytes = (u32::from_le_bytes(*bytes) ^ key).to_le_bytes();
             }

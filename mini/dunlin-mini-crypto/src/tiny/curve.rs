@@ -236,7 +236,7 @@ impl Machine {
     }
 
     /// `a * p + b * q` with the points of the table and the lowest `bits` of
-    /// both scalars: a doubling and an addition for each bit, whatever it is.
+    /// both scalars: a doubling and an addition for each bit, set or not.
     /// The second of the points is the first operand already.
     #[inline(never)]
     fn sum_of_products(&mut self, a: &Number, b: &Number, bits: usize) {

@@ -9,7 +9,7 @@ mod smol;
 mod tests;
 
 pub(crate) use own::Reader;
-pub use own::{ARP, Address, FRAME, HEADER, Input, Interface, Mac};
+pub use own::{ARP, Address, FRAME, HEADER, Input, Interface};
 #[cfg(feature = "smoltcp")]
 pub use smol::{Queues, Smol, Sockets};
 
@@ -31,8 +31,8 @@ pub trait Network {
     /// Whether the way can be lost under a connection.
     const LEASES: bool;
 
-    /// Begins after a sleep. With `anew`, nothing counts that was learned before.
-    fn begin<B: Board>(&mut self, board: &mut B, anew: bool);
+    /// Begins after a sleep. With `fresh`, nothing counts that was learned before.
+    fn begin<B: Board>(&mut self, board: &mut B, fresh: bool);
 
     /// Asks for the way to the server. Answers come to [`receive`](Self::receive).
     fn ask<B: Board>(&mut self, board: &mut B, frame: &mut Frame);

@@ -1,5 +1,5 @@
 //! ARP, IPv4 and UDP for a device that talks to one server, in the buffer that
-//! the frame is in. Knows no network interface and no time: whoever calls it
+//! the frame is in. Knows no network interface and no time: its caller
 //! asks for the next hop again when no answer comes.
 //!
 //! Fragments are refused, as QUIC forbids them (RFC 9000 section 14); options
@@ -8,7 +8,7 @@
 use core::ops::Range;
 
 use super::{Frame, Network};
-use crate::board::Board;
+use crate::board::{Board, Mac};
 
 /// Bytes of the Ethernet, IPv4 and UDP headers in front of a datagram.
 pub const HEADER: usize = ETHERNET + IPV4 + UDP;
@@ -25,8 +25,6 @@ const TYPE_IPV4: [u8; 2] = [8, 0];
 const TYPE_ARP: [u8; 8] = [8, 6, 0, 1, 8, 0, 6, 4];
 const BROADCAST: [u8; 6] = [0xff; 6];
 
-/// An address of a network interface.
-pub type Mac = [u8; 6];
 /// An IPv4 address.
 pub type Address = [u8; 4];
 
@@ -207,7 +205,7 @@ impl Network for Interface {
     const ASKS: u32 = 10;
     const LEASES: bool = false;
 
-    fn begin<B: Board>(&mut self, _board: &mut B, _anew: bool) {
+    fn begin<B: Board>(&mut self, _board: &mut B, _fresh: bool) {
         self.neighbour = None;
     }
 

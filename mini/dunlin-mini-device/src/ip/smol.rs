@@ -198,9 +198,9 @@ impl Network for Smol<'_> {
     const ASKS: u32 = 50;
     const LEASES: bool = true;
 
-    fn begin<B: Board>(&mut self, board: &mut B, anew: bool) {
+    fn begin<B: Board>(&mut self, board: &mut B, fresh: bool) {
         self.clock.wake(board.now(), board.seconds());
-        if anew {
+        if fresh {
             if let Some(dhcp) = self.dhcp {
                 self.sockets.get_mut::<dhcpv4::Socket<'_>>(dhcp).reset();
             }
@@ -344,7 +344,7 @@ impl Clock {
 
 /// Whether smoltcp may see a frame: ARP, datagrams to this port, and what comes
 /// from a DHCP server. It would answer to others by ICMP, for which there is no
-/// room and which wakes a radio for whoever wants that, and it panics when a DHCP
+/// room and which wakes a radio for an address that wants that, and it panics when a DHCP
 /// server without an address is to be asked again.
 fn is_wanted(frame: &[u8], port: u16, dhcp: bool) -> bool {
     match frame.get(12..) {
@@ -407,7 +407,7 @@ impl RxToken for Rx<'_> {
 
 impl<B: Board> TxToken for Tx<'_, B> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
-        // What smoltcp makes fits: it was told how long a frame may be, and has
+        // What smoltcp makes fits: it knows how long a frame may be, and has
         // no reason for other answers than ARP.
         let frame = self.1.get_mut(..len).unwrap_or_default();
         let result = fill(frame);

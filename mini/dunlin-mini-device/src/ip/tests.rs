@@ -5,7 +5,7 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 use super::*;
-use crate::board::Note;
+use crate::board::{Mac, Note};
 use crate::settings::Settings;
 
 const MAC: Mac = [2, 0, 0, 0, 0, 1];
@@ -228,7 +228,7 @@ fn nothing_waits_for_a_known_next_hop<N: Network>(make: fn(&Settings<'_>) -> N) 
     assert!(bench.net.delay(bench.wire.now) > 1000);
 }
 
-fn others_are_told_where_the_device_is<N: Network>(make: fn(&Settings<'_>) -> N) {
+fn others_learn_where_the_device_is<N: Network>(make: fn(&Settings<'_>) -> N) {
     let mut bench = Bench::connected(make, SERVER);
     for (whom, answers) in [(DEVICE, 1), (OTHER, 0)] {
         let mut asks = bench.hop.clone();
@@ -389,7 +389,7 @@ macro_rules! all {
 all! {
     datagrams_go_both_ways
     nothing_waits_for_a_known_next_hop
-    others_are_told_where_the_device_is
+    others_learn_where_the_device_is
     what_is_not_the_servers_is_dropped
     lengths_that_lie_are_harmless
     any_bytes_are_harmless

@@ -100,7 +100,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             State::Idle | State::Closed => return,
             State::Closing => {
                 // RFC 9000 section 10.2.1: say it again, but ever more seldom,
-                // so that nobody can keep two ends busy with each other.
+                // so that an attacker cannot keep two ends busy with each other.
                 self.late = self.late.saturating_add(1);
                 self.tell |= self.late.is_power_of_two();
                 return;
@@ -185,7 +185,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
                 space.ack_at = now.wrapping_add(ACK_DELAY);
             }
             space.unacked = space.unacked.saturating_add(1);
-            // The second packet is acknowledged at once, and so is whatever
+            // The second packet is acknowledged at once, and so is all that
             // looks like a loss (RFC 9000 section 13.2.1).
             if which != APP || !in_order || space.unacked > 1 {
                 space.ack_at = now;
@@ -278,7 +278,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         pseudo.put(body);
         let len = pseudo.len();
         if pseudo.full() {
-            // Nobody knows whether it is genuine, so it may not end anything.
+            // It may be forged, so it may not end anything.
             return Ok(false);
         }
         let pseudo = pseudo.buf.get(..len).unwrap_or_default();

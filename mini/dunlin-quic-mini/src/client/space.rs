@@ -30,7 +30,7 @@ pub(super) struct Space<C: Crypto> {
     pub(super) ack_at: u32,
     /// When the packet with the largest number came.
     pub(super) newest_at: u32,
-    /// Packets to send whatever the congestion window says.
+    /// Packets to send beyond the congestion window.
     pub(super) probes: u8,
 }
 

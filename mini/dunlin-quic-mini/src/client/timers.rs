@@ -122,7 +122,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         }
     }
 
-    /// Sends two packets whatever the congestion window says, with what is in
+    /// Sends two packets beyond the congestion window, with what is in
     /// flight in this space if there is something.
     #[inline(never)]
     pub(super) fn probe(&mut self, which: u8) {
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(pair.client.error(), None);
         pair.client.consume(id, 5);
         let mut out = [0; 1200];
-        // The server is told.
+        // The server learns it.
         assert!(pair.client.transmit(1, &mut out) > 0);
         assert_eq!(pair.client.error(), Some(Error::ByteNumbers));
         assert_eq!(pair.client.state(), State::Closing);

@@ -301,8 +301,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             built.sent.what |= what::MAX_DATA;
         }
         self.pending &= !built.sent.what;
-        let told = self.retiring.iter_mut().find(|entry| **entry != 0);
-        if let Some(entry) = told {
+        let waiting = self.retiring.iter_mut().find(|entry| **entry != 0);
+        if let Some(entry) = waiting {
             let sequence = core::mem::take(entry).wrapping_sub(1);
             writer.u8(0x19);
             writer.varint(sequence);

@@ -69,20 +69,23 @@ fn bad_frames_have_their_errors() {
         assert_eq!(pair.client.error(), Some(want), "{frames:x?}");
         assert_eq!(pair.client.state(), State::Closing);
         let mut out = [0; 1200];
-        assert!(pair.client.transmit(1, &mut out) > 0, "the server is told");
+        assert!(
+            pair.client.transmit(1, &mut out) > 0,
+            "the server learns it"
+        );
     }
 }
 
 #[test]
-fn the_end_is_told_ever_more_seldom() {
+fn the_end_is_sent_ever_more_seldom() {
     let (mut pair, _) = Pair::connected();
     pair.client.close(1, 5);
     let mut out = [0; 1200];
     assert!(pair.client.transmit(1, &mut out) > 0);
     for late in 1..=100_u32 {
         pair.client.receive(2, &mut [0x43; 40]);
-        let told = pair.client.transmit(2, &mut out) > 0;
-        assert_eq!(told, late.is_power_of_two(), "{late}");
+        let sent = pair.client.transmit(2, &mut out) > 0;
+        assert_eq!(sent, late.is_power_of_two(), "{late}");
     }
     // An answer that is due is not lost to what comes before it is sent.
     for _ in 101..=140 {

@@ -1,4 +1,4 @@
-//! Rules that a connection works without, until somebody in the path or a bad
+//! Rules that a connection works without, until an attacker in the path or a bad
 //! day makes use of it.
 
 use std::vec::Vec;

@@ -249,7 +249,7 @@ impl Pair {
     #[cfg(test)]
     pub(crate) fn said(&mut self) -> Vec<u8> {
         let mut out = [0; 1200];
-        // Whatever waits for company goes with the timer.
+        // What waits for company goes with the timer.
         let len = self.client.transmit(100, &mut out);
         let payload = self.open(2, &mut out[..len], 1 + ID.len());
         let end = payload.iter().rposition(|&byte| byte != 0);

@@ -36,7 +36,7 @@ pub fn stack_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let bottom = top - PAINTED;
     for address in (bottom..top).step_by(4) {
         // SAFETY: between the static variables and the stack there are
-        // megabytes of memory that nobody uses; interrupts are off.
+        // megabytes of memory that is not used; interrupts are off.
         unsafe { (address as *mut u32).write_volatile(PAINT) };
     }
     begin();

@@ -32,7 +32,7 @@ const SIGNATURE: [u8; 64] = [
     0xf3, 0xe9, 0x00, 0xdb, 0xb9, 0xaf, 0xf4, 0x06, 0x4d, 0xc4, 0xab, 0x2f, 0x84, 0x3a, 0xcd, 0xa8,
 ];
 
-/// What groups are called, and a share of somebody in each: of P-256 the key
+/// What groups are called, and a share of a peer in each: of P-256 the key
 /// above, of Curve25519 the one of Alice in RFC 7748 section 6.1.
 fn groups<C: Crypto>(_: &C) -> impl Iterator<Item = Exchange> + use<C> {
     C::GROUPS.iter().map(|group| match group {
@@ -151,7 +151,7 @@ fn protect(console: &mut File, crypto: &mut impl Crypto, suite: Suite, names: Na
     opened.is_ok() && packet == [0; PACKET]
 }
 
-/// A generator of numbers that are secret to nobody.
+/// A generator of numbers that are not secret.
 struct Random(u32);
 
 impl Random {

@@ -16,7 +16,7 @@ size_t board_receive(uint8_t *data, size_t room);
 /* Milliseconds since the start, and sleep until a datagram may be there. */
 uint32_t board_ms(void);
 void board_sleep(uint32_t ms);
-/* Bytes that nobody can predict. */
+/* Bytes that cannot be predicted. */
 bool board_random(uint8_t *data, size_t len);
 /* The public key of the broker, and its name behind the two pointers. */
 const uint8_t *board_broker(const uint8_t **name, size_t *len);

@@ -12,7 +12,7 @@ void device_wait(uint32_t ms);
 /* Keeps a ticket over sleep, with its age. */
 void device_store(const uint8_t *ticket, size_t len);
 size_t device_load(uint8_t *ticket, size_t room, uint32_t *age_ms);
-/* What the device is told at its making: who the broker is, and a reading. */
+/* What the device is given at its making: who the broker is, and a reading. */
 size_t device_key(uint8_t key[65]);
 dunlin_bytes device_name(void);
 const char *device_reading(void);

@@ -22,7 +22,7 @@ static dunlin_bytes text(const char *s) {
 
 #define ROOM(array) {(uint8_t *)(array), sizeof(array)}
 
-/* Told by the library from inside of dunlin_run. */
+/* Called by the library inside of dunlin_run. */
 void device_event(void *context, const dunlin_event *event) {
     (void)context;
     switch (event->kind) {

@@ -61,7 +61,7 @@ void device_wait(uint32_t ms) {
     poll(&readable, 1, ms > 10000 ? 10000 : (int)ms);
 }
 
-/* For its owner only: whoever has the ticket is believed to be the broker. */
+/* For its owner only: the holder of the ticket is believed to be the broker. */
 void device_store(const uint8_t *ticket, size_t len) {
     int fd = open(arguments[5], O_WRONLY | O_CREAT | O_TRUNC, 0600);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");

@@ -16,7 +16,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
     unsafe extern "C" {
         fn dunlin_cannot_panic() -> !;
     }
-    // SAFETY: a symbol that nobody defines, so that a program with a path to
+    // SAFETY: a symbol without a definition, so that a program with a path to
     // here does not link.
     unsafe { dunlin_cannot_panic() }
 }

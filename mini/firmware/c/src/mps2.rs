@@ -3,7 +3,7 @@
 //! drivers are those of the firmware in Rust. Knows no QUIC and no MQTT.
 //!
 //! **This board has no source of entropy.** Its random bytes come from the
-//! seed in its settings; whoever knows the seed can read everything.
+//! seed in its settings; the seed decrypts everything.
 
 #![allow(
     clippy::deref_addrof,
@@ -58,7 +58,7 @@ impl Mps2 {
         let pages = &mut pages::Random;
         let (random, known) = Generator::boot(tiny, settings.seed, clock, pages::ticket(), pages);
         if !known {
-            // Whatever may come twice, early data with the same keys must not.
+            // All may come twice, but early data with the same keys must not.
             pages::store_ticket(&[]);
         }
         let mut net = settings.interface();
@@ -129,7 +129,7 @@ fn copy(to: &mut [u8], from: &[u8]) {
 #[unsafe(no_mangle)]
 pub extern "C" fn board_begin() -> bool {
     registers::start();
-    // SAFETY: as in `board`; nobody holds the old one.
+    // SAFETY: as in `board`; the old one is not held.
     unsafe { BOARD = Mps2::begin() };
     board().is_some_and(|(board, frame)| board.find_neighbour(frame))
 }
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn board_load(data: *mut u8, room: usize, age_ms: *mut u32
     ticket.len()
 }
 
-/// Tells a letter to whoever listens on the UART.
+/// Writes a letter to the UART.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_print(letter: u8) {
     registers::print(letter);

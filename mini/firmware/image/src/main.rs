@@ -3,7 +3,7 @@
 //! `mps2-an386`.
 //!
 //! **This board has no source of entropy.** Its random bytes come from the
-//! seed in its settings; whoever knows the seed can read everything. On a chip
+//! seed in its settings; the seed decrypts everything. On a chip
 //! with a generator, implement `Entropy` over it instead.
 
 #![no_std]
@@ -61,7 +61,7 @@ struct Source;
 impl Entropy for Source {
     fn fill(&mut self, out: &mut [u8]) -> Result<(), CryptoError> {
         // SAFETY: `main` has written the generator before it uses the client,
-        // there is one thread and no interrupt, and nobody keeps a reference.
+        // there is one thread and no interrupt, and no reference is kept.
         unsafe { (*(&raw mut RANDOM)).assume_init_mut() }.fill(out)
     }
 }
@@ -106,7 +106,7 @@ fn main() -> ! {
     // SAFETY: this is the only thread and runs once; nothing else touches it.
     let client = unsafe { &mut *(&raw mut CLIENT) };
     loop {
-        // A failure was told; the reading waits for the next time.
+        // A failure was reported; the reading waits for the next time.
         let _ = device.wake(client);
         if wakes == 1 {
             registers::exit();
@@ -132,7 +132,7 @@ fn boot() -> Option<(&'static mut Whole, u16)> {
     let (mut random, known) = Random::boot(suite, settings.seed, clock, pages::ticket(), pages);
     board.note(Note::Boot, u32::from(known));
     if !known {
-        // Whatever may come twice, early data with the same keys must not.
+        // All may come twice, but early data with the same keys must not.
         pages::store_ticket(&[]);
     }
     let Ok(net) = network::start(&settings, &mut random) else {

@@ -39,7 +39,7 @@ pub fn settings() -> Option<&'static [u8]> {
 }
 
 /// The page with the ticket. Its borrow is shorter than the page lives, so that
-/// nobody holds it while the page is written.
+/// it is not held while the page is written.
 pub fn ticket<'a>() -> &'a [u8] {
     page(TICKET)
 }

@@ -93,7 +93,7 @@ fn address(bytes: &[u8]) -> Option<SocketAddr> {
 
 /// What the number of an error means.
 pub(crate) fn text(errno: c_int) -> &'static str {
-    // SAFETY: there is a text for every number, which nobody changes while
+    // SAFETY: there is a text for every number, which does not change while
     // there is one thread.
     let text = unsafe { CStr::from_ptr(strerror(errno)) };
     text.to_str().unwrap_or_default()
@@ -111,7 +111,7 @@ pub(crate) fn streams() -> [BorrowedFd<'static>; 3] {
         }
         close(file);
     }
-    // SAFETY: they are open, and nobody here closes one.
+    // SAFETY: they are open, and nothing here closes one.
     [0, 1, 2].map(|number| unsafe { BorrowedFd::borrow_raw(number) })
 }
 

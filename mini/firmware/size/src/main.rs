@@ -188,7 +188,7 @@ fn begin(client: &mut Device) {
     let _ = client.connect(unsafe { x_now() }, &config);
 }
 
-/// Calls that an application makes, each behind a bit that nobody knows.
+/// Calls that an application makes, each behind a bit that is not known.
 fn application(client: &mut Device, id: &mut Option<StreamId>, now: u32) {
     if client.is_usable() && id.is_none() {
         *id = client.open().ok();

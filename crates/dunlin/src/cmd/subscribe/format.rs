@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use dunlin_client::Message;
 
+use super::context::Context;
 use super::json;
-use super::time::WallTime;
 
 /// Widest field; more is a typing error.
 const WIDTH_MAX: usize = 10_000;
@@ -48,15 +48,6 @@ pub(super) enum FormatError {
     IncompleteTime,
     #[error("Field width of more than {WIDTH_MAX} characters.")]
     Width,
-}
-
-/// What a line says about one message besides the message itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Context {
-    /// When it arrived.
-    pub(super) now: WallTime,
-    /// JSON over several lines.
-    pub(super) pretty: bool,
 }
 
 impl Format {

@@ -4,7 +4,7 @@ use std::io;
 
 use dunlin_client::Message;
 
-use super::format::Context;
+use super::context::Context;
 
 /// One object. With `embed` the payload is itself JSON and goes in as it is.
 pub(super) fn message(message: &Message, context: &Context, embed: bool) -> io::Result<Vec<u8>> {

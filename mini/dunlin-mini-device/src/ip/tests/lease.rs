@@ -188,7 +188,7 @@ fn a_lease_that_ran_out_is_replaced() {
 #[test]
 fn a_lease_that_is_refused_is_lost() {
     let mut bench = Bench::leased(HOME);
-    // By broadcast: nobody answered before.
+    // By broadcast: there was no answer before.
     bench.sleeps(LEASE * 7 / 8);
     bench.served(REQUEST, NAK, HOME);
     assert!(!bench.net.is_found());
@@ -199,7 +199,7 @@ fn a_lease_that_is_refused_is_lost() {
 }
 
 #[test]
-fn after_a_failure_the_address_is_asked_for_anew() {
+fn after_a_failure_the_address_is_asked_for_again() {
     let mut bench = Bench::leased(HOME);
     bench.net.begin(&mut bench.wire, true);
     bench.served(DISCOVER, OFFER, HOME);
