@@ -7,7 +7,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Colours that can be told apart, also by the colour-blind (Okabe and Ito).
+/// Colours that can be distinguished, also by the colour-blind (Okabe and Ito).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
