@@ -185,7 +185,7 @@ mod tests {
             transport: Transport::Tls,
             listener: 0,
             identity: identity.map(Text::from_static),
-            protocol: None,
+            protocol: Text::new(),
             early_data: false,
         }
     }

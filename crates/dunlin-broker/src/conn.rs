@@ -129,7 +129,7 @@ impl Conn {
 
     /// Whether both sides agreed on flow headers (ALPN).
     pub(crate) fn speaks_next(&self) -> bool {
-        self.peer.protocol.as_deref() == Some(dunlin_mqtt::flow::ALPN)
+        *self.peer.protocol == *dunlin_mqtt::flow::ALPN
     }
 
     /// Bytes on their way out: in the transport and not yet given to it.

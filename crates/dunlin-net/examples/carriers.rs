@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
-use dunlin_base::{ConnId, SendBuf, ShardId, StreamId};
+use dunlin_base::{ConnId, SendBuf, ShardId, StreamId, Text};
 use dunlin_net::{
     ClientTls, Clock, DialConfig, ListenerConfig, Net, NetConfig, NetKeys, ServerTls,
     ServerTlsOptions,
@@ -84,6 +84,7 @@ fn run(carrier: Carrier, loss: f64, delay_ms: f64, seconds: f64) -> Result<()> {
     let (pem, key) = (cert.cert.pem(), cert.signing_key.serialize_pem());
     let tls = ServerTls::new(&ServerTlsOptions::new(pem.into(), key.into()))?;
     let mut listen = ListenerConfig::new(Transport::Quic, SocketAddr::from(([127, 0, 0, 1], 0)));
+    listen.protocols = vec![Text::from_static("mqtt")];
     listen.tls = Some(Arc::new(tls));
     let clock = Clock::new();
     let (mut server, mut client) = (net(clock)?, net(clock)?);
@@ -91,6 +92,7 @@ fn run(carrier: Carrier, loss: f64, delay_ms: f64, seconds: f64) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let (relay, thread) = relay(target, loss, delay_ms, Arc::clone(&stop))?;
     let mut dial = DialConfig::new(Transport::Quic, relay, "localhost");
+    dial.protocols = vec![Text::from_static("mqtt")];
     let trust = ClientTls::builder().dangerous_accept_any_certificate();
     dial.tls = Some(Arc::new(trust.build()?));
     client.dial(&dial)?;

@@ -19,7 +19,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
-use dunlin_base::{ConnId, SendBuf, ShardId, StreamId};
+use dunlin_base::{ConnId, SendBuf, ShardId, StreamId, Text};
 use dunlin_net::{
     ClientTls, Clock, DialConfig, ListenerConfig, Net, NetConfig, NetKeys, NetLimits, ServerTls,
     ServerTlsOptions,
@@ -88,6 +88,7 @@ fn limits() -> NetLimits {
 
 fn listen(net: &mut Net, transport: Transport) -> Result<SocketAddr> {
     let mut config = ListenerConfig::new(transport, SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.protocols = vec![Text::from_static("mqtt")];
     config.tls = Some(server_tls()?);
     Ok(net.listen(config)?)
 }
@@ -99,6 +100,7 @@ fn dial(
     tls: &Arc<ClientTls>,
 ) -> Result<ConnId> {
     let mut config = DialConfig::new(transport, addr, "localhost");
+    config.protocols = vec![Text::from_static("mqtt")];
     config.tls = Some(Arc::clone(tls));
     Ok(net.dial(&config)?)
 }

@@ -7,8 +7,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use aws_lc_rs::hkdf;
-use dunlin_base::ShardId;
 use dunlin_base::transport::Transport;
+use dunlin_base::{ShardId, Text};
 use dunlin_quic::QuicLimits;
 use dunlin_quic::datagram::Datagram;
 
@@ -18,8 +18,8 @@ use crate::{
     SessionTickets, TicketRegister,
 };
 
-/// Where MQTT is found on a WebSocket server.
-const WS_PATH: &str = "/mqtt";
+/// Path of a WebSocket unless another is set.
+const WS_PATH: &str = "/";
 
 /// Settings of one [`crate::Net`].
 #[derive(Clone, Debug)]
@@ -200,7 +200,7 @@ pub struct NetLimits {
     pub first_bytes_timeout: Duration,
     /// Idle timeout of a connection until `set_idle_timeout`, and its maximum;
     /// also QUIC's `max_idle_timeout`, which cannot be raised later. Default
-    /// 98,303 s: one and a half times the longest keep alive of MQTT.
+    /// 98,303 s: one and a half times 65,535 s.
     pub idle_timeout_max: Duration,
     /// Time in which a closing connection may still flush. Default 5 s.
     pub close_linger: Duration,
@@ -218,7 +218,7 @@ pub struct NetLimits {
     /// Bytes of a WebSocket upgrade request or answer. Default 8 KiB.
     pub ws_handshake_bytes_max: usize,
     /// Bytes of one WebSocket message, summed over its fragments. Default
-    /// 256 MiB + 5, the largest MQTT packet.
+    /// 256 MiB + 5.
     pub ws_message_bytes_max: u64,
     /// Bidirectional streams a QUIC peer may have open, once it uses the 10
     /// that it may open at first. Default 64.
@@ -295,7 +295,7 @@ impl Default for NetLimits {
             read_budget_bytes: 256 << 10,
             accept_budget: 64,
             ws_handshake_bytes_max: 8 << 10,
-            ws_message_bytes_max: dunlin_base::limits::MQTT_PACKET_BYTES_MAX as u64,
+            ws_message_bytes_max: (256 << 20) + 5,
             quic_bidi_streams: 64,
             quic_uni_streams: 128,
             quic_receive_window: 256 << 10,
@@ -323,11 +323,14 @@ pub struct ListenerConfig {
     /// Share the address with other shards (`SO_REUSEPORT`). Must be set in
     /// the first that binds as well.
     pub reuse_port: bool,
+    /// Application protocols, by preference: names for ALPN, and for the
+    /// subprotocol of a WebSocket. QUIC and WebSocket need one. Default none.
+    pub protocols: Vec<Text>,
     /// Certificate and key; needed by every transport that is encrypted.
     pub tls: Option<Arc<ServerTls>>,
     /// How QUIC behaves towards the network.
     pub quic: QuicTuning,
-    /// Path of a WebSocket. Default `/mqtt`.
+    /// Path of a WebSocket. Default `/`.
     pub ws_path: String,
 }
 
@@ -340,6 +343,7 @@ impl ListenerConfig {
             addr,
             index: 0,
             reuse_port: false,
+            protocols: Vec::new(),
             tls: None,
             quic: QuicTuning::default(),
             ws_path: WS_PATH.into(),
@@ -362,12 +366,15 @@ pub struct DialConfig {
     pub local_addr: Option<SocketAddr>,
     /// Time for the whole handshake; `None`: as [`NetLimits`] says.
     pub handshake_timeout: Option<Duration>,
+    /// Application protocols to offer, by preference, as
+    /// [`ListenerConfig::protocols`].
+    pub protocols: Vec<Text>,
     /// Whom to trust; needed by every transport that is encrypted.
     pub tls: Option<Arc<ClientTls>>,
     /// How QUIC behaves towards the network. Connections that differ in
     /// [`QuicTuning::ecn`] do not share a socket.
     pub quic: QuicTuning,
-    /// Path of a WebSocket. Default `/mqtt`.
+    /// Path of a WebSocket. Default `/`.
     pub ws_path: String,
     /// Open at once when there is a session ticket, and send early data
     /// (QUIC). Default false.
@@ -390,6 +397,7 @@ impl DialConfig {
             server_name: server_name.into(),
             local_addr: None,
             handshake_timeout: None,
+            protocols: Vec::new(),
             tls: None,
             quic: QuicTuning::default(),
             ws_path: WS_PATH.into(),

@@ -385,7 +385,7 @@ fn alert<C: Unbuffered>(conn: &mut C, rest: &mut [u8], out: &mut OutBuf) {
 mod tests {
     use super::*;
     use crate::ServerTls;
-    use crate::tests::certs::{client_builder, server_options};
+    use crate::tests::certs::{client_builder, protocols, server_options};
 
     struct Lone(TlsLayer, Vec<u8>, bool);
 
@@ -405,12 +405,12 @@ mod tests {
 
     fn pair(fragment: Option<usize>) -> (Lone, Lone) {
         let server = ServerTls::new(&server_options()).unwrap();
-        let mut config = (**server.tcp()).clone();
+        let mut config = (*server.over_tcp(&protocols())).clone();
         config.max_fragment_size = fragment;
         let server = TlsLayer::server(Arc::new(config), CertName::Any).unwrap();
         let client = client_builder().build().unwrap();
         let name = ServerName::try_from("localhost").unwrap();
-        let client = TlsLayer::client(Arc::clone(client.tcp()), name).unwrap();
+        let client = TlsLayer::client(client.over_tcp(&protocols()), name).unwrap();
         (
             Lone(client, Vec::new(), false),
             Lone(server, Vec::new(), false),

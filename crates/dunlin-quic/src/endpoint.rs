@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
 use aws_lc_rs::{hkdf, hmac};
-use dunlin_base::ShardId;
+use dunlin_base::{ShardId, Text};
 use quinn_proto::crypto::HandshakeTokenKey;
 use quinn_proto::{
     Connection, ConnectionEvent, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint,
@@ -25,7 +25,7 @@ use crate::qlog::{LogStart, Qlog};
 use crate::resume::{Counted, SessionTickets};
 use crate::session::ListenerTls;
 use crate::tickets::{Front, Notes, Seen};
-use crate::tls::quic_server;
+use crate::tls::{alpn, quic_server};
 use crate::tokens::UsedTokens;
 use crate::{
     AddressTokens, CertName, ClientTls, LbConfig, LbError, QuicTuning, ServerTls, TicketRegister,
@@ -129,16 +129,20 @@ impl QuicSettings {
 
     /// TLS for QUIC: with tickets of the register and early data, or with
     /// tickets that the client carries and without.
-    fn tls(&self, tls: &ServerTls) -> Result<ListenerTls, QuicError> {
+    fn tls(&self, tls: &ServerTls, protocols: &[Text]) -> Result<ListenerTls, QuicError> {
         /// The only size besides 0 that QUIC knows (RFC 9001 section 4.6.1).
         const EARLY_DATA: u32 = u32::MAX;
         let mut config = tls.quic.clone();
+        config.alpn_protocols = alpn(protocols);
         match &self.tickets {
             Some(register) => {
                 // A client remembers our limits with its ticket, and RFC 9000
                 // section 7.4.1 does not let us lower them for it.
                 let limits = format!("{:?}", self.limits);
-                let scope = Sha256::new_with_prefix(tls.scope).chain_update(limits);
+                let protocols = format!("{protocols:?}");
+                let scope = Sha256::new_with_prefix(tls.scope)
+                    .chain_update(protocols)
+                    .chain_update(limits);
                 config.session_storage = Arc::new(Front {
                     register: Arc::clone(register),
                     scope: scope.finalize().into(),
@@ -159,10 +163,11 @@ impl QuicSettings {
     fn server_config(
         &self,
         tls: &ServerTls,
+        protocols: &[Text],
         tuning: &QuicTuning,
     ) -> Result<ServerConfig, QuicError> {
         let limits = &self.limits;
-        let crypto = Arc::new(self.tls(tls)?);
+        let crypto = Arc::new(self.tls(tls, protocols)?);
         let mut config = ServerConfig::new(crypto, Arc::clone(&self.token_key));
         config.transport_config(Arc::new(transport_config(tuning, limits)?));
         config.migration(tuning.migration);
@@ -337,6 +342,8 @@ pub struct Dial<'a> {
     pub server_name: &'a str,
     /// Whom to trust.
     pub tls: &'a ClientTls,
+    /// Application protocols to offer, by preference.
+    pub protocols: &'a [Text],
     /// Whether to send early data.
     pub early_data: bool,
     /// Where session tickets are kept; `None`: in `tls`.
@@ -368,6 +375,8 @@ pub struct QuicEndpoint {
     /// looks at.
     tuning: QuicTuning,
     cert_name: CertName,
+    /// Application protocols of the listener, by preference.
+    protocols: Vec<Text>,
     /// What it accepts with.
     server: Option<Arc<ServerConfig>>,
     /// It takes no new connections any more.
@@ -403,21 +412,17 @@ impl QuicEndpoint {
     pub fn listening(
         listener: u16,
         tls: &ServerTls,
+        protocols: &[Text],
         tuning: QuicTuning,
         settings: &QuicSettings,
         mtu_discovery: bool,
     ) -> Result<Self, QuicError> {
-        let server = Arc::new(settings.server_config(tls, &tuning)?);
+        let server = Arc::new(settings.server_config(tls, protocols, &tuning)?);
         let endpoint = Arc::clone(&settings.endpoint);
         let (listener, server) = (Some(listener), Some(server));
-        Ok(Self::with(
-            endpoint,
-            listener,
-            server,
-            tls.name,
-            tuning,
-            mtu_discovery,
-        ))
+        let mut endpoint = Self::with(endpoint, listener, server, tls.name, tuning, mtu_discovery);
+        endpoint.protocols = protocols.to_vec();
+        Ok(endpoint)
     }
 
     fn with(
@@ -434,6 +439,7 @@ impl QuicEndpoint {
             listener,
             tuning,
             cert_name,
+            protocols: Vec::new(),
             server,
             refuses: false,
         }
@@ -454,7 +460,7 @@ impl QuicEndpoint {
     /// Accepts with this certificate from now on, unless it accepts nothing.
     pub fn set_tls(&mut self, tls: &ServerTls, settings: &QuicSettings) {
         // The same settings were good when it was made.
-        let Ok(config) = settings.server_config(tls, &self.tuning) else {
+        let Ok(config) = settings.server_config(tls, &self.protocols, &self.tuning) else {
             return;
         };
         self.cert_name = tls.name;
@@ -586,9 +592,9 @@ impl QuicEndpoint {
         now: StdInstant,
     ) -> Result<Begun, ConnectError> {
         let tickets = dial.tickets.map(|tickets| Arc::new(Counted::new(tickets)));
-        let mut client = dial
-            .tls
-            .quic(dial.early_data, dial.tokens, tickets.as_ref());
+        let (early, tokens) = (dial.early_data, dial.tokens);
+        let tls = dial.tls;
+        let mut client = tls.quic(dial.protocols, early, tokens, tickets.as_ref())?;
         client.transport_config(prepared.transport);
         let begun = self.proto.connect(now, client, dial.addr, dial.server_name);
         let (handle, proto) = begun.map_err(|error| match error {

@@ -27,6 +27,9 @@ pub enum ConnectError {
     /// The server name to verify is neither a host name nor an address.
     #[error("'{0}' is not a valid server name")]
     ServerName(String),
+    /// TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// quinn-proto refuses.
     #[error("{0}")]
     Refused(quinn_proto::ConnectError),

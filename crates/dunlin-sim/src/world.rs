@@ -254,7 +254,7 @@ impl World {
             transport: self.setup.transport,
             listener: 0,
             identity: identity.map(Into::into),
-            protocol: self.setup.protocol.map(Into::into),
+            protocol: self.setup.protocol.unwrap_or("mqtt").into(),
             early_data: false,
         };
         let at = self.now + self.delay(self.setup.pace.link);

@@ -131,9 +131,10 @@ pub struct Peer {
     pub transport: Transport,
     /// Index of the listener that accepted it; 0 for a dialled connection.
     pub listener: u16,
-    /// Application protocol that both sides agreed on (ALPN), if it is not
-    /// the usual one of the transport: `MQTT-next` on QUIC.
-    pub protocol: Option<Text>,
+    /// Application protocol that both sides agreed on, by ALPN or as the
+    /// subprotocol of a WebSocket. Where nothing is negotiated, the first one of
+    /// the listener, or of what was dialled; empty: it has none.
+    pub protocol: Text,
     /// Common name, or first subject alternative name, of its verified
     /// certificate.
     pub identity: Option<Text>,
@@ -195,7 +196,7 @@ impl fmt::Display for CloseCause {
     }
 }
 
-/// QUIC application error codes of a connection (DESIGN section 4, as EMQX).
+/// QUIC application error codes of a connection (as EMQX uses them).
 pub mod close_code {
     /// Normal end.
     pub const NO_ERROR: u64 = 0;

@@ -65,7 +65,7 @@ impl World {
             transport: Transport::Tcp,
             listener: 0,
             identity: None,
-            protocol: None,
+            protocol: dunlin_base::Text::new(),
             early_data: false,
         };
         let kind = NetEventKind::Opened { peer };

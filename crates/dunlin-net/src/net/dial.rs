@@ -13,6 +13,7 @@ use super::quic::UdpEndpoint;
 use super::{Conn, Net, SOURCES_MAX, Source, layers};
 use crate::port::{UdpPort, bind};
 use crate::slots::SLOTS_MAX;
+use crate::stream::Origin;
 use crate::{ClientTls, DialConfig, NetError, QuicTuning, tcp};
 
 impl Net {
@@ -47,10 +48,15 @@ impl Net {
             addr: config.addr,
             source,
         };
-        let layers = layers::of_client(config, &self.config.limits)?;
+        let origin = Origin {
+            transport: config.transport,
+            listener: None,
+            protocols: config.protocols.as_slice().into(),
+        };
+        let layers = layers::of_client(config, &origin.protocols, &self.config.limits)?;
         let sock = tcp::connect(config.addr, config.local_addr).map_err(fail)?;
         let serial = self
-            .insert_stream(sock, config.addr, config.transport, None, layers, deadline)
+            .insert_stream(sock, config.addr, origin, layers, deadline)
             .map_err(fail)?
             .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
         if let Some(Conn::Stream(conn)) = self.slots.get_mut(serial) {
@@ -79,6 +85,7 @@ impl Net {
             addr: config.addr,
             server_name: &config.server_name,
             tls,
+            protocols: &config.protocols,
             early_data: config.early_data,
             tickets: config.tickets.as_ref(),
             tokens: config.tokens.as_ref(),

@@ -6,27 +6,27 @@ use std::sync::Arc;
 use dunlin_base::transport::Transport;
 use rustls::pki_types::ServerName;
 
-use crate::stream::Layers;
+use super::Listener;
+use crate::stream::{Layers, Origin, Protocols};
 use crate::tls::TlsLayer;
 use crate::ws::WsLayer;
-use crate::{DialConfig, ListenerConfig, NetError, NetLimits};
+use crate::{DialConfig, NetError, NetLimits};
 
 /// Layers of an accepted connection.
 pub(super) fn of_server(
-    config: &ListenerConfig,
-    ws_path: &Arc<str>,
+    listener: &Listener,
     limits: &NetLimits,
 ) -> Result<Option<Box<Layers>>, rustls::Error> {
-    let tls = match (config.transport, &config.tls) {
-        (Transport::Tls, Some(tls)) => {
-            Some(TlsLayer::server(Arc::clone(tls.tcp()), tls.cert_name())?)
-        }
-        (Transport::Wss, Some(tls)) => {
-            Some(TlsLayer::server(Arc::clone(tls.ws()), tls.cert_name())?)
-        }
-        _ => None,
+    let tls = match &listener.tls {
+        Some((tls, name)) => Some(TlsLayer::server(Arc::clone(tls), *name)?),
+        None => None,
     };
-    let ws = is_ws(config.transport).then(|| WsLayer::server(ws_path, limits));
+    let Origin {
+        transport,
+        protocols,
+        ..
+    } = &listener.origin;
+    let ws = is_ws(*transport).then(|| WsLayer::server(&listener.ws_path, protocols, limits));
     Ok(boxed(Layers {
         tls,
         ws,
@@ -37,18 +37,19 @@ pub(super) fn of_server(
 /// Layers of a dialled connection.
 pub(super) fn of_client(
     config: &DialConfig,
+    protocols: &Protocols,
     limits: &NetLimits,
 ) -> Result<Option<Box<Layers>>, NetError> {
     let tls = match (config.transport, &config.tls) {
-        (Transport::Tls, Some(tls)) => Some(tls.tcp()),
-        (Transport::Wss, Some(tls)) => Some(tls.ws()),
+        (Transport::Tls, Some(tls)) => Some(tls.over_tcp(protocols)),
+        (Transport::Wss, Some(tls)) => Some(Arc::clone(tls.over_ws())),
         _ => None,
     };
     let name = || NetError::ServerName(config.server_name.clone());
     let tls = match tls {
         Some(tls) => {
             let server = ServerName::try_from(config.server_name.clone()).map_err(|_| name())?;
-            Some(TlsLayer::client(Arc::clone(tls), server).map_err(|_| name())?)
+            Some(TlsLayer::client(tls, server).map_err(|_| name())?)
         }
         None => None,
     };
@@ -64,7 +65,7 @@ pub(super) fn of_client(
         {
             return Err(NetError::Config("the WebSocket path or host is not valid"));
         }
-        let (ws, request) = WsLayer::client(&host, &config.ws_path, key, limits);
+        let (ws, request) = WsLayer::client(&host, &config.ws_path, key, protocols, limits);
         (Some(ws), request)
     } else {
         (None, String::new())

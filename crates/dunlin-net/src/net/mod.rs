@@ -32,11 +32,11 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::port::{UdpPort, bind};
 use crate::slots::{SLOTS_MAX, Slots};
-use crate::stream::{Scratch, StreamConn};
+use crate::stream::{Origin, Scratch, StreamConn};
 use crate::timers::Timers;
 use crate::{
-    Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig, NetConfig,
-    NetError, ServerTls, StrikeId, Waker, tcp,
+    CertName, Clock, ConnStats, Counters, DatagramError, ForeignDatagram, ListenerConfig,
+    NetConfig, NetError, ServerTls, StrikeId, Waker, tcp,
 };
 
 pub use survey::Held;
@@ -114,12 +114,26 @@ enum Source {
 #[derive(Debug)]
 struct Listener {
     socket: TcpListener,
-    config: ListenerConfig,
+    origin: Origin,
+    tls: Option<(Arc<rustls::ServerConfig>, CertName)>,
     ws_path: Arc<str>,
     /// The kernel may have more connections for us.
     ready: bool,
     /// Do not accept before this.
     not_before: Instant,
+}
+
+impl Listener {
+    /// Serves connections to come with this certificate, where it is used.
+    fn set_tls(&mut self, tls: &ServerTls) {
+        let protocols = &self.origin.protocols;
+        let config = match self.origin.transport {
+            Transport::Tls => tls.over_tcp(protocols),
+            Transport::Wss => tls.over_ws(protocols),
+            _ => return,
+        };
+        self.tls = Some((config, tls.cert_name()));
+    }
 }
 
 #[derive(Debug)]
@@ -248,13 +262,22 @@ impl Net {
         self.poll
             .registry()
             .register(&mut socket, token, Interest::READABLE)?;
-        self.sources.push(Source::Tcp(Listener {
+        let mut listener = Listener {
             socket,
             ws_path: config.ws_path.as_str().into(),
-            config,
+            origin: Origin {
+                transport: config.transport,
+                listener: Some(config.index),
+                protocols: config.protocols.into(),
+            },
+            tls: None,
             ready: false,
             not_before: Instant::ZERO,
-        }));
+        };
+        if let Some(tls) = &config.tls {
+            listener.set_tls(tls);
+        }
+        self.sources.push(Source::Tcp(listener));
         Ok(addr)
     }
 
@@ -271,6 +294,7 @@ impl Net {
         let quic = QuicEndpoint::listening(
             config.index,
             tls,
+            &config.protocols,
             config.quic.clone(),
             &self.quic,
             port.allows_mtu_discovery(),
@@ -311,8 +335,8 @@ impl Net {
     pub fn set_tls(&mut self, listener: u16, tls: &Arc<ServerTls>) {
         for source in &mut self.sources {
             match source {
-                Source::Tcp(tcp) if tcp.config.index == listener => {
-                    tcp.config.tls = Some(Arc::clone(tls));
+                Source::Tcp(tcp) if tcp.origin.listener == Some(listener) => {
+                    tcp.set_tls(tls);
                 }
                 Source::Udp(udp) if udp.quic.listener() == Some(listener) => {
                     udp.quic.set_tls(tls, &self.quic);

@@ -274,7 +274,7 @@ impl Net {
             refusal.count(&mut self.counters);
             return;
         }
-        let layers = match layers::of_server(&listener.config, &listener.ws_path, limits) {
+        let layers = match layers::of_server(listener, limits) {
             Ok(layers) => layers,
             Err(error) => {
                 tracing::error!(%error, "cannot serve a connection");
@@ -282,10 +282,10 @@ impl Net {
                 return;
             }
         };
-        let (transport, number) = (listener.config.transport, listener.config.index);
+        let origin = listener.origin.clone();
         let _ = sock.set_nodelay(true);
         let deadline = self.now + limits.handshake_timeout;
-        match self.insert_stream(sock, addr, transport, Some(number), layers, deadline) {
+        match self.insert_stream(sock, addr, origin, layers, deadline) {
             Ok(Some(serial)) => {
                 self.counters.accepted += 1;
                 self.run(serial, Cause::Input, handler);

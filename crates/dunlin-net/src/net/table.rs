@@ -11,26 +11,25 @@ use mio::{Interest, Token};
 
 use super::quic::QuicSlot;
 use super::{Conn, Net, Source, mark};
-use crate::stream::{Layers, NewStream, StreamConn};
+use crate::stream::{Layers, NewStream, Origin, StreamConn};
 
 impl Net {
     pub(super) fn insert_stream(
         &mut self,
         sock: TcpStream,
         addr: SocketAddr,
-        transport: Transport,
-        listener: Option<u16>,
+        origin: Origin,
         layers: Option<Box<Layers>>,
         handshake_deadline: Instant,
     ) -> io::Result<Option<u64>> {
+        let transport = origin.transport;
         let (now, config, registry) = (self.now, &self.config, self.poll.registry());
         let inserted = self.slots.insert_with(|serial| {
             let new = NewStream {
                 id: ConnId::new(config.shard, serial),
                 sock,
                 addr,
-                transport,
-                listener,
+                origin,
                 layers,
                 handshake_deadline,
             };

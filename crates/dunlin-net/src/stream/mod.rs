@@ -9,6 +9,7 @@ mod output;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::net::Shutdown;
+use std::sync::Arc;
 
 pub(crate) use cx::{Cx, Scratch, Step, UDP_BATCH, UDP_BYTES};
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport, plain_addr};
@@ -47,8 +48,7 @@ pub(crate) struct StreamConn {
     addr: SocketAddr,
     /// What bytes pass through; `None` on plain TCP.
     layers: Option<Box<Layers>>,
-    transport: Transport,
-    listener: u16,
+    origin: Origin,
     phase: Phase,
     /// Accepted, not dialled.
     pub(crate) accepted: bool,
@@ -85,6 +85,19 @@ pub(crate) struct StreamConn {
     pub(crate) armed: Armed,
 }
 
+/// Application protocols, by preference.
+pub(crate) type Protocols = Arc<[Text]>;
+
+/// Where a connection comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) transport: Transport,
+    /// The listener that accepted it; `None`: dialled.
+    pub(crate) listener: Option<u16>,
+    /// What may be spoken on it.
+    pub(crate) protocols: Protocols,
+}
+
 /// What stands between TCP and the application's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Layers {
@@ -101,9 +114,7 @@ pub(crate) struct NewStream {
     pub(crate) id: ConnId,
     pub(crate) sock: TcpStream,
     pub(crate) addr: SocketAddr,
-    pub(crate) transport: Transport,
-    /// The listener that accepted it; `None`: dialled.
-    pub(crate) listener: Option<u16>,
+    pub(crate) origin: Origin,
     pub(crate) layers: Option<Box<Layers>>,
     pub(crate) handshake_deadline: Instant,
 }
@@ -115,12 +126,11 @@ impl StreamConn {
             sock: new.sock,
             addr: new.addr,
             layers: new.layers,
-            transport: new.transport,
-            listener: new.listener.unwrap_or(0),
             phase: Phase::Connecting,
-            accepted: new.listener.is_some(),
-            pending: new.listener.is_some(),
-            reported: new.listener.is_some(),
+            accepted: new.origin.listener.is_some(),
+            pending: new.origin.listener.is_some(),
+            reported: new.origin.listener.is_some(),
+            origin: new.origin,
             finished: false,
             peer_finished: false,
             spoke: false,
@@ -139,7 +149,7 @@ impl StreamConn {
     }
 
     pub(crate) const fn transport(&self) -> Transport {
-        self.transport
+        self.origin.transport
     }
 
     pub(crate) const fn addr(&self) -> SocketAddr {
@@ -162,7 +172,7 @@ impl StreamConn {
 
     pub(crate) fn stats(&self) -> ConnStats {
         let addr = plain_addr(self.addr);
-        let mut stats = ConnStats::new(self.transport, addr, self.accepted, self.owed);
+        let mut stats = ConnStats::new(self.origin.transport, addr, self.accepted, self.owed);
         if let Some(tls) = self.layers.as_ref().and_then(|l| l.tls.as_ref()) {
             stats.protocol = tls.protocol();
             tls.describe(&mut stats);
@@ -430,12 +440,26 @@ impl StreamConn {
 fn peer(conn: &StreamConn, identity: Option<Text>) -> Peer {
     Peer {
         addr: conn.addr,
-        transport: conn.transport,
-        listener: conn.listener,
+        transport: conn.origin.transport,
+        listener: conn.origin.listener.unwrap_or(0),
         identity,
-        protocol: None,
+        protocol: protocol(conn),
         early_data: false,
     }
+}
+
+/// What was agreed on, or the first of what may be spoken.
+fn protocol(conn: &StreamConn) -> Text {
+    let layers = conn.layers.as_deref();
+    let by_ws = layers.and_then(|layers| layers.ws.as_ref());
+    if let Some(ws) = by_ws {
+        return ws.protocol().clone();
+    }
+    let by_tls = layers.and_then(|layers| layers.tls.as_ref()?.protocol());
+    by_tls
+        .and_then(|name| Text::from_utf8(name.into()).ok())
+        .or_else(|| conn.origin.protocols.first().cloned())
+        .unwrap_or_default()
 }
 
 /// The other side of a connection that can go to another loop, as `Opened`

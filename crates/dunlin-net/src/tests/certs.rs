@@ -6,6 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 
 use core::net::SocketAddr;
 
+use dunlin_base::Text;
 use dunlin_base::transport::Transport;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
@@ -61,6 +62,11 @@ pub(crate) fn certs() -> &'static Certs {
     })
 }
 
+/// What is spoken.
+pub(crate) fn protocols() -> Vec<Text> {
+    vec![Text::from_static("mqtt")]
+}
+
 /// The authority's certificate.
 pub(crate) fn ca_der() -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(certs().ca.as_bytes()).unwrap()
@@ -79,6 +85,8 @@ pub(crate) fn server_options() -> ServerTlsOptions {
 /// A listener with the server's certificate.
 pub(crate) fn listen_on(transport: Transport) -> ListenerConfig {
     let mut config = ListenerConfig::new(transport, super::loopback());
+    config.protocols = protocols();
+    config.ws_path = "/mqtt".into();
     config.tls = Some(Arc::new(ServerTls::new(&server_options()).unwrap()));
     config
 }
@@ -86,6 +94,8 @@ pub(crate) fn listen_on(transport: Transport) -> ListenerConfig {
 /// A client that trusts the authority.
 pub(crate) fn dial_to(transport: Transport, addr: SocketAddr) -> DialConfig {
     let mut config = DialConfig::new(transport, addr, "localhost");
+    config.protocols = protocols();
+    config.ws_path = "/mqtt".into();
     config.tls = Some(Arc::new(client_builder().build().unwrap()));
     config
 }

@@ -323,8 +323,9 @@ fn a_ticket_is_good_for_the_same_trust_and_identity_only() {
     none(&ticket, device().unwrap().build().unwrap(), &mut rig);
     none(&altered, client_builder().build().unwrap(), &mut rig);
     none(b"", client_builder().build().unwrap(), &mut rig);
-    let next = client_builder().alpn(vec![b"other".to_vec()]);
-    none(&ticket, next.build().unwrap(), &mut rig);
+    let spoken = core::mem::replace(&mut rig.dial.protocols, vec!["other".into()]);
+    none(&ticket, client_builder().build().unwrap(), &mut rig);
+    rig.dial.protocols = spoken;
     // A wrong key is found out by the server, which ends the handshake.
     *kept.0.lock().unwrap() = vec![other_key];
     another_process(&mut rig, client_builder().build().unwrap());

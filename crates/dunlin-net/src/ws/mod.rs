@@ -1,16 +1,18 @@
-//! WebSocket (RFC 6455) as MQTT uses it: one binary stream in messages, whose
-//! boundaries mean nothing. Bytes in and bytes out; no socket.
+//! WebSocket (RFC 6455) as one binary stream in messages, whose boundaries mean
+//! nothing. Bytes in and bytes out; no socket.
 
 mod frame;
 mod upgrade;
 
 use std::sync::Arc;
 
+use dunlin_base::Text;
 use frame::{Decoder, Frame};
 pub(crate) use frame::{HEADER_BYTES_MAX, Role, WsError, header, mask};
 use upgrade::Upgrade;
 
 use crate::NetLimits;
+use crate::stream::Protocols;
 
 /// What came out of received bytes.
 pub(crate) enum WsEvent<'a> {
@@ -42,14 +44,18 @@ pub(crate) struct WsLayer {
     finished: bool,
     /// Our Close frame is written.
     closed: bool,
+    /// The subprotocol that was agreed on.
+    protocol: Text,
 }
 
 /// Answers beyond which a peer that only sends pings gets none.
 const ANSWERS_BYTES_MAX: usize = 4096;
 
 impl WsLayer {
-    pub(crate) fn server(path: &Arc<str>, limits: &NetLimits) -> Self {
-        let upgrade = Upgrade::server(Arc::clone(path), limits.ws_handshake_bytes_max);
+    /// A server that speaks these subprotocols, by preference.
+    pub(crate) fn server(path: &Arc<str>, protocols: &Protocols, limits: &NetLimits) -> Self {
+        let bytes_max = limits.ws_handshake_bytes_max;
+        let upgrade = Upgrade::server(Arc::clone(path), Arc::clone(protocols), bytes_max);
         Self::new(Role::Server, upgrade, limits)
     }
 
@@ -58,9 +64,12 @@ impl WsLayer {
         host: &str,
         path: &str,
         key: [u8; 16],
+        protocols: &Protocols,
         limits: &NetLimits,
     ) -> (Self, String) {
-        let (upgrade, request) = Upgrade::client(host, path, key, limits.ws_handshake_bytes_max);
+        let bytes_max = limits.ws_handshake_bytes_max;
+        let protocols = Arc::clone(protocols);
+        let (upgrade, request) = Upgrade::client(host, path, key, protocols, bytes_max);
         (Self::new(Role::Client, upgrade, limits), request)
     }
 
@@ -71,7 +80,13 @@ impl WsLayer {
             decoder: Decoder::new(role, limits.ws_message_bytes_max),
             finished: false,
             closed: false,
+            protocol: Text::new(),
         }
+    }
+
+    /// The subprotocol that was agreed on; empty before.
+    pub(crate) const fn protocol(&self) -> &Text {
+        &self.protocol
     }
 
     pub(crate) const fn role(&self) -> Role {
@@ -96,6 +111,7 @@ impl WsLayer {
         let Some(mut rest) = upgrade.input(data, answer)? else {
             return Ok(());
         };
+        self.protocol = upgrade.take_protocol();
         self.upgrade = None;
         sink(WsEvent::Open);
         self.frames(&mut rest, waiting, answer, sink)

@@ -5,21 +5,25 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use dunlin_base::Text;
 use sha1::{Digest, Sha1};
 
 use super::WsFailure;
+use crate::stream::Protocols;
 
 /// Header lines at most.
 const HEADERS_MAX: usize = 48;
 /// Suffix of the key that is hashed (section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The one subprotocol that is spoken.
-const SUBPROTOCOL: &str = "mqtt";
 
 /// An upgrade that is under way.
 #[derive(Debug)]
 pub(super) struct Upgrade {
     side: Side,
+    /// Subprotocols that this side speaks, by preference.
+    protocols: Protocols,
+    /// The one that was agreed on.
+    agreed: Text,
     received: Vec<u8>,
     bytes_max: usize,
 }
@@ -61,7 +65,7 @@ const TOO_LARGE: Refusal = Refusal::new(
 const MALFORMED: Refusal = Refusal::new("400 Bad Request", "the request is malformed");
 const NO_HOST: Refusal = Refusal::new("400 Bad Request", "the Host header is missing");
 const BAD_KEY: Refusal = Refusal::new("400 Bad Request", "Sec-WebSocket-Key is not 16 bytes");
-const NO_MQTT: Refusal = Refusal::new("400 Bad Request", "the subprotocol 'mqtt' is not offered");
+const NO_PROTOCOL: Refusal = Refusal::new("400 Bad Request", "no subprotocol in common");
 const NOT_FOUND: Refusal = Refusal::new("404 Not Found", "no WebSocket is at this path");
 const NOT_GET: Refusal = Refusal {
     status: "405 Method Not Allowed",
@@ -80,9 +84,11 @@ const BAD_VERSION: Refusal = Refusal {
 };
 
 impl Upgrade {
-    pub(super) const fn server(path: Arc<str>, bytes_max: usize) -> Self {
+    pub(super) const fn server(path: Arc<str>, protocols: Protocols, bytes_max: usize) -> Self {
         Self {
             side: Side::Server { path },
+            protocols,
+            agreed: Text::new(),
             received: Vec::new(),
             bytes_max,
         }
@@ -93,22 +99,32 @@ impl Upgrade {
         host: &str,
         path: &str,
         key: [u8; 16],
+        protocols: Protocols,
         bytes_max: usize,
     ) -> (Self, String) {
         let key = STANDARD.encode(key);
+        let names: Vec<&str> = protocols.iter().map(Text::as_str).collect();
+        let names = names.join(", ");
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n\
              Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {names}\r\n\r\n"
         );
         let upgrade = Self {
             side: Side::Client {
                 accept: accept_of(&key),
             },
+            protocols,
+            agreed: Text::new(),
             received: Vec::new(),
             bytes_max,
         };
         (upgrade, request)
+    }
+
+    /// The subprotocol that was agreed on.
+    pub(super) fn take_protocol(&mut self) -> Text {
+        core::mem::take(&mut self.agreed)
     }
 
     /// Takes received bytes. Once complete, returns those behind the head.
@@ -122,16 +138,17 @@ impl Upgrade {
     ) -> Result<Option<Vec<u8>>, WsFailure> {
         self.received.extend_from_slice(data);
         let head = match &self.side {
-            Side::Server { path } => match check_request(&self.received, path) {
-                Ok(Some((head, accept))) => {
+            Side::Server { path } => match check_request(&self.received, path, &self.protocols) {
+                Ok(Some((head, accept, agreed))) => {
                     answer.extend_from_slice(
                         format!(
                             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
                              Connection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
-                             Sec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n"
+                             Sec-WebSocket-Protocol: {agreed}\r\n\r\n"
                         )
                         .as_bytes(),
                     );
+                    self.agreed = agreed;
                     Some(head)
                 }
                 Ok(None) if self.received.len() > self.bytes_max => {
@@ -141,7 +158,11 @@ impl Upgrade {
                 Err(refusal) => return Err(refuse(refusal, answer)),
             },
             Side::Client { accept } => {
-                let head = check_response(&self.received, accept).map_err(WsFailure::Upgrade)?;
+                let checked = check_response(&self.received, accept, &self.protocols);
+                let head = checked.map_err(WsFailure::Upgrade)?.map(|(head, agreed)| {
+                    self.agreed = agreed;
+                    head
+                });
                 if head.is_none() && self.received.len() > self.bytes_max {
                     return Err(WsFailure::Upgrade("the server's answer is too long".into()));
                 }
@@ -172,8 +193,13 @@ fn refuse(refusal: Refusal, answer: &mut Vec<u8>) -> WsFailure {
     WsFailure::Upgrade(format!("upgrade refused ({status}): {why}"))
 }
 
-/// Length of the head and the value of `Sec-WebSocket-Accept`.
-fn check_request(received: &[u8], path: &str) -> Result<Option<(usize, String)>, Refusal> {
+/// Length of the head, the value of `Sec-WebSocket-Accept`, and the first of
+/// our subprotocols that is offered.
+fn check_request(
+    received: &[u8],
+    path: &str,
+    protocols: &[Text],
+) -> Result<Option<(usize, String, Text)>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let head = match request.parse(received) {
@@ -206,14 +232,17 @@ fn check_request(received: &[u8], path: &str) -> Result<Option<(usize, String)>,
     if STANDARD.decode(key).map(|k| k.len()) != Ok(16) {
         return Err(BAD_KEY);
     }
-    if !has_token(headers, "sec-websocket-protocol", SUBPROTOCOL) {
-        return Err(NO_MQTT);
-    }
-    Ok(Some((head, accept_of(key))))
+    let offered = |name: &&Text| has_token(headers, "sec-websocket-protocol", name);
+    let agreed = protocols.iter().find(offered).ok_or(NO_PROTOCOL)?;
+    Ok(Some((head, accept_of(key), agreed.clone())))
 }
 
-/// Length of the head of a good answer.
-fn check_response(received: &[u8], accept: &str) -> Result<Option<usize>, String> {
+/// Length of the head of a good answer, and the subprotocol that it chose.
+fn check_response(
+    received: &[u8],
+    accept: &str,
+    protocols: &[Text],
+) -> Result<Option<(usize, Text)>, String> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let head = match response.parse(received) {
@@ -232,10 +261,15 @@ fn check_response(received: &[u8], accept: &str) -> Result<Option<usize>, String
     if value(headers, "sec-websocket-accept") != Some(accept) {
         return Err("the server's answer does not match the request".into());
     }
-    if value(headers, "sec-websocket-protocol") != Some(SUBPROTOCOL) {
-        return Err("the server does not speak the subprotocol 'mqtt'".into());
-    }
-    Ok(Some(head))
+    let chosen = value(headers, "sec-websocket-protocol");
+    let agreed = protocols.iter().find(|name| Some(name.as_str()) == chosen);
+    let Some(agreed) = agreed else {
+        let ours = protocols.first().map(Text::as_str).unwrap_or_default();
+        return Err(format!(
+            "the server does not speak the subprotocol '{ours}'"
+        ));
+    };
+    Ok(Some((head, agreed.clone())))
 }
 
 fn accept_of(key: &str) -> String {
@@ -269,8 +303,12 @@ mod tests {
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
         Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
+    fn protocols() -> Protocols {
+        [Text::from_static("mqtt")].into()
+    }
+
     fn serve(request: &str, step: usize) -> (Result<Option<Vec<u8>>, WsFailure>, String) {
-        let mut upgrade = Upgrade::server("/mqtt".into(), 1000);
+        let mut upgrade = Upgrade::server("/mqtt".into(), protocols(), 1000);
         let mut answer = Vec::new();
         let mut result = Ok(None);
         let mut pieces = request.as_bytes().chunks(step);
@@ -333,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_client_checks_the_answer() {
-        let make = || Upgrade::client("h:1", "/mqtt", *b"the sample nonce", 1000);
+        let make = || Upgrade::client("h:1", "/mqtt", *b"the sample nonce", protocols(), 1000);
         let (mut client, request) = make();
         let (_, answer) = serve(&request, 1000);
         let with_frames = format!("{answer}rest");

@@ -378,7 +378,9 @@ impl QuicConn {
             transport: Transport::Quic,
             listener: self.listener.unwrap_or(0),
             identity: certs.and_then(|certs| tls::identity(&certs, self.cert_name)),
-            protocol: unusual_protocol(&self.proto),
+            protocol: protocol(&self.proto)
+                .and_then(|name| Text::from_utf8(name.into()).ok())
+                .unwrap_or_default(),
             early_data: self.early.is_taken() || self.streams.is_in_flight(),
         };
         cx.emit(self.id, NetEventKind::Opened { peer });
@@ -562,13 +564,6 @@ fn protocol(proto: &Connection) -> Option<Vec<u8>> {
         .downcast::<quinn_proto::crypto::rustls::HandshakeData>()
         .ok()?;
     data.protocol
-}
-
-fn unusual_protocol(proto: &Connection) -> Option<Text> {
-    let protocol = protocol(proto)?;
-    (protocol != tls::ALPN_MQTT)
-        .then(|| core::str::from_utf8(&protocol).ok().map(Text::from))
-        .flatten()
 }
 
 fn cause_of(reason: ConnectionError, handshaking: bool) -> CloseCause {

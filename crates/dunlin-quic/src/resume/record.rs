@@ -137,7 +137,7 @@ mod tests {
             issued: 1_000,
             client: NO_CLIENT,
             key: vec![1; 32],
-            alpn: b"mqtt".to_vec(),
+            alpn: b"proto".to_vec(),
             message: vec![0, 0, 0, 100, 7],
             params: vec![3; 50],
             chain: vec![vec![4; 700].into(), vec![5; 70_000].into()],

@@ -4,6 +4,7 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use dunlin_base::Text;
 use quinn_proto::{NoneTokenStore, TokenMemoryCache, TokenStore};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -14,8 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::verify::{Pin, Verifier};
 use super::{
-    ALPN_HTTP, ALPN_MQTT, KeyLog, TlsError, TlsPolicy, parse_certs, parse_key, quic_client,
-    read_file,
+    ALPN_HTTP, KeyLog, TlsError, TlsPolicy, alpn, parse_certs, parse_key, quic_client, read_file,
 };
 use crate::AddressTokens;
 use crate::resume::{Counted, NO_CLIENT, Resuming, observed};
@@ -24,12 +24,11 @@ use crate::tokens::Store;
 /// TLS of dialled connections; share one value among them, so that they also
 /// share session tickets.
 pub struct ClientTls {
-    tcp: Arc<rustls::ClientConfig>,
+    tcp: rustls::ClientConfig,
     ws: Arc<rustls::ClientConfig>,
-    /// Holds the cache of address tokens, so it is cloned, not rebuilt.
-    quic: quinn_proto::ClientConfig,
-    /// As `quic`, and sends early data.
-    quic_early: quinn_proto::ClientConfig,
+    quic: rustls::ClientConfig,
+    /// Address tokens of QUIC servers.
+    tokens: Arc<dyn TokenStore>,
     /// TLS of QUIC for connections whose tickets are stored elsewhere.
     watched: rustls::ClientConfig,
     verifier: Arc<Verifier>,
@@ -45,7 +44,6 @@ impl ClientTls {
             roots: RootCertStore::empty(),
             pins: Vec::new(),
             identity: None,
-            alpn: vec![ALPN_MQTT.to_vec()],
             accept_any: false,
             tokens: None,
             policy: TlsPolicy::default(),
@@ -64,43 +62,49 @@ impl ClientTls {
 }
 
 impl ClientTls {
-    /// TLS for TCP.
+    /// TLS over TCP that offers these application protocols, by preference.
     #[must_use]
-    pub const fn tcp(&self) -> &Arc<rustls::ClientConfig> {
-        &self.tcp
+    pub fn over_tcp(&self, protocols: &[Text]) -> Arc<rustls::ClientConfig> {
+        let mut config = self.tcp.clone();
+        config.alpn_protocols = alpn(protocols);
+        Arc::new(config)
     }
 
-    /// TLS for WebSocket.
+    /// TLS for a WebSocket.
     #[must_use]
-    pub const fn ws(&self) -> &Arc<rustls::ClientConfig> {
+    pub const fn over_ws(&self) -> &Arc<rustls::ClientConfig> {
         &self.ws
     }
 
     /// TLS of one connection over QUIC.
     pub(crate) fn quic(
         &self,
+        protocols: &[Text],
         early_data: bool,
         tokens: Option<&Arc<dyn AddressTokens>>,
         tickets: Option<&Arc<Counted>>,
-    ) -> quinn_proto::ClientConfig {
-        let mut config = match tickets {
-            Some(tickets) => {
-                let mut config = self.watched.clone();
-                config.enable_early_data = early_data;
-                quinn_proto::ClientConfig::new(Arc::new(Resuming {
-                    config,
-                    verifier: Arc::clone(&self.verifier) as _,
-                    client: self.client,
-                    tickets: Arc::clone(tickets),
-                }))
-            }
-            None if early_data => self.quic_early.clone(),
-            None => self.quic.clone(),
+    ) -> Result<quinn_proto::ClientConfig, TlsError> {
+        let prepared = |config: &rustls::ClientConfig| {
+            let mut config = config.clone();
+            config.alpn_protocols = alpn(protocols);
+            config.enable_early_data = early_data;
+            config
         };
-        if let Some(tokens) = tokens {
-            config.token_store(Arc::new(Store(Arc::clone(tokens))));
-        }
-        config
+        let crypto: Arc<dyn quinn_proto::crypto::ClientConfig> = match tickets {
+            Some(tickets) => Arc::new(Resuming {
+                config: prepared(&self.watched),
+                verifier: Arc::clone(&self.verifier) as _,
+                client: self.client,
+                tickets: Arc::clone(tickets),
+            }),
+            None => Arc::new(quic_client(prepared(&self.quic))?),
+        };
+        let mut config = quinn_proto::ClientConfig::new(crypto);
+        config.token_store(match tokens {
+            Some(tokens) => Arc::new(Store(Arc::clone(tokens))),
+            None => Arc::clone(&self.tokens),
+        });
+        Ok(config)
     }
 }
 
@@ -118,7 +122,6 @@ pub struct ClientTlsBuilder {
     roots: RootCertStore,
     pins: Vec<Pin>,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
-    alpn: Vec<Vec<u8>>,
     accept_any: bool,
     tokens: Option<Arc<dyn AddressTokens>>,
     policy: TlsPolicy,
@@ -204,13 +207,6 @@ impl ClientTlsBuilder {
         Ok(self)
     }
 
-    /// Offers these application protocols on TCP and QUIC instead of `mqtt`.
-    #[must_use]
-    pub fn alpn(mut self, protocols: Vec<Vec<u8>>) -> Self {
-        self.alpn = protocols;
-        self
-    }
-
     /// Ciphers and key exchanges to offer.
     #[must_use]
     pub fn policy(mut self, policy: TlsPolicy) -> Self {
@@ -286,33 +282,26 @@ impl ClientTlsBuilder {
             }
             Ok::<_, TlsError>(config)
         };
-        let mut tcp = base(
+        let tcp = base(
             &provider,
             &[&rustls::version::TLS13, &rustls::version::TLS12],
         )?;
-        tcp.alpn_protocols.clone_from(&self.alpn);
         let mut ws = tcp.clone();
         ws.alpn_protocols = vec![ALPN_HTTP.to_vec()];
-        let mut watched = base(&watched, &[&rustls::version::TLS13])?;
-        watched.alpn_protocols.clone_from(&self.alpn);
-        let mut quic = base(&provider, &[&rustls::version::TLS13])?;
-        quic.alpn_protocols = self.alpn;
-        let mut early = quic.clone();
-        early.enable_early_data = true;
-        let mut quic = quinn_proto::ClientConfig::new(Arc::new(quic_client(quic)?));
-        let mut quic_early = quinn_proto::ClientConfig::new(Arc::new(quic_client(early)?));
-        let store: Arc<dyn TokenStore> = match self.tokens {
+        let watched = base(&watched, &[&rustls::version::TLS13])?;
+        let quic = base(&provider, &[&rustls::version::TLS13])?;
+        // What is good for QUIC once is good for every connection.
+        quic_client(quic.clone())?;
+        let tokens: Arc<dyn TokenStore> = match self.tokens {
             Some(tokens) => Arc::new(Store(tokens)),
             None if self.resumption => Arc::new(TokenMemoryCache::default()),
             None => Arc::new(NoneTokenStore),
         };
-        quic.token_store(Arc::clone(&store));
-        quic_early.token_store(store);
         Ok(ClientTls {
-            tcp: Arc::new(tcp),
+            tcp,
             ws: Arc::new(ws),
             quic,
-            quic_early,
+            tokens,
             watched,
             verifier,
             client,

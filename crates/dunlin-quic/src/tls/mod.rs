@@ -2,8 +2,8 @@
 //! who is trusted, who we are, which application protocols are spoken.
 
 mod client;
-mod der;
 mod keylog;
+mod names;
 mod policy;
 mod server;
 mod verify;
@@ -19,12 +19,16 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub use server::{ServerTls, ServerTlsOptions};
 
-/// Application protocol offered and accepted by default.
-pub(crate) const ALPN_MQTT: &[u8] = b"mqtt";
-/// MQTT with flow headers on QUIC streams (the MQTT-next draft).
-pub(crate) const ALPN_NEXT: &[u8] = b"MQTT-next";
 /// What a browser offers for a WebSocket.
-pub(crate) const ALPN_HTTP: &[u8] = b"http/1.1";
+const ALPN_HTTP: &[u8] = b"http/1.1";
+
+/// Application protocols as TLS wants them.
+pub(crate) fn alpn(protocols: &[Text]) -> Vec<Vec<u8>> {
+    protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect()
+}
 
 /// TLS settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +116,7 @@ pub(crate) fn parse_key(pem: &[u8], what: &str) -> Result<PrivateKeyDer<'static>
 /// Name of the holder of a verified certificate.
 #[must_use]
 pub fn identity(chain: &[CertificateDer<'_>], name: CertName) -> Option<Text> {
-    der::identity(chain.first()?, name)
+    names::identity(chain.first()?, name)
 }
 
 /// The sentence for people when a handshake failed.

@@ -4,6 +4,7 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use dunlin_base::Text;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::Ticketer;
@@ -12,8 +13,7 @@ use rustls::server::{ProducesTickets, WebPkiClientVerifier};
 use sha2::{Digest, Sha256};
 
 use super::{
-    ALPN_HTTP, ALPN_MQTT, ALPN_NEXT, CertName, KeyLog, TlsError, TlsPolicy, parse_certs, parse_key,
-    read_file,
+    ALPN_HTTP, CertName, KeyLog, TlsError, TlsPolicy, alpn, parse_certs, parse_key, read_file,
 };
 
 /// What a listener's TLS is made of, as PEM text.
@@ -28,9 +28,6 @@ pub struct ServerTlsOptions {
     pub client_ca_pem: Option<Vec<u8>>,
     /// Refuse clients without a certificate.
     pub require_client_cert: bool,
-    /// Application protocols of TCP and QUIC, by preference. QUIC offers
-    /// `MQTT-next` before them.
-    pub alpn: Vec<Vec<u8>>,
     /// Ciphers and key exchanges.
     pub policy: TlsPolicy,
     /// Which name in a client's certificate is its name.
@@ -48,7 +45,6 @@ impl ServerTlsOptions {
             key_pem,
             client_ca_pem: None,
             require_client_cert: false,
-            alpn: vec![ALPN_MQTT.to_vec()],
             policy: TlsPolicy::default(),
             cert_name: CertName::default(),
             names: ["the certificate", "the private key", "the client authority"].map(Into::into),
@@ -75,8 +71,7 @@ impl ServerTlsOptions {
 /// TLS of listeners; one value serves all transports and all shards, which
 /// then also share session tickets.
 pub struct ServerTls {
-    tcp: Arc<rustls::ServerConfig>,
-    ws: Arc<rustls::ServerConfig>,
+    tcp: rustls::ServerConfig,
     /// Without tickets of any kind.
     pub(crate) quic: rustls::ServerConfig,
     /// For QUIC without early data.
@@ -88,16 +83,23 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// TLS for TCP.
+    /// TLS over TCP for a listener with these application protocols, by
+    /// preference.
     #[must_use]
-    pub const fn tcp(&self) -> &Arc<rustls::ServerConfig> {
-        &self.tcp
+    pub fn over_tcp(&self, protocols: &[Text]) -> Arc<rustls::ServerConfig> {
+        let mut config = self.tcp.clone();
+        config.alpn_protocols = alpn(protocols);
+        Arc::new(config)
     }
 
-    /// TLS for WebSocket.
+    /// TLS for a WebSocket with these subprotocols, which some clients offer
+    /// as application protocols.
     #[must_use]
-    pub const fn ws(&self) -> &Arc<rustls::ServerConfig> {
-        &self.ws
+    pub fn over_ws(&self, protocols: &[Text]) -> Arc<rustls::ServerConfig> {
+        let mut config = self.tcp.clone();
+        config.alpn_protocols = alpn(protocols);
+        config.alpn_protocols.insert(0, ALPN_HTTP.to_vec());
+        Arc::new(config)
     }
 
     /// Which name in a client's certificate is its name.
@@ -125,9 +127,7 @@ impl ServerTls {
     /// everything; only for looking at one's own traffic.
     pub fn log_secrets(&mut self, log: &KeyLog) {
         let log: Arc<dyn rustls::KeyLog> = Arc::new(log.clone());
-        for config in [&mut self.tcp, &mut self.ws] {
-            Arc::make_mut(config).key_log = Arc::clone(&log);
-        }
+        self.tcp.key_log = Arc::clone(&log);
         self.quic.key_log = log;
     }
 
@@ -155,19 +155,12 @@ impl ServerTls {
         };
         let ticketer = Ticketer::new().map_err(setup)?;
         let mut tcp = base(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
-        tcp.alpn_protocols.clone_from(&options.alpn);
         tcp.ticketer = Arc::clone(&ticketer);
         // One ticket per connection is enough for a client that reconnects.
         tcp.send_tls13_tickets = 1;
-        let mut ws = tcp.clone();
-        ws.alpn_protocols.insert(0, ALPN_HTTP.to_vec());
-        let mut quic = base(&[&rustls::version::TLS13])?;
-        quic.alpn_protocols.clone_from(&options.alpn);
-        // Only clients that want its flow headers offer it.
-        quic.alpn_protocols.insert(0, ALPN_NEXT.to_vec());
+        let quic = base(&[&rustls::version::TLS13])?;
         Ok(Self {
-            tcp: Arc::new(tcp),
-            ws: Arc::new(ws),
+            tcp,
             quic,
             ticketer,
             scope: scope(options),
@@ -185,7 +178,6 @@ fn scope(options: &ServerTlsOptions) -> [u8; 32] {
     };
     put(options.client_ca_pem.as_deref().unwrap_or_default());
     put(&[u8::from(options.require_client_cert)]);
-    options.alpn.iter().for_each(|name| put(name));
     hash.finalize().into()
 }
 

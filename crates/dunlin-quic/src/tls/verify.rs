@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use sha2::{Digest, Sha256};
 
-use super::der;
+use super::names;
 
 /// SHA-256 of something that the server must present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Pin {
         let is = |want: &[u8; 32], bytes: &[u8]| Sha256::digest(bytes).as_slice() == want;
         match self {
             Self::Certificate(want) => is(want, cert),
-            Self::PublicKey(want) => der::public_key(cert).is_some_and(|key| is(want, key)),
+            Self::PublicKey(want) => names::public_key(cert).is_some_and(|key| is(want, key)),
         }
     }
 }

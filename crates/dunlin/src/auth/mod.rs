@@ -274,7 +274,7 @@ mod tests {
                 transport: Transport::Tcp,
                 listener: 0,
                 identity: None,
-                protocol: None,
+                protocol: Text::new(),
                 early_data: false,
             },
         }

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use dunlin_net::{Clock, DialConfig};
 
-use super::plan::Plan;
+use super::plan::{Plan, Target};
 use super::schedule::Schedule;
 
 /// How connections are made.
@@ -26,9 +26,8 @@ impl Dialler {
         let mut config = DialConfig::new(target.transport, target.addr, &target.server_name);
         config.tls.clone_from(&target.tls);
         config.quic.clone_from(&target.quic);
-        if !target.ws_path.is_empty() {
-            config.ws_path.clone_from(&target.ws_path);
-        }
+        config.protocols = Target::protocols();
+        target.ws_path().clone_into(&mut config.ws_path);
         let now = clock.now().as_micros();
         Self {
             config,

@@ -101,9 +101,8 @@ pub fn run(visits: &Visits, broker: Option<Process>) -> anyhow::Result<Cost> {
     config.tls.clone_from(&target.tls);
     config.quic.clone_from(&target.quic);
     config.early_data = visits.early_data;
-    if !target.ws_path.is_empty() {
-        config.ws_path.clone_from(&target.ws_path);
-    }
+    config.protocols = Target::protocols();
+    target.ws_path().clone_into(&mut config.ws_path);
     let clock = Clock::new();
     let mut run = Run {
         visits,

@@ -22,7 +22,7 @@ use dunlin_mqtt_codec::{Connect, Packet, decode};
 use dunlin_net::{Clock, DialConfig, Net, NetConfig};
 use serde_json::Value;
 
-use super::plan::Plan;
+use super::plan::{Plan, Target};
 use super::wire::Framer;
 
 /// Rounds of connections made to find ports.
@@ -194,9 +194,8 @@ impl<'a> Survey<'a> {
         let mut config = DialConfig::new(target.transport, target.addr, &target.server_name);
         config.tls.clone_from(&target.tls);
         config.quic.clone_from(&target.quic);
-        if !target.ws_path.is_empty() {
-            config.ws_path.clone_from(&target.ws_path);
-        }
+        config.protocols = Target::protocols();
+        target.ws_path().clone_into(&mut config.ws_path);
         Ok(Self { plan, config })
     }
 

@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
 
+use dunlin_base::Text;
 use dunlin_base::transport::Transport;
 use dunlin_mqtt_codec::{QoS, Version};
 use dunlin_net::{ClientTls, QuicTuning};
@@ -60,6 +61,22 @@ pub struct Target {
     pub user: Option<String>,
     /// Password.
     pub password: Option<String>,
+}
+
+impl Target {
+    /// What is spoken, as ALPN and WebSocket call it.
+    pub(crate) fn protocols() -> Vec<Text> {
+        vec![Text::from_static("mqtt")]
+    }
+
+    /// The WebSocket resource, or where it usually is.
+    pub(crate) fn ws_path(&self) -> &str {
+        if self.ws_path.is_empty() {
+            "/mqtt"
+        } else {
+            &self.ws_path
+        }
+    }
 }
 
 /// A run, complete and consistent.

@@ -18,10 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use dunlin_base::ShardId;
 use dunlin_base::transport::Transport;
+use dunlin_base::{ShardId, Text};
 use dunlin_broker::Shard;
 use dunlin_broker::access::Acl;
+use dunlin_mqtt::flow;
 use dunlin_net::{
     Clock, KeyLog, ListenerConfig, Net, NetConfig, NetKeys, NetShared, Qlog, ServerTls,
     ServerTlsOptions, TlsError,
@@ -522,6 +523,7 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
             let mut settings = ListenerConfig::new(listener.transport.transport(), addr);
             settings.quic = config.quic_tuning(listener);
             settings.tls = tls.clone();
+            settings.protocols = protocols(listener.transport.transport());
             let addr = listen_on(index, listener, settings, parts)?;
             bound.push(Bound {
                 listener: index,
@@ -531,6 +533,15 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
         }
     }
     Ok(bound)
+}
+
+/// What is spoken: on QUIC with flow headers too, for clients that offer it.
+fn protocols(transport: Transport) -> Vec<Text> {
+    let mqtt = Text::from_static("mqtt");
+    match transport {
+        Transport::Quic => vec![Text::from_static(flow::ALPN), mqtt],
+        _ => vec![mqtt],
+    }
 }
 
 /// Whether the address can be had by this process alone.

@@ -57,12 +57,12 @@ impl Wire {
         let tls = ClientTls::builder()
             .ca_pem_file(&broker.ca())
             .expect("a certificate")
-            .alpn(vec![protocol.into()])
             .build()
             .expect("settings of TLS");
         let addr = broker.addr(Transport::Quic);
         let mut dial = DialConfig::new(Transport::Quic, addr, "localhost");
         dial.tls = Some(Arc::new(tls));
+        dial.protocols = vec![protocol.into()];
         let config = NetConfig::client(Clock::new()).expect("settings");
         Self {
             net: Net::new(config).expect("a loop"),

@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use dunlin_base::transport::{NetEvent, NetEventKind, Transport, close_code};
-use dunlin_base::{ConnId, QoS, SendBuf, StreamId};
+use dunlin_base::{ConnId, QoS, SendBuf, StreamId, Text};
 use dunlin_client::Url;
 use dunlin_link::parse_duration;
 use dunlin_mqtt_codec::{
@@ -129,6 +129,7 @@ impl Crowd {
         let dial = |number: usize| {
             let mut dial = DialConfig::new(url.transport(), addr, &ip.to_string());
             dial.tls = trust.get(number % each).cloned();
+            dial.protocols = vec![Text::from_static("mqtt")];
             dial.handshake_timeout = Some(self.timeout);
             dial.early_data = self.resume;
             dial

@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use dunlin_base::transport::{CloseCause, Transport, close_code};
-use dunlin_base::{ConnId, Instant};
+use dunlin_base::{ConnId, Instant, Text};
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_net::{ClientTls, DialConfig};
 
@@ -26,6 +26,12 @@ use dialing::Dialing;
 use early::Early;
 pub(super) use upgrade::SessionFacts;
 use upgrade::{Due, Upgrade};
+
+/// What is spoken, as ALPN and WebSocket call it.
+const PROTOCOL: &str = "mqtt";
+
+/// Path of a WebSocket unless the URL says another.
+const WS_PATH: &str = "/mqtt";
 
 /// The connections of one client, one at a time.
 pub(super) struct Link {
@@ -316,9 +322,12 @@ impl Link {
         config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
         config.handshake_timeout = Some(options.connect_timeout);
         self.early.configure(&mut config, early);
-        if !url.path().is_empty() {
-            url.path().clone_into(&mut config.ws_path);
-        }
+        config.protocols = vec![Text::from_static(PROTOCOL)];
+        let path = match url.path() {
+            "" => WS_PATH,
+            path => path,
+        };
+        path.clone_into(&mut config.ws_path);
         let conn = context
             .net
             .dial(&config)
