@@ -1,4 +1,4 @@
-//! A client built on the client engine: it publishes what it is told to, keeps
+//! A client built on the client engine: it publishes what it is given, keeps
 //! what is not acknowledged, comes back after a lost connection, and writes
 //! down what it got.
 
@@ -113,7 +113,7 @@ impl Peer {
         self.conn
     }
 
-    /// Whether everything it was told to publish is answered for and all its
+    /// Whether everything it was given to publish is answered for and all its
     /// subscriptions stand.
     #[must_use]
     pub fn is_idle(&self) -> bool {

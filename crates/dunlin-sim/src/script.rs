@@ -13,7 +13,7 @@
 //! 3.1.1 to bytes that are no CONNECT. `wait 10s` and `wait
 //! 300ms` let time pass; `crash`, `stop`, `disk full`, `disk ok` are what
 //! happens to the server. `set KEY=VALUE` at the top changes the
-//! configuration. Whatever a client receives and no line reads is an error at
+//! configuration. What a client receives and no line reads is an error at
 //! the next step.
 
 use core::time::Duration;

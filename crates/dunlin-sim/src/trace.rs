@@ -1,4 +1,4 @@
-//! What happens, on standard error, for whoever looks for a fault: set
+//! What happens, on standard error, to look for a fault: set
 //! `SIM_TRACE` in the environment.
 
 use dunlin_base::{ConnId, Instant};

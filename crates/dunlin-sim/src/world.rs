@@ -23,7 +23,7 @@ use crate::trace;
 /// When the world begins. Not zero, so that nothing depends on that.
 const BEGIN: Instant = Instant::from_micros(1_000_000_000_000);
 
-/// Bytes of a stream that a client does not read at which the server is told.
+/// Bytes of a stream that a client does not read at which the server learns it.
 const BLOCKED_BYTES_MIN: usize = 16 << 10;
 
 /// How often shards are asked to give memory back.

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_that_ended_are_told_from_those_that_run() {
+    fn processes_that_ended_and_those_that_run_are_distinguished() {
         assert_eq!(ended(std::process::id()), None);
         for (script, want) in [
             ("exit 3", "ended with code 3"),

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_keeps_the_order_unless_told_otherwise() {
+    fn jitter_keeps_the_order_unless_set_otherwise() {
         let settings = [("delay", "10ms"), ("jitter", "3ms")];
         let kept = send(&mut pipe(&settings), 1000, MS, 100);
         assert!(kept.is_sorted_by_key(|(number, _)| *number));

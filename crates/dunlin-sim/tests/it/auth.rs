@@ -179,7 +179,7 @@ fn a_connection_keeps_its_method_and_its_user() {
     rig.auth(ReasonCode::ReAuthenticate, "OTHER", b"x");
     assert_eq!(rig.read().0, "DISCONNECT 0x82");
     assert!(!rig.open);
-    // Nor may it become somebody else.
+    // Nor may it become another client.
     let mut rig = connected(2);
     let client = Client {
         user: "bob",

@@ -1,4 +1,4 @@
-//! Where sessions live: a client identifier has one session whatever shard its
+//! Where sessions live: a client identifier has one session on whichever shard its
 //! connections came to, and nothing of it is left when its clients have gone.
 
 use std::collections::BTreeMap;

@@ -102,7 +102,7 @@ fn a_session_can_outlive_the_process() {
 }
 
 #[test]
-fn expiry_has_a_limit_that_the_client_is_told() {
+fn expiry_has_a_limit_that_the_client_learns() {
     check(
         "
         set session_expiry_secs_max=50
@@ -153,12 +153,12 @@ fn a_connection_that_says_nothing_is_closed() {
 }
 
 #[test]
-fn other_protocols_and_versions_are_told_so() {
+fn other_protocols_and_versions_are_refused() {
     //= mqtt5#[MQTT-3.1.2-1] type=test
     //= mqtt5#[MQTT-3.1.2-2] type=test
     check(
         "
-        # Level 6 is told in the newest form.
+        # Level 6 is answered in the newest form.
         a > hex 100d 0004 4d515454 06 02 0000 00 0000
         a < CONNACK 0x84
         a < closed
@@ -272,7 +272,7 @@ fn client_identifiers() {
         b < CONNACK
         c > CONNECT KLMNOPQRSTUVWXYZ clean
         c < CONNACK
-        # Each gets an identifier of its own, and nobody is taken over.
+        # Each gets an identifier of its own, and no session is taken over.
         d > CONNECT - clean
         d < CONNACK assigned
         e > CONNECT - expiry=100

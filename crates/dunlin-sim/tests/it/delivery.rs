@@ -49,7 +49,7 @@ fn topics_come_on_streams_of_their_own_where_the_client_takes_them() {
 }
 
 #[test]
-fn nobody_gets_a_stream_or_datagram_who_did_not_ask() {
+fn no_client_gets_a_stream_or_datagram_without_asking() {
     check(
         "
         set server_streams=8
@@ -226,7 +226,7 @@ fn a_large_message_takes_a_stream() {
 }
 
 #[test]
-fn the_broker_may_be_told_to_send_none() {
+fn the_broker_may_be_set_to_send_none() {
     check(
         "
         set datagrams=no

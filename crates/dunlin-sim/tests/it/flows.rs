@@ -35,7 +35,7 @@ fn headers_that_do_not_fit_end_their_stream_alone() {
     for (bytes, code) in [
         // A second control flow.
         ("110000", "0xb5"),
-        // A flow of the server, whatever its identifier.
+        // A flow of the server, with any identifier.
         ("13030000", "0xb5"),
         ("13020000", "0xb5"),
         // A foreign identifier, and that of the control flow.
@@ -186,7 +186,7 @@ fn a_flow_that_keeps_nothing_loses_its_subscriptions_with_its_stream() {
 }
 
 #[test]
-fn a_flow_that_nobody_recovers_in_time_is_forgotten() {
+fn a_flow_that_is_not_recovered_in_time_is_forgotten() {
     check(
         "
         a > CONNECT a expiry=100

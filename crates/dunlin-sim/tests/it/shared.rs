@@ -51,7 +51,7 @@ fn each_group_gets_one_copy_with_the_members_qos() {
     );
 }
 
-/// Runs lines, reading whatever comes for the members; returns what each got.
+/// Runs lines, reading what comes for the members; returns what each got.
 fn deliveries(script: &mut Script, members: &[&str], lines: &[String]) -> Vec<Vec<String>> {
     let mut got = vec![Vec::new(); members.len()];
     for line in lines {
@@ -151,7 +151,7 @@ fn qos_2_waits_for_the_member_that_was_chosen() {
 }
 
 #[test]
-fn a_refused_message_goes_to_nobody_else() {
+fn a_refused_message_goes_to_no_other() {
     //= mqtt5#[MQTT-4.8.2-6] type=test
     for session in ["clean", "expiry=100"] {
         check(

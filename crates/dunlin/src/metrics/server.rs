@@ -296,7 +296,7 @@ impl Desk {
         }
     }
 
-    /// A session, on whatever shard it is; `None`: it is on none that answers,
+    /// A session, on whichever shard it is; `None`: it is on none that answers,
     /// and some do not.
     fn view(&self, client_id: Text) -> Option<Option<ClientView>> {
         let shards = u16::try_from(self.shards.count()).unwrap_or(u16::MAX);

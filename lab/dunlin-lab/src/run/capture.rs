@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_that_were_cut_short_are_told() {
+    fn captures_that_were_cut_short_are_reported() {
         let bytes = capture();
         for end in 1..bytes.len() {
             if let Ok(captured) = Captured::parse(&bytes[..end]) {

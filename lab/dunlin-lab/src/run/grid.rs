@@ -60,7 +60,7 @@ const fn size(scale: Scale) -> (&'static str, &'static str) {
 
 /// Why QUIC is not always as good.
 const NARROW: &str = "At 250 kbit/s a datagram of 1200 bytes, which RFC 9000, 14.1, wants of \
-    whoever sends an Initial, takes 38 ms; a handshake has three. Small packets that are sent \
+    the sender of an Initial, takes 38 ms; a handshake has three. Small packets that are sent \
     twice after a loss take twice the bandwidth.";
 
 impl Experiment for Grid {

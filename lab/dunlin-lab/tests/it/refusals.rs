@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::{lab, said, skipped};
 
 /// A user who is not root.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
 /// The commands that need to be root, and the check of this program itself,
 /// which is passed over instead.
@@ -49,8 +49,8 @@ fn without_root() {
         let mut command = Command::new(&program);
         command
             .args(arguments)
-            .uid(NOBODY)
-            .gid(NOBODY)
+            .uid(UNPRIVILEGED)
+            .gid(UNPRIVILEGED)
             .current_dir("/");
         command
     };

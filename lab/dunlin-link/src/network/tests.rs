@@ -97,7 +97,7 @@ fn a_shared_link_is_a_bottleneck() {
 }
 
 #[test]
-fn what_is_for_nobody_is_dropped() {
+fn what_is_for_no_host_is_dropped() {
     let mut network = Network::new(&star(&[]), 1).unwrap();
     let drops = [
         (packet(1, 77, b"a"), Fate::NoRoute),

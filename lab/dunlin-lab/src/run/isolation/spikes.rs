@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn spikes_together_and_alone_are_told_apart() {
+    fn spikes_together_and_alone_are_distinguished() {
         let apart = spikes(&samples(|topic, round| round % 80 == u64::from(topic) * 10));
         assert!(alone(&apart, WIDE_US) > 0.99);
         let together = spikes(&samples(|_, round| round % 80 == 0));

@@ -34,8 +34,8 @@ fn every(link: &str) -> Duration {
 const SPAN: Duration = Duration::from_millis(1500);
 
 /// Why QUIC is not always sooner.
-const SLOW: &str = "On ZigBee a datagram of 1200 bytes, which RFC 9000, 14.1, wants of whoever \
-    sends an Initial, takes 38 ms on each of three links. Who loses the first packet waits \
+const SLOW: &str = "On ZigBee a datagram of 1200 bytes, which RFC 9000, 14.1, wants of the sender \
+    of an Initial, takes 38 ms on each of three links. Who loses the first packet waits \
     three quarters of a second over QUIC and a second over TCP, and over three links that is up \
     to two clients in five.";
 

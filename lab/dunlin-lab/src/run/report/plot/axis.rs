@@ -10,7 +10,7 @@ use super::words;
 
 /// Ticks wanted on an axis.
 const TICKS: f64 = 5.0;
-/// Ticks at most, whatever the ends.
+/// Ticks at most, for all ends.
 const TICKS_MAX: f64 = 20.0;
 /// Decades above which the ticks between powers of ten are left out.
 const DECADES_WITH_STEPS: f64 = 2.5;

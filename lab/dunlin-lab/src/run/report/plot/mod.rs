@@ -181,7 +181,7 @@ fn pixels((x, y): (f64, f64)) -> Place {
     (pixel(x), pixel(y))
 }
 
-/// Panels in a row, so that bars can still be told apart.
+/// Panels in a row, so that bars can still be distinguished.
 fn columns(plot: &Plot) -> usize {
     let needed = match (&plot.x, plot.form) {
         (XAxis::Categories(names), Form::Bars) => {

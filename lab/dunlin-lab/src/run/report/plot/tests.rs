@@ -147,7 +147,7 @@ fn numbers_that_are_none_draw_nothing_that_is_none() {
 }
 
 #[test]
-fn panels_are_beside_each_other_while_bars_can_be_told_apart() {
+fn panels_are_beside_each_other_while_bars_can_be_distinguished() {
     let columns = |panels, names: usize| {
         let names = (0..names).map(|index| format!("name {index}")).collect();
         columns(&plot(Form::Bars, XAxis::Categories(names), panels))
