@@ -196,7 +196,7 @@ pub struct Missed {
 }
 
 /// One message for another shard.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Forward {
     /// The message.
     pub message: Arc<Message>,

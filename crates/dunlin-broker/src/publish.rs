@@ -21,7 +21,7 @@ use crate::io::{BusMessage, Forward, Missed, Preparation};
 use crate::owners::Owners;
 use crate::pending::{PendingPublish, Prepared};
 use crate::random::home_shard;
-use crate::routing::{Forwards, Matches, Scope};
+use crate::routing::{Forwards, Matches, Scope, Wanted};
 use crate::source::Source;
 use crate::{acks, deliver, retained, settle, shared};
 
@@ -120,9 +120,9 @@ pub(crate) fn dispatch(
     let (ops, due) = (&mut publish.ops, &mut publish.due);
     publish.refused |= !deliver::deliver_hits(own, source, &mut found.hits, ops, due);
     own.routing.recycle(found.hits);
-    for (to, forward) in found.forwards {
+    for (to, wanted) in found.forwards {
         publish.preparing += usize::from(acknowledged);
-        send_on(own, to, forward, acknowledged.then_some(token), source);
+        send_on(own, to, wanted, acknowledged.then_some(token), source);
     }
     if acknowledged {
         remember_inbound(own, &mut publish, token, source.qos());
@@ -151,15 +151,20 @@ fn remember_inbound(own: &Owners, publish: &mut PendingPublish, token: u64, qos:
 fn send_on(
     own: &mut Owners,
     to: ShardId,
-    mut forward: Forward,
+    wanted: Wanted,
     token: Option<u64>,
     source: &mut Source<'_>,
 ) {
-    let plain_only = forward.plain && forward.shares.is_empty() && !forward.retain;
+    let plain_only = wanted.plain && wanted.shares.is_empty() && !wanted.retain;
     if plain_only && !source.is_held() && own.outbox.message(to, token, source.view()) {
         return;
     }
-    forward.message = source.message();
+    let forward = Forward {
+        message: source.message(),
+        plain: wanted.plain,
+        shares: wanted.shares,
+        retain: wanted.retain,
+    };
     own.outbox.bus(to, BusMessage::Forward { forward, token });
 }
 
@@ -265,15 +270,15 @@ fn place_retained(
 ) {
     let owner = ShardId(home_shard(source.topic(), own.config.shards));
     if owner != own.config.shard {
-        if let Some((_, forward)) = forwards.iter_mut().find(|(to, _)| *to == owner) {
-            forward.retain = true;
+        if let Some((_, wanted)) = forwards.iter_mut().find(|(to, _)| *to == owner) {
+            wanted.retain = true;
             return;
         }
-        let forward = Forward {
+        let wanted = Wanted {
             retain: true,
-            ..Forward::default()
+            ..Wanted::default()
         };
-        forwards.push((owner, forward));
+        forwards.push((owner, wanted));
         return;
     }
     let message = source.message();

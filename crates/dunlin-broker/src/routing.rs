@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::ids::SessionIdx;
-use crate::io::{Forward, InterestChange};
+use crate::io::InterestChange;
 
 /// No Local in the options byte of a subscription.
 const NO_LOCAL: u8 = 0b0100;
@@ -98,8 +98,19 @@ impl Hit {
     }
 }
 
+/// What another shard wants of a message.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// Delivery to all matching plain subscriptions.
+    pub(crate) plain: bool,
+    /// Delivery to one member of each of these `$share` filters.
+    pub(crate) shares: Vec<Text>,
+    /// It owns the retained message of the topic and sets it.
+    pub(crate) retain: bool,
+}
+
 /// Shards that a message goes to.
-pub(crate) type Forwards = SmallVec<[(ShardId, Forward); 2]>;
+pub(crate) type Forwards = SmallVec<[(ShardId, Wanted); 2]>;
 
 /// Who gets a message.
 #[derive(Debug, Default)]
@@ -443,12 +454,12 @@ impl<A: Fn(SessionIdx) -> bool> Finder<'_, A> {
         }
     }
 
-    fn forward(&mut self, to: ShardId) -> &mut Forward {
+    fn forward(&mut self, to: ShardId) -> &mut Wanted {
         let forwards = &mut self.found.forwards;
         let at = match forwards.iter().position(|(shard, _)| *shard == to) {
             Some(at) => at,
             None => {
-                forwards.push((to, Forward::default()));
+                forwards.push((to, Wanted::default()));
                 forwards.len() - 1
             }
         };

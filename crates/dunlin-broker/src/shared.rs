@@ -102,8 +102,9 @@ fn give(
             publish.preparing += 1;
             let forward = Forward {
                 message: Arc::clone(message),
+                plain: false,
                 shares: alloc::vec![share],
-                ..Forward::default()
+                retain: false,
             };
             let token = Some(token);
             own.outbox.bus(to, BusMessage::Forward { forward, token });
