@@ -2,10 +2,10 @@
 
 use dunlin_store::SessionKey;
 
-/// Place of a connection in [`Connections`](crate::connections::Connections).
+/// Place of a connection in [`Connections`](crate::owners::connections::Connections).
 pub(crate) type ConnIdx = usize;
 
-/// Place of a session in [`Sessions`](crate::sessions::Sessions).
+/// Place of a session in [`Sessions`](crate::owners::sessions::Sessions).
 pub(crate) type SessionIdx = usize;
 
 /// A session by its place and its key: it is found without a search, and a

@@ -4,6 +4,12 @@
 //! This crate composes the protocol engines with the router and the store. It
 //! opens no socket, reads no clock and writes no file.
 //!
+//! # Rooms
+//! `owners` has the state: connections, sessions, routing, commits. The others
+//! are functions over it: `mqtt` is the front, `messages` one message's way,
+//! `sessions` what outlives a connection, `between` other shards, `reports` what
+//! a shard tells about itself. No file imports one that imports it.
+//!
 //! # Where things live
 //! A session that begins empty and ends with its connection lives on the shard
 //! of its connection; its home, the shard that its client identifier hashes to,
@@ -30,64 +36,27 @@ extern crate alloc;
 pub mod access;
 pub mod auth;
 
-mod accept;
-mod acks;
-mod authenticate;
-mod bus;
-mod census;
-mod claims;
-mod clients;
-mod commits;
+mod between;
 mod config;
-mod conn;
-mod connect;
-mod connections;
-mod crossing;
-mod data_streams;
-mod deliver;
-mod elsewhere;
-mod encode;
-mod ending;
 mod fault;
-mod flow_headers;
 mod ids;
 mod io;
-mod lanes;
-mod lifecycle;
-mod outbox;
-mod outgoing_streams;
+mod messages;
+mod mqtt;
 mod owners;
-mod packets;
-mod pending;
-mod publish;
-mod pump;
 mod random;
-mod restore;
-mod retained;
-mod routing;
-mod scram;
-mod send;
-mod session;
+mod reports;
 mod sessions;
-mod settle;
 mod shard;
-mod shared;
-mod source;
 mod stats;
-mod stored;
-mod subscribe;
-mod subscriptions;
-mod sys;
 #[cfg(test)]
 mod tests;
-mod throttle;
-mod timers;
 
-pub use census::Census;
-pub use clients::ClientView;
 pub use config::{Config, PRIORITY_MAX, Priority, QueueFull};
 pub use io::{BusMessage, Event, Forward, Input, InterestChange, Missed, Output, Preparation};
 pub use random::home_shard;
+pub use reports::census::Census;
+pub use reports::clients::ClientView;
+pub use reports::sys::client_topic;
 pub use shard::Shard;
 pub use stats::Stats;
-pub use sys::client_topic;

@@ -12,19 +12,20 @@ use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::{Recovered, Request};
 
 use crate::access::Acl;
-use crate::census::{self, Census};
-use crate::clients::{self, ClientView};
+use crate::between::bus;
 use crate::config::Config;
-use crate::conn::Phase;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
+use crate::messages::stored;
+use crate::mqtt::{authenticate, data_streams, ending, packets, send, throttle};
+use crate::owners::conn::Phase;
+use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
+use crate::reports::census::{self, Census};
+use crate::reports::clients::{self, ClientView};
+use crate::reports::sys;
+use crate::sessions::{lifecycle, restore};
 use crate::stats::Stats;
-use crate::timers::Timer;
-use crate::{
-    authenticate, bus, data_streams, ending, lifecycle, packets, restore, send, stored, sys,
-    throttle,
-};
 
 /// One shard of the broker.
 ///

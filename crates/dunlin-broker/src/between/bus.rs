@@ -1,0 +1,96 @@
+//! What other shards send.
+
+use dunlin_base::transport::NetEvent;
+use dunlin_base::{ShardId, StreamId};
+
+use crate::between::{claims, crossing};
+use crate::io::{BusMessage, Output, Preparation};
+use crate::messages::{publish, settle, shared};
+use crate::mqtt::{packets, subscribe};
+use crate::owners::Owners;
+use crate::owners::pending::{Pending, Prepared};
+
+pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
+    match message {
+        BusMessage::Handover { conn, peer, data } => {
+            packets::handle_opened(own, conn, peer);
+            // Counted where its socket is.
+            own.stats.connections -= 1;
+            if let Some(c) = own.conns.find(conn) {
+                own.stats.bytes_received += data.len() as u64;
+                packets::handle_bytes(own, c, StreamId::CONTROL, &data);
+            }
+        }
+        BusMessage::Net(NetEvent { conn, kind }) => {
+            if let Some(c) = own.conns.find(conn) {
+                packets::handle_event(own, c, kind);
+            }
+        }
+        BusMessage::Claim { token, client_id } => {
+            claims::handle_claim(own, from, token, &client_id);
+        }
+        BusMessage::Granted { token, client_id } => {
+            claims::handle_granted(own, from, token, client_id);
+        }
+        BusMessage::Evict { token, client_id } => claims::handle_evict(own, token, &client_id),
+        BusMessage::Left { token, client_id } => {
+            claims::handle_left(own, from, token, &client_id);
+        }
+        BusMessage::Command(command) => own.outbox.push(Output::Net(command)),
+        BusMessage::Interest { token, changes } => {
+            for change in changes {
+                own.routing.handle_interest(from, &change);
+            }
+            if token != 0 {
+                let message = BusMessage::InterestNoted { token };
+                own.outbox.bus(from, message);
+            }
+        }
+        BusMessage::InterestNoted { token } => match own.commits.take(token) {
+            Some(Pending::Subscribe(pending)) => subscribe::advance_subscribe(own, token, pending),
+            Some(other) => {
+                own.commits.wait(token, other);
+            }
+            None => {}
+        },
+        BusMessage::Forward { forward, token } => {
+            publish::handle_forward(own, from, &forward, token)
+        }
+        BusMessage::Messages(messages) => {
+            let mut rest = &messages[..];
+            while let Some((token, message)) = crossing::take(&mut rest) {
+                publish::handle_message(own, from, token, &message);
+            }
+            own.outbox.recycle(messages);
+        }
+        BusMessage::Received(tokens) => {
+            for token in tokens {
+                handle_prepared(own, from, token, Preparation::default());
+            }
+        }
+        BusMessage::Prepared { token, answer } => handle_prepared(own, from, token, answer),
+        BusMessage::Settled { token, committed } => {
+            if let Some(Prepared { due, retained }) = own.commits.take_prepared(from, token) {
+                settle::settle_due(own, due, retained, committed);
+            }
+        }
+        BusMessage::Retained { message } => own.routing.retain(&message),
+    }
+}
+
+/// Another shard has prepared its part of a publish.
+fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparation) {
+    let Some(Pending::Publish(mut publish)) = own.commits.take(token) else {
+        return;
+    };
+    publish.preparing = publish.preparing.saturating_sub(1);
+    publish.refused |= answer.refused;
+    if !answer.ops.is_empty() {
+        publish.participants.push(from);
+        publish.ops.extend(answer.ops);
+    }
+    if let Some(missed) = answer.missed {
+        shared::choose_again(own, &missed, token, &mut publish);
+    }
+    settle::advance_publish(own, token, publish);
+}

@@ -1,0 +1,165 @@
+//! Where a session lives when its client connects to another shard than the
+//! one that its client identifier hashes to (its home).
+//!
+//! A session that ends with its connection and begins empty lives where its
+//! connection is. Its home only knows where, so that a client identifier has
+//! one session: the accepting shard claims the identifier, home ends what has
+//! it now, wherever that is, and grants. A claim is named by its shard and
+//! token.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use dunlin_base::{ConnId, ShardId, Text};
+use dunlin_mqtt::codec::{Connect, Packet, ReasonCode, Version, decode};
+
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::BusMessage;
+use crate::mqtt::accept;
+use crate::mqtt::ending;
+use crate::owners::Owners;
+use crate::owners::conn::{Claiming, Identity, PendingConnect, Phase};
+use crate::owners::elsewhere::{Claimant, Elsewhere};
+use crate::owners::pending::Pending;
+use crate::random::home_shard;
+use crate::sessions::lifecycle;
+
+/// The client is authenticated: gets its session, at once or when the one that
+/// has its identifier on another shard has ended.
+pub(crate) fn accept(
+    own: &mut Owners,
+    c: ConnIdx,
+    connect: &Connect<'_>,
+    pending: PendingConnect,
+    identity: Identity,
+) {
+    let client_id = pending.client_id(connect);
+    let home = ShardId(home_shard(&client_id, own.config.shards));
+    let is_home = home == own.config.shard;
+    if is_home && own.sessions.elsewhere(&client_id).is_none() {
+        return accept::accept(own, c, connect, pending.assigned, identity, 0);
+    }
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    let id = conn.id;
+    conn.phase = Phase::Claiming(Box::new(Claiming { pending, identity }));
+    if is_home {
+        return claim(own, &client_id, Claimant::Here(id));
+    }
+    let token = own.commits.token();
+    own.commits.wait(token, Pending::Claim { conn: id });
+    own.outbox.bus(home, BusMessage::Claim { token, client_id });
+}
+
+/// Another shard wants a client identifier whose home is here.
+pub(crate) fn handle_claim(own: &mut Owners, from: ShardId, token: u64, client_id: &Text) {
+    claim(own, client_id, Claimant::There(from, token));
+}
+
+/// Home has granted a claim.
+pub(crate) fn handle_granted(own: &mut Owners, from: ShardId, token: u64, client_id: Text) {
+    let Some(Pending::Claim { conn }) = own.commits.take(token) else {
+        return;
+    };
+    if !establish(own, conn, token) {
+        // The connection has ended meanwhile.
+        own.outbox.bus(from, BusMessage::Left { token, client_id });
+    }
+}
+
+/// Home wants a session ended that was granted to this shard. Home learns
+/// of its end as of any other; one that has ended already was.
+pub(crate) fn handle_evict(own: &mut Owners, token: u64, client_id: &Text) {
+    if let Some(s) = own.sessions.find(client_id)
+        && own.sessions.get(s).is_some_and(|s| s.claim == token)
+    {
+        take_over(own, s);
+    }
+}
+
+/// A session on another shard has ended: the next claimant gets its client
+/// identifier.
+pub(crate) fn handle_left(own: &mut Owners, from: ShardId, token: u64, client_id: &Text) {
+    let entry = own.sessions.elsewhere(client_id);
+    if entry.is_none_or(|entry| (entry.shard, entry.token) != (from, token)) {
+        return;
+    }
+    let ended = own.sessions.remove_elsewhere(client_id);
+    for claimant in ended.into_iter().flat_map(|ended| ended.waiting) {
+        claim(own, client_id, claimant);
+    }
+}
+
+/// Gives a client identifier to who claims it, or has the one end that has it
+/// on another shard.
+fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
+    if let Some(entry) = own.sessions.elsewhere_mut(client_id) {
+        let first = entry.waiting.is_empty();
+        entry.waiting.push_back(claimant);
+        if first {
+            let (to, token) = (entry.shard, entry.token);
+            let client_id = client_id.clone();
+            own.outbox.bus(to, BusMessage::Evict { token, client_id });
+        }
+        return;
+    }
+    match claimant {
+        Claimant::Here(conn) => {
+            establish(own, conn, 0);
+        }
+        Claimant::There(shard, token) => {
+            if let Some(s) = own.sessions.find(client_id) {
+                take_over(own, s);
+            }
+            // The disconnection may have ended the session.
+            if let Some(s) = own.sessions.find(client_id) {
+                //= mqtt5#[MQTT-3.1.2-4]
+                lifecycle::end_session(own, s);
+            }
+            let entry = Elsewhere {
+                shard,
+                token,
+                waiting: VecDeque::new(),
+            };
+            own.sessions.insert_elsewhere(client_id.clone(), entry);
+            let client_id = client_id.clone();
+            own.outbox
+                .bus(shard, BusMessage::Granted { token, client_id });
+        }
+    }
+}
+
+/// Another connection gets the client identifier of a session: the one that
+/// has it gets DISCONNECT with 0x8E.
+fn take_over(own: &mut Owners, s: SessionIdx) {
+    if let Some(c) = own.sessions.get(s).and_then(|session| session.conn) {
+        //= mqtt5#[MQTT-3.1.4-3]
+        own.stats.take_overs += 1;
+        ending::disconnect(own, c, ReasonCode::SessionTakenOver);
+    }
+}
+
+/// Goes on with a CONNECT that waited for its client identifier. `false` if
+/// its connection has ended.
+fn establish(own: &mut Owners, conn: ConnId, claim: u64) -> bool {
+    let Some(c) = own.conns.find(conn) else {
+        return false;
+    };
+    let Some(conn) = own.conns.get_mut(c) else {
+        return false;
+    };
+    let claiming = match core::mem::replace(&mut conn.phase, Phase::ExpectConnect) {
+        Phase::Claiming(claiming) => *claiming,
+        other => {
+            conn.phase = other;
+            return false;
+        }
+    };
+    let Claiming { pending, identity } = claiming;
+    // It decoded before, so this cannot fail.
+    if let Ok(Packet::Connect(connect)) = decode(&pending.packet, Version::V5) {
+        accept::accept(own, c, &connect, pending.assigned, identity, claim);
+    }
+    true
+}

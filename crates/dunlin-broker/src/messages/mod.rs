@@ -1,0 +1,11 @@
+//! One message's way: publish, routing, queues of the receivers, the store, and
+//! what follows when it is stored.
+
+pub(crate) mod deliver;
+pub(crate) mod publish;
+pub(crate) mod pump;
+pub(crate) mod retained;
+pub(crate) mod settle;
+pub(crate) mod shared;
+pub(crate) mod source;
+pub(crate) mod stored;

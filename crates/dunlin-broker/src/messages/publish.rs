@@ -1,0 +1,289 @@
+//! PUBLISH: from a client (or a will, or another shard) to the sessions of
+//! this shard and to the shards that want it.
+//!
+//! A message that no durable receiver waits for goes straight from the
+//! publisher's packet into the receivers' send buffers. For QoS 1 and 2 with
+//! durable receivers the order is: every shard prepares, one batch is stored,
+//! receivers see it, the publisher is acknowledged.
+
+use alloc::vec::Vec;
+
+use dunlin_base::{QoS, ShardId, StreamId};
+use dunlin_mqtt::codec::{Publish, ReasonCode, Version};
+use dunlin_mqtt::server::session::Admission;
+use dunlin_mqtt::server::{AckToken, delivery};
+use dunlin_store::StoreOp;
+
+use crate::access::Action;
+use crate::fault::Fault;
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::io::{BusMessage, Forward, Missed, Preparation};
+use crate::messages::source::Source;
+use crate::messages::{deliver, retained, settle, shared};
+use crate::mqtt::acks;
+use crate::owners::Owners;
+use crate::owners::pending::{PendingPublish, Prepared};
+use crate::owners::routing::{Forwards, Matches, Scope, Wanted};
+use crate::random::home_shard;
+
+/// A PUBLISH from a client. `arrived` is the stream that it came on, `stream`
+/// the one that it is answered on.
+pub(crate) fn handle_publish(
+    own: &mut Owners,
+    (c, s): (ConnIdx, SessionIdx),
+    arrived: StreamId,
+    stream: StreamId,
+    publish: &Publish<'_>,
+) -> Result<(), Fault> {
+    own.stats.note_received(publish.qos);
+    let maximum = own.config.topic_alias_maximum;
+    let alias_topic = match own.conns.get_mut(c) {
+        Some(conn) => conn.link.handle_publish(arrived, publish, maximum)?,
+        None => None,
+    };
+    let topic = alias_topic.as_deref().unwrap_or(publish.topic);
+    let Some(session) = own.sessions.get_mut(s) else {
+        return Ok(());
+    };
+    let origin = SessionRef {
+        key: session.key,
+        at: s,
+    };
+    let token = own.commits.token();
+    let max = own.config.receive_maximum;
+    let mqtt = &mut session.mqtt;
+    match mqtt.handle_publish(publish, stream, AckToken(token), max)? {
+        Admission::New => {}
+        Admission::Pending => return Ok(()),
+        Admission::Repeated => {
+            acks::send_acks(own, s);
+            return Ok(());
+        }
+    }
+    if !own.may(s, Action::Publish, topic) {
+        acknowledge_now(own, s, token, publish.qos, ReasonCode::NotAuthorized);
+        return Ok(());
+    }
+    let mut source = Source::from_packet(publish, topic, Some(c), own.now);
+    dispatch(own, Some(origin), token, &mut source);
+    Ok(())
+}
+
+/// Acknowledges without routing. 3.1.1 has no reason codes: there a
+/// refusal looks like an acceptance [MQTT-3.3.5-2].
+fn acknowledge_now(own: &mut Owners, s: SessionIdx, token: u64, qos: QoS, reason: ReasonCode) {
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    if qos != QoS::AtMostOnce {
+        let reason = match session.mqtt.version {
+            Version::V5 => reason,
+            Version::V311 => ReasonCode::Success,
+        };
+        session.mqtt.inbound.complete(AckToken(token), reason);
+        acks::send_acks(own, s);
+    }
+}
+
+/// Who gets a message.
+fn find(
+    own: &mut Owners,
+    topic: &str,
+    origin: Option<SessionIdx>,
+    scope: Option<&Scope<'_>>,
+) -> Matches {
+    let (sessions, conns) = (&own.sessions, &own.conns);
+    let is_available = |s| shared::is_available(sessions, conns, s);
+    own.routing.find(topic, origin, scope, is_available)
+}
+
+/// Routes a message of a client (with the session to acknowledge) or of
+/// the server itself.
+pub(crate) fn dispatch(
+    own: &mut Owners,
+    origin: Option<SessionRef>,
+    token: u64,
+    source: &mut Source<'_>,
+) {
+    let publisher = origin.map(|session| session.at);
+    let mut found = find(own, source.topic(), publisher, None);
+    let acknowledged = source.qos() != QoS::AtMostOnce;
+    let mut publish = PendingPublish {
+        origin: origin.filter(|_| acknowledged),
+        ..PendingPublish::default()
+    };
+    if found.hits.is_empty() && found.forwards.is_empty() {
+        publish.reason = ReasonCode::NoMatchingSubscribers;
+    }
+    if source.retain() {
+        place_retained(own, source, &mut publish, &mut found.forwards);
+    }
+    let (ops, due) = (&mut publish.ops, &mut publish.due);
+    publish.refused |= !deliver::deliver_hits(own, source, &mut found.hits, ops, due);
+    own.routing.recycle(found.hits);
+    for (to, wanted) in found.forwards {
+        publish.preparing += usize::from(acknowledged);
+        send_on(own, to, wanted, acknowledged.then_some(token), source);
+    }
+    if acknowledged {
+        remember_inbound(own, &mut publish, token, source.qos());
+        settle::line_up(own, token, publish);
+    }
+}
+
+/// A QoS 2 identifier of a persistent session is stored with the message.
+fn remember_inbound(own: &Owners, publish: &mut PendingPublish, token: u64, qos: QoS) {
+    if qos == QoS::ExactlyOnce
+        && let Some(origin) = publish.origin
+        && let Some(session) = own.sessions.peek(origin.at)
+        && session.is_persistent()
+        && own.commits.is_durable()
+        && let Some(packet_id) = session.mqtt.inbound.packet_id(AckToken(token))
+    {
+        publish.ops.push(StoreOp::PutInbound {
+            session: origin.key,
+            packet_id: packet_id.get(),
+        });
+    }
+}
+
+/// Sends a message to another shard: its bytes with others, or, where more is
+/// to be said of it or it is large or held already, the message itself.
+fn send_on(
+    own: &mut Owners,
+    to: ShardId,
+    wanted: Wanted,
+    token: Option<u64>,
+    source: &mut Source<'_>,
+) {
+    let plain_only = wanted.plain && wanted.shares.is_empty() && !wanted.retain;
+    if plain_only && !source.is_held() && own.outbox.message(to, token, source.view()) {
+        return;
+    }
+    let forward = Forward {
+        message: source.message(),
+        plain: wanted.plain,
+        shares: wanted.shares,
+        retain: wanted.retain,
+    };
+    own.outbox.bus(to, BusMessage::Forward { forward, token });
+}
+
+/// A message from another shard, as bytes.
+pub(crate) fn handle_message(
+    own: &mut Owners,
+    from: ShardId,
+    token: Option<u64>,
+    publish: &Publish<'_>,
+) {
+    let scope = Scope {
+        plain: true,
+        shares: &[],
+    };
+    let mut source = Source::from_packet(publish, publish.topic, None, own.now);
+    prepare(own, from, token, &scope, &mut source, Part::default());
+}
+
+/// A message from another shard.
+pub(crate) fn handle_forward(
+    own: &mut Owners,
+    from: ShardId,
+    forward: &Forward,
+    token: Option<u64>,
+) {
+    let scope = Scope {
+        plain: forward.plain,
+        shares: &forward.shares,
+    };
+    let message = &forward.message;
+    let mut part = Part::default();
+    if forward.retain {
+        let waits = token.is_some();
+        let change = &mut part.prepared.retained;
+        part.refused = !retained::own_retained(own, message, waits, &mut part.ops, change);
+    }
+    let view = delivery::view(message, own.now);
+    let mut source = Source::from_message(message, &view, own.now);
+    prepare(own, from, token, &scope, &mut source, part);
+}
+
+/// This shard's part of another shard's publish.
+#[derive(Debug, Default)]
+struct Part {
+    prepared: Prepared,
+    ops: Vec<StoreOp>,
+    refused: bool,
+}
+
+/// Delivers a message of another shard, and answers what must be stored.
+fn prepare(
+    own: &mut Owners,
+    from: ShardId,
+    token: Option<u64>,
+    scope: &Scope<'_>,
+    source: &mut Source<'_>,
+    part: Part,
+) {
+    let Part {
+        mut prepared,
+        mut ops,
+        mut refused,
+    } = part;
+    let mut found = find(own, source.topic(), None, Some(scope));
+    let (hits, due) = (&mut found.hits, &mut prepared.due);
+    refused |= !deliver::deliver_hits(own, source, hits, &mut ops, due);
+    own.routing.recycle(found.hits);
+    let Some(token) = token else {
+        return;
+    };
+    let shares = found.missed;
+    if ops.is_empty() {
+        settle::settle_due(own, prepared.due, prepared.retained, !refused);
+        if !refused && shares.is_empty() {
+            return own.outbox.answer(from, token);
+        }
+    } else {
+        // A second part, when a shared subscription was chosen again.
+        let all = own.commits.prepared(from, token);
+        all.due.extend(prepared.due);
+        if prepared.retained.is_some() {
+            all.retained = prepared.retained;
+        }
+    }
+    let missed = |shares| Missed {
+        message: source.message(),
+        shares,
+    };
+    let answer = Preparation {
+        ops,
+        refused,
+        missed: (!shares.is_empty()).then_some(shares).map(missed),
+    };
+    own.outbox.bus(from, BusMessage::Prepared { token, answer });
+}
+
+/// The owner of a topic's retained message stores it; others ask it to.
+fn place_retained(
+    own: &mut Owners,
+    source: &mut Source<'_>,
+    publish: &mut PendingPublish,
+    forwards: &mut Forwards,
+) {
+    let owner = ShardId(home_shard(source.topic(), own.config.shards));
+    if owner != own.config.shard {
+        if let Some((_, wanted)) = forwards.iter_mut().find(|(to, _)| *to == owner) {
+            wanted.retain = true;
+            return;
+        }
+        let wanted = Wanted {
+            retain: true,
+            ..Wanted::default()
+        };
+        forwards.push((owner, wanted));
+        return;
+    }
+    let message = source.message();
+    let waits = source.qos() != QoS::AtMostOnce;
+    let (ops, change) = (&mut publish.ops, &mut publish.retained);
+    publish.refused |= !retained::own_retained(own, &message, waits, ops, change);
+}

@@ -1,0 +1,98 @@
+//! Retained messages. Every shard has the whole index; the shard that a topic
+//! hashes to owns it: it puts changes in order, stores them and sends them to
+//! the other shards.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_base::{Message, ShardId};
+use dunlin_store::StoreOp;
+
+use crate::io::BusMessage;
+use crate::owners::Owners;
+use crate::owners::pending::RetainedChange;
+
+/// Takes a retained message of a topic that this shard owns. It is in
+/// force at once, as subscribers have seen it live; with `waits`, its
+/// publisher is acknowledged when `ops` are stored. `false`: the limit of
+/// retained messages is reached.
+pub(crate) fn own_retained(
+    own: &mut Owners,
+    message: &Arc<Message>,
+    waits: bool,
+    ops: &mut Vec<StoreOp>,
+    retained: &mut Option<RetainedChange>,
+) -> bool {
+    let topic = &message.topic;
+    //= mqtt5#[MQTT-3.3.1-6]
+    let op = if message.payload.is_empty() {
+        StoreOp::DeleteRetained {
+            topic: topic.clone(),
+        }
+    } else {
+        let full = own.routing.retained_len() >= own.config.retained_max;
+        if full && own.routing.retained(topic).is_none() {
+            return false;
+        }
+        StoreOp::PutRetained {
+            message: Arc::clone(message),
+        }
+    };
+    let waits = waits && own.commits.is_durable();
+    let order = own.routing.begin_change(topic, waits);
+    let previous = own.routing.retained(topic).map(Arc::clone);
+    set_retained(own, message);
+    if waits {
+        ops.push(op);
+        *retained = Some(RetainedChange {
+            message: Arc::clone(message),
+            previous,
+            order,
+        });
+    } else {
+        own.commits.write(op);
+    }
+    true
+}
+
+/// A change was stored, or is off and taken back. If a later one of its
+/// topic is in force, it is written to the store again, which may have taken
+/// this one last.
+pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored: bool) {
+    let topic = change.message.topic.clone();
+    let is_last = own.routing.end_change(&topic, change.order);
+    match (stored, is_last) {
+        (true, true) | (false, false) => {}
+        (true, false) => {
+            let op = match own.routing.retained(&topic) {
+                Some(message) => StoreOp::PutRetained {
+                    message: Arc::clone(message),
+                },
+                None => StoreOp::DeleteRetained { topic },
+            };
+            own.commits.write(op);
+        }
+        (false, true) => {
+            let removed = || {
+                Arc::new(Message {
+                    topic,
+                    ..Message::default()
+                })
+            };
+            let previous = change.previous.clone().unwrap_or_else(removed);
+            set_retained(own, &previous);
+        }
+    }
+}
+
+/// Brings an owned retained message into force everywhere.
+fn set_retained(own: &mut Owners, message: &Arc<Message>) {
+    own.routing.retain(message);
+    for shard in 0..own.config.shards {
+        let to = ShardId(shard);
+        if to != own.config.shard {
+            let message = Arc::clone(message);
+            own.outbox.bus(to, BusMessage::Retained { message });
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A publish on its way to its acknowledgement: its place behind earlier ones
+//! of the same client, its batch, and what follows when it is stored.
+
+use alloc::vec::Vec;
+
+use dunlin_mqtt::codec::{ReasonCode, Version};
+use dunlin_mqtt::server::AckToken;
+
+use crate::fault::Fault;
+use crate::ids::SessionRef;
+use crate::io::BusMessage;
+use crate::messages::{pump, retained};
+use crate::mqtt::acks;
+use crate::owners::pending::{Due, Pending, PendingPublish, RetainedChange};
+use crate::owners::{Later, Owners};
+
+/// How many times as many messages are kept in memory for a client that is
+/// connected: it wants them soon, and reading them again has its price.
+const HELD_CONNECTED_FACTOR: usize = 8;
+
+/// Gives a publish its place behind earlier ones of the same client: one
+/// that other shards prepare must not be overtaken by one that they need
+/// not see [MQTT-4.6.0-5].
+pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
+    let origin = publish.origin;
+    if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
+        && (publish.preparing > 0 || !session.preparing.is_empty())
+    {
+        session.preparing.push_back(token);
+    }
+    advance_publish(own, token, publish);
+}
+
+/// Stores or finishes a publish, once it and all earlier ones of the same
+/// client are prepared.
+pub(crate) fn advance_publish(own: &mut Owners, token: u64, publish: PendingPublish) {
+    let origin = publish.origin;
+    let mut next = Some((token, publish));
+    while let Some((token, publish)) = next.take() {
+        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        let line = session.map(|session| &mut session.preparing);
+        let waits = line
+            .as_ref()
+            .and_then(|line| line.front())
+            .is_some_and(|first| *first != token);
+        if publish.preparing > 0 || waits {
+            own.commits.wait(token, Pending::Publish(publish));
+            return;
+        }
+        if let Some(line) = line {
+            line.pop_front();
+        }
+        commit_publish(own, token, publish);
+        next = next_in_line(own, origin);
+    }
+}
+
+/// The client's next publish, if it is prepared.
+fn next_in_line(own: &mut Owners, origin: Option<SessionRef>) -> Option<(u64, PendingPublish)> {
+    let token = *own.sessions.resolve_mut(origin?)?.preparing.front()?;
+    take_prepared(own, token)
+}
+
+fn take_prepared(own: &mut Owners, token: u64) -> Option<(u64, PendingPublish)> {
+    match own.commits.take(token)? {
+        Pending::Publish(publish) if publish.preparing == 0 => Some((token, publish)),
+        other => {
+            own.commits.wait(token, other);
+            None
+        }
+    }
+}
+
+/// The session of these publishes is gone: those that are prepared go on
+/// without their place in line.
+pub(crate) fn release_line(own: &mut Owners, line: impl IntoIterator<Item = u64>) {
+    for token in line {
+        if let Some((token, publish)) = take_prepared(own, token) {
+            commit_publish(own, token, publish);
+        }
+    }
+}
+
+fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
+    if publish.refused || publish.ops.is_empty() {
+        let stored = !publish.refused;
+        finish_publish(own, token, publish, stored);
+    } else {
+        for op in core::mem::take(&mut publish.ops) {
+            own.commits.write_together(op);
+        }
+        own.commits.when_stored(token, Pending::Publish(publish));
+    }
+}
+
+/// The batch of a publish was stored, or the publish is off.
+pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPublish, stored: bool) {
+    settle_due(own, publish.due, publish.retained, stored);
+    for to in publish.participants {
+        let message = BusMessage::Settled {
+            token,
+            committed: stored,
+        };
+        own.outbox.bus(to, message);
+    }
+    if let Some((old, delivery)) = publish.back.filter(|_| !stored)
+        && let Some(session) = own.sessions.resolve_mut(old)
+    {
+        session.mqtt.outbound.push(delivery);
+        pump::pump(own, old.at);
+    }
+    let Some(origin) = publish.origin else {
+        return;
+    };
+    let Some(session) = own.sessions.resolve_mut(origin) else {
+        return;
+    };
+    let mut reason = publish.reason;
+    if !stored {
+        own.stats.publishes_refused += 1;
+        reason = ReasonCode::QuotaExceeded;
+        if session.mqtt.version == Version::V311 {
+            // It has no way to refuse: the client is cut off and sends it again.
+            session.mqtt.inbound.abandon(AckToken(token));
+            let fault = Fault::new(reason, "the publish cannot be kept");
+            own.later
+                .extend(session.conn.map(|c| Later::Fail(c, fault)));
+            return;
+        }
+    }
+    session.mqtt.inbound.complete(AckToken(token), reason);
+    acks::send_acks(own, origin.at);
+}
+
+/// Gives stored deliveries to their sessions, or their room back.
+pub(crate) fn settle_due(
+    own: &mut Owners,
+    due: Vec<Due>,
+    retained: Option<RetainedChange>,
+    stored: bool,
+) {
+    if let Some(change) = retained {
+        retained::settle_retained(own, &change, stored);
+    }
+    let held_max = own.config.queue_held_max;
+    for Due {
+        session,
+        mut delivery,
+        cost,
+    } in due
+    {
+        let Some(entry) = own.sessions.resolve_mut(session) else {
+            continue;
+        };
+        entry.mqtt.outbound.unreserve(cost);
+        if stored {
+            // A client that is away takes it later, from the store. What came
+            // through a shared subscription may still go to another member.
+            let held_max = match entry.conn {
+                Some(_) if delivery.share.is_some() => usize::MAX,
+                Some(_) => held_max.saturating_mul(HELD_CONNECTED_FACTOR),
+                None => held_max,
+            };
+            if entry.mqtt.outbound.queued() >= held_max {
+                delivery.shed();
+            }
+            entry.mqtt.outbound.push(delivery);
+            pump::pump(own, session.at);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Shared subscriptions: who of a group can take a message, and what happens
+//! to messages whose member has left.
+
+use alloc::sync::Arc;
+
+use dunlin_base::{Message, Text};
+use dunlin_mqtt::server::{Content, Delivery, delivery};
+use dunlin_store::{Seq, StoreOp};
+
+use crate::ids::{SessionIdx, SessionRef};
+use crate::io::{BusMessage, Forward, Missed};
+use crate::messages::source::Source;
+use crate::messages::{deliver, settle};
+use crate::owners::Owners;
+use crate::owners::connections::Connections;
+use crate::owners::pending::PendingPublish;
+use crate::owners::routing::{Hit, Subscribed, Subscriber};
+use crate::owners::sessions::Sessions;
+
+/// Gives a message of one shared subscription to another member than `old`,
+/// which had it: one that can take it now or, when `old` will not be back,
+/// any. `false` when there is none.
+pub(crate) fn redeliver(
+    own: &mut Owners,
+    delivery: &Delivery,
+    old: SessionRef,
+    ends: bool,
+) -> bool {
+    let (Some(share), Content::Held(message)) = (&delivery.share, &delivery.content) else {
+        return false;
+    };
+    let (sessions, conns) = (&own.sessions, &own.conns);
+    let other = |key: Subscriber| key != Subscriber::Session(old.at as u32);
+    let prefers = |key| match key {
+        Subscriber::Session(s) => other(key) && is_available(sessions, conns, s as usize),
+        Subscriber::Shard(_) => true,
+    };
+    let chosen = own.routing.choose(share, prefers, |key| ends && other(key));
+    let Some(member) = chosen else {
+        return false;
+    };
+    let message = Arc::clone(message);
+    let share = Text::from(&**share);
+    let mut publish = PendingPublish::default();
+    if let Some(seq) = delivery.seq {
+        let (seq, session) = (Seq(seq), old.key);
+        publish.ops.push(StoreOp::Dequeue { seq, session });
+    }
+    publish.back = Some((old, delivery.clone()));
+    let token = own.commits.token();
+    if !give(own, &message, share, member, token, &mut publish) {
+        return false;
+    }
+    settle::advance_publish(own, token, publish);
+    true
+}
+
+/// A shard that was chosen for shared subscriptions had no member left: its
+/// interest has changed before it said so, and another member is chosen now.
+pub(crate) fn choose_again(
+    own: &mut Owners,
+    missed: &Missed,
+    token: u64,
+    publish: &mut PendingPublish,
+) {
+    for share in &missed.shares {
+        let (sessions, conns) = (&own.sessions, &own.conns);
+        let prefers = |key| match key {
+            Subscriber::Session(s) => is_available(sessions, conns, s as usize),
+            Subscriber::Shard(_) => true,
+        };
+        let chosen = own.routing.choose(share, prefers, |_| true);
+        if let Some(member) = chosen {
+            let share = share.clone();
+            publish.refused |= !give(own, &missed.message, share, member, token, publish);
+        }
+    }
+}
+
+/// Gives a message to one member of a shared subscription. `false`, and
+/// nothing done, when it has no room.
+fn give(
+    own: &mut Owners,
+    message: &Arc<Message>,
+    share: Text,
+    (key, value): (Subscriber, Subscribed),
+    token: u64,
+    publish: &mut PendingPublish,
+) -> bool {
+    match key {
+        Subscriber::Session(s) => {
+            let view = delivery::view(message, own.now);
+            let mut source = Source::from_message(message, &view, own.now);
+            if !deliver::has_room(own, s as usize, &mut source) {
+                return false;
+            }
+            let mut hits = alloc::vec![Hit::new(s as usize, &value, Some(&share))];
+            let (ops, due) = (&mut publish.ops, &mut publish.due);
+            deliver::deliver_hits(own, &mut source, &mut hits, ops, due)
+        }
+        Subscriber::Shard(to) => {
+            publish.preparing += 1;
+            let forward = Forward {
+                message: Arc::clone(message),
+                plain: false,
+                shares: alloc::vec![share],
+                retain: false,
+            };
+            let token = Some(token);
+            own.outbox.bus(to, BusMessage::Forward { forward, token });
+            true
+        }
+    }
+}
+
+/// Messages that an online member of a shared subscription may have waiting
+/// before others are preferred.
+const SHARED_QUEUE_MAX: usize = 64;
+
+/// Whether a member of a shared subscription can take a message now.
+pub(crate) fn is_available(sessions: &Sessions, conns: &Connections, s: SessionIdx) -> bool {
+    sessions.get(s).is_some_and(|session| {
+        session.mqtt.outbound.queued() < SHARED_QUEUE_MAX
+            && session
+                .conn
+                .and_then(|c| conns.get(c))
+                .is_some_and(|conn| !conn.blocked)
+    })
+}

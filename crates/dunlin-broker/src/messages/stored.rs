@@ -1,0 +1,149 @@
+//! What follows when the store has answered: work goes on, or is asked for
+//! again.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use dunlin_mqtt::codec::ReasonCode;
+use dunlin_store::Seq;
+
+use crate::io::Event;
+use crate::messages::{pump, settle};
+use crate::mqtt::{accept, acks, ending, subscribe};
+use crate::owners::Owners;
+use crate::owners::commits::Done;
+use crate::owners::pending::Pending;
+use crate::owners::timers::Timer;
+use crate::sessions::lifecycle;
+
+/// Time until what the store refused is asked for again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Something that waited for the store goes on.
+pub(crate) fn handle_done(own: &mut Owners, done: Done) {
+    match done {
+        Done::Settled {
+            token,
+            pending,
+            stored: true,
+        } => handle_stored(own, token, pending),
+        Done::Settled { token, pending, .. } => handle_refused(own, token, pending),
+        Done::Loaded { session, messages } => {
+            let messages: Vec<_> = messages.into_iter().map(|(seq, m)| (seq.0, m)).collect();
+            pump::handle_loaded(own, session, &messages);
+        }
+        Done::LoadFailed { session } => {
+            pump::handle_loaded(own, session, &[]);
+            retry_later(own, Pending::Load { session });
+        }
+        Done::Refused(error) => own.outbox.event(Event::StoreFailed(error)),
+    }
+}
+
+/// Work whose batch was stored.
+fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
+    match pending {
+        Pending::Publish(publish) => settle::finish_publish(own, token, publish, true),
+        Pending::SubscribeStored => {
+            if let Some(Pending::Subscribe(pending)) = own.commits.take(token) {
+                subscribe::advance_subscribe(own, token, pending);
+            }
+        }
+        Pending::Connect { conn } => {
+            if let Some(c) = own.conns.find(conn) {
+                accept::connected(own, c);
+            }
+        }
+        Pending::Outgoing { session, packet_id } => {
+            if let Some(entry) = own.sessions.resolve_mut(session) {
+                entry.mqtt.outbound.handle_stored(packet_id);
+                pump::pump(own, session.at);
+            }
+        }
+        Pending::Release {
+            session, packet_id, ..
+        } => {
+            if let Some(entry) = own.sessions.resolve_mut(session) {
+                entry.mqtt.outbound.handle_release_stored(packet_id);
+                pump::pump(own, session.at);
+            }
+        }
+        Pending::Complete {
+            session,
+            stream,
+            packet_id,
+        } => acks::send_pubcomp(own, session, stream, packet_id),
+        Pending::Claim { .. }
+        | Pending::Subscribe(_)
+        | Pending::Forget { .. }
+        | Pending::Load { .. } => {}
+    }
+}
+
+/// Work whose batch the store refused.
+fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
+    match pending {
+        Pending::Publish(publish) => settle::finish_publish(own, token, publish, false),
+        Pending::SubscribeStored => {
+            if let Some(Pending::Subscribe(mut pending)) = own.commits.take(token) {
+                subscribe::refuse_subscribe(own, &mut pending);
+                subscribe::advance_subscribe(own, token, pending);
+            }
+        }
+        Pending::Connect { conn } => {
+            if let Some(c) = own.conns.find(conn) {
+                ending::disconnect(own, c, ReasonCode::ServerUnavailable);
+            }
+        }
+        // Without their record, a restart would double or lose a message, or
+        // bring back a session.
+        Pending::Outgoing { .. }
+        | Pending::Release { .. }
+        | Pending::Complete { .. }
+        | Pending::Forget { .. } => retry_later(own, pending),
+        Pending::Claim { .. } | Pending::Subscribe(_) | Pending::Load { .. } => {}
+    }
+}
+
+/// Asks again, after a while, for what the protocol cannot go on without.
+fn retry_later(own: &mut Owners, pending: Pending) {
+    if own.commits.keep_refused(pending) {
+        own.timers.set(own.now + RETRY_AFTER, Timer::Retry);
+    }
+}
+
+/// Asks again.
+pub(crate) fn retry(own: &mut Owners) {
+    for pending in own.commits.take_refused() {
+        match pending {
+            Pending::Outgoing { session, packet_id } => {
+                let entry = own.sessions.resolve_mut(session);
+                let delivery = entry.and_then(|entry| entry.mqtt.outbound.delivery(packet_id));
+                if let Some(seq) = delivery.and_then(|delivery| delivery.seq) {
+                    pump::store_outgoing(own, session, packet_id, Seq(seq));
+                }
+            }
+            Pending::Release {
+                session,
+                packet_id,
+                seq,
+            } => acks::store_release(own, session, packet_id, seq),
+            Pending::Complete {
+                session,
+                stream,
+                packet_id,
+            } => acks::store_complete(own, session, stream, packet_id),
+            Pending::Forget { session } => lifecycle::store_forget(own, session),
+            Pending::Load { session } => {
+                if own.sessions.resolve(session).is_some() {
+                    pump::pump(own, session.at);
+                }
+            }
+            Pending::Claim { .. }
+            | Pending::Connect { .. }
+            | Pending::Publish(_)
+            | Pending::Subscribe(_)
+            | Pending::SubscribeStored => {}
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A CONNECT whose client is known: its session, what both sides agree on, and
+//! CONNACK.
+
+use alloc::boxed::Box;
+use alloc::format;
+
+use dunlin_base::transport::NetCommandKind;
+use dunlin_base::transport::{Transport, close_code};
+use dunlin_base::{Repeat, StreamId, Text};
+use dunlin_mqtt::codec::{ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version};
+use dunlin_mqtt::flow;
+use dunlin_mqtt::server::link::Offer;
+use dunlin_mqtt::server::session::Lifetime;
+use dunlin_store::{StoreOp, StoredWill};
+
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::Event;
+use crate::messages::pump;
+use crate::mqtt::lanes::Lanes;
+use crate::mqtt::{acks, ending, send};
+use crate::owners::conn::{Conn, ConnAckFacts, Identity, Phase};
+use crate::owners::pending::Pending;
+use crate::owners::timers::Timer;
+use crate::owners::{Later, Owners};
+use crate::sessions::{lifecycle, subscriptions};
+
+/// The client is authenticated and has its client identifier: gives it its
+/// session. `claim`: the token under which its home granted it, or 0.
+pub(crate) fn accept(
+    own: &mut Owners,
+    c: ConnIdx,
+    connect: &Connect<'_>,
+    assigned: Option<Text>,
+    identity: Identity,
+    claim: u64,
+) {
+    let client_id = assigned
+        .clone()
+        .unwrap_or_else(|| Text::from(connect.client_id));
+    let (s, session_present) = take_session(own, connect, &client_id);
+    let expiry = Lifetime::asked(connect, own.config.session_expiry_secs_max);
+    let will = connect.will.as_ref().map(|will| {
+        Box::new(StoredWill {
+            message: dunlin_mqtt::server::delivery::will_message(will),
+            delay_secs: will.properties.delay_interval.unwrap_or(0),
+            message_expiry_secs: will.properties.message_expiry_interval,
+        })
+    });
+    let facts = ConnAckFacts {
+        session_present,
+        assigned,
+        server_keep_alive: negotiate(own, c, connect),
+        session_expiry: (connect.version == Version::V5
+            && connect.properties.session_expiry_interval.unwrap_or(0) != expiry)
+            .then_some(expiry),
+        auth_method: connect.properties.authentication_method.map(Text::from),
+        auth_data: identity.data,
+    };
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    session.mqtt.version = connect.version;
+    session.user = identity.user;
+    session.mqtt.lifetime.handle_connected(expiry);
+    session.will = will;
+    session.conn = Some(c);
+    session.claim = claim;
+    // A session that was stored stays so although it now ends with its
+    // connection: its queue may be only in the store.
+    let must_store = own.commits.is_durable()
+        && (session.is_persistent() || session.will.is_some() || session.stored);
+    if must_store {
+        session.stored = true;
+        let op = StoreOp::PutSession {
+            key: session.key,
+            record: session.record(),
+        };
+        own.commits.write(op);
+    }
+    if let Some(conn) = own.conns.get_mut(c) {
+        conn.phase = Phase::Storing(s, Box::new(facts));
+    }
+    let Some(conn) = own.conns.get(c).map(|conn| conn.id) else {
+        return;
+    };
+    // The record is stored before CONNACK.
+    if must_store {
+        let token = own.commits.token();
+        own.commits.when_stored(token, Pending::Connect { conn });
+    } else {
+        connected(own, c);
+    }
+}
+
+/// CONNACK, then everything that waited for it.
+pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    let (s, facts) = match core::mem::replace(&mut conn.phase, Phase::Closing) {
+        Phase::Storing(s, facts) => (s, facts),
+        other => {
+            conn.phase = other;
+            return;
+        }
+    };
+    conn.phase = Phase::Connected(s);
+    conn.link.keep_alive.heard(own.now);
+    let (id, silence) = (conn.id, conn.link.keep_alive.limit());
+    let timeout = if silence.is_zero() {
+        own.timers.cancel(Timer::Conn(id), &mut conn.alarm);
+        own.config.idle_timeout_max
+    } else {
+        let due = own.now + silence;
+        own.timers.remind(due, Timer::Conn(id), &mut conn.alarm);
+        // The engine ends it first, with a reason; the transport's own
+        // timeout is the net under it.
+        silence + silence / 4
+    };
+    own.outbox
+        .command(id, NetCommandKind::SetIdleTimeout { timeout });
+    send_connack(own, c, &facts);
+    if own.conns.get(c).and_then(Conn::session).is_none() {
+        return;
+    }
+    own.stats.clients_accepted += 1;
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    let changes = session.mqtt.handle_connected(own.now);
+    let client_id = session.client_id.clone();
+    subscriptions::apply(own, s, changes);
+    own.outbox.event(Event::Connected {
+        conn: id,
+        client_id,
+        resumed: facts.session_present,
+    });
+    acks::send_acks(own, s);
+    pump::pump(own, s);
+    own.later.push_back(Later::Unpark(c));
+}
+
+fn send_connack(own: &mut Owners, c: ConnIdx, facts: &ConnAckFacts) {
+    let config = &own.config;
+    let lowered = config.packet_bytes_max < dunlin_base::limits::PACKET_BYTES_DEFAULT;
+    let asked = own.conns.get(c);
+    let asked = asked.is_some_and(|conn| conn.link.terms.asked_for_streams);
+    let streams = format!("{}", config.data_streams_max);
+    let answer = [(flow::option::DATA_STREAMS, streams.as_str())];
+    let properties = ConnAckProperties {
+        user_properties: answer.get(..usize::from(asked)).unwrap_or_default().into(),
+        session_expiry_interval: facts.session_expiry,
+        receive_maximum: core::num::NonZeroU16::new(config.receive_maximum),
+        maximum_packet_size: core::num::NonZeroU32::new(config.packet_bytes_max)
+            .filter(|_| lowered),
+        assigned_client_identifier: facts.assigned.as_deref(),
+        topic_alias_maximum: (config.topic_alias_maximum > 0).then_some(config.topic_alias_maximum),
+        server_keep_alive: facts.server_keep_alive,
+        authentication_method: facts.auth_method.as_deref(),
+        authentication_data: facts.auth_data.as_deref(),
+        ..ConnAckProperties::default()
+    };
+    let packet = Packet::ConnAck(ConnAck {
+        session_present: facts.session_present,
+        reason: ReasonCode::Success,
+        properties,
+    });
+    if !send::send(own, c, StreamId::CONTROL, &packet) {
+        // The client would wait for it in vain.
+        ending::close(own, c, close_code::NO_ERROR);
+    }
+}
+
+/// Takes over what the client asked for on the connection; returns the
+/// Server Keep Alive if it differs.
+fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16> {
+    let config = &own.config;
+    let conn = own.conns.get_mut(c)?;
+    let offer = Offer {
+        quic: conn.peer.transport == Transport::Quic,
+        flow_headers: conn.speaks_next(),
+        datagrams: config.datagrams,
+        delivery_streams_max: config.delivery_streams_max,
+        keep_alive_secs_max: config.keep_alive_secs_max,
+    };
+    let agreed = conn.link.handle_connect(connect, &offer);
+    let streams = agreed.delivery_streams;
+    conn.lanes = (streams > 0).then(|| Box::new(Lanes::new(streams)));
+    let conn = conn.id;
+    if agreed.isolate {
+        let isolate = true;
+        own.outbox
+            .command(conn, NetCommandKind::IsolateStreams { isolate });
+    }
+    if agreed.repeat != Repeat::Never && config.repeat_packets {
+        let repeat = agreed.repeat;
+        own.outbox
+            .command(conn, NetCommandKind::RepeatPackets { repeat });
+    }
+    agreed.server_keep_alive
+}
+
+/// The session for a CONNECT, and whether it existed. A connection that
+/// has it gets DISCONNECT with 0x8E and is closed.
+fn take_session(own: &mut Owners, connect: &Connect<'_>, client_id: &Text) -> (SessionIdx, bool) {
+    if let Some(s) = own.sessions.find(client_id) {
+        let old = own.sessions.get(s).and_then(|session| session.conn);
+        if let Some(old) = old {
+            //= mqtt5#[MQTT-3.1.4-3]
+            own.stats.take_overs += 1;
+            ending::disconnect(own, old, ReasonCode::SessionTakenOver);
+        }
+    }
+    // The disconnection may have ended the session.
+    if let Some(s) = own.sessions.find(client_id) {
+        if !connect.clean_start {
+            return (s, true);
+        }
+        //= mqtt5#[MQTT-3.1.2-4]
+        lifecycle::end_session(own, s);
+    }
+    let s = own.sessions.create(client_id.clone(), connect.version);
+    (s, false)
+}

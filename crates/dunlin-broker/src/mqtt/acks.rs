@@ -1,0 +1,141 @@
+//! PUBACK, PUBREC, PUBREL and PUBCOMP, both ways.
+
+use core::num::NonZeroU16;
+
+use dunlin_base::{QoS, StreamId};
+use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode};
+use dunlin_mqtt::server::session::Step;
+use dunlin_store::{InflightState, Seq, StoreOp};
+
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::messages::pump;
+use crate::mqtt::{send, throttle};
+use crate::owners::conn::Phase;
+use crate::owners::pending::Pending;
+use crate::owners::{Later, Owners};
+
+/// Sends the acknowledgements that may leave.
+pub(crate) fn send_acks(own: &mut Owners, s: SessionIdx) {
+    loop {
+        let Some(session) = own.sessions.get_mut(s) else {
+            return;
+        };
+        let Some(c) = session.conn else {
+            return;
+        };
+        if !matches!(
+            own.conns.get(c).map(|conn| &conn.phase),
+            Some(Phase::Connected(_))
+        ) {
+            return;
+        }
+        let Some(ack) = session.mqtt.inbound.poll_ack() else {
+            return;
+        };
+        let kind = match ack.qos {
+            QoS::ExactlyOnce => PacketType::PubRec,
+            _ => PacketType::PubAck,
+        };
+        send::send_ack(own, c, ack.stream, kind, ack.packet_id, ack.reason);
+        if ack.stream != StreamId::CONTROL {
+            // Perhaps it was the last that the stream's end waited for.
+            own.later.push_back(Later::EndStream(c, ack.stream));
+        }
+    }
+}
+
+/// A PUBACK, PUBREC, PUBREL or PUBCOMP.
+pub(crate) fn handle_ack(
+    own: &mut Owners,
+    (c, s): (ConnIdx, SessionIdx),
+    kind: PacketType,
+    stream: StreamId,
+    ack: &Ack<'_>,
+) {
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    let (session_ref, packet_id) = (session.reference(s), ack.packet_id);
+    let stored = session.is_persistent() && own.commits.is_durable();
+    match session.mqtt.handle_ack(kind, stream, ack) {
+        Step::Settled(received) => {
+            pump::forget(own, session_ref.key, packet_id, &received);
+            pump::pump(own, s);
+            throttle::release_publishers(own, c);
+        }
+        Step::Answer(kind, reason) => {
+            send::send_ack(own, c, stream, kind, packet_id, reason);
+        }
+        Step::StoreRelease { seq } => store_release(own, session_ref, packet_id, Seq(seq)),
+        Step::Release if stored => store_complete(own, session_ref, stream, packet_id),
+        Step::Release => send_pubcomp(own, session_ref, stream, packet_id),
+        Step::Nothing => {}
+    }
+}
+
+/// Has the store know that PUBREC arrived; PUBREL leaves then.
+pub(crate) fn store_release(
+    own: &mut Owners,
+    session: SessionRef,
+    packet_id: NonZeroU16,
+    seq: Seq,
+) {
+    let key = session.key;
+    own.commits.write(StoreOp::PutInflight {
+        session: key,
+        packet_id: packet_id.get(),
+        seq,
+        state: InflightState::Released,
+    });
+    own.commits
+        .write_together(StoreOp::Dequeue { seq, session: key });
+    let token = own.commits.token();
+    let pending = Pending::Release {
+        session,
+        packet_id,
+        seq,
+    };
+    own.commits.when_stored(token, pending);
+}
+
+/// Has the store forget an inbound identifier; PUBCOMP leaves then. A
+/// crash must not leave the identifier behind: the next message that uses
+/// it would be taken for a repetition and lost.
+pub(crate) fn store_complete(
+    own: &mut Owners,
+    session: SessionRef,
+    stream: StreamId,
+    packet_id: NonZeroU16,
+) {
+    own.commits.write(StoreOp::DeleteInbound {
+        session: session.key,
+        packet_id: packet_id.get(),
+    });
+    let token = own.commits.token();
+    let pending = Pending::Complete {
+        session,
+        stream,
+        packet_id,
+    };
+    own.commits.when_removed(token, pending);
+}
+
+/// The identifier of a QoS 2 message is free: PUBCOMP, if the client is
+/// there and has asked.
+pub(crate) fn send_pubcomp(
+    own: &mut Owners,
+    session: SessionRef,
+    stream: StreamId,
+    packet_id: NonZeroU16,
+) {
+    let Some(session) = own.sessions.resolve_mut(session) else {
+        return;
+    };
+    let asked = session.mqtt.inbound.handle_released(stream, packet_id);
+    if let (Some(c), Some(stream)) = (session.conn, asked)
+        && let Some(Phase::Connected(_)) = own.conns.get(c).map(|conn| &conn.phase)
+    {
+        let reason = ReasonCode::Success;
+        send::send_ack(own, c, stream, PacketType::PubComp, packet_id, reason);
+    }
+}

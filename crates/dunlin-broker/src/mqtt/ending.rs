@@ -1,0 +1,208 @@
+//! The end of a connection: by the client, by the transport, by a broken rule,
+//! by silence.
+
+use core::time::Duration;
+
+use dunlin_base::transport::NetCommandKind;
+use dunlin_base::transport::{CloseCause, close_code};
+use dunlin_base::{StreamId, Text};
+use dunlin_mqtt::codec::{ConnAck, Disconnect, Packet, ReasonCode, Version};
+
+use crate::fault::Fault;
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::Event;
+use crate::mqtt::{send, throttle};
+use crate::owners::Owners;
+use crate::owners::conn::Phase;
+use crate::owners::timers::{Timer, Timers};
+use crate::sessions::lifecycle;
+
+/// CONNACK with an error, then close.
+pub(crate) fn refuse(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
+    send_refusal(own, c, reason);
+    close(own, c, close_code::NO_ERROR);
+}
+
+/// DISCONNECT from the client.
+pub(crate) fn handle_disconnect(
+    own: &mut Owners,
+    c: ConnIdx,
+    s: SessionIdx,
+    disconnect: &Disconnect<'_>,
+) -> Result<(), Fault> {
+    let Some(session) = own.sessions.get_mut(s) else {
+        return Ok(());
+    };
+    if let Some(expiry) = disconnect.properties.session_expiry_interval {
+        let max = own.config.session_expiry_secs_max;
+        session.mqtt.lifetime.change(expiry, max)?;
+    }
+    let with_will = disconnect.reason != ReasonCode::Success;
+    if !with_will {
+        //= mqtt5#[MQTT-3.14.4-3]
+        session.will = None;
+    }
+    let client_id = session.client_id.clone();
+    if let Some(conn) = own.conns.get(c).map(|conn| conn.id) {
+        own.outbox.event(Event::Disconnected {
+            conn,
+            client_id: Some(client_id),
+            cause: Text::from_static("disconnected by the client"),
+        });
+    }
+    part(own, c);
+    Ok(())
+}
+
+pub(crate) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
+    if let Some(conn) = own.conns.get(c) {
+        let (id, session) = (conn.id, conn.session());
+        let client_id = session.and_then(|s| Some(own.sessions.get(s)?.client_id.clone()));
+        let cause = Text::from(alloc::format!("{cause}"));
+        own.outbox.event(Event::Disconnected {
+            conn: id,
+            client_id,
+            cause,
+        });
+        lifecycle::detach(own, c, true);
+    }
+    remove_conn(own, c);
+}
+
+pub(crate) fn remove_conn(own: &mut Owners, c: ConnIdx) {
+    throttle::release_all(own, c);
+    if let Some(mut conn) = own.conns.remove(c) {
+        let timer = Timer::Conn(conn.id);
+        own.timers.cancel(timer, &mut conn.alarm);
+    }
+}
+
+/// The CONNECT deadline or the keep alive may have passed.
+pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
+    let now = own.now;
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    Timers::came(&mut conn.alarm);
+    let allowed = match conn.phase {
+        Phase::Connected(_) => conn.link.keep_alive.limit(),
+        Phase::Closing | Phase::HandedOver(_) => Duration::ZERO,
+        _ => own.config.connect_timeout,
+    };
+    if allowed.is_zero() {
+        return;
+    }
+    let due = conn.link.keep_alive.silent_until(allowed);
+    if now < due {
+        let timer = Timer::Conn(conn.id);
+        own.timers.remind(due, timer, &mut conn.alarm);
+    } else if conn.session().is_some() {
+        //= mqtt5#[MQTT-3.1.2-22]
+        own.stats.keep_alive_timeouts += 1;
+        let fault = Fault::new(ReasonCode::KeepAliveTimeout, "keep alive timeout");
+        fail(own, c, fault);
+    } else {
+        close(own, c, close_code::NO_ERROR);
+    }
+}
+
+/// Ends a connection for a broken rule: with the reason code where the
+/// protocol has a packet for it.
+pub(crate) fn fail(own: &mut Owners, c: ConnIdx, fault: Fault) {
+    own.stats.protocol_errors += 1;
+    let Some(conn) = own.conns.get(c) else {
+        return;
+    };
+    let id = conn.id;
+    let session = conn.session();
+    let client_id = session.and_then(|s| Some(own.sessions.get(s)?.client_id.clone()));
+    own.outbox.event(Event::Disconnected {
+        conn: id,
+        client_id,
+        cause: Text::from_static(fault.text),
+    });
+    disconnect(own, c, fault.reason);
+}
+
+/// Sends DISCONNECT (or a refusing CONNACK) with a reason, publishes the
+/// will, closes.
+pub(crate) fn disconnect(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
+    let Some(conn) = own.conns.get(c) else {
+        return;
+    };
+    match (&conn.phase, conn.link.terms.version) {
+        //= mqtt5#[MQTT-4.13.2-1]
+        (Phase::Connected(_), Version::V5) => {
+            let packet = Packet::Disconnect(Disconnect {
+                reason,
+                ..Disconnect::default()
+            });
+            send::send(own, c, StreamId::CONTROL, &packet);
+        }
+        (
+            Phase::Authenticating(_)
+            | Phase::Exchanging(..)
+            | Phase::Claiming(_)
+            | Phase::Storing(..),
+            _,
+        ) => {
+            send_refusal(own, c, connack_reason(reason));
+        }
+        _ => {}
+    }
+    lifecycle::detach(own, c, reason != ReasonCode::ServerShuttingDown);
+    let code = match reason {
+        ReasonCode::ServerShuttingDown | ReasonCode::ServerBusy => close_code::OVERLOADED,
+        _ => close_code::NO_ERROR,
+    };
+    close(own, c, code);
+}
+
+/// CONNACK with an error.
+fn send_refusal(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
+    own.stats.clients_refused += 1;
+    let packet = Packet::ConnAck(ConnAck {
+        reason,
+        ..ConnAck::default()
+    });
+    send::send(own, c, StreamId::CONTROL, &packet);
+}
+
+/// Sends what is waiting and closes; the connection is deaf from now on.
+pub(crate) fn close(own: &mut Owners, c: ConnIdx, code: u64) {
+    close_link(own, c, code, false);
+}
+
+/// As [`close`], after DISCONNECT from the client.
+fn part(own: &mut Owners, c: ConnIdx) {
+    close_link(own, c, close_code::NO_ERROR, true);
+}
+
+fn close_link(own: &mut Owners, c: ConnIdx, code: u64, promptly: bool) {
+    lifecycle::detach(own, c, true);
+    send::flush(own, c);
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    if matches!(conn.phase, Phase::Closing) {
+        return;
+    }
+    conn.phase = Phase::Closing;
+    conn.link.parked.take();
+    let conn = conn.id;
+    own.outbox
+        .command(conn, NetCommandKind::Close { code, promptly });
+}
+
+/// The reason for a CONNACK that is closest to one for a DISCONNECT.
+const fn connack_reason(reason: ReasonCode) -> ReasonCode {
+    match reason {
+        ReasonCode::ServerShuttingDown => ReasonCode::ServerUnavailable,
+        // The authenticator or the store took too long.
+        ReasonCode::KeepAliveTimeout => ReasonCode::ServerBusy,
+        ReasonCode::SessionTakenOver | ReasonCode::ReceiveMaximumExceeded => {
+            ReasonCode::UnspecifiedError
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,432 @@
+//! From bytes to packets: what a transport event means for a connection, and
+//! which file a packet goes to.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use dunlin_base::ShardId;
+use dunlin_base::transport::Transport;
+use dunlin_base::transport::{NetEvent, NetEventKind};
+use dunlin_base::transport::{Peer, close_code};
+use dunlin_base::{ConnId, StreamId};
+use dunlin_mqtt::codec::{DecodeError, Packet, PacketType, ReasonCode, Version, decode, peek};
+use dunlin_mqtt::flow::stream_code;
+use dunlin_mqtt::server::Framer;
+
+use crate::fault::Fault;
+use crate::ids::ConnIdx;
+use crate::io::{BusMessage, Event, Output};
+use crate::messages::{publish, pump};
+use crate::mqtt::connect::Flow;
+use crate::mqtt::{
+    acks, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams, send,
+    subscribe, throttle,
+};
+use crate::owners::Owners;
+use crate::owners::conn::{Conn, Phase};
+use crate::owners::timers::Timer;
+
+pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
+    own.stats.connections += 1;
+    let over = own.conns.len() >= own.config.connections_max;
+    let mut entry = Conn::new(conn, peer, own.now);
+    if !(over || own.shutting_down) {
+        let due = own.now + own.config.connect_timeout;
+        own.timers.remind(due, Timer::Conn(conn), &mut entry.alarm);
+    }
+    let c = own.conns.insert(entry);
+    if over || own.shutting_down {
+        ending::close(own, c, close_code::OVERLOADED);
+    }
+}
+
+/// Takes bytes of one stream and handles every whole packet in them.
+pub(crate) fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8]) {
+    let Some(conn) = own.conns.get(c) else {
+        return;
+    };
+    match conn.phase {
+        Phase::Closing | Phase::HandedOver(_) => return,
+        Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..) => {
+            return park(own, c, stream, data);
+        }
+        Phase::ExpectConnect | Phase::Exchanging(..) if stream != StreamId::CONTROL => {
+            return park(own, c, stream, data);
+        }
+        _ => {}
+    }
+    if conn.link.streams.is_abandoned(stream) {
+        return;
+    }
+    let streams_max = own.config.data_streams_max;
+    let conn = own.conns.get_mut(c);
+    if !conn.is_some_and(|conn| conn.link.streams.enter(stream, streams_max)) {
+        return data_streams::reset_stream(own, c, stream, ReasonCode::QuotaExceeded);
+    }
+    if !flow_headers::read_head(own, c, stream, &mut data) {
+        return;
+    }
+    loop {
+        let Some(conn) = own.conns.get_mut(c) else {
+            return;
+        };
+        match conn.phase {
+            Phase::Closing | Phase::HandedOver(_) => return,
+            Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..) => {
+                return park(own, c, stream, data);
+            }
+            _ => {}
+        }
+        // A packet may have ended its stream.
+        let Some(entry) = conn.link.streams.get_mut(stream) else {
+            return;
+        };
+        let mut framer = core::mem::take(&mut entry.framer);
+        let before = data;
+        let outcome = match framer.next(&mut data, own.config.packet_bytes_max) {
+            Ok(None) => {
+                put_framer(own, c, stream, framer);
+                return;
+            }
+            Ok(Some(packet)) => handle_packet(own, c, stream, packet).map(|flow| (flow, packet)),
+            Err(error) => Err(Fault::from(error)),
+        };
+        match outcome {
+            Ok((Flow::Continue, _)) => put_framer(own, c, stream, framer),
+            Ok((Flow::HandOver(to), packet)) => {
+                let mut bytes = Vec::with_capacity(packet.len() + before.len());
+                bytes.extend_from_slice(packet);
+                bytes.extend_from_slice(data);
+                return hand_over(own, c, to, bytes.into());
+            }
+            Err(fault) => return fail(own, c, stream, fault),
+        }
+    }
+}
+
+/// Gives a connection to the shard where its session lives: whole, or over
+/// QUIC, whose ids lead here, event by event.
+fn hand_over(own: &mut Owners, c: ConnIdx, to: ShardId, data: Bytes) {
+    let Some(entry) = own.conns.get_mut(c) else {
+        return;
+    };
+    if entry.peer.transport != Transport::Quic {
+        let conn = entry.id;
+        ending::remove_conn(own, c);
+        // Counted again where it opens.
+        own.stats.connections -= 1;
+        let unread = data;
+        return own.outbox.push(Output::Move { conn, to, unread });
+    }
+    entry.phase = Phase::HandedOver(to);
+    let conn = entry.id;
+    own.timers.cancel(Timer::Conn(conn), &mut entry.alarm);
+    let message = BusMessage::Handover {
+        conn,
+        peer: entry.peer.clone(),
+        data,
+    };
+    let parked = entry.link.parked.take();
+    own.outbox.bus(to, message);
+    let streams = parked.streams.into_iter().map(|(stream, bytes)| {
+        let data = bytes.into();
+        NetEventKind::Bytes { stream, data }
+    });
+    let ends = parked.ends.into_iter().map(|(stream, code)| match code {
+        None => NetEventKind::StreamFinished { stream },
+        Some(code) => NetEventKind::StreamReset { stream, code },
+    });
+    let datagrams = parked.datagrams.into_iter();
+    let datagrams = datagrams.map(|data| NetEventKind::Datagram { data });
+    for kind in streams.chain(ends).chain(datagrams) {
+        let message = BusMessage::Net(NetEvent::new(conn, kind));
+        own.outbox.bus(to, message);
+    }
+}
+
+fn handle_packet(
+    own: &mut Owners,
+    c: ConnIdx,
+    stream: StreamId,
+    packet: &[u8],
+) -> Result<Flow, Fault> {
+    let now = own.now;
+    let Some(conn) = own.conns.get_mut(c) else {
+        return Ok(Flow::Continue);
+    };
+    conn.link.keep_alive.heard(now);
+    let decoded = match decode(packet, conn.link.terms.version) {
+        Err(error) if matches!(conn.phase, Phase::ExpectConnect) => {
+            refuse_connect(own, c, packet, &error);
+            return Ok(Flow::Continue);
+        }
+        decoded => decoded?,
+    };
+    let s = match conn.phase {
+        Phase::Connected(s) => s,
+        Phase::ExpectConnect => {
+            return match decoded {
+                Packet::Connect(connect) => connect::handle_connect(own, c, packet, &connect),
+                //= mqtt5#[MQTT-3.1.0-1]
+                _ => Err(Fault::protocol("the first packet must be CONNECT")),
+            };
+        }
+        Phase::Exchanging(..) => {
+            return match decoded {
+                Packet::Auth(auth) => {
+                    authenticate::handle_auth_exchange(own, c, &auth).map(|()| Flow::Continue)
+                }
+                Packet::Disconnect(_) => {
+                    ending::close(own, c, close_code::NO_ERROR);
+                    Ok(Flow::Continue)
+                }
+                //= mqtt5#[MQTT-3.1.2-30]
+                _ => Err(Fault::protocol("only AUTH may follow CONNECT here")),
+            };
+        }
+        _ => return Ok(Flow::Continue),
+    };
+    handle_session_packet(own, c, s, stream, decoded)?;
+    Ok(Flow::Continue)
+}
+
+/// The first packet could not be decoded. A client that speaks MQTT 5.0, or a
+/// version that is not known here, gets the reason.
+fn refuse_connect(own: &mut Owners, c: ConnIdx, packet: &[u8], error: &DecodeError) {
+    /// Protocol name and its length, before the protocol level.
+    const LEVEL_AT: usize = 6;
+    own.stats.protocol_errors += 1;
+    let body = match peek(packet, u32::MAX) {
+        Ok(Some(frame)) if frame.packet_type == PacketType::Connect => {
+            packet.get(frame.header_len..).unwrap_or_default()
+        }
+        _ => &[],
+    };
+    let version = match (error, body.get(LEVEL_AT)) {
+        (DecodeError::ProtocolName, _) | (_, None) => None,
+        //= mqtt5#[MQTT-3.1.2-2]
+        (DecodeError::ProtocolVersion(..=4), _) => Some(Version::V311),
+        (DecodeError::ProtocolVersion(_), _) => Some(Version::V5),
+        // 3.1.1 closes without a word [MQTT-3.1.4-1 there].
+        (_, Some(4)) => None,
+        _ => Some(Version::V5),
+    };
+    let (Some(version), Some(conn)) = (version, own.conns.get_mut(c)) else {
+        return ending::close(own, c, close_code::NO_ERROR);
+    };
+    conn.link.terms.version = version;
+    ending::refuse(own, c, error.reason());
+}
+
+fn handle_session_packet(
+    own: &mut Owners,
+    c: ConnIdx,
+    s: usize,
+    stream: StreamId,
+    packet: Packet<'_>,
+) -> Result<(), Fault> {
+    let (control, arrived) = (stream == StreamId::CONTROL, stream);
+    // What came one way is answered on control, as if it had come there.
+    let stream = match stream.is_unidirectional() {
+        true => StreamId::CONTROL,
+        false => stream,
+    };
+    match packet {
+        Packet::Publish(publish) => publish::handle_publish(own, (c, s), arrived, stream, &publish),
+        Packet::PubAck(ref ack)
+        | Packet::PubRec(ref ack)
+        | Packet::PubRel(ref ack)
+        | Packet::PubComp(ref ack) => {
+            acks::handle_ack(own, (c, s), packet.packet_type(), stream, ack);
+            Ok(())
+        }
+        // The draft of MQTT-next, section 9.19.
+        Packet::Subscribe(_) | Packet::Unsubscribe(_) if stream.is_server_initiated() => {
+            data_streams::end_stream(own, c, stream, Some(stream_code::STREAM_TYPE));
+            Ok(())
+        }
+        Packet::Subscribe(subscribe) => subscribe::handle_subscribe(own, c, s, stream, &subscribe),
+        Packet::Unsubscribe(unsubscribe) => {
+            subscribe::handle_unsubscribe(own, c, s, stream, &unsubscribe)
+        }
+        //= mqtt5#[MQTT-3.12.4-1]
+        Packet::PingReq => {
+            send::send(own, c, stream, &Packet::PingResp);
+            Ok(())
+        }
+        Packet::Disconnect(disconnect) if control => {
+            ending::handle_disconnect(own, c, s, &disconnect)
+        }
+        Packet::Auth(auth) if control => authenticate::handle_reauth(own, c, s, &auth),
+        //= mqtt5#[MQTT-3.1.0-2]
+        _ => Err(Fault::protocol("this packet is not allowed here")),
+    }
+}
+
+/// Ends a connection, or one data stream with a malformed packet.
+fn fail(own: &mut Owners, c: ConnIdx, stream: StreamId, fault: Fault) {
+    if stream != StreamId::CONTROL && fault.reason == ReasonCode::MalformedPacket {
+        own.stats.protocol_errors += 1;
+        return data_streams::reset_stream(own, c, stream, fault.reason);
+    }
+    ending::fail(own, c, fault);
+}
+
+/// Something happened on a connection whose session is here.
+pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: NetEventKind<B>) {
+    match event {
+        NetEventKind::Bytes { stream, data } => {
+            let data = data.as_ref();
+            own.stats.bytes_received += data.len() as u64;
+            handle_bytes(own, c, stream, data);
+        }
+        NetEventKind::Sent { bytes } => handle_sent(own, c, bytes),
+        NetEventKind::StreamBlocked { stream, bytes } => {
+            data_streams::handle_blocked(own, c, stream, bytes);
+        }
+        NetEventKind::Closed { cause } => ending::handle_closed(own, c, &cause),
+        NetEventKind::Migrated { addr } => {
+            if let Some(conn) = own.conns.get_mut(c) {
+                conn.peer.addr = addr;
+                let conn = conn.id;
+                own.stats.migrations += 1;
+                own.outbox.event(Event::Migrated { conn, addr });
+            }
+        }
+        NetEventKind::Datagram { data } => {
+            let data = data.as_ref();
+            own.stats.bytes_received += data.len() as u64;
+            handle_datagram(own, c, data);
+        }
+        NetEventKind::StreamOpened { stream } => {
+            outgoing_streams::handle_stream_opened(own, c, stream);
+        }
+        NetEventKind::StreamsAvailable {
+            bidirectional: true,
+        } => outgoing_streams::handle_streams_available(own, c),
+        NetEventKind::StreamDelivered { stream } => {
+            outgoing_streams::handle_delivered(own, c, stream);
+        }
+        NetEventKind::StreamFinished {
+            stream: StreamId::CONTROL,
+        } => ending::close(own, c, close_code::NO_ERROR),
+        NetEventKind::StreamReset {
+            stream: StreamId::CONTROL,
+            ..
+        } => ending::close(own, c, close_code::CONTROL_STREAM_DOWN),
+        NetEventKind::StreamFinished { stream } => data_streams::handle_finished(own, c, stream),
+        NetEventKind::StreamReset { stream, code } => {
+            data_streams::end_stream(own, c, stream, Some(code));
+        }
+        // Opened was handled where the connection was entered; the rest has no
+        // effect on a session.
+        NetEventKind::Opened { .. }
+        | NetEventKind::StreamsAvailable {
+            bidirectional: false,
+        }
+        | NetEventKind::EarlyData { .. }
+        | NetEventKind::Moved { .. }
+        | NetEventKind::MoveFailed { .. } => {}
+    }
+}
+
+/// Bytes left the transport: what waited for them may go on.
+fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    conn.link.streams.handle_sent(bytes);
+    if conn.blocked && conn.backlog() <= own.config.send_backlog_bytes / 2 {
+        conn.blocked = false;
+        if let Phase::Connected(s) = conn.phase {
+            pump::pump(own, s);
+        }
+    }
+    throttle::release_publishers(own, c);
+}
+
+fn park(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &[u8]) {
+    if data.is_empty() {
+        return;
+    }
+    let Some(conn) = own.conns.get(c) else {
+        return;
+    };
+    // Before CONNECT a pause would keep CONNECT itself away.
+    if matches!(
+        conn.phase,
+        Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..)
+    ) {
+        send::pause(own, c, true);
+    }
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    if !conn
+        .link
+        .parked
+        .push(stream, data, own.config.data_streams_max)
+    {
+        let fault = Fault::new(ReasonCode::QuotaExceeded, "too much before CONNACK");
+        ending::fail(own, c, fault);
+    }
+}
+
+/// Handles what came before the CONNECT was decided.
+pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    let parked = conn.link.parked.take();
+    for (stream, bytes) in parked.streams {
+        handle_bytes(own, c, stream, &bytes);
+    }
+    for (stream, code) in parked.ends {
+        let conn = own.conns.peek(c);
+        if !conn.is_some_and(|conn| matches!(conn.phase, Phase::Connected(_))) {
+            break;
+        }
+        data_streams::end_stream(own, c, stream, code);
+    }
+    for data in parked.datagrams {
+        handle_datagram(own, c, &data);
+    }
+    send::pause(own, c, false);
+}
+
+fn put_framer(own: &mut Owners, c: ConnIdx, stream: StreamId, framer: Framer) {
+    let conn = own.conns.get_mut(c);
+    if let Some(place) = conn.and_then(|conn| conn.link.streams.get_mut(stream)) {
+        place.framer = framer;
+    }
+}
+
+/// A datagram from the client: one QoS 0 PUBLISH, or nothing for MQTT.
+fn handle_datagram(own: &mut Owners, c: ConnIdx, data: &[u8]) {
+    // Empty ones are probes, and 0 begins another protocol's.
+    if data.first().is_none_or(|first| *first == 0) {
+        return;
+    }
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    let s = match conn.phase {
+        Phase::Connected(s) => s,
+        Phase::Closing | Phase::HandedOver(_) => return,
+        _ => {
+            if !conn.link.parked.push_datagram(data) {
+                own.stats.datagrams_dropped += 1;
+            }
+            return;
+        }
+    };
+    own.stats.datagrams_received += 1;
+    conn.link.keep_alive.heard(own.now);
+    let decoded = conn.link.datagram(data, own.config.packet_bytes_max);
+    let stream = StreamId::CONTROL;
+    let handled =
+        decoded.and_then(|publish| publish::handle_publish(own, (c, s), stream, stream, &publish));
+    if let Err(fault) = handled {
+        ending::fail(own, c, fault);
+    }
+}

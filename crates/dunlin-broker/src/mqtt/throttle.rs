@@ -1,0 +1,102 @@
+//! Back-pressure from receivers to publishers, for moments only.
+//!
+//! A receiver that falls behind holds up who publishes to it until it has
+//! caught up, but never longer than [`HOLD_MAX`]: a burst is smoothed, a
+//! receiver that is simply slow costs others no more than that. After it,
+//! QoS 0 messages to the receiver are dropped at `qos0_backlog_bytes` and
+//! others queue, until it has caught up once. A receiver that falls behind again
+//! and again holds its publishers again and again, as far as its subscriptions
+//! reach: who may subscribe to a topic may slow it down.
+
+use core::time::Duration;
+
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::mqtt::send;
+use crate::owners::Owners;
+use crate::owners::conn::Conn;
+use crate::owners::timers::Timer;
+
+/// Longest time that one receiver holds up its publishers without a break.
+pub(crate) const HOLD_MAX: Duration = Duration::from_millis(100);
+
+/// Messages queued for a connected session at which it holds up publishers.
+pub(crate) const QUEUE_HIGH: usize = 8192;
+
+/// Publishers that one receiver holds up at a time.
+const HELD_MAX: usize = 1024;
+
+/// Holds up a publisher if this receiver is behind, or notes
+/// that it is not any more.
+pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<ConnIdx>) {
+    let (Some(session), Some(publisher)) = (own.sessions.get(s), publisher) else {
+        return;
+    };
+    let Some(c) = session.conn else {
+        return;
+    };
+    let behind = session.mqtt.outbound.queued() >= QUEUE_HIGH;
+    let (now, limit) = (own.now, own.config.send_backlog_bytes);
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    if !behind && conn.backlog() < limit {
+        return;
+    }
+    let since = *conn.behind_since.get_or_insert(now);
+    let until = since + HOLD_MAX;
+    if now >= until || c == publisher || conn.holds.len() >= HELD_MAX {
+        return;
+    }
+    let Some(id) = own.conns.get(publisher).map(|conn| conn.id) else {
+        return;
+    };
+    if let Some(conn) = own.conns.get_mut(c)
+        && !conn.holds.contains(&id)
+    {
+        conn.holds.push(id);
+        send::pause(own, publisher, true);
+        own.timers.set(until, Timer::Release(id));
+    }
+}
+
+/// A receiver may have caught up: its publishers go on.
+pub(crate) fn release_publishers(own: &mut Owners, c: ConnIdx) {
+    let low = own.config.send_backlog_bytes / 2;
+    let Some(conn) = own.conns.get(c) else {
+        return;
+    };
+    if conn.behind_since.is_none() || conn.backlog() > low {
+        return;
+    }
+    let queued = conn
+        .session()
+        .and_then(|s| own.sessions.get(s))
+        .map_or(0, |session| session.mqtt.outbound.queued());
+    if queued <= QUEUE_HIGH / 2 {
+        release_all(own, c);
+    }
+}
+
+/// Releases all publishers that this connection holds up.
+pub(crate) fn release_all(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    conn.behind_since = None;
+    for id in core::mem::take(&mut conn.holds) {
+        if let Some(publisher) = own.conns.find(id) {
+            release(own, publisher);
+        }
+    }
+}
+
+/// A publisher has been held up long enough.
+pub(crate) fn release(own: &mut Owners, publisher: ConnIdx) {
+    if own
+        .conns
+        .get(publisher)
+        .is_some_and(|conn: &Conn| conn.session().is_some() && !conn.link.parked.has_bytes())
+    {
+        send::pause(own, publisher, false);
+    }
+}

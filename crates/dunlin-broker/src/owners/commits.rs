@@ -1,0 +1,330 @@
+//! The fourth owner of a shard: what is pending, prepared and stored. Store
+//! operations of one turn of the loop are gathered into few batches; what waits
+//! for a batch comes out of [`Commits::poll`] when the store has answered.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_base::{Message, ShardId, Text};
+use dunlin_store::limits::BATCH_OPS_MAX;
+use dunlin_store::{Batch, Request, Seq, StoreDone, StoreOp};
+use hashbrown::HashMap;
+
+use crate::ids::SessionRef;
+use crate::owners::pending::{Pending, Prepared};
+
+/// What has become of work that waited.
+#[derive(Debug)]
+// Few of them exist at a time, and most are the large one.
+#[allow(clippy::large_enum_variant)]
+pub(crate) enum Done {
+    /// The batch of this work was stored, or refused.
+    Settled {
+        /// Of the work.
+        token: u64,
+        pending: Pending,
+        stored: bool,
+    },
+    /// Messages that a session wanted; those that are gone are `None`.
+    Loaded {
+        session: SessionRef,
+        messages: Vec<(Seq, Option<Arc<Message>>)>,
+    },
+    /// Messages that a session wanted could not be read.
+    LoadFailed { session: SessionRef },
+    /// The store refused a request, for the log.
+    Refused(Text),
+}
+
+/// Operations not yet given to the store, batches that it has, and work that
+/// waits for them or for other shards.
+///
+/// Removals go in a batch of their own, ahead of the rest: when the disk is
+/// full they must not fail with what needs room. They may go first because an
+/// identifier is used again only after its removal was asked for.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    shard: ShardId,
+    durable: bool,
+    removals: Round,
+    others: Round,
+    /// Batches that the store has; it answers them in order.
+    sent: VecDeque<Sent>,
+    /// Messages that the store is asked for, by token.
+    loads: HashMap<u64, SessionRef>,
+    /// Work that waits for other shards, by token.
+    waiting: HashMap<u64, Pending>,
+    /// Parts of publishes of other shards that this shard has prepared.
+    prepared: HashMap<(ShardId, u64), Prepared>,
+    /// What the store refused and must have, to be asked for again. Bounded by
+    /// what can be in flight.
+    refused: Vec<Pending>,
+    done: VecDeque<Done>,
+    last_token: u64,
+    last_seq: u64,
+    #[cfg(test)]
+    searches: core::cell::Cell<u64>,
+}
+
+/// One kind of operations.
+#[derive(Debug, Default)]
+struct Round {
+    ops: Vec<StoreOp>,
+    waiting: Vec<(u64, Pending)>,
+    /// An earlier part of what was too much for one batch has failed.
+    torn: bool,
+}
+
+impl Round {
+    const fn is_idle(&self) -> bool {
+        self.ops.is_empty() && self.waiting.is_empty()
+    }
+}
+
+/// A batch that the store has.
+#[derive(Debug)]
+struct Sent {
+    token: u64,
+    waiting: Vec<(u64, Pending)>,
+    removals: bool,
+    /// More of the same round follows in the next batch of its kind.
+    goes_on: bool,
+}
+
+impl Commits {
+    pub(crate) fn new(shard: ShardId, durable: bool) -> Self {
+        Self {
+            shard,
+            durable,
+            removals: Round::default(),
+            others: Round::default(),
+            sent: VecDeque::new(),
+            loads: HashMap::new(),
+            waiting: HashMap::new(),
+            prepared: HashMap::new(),
+            refused: Vec::new(),
+            done: VecDeque::new(),
+            last_token: 1,
+            last_seq: 1,
+            #[cfg(test)]
+            searches: core::cell::Cell::default(),
+        }
+    }
+
+    /// Whether there is a store.
+    pub(crate) const fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// A name for work that waits.
+    pub(crate) const fn token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.last_token
+    }
+
+    /// A place in the order of stored messages.
+    pub(crate) const fn seq(&mut self) -> Seq {
+        self.last_seq += 1;
+        Seq::new(self.last_seq, self.shard)
+    }
+
+    /// Places up to this one were given before a restart.
+    pub(crate) fn skip_seqs(&mut self, last: Seq) {
+        self.last_seq = self.last_seq.max(last.counter());
+    }
+
+    /// Has an operation done with the next batch.
+    pub(crate) fn write(&mut self, op: StoreOp) {
+        if !self.durable {
+            return;
+        }
+        match op {
+            StoreOp::Dequeue { .. }
+            | StoreOp::DeleteInflight { .. }
+            | StoreOp::DeleteInbound { .. } => self.removals.ops.push(op),
+            _ => self.others.ops.push(op),
+        }
+    }
+
+    /// As [`Commits::write`], but in one batch with what was written before and
+    /// is written next in the same call, for any operation.
+    pub(crate) fn write_together(&mut self, op: StoreOp) {
+        if self.durable {
+            self.others.ops.push(op);
+        }
+    }
+
+    /// Has work go on when everything written so far in this round is stored.
+    pub(crate) fn when_stored(&mut self, token: u64, pending: Pending) {
+        match self.durable {
+            true => self.others.waiting.push((token, pending)),
+            false => self.settle_now(token, pending),
+        }
+    }
+
+    /// As [`Commits::when_stored`], for a removal.
+    pub(crate) fn when_removed(&mut self, token: u64, pending: Pending) {
+        match self.durable {
+            true => self.removals.waiting.push((token, pending)),
+            false => self.settle_now(token, pending),
+        }
+    }
+
+    fn settle_now(&mut self, token: u64, pending: Pending) {
+        self.done.push_back(Done::Settled {
+            token,
+            pending,
+            stored: true,
+        });
+    }
+
+    /// Keeps work that waits for other shards.
+    pub(crate) fn wait(&mut self, token: u64, pending: Pending) {
+        self.waiting.insert(token, pending);
+    }
+
+    /// Takes work that waits for other shards.
+    pub(crate) fn take(&mut self, token: u64) -> Option<Pending> {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
+        self.waiting.remove(&token)
+    }
+
+    /// The part of another shard's publish that is prepared here.
+    pub(crate) fn prepared(&mut self, from: ShardId, token: u64) -> &mut Prepared {
+        self.prepared.entry((from, token)).or_default()
+    }
+
+    /// As [`Commits::prepared`], to be settled.
+    pub(crate) fn take_prepared(&mut self, from: ShardId, token: u64) -> Option<Prepared> {
+        self.prepared.remove(&(from, token))
+    }
+
+    /// Asks the store for messages of a session.
+    pub(crate) fn load(&mut self, session: SessionRef, seqs: Vec<Seq>) -> Request {
+        let token = self.token();
+        self.loads.insert(token, session);
+        Request::Load { token, seqs }
+    }
+
+    /// The round's batches, removals first.
+    pub(crate) fn poll_batch(&mut self) -> Option<Batch> {
+        let removals = !self.removals.is_idle();
+        let token = self.last_token + 1;
+        let round = match removals {
+            true => &mut self.removals,
+            false => &mut self.others,
+        };
+        if round.is_idle() {
+            return None;
+        }
+        self.last_token = token;
+        let goes_on = round.ops.len() > BATCH_OPS_MAX;
+        let (ops, waiting) = if goes_on {
+            // Work waits for the last part of what it covers.
+            let rest = round.ops.split_off(BATCH_OPS_MAX);
+            (core::mem::replace(&mut round.ops, rest), Vec::new())
+        } else {
+            let ops = core::mem::take(&mut round.ops);
+            (ops, core::mem::take(&mut round.waiting))
+        };
+        self.sent.push_back(Sent {
+            token,
+            waiting,
+            removals,
+            goes_on,
+        });
+        Some(Batch { token, ops })
+    }
+
+    /// The store answered; [`Commits::poll`] says what follows.
+    pub(crate) fn handle(&mut self, answer: StoreDone) {
+        match answer {
+            StoreDone::Committed { token } => self.handle_written(token, true),
+            StoreDone::Failed { token, error } => {
+                let text = Text::from(alloc::format!("{error}"));
+                self.done.push_back(Done::Refused(text));
+                match self.loads.remove(&token) {
+                    Some(session) => self.done.push_back(Done::LoadFailed { session }),
+                    None => self.handle_written(token, false),
+                }
+            }
+            StoreDone::Loaded { token, messages } => {
+                if let Some(session) = self.loads.remove(&token) {
+                    self.done.push_back(Done::Loaded { session, messages });
+                }
+            }
+        }
+    }
+
+    /// A batch was stored, or not. What was too much for one batch is stored
+    /// when all of its parts are.
+    fn handle_written(&mut self, token: u64, stored: bool) {
+        // The first, as the store answers in order.
+        let Some(at) = self.sent.iter().position(|sent| sent.token == token) else {
+            return;
+        };
+        let Some(sent) = self.sent.remove(at) else {
+            return;
+        };
+        let round = match sent.removals {
+            true => &mut self.removals,
+            false => &mut self.others,
+        };
+        let torn = core::mem::replace(&mut round.torn, false) || !stored;
+        round.torn = torn && sent.goes_on;
+        let settled = sent.waiting.into_iter();
+        self.done
+            .extend(settled.map(|(token, pending)| Done::Settled {
+                token,
+                pending,
+                stored: !torn,
+            }));
+    }
+
+    /// What goes on now.
+    pub(crate) fn poll(&mut self) -> Option<Done> {
+        self.done.pop_front()
+    }
+
+    /// Keeps what the store refused and must have; whether it is the first.
+    pub(crate) fn keep_refused(&mut self, pending: Pending) -> bool {
+        let first = self.refused.is_empty();
+        self.refused.push(pending);
+        first
+    }
+
+    /// What the store refused and is asked for again.
+    pub(crate) fn take_refused(&mut self) -> Vec<Pending> {
+        core::mem::take(&mut self.refused)
+    }
+
+    /// Whether the store has everything.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.removals.is_idle() && self.others.is_idle() && self.sent.is_empty()
+    }
+
+    /// Requests that the store has not answered.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.loads.len() + self.sent.len()
+    }
+
+    /// Work that waits for other shards or for the store.
+    pub(crate) fn pending(&self) -> usize {
+        let rounds = self.removals.waiting.len() + self.others.waiting.len();
+        let sent: usize = self.sent.iter().map(|sent| sent.waiting.len()).sum();
+        self.waiting.len() + rounds + sent
+    }
+
+    /// Parts of other shards' publishes that wait for their outcome.
+    pub(crate) fn prepared_len(&self) -> usize {
+        self.prepared.len()
+    }
+
+    /// Searches since the last call.
+    #[cfg(test)]
+    pub(crate) fn take_searches(&self) -> u64 {
+        self.searches.take()
+    }
+}

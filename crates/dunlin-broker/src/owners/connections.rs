@@ -1,0 +1,141 @@
+//! The first owner of a shard: its network connections, which of them have
+//! bytes to send, and the send buffers that are kept for reuse.
+
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use dunlin_base::{ConnId, SendBuf, StreamId};
+use hashbrown::HashMap;
+use slab::Slab;
+
+use crate::ids::ConnIdx;
+use crate::owners::conn::Conn;
+
+/// Send buffers kept for reuse.
+const SPARE_BUFFERS_MAX: usize = 64;
+
+/// The connections of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    table: Slab<Conn>,
+    by_id: HashMap<ConnId, ConnIdx>,
+    touched: Vec<ConnIdx>,
+    spare: Vec<SendBuf>,
+    missing: Cell<u64>,
+    #[cfg(test)]
+    searches: Cell<u64>,
+}
+
+impl Connections {
+    /// Where a connection is. The only search in this table: everything that
+    /// follows uses the place.
+    pub(crate) fn find(&self, id: ConnId) -> Option<ConnIdx> {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
+        self.by_id.get(&id).copied()
+    }
+
+    /// A connection that must be there; it is a bug, and counted, if not.
+    pub(crate) fn get(&self, c: ConnIdx) -> Option<&Conn> {
+        let found = self.table.get(c);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// As [`Connections::get`].
+    pub(crate) fn get_mut(&mut self, c: ConnIdx) -> Option<&mut Conn> {
+        let found = self.table.get_mut(c);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// A connection that may have ended.
+    pub(crate) fn peek(&self, c: ConnIdx) -> Option<&Conn> {
+        self.table.get(c)
+    }
+
+    /// As [`Connections::peek`].
+    pub(crate) fn peek_mut(&mut self, c: ConnIdx) -> Option<&mut Conn> {
+        self.table.get_mut(c)
+    }
+
+    pub(crate) fn insert(&mut self, conn: Conn) -> ConnIdx {
+        let id = conn.id;
+        let c = self.table.insert(conn);
+        self.by_id.insert(id, c);
+        c
+    }
+
+    pub(crate) fn remove(&mut self, c: ConnIdx) -> Option<Conn> {
+        let conn = self.table.try_remove(c)?;
+        self.by_id.remove(&conn.id);
+        Some(conn)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnIdx, &Conn)> {
+        self.table.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Marks a connection that has bytes to send.
+    pub(crate) fn touch(&mut self, c: ConnIdx) {
+        if let Some(conn) = self.table.get_mut(c)
+            && !conn.dirty
+        {
+            conn.dirty = true;
+            self.touched.push(c);
+        }
+    }
+
+    /// The next connection that has bytes to send.
+    pub(crate) fn next_touched(&mut self) -> Option<ConnIdx> {
+        self.touched.pop()
+    }
+
+    /// The buffer of a stream, ready to be written to.
+    pub(crate) fn out(&mut self, c: ConnIdx, stream: StreamId) -> Option<&mut SendBuf> {
+        self.touch(c);
+        let conn = self.table.get_mut(c)?;
+        let buf = conn.link.streams.out(stream);
+        if buf.is_empty()
+            && let Some(spare) = self.spare.pop()
+        {
+            *buf = spare;
+        }
+        Some(buf)
+    }
+
+    /// Takes back a send buffer whose bytes have been sent.
+    pub(crate) fn recycle(&mut self, mut buf: SendBuf) {
+        if self.spare.len() < SPARE_BUFFERS_MAX {
+            buf.clear();
+            self.spare.push(buf);
+        }
+    }
+
+    /// Entries that were missing since the last call.
+    pub(crate) fn take_missing(&self) -> u64 {
+        self.missing.take()
+    }
+
+    /// Gives back what the tables hold beyond their use.
+    pub(crate) fn shrink(&mut self) {
+        self.table.shrink_to_fit();
+        self.by_id.shrink_to_fit();
+        self.touched.shrink_to_fit();
+        self.spare = Vec::new();
+    }
+
+    /// Searches since the last call.
+    #[cfg(test)]
+    pub(crate) fn take_searches(&self) -> u64 {
+        self.searches.take()
+    }
+}

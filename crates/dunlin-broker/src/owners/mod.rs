@@ -1,0 +1,93 @@
+//! The four owners of a shard, wired: connections, sessions, routing, commits.
+//! What happens to a packet is a function over them, in the file of its name;
+//! each of these functions gets the owners and hands its result on, in one
+//! direction: front, routing, queues, commits, front.
+
+pub(crate) mod commits;
+pub(crate) mod conn;
+pub(crate) mod connections;
+pub(crate) mod elsewhere;
+pub(crate) mod outbox;
+pub(crate) mod pending;
+pub(crate) mod routing;
+pub(crate) mod session;
+pub(crate) mod sessions;
+pub(crate) mod timers;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use dunlin_base::{Instant, StreamId};
+
+use crate::access::{Acl, Action};
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::owners::commits::Commits;
+use crate::owners::connections::Connections;
+use crate::owners::outbox::Outbox;
+use crate::owners::routing::Routing;
+use crate::owners::sessions::Sessions;
+use crate::owners::timers::Timers;
+use crate::random::Random;
+use crate::stats::Stats;
+
+/// Work that a function leaves for the end of the call, because it may reach
+/// any connection and so must not happen in the middle of another one's work.
+#[derive(Debug)]
+pub(crate) enum Later {
+    /// End a connection for this reason.
+    Fail(ConnIdx, Fault),
+    /// Handle what came before CONNACK.
+    Unpark(ConnIdx),
+    /// End a data stream whose last acknowledgement has left.
+    EndStream(ConnIdx, StreamId),
+}
+
+/// The owners, and what all of them need.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    pub(crate) config: Config,
+    pub(crate) acl: Option<Arc<Acl>>,
+    pub(crate) now: Instant,
+    pub(crate) random: Random,
+    pub(crate) conns: Connections,
+    pub(crate) sessions: Sessions,
+    pub(crate) routing: Routing,
+    pub(crate) commits: Commits,
+    pub(crate) timers: Timers,
+    pub(crate) outbox: Outbox,
+    pub(crate) later: VecDeque<Later>,
+    pub(crate) stats: Stats,
+    pub(crate) shutting_down: bool,
+}
+
+impl Owners {
+    pub(crate) fn new(config: Config, now: Instant) -> Self {
+        let shard = config.shard;
+        let seed = config.seed ^ u64::from(shard.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self {
+            acl: None,
+            now,
+            random: Random::new(seed),
+            conns: Connections::default(),
+            sessions: Sessions::new(shard),
+            routing: Routing::new(seed),
+            commits: Commits::new(shard, config.durable),
+            timers: Timers::default(),
+            outbox: Outbox::new(shard, config.shards),
+            later: VecDeque::new(),
+            stats: Stats::default(),
+            shutting_down: false,
+            config,
+        }
+    }
+
+    /// Access control for a session.
+    pub(crate) fn may(&self, s: SessionIdx, action: Action, topic: &str) -> bool {
+        let (Some(acl), Some(session)) = (&self.acl, self.sessions.get(s)) else {
+            return true;
+        };
+        acl.allows(session.user.as_deref(), &session.client_id, action, topic)
+    }
+}

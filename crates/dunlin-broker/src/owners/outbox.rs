@@ -1,0 +1,164 @@
+//! What a shard wants done, in order, until it is taken.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use bytes::BytesMut;
+use dunlin_base::transport::{NetCommand, NetCommandKind};
+use dunlin_base::{ConnId, ShardId};
+use dunlin_mqtt::codec::Publish;
+
+use crate::between::crossing;
+use crate::io::{BusMessage, Event, Output};
+
+/// Empty buffers kept for messages to other shards.
+const SPARE_BUFFERS_MAX: usize = 16;
+
+/// Answers after which they are sent.
+const ANSWERS_MAX: usize = 4096;
+
+/// Outputs that wait to be taken. Bounded by what one call of the shard adds,
+/// since its owner takes everything after each batch.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    shard: ShardId,
+    queue: VecDeque<Output>,
+    /// What is gathered for each shard.
+    gathered: Vec<Gathered>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// Messages and answers to one shard, in front of which everything for it is
+/// in the queue already.
+#[derive(Debug, Default)]
+struct Gathered {
+    messages: Vec<u8>,
+    answers: Vec<u64>,
+}
+
+impl Outbox {
+    pub(crate) fn new(shard: ShardId, shards: u16) -> Self {
+        let mut gathered = Vec::new();
+        gathered.resize_with(usize::from(shards), Gathered::default);
+        Self {
+            shard,
+            queue: VecDeque::new(),
+            gathered,
+            spare: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, output: Output) {
+        self.queue.push_back(output);
+    }
+
+    /// Something for the log.
+    pub(crate) fn event(&mut self, event: Event) {
+        self.queue.push_back(Output::Event(event));
+    }
+
+    /// Something for another shard.
+    pub(crate) fn bus(&mut self, to: ShardId, message: BusMessage) {
+        self.end_gathering(to);
+        self.queue.push_back(Output::Bus { to, message });
+    }
+
+    /// A message for the plain subscriptions of another shard. `false` if it
+    /// cannot be gathered with others.
+    pub(crate) fn message(&mut self, to: ShardId, token: Option<u64>, view: &Publish<'_>) -> bool {
+        if view.payload.len() > crossing::PAYLOAD_BYTES_MAX {
+            return false;
+        }
+        let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
+            return false;
+        };
+        if gathered.messages.is_empty()
+            && let Some(spare) = self.spare.pop()
+        {
+            gathered.messages = spare;
+        }
+        let put = crossing::put(&mut gathered.messages, token, view);
+        if gathered.messages.len() >= crossing::BUFFER_BYTES_MAX {
+            self.end_gathering(to);
+        }
+        put
+    }
+
+    /// The answer to a message of another shard for which nothing has to be
+    /// stored here.
+    pub(crate) fn answer(&mut self, to: ShardId, token: u64) {
+        let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
+            return;
+        };
+        gathered.answers.push(token);
+        if gathered.answers.len() >= ANSWERS_MAX {
+            self.end_gathering(to);
+        }
+    }
+
+    /// Takes back a buffer of another shard for its room.
+    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// A command for the transport, wherever its socket is.
+    pub(crate) fn command(&mut self, conn: ConnId, kind: NetCommandKind) {
+        let owner = conn.shard();
+        let command = NetCommand::new(conn, kind);
+        if owner == self.shard {
+            self.queue.push_back(Output::Net(command));
+        } else {
+            self.bus(owner, BusMessage::Command(command));
+        }
+    }
+
+    /// Adds bytes of a connection that is given away but still here: they came
+    /// with those that its move carries, as another TLS record or WebSocket
+    /// frame.
+    pub(crate) fn add_unread(&mut self, of: ConnId, data: &[u8]) {
+        let unread = self.queue.iter_mut().rev().find_map(|output| match output {
+            Output::Move { conn, unread, .. } if *conn == of => Some(unread),
+            _ => None,
+        });
+        if let Some(unread) = unread {
+            // The only handle, so that nothing is copied but the new bytes.
+            let mut bytes = BytesMut::from(core::mem::take(unread));
+            bytes.extend_from_slice(data);
+            *unread = bytes.freeze();
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Output> {
+        if self.queue.is_empty() {
+            for to in 0..self.gathered.len() as u16 {
+                self.end_gathering(ShardId(to));
+            }
+        }
+        self.queue.pop_front()
+    }
+
+    pub(crate) fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
+        self.spare = Vec::new();
+    }
+
+    /// Queues what was gathered for a shard, behind everything else for it.
+    fn end_gathering(&mut self, to: ShardId) {
+        let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
+            return;
+        };
+        if !gathered.messages.is_empty() {
+            let messages = core::mem::take(&mut gathered.messages);
+            let message = BusMessage::Messages(messages);
+            self.queue.push_back(Output::Bus { to, message });
+        }
+        if !gathered.answers.is_empty() {
+            let tokens = core::mem::take(&mut gathered.answers);
+            let message = BusMessage::Received(tokens);
+            self.queue.push_back(Output::Bus { to, message });
+        }
+    }
+}

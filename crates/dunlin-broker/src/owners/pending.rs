@@ -1,0 +1,119 @@
+//! Work that waits: for other shards to prepare, for the store to commit.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU16;
+
+use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
+use dunlin_mqtt::codec::ReasonCode;
+use dunlin_mqtt::server::Delivery;
+use dunlin_store::{Seq, SessionKey, StoreOp};
+
+use crate::ids::SessionRef;
+use crate::owners::session::RetainedWalk;
+
+/// A delivery whose message is on its way to the store. The session's queue
+/// has room reserved for it.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub(crate) session: SessionRef,
+    pub(crate) delivery: Delivery,
+    pub(crate) cost: usize,
+}
+
+/// A publish that is not settled yet.
+#[derive(Debug, Default)]
+pub(crate) struct PendingPublish {
+    /// Publisher's session, and whether an acknowledgement is due there.
+    pub(crate) origin: Option<SessionRef>,
+    /// Outcome if all goes well.
+    pub(crate) reason: ReasonCode,
+    /// Shards that have not said what they need stored.
+    pub(crate) preparing: usize,
+    /// What is to be stored, here and for the others.
+    pub(crate) ops: Vec<StoreOp>,
+    /// Shards that wait for the outcome.
+    pub(crate) participants: Vec<ShardId>,
+    pub(crate) refused: bool,
+    pub(crate) due: Vec<Due>,
+    pub(crate) retained: Option<RetainedChange>,
+    /// A member's message on its way to another: it goes back if the publish
+    /// is off.
+    pub(crate) back: Option<(SessionRef, Delivery)>,
+}
+
+/// The part of another shard's publish that this shard has prepared.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pub(crate) due: Vec<Due>,
+    pub(crate) retained: Option<RetainedChange>,
+}
+
+/// A change of a retained message that is on its way to the store.
+#[derive(Debug)]
+pub(crate) struct RetainedChange {
+    pub(crate) message: Arc<Message>,
+    /// What was retained before.
+    pub(crate) previous: Option<Arc<Message>>,
+    /// Its place among the changes of its topic.
+    pub(crate) order: u64,
+}
+
+/// A SUBSCRIBE or UNSUBSCRIBE that is not in force everywhere yet.
+#[derive(Debug)]
+pub(crate) struct PendingSubscribe {
+    pub(crate) conn: ConnId,
+    pub(crate) session: SessionRef,
+    pub(crate) stream: StreamId,
+    pub(crate) packet_id: NonZeroU16,
+    pub(crate) reasons: Vec<ReasonCode>,
+    /// Filters that were new, to be taken back if the store refuses them.
+    pub(crate) added: Vec<Text>,
+    pub(crate) unsubscribe: bool,
+    pub(crate) walks: Vec<RetainedWalk>,
+    /// Shards and store that have not answered.
+    pub(crate) waiting: usize,
+}
+
+/// Work that waits under a token.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// CONNACK waits for the session's record.
+    Connect {
+        conn: ConnId,
+    },
+    /// A CONNECT waits for its client identifier.
+    Claim {
+        conn: ConnId,
+    },
+    Publish(PendingPublish),
+    Subscribe(PendingSubscribe),
+    /// The part of a SUBSCRIBE or UNSUBSCRIBE that the store has; the rest waits
+    /// under the same token.
+    SubscribeStored,
+    /// A durable QoS 2 message may leave once its packet id is stored.
+    Outgoing {
+        session: SessionRef,
+        packet_id: NonZeroU16,
+    },
+    /// PUBREL may leave once PUBREC is stored.
+    Release {
+        session: SessionRef,
+        packet_id: NonZeroU16,
+        seq: Seq,
+    },
+    /// PUBCOMP may leave once the inbound id is deleted.
+    Complete {
+        session: SessionRef,
+        stream: StreamId,
+        packet_id: NonZeroU16,
+    },
+    /// A session has ended, and its record with it.
+    Forget {
+        session: SessionKey,
+    },
+    /// A session's messages could not be read.
+    Load {
+        session: SessionRef,
+    },
+}

@@ -1,0 +1,89 @@
+//! What a shard keeps of a session, connected or not.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use dunlin_base::{QoS, StreamId, Text};
+use dunlin_mqtt::codec::Version;
+use dunlin_mqtt::server::{self, Identifiers};
+use dunlin_store::{SessionKey, SessionRecord, StoredWill};
+
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::owners::timers::Alarm;
+
+/// Retained messages still to be delivered for a new subscription. The walk
+/// is resumed as the session drains, so that a `#` over a million retained
+/// messages needs no memory.
+#[derive(Clone, Debug)]
+pub(crate) struct RetainedWalk {
+    pub(crate) filter: Text,
+    pub(crate) after: Option<Text>,
+    pub(crate) qos: QoS,
+    pub(crate) identifiers: Identifiers,
+    pub(crate) stream: StreamId,
+}
+
+/// A session: what MQTT knows of it, and its place among the others of this
+/// shard.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) key: SessionKey,
+    pub(crate) client_id: Text,
+    pub(crate) user: Option<Text>,
+    pub(crate) conn: Option<ConnIdx>,
+    pub(crate) mqtt: server::Session,
+    pub(crate) walks: VecDeque<RetainedWalk>,
+    /// Publishes of this client not yet given to the store, in order; empty
+    /// while nothing waits for other shards. Bounded by the Receive Maximum.
+    pub(crate) preparing: VecDeque<u64>,
+    pub(crate) will: Option<Box<StoredWill>>,
+    pub(crate) alarm: Alarm,
+    /// The token under which its home granted its client identifier; 0: its
+    /// home is here.
+    pub(crate) claim: u64,
+    /// The store has a record of it.
+    pub(crate) stored: bool,
+}
+
+impl Session {
+    pub(crate) fn new(key: SessionKey, client_id: Text, version: Version) -> Self {
+        Self {
+            key,
+            client_id,
+            user: None,
+            conn: None,
+            mqtt: server::Session::new(version),
+            walks: VecDeque::new(),
+            preparing: VecDeque::new(),
+            will: None,
+            alarm: Alarm::default(),
+            claim: 0,
+            stored: false,
+        }
+    }
+
+    /// Whether its state outlives the connection, and so belongs in the store.
+    pub(crate) const fn is_persistent(&self) -> bool {
+        self.mqtt.lifetime.is_persistent()
+    }
+
+    /// This session, whose place is `at`, for later.
+    pub(crate) const fn reference(&self, at: SessionIdx) -> SessionRef {
+        SessionRef { key: self.key, at }
+    }
+
+    /// The record that the store keeps.
+    pub(crate) fn record(&self) -> SessionRecord {
+        SessionRecord {
+            client_id: self.client_id.clone(),
+            version: match self.mqtt.version {
+                Version::V311 => 4,
+                Version::V5 => 5,
+            },
+            expiry_interval_secs: self.mqtt.lifetime.expiry_secs(),
+            disconnected_at: self.mqtt.lifetime.disconnected_at(),
+            will: self.will.as_deref().cloned(),
+            user_name: self.user.clone(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The second owner of a shard: its sessions, connected or not.
+
+use core::cell::Cell;
+
+use dunlin_base::{ShardId, Text};
+use dunlin_mqtt::codec::Version;
+use dunlin_store::SessionKey;
+use hashbrown::HashMap;
+use slab::Slab;
+
+use crate::ids::{SessionIdx, SessionRef};
+use crate::owners::elsewhere::Elsewhere;
+use crate::owners::session::Session;
+
+/// The sessions of a shard.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    shard: ShardId,
+    table: Slab<Session>,
+    by_client: HashMap<Text, SessionIdx>,
+    /// Sessions of other shards whose home is here.
+    elsewhere: HashMap<Text, Elsewhere>,
+    last_key: u64,
+    missing: Cell<u64>,
+    #[cfg(test)]
+    searches: Cell<u64>,
+}
+
+impl Sessions {
+    pub(crate) fn new(shard: ShardId) -> Self {
+        Self {
+            shard,
+            table: Slab::new(),
+            by_client: HashMap::new(),
+            elsewhere: HashMap::new(),
+            last_key: 1,
+            missing: Cell::default(),
+            #[cfg(test)]
+            searches: Cell::default(),
+        }
+    }
+
+    /// The session of a client identifier.
+    pub(crate) fn find(&self, client_id: &str) -> Option<SessionIdx> {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
+        self.by_client.get(client_id.as_bytes()).copied()
+    }
+
+    /// A session by reference, if it has not ended.
+    pub(crate) fn resolve(&self, session: SessionRef) -> Option<SessionIdx> {
+        let entry = self.table.get(session.at)?;
+        (entry.key == session.key).then_some(session.at)
+    }
+
+    /// As [`Sessions::resolve`], the session itself.
+    pub(crate) fn resolve_mut(&mut self, session: SessionRef) -> Option<&mut Session> {
+        let entry = self.table.get_mut(session.at)?;
+        (entry.key == session.key).then_some(entry)
+    }
+
+    /// A session that must be there; it is a bug, and counted, if not.
+    pub(crate) fn get(&self, s: SessionIdx) -> Option<&Session> {
+        let found = self.table.get(s);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// As [`Sessions::get`].
+    pub(crate) fn get_mut(&mut self, s: SessionIdx) -> Option<&mut Session> {
+        let found = self.table.get_mut(s);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// A session that may have ended.
+    pub(crate) fn peek(&self, s: SessionIdx) -> Option<&Session> {
+        self.table.get(s)
+    }
+
+    /// A new session of a client, with a key of its own: the shard in the low
+    /// bits, so that shards need not ask each other.
+    pub(crate) fn create(&mut self, client_id: Text, version: Version) -> SessionIdx {
+        self.last_key += 1;
+        let key = SessionKey((self.last_key << 16) | u64::from(self.shard.0));
+        self.insert(Session::new(key, client_id, version))
+    }
+
+    /// Adds a session that was kept in the store.
+    pub(crate) fn insert(&mut self, session: Session) -> SessionIdx {
+        let client_id = session.client_id.clone();
+        let s = self.table.insert(session);
+        self.by_client.insert(client_id, s);
+        s
+    }
+
+    pub(crate) fn remove(&mut self, s: SessionIdx) -> Option<Session> {
+        let session = self.table.try_remove(s)?;
+        self.by_client.remove(session.client_id.as_bytes());
+        Some(session)
+    }
+
+    /// The session of a client on another shard.
+    pub(crate) fn elsewhere(&self, client_id: &str) -> Option<&Elsewhere> {
+        self.elsewhere.get(client_id.as_bytes())
+    }
+
+    /// As [`Sessions::elsewhere`].
+    pub(crate) fn elsewhere_mut(&mut self, client_id: &str) -> Option<&mut Elsewhere> {
+        self.elsewhere.get_mut(client_id.as_bytes())
+    }
+
+    pub(crate) fn insert_elsewhere(&mut self, client_id: Text, entry: Elsewhere) {
+        self.elsewhere.insert(client_id, entry);
+    }
+
+    pub(crate) fn remove_elsewhere(&mut self, client_id: &str) -> Option<Elsewhere> {
+        self.elsewhere.remove(client_id.as_bytes())
+    }
+
+    /// Sessions of other shards whose home is here.
+    pub(crate) fn elsewhere_len(&self) -> usize {
+        self.elsewhere.len()
+    }
+
+    /// Keys up to this one were given before a restart.
+    pub(crate) fn skip_keys(&mut self, next: u64) {
+        self.last_key = self.last_key.max((next >> 16) + 1);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionIdx, &Session)> {
+        self.table.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Entries that were missing since the last call.
+    pub(crate) fn take_missing(&self) -> u64 {
+        self.missing.take()
+    }
+
+    /// Gives back what the tables hold beyond their use.
+    pub(crate) fn shrink(&mut self) {
+        self.table.shrink_to_fit();
+        self.by_client.shrink_to_fit();
+        self.elsewhere.shrink_to_fit();
+    }
+
+    /// Searches since the last call.
+    #[cfg(test)]
+    pub(crate) fn take_searches(&self) -> u64 {
+        self.searches.take()
+    }
+}

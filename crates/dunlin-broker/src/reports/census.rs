@@ -1,0 +1,99 @@
+//! What a shard keeps at this moment, counted: for `$SYS`, for metrics, and
+//! for tests that nothing is left behind.
+
+use crate::owners::Owners;
+use crate::owners::conn::Phase;
+
+/// Sizes of a shard's tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Census {
+    /// Network connections whose session is here, or not known yet.
+    pub conns: usize,
+    /// Network connections whose session is on another shard.
+    pub handed_over: usize,
+    /// Sessions, connected or not.
+    pub sessions: usize,
+    /// Sessions of other shards whose home is this one.
+    pub elsewhere: usize,
+    /// Subscriptions in the tree, with those of other shards.
+    pub subscriptions: usize,
+    /// Retained messages.
+    pub retained: usize,
+    /// Deadlines.
+    pub timers: usize,
+    /// Publishes, subscriptions and acknowledgements that wait for the store
+    /// or for other shards.
+    pub pending: usize,
+    /// Parts of other shards' publishes that wait for their outcome.
+    pub prepared: usize,
+    /// Requests to the store without an answer.
+    pub store_requests: usize,
+    /// Messages that wait for a session.
+    pub queued: usize,
+    /// Bytes of those that are held in memory.
+    pub queued_bytes: usize,
+    /// Messages in flight to clients.
+    pub in_flight: usize,
+    /// QoS 2 messages in flight from clients.
+    pub receiving: usize,
+    /// Bytes on their way to clients.
+    pub backlog_bytes: usize,
+    /// Bytes parked until CONNACK.
+    pub parked_bytes: usize,
+}
+
+impl Census {
+    /// The sum of two shards' tables.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            conns: self.conns + other.conns,
+            handed_over: self.handed_over + other.handed_over,
+            sessions: self.sessions + other.sessions,
+            elsewhere: self.elsewhere + other.elsewhere,
+            subscriptions: self.subscriptions + other.subscriptions,
+            retained: self.retained + other.retained,
+            timers: self.timers + other.timers,
+            pending: self.pending + other.pending,
+            prepared: self.prepared + other.prepared,
+            store_requests: self.store_requests + other.store_requests,
+            queued: self.queued + other.queued,
+            queued_bytes: self.queued_bytes + other.queued_bytes,
+            in_flight: self.in_flight + other.in_flight,
+            receiving: self.receiving + other.receiving,
+            backlog_bytes: self.backlog_bytes + other.backlog_bytes,
+            parked_bytes: self.parked_bytes + other.parked_bytes,
+        }
+    }
+}
+
+/// Counts what the shard keeps; walks its tables.
+pub(crate) fn census(own: &Owners) -> Census {
+    let mut census = Census {
+        sessions: own.sessions.len(),
+        elsewhere: own.sessions.elsewhere_len(),
+        subscriptions: own.routing.subscriptions(),
+        retained: own.routing.retained_len(),
+        timers: own.timers.len(),
+        pending: own.commits.pending(),
+        prepared: own.commits.prepared_len() + own.routing.changing(),
+        store_requests: own.commits.unanswered(),
+        ..Census::default()
+    };
+    for (_, session) in own.sessions.iter() {
+        census.queued += session.mqtt.outbound.queued();
+        census.queued_bytes += session.mqtt.outbound.queue_bytes();
+        census.in_flight += session.mqtt.outbound.inflight();
+        census.receiving += session.mqtt.inbound.open();
+    }
+    for (_, conn) in own.conns.iter() {
+        match conn.phase {
+            Phase::HandedOver(_) => census.handed_over += 1,
+            _ => census.conns += 1,
+        }
+        census.backlog_bytes += conn.backlog();
+        census.parked_bytes += conn.link.parked.bytes();
+    }
+    census
+}

@@ -1,0 +1,5 @@
+//! What a shard tells about itself: counts, clients, `$SYS`.
+
+pub(crate) mod census;
+pub(crate) mod clients;
+pub(crate) mod sys;

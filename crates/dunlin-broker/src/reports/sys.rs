@@ -1,0 +1,126 @@
+//! `$SYS/broker/…`: counters as messages, for people with only an MQTT client
+//! at hand. Numbers are those of one shard, under its number.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use dunlin_base::{ConnId, Instant, Message, Text};
+use dunlin_mqtt::server::delivery;
+
+use crate::messages::publish;
+use crate::messages::source::Source;
+use crate::owners::Owners;
+use crate::reports::census;
+use crate::reports::clients::{self, ClientView};
+
+/// Topic of the state of a client's connection. Of its identifier, what would be a
+/// level or a wildcard is percent-encoded.
+#[must_use]
+pub fn client_topic(client_id: &str) -> String {
+    let mut topic = String::from("$SYS/broker/clients/");
+    for letter in client_id.chars() {
+        match letter {
+            '/' => topic.push_str("%2F"),
+            '+' => topic.push_str("%2B"),
+            '#' => topic.push_str("%23"),
+            '%' => topic.push_str("%25"),
+            _ => topic.push(letter),
+        }
+    }
+    topic
+}
+
+/// As [`clients::clients`], but of those whose [`client_topic`] has a
+/// subscriber; and where to go on, when there may be more.
+pub(crate) fn watched_clients(
+    own: &Owners,
+    after: Option<ConnId>,
+    limit: usize,
+) -> (Vec<ClientView>, Option<ConnId>) {
+    let mut views = clients::clients(own, after, limit);
+    let last = views.last().filter(|_| views.len() == limit);
+    let next = last.and_then(|view| view.conn);
+    views.retain(|view| own.routing.is_wanted(&client_topic(&view.client_id)));
+    (views, next)
+}
+
+/// Publishes the state of a client's connection to those who watch it.
+pub(crate) fn publish_client(own: &mut Owners, client_id: &str, payload: String) {
+    let topic = client_topic(client_id);
+    // Encoding may have made it too long for a topic.
+    if dunlin_base::topic::validate_name(&topic).is_ok() {
+        publish_here(own, &topic, payload);
+    }
+}
+
+/// Publishes the counters. They are not retained: a new subscriber waits for
+/// the next round.
+pub(crate) fn publish_counters(own: &mut Owners, started: Instant) {
+    let stats = own.stats;
+    let census = census::census(own);
+    let uptime = (own.now - started).as_secs();
+    let values: [(&str, u64); 18] = [
+        ("uptime_seconds", uptime),
+        ("connections/current", census.conns as u64),
+        ("connections/total", stats.connections),
+        ("clients/accepted", stats.clients_accepted),
+        ("clients/refused", stats.clients_refused),
+        ("clients/keep_alive_timeouts", stats.keep_alive_timeouts),
+        ("clients/take_overs", stats.take_overs),
+        ("clients/migrations", stats.migrations),
+        ("sessions/current", own.sessions.len() as u64),
+        ("subscriptions/current", own.routing.subscriptions() as u64),
+        ("retained/current", own.routing.retained_len() as u64),
+        ("messages/received", stats.messages_received()),
+        ("messages/sent", stats.messages_sent()),
+        ("messages/dropped/slow", stats.messages_dropped_slow),
+        ("messages/dropped/full", stats.messages_dropped_full),
+        ("messages/refused", stats.publishes_refused),
+        ("bytes/received", stats.bytes_received),
+        ("bytes/sent", stats.bytes_sent),
+    ];
+    for (name, value) in values {
+        publish_value(own, name, value);
+    }
+}
+
+/// Publishes one counter, as a topic below that of this shard.
+pub(crate) fn publish_value(own: &mut Owners, name: &str, value: u64) {
+    let shard = own.config.shard.0;
+    let topic: String = format!("$SYS/broker/shard/{shard}/{name}");
+    publish_here(own, &topic, format!("{value}"));
+}
+
+fn publish_here(own: &mut Owners, topic: &str, payload: String) {
+    let message = Arc::new(Message {
+        topic: Text::from(topic),
+        payload: Bytes::from(payload.into_bytes()),
+        ..Message::default()
+    });
+    let view = delivery::view(&message, own.now);
+    let mut source = Source::from_message(&message, &view, own.now);
+    let token = own.commits.token();
+    publish::dispatch(own, None, token, &mut source);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_one_level_of_a_topic() {
+        for (id, level) in [
+            ("a", "a"),
+            ("a/b", "a%2Fb"),
+            ("+#%", "%2B%23%25"),
+            ("\u{e4}", "\u{e4}"),
+        ] {
+            let topic = client_topic(id);
+            assert_eq!(topic.strip_prefix("$SYS/broker/clients/"), Some(level));
+            assert!(dunlin_base::topic::validate_name(&topic).is_ok());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A shard after a restart: its sessions and the retained messages from what
+//! the store kept.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::num::NonZeroU16;
+
+use dunlin_base::topic::Filter;
+use dunlin_base::{QoS, ShardId, StreamId, Text};
+use dunlin_mqtt::codec::{SubscribeOptions, Version};
+use dunlin_mqtt::server::session::Subscription;
+use dunlin_mqtt::server::{Content, Delivery, Identifiers};
+use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
+
+use crate::io::InterestChange;
+use crate::owners::Owners;
+use crate::owners::routing::Subscribed;
+use crate::owners::session::Session;
+use crate::owners::timers::Timer;
+use crate::random::home_shard;
+use crate::sessions::lifecycle;
+
+/// Takes over what belongs to this shard, and notes what the sessions of
+/// the others want, so that no shard has to wait for another before it may
+/// acknowledge a publish. Call it on every shard with everything that was
+/// recovered, before any input.
+pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
+    own.commits.skip_seqs(recovered.last_seq);
+    own.sessions.skip_keys(recovered.next_session);
+    for message in &recovered.retained {
+        own.routing.retain(&Arc::new(message.clone()));
+    }
+    let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
+    for session in &recovered.sessions {
+        let home = home_shard(&session.record.client_id, own.config.shards);
+        if home == own.config.shard.0 {
+            restore_session(own, session);
+            continue;
+        }
+        for (text, ..) in &session.subscriptions {
+            if text.starts_with("$share/") {
+                *members.entry((ShardId(home), text.clone())).or_default() += 1;
+            } else {
+                own.routing
+                    .handle_interest(ShardId(home), &InterestChange::Add(text.clone()));
+            }
+        }
+    }
+    for ((home, text), count) in members {
+        own.routing
+            .handle_interest(home, &InterestChange::Share(text, count));
+    }
+}
+
+fn restore_session(own: &mut Owners, from: &RecoveredSession) {
+    let record = &from.record;
+    // The removal of a replaced session was lost: the later one counts.
+    if let Some(old) = own.sessions.find(&record.client_id) {
+        if let Some(session) = own.sessions.get_mut(old) {
+            session.mqtt.lifetime.clear_will();
+        }
+        lifecycle::end_session(own, old);
+    }
+    let version = match record.version {
+        4 => Version::V311,
+        _ => Version::V5,
+    };
+    let mut session = Session::new(from.key, record.client_id.clone(), version);
+    session.user = record.user_name.clone();
+    // A session that was connected when the process died lost its
+    // connection then; now is the best estimate of that.
+    let since = record.disconnected_at.unwrap_or(own.now);
+    let lifetime = &mut session.mqtt.lifetime;
+    lifetime.handle_connected(record.expiry_interval_secs);
+    lifetime.handle_disconnected(since);
+    if let Some(will) = &record.will {
+        lifetime.set_will(will.delay_secs);
+    }
+    session.will = record.will.clone().map(Box::new);
+    session.stored = true;
+    restore_queue(&mut session, from);
+    let deadlines = session.mqtt.lifetime.deadlines();
+    let s = own.sessions.insert(session);
+    if let Some(session) = own.sessions.get_mut(s) {
+        for at in deadlines {
+            let timer = Timer::Session(session.reference(s));
+            own.timers.remind(at, timer, &mut session.alarm);
+        }
+    }
+    for (text, options, identifier) in &from.subscriptions {
+        let (Ok(options), Ok(_)) = (SubscribeOptions::from_byte(*options), Filter::parse(text))
+        else {
+            continue;
+        };
+        let subscription = Subscription {
+            options,
+            identifier: *identifier,
+            stream: StreamId::CONTROL,
+            flow: 0,
+        };
+        if let Some(session) = own.sessions.get_mut(s) {
+            let subscriptions = &mut session.mqtt.subscriptions;
+            subscriptions.insert(text.clone(), subscription);
+        }
+        own.routing.insert(s, text, Subscribed::of(&subscription));
+        // The other shards found this in the store as well.
+        let _ = own.routing.count(text);
+    }
+}
+
+/// Queue, in-flight and inbound identifiers of a session.
+fn restore_queue(session: &mut Session, from: &RecoveredSession) {
+    let mut queued: BTreeMap<u64, Delivery> = from
+        .queue
+        .iter()
+        .map(|queued| (queued.seq().0, delivery(queued)))
+        .collect();
+    let mut in_flight = from.inflight.clone();
+    in_flight.sort_unstable_by_key(|(_, seq, _)| *seq);
+    for (packet_id, seq, state) in in_flight {
+        // Where PUBREC arrived, the message is gone and PUBREL is due.
+        let delivery = match state {
+            InflightState::Published => queued.remove(&seq.0),
+            InflightState::Released => None,
+        };
+        if let Some(packet_id) = NonZeroU16::new(packet_id) {
+            session.mqtt.outbound.restore_inflight(packet_id, delivery);
+        }
+    }
+    for delivery in queued.into_values() {
+        session.mqtt.outbound.push(delivery);
+    }
+    for packet_id in from.inbound.iter().copied().filter_map(NonZeroU16::new) {
+        session.mqtt.inbound.restore(packet_id);
+    }
+}
+
+fn delivery(queued: &QueuedRef) -> Delivery {
+    Delivery {
+        content: Content::Stored {
+            cost: u32::try_from(queued.cost()).unwrap_or(u32::MAX),
+            expires: queued.expires(),
+        },
+        seq: Some(queued.seq().0),
+        qos: queued.qos(),
+        retain: queued.retain(),
+        identifiers: queued
+            .identifiers()
+            .iter()
+            .copied()
+            .collect::<Identifiers>(),
+        share: queued
+            .shared()
+            .map(|share: &Text| Arc::from(share.as_str())),
+        stream: StreamId::CONTROL,
+        // Its topic is not known here, and nothing of the same topic may
+        // overtake it.
+        level: u8::MAX,
+        maybe_sent: queued.qos() == QoS::AtLeastOnce,
+    }
+}
