@@ -4,6 +4,7 @@
 mod conformance;
 mod crash;
 mod faulty;
+mod former;
 mod kill;
 mod store;
 mod support;
