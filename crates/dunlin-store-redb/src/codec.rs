@@ -9,7 +9,8 @@ use dunlin_store::{InflightState, Seq, SessionKey, SessionRecord, StoredWill, Ta
 
 const MESSAGE_VERSION: u8 = 1;
 const LOG_VERSION: u8 = 1;
-const SESSION_VERSION: u8 = 1;
+/// 1 had no owner.
+const SESSION_VERSION: u8 = 2;
 
 const QOS_BITS: u8 = 3;
 const RETAIN: u8 = 1 << 2;
@@ -27,6 +28,7 @@ const DISCONNECTED: u8 = 1 << 0;
 const WILL: u8 = 1 << 1;
 const USER_NAME: u8 = 1 << 2;
 const WILL_EXPIRY: u8 = 1 << 3;
+const OWNER: u8 = 1 << 4;
 
 /// Why stored bytes are not what this crate writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -330,6 +332,9 @@ pub(crate) fn encode_record(record: &SessionRecord, out: &mut Vec<u8>) {
     if record.user_name.is_some() {
         flags |= USER_NAME;
     }
+    if !record.owner.is_empty() {
+        flags |= OWNER;
+    }
     if let Some(will) = &record.will {
         flags |= WILL;
         if will.message_expiry_secs.is_some() {
@@ -344,6 +349,9 @@ pub(crate) fn encode_record(record: &SessionRecord, out: &mut Vec<u8>) {
     if let Some(name) = &record.user_name {
         put_text(out, name);
     }
+    if !record.owner.is_empty() {
+        put_text(out, &record.owner);
+    }
     if let Some(will) = &record.will {
         out.extend_from_slice(&will.delay_secs.to_le_bytes());
         let expiry = will.message_expiry_secs.unwrap_or(0);
@@ -355,7 +363,9 @@ pub(crate) fn encode_record(record: &SessionRecord, out: &mut Vec<u8>) {
 /// Reads a session record.
 pub(crate) fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> {
     let mut r = Reader { rest: bytes };
-    r.version(SESSION_VERSION)?;
+    if !(1..=SESSION_VERSION).contains(&r.u8()?) {
+        return Err(DecodeError::Version);
+    }
     let version = r.u8()?;
     let flags = r.u8()?;
     let expiry_interval_secs = r.u32()?;
@@ -365,6 +375,11 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> 
         Some(r.text()?)
     } else {
         None
+    };
+    let owner = if flags & OWNER != 0 {
+        r.text()?
+    } else {
+        Text::new()
     };
     let will = if flags & WILL != 0 {
         let delay_secs = r.u32()?;
@@ -384,6 +399,7 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> 
         disconnected_at: (flags & DISCONNECTED != 0).then_some(at),
         will,
         user_name,
+        owner,
     })
 }
 

@@ -256,6 +256,7 @@ pub fn one_of_each(open: Open<'_>) {
                     message_expiry_secs: Some(0),
                 }),
                 user_name: Some(Text::new()),
+                owner: Text::from("owner/é"),
             },
         },
         StoreOp::PutMeta {

@@ -59,6 +59,9 @@ pub struct SessionRecord {
     pub will: Option<StoredWill>,
     /// User name it authenticated as: who its messages are checked against.
     pub user_name: Option<Text>,
+    /// User name of the client that created it, which it belongs to; empty:
+    /// a client without one, or a record of a release that kept no owner.
+    pub owner: Text,
 }
 
 /// A will and when it is due.

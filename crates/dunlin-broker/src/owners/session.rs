@@ -84,6 +84,7 @@ impl Session {
             disconnected_at: self.mqtt.lifetime.disconnected_at(),
             will: self.will.as_deref().cloned(),
             user_name: self.user.clone(),
+            owner: Text::new(),
         }
     }
 }

@@ -46,6 +46,7 @@ fn record() -> SessionRecord {
             message_expiry_secs: Some(3),
         }),
         user_name: Some(Text::from("u")),
+        owner: Text::from("o"),
     }
 }
 
@@ -98,11 +99,12 @@ fn bytes_are_as_drawn() {
     out.clear();
     encode_record(&record(), &mut out);
     let want = concat!(
-        "01050f",           // version, protocol, everything is there
+        "02051f",           // version, protocol, everything is there
         "3c000000",         // session expiry
         "0900000000000000", // disconnected at
         "0100000063",       // client identifier
         "0100000075",       // user name
+        "010000006f",       // owner
         "0200000003000000", // will delay, message expiry
         "0100000000000000000000000000",
     );
