@@ -71,7 +71,7 @@ pub(crate) fn run(data: &[u8]) {
         operate(&mut script, op, &mut input);
         forget(&mut script);
     }
-    script.world.set_fault(Fault::None);
+    script.world.disk.fault = Fault::None;
     for name in NAMES {
         let _ = script.step(&format!("{name} cut"));
         forget(&mut script);
@@ -81,9 +81,9 @@ pub(crate) fn run(data: &[u8]) {
     let mut census = script.world.census();
     census.retained = 0;
     assert_eq!(census, dunlin_broker::Census::default(), "left behind");
-    assert_eq!(script.world.stored_messages(), 0, "left in the store");
+    assert_eq!(script.world.disk.stored_messages(), 0, "left in the store");
     assert!(
-        script.world.stored().sessions.is_empty(),
+        script.world.disk.recover().sessions.is_empty(),
         "left in the store"
     );
 }
@@ -130,9 +130,9 @@ fn operate(script: &mut Script, op: u8, input: &mut impl Iterator<Item = u8>) {
         50 => drop(script.step(&format!("{name} read"))),
         51..=54 => script.run_for(Duration::from_millis(u64::from(byte()))),
         55..=57 => script.run_for(Duration::from_secs(u64::from(byte() % 64))),
-        58 => script.world.set_fault(Fault::Full),
-        59 => script.world.set_fault(Fault::Broken),
-        60 | 61 => script.world.set_fault(Fault::None),
+        58 => script.world.disk.fault = Fault::Full,
+        59 => script.world.disk.fault = Fault::Broken,
+        60 | 61 => script.world.disk.fault = Fault::None,
         62 => {
             script.world.crash();
             script.settle();

@@ -17,9 +17,10 @@ pub enum Fault {
 
 /// The disk.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Disk {
+pub struct Disk {
     store: MemoryStore,
-    pub(crate) fault: Fault,
+    /// What is wrong with it.
+    pub fault: Fault,
 }
 
 impl Disk {
@@ -34,11 +35,15 @@ impl Disk {
         StoreDone::Failed { token, error }
     }
 
-    pub(crate) fn recover(&self) -> Recovered {
+    /// What a restart would find.
+    #[must_use]
+    pub fn recover(&self) -> Recovered {
         self.store.recover()
     }
 
-    pub(crate) fn stored_messages(&self) -> usize {
+    /// Messages on it.
+    #[must_use]
+    pub fn stored_messages(&self) -> usize {
         self.store.stored_messages()
     }
 }

@@ -5,6 +5,7 @@
 //! ([`World::trace`]). This crate knows the shard and the client engine; it
 //! opens no socket and reads no real clock.
 
+mod agenda;
 mod auth;
 mod disk;
 mod link;
@@ -13,13 +14,15 @@ mod notation;
 mod peer;
 mod random;
 mod script;
+mod setup;
 mod trace;
 mod world;
 
-pub use disk::Fault;
-pub use link::ToClient;
+pub use disk::{Disk, Fault};
+pub use link::{Link, ToClient};
 pub use notation::{encode, show};
 pub use peer::{Peer, PeerEvent, PeerOptions, run};
 pub use random::Random;
 pub use script::{Script, check, check_with};
-pub use world::{Pace, Setup, World};
+pub use setup::{Pace, Setup};
+pub use world::World;

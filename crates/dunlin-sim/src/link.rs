@@ -33,7 +33,7 @@ pub(crate) enum ToServer {
 
 /// One connection.
 #[derive(Debug, Default)]
-pub(crate) struct Link {
+pub struct Link {
     /// Arrival of the last thing in each direction: nothing overtakes.
     pub(crate) last_to_server: Instant,
     pub(crate) last_to_client: Instant,
@@ -55,13 +55,23 @@ pub(crate) struct Link {
     pub(crate) stalled_streams: BTreeMap<StreamId, Vec<Vec<u8>>>,
     /// Streams that the server abandoned.
     pub(crate) dead: Vec<StreamId>,
-    /// Idle timeout that the shard asked for, in microseconds.
-    pub(crate) idle_timeout: u64,
-    /// Bytes that the client has got.
-    pub(crate) received: u64,
 }
 
 impl Link {
+    /// Bytes that the server gave to streams that the client does not read.
+    #[must_use]
+    pub fn stalled_bytes(&self) -> usize {
+        let streams = self.stalled_streams.values();
+        streams.flatten().map(Vec::len).sum()
+    }
+
+    /// Bytes that the server gave to the connection while its client does not
+    /// read.
+    #[must_use]
+    pub const fn unread_bytes(&self) -> usize {
+        self.unread_bytes
+    }
+
     /// Opens a stream from the server's side, if there is credit.
     pub(crate) fn open(&mut self) -> Option<StreamId> {
         if self.credit == 0 {

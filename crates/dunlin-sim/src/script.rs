@@ -28,7 +28,8 @@ use dunlin_mqtt_codec::{Version, decode, peek};
 use crate::disk::Fault;
 use crate::link::ToClient;
 use crate::notation::{encode, show};
-use crate::world::{Setup, World};
+use crate::setup::Setup;
+use crate::world::World;
 
 /// What scripts call stream `d`.
 const DATAGRAM: StreamId = StreamId(u64::MAX);
@@ -180,9 +181,9 @@ impl Script {
                     .for_each(|client| client.unread.clear());
             }
             ("stop", _) => self.world.shut_down(),
-            ("disk", "full") => self.world.set_fault(Fault::Full),
-            ("disk", "broken") => self.world.set_fault(Fault::Broken),
-            ("disk", _) => self.world.set_fault(Fault::None),
+            ("disk", "full") => self.world.disk.fault = Fault::Full,
+            ("disk", "broken") => self.world.disk.fault = Fault::Broken,
+            ("disk", _) => self.world.disk.fault = Fault::None,
             (name, "v4") => self.client(name).version = Version::V311,
             (name, "cut") => {
                 let client = self.client(name);

@@ -1,7 +1,7 @@
 //! Clients that read some of their streams and not others: what they do not
 //! read holds up nothing else, and memory stays bounded.
 
-use dunlin_sim::{Script, Setup};
+use dunlin_sim::{Link, Script, Setup};
 
 /// The two ways to get deliveries on streams of their own: the streams of the
 /// topics `slow` and `quick`.
@@ -83,7 +83,8 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
                 assert_eq!(got, [n.to_string()], "{way:?}, QoS {qos}");
             }
             let census = script.world.census();
-            let waiting = census.backlog_bytes + script.world.stalled_bytes(conn);
+            let waiting =
+                census.backlog_bytes + script.world.link(conn).map_or(0, Link::stalled_bytes);
             assert!(waiting < 512 << 10, "{waiting}: {census:?}");
             assert!(census.queued_bytes < 600 * 6000);
             // Read at last, it gets what waited, and what is new.

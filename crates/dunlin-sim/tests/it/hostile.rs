@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 
 use dunlin_base::StreamId;
 use dunlin_mqtt_codec::Version;
-use dunlin_sim::{Random, Script, Setup, World, encode};
+use dunlin_sim::{Link, Random, Script, Setup, World, encode};
 
 /// A conversation that uses most packets, as bytes of one client.
 fn conversation(version: Version) -> Vec<u8> {
@@ -290,7 +290,7 @@ fn a_client_that_never_reads() {
                     script.step(&format!("s > PUBACK {id}")).expect("PUBACK");
                 }
                 let census = script.world.census();
-                let sent = script.world.unread_bytes(conn);
+                let sent = script.world.link(conn).map_or(0, Link::unread_bytes);
                 most = most.max(sent + census.queued_bytes + census.backlog_bytes);
             }
             assert!(most < 2 * 1024 * 1024, "QoS {qos}: {most} bytes");
@@ -331,7 +331,8 @@ fn a_persistent_client_that_never_reads_gets_everything_when_it_does() {
             .expect("PUBLISH");
         assert_eq!(script.pop("p"), Some(format!("PUBACK {n}")));
     }
-    assert!(script.world.unread_bytes(conn) < 8 * 1024);
+    let unread = script.world.link(conn).map(Link::unread_bytes);
+    assert!(unread.is_some_and(|bytes| bytes < 8 * 1024));
     // The store has what is not kept in memory.
     let census = script.world.census();
     let each = census.queued_bytes / 80;
@@ -354,7 +355,7 @@ fn a_persistent_client_that_never_reads_gets_everything_when_it_does() {
         script.settle();
     }
     assert_eq!(count, 300);
-    assert_eq!(script.world.stored_messages(), 0);
+    assert_eq!(script.world.disk.stored_messages(), 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Many topics on few streams that do not wait for each other: messages of one
-//! topic and QoS arrive in the order in which they were published, whatever
-//! the broker does with its streams.
+//! topic and QoS arrive in the order in which they were published, on
+//! any use of streams by the broker.
 
 use std::collections::{BTreeMap, BTreeSet};
 

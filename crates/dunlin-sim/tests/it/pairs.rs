@@ -1,5 +1,5 @@
 //! Client engines against shards, with lost connections, take-overs, crashes
-//! and a full disk. Whatever a publisher was told is delivered must be: QoS 1
+//! and a full disk. All that was acknowledged to a publisher is delivered: QoS 1
 //! at least once, QoS 2 exactly once, in order, and nothing may be left over.
 
 use core::time::Duration;
@@ -123,15 +123,15 @@ impl Run {
             }
             3 if chaos.take_overs => self.peers[who].take_over(&mut self.world),
             4 if chaos.crashes && self.chance.one_in(3) => self.world.crash(),
-            5 if chaos.full_disk => self.world.set_fault(Fault::Full),
-            6 if chaos.full_disk => self.world.set_fault(Fault::Broken),
-            7 | 8 => self.world.set_fault(Fault::None),
+            5 if chaos.full_disk => self.world.disk.fault = Fault::Full,
+            6 if chaos.full_disk => self.world.disk.fault = Fault::Broken,
+            7 | 8 => self.world.disk.fault = Fault::None,
             _ => {}
         }
     }
 
     fn calm(&mut self) {
-        self.world.set_fault(Fault::None);
+        self.world.disk.fault = Fault::None;
         for _ in 0..200 {
             for index in 0..self.peers.len() {
                 self.peers[index].connect(&mut self.world);
@@ -207,7 +207,7 @@ impl Run {
                 continue;
             }
             let publisher = message.payload[..1].to_owned();
-            // A publish is refused and its publisher cannot be told, because it
+            // A publish is refused and its publisher learns nothing of it, because it
             // is away or speaks 3.1.1: it sends it again, and later ones may
             // have found room on the disk before.
             if chaos.full_disk && (chaos.cuts || chaos.crashes || publisher == "1") {
@@ -259,8 +259,11 @@ impl Run {
         }
         let census = self.world.census();
         assert_eq!(census, dunlin_broker::Census::default(), "left behind");
-        assert_eq!(self.world.stored_messages(), 0, "left in the store");
-        assert!(self.world.stored().sessions.is_empty(), "left in the store");
+        assert_eq!(self.world.disk.stored_messages(), 0, "left in the store");
+        assert!(
+            self.world.disk.recover().sessions.is_empty(),
+            "left in the store"
+        );
     }
 }
 
