@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 mod check;
 #[cfg(target_os = "linux")]
+mod children;
+#[cfg(target_os = "linux")]
 mod cmd;
 #[cfg(target_os = "linux")]
 mod lab;

@@ -1,17 +1,16 @@
 //! Programs inside a namespace, which end with their owner.
 
 use core::time::Duration;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::Namespace;
 
+use crate::children::Known;
 use crate::trouble;
 
 /// Between two looks at something that is awaited.
@@ -23,37 +22,6 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// Lines that are shown of what a failed program said: some print all of their
 /// help.
 const SAID_LINES_MAX: usize = 10;
-
-/// Processes that [`end_all`] ends.
-static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
-
-/// A child process that [`end_all`] knows, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Known(u32);
-
-impl Known {
-    pub(crate) fn new(child: &Child) -> Self {
-        let id = child.id();
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        running.insert(id);
-        Self(id)
-    }
-}
-
-impl Drop for Known {
-    fn drop(&mut self) {
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        running.remove(&self.0);
-    }
-}
-
-/// Asks every child process to end, so that waiting for one ends.
-pub(crate) fn end_all() {
-    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    for id in running.iter() {
-        let _ = Command::new("kill").arg(id.to_string()).status();
-    }
-}
 
 /// A server that runs until it is dropped.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::{Alarm, free_bytes};
 
-use crate::process;
+use crate::children;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -88,7 +88,7 @@ impl Watch {
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 if let Some(what) = look() {
                     *lock(&FOUND) = Some(what);
-                    process::end_all();
+                    children::end_all();
                     return;
                 }
             }

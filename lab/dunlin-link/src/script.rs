@@ -10,7 +10,6 @@ use thiserror::Error;
 
 use crate::profile::{Profile, SettingError};
 use crate::side::Side;
-use crate::topology::{Topology, TopologyError};
 use crate::units::{UnitError, parse_duration};
 
 /// Steps of one script.
@@ -198,14 +197,9 @@ impl Script {
         Ok(script)
     }
 
-    /// Whether a network has all links and hosts that the script names.
-    ///
-    /// # Errors
-    /// With the first that it has not.
-    pub fn check(&self, topology: &Topology) -> Result<(), TopologyError> {
-        self.steps
-            .iter()
-            .try_for_each(|step| topology.check_action(&step.action))
+    /// What it does, in order of time.
+    pub(crate) fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.steps.iter().map(|step| &step.action)
     }
 
     /// When the next step is to be done.
@@ -345,24 +339,6 @@ mod tests {
         for (script, want) in cases {
             let error = Script::parse(script).unwrap_err().to_string();
             assert!(error.starts_with(want), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_network_knows_whether_it_has_what_a_script_names() {
-        let topology = Topology::pair([Profile::default(), Profile::default()]);
-        assert_eq!(
-            Script::parse("1s rebind a\n2s link.loss=1%")
-                .unwrap()
-                .check(&topology),
-            Ok(())
-        );
-        for (script, want) in [
-            ("1s rebind c", "there is no host `c`; there are a, b"),
-            ("1s wan.loss=1%", "there is no link `wan`; there are link"),
-        ] {
-            let error = Script::parse(script).unwrap().check(&topology);
-            assert_eq!(error.unwrap_err().to_string(), want);
         }
     }
 }

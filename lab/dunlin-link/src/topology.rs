@@ -6,7 +6,7 @@ use core::net::Ipv4Addr;
 use thiserror::Error;
 
 use crate::profile::Profile;
-use crate::script::Action;
+use crate::script::{Action, Script};
 use crate::side::Side;
 
 /// Hosts of one network; each is a namespace with a device.
@@ -305,6 +305,16 @@ impl Topology {
         Ok(())
     }
 
+    /// Whether all links and hosts that a script names are there.
+    ///
+    /// # Errors
+    /// With the first that is not.
+    pub fn check_script(&self, script: &Script) -> Result<(), TopologyError> {
+        script
+            .actions()
+            .try_for_each(|action| self.check_action(action))
+    }
+
     /// Whether what an action names is there.
     ///
     /// # Errors
@@ -572,5 +582,21 @@ mod tests {
         assert_eq!([up.delay.as_millis(), down.delay.as_millis()], [8, 9]);
         let unknown = Action::parse("wan.delay=1ms").unwrap();
         assert!(topology.apply(&unknown).is_err());
+    }
+
+    #[test]
+    fn a_network_knows_whether_it_has_what_a_script_names() {
+        let topology = Topology::pair(perfect());
+        assert_eq!(
+            topology.check_script(&Script::parse("1s rebind a\n2s link.loss=1%").unwrap()),
+            Ok(())
+        );
+        for (script, want) in [
+            ("1s rebind c", "there is no host `c`; there are a, b"),
+            ("1s wan.loss=1%", "there is no link `wan`; there are link"),
+        ] {
+            let error = topology.check_script(&Script::parse(script).unwrap());
+            assert_eq!(error.unwrap_err().to_string(), want);
+        }
     }
 }

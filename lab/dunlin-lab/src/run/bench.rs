@@ -14,11 +14,12 @@ use serde::de::DeserializeOwned;
 use super::congestion;
 use super::record::{Cell, Measure, Outcome};
 use super::systems::{Serving, System};
-use super::validity::{self, BEHIND_US_MAX};
+use super::validity;
 use crate::lab::Lab;
 use crate::link::start;
 use crate::process::{Server, output};
 use crate::profile::of;
+use crate::tool::load::BEHIND_US_MAX;
 
 /// A link with a server at host B.
 pub(super) struct Bench<'a> {

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::Namespace;
 use serde::de::DeserializeOwned;
 
+use crate::children::Known;
 use crate::lab::Lab;
-use crate::process::Known;
 use crate::tool::load::Done;
 
 /// A load that runs until it is awaited, or dropped and thereby killed.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{process, trouble};
+use crate::{children, trouble};
 
 /// Between two looks at whether to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ pub(crate) fn on_signals() -> Result<()> {
     thread::spawn(move || {
         for _ in signals.forever() {
             ASKED.store(true, Ordering::SeqCst);
-            process::end_all();
+            children::end_all();
         }
     });
     Ok(())

@@ -2,7 +2,7 @@
 
 use dunlin_link::linux::{Lateness, Report};
 
-use crate::tool::load::Done;
+use crate::tool::load::{BEHIND_US_MAX, Done};
 
 /// Share of packets that may be later than [`LATE_US_MAX`].
 const LATE_SHARE: f64 = 0.99;
@@ -14,9 +14,6 @@ const LATE_US_MAX: u64 = 1_024;
 /// Share of messages that the load generator may send later than
 /// [`BEHIND_US_MAX`].
 const BEHIND_SHARE_MAX: f64 = 0.02;
-
-/// Microseconds that the load generator may be behind its schedule.
-pub(crate) const BEHIND_US_MAX: u64 = 10_000;
 
 /// Why what was measured was not this link, if so.
 pub(crate) fn link(report: &Report) -> Option<String> {

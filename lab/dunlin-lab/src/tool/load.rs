@@ -22,8 +22,10 @@ use tokio::time::{sleep_until, timeout};
 
 use super::access::{Access, quality};
 use super::{micros, printed};
-use crate::run::validity::BEHIND_US_MAX;
 use crate::say;
+
+/// Microseconds that the load generator may be behind its schedule.
+pub(crate) const BEHIND_US_MAX: u64 = 10_000;
 
 /// Deliveries looked at at a time.
 const DELIVERIES_MAX: usize = 1024;

@@ -2,8 +2,10 @@
 //! [`Network`] when it arrives, writes it then.
 
 use core::time::Duration;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -12,9 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::report::{LinkReport, TestbedReport};
 use super::sys::set_realtime;
-use super::testbed::CaptureFile;
 use super::tun::Tun;
-use crate::capture::Point;
+use crate::capture::{Capture, Point};
 use crate::counters::Fate;
 use crate::network::{Exit, Network};
 use crate::script::{Action, Script};
@@ -30,6 +31,12 @@ const EARLY_MAX: Duration = Duration::from_micros(200);
 
 /// Buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 4096;
+
+/// A capture, and where it goes.
+pub(super) struct CaptureFile {
+    pub(super) capture: Capture<BufWriter<File>>,
+    pub(super) path: PathBuf,
+}
 
 /// Commands to the thread.
 #[derive(Debug)]

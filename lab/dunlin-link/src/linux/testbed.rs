@@ -17,7 +17,7 @@ use thiserror::Error;
 use super::addresses::{Addresses, Host};
 use super::guard::{Claim, namespace_name};
 use super::namespace::{Namespace, NamespaceError};
-use super::pump::{Heard, Order, Pump};
+use super::pump::{CaptureFile, Heard, Order, Pump};
 use super::report::TestbedReport;
 use super::tun::Tun;
 use crate::capture::Capture;
@@ -124,7 +124,7 @@ impl Testbed {
     pub fn start(options: TestbedOptions) -> Result<Self, StartError> {
         let TestbedOptions { topology, .. } = &options;
         let network = Network::new(topology, options.seed)?;
-        options.script.check(topology)?;
+        topology.check_script(&options.script)?;
         if let Some(what) = super::missing() {
             return Err(StartError::Missing(what));
         }
@@ -359,10 +359,4 @@ fn open_capture(options: &TestbedOptions) -> Result<Option<CaptureFile>, StartEr
             path: path.display().to_string(),
             cause,
         })
-}
-
-/// A capture, and where it goes.
-pub(super) struct CaptureFile {
-    pub(super) capture: Capture<BufWriter<File>>,
-    pub(super) path: PathBuf,
 }

@@ -27,9 +27,10 @@ use super::record::{Cell, Record};
 use super::stats::{Pick, Sample, Statistic};
 use super::systems::{Serving, System};
 use super::validity;
+use crate::children::Known;
 use crate::lab::{BROKER, Lab};
 use crate::link::start_testbed;
-use crate::process::{Known, Server};
+use crate::process::Server;
 use crate::profile::load;
 
 /// What is compared: the paper has one implementation over QUIC and over TLS.
