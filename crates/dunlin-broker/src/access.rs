@@ -273,6 +273,14 @@ impl Rule {
     }
 }
 
+/// Whether only the server publishes to a topic: `$SYS` and what is below it.
+#[must_use]
+pub fn is_reserved(topic: &str) -> bool {
+    topic
+        .strip_prefix("$SYS")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 fn without_share(filter: &str) -> &str {
     filter
         .strip_prefix("$share/")

@@ -9,6 +9,7 @@ use dunlin_base::limits::{PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
 use dunlin_base::{ShardId, Text};
 
 use crate::auth::AuthPolicy;
+use crate::random::Secret;
 
 /// What happens to a QoS 1 or 2 message when the queue of one of its receivers
 /// is full.
@@ -42,8 +43,8 @@ pub struct Config {
     pub shard: ShardId,
     /// Number of shards in the process.
     pub shards: u16,
-    /// Seed for hash keys, identifiers and jitter.
-    pub seed: u64,
+    /// What hash keys, identifiers and nonces are made from.
+    pub secret: Secret,
     /// What each listener asks of its clients, by index; the default stands in
     /// for missing ones.
     pub listeners: Vec<AuthPolicy>,
@@ -108,7 +109,7 @@ impl Default for Config {
         Self {
             shard: ShardId(0),
             shards: 1,
-            seed: 0,
+            secret: Secret::of_seed(0),
             listeners: vec![],
             packet_bytes_max: PACKET_BYTES_DEFAULT,
             receive_maximum: RECEIVE_MAXIMUM_DEFAULT,

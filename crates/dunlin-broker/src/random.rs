@@ -1,7 +1,79 @@
-//! Where a session lives, and the numbers that look random: identifiers and
-//! nonces of a session, from the seed that the shard was given.
+//! Where a session lives, and numbers that cannot be predicted: identifiers,
+//! nonces and hash keys, from the secret that the shard was given.
 
-pub(crate) use dunlin_base::Random;
+use core::fmt;
+
+use dunlin_base::{Random, ShardId};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Bytes of a [`Secret`].
+pub const SECRET_BYTES: usize = 32;
+
+/// What identifiers, nonces and hash keys are made from. The shards of a
+/// process share one.
+#[derive(Clone)]
+pub struct Secret([u8; SECRET_BYTES]);
+
+impl Secret {
+    /// From the operating system's random numbers.
+    #[must_use]
+    pub const fn new(bytes: [u8; SECRET_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// One that everybody can compute, for simulations.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Self {
+        let mut bytes = [0; SECRET_BYTES];
+        for (to, from) in bytes.iter_mut().zip(seed.to_le_bytes()) {
+            *to = from;
+        }
+        Self(bytes)
+    }
+}
+
+// Not for logs.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// A generator of random numbers for cryptography: HMAC-SHA-256 of shard and
+/// counter under the secret.
+#[derive(Debug)]
+pub(crate) struct Generator {
+    secret: Secret,
+    shard: ShardId,
+    counter: u64,
+}
+
+impl Generator {
+    /// The sequence of one shard.
+    pub(crate) const fn new(secret: Secret, shard: ShardId) -> Self {
+        Self {
+            secret,
+            shard,
+            counter: 0,
+        }
+    }
+
+    /// The next 128 bits.
+    pub(crate) fn next(&mut self) -> u128 {
+        self.counter += 1;
+        let mut key = hmac::digest::Key::<Hmac<Sha256>>::default();
+        for (to, from) in key.iter_mut().zip(self.secret.0) {
+            *to = from;
+        }
+        let mut mac = Hmac::<Sha256>::new(&key);
+        mac.update(&self.shard.0.to_le_bytes());
+        mac.update(&self.counter.to_le_bytes());
+        let bytes: [u8; 32] = mac.finalize().into_bytes().into();
+        let first = bytes.first_chunk().copied().unwrap_or_default();
+        u128::from_le_bytes(first)
+    }
+}
 
 /// The shard that a client identifier belongs to: FNV-1a, mixed.
 #[must_use]
@@ -17,6 +89,24 @@ pub fn home_shard(client_id: &str, shards: u16) -> u16 {
 mod tests {
     use super::*;
     use alloc::format;
+
+    #[test]
+    fn the_whole_secret_and_the_shard_count() {
+        let numbers = |secret, shard| {
+            let mut generator = Generator::new(secret, ShardId(shard));
+            [generator.next(), generator.next()]
+        };
+        let first = numbers(Secret::of_seed(1), 0);
+        assert_eq!(first, numbers(Secret::of_seed(1), 0));
+        assert_ne!(first[0], first[1]);
+        assert_ne!(first, numbers(Secret::of_seed(1), 1));
+        for byte in 0..SECRET_BYTES {
+            let mut other = Secret::of_seed(1);
+            other.0[byte] ^= 0x80;
+            assert_ne!(first, numbers(other.clone(), 0));
+            assert_eq!(format!("{other:?}"), "Secret");
+        }
+    }
 
     #[test]
     fn client_ids_spread_over_shards() {

@@ -12,7 +12,8 @@
 //! a stream, `NAME grant` lets the server open one more, `NAME v4` expects answers in
 //! 3.1.1 to bytes that are no CONNECT. `wait 10s` and `wait
 //! 300ms` let time pass; `crash`, `stop`, `disk full`, `disk ok` are what
-//! happens to the server. `set KEY=VALUE` at the top changes the
+//! happens to the server; `acl LINE; LINE` replaces its access list, `acl -`
+//! takes it away. `set KEY=VALUE` at the top changes the
 //! configuration. What a client receives and no line reads is an error at
 //! the next step.
 
@@ -29,7 +30,7 @@ use crate::disk::Fault;
 use crate::link::ToClient;
 use crate::notation::{encode, show};
 use crate::setup::Setup;
-use crate::world::World;
+use crate::world::{World, set_acl};
 
 /// What scripts call stream `d`.
 const DATAGRAM: StreamId = StreamId(u64::MAX);
@@ -102,6 +103,10 @@ fn set(setup: &mut Setup, pair: &str) {
     }
     if key == "protocol" {
         setup.protocol = (value == flow::ALPN).then_some(flow::ALPN);
+        return;
+    }
+    if key == "acl" {
+        setup.acl = access_list(value);
         return;
     }
     let config = &mut setup.config;
@@ -180,6 +185,7 @@ impl Script {
                     .values_mut()
                     .for_each(|client| client.unread.clear());
             }
+            ("acl", lines) => set_acl(&mut self.world, access_list(lines).as_deref()),
             ("stop", _) => self.world.shut_down(),
             ("disk", "full") => self.world.disk.fault = Fault::Full,
             ("disk", "broken") => self.world.disk.fault = Fault::Broken,
@@ -370,6 +376,11 @@ impl Script {
             }
         }
     }
+}
+
+/// `LINE; LINE`, or `-` for no list.
+fn access_list(lines: &str) -> Option<String> {
+    (lines != "-").then(|| lines.split("; ").collect::<Vec<_>>().join("\n"))
 }
 
 fn stream(name: &str) -> StreamId {

@@ -55,6 +55,8 @@ pub struct Setup {
     pub protocol: Option<&'static str>,
     /// Users and passwords.
     pub users: &'static [(&'static str, &'static str)],
+    /// Access list; without one everything is allowed.
+    pub acl: Option<String>,
 }
 
 impl Setup {
@@ -74,6 +76,7 @@ impl Setup {
             transport: Transport::Quic,
             protocol: None,
             users: &[],
+            acl: None,
         }
     }
 }

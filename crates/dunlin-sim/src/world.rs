@@ -4,11 +4,13 @@
 mod clients;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetCommand, NetCommandKind, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, ShardId, StreamId};
-use dunlin_broker::{Census, Config, Event, Input, Output, Shard};
+use dunlin_broker::access::Acl;
+use dunlin_broker::{Census, Config, Event, Input, Output, Secret, Shard};
 use dunlin_store::Recovered;
 
 use crate::agenda::{Agenda, BEGIN, Happening};
@@ -195,7 +197,7 @@ impl World {
                 let config = Config {
                     shard: ShardId(number),
                     shards: self.setup.shards,
-                    seed: self.setup.seed,
+                    secret: Secret::of_seed(self.setup.seed),
                     ..self.setup.config.clone()
                 };
                 Shard::new(config, self.agenda.now)
@@ -204,9 +206,8 @@ impl World {
         for index in 0..self.shards.len() {
             self.shards[index].restore(recovered);
         }
-        for index in 0..self.shards.len() {
-            self.drain(index);
-        }
+        let acl = self.setup.acl.clone();
+        set_acl(self, acl.as_deref());
     }
 
     fn run_timers(&mut self) {
@@ -476,6 +477,19 @@ impl World {
             .last_to_client
             .max(if apart { at } else { self.agenda.now });
         self.agenda.at(at, Happening::Client(conn, event));
+    }
+}
+
+/// Replaces the access list of all shards, as a reload does.
+///
+/// # Panics
+/// `acl` is no access list.
+pub(crate) fn set_acl(world: &mut World, acl: Option<&str>) {
+    world.setup.acl = acl.map(str::to_owned);
+    let acl = acl.map(|text| Arc::new(Acl::parse(text).expect("an access list")));
+    for index in 0..world.shards.len() {
+        world.shards[index].set_acl(acl.clone());
+        world.drain(index);
     }
 }
 

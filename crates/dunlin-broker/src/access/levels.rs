@@ -19,7 +19,8 @@ pub(super) struct Names<'a> {
 pub(super) enum Name<'a> {
     /// There is none, so that lines with it do not apply.
     Absent,
-    /// There is one that would match more, or less, than one level.
+    /// There is one that would match more, or less, than one level, or that
+    /// would reach the server's own topics.
     Unusable,
     /// One level that matches only itself.
     Level(&'a str),
@@ -27,7 +28,7 @@ pub(super) enum Name<'a> {
 
 impl<'a> Name<'a> {
     pub(super) fn new(name: &'a str) -> Self {
-        if name.is_empty() || name.contains(['+', '#', '/', '\0']) {
+        if name.is_empty() || name.contains(['$', '+', '#', '/', '\0']) {
             return Self::Unusable;
         }
         Self::Level(name)

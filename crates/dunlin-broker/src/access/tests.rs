@@ -117,6 +117,8 @@ fn patterns_never_match_more_than_one_level() {
             (None, "+", Publish, "devices/c1/state", false),
             (None, "#", Publish, "devices/c1/state", false),
             (None, "a/b", Publish, "devices/a/b/state", false),
+            (None, "$SYS", Publish, "devices/$SYS/state", false),
+            (Some("a$"), "c1", Receive, "users/a$-x/c1/a", false),
             (Some("bob"), "a/b", Publish, "any/thing", false),
             (Some("bob"), "ab", Publish, "any/thing", true),
         ],

@@ -121,7 +121,7 @@ fn begin_exchange(
 
 /// The authenticator gave the keys of a user: the challenge leaves.
 fn challenge(own: &mut Owners, c: ConnIdx, answer: &AuthAnswer) {
-    let nonce = format!("{:016x}{:016x}", own.random.next(), own.random.next());
+    let nonce = format!("{:032x}", own.random.next());
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };

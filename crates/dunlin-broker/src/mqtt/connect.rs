@@ -7,6 +7,7 @@ use dunlin_base::{ShardId, Text};
 use dunlin_mqtt::codec::{Connect, ReasonCode, Version};
 use dunlin_mqtt::server::session::Lifetime;
 
+use crate::access;
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::ids::ConnIdx;
@@ -32,6 +33,11 @@ pub(crate) fn handle_connect(
 ) -> Result<Flow, Fault> {
     if let Some(conn) = own.conns.get_mut(c) {
         conn.link.terms.version = connect.version;
+    }
+    let will = connect.will.as_ref();
+    if will.is_some_and(|will| access::is_reserved(will.topic)) {
+        ending::refuse(own, c, ReasonCode::NotAuthorized);
+        return Ok(Flow::Continue);
     }
     let mut assigned = None;
     if connect.client_id.is_empty() {
@@ -65,7 +71,7 @@ fn lives_with_connection(config: &Config, connect: &Connect<'_>) -> bool {
 /// An identifier that belongs to this shard.
 fn assign_client_id(own: &mut Owners) -> Text {
     loop {
-        let id = format!("auto-{:016x}", own.random.next());
+        let id = format!("auto-{:016x}", own.random.next() as u64);
         if home_shard(&id, own.config.shards) == own.config.shard.0
             && own.sessions.find(&id).is_none()
             && own.sessions.elsewhere(&id).is_none()

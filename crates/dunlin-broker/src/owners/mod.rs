@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 
 use dunlin_base::{Instant, StreamId};
 
-use crate::access::{Acl, Action};
+use crate::access::{self, Acl, Action};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
@@ -29,7 +29,7 @@ use crate::owners::outbox::Outbox;
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
 use crate::owners::timers::Timers;
-use crate::random::Random;
+use crate::random::Generator;
 use crate::stats::Stats;
 
 /// Work that a function leaves for the end of the call, because it may reach
@@ -50,7 +50,7 @@ pub(crate) struct Owners {
     pub(crate) config: Config,
     pub(crate) acl: Option<Arc<Acl>>,
     pub(crate) now: Instant,
-    pub(crate) random: Random,
+    pub(crate) random: Generator,
     pub(crate) conns: Connections,
     pub(crate) sessions: Sessions,
     pub(crate) routing: Routing,
@@ -65,14 +65,15 @@ pub(crate) struct Owners {
 impl Owners {
     pub(crate) fn new(config: Config, now: Instant) -> Self {
         let shard = config.shard;
-        let seed = config.seed ^ u64::from(shard.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = Generator::new(config.secret.clone(), shard);
+        let hash_key = random.next() as u64;
         Self {
             acl: None,
             now,
-            random: Random::new(seed),
+            random,
             conns: Connections::default(),
             sessions: Sessions::new(shard),
-            routing: Routing::new(seed),
+            routing: Routing::new(hash_key),
             commits: Commits::new(shard, config.durable),
             timers: Timers::default(),
             outbox: Outbox::new(shard, config.shards),
@@ -83,8 +84,12 @@ impl Owners {
         }
     }
 
-    /// Access control for a session.
+    /// Access control for a session. The server's own topics are never a
+    /// client's to publish.
     pub(crate) fn may(&self, s: SessionIdx, action: Action, topic: &str) -> bool {
+        if action == Action::Publish && access::is_reserved(topic) {
+            return false;
+        }
         let (Some(acl), Some(session)) = (&self.acl, self.sessions.get(s)) else {
             return true;
         };

@@ -164,9 +164,9 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(hash_key: u64) -> Self {
         Self {
-            tree: SubscriptionTree::new(seed),
+            tree: SubscriptionTree::new(hash_key),
             interest: Interest::new(),
             retained: RetainedTree::new(),
             changes: HashMap::new(),

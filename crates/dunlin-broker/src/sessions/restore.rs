@@ -13,6 +13,7 @@ use dunlin_mqtt::server::session::Subscription;
 use dunlin_mqtt::server::{Content, Delivery, Identifiers};
 use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
 
+use crate::access;
 use crate::io::InterestChange;
 use crate::owners::Owners;
 use crate::owners::routing::Subscribed;
@@ -28,7 +29,9 @@ use crate::sessions::lifecycle;
 pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     own.commits.skip_seqs(recovered.last_seq);
     own.sessions.skip_keys(recovered.next_session);
-    for message in &recovered.retained {
+    // Earlier versions let clients publish to the server's topics.
+    let retained = recovered.retained.iter();
+    for message in retained.filter(|message| !access::is_reserved(&message.topic)) {
         own.routing.retain(&Arc::new(message.clone()));
     }
     let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();

@@ -1,6 +1,7 @@
 //! Conversations with broker shards in virtual time, by section of the
 //! specification; pairs of client engines and shards; hostile peers.
 
+mod access;
 mod auth;
 mod blocked;
 mod claims;

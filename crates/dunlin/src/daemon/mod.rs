@@ -20,8 +20,8 @@ use std::thread::JoinHandle;
 
 use dunlin_base::transport::Transport;
 use dunlin_base::{ShardId, Text};
-use dunlin_broker::Shard;
 use dunlin_broker::access::Acl;
+use dunlin_broker::{SECRET_BYTES, Secret, Shard};
 use dunlin_mqtt::flow;
 use dunlin_net::{
     Clock, KeyLog, ListenerConfig, Net, NetConfig, NetKeys, NetShared, Qlog, ServerTls,
@@ -358,9 +358,9 @@ impl Daemon {
         acl: Option<Arc<Acl>>,
     ) -> Result<(), StartError> {
         let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
-        let seed = random_seed()?;
+        let secret = random_secret()?;
         for (id, part) in (0..count).map(ShardId).zip(parts) {
-            let settings = settings::shard(&self.config, id, count, seed);
+            let settings = settings::shard(&self.config, id, count, secret.clone());
             let mut shard = Shard::new(settings, clock.now());
             shard.restore(recovered);
             shard.set_acl(acl.clone());
@@ -397,10 +397,10 @@ fn submitter(store: &RedbStore, address: Address) -> Submitter {
     store.submitter(Box::new(move |done| address.send(Mail::Store(done))))
 }
 
-fn random_seed() -> Result<u64, StartError> {
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|e| StartError::Loop(e.to_string()))?;
-    Ok(u64::from_ne_bytes(seed))
+fn random_secret() -> Result<Secret, StartError> {
+    let mut bytes = [0; SECRET_BYTES];
+    getrandom::fill(&mut bytes).map_err(|e| StartError::Loop(e.to_string()))?;
+    Ok(Secret::new(bytes))
 }
 
 fn open_qlog(config: &Config, clock: Clock) -> Result<Option<Qlog>, StartError> {

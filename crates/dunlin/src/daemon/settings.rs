@@ -1,20 +1,20 @@
 //! From the configuration file to the settings of shards, loops and store.
 
 use dunlin_base::ShardId;
-use dunlin_broker::{Config as ShardConfig, QueueFull};
+use dunlin_broker::{Config as ShardConfig, QueueFull, Secret};
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
 use crate::config::{Config, priority, sections};
 
 /// Settings of one shard.
-pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, seed: u64) -> ShardConfig {
+pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, secret: Secret) -> ShardConfig {
     let limits = &config.limits;
     let keep_alive = u16::try_from(limits.max_keep_alive.0.as_secs()).unwrap_or(u16::MAX);
     ShardConfig {
         shard: id,
         shards,
-        seed,
+        secret,
         listeners: config
             .listener
             .iter()
