@@ -85,6 +85,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Most subscriptions of one session.
     pub subscriptions_max: usize,
+    /// Most subscriptions of one session that one message can match.
+    pub overlaps_max: usize,
     /// Most retained messages.
     pub retained_max: usize,
     /// Client-opened QUIC streams besides control, per connection.
@@ -127,6 +129,7 @@ impl Default for Config {
             qos0_backlog_bytes: 1024 * 1024,
             connections_max: 1_000_000,
             subscriptions_max: 200_000,
+            overlaps_max: 256,
             retained_max: 1_000_000,
             data_streams_max: 16,
             delivery_streams_max: 32,

@@ -249,6 +249,16 @@ pub enum Event {
         /// The new address.
         addr: SocketAddr,
     },
+    /// Subscriptions were refused because one message could match too many of
+    /// the session.
+    Overlapping {
+        /// The connection.
+        conn: ConnId,
+        /// Client identifier.
+        client_id: Text,
+        /// How many of one SUBSCRIBE.
+        refused: u64,
+    },
     /// The store refused a batch; the publishes in it were refused too.
     StoreFailed(Text),
     /// So many table entries were missing although they cannot be: a bug.

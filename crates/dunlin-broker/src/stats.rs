@@ -34,6 +34,9 @@ dunlin_base::totals! {
         pub messages_dropped_slow: u64,
         /// QoS 1 and 2 messages dropped for a receiver by policy `drop-newest`.
         pub messages_dropped_full: u64,
+        /// Subscriptions refused because one message could match too many of
+        /// their session.
+        pub subscriptions_overlapping: u64,
         /// Publishes refused because a queue was full.
         pub publishes_refused: u64,
         /// Messages that expired in a queue.

@@ -120,6 +120,7 @@ fn set(setup: &mut Setup, pair: &str) {
         "queue_messages_max" => config.queue_messages_max = number(),
         "queue_held_max" => config.queue_held_max = number(),
         "retained_max" => config.retained_max = number(),
+        "overlaps_max" => config.overlaps_max = number(),
         "subscriptions_max" => config.subscriptions_max = number(),
         "data_streams_max" => config.data_streams_max = number(),
         "connections_max" => config.connections_max = number(),

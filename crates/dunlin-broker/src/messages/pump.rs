@@ -7,7 +7,8 @@ use core::num::NonZeroU16;
 use dunlin_base::{Message, QoS};
 use dunlin_mqtt::codec::PacketId;
 use dunlin_mqtt::codec::{PacketType, Publish, ReasonCode};
-use dunlin_mqtt::server::{Content, Delivery, Outgoing, Received, Transfer, delivery};
+use dunlin_mqtt::server::session::Subscription;
+use dunlin_mqtt::server::{Content, Delivery, Identifiers, Outgoing, Received, Transfer, delivery};
 use dunlin_store::{InflightState, Seq, SessionKey, StoreOp, Target};
 
 use crate::access::Action;
@@ -18,7 +19,6 @@ use crate::mqtt::{encode, send};
 use crate::owners::Owners;
 use crate::owners::pending::{Due, Pending, PendingPublish};
 use crate::owners::routing::Hit;
-use crate::owners::session::RetainedWalk;
 
 /// Messages loaded from the store at a time, and what they may cost together.
 const LOAD_MAX: usize = 256;
@@ -27,6 +27,9 @@ const LOAD_BYTES_MAX: usize = 1 << 20;
 /// Queued messages of a session below which the next page of retained messages
 /// is taken.
 const QUEUE_LOW: usize = 128;
+
+/// Bytes of them, likewise.
+const QUEUE_LOW_BYTES: usize = 1 << 20;
 
 /// Queued messages of a session that are passed over because of their streams.
 const ASIDE_MAX: usize = 1024;
@@ -216,30 +219,40 @@ fn walk_retained(own: &mut Owners, s: SessionIdx) -> bool {
     let Some(session) = own.sessions.get_mut(s) else {
         return false;
     };
-    if session.mqtt.outbound.expected() >= QUEUE_LOW {
+    let outbound = &session.mqtt.outbound;
+    if !outbound.has_room(0, QUEUE_LOW, QUEUE_LOW_BYTES) {
         return false;
     }
-    let Some(mut walk) = session.walks.pop_front() else {
+    let Some((filter, after)) = session.walks.take() else {
         return false;
     };
-    let (page, next) = own.routing.page(&walk.filter, walk.after.as_deref());
+    let Some(subscription) = session.mqtt.subscriptions.get(&filter).copied() else {
+        return true;
+    };
+    let (page, next) = own.routing.page(&filter, after.as_deref());
     for message in page {
-        deliver_retained(own, s, &walk, message);
+        deliver_retained(own, s, &subscription, message);
     }
-    if next.is_some()
+    if let Some(next) = next
         && let Some(session) = own.sessions.get_mut(s)
     {
-        walk.after = next;
-        session.walks.push_front(walk);
+        session.walks.put_back(filter, next);
     }
     true
 }
 
-fn deliver_retained(own: &mut Owners, s: SessionIdx, walk: &RetainedWalk, message: Arc<Message>) {
+fn deliver_retained(
+    own: &mut Owners,
+    s: SessionIdx,
+    subscription: &Subscription,
+    message: Arc<Message>,
+) {
     if message.is_expired(own.now) || !own.may(s, Action::Receive, &message.topic) {
         return;
     }
-    let qos = delivery::effective_qos(message.qos, walk.qos);
+    let (stream, identifiers) = (subscription.stream, subscription.identifier);
+    let identifiers: Identifiers = identifiers.into_iter().collect();
+    let qos = delivery::effective_qos(message.qos, subscription.options.qos);
     //= mqtt5#[MQTT-3.3.1-8]
     let retain = true;
     if qos == QoS::AtMostOnce {
@@ -248,8 +261,8 @@ fn deliver_retained(own: &mut Owners, s: SessionIdx, walk: &RetainedWalk, messag
         let hit = Hit {
             session: s,
             options: 0,
-            identifiers: walk.identifiers.clone(),
-            stream: walk.stream,
+            identifiers,
+            stream,
             share: None,
         };
         return encode::deliver_qos0(own, &mut source, &hit, retain);
@@ -265,9 +278,9 @@ fn deliver_retained(own: &mut Owners, s: SessionIdx, walk: &RetainedWalk, messag
         seq: None,
         qos,
         retain,
-        identifiers: walk.identifiers.clone(),
+        identifiers,
         share: None,
-        stream: walk.stream,
+        stream,
         level,
         maybe_sent: false,
     };
@@ -286,7 +299,7 @@ fn deliver_retained(own: &mut Owners, s: SessionIdx, walk: &RetainedWalk, messag
                 session: key,
                 qos,
                 retain,
-                identifiers: walk.identifiers.to_vec(),
+                identifiers: delivery.identifiers.to_vec(),
                 shared: None,
             }],
         }],

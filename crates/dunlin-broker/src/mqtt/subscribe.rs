@@ -4,26 +4,25 @@
 use alloc::vec::Vec;
 
 use dunlin_base::topic::Filter;
-use dunlin_base::{StreamId, Text};
+use dunlin_base::{ConnId, StreamId, Text};
 use dunlin_mqtt::codec::{
     Packet, ReasonCode, ReasonCodes, ReasonProperties, SubAck, Subscribe, SubscribeFilter,
     UnsubAck, Unsubscribe,
 };
-use dunlin_mqtt::server::Identifiers;
 use dunlin_mqtt::server::session::Subscription;
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
-use crate::io::InterestChange;
+use crate::io::{Event, InterestChange};
 use crate::messages::pump;
 use crate::mqtt::send;
 use crate::owners::Owners;
 use crate::owners::conn::{Conn, Phase};
 use crate::owners::pending::{Pending, PendingSubscribe};
 use crate::owners::routing::Subscribed;
-use crate::owners::session::{RetainedWalk, Session};
+use crate::owners::session::Session;
 use crate::sessions::subscriptions;
 
 pub(crate) fn handle_subscribe(
@@ -51,6 +50,7 @@ pub(crate) fn handle_subscribe(
         waiting: 0,
     };
     let identifier = subscribe.subscription_identifier.map(|id| id.get());
+    let overlapping = own.stats.subscriptions_overlapping;
     let mut changes = Vec::new();
     for request in subscribe.filters.iter() {
         let subscription = Subscription {
@@ -71,8 +71,26 @@ pub(crate) fn handle_subscribe(
         changes.extend(change);
         pending.reasons.push(reason);
     }
+    report_overlapping(own, s, pending.conn, overlapping);
     announce(own, c, changes, pending);
     Ok(())
+}
+
+/// Says who was refused subscriptions because too many overlap: once a
+/// session, so that the log cannot be filled.
+fn report_overlapping(own: &mut Owners, s: SessionIdx, conn: ConnId, before: u64) {
+    let refused = own.stats.subscriptions_overlapping - before;
+    if refused > 0
+        && let Some(session) = own.sessions.get_mut(s)
+        && !core::mem::replace(&mut session.overlapping, true)
+    {
+        let client_id = session.client_id.clone();
+        own.outbox.event(Event::Overlapping {
+            conn,
+            client_id,
+            refused,
+        });
+    }
 }
 
 fn subscribe_one(
@@ -98,6 +116,10 @@ fn subscribe_one(
     if is_new && subscriptions.len() >= limit {
         return (ReasonCode::QuotaExceeded, None);
     }
+    if is_new && subscriptions.overlaps(text, own.config.overlaps_max) {
+        own.stats.subscriptions_overlapping += 1;
+        return (ReasonCode::QuotaExceeded, None);
+    }
     //= mqtt5#[MQTT-3.8.4-3]
     subscriptions.insert(Text::from(text), subscription);
     own.routing.insert(s, text, Subscribed::of(&subscription));
@@ -107,13 +129,7 @@ fn subscribe_one(
         pending.added.push(Text::from(text));
     }
     if subscription.wants_retained(is_new) && filter.share.is_none() {
-        pending.walks.push(RetainedWalk {
-            filter: Text::from(text),
-            after: None,
-            qos: subscription.options.qos,
-            identifiers: subscription.identifier.into_iter().collect::<Identifiers>(),
-            stream: subscription.stream,
-        });
+        pending.walks.push(Text::from(text));
     }
     (subscription.granted(), change)
 }
@@ -143,7 +159,7 @@ pub(crate) fn handle_unsubscribe(
             reasons.push(ReasonCode::NoSubscriptionExisted);
             continue;
         }
-        session.walks.retain(|walk| walk.filter != text);
+        session.walks.end(text);
         if session.is_persistent() {
             let filter = Text::from(text);
             own.commits
@@ -218,8 +234,9 @@ pub(crate) fn advance_subscribe(own: &mut Owners, token: u64, mut pending: Pendi
         let subscriptions = &session.mqtt.subscriptions;
         // An UNSUBSCRIBE may have come before this answer.
         let walks = pending.walks.into_iter();
-        let walks = walks.filter(|walk| subscriptions.contains(&walk.filter));
-        session.walks.extend(walks);
+        for filter in walks.filter(|filter| subscriptions.contains(filter)) {
+            session.walks.start(filter);
+        }
     }
     pump::pump(own, s);
 }

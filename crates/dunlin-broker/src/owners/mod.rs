@@ -13,6 +13,7 @@ pub(crate) mod routing;
 pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod timers;
+pub(crate) mod walks;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

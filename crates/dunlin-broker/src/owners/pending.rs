@@ -10,7 +10,6 @@ use dunlin_mqtt::server::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::SessionRef;
-use crate::owners::session::RetainedWalk;
 
 /// A delivery whose message is on its way to the store. The session's queue
 /// has room reserved for it.
@@ -70,7 +69,8 @@ pub(crate) struct PendingSubscribe {
     /// Filters that were new, to be taken back if the store refuses them.
     pub(crate) added: Vec<Text>,
     pub(crate) unsubscribe: bool,
-    pub(crate) walks: Vec<RetainedWalk>,
+    /// Filters whose retained messages are due.
+    pub(crate) walks: Vec<Text>,
     /// Shards and store that have not answered.
     pub(crate) waiting: usize,
 }

@@ -27,6 +27,10 @@ const PAGE_MAX: usize = 128;
 /// message needs to be dropped for a slow client.
 const PAGE_BYTES: usize = 64 * 1024;
 
+/// Identifiers of one copy among which a further one is looked for; more are
+/// sorted in the end.
+const IDENTIFIERS_SCANNED_MAX: usize = 16;
+
 /// Topics looked at for one page.
 const STEPS_MAX: usize = 4096;
 
@@ -92,9 +96,14 @@ impl Hit {
         // Retain As Published if any wants it.
         let retain_as_published = (old | new) & 0b1000;
         self.options = qos | retain_as_published;
-        if value.identifier != 0 && !self.identifiers.contains(&value.identifier) {
+        let many = self.has_many_identifiers();
+        if value.identifier != 0 && (many || !self.identifiers.contains(&value.identifier)) {
             self.identifiers.push(value.identifier);
         }
+    }
+
+    fn has_many_identifiers(&self) -> bool {
+        self.identifiers.len() >= IDENTIFIERS_SCANNED_MAX
     }
 }
 
@@ -200,6 +209,7 @@ impl Routing {
             message: self.messages,
             origin,
             local: scope.is_some(),
+            many: false,
             is_available,
         };
         if scope.is_none_or(|scope| scope.plain) {
@@ -218,6 +228,13 @@ impl Routing {
             }
             if finder.found.hits.len() == before {
                 finder.found.missed.push(share.clone());
+            }
+        }
+        if finder.many {
+            let hits = finder.found.hits.iter_mut();
+            for hit in hits.filter(|hit| hit.has_many_identifiers()) {
+                hit.identifiers.sort_unstable();
+                hit.identifiers.dedup();
             }
         }
         finder.found
@@ -436,6 +453,8 @@ struct Finder<'a, A> {
     origin: Option<SessionIdx>,
     /// Other shards are not wanted.
     local: bool,
+    /// Some copy has many subscription identifiers.
+    many: bool,
     is_available: A,
 }
 
@@ -484,7 +503,9 @@ impl<A: Fn(SessionIdx) -> bool> Finder<'_, A> {
             if mark.message == self.message
                 && let Some(hit) = self.found.hits.get_mut(mark.hit as usize)
             {
-                return hit.merge(value);
+                hit.merge(value);
+                self.many |= hit.has_many_identifiers();
+                return;
             }
             *mark = Mark {
                 message: self.message,

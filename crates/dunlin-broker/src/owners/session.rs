@@ -3,25 +3,14 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use dunlin_base::{QoS, StreamId, Text};
+use dunlin_base::Text;
 use dunlin_mqtt::codec::Version;
-use dunlin_mqtt::server::{self, Identifiers};
+use dunlin_mqtt::server;
 use dunlin_store::{SessionKey, SessionRecord, StoredWill};
 
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::timers::Alarm;
-
-/// Retained messages still to be delivered for a new subscription. The walk
-/// is resumed as the session drains, so that a `#` over a million retained
-/// messages needs no memory.
-#[derive(Clone, Debug)]
-pub(crate) struct RetainedWalk {
-    pub(crate) filter: Text,
-    pub(crate) after: Option<Text>,
-    pub(crate) qos: QoS,
-    pub(crate) identifiers: Identifiers,
-    pub(crate) stream: StreamId,
-}
+use crate::owners::walks::Walks;
 
 /// A session: what MQTT knows of it, and its place among the others of this
 /// shard.
@@ -32,7 +21,7 @@ pub(crate) struct Session {
     pub(crate) user: Option<Text>,
     pub(crate) conn: Option<ConnIdx>,
     pub(crate) mqtt: server::Session,
-    pub(crate) walks: VecDeque<RetainedWalk>,
+    pub(crate) walks: Walks,
     /// Publishes of this client not yet given to the store, in order; empty
     /// while nothing waits for other shards. Bounded by the Receive Maximum.
     pub(crate) preparing: VecDeque<u64>,
@@ -41,6 +30,8 @@ pub(crate) struct Session {
     /// The token under which its home granted its client identifier; 0: its
     /// home is here.
     pub(crate) claim: u64,
+    /// It was reported that too many of its subscriptions overlap.
+    pub(crate) overlapping: bool,
     /// The store has a record of it.
     pub(crate) stored: bool,
 }
@@ -53,11 +44,12 @@ impl Session {
             user: None,
             conn: None,
             mqtt: server::Session::new(version),
-            walks: VecDeque::new(),
+            walks: Walks::default(),
             preparing: VecDeque::new(),
             will: None,
             alarm: Alarm::default(),
             claim: 0,
+            overlapping: false,
             stored: false,
         }
     }

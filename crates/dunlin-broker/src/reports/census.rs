@@ -35,6 +35,8 @@ pub struct Census {
     pub queued_bytes: usize,
     /// Messages in flight to clients.
     pub in_flight: usize,
+    /// Subscriptions whose retained messages are not all delivered.
+    pub walks: usize,
     /// QoS 2 messages in flight from clients.
     pub receiving: usize,
     /// Bytes on their way to clients.
@@ -61,6 +63,7 @@ impl Census {
             queued: self.queued + other.queued,
             queued_bytes: self.queued_bytes + other.queued_bytes,
             in_flight: self.in_flight + other.in_flight,
+            walks: self.walks + other.walks,
             receiving: self.receiving + other.receiving,
             backlog_bytes: self.backlog_bytes + other.backlog_bytes,
             parked_bytes: self.parked_bytes + other.parked_bytes,
@@ -85,6 +88,7 @@ pub(crate) fn census(own: &Owners) -> Census {
         census.queued += session.mqtt.outbound.queued();
         census.queued_bytes += session.mqtt.outbound.queue_bytes();
         census.in_flight += session.mqtt.outbound.inflight();
+        census.walks += session.walks.len();
         census.receiving += session.mqtt.inbound.open();
     }
     for (_, conn) in own.conns.iter() {

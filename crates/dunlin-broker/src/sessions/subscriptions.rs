@@ -29,7 +29,7 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) {
         let Some(session) = own.sessions.get_mut(s) else {
             break;
         };
-        session.walks.retain(|walk| walk.filter != filter);
+        session.walks.end(&filter);
         if session.is_persistent() {
             let key = session.key;
             own.commits

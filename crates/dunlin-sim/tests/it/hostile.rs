@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::panic::catch_unwind;
 
 use dunlin_base::StreamId;
+use dunlin_broker::Event;
 use dunlin_mqtt_codec::Version;
 use dunlin_sim::{Link, Random, Script, Setup, World, encode};
 
@@ -214,6 +215,105 @@ fn too_many_subscriptions_are_refused() {
         .expect("SUBSCRIBE");
     let line = script.pop("a").expect("SUBACK");
     assert_eq!(line.matches(" 97").count(), 990);
+}
+
+#[test]
+fn overlapping_subscriptions_are_few() {
+    let mut setup = Setup::new(2, 6);
+    setup.config.overlaps_max = 100;
+    let mut script = Script::new(setup);
+    for line in ["a > CONNECT attacker clean", "w > CONNECT w clean"] {
+        script.step(line).expect(line);
+        ignore(&mut script, "a");
+        ignore(&mut script, "w");
+    }
+    script.world.take_log();
+    let mut granted = 0;
+    for n in 0..1024 {
+        let level = |bit| if n >> bit & 1 == 1 { "+" } else { "t" };
+        let filter: Vec<&str> = (0..10).map(level).collect();
+        let line = format!("a > SUBSCRIBE 1 {} sub={}", filter.join("/"), n % 90 + 1);
+        script.step(&line).expect("SUBSCRIBE");
+        let answer = script.pop("a").expect("SUBACK");
+        assert!(["SUBACK 1 00", "SUBACK 1 97"].contains(&answer.as_str()));
+        granted += usize::from(answer.ends_with("00"));
+    }
+    assert_eq!(granted, 100);
+    let log = script.world.take_log();
+    let named = |event: &&Event| matches!(event, Event::Overlapping { client_id, .. } if *client_id == "attacker");
+    assert_eq!(log.iter().filter(named).count(), 1, "{log:?}");
+    let shards = script.world.shards();
+    let refused: u64 = shards
+        .iter()
+        .map(|shard| shard.stats().subscriptions_overlapping)
+        .sum();
+    assert_eq!(refused, 924);
+    // Many that no message matches together are welcome.
+    let apart: Vec<String> = (0..500).map(|n| format!("t/{n}/+")).collect();
+    let line = format!("w > SUBSCRIBE 1 {} sub=5", apart.join(" "));
+    script.step(&line).expect("SUBSCRIBE");
+    assert!(!script.pop("w").expect("SUBACK").contains("97"));
+    let topic = ["t"; 10].join("/");
+    script
+        .step(&format!("w > PUBLISH {topic} y"))
+        .expect("PUBLISH");
+    let copy = script.pop("a").expect("PUBLISH");
+    let mut identifiers: Vec<&str> = copy.split(" sub=").skip(1).collect();
+    identifiers.sort_unstable();
+    let all = identifiers.len();
+    identifiers.dedup();
+    assert_eq!((all, identifiers.len()), (90, 90), "each once: {copy}");
+    assert_eq!(script.pop("a"), None);
+    // With some gone, there is room again.
+    script
+        .step("a > UNSUBSCRIBE 2 t/t/t/t/t/t/t/t/t/t")
+        .expect("UNSUBSCRIBE");
+    ignore(&mut script, "a");
+    script.step("a > SUBSCRIBE 3 #").expect("SUBSCRIBE");
+    assert_eq!(script.pop("a").as_deref(), Some("SUBACK 3 00"));
+}
+
+#[test]
+fn a_repeated_subscribe_starts_its_retained_messages_again() {
+    for shards in [1, 2] {
+        let mut script = Script::new(Setup::new(shards, 9));
+        script.step("p > CONNECT p clean").expect("CONNECT");
+        for n in 0..300 {
+            ignore(&mut script, "p");
+            let line = format!("p > PUBLISH r/{n} x retain q1 #1");
+            script.step(&line).expect("PUBLISH");
+        }
+        ignore(&mut script, "p");
+        script
+            .step("a > CONNECT a expiry=100 rm=1")
+            .expect("CONNECT");
+        ignore(&mut script, "a");
+        // The first message is never acknowledged, so no walk ends.
+        for n in 0..2000 {
+            let line = format!("a > SUBSCRIBE 1 r/#|q1 r/+|q1 sub={}", n + 1);
+            script.step(&line).expect("SUBSCRIBE");
+            ignore(&mut script, "a");
+        }
+        let census = script.world.census();
+        assert!(census.walks <= 2, "{census:?}");
+        assert!(census.queued < 500, "{census:?}");
+        // SUBSCRIBE as of now, with the identifier of the last.
+        let mut got = 0;
+        script.step("a >> PUBACK 1").expect("PUBACK");
+        script.settle();
+        while let Some(line) = script.pop("a") {
+            assert!(line.starts_with("PUBLISH r/"), "{line}");
+            let id = line
+                .split('#')
+                .nth(1)
+                .and_then(|rest| rest.split(' ').next());
+            let line = format!("a > PUBACK {}", id.expect("an identifier"));
+            script.step(&line).expect("PUBACK");
+            got += 1;
+        }
+        assert!((600..1500).contains(&got), "{got}");
+        assert_eq!(script.world.census().walks, 0);
+    }
 }
 
 #[test]

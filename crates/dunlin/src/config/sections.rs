@@ -71,6 +71,8 @@ pub struct Limits {
     pub max_pending_handshakes: usize,
     /// Most subscriptions of one session.
     pub max_subscriptions_per_session: usize,
+    /// Most subscriptions of one session that one message can match.
+    pub max_overlapping_subscriptions: usize,
     /// Most retained messages.
     pub max_retained_messages: usize,
 }
@@ -97,6 +99,7 @@ impl Default for Limits {
             max_handshakes_per_address: 0,
             max_pending_handshakes: 8192,
             max_subscriptions_per_session: 200_000,
+            max_overlapping_subscriptions: 256,
             max_retained_messages: 1_000_000,
         }
     }

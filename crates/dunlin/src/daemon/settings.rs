@@ -39,6 +39,7 @@ pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, secret: Secret) -
         qos0_backlog_bytes: limits.max_qos0_backlog.as_usize(),
         connections_max: limits.max_connections.div_ceil(usize::from(shards)),
         subscriptions_max: limits.max_subscriptions_per_session,
+        overlaps_max: limits.max_overlapping_subscriptions,
         retained_max: limits.max_retained_messages,
         data_streams_max: config.quic.max_data_streams as usize,
         delivery_streams_max: config.quic.delivery_streams as usize,

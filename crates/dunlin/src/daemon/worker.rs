@@ -312,6 +312,16 @@ fn log(event: &Event) {
             cause,
         } => tracing::debug!(%conn, client_id = client_id.as_deref(), %cause, "disconnected"),
         Event::Migrated { conn, addr } => tracing::debug!(%conn, %addr, "address changed"),
+        Event::Overlapping {
+            conn,
+            client_id,
+            refused,
+        } => tracing::warn!(
+            %conn,
+            ?client_id,
+            refused,
+            "subscriptions refused: one message could match too many of this client"
+        ),
         Event::InternalError(missing) => {
             tracing::error!(
                 missing,

@@ -17,6 +17,7 @@ use crate::server::Fault;
 
 mod flows;
 mod lifetime;
+mod shapes;
 mod subscriptions;
 #[cfg(test)]
 mod tests;

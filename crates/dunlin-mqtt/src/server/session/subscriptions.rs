@@ -1,10 +1,13 @@
 //! The subscriptions of a session, and the streams that they belong to.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use dunlin_base::{StreamId, Text};
 use dunlin_mqtt_codec::{ReasonCode, RetainHandling, SubscribeOptions};
+
+use super::shapes::Shapes;
 
 /// One subscription of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ impl Subscription {
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     by_filter: BTreeMap<Text, Subscription>,
+    /// Kept once there are more than a message may match.
+    shapes: Option<Box<Shapes>>,
 }
 
 impl Subscriptions {
@@ -69,14 +74,40 @@ impl Subscriptions {
         self.by_filter.contains_key(filter.as_bytes())
     }
 
+    /// The one with this filter.
+    #[must_use]
+    pub fn get(&self, filter: &str) -> Option<&Subscription> {
+        self.by_filter.get(filter.as_bytes())
+    }
+
+    /// Whether one message could match more than `max` if a filter were added.
+    pub fn overlaps(&mut self, filter: &str, max: usize) -> bool {
+        if self.len() < max {
+            self.shapes = None;
+            return false;
+        }
+        let filters = self.by_filter.keys().map(Text::as_str);
+        let shapes = || Box::new(Shapes::of(filters));
+        self.shapes.get_or_insert_with(shapes).with(filter) > max
+    }
+
     /// Adds one; one with the same filter is replaced [MQTT-3.8.4-3].
     pub fn insert(&mut self, filter: Text, subscription: Subscription) {
+        if let Some(shapes) = &mut self.shapes
+            && !self.by_filter.contains_key(filter.as_bytes())
+        {
+            shapes.add(&filter);
+        }
         self.by_filter.insert(filter, subscription);
     }
 
     /// Removes one; `false` if there is none [MQTT-3.10.4-1].
     pub fn remove(&mut self, filter: &str) -> bool {
-        self.by_filter.remove(filter.as_bytes()).is_some()
+        let removed = self.by_filter.remove(filter.as_bytes()).is_some();
+        if removed && let Some(shapes) = &mut self.shapes {
+            shapes.remove(filter);
+        }
+        removed
     }
 
     /// All filters.
@@ -86,7 +117,7 @@ impl Subscriptions {
 
     /// Forgets all of them, and says which there were.
     pub fn take(&mut self) -> impl Iterator<Item = Text> + use<> {
-        core::mem::take(&mut self.by_filter).into_keys()
+        core::mem::take(self).by_filter.into_keys()
     }
 
     /// Removes those that `which` names, and says which those were.
@@ -97,7 +128,7 @@ impl Subscriptions {
             .map(|(filter, _)| filter.clone())
             .collect();
         for filter in &ended {
-            self.by_filter.remove(filter.as_bytes());
+            self.remove(filter);
         }
         ended
     }
