@@ -30,6 +30,7 @@ mod ack;
 mod assemble;
 mod cid;
 mod client;
+mod connection;
 mod error;
 mod extensions;
 mod held;
@@ -51,7 +52,8 @@ mod verify;
 mod wire;
 mod x509;
 
-pub use client::{Client, Config, Resume, State, StreamId, TOKEN_MAX};
+pub use client::Client;
+pub use connection::{Config, Resume, State, StreamId, TOKEN_MAX};
 pub use dunlin_mini_crypto::{Crypto, CryptoError, Entropy, Point};
 pub use error::Error;
 pub use memory::{Buffers, Memory, Parts};

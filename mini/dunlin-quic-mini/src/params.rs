@@ -25,6 +25,15 @@ pub(crate) struct Params {
 }
 
 impl Params {
+    /// How long the server held an acknowledgement of a 1-RTT packet back, in
+    /// milliseconds, from the ACK frame; not beyond what it promised (RFC 9002
+    /// section 5.3).
+    pub(crate) fn held(&self, delay: u32) -> u32 {
+        let shift = u32::from(self.ack_exponent);
+        let micros = delay.min(u32::MAX >> shift) << shift;
+        (micros / 1000).min(self.max_ack_delay)
+    }
+
     /// The defaults, and nothing allowed.
     pub(crate) const NEW: Self = Self {
         max_ack_delay: 25,

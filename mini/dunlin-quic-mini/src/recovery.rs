@@ -69,6 +69,8 @@ pub(crate) struct Recovery {
     latest: u32,
     min: u32,
     pub(crate) backoff: u8,
+    /// When the anti-deadlock timer was last set off.
+    pub(crate) probe_from: u32,
     window: u32,
     threshold: u32,
     /// When the current recovery period began.
@@ -97,6 +99,7 @@ impl Recovery {
             latest: 0,
             min: 0,
             backoff: 0,
+            probe_from: 0,
             window: 0,
             threshold: 0,
             recovery: None,

@@ -37,6 +37,27 @@ enum Expect {
     Ticket,
 }
 
+/// What became of the ticket in the hello.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resumption {
+    /// There was none.
+    No,
+    Offered,
+    /// The server goes on with its session.
+    Taken,
+}
+
+/// What becomes of early data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Early {
+    /// There is none.
+    No,
+    Offered,
+    /// The server's choice excludes it: it is sent again with 1-RTT keys.
+    Refused,
+    Taken,
+}
+
 /// What a message led to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -79,15 +100,12 @@ pub(crate) struct Tls<C: Crypto> {
     expect: Expect,
     /// The server asked for a certificate of the client; it gets none.
     asked: bool,
-    offered: bool,
     /// Whether the hello has a server_name.
     named: bool,
-    pub(crate) resumed: bool,
-    early_offered: bool,
+    pub(crate) resumption: Resumption,
+    pub(crate) early: Early,
     /// The suite of the ticket, then the one that the server chose.
     pub(crate) suite: Suite,
-    /// The server takes early data.
-    pub(crate) early: bool,
     transcript: C::Hash,
     group: Group,
     exchange: C::Secret,
@@ -143,12 +161,18 @@ impl<C: Crypto> Tls<C> {
         *place = Held::Value(Self {
             expect: Expect::ServerHello,
             asked: false,
-            offered: hello.resume.is_some(),
             named: !hello.name.is_empty(),
-            resumed: false,
-            early_offered: hello.early,
+            resumption: if hello.resume.is_some() {
+                Resumption::Offered
+            } else {
+                Resumption::No
+            },
+            early: if hello.early {
+                Early::Offered
+            } else {
+                Early::No
+            },
             suite: hello.suite(),
-            early: false,
             transcript,
             group: pair.group,
             exchange: pair.secret,
@@ -167,6 +191,13 @@ impl<C: Crypto> Tls<C> {
             tls.client = derive(crypto, &tls.schedule, b"c e traffic", &hash);
         }
         Ok(len)
+    }
+
+    /// Early data that was offered comes to nothing.
+    fn refuse_early_data(&mut self) {
+        if self.early == Early::Offered {
+            self.early = Early::Refused;
+        }
     }
 
     /// The hash of all messages so far.
@@ -238,7 +269,7 @@ impl<C: Crypto> Tls<C> {
             (Expect::EncryptedExtensions, 8) => {
                 *params = self.extensions(hello, body)?;
                 step = Step::Parameters;
-                self.expect = if self.resumed {
+                self.expect = if self.resumption == Resumption::Taken {
                     Expect::Finished
                 } else {
                     Expect::Certificate
@@ -297,13 +328,13 @@ impl<C: Crypto> Tls<C> {
         for part in [&[254, 0, 0, 32], &hash[..], message] {
             crypto.update(&mut self.transcript, part);
         }
-        if cfg!(feature = "resumption") && self.offered {
+        if cfg!(feature = "resumption") && self.resumption != Resumption::No {
             let before = self.transcript.clone();
             hello::grow_older(hello, age).ok_or(Error::Cookie)?;
             hello::bind(crypto, &self.schedule, before, hello).ok_or(Error::Cookie)?;
         }
         crypto.update(&mut self.transcript, hello);
-        self.early_offered = false;
+        self.refuse_early_data();
         self.again = true;
         Ok(Step::Hello(hello.len()))
     }
@@ -344,11 +375,11 @@ impl<C: Crypto> Tls<C> {
                     }
                     share = value.vector(2).filter(|_| value.is_empty());
                 }
-                41 if cfg!(feature = "resumption") && self.offered => {
+                41 if cfg!(feature = "resumption") && self.resumption != Resumption::No => {
                     if value.0 != [0, 0] {
                         return Err(Error::PskIdentity);
                     }
-                    self.resumed = true;
+                    self.resumption = Resumption::Taken;
                 }
                 _ => return Err(Error::UnsupportedExtension),
             }
@@ -363,11 +394,11 @@ impl<C: Crypto> Tls<C> {
                 return Err(Error::CipherSuite);
             }
             // Section 4.2.10: early data goes with the suite of its ticket.
-            self.early_offered = false;
+            self.refuse_early_data();
             self.suite = suite;
         }
         let share = share.ok_or(Error::KeyShare)?;
-        if !self.resumed {
+        if self.resumption != Resumption::Taken {
             // The schedule starts again, without the key of the ticket.
             self.schedule = crypto.extract(&[0; 32], &[0; 32]);
         }
@@ -389,7 +420,12 @@ impl<C: Crypto> Tls<C> {
                     alpn = offered == Some(value.0);
                 }
                 57 => params = Some(Params::read(value)?),
-                42 if self.early_offered && self.resumed && value.is_empty() => self.early = true,
+                42 if self.early == Early::Offered
+                    && self.resumption == Resumption::Taken
+                    && value.is_empty() =>
+                {
+                    self.early = Early::Taken;
+                }
                 42 => return Err(Error::EarlyData),
                 // server_name and supported_groups tell nothing of use.
                 0 if self.named => {}

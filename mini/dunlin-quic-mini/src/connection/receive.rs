@@ -1,20 +1,16 @@
 //! From a datagram to the payload of its packets: headers, Retry, version
-//! negotiation, stateless reset, decryption, key phases.
+//! negotiation, stateless reset.
 
 use dunlin_mini_crypto::Crypto;
 
-use super::space::{APP, HANDSHAKE, INITIAL, space};
-use super::{Client, State};
+use super::handshake::Progress;
+use super::space::{APP, HANDSHAKE, INITIAL};
+use super::{Connection, State};
 use crate::cid::Cid;
 use crate::error::Error;
-use crate::keys::{PacketKey, decode_pn, next_secret};
 use crate::memory::Memory;
 use crate::verify::Verifier;
 use crate::wire::Reader;
-
-/// Milliseconds that an acknowledgement of 1-RTT packets may wait for company;
-/// the transport parameter is left at its default of 25.
-const ACK_DELAY: u32 = 20;
 
 /// The kinds of packets that a client cares about.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,19 +88,12 @@ impl Head {
     }
 }
 
-impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
-    /// Takes a datagram that arrived; it is decrypted in place. Anything that
-    /// does not belong to the connection is dropped without a trace.
-    pub fn receive(&mut self, now: u32, datagram: &mut [u8]) {
-        match self.state {
+impl<C: Crypto, V: Verifier, M: Memory> Connection<C, V, M> {
+    /// Takes a datagram that arrived.
+    pub(crate) fn receive(&mut self, now: u32, datagram: &mut [u8]) {
+        match self.life.state {
             State::Idle | State::Closed => return,
-            State::Closing => {
-                // RFC 9000 section 10.2.1: say it again, but ever more seldom,
-                // so that an attacker cannot keep two ends busy with each other.
-                self.late = self.late.saturating_add(1);
-                self.tell |= self.late.is_power_of_two();
-                return;
-            }
+            State::Closing => return self.life.disturb(),
             State::Connecting | State::Connected => {}
         }
         let tail = datagram.last_chunk().copied();
@@ -119,19 +108,20 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
                 Ok(good) => understood |= good,
                 Err(Error::Again) => understood = true,
                 Err(error @ (Error::ClosedByPeer | Error::ClosedByApplication)) => {
-                    return self.forget(error);
+                    return self.life.forget(error);
                 }
-                Err(Error::VersionNegotiation) => return self.forget(Error::VersionNegotiation),
+                Err(Error::VersionNegotiation) => {
+                    return self.life.forget(Error::VersionNegotiation);
+                }
                 Err(error) => return self.end(now, error),
             }
             rest = after;
         }
-        if understood && self.state != State::Closed {
-            self.idle_from = now;
-            self.probe_from = now;
-            self.asked = false;
-        } else if short && tail.is_some_and(|tail| self.is_reset(&tail)) {
-            self.forget(Error::StatelessReset);
+        if understood && self.life.state != State::Closed {
+            self.idle.heard(now);
+            self.recovery.probe_from = now;
+        } else if short && tail.is_some_and(|tail| self.cids.is_reset(&tail)) {
+            self.life.forget(Error::StatelessReset);
         }
     }
 
@@ -140,17 +130,24 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     fn packet(&mut self, now: u32, head: &Head, packet: &mut [u8]) -> Result<bool, Error> {
         let which = match head.kind {
             Kind::Protected(which) => which,
+            #[cfg(feature = "retry")]
             Kind::Retry => return self.retry(head, packet),
+            #[cfg(not(feature = "retry"))]
+            Kind::Retry => return Ok(false),
             Kind::Versions => return self.versions(head, packet),
         };
+        let heard = self.handshake.progress > Progress::Silent;
         if let Some(source) = &head.source
-            && self.heard
-            && *source != self.active.cid
-            && self.active.sequence == 0
+            && heard
+            && *source != self.cids.active.cid
+            && self.cids.active.sequence == 0
         {
             return Ok(false);
         }
-        let Some((pn, payload, at)) = self.decrypt(which, head.at, packet) else {
+        let suite = self.handshake.suite();
+        let place = (which, head.at);
+        let decrypted = self.spaces.decrypt(&mut self.crypto, suite, place, packet);
+        let Some((pn, payload, at)) = decrypted else {
             return Ok(false);
         };
         let (header, payload) = packet
@@ -163,96 +160,21 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         if first & reserved != 0 {
             return Err(Error::ReservedBits);
         }
-        if !self.heard {
-            self.heard = true;
+        if !heard {
+            self.handshake.progress = Progress::Heard;
             // From now on the server's own choice is the id to write to.
             if let Some(source) = head.source {
-                self.active.cid = source;
+                self.cids.active.cid = source;
             }
         }
-        if space(&mut self.spaces, which).received.is_known(pn) {
+        if self.spaces.of(which).received.is_known(pn) {
             // Anybody in the path can repeat it: it is no sign of life.
             return Ok(false);
         }
         let asks = self.frames(now, which, payload)?;
-        let space = space(&mut self.spaces, which);
-        let in_order = space.received.expected() == pn;
-        if space.received.insert(pn) {
-            space.newest_at = now;
-        }
-        if asks {
-            if space.unacked == 0 {
-                space.ack_at = now.wrapping_add(ACK_DELAY);
-            }
-            space.unacked = space.unacked.saturating_add(1);
-            // The second packet is acknowledged at once, and so is all that
-            // looks like a loss (RFC 9000 section 13.2.1).
-            if which != APP || !in_order || space.unacked > 1 {
-                space.ack_at = now;
-            }
-        }
+        let space = self.spaces.of(which);
+        space.arrived(now, pn, asks, which == APP);
         Ok(true)
-    }
-
-    /// Takes the protection off. Gives the packet number, the length of the
-    /// payload and where it begins.
-    fn decrypt(&mut self, which: u8, at: usize, packet: &mut [u8]) -> Option<(u32, usize, usize)> {
-        let space = space(&mut self.spaces, which);
-        let keys = space.rx.as_ref()?;
-        let (truncated, header) = keys.unmask(&mut self.crypto, packet, at)?;
-        let len = header.saturating_sub(at);
-        let pn = decode_pn(space.received.expected(), truncated, len)?;
-        let bit = packet.first()? & 4;
-        if which == APP && bit != self.phase.rx_bit {
-            let payload = self.other_phase(pn, packet, header)?;
-            return Some((pn, payload, header));
-        }
-        let payload = keys.packet().open(&mut self.crypto, pn, packet, header)?;
-        Some((pn, payload.len(), header))
-    }
-
-    /// Opens a packet of the phase before, or of the next one, which then
-    /// becomes the current one (RFC 9001 section 6).
-    #[inline(never)]
-    fn other_phase(&mut self, pn: u32, packet: &mut [u8], header: usize) -> Option<usize> {
-        let late = pn < self.phase.rx_first;
-        let secret = if late {
-            self.phase.old
-        } else {
-            next_secret(&mut self.crypto, &self.phase.rx)
-        };
-        let suite = self.suite();
-        let key = PacketKey::new(&mut self.crypto, suite, &secret);
-        let len = key.open(&mut self.crypto, pn, packet, header)?.len();
-        if late {
-            return Some(len);
-        }
-        self.phase.old = self.phase.rx;
-        self.phase.rx = secret;
-        self.phase.rx_bit ^= 4;
-        self.phase.rx_first = pn;
-        if let Some(keys) = space(&mut self.spaces, APP).rx.as_mut() {
-            keys.replace(key);
-        }
-        if self.phase.tx_bit != self.phase.rx_bit {
-            self.update_sending();
-        }
-        Some(len)
-    }
-
-    /// Begins to send with the keys of the next phase.
-    pub(super) fn update_sending(&mut self) {
-        let secret = next_secret(&mut self.crypto, &self.phase.tx);
-        let suite = self.suite();
-        let key = PacketKey::new(&mut self.crypto, suite, &secret);
-        let app = space(&mut self.spaces, APP);
-        self.phase.tx = secret;
-        self.phase.tx_bit ^= 4;
-        self.phase.tx_first = app.next_pn;
-        self.phase.acked = false;
-        if let Some(keys) = app.tx.as_mut() {
-            keys.replace(key);
-        }
     }
 
     /// A Retry packet: once, before anything else, and with a genuine tag
@@ -260,19 +182,23 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
     #[cfg(feature = "retry")]
     fn retry(&mut self, head: &Head, packet: &[u8]) -> Result<bool, Error> {
         use crate::keys::retry_is_genuine;
-        use crate::wire::{Writer, fill};
+        use crate::wire::Writer;
 
         let Some((body, tag)) = packet.split_last_chunk::<16>() else {
             return Ok(false);
         };
         let token = body.get(head.at..).unwrap_or_default();
-        let same = head.source == Some(self.original);
-        if self.heard || self.retried.is_some() || token.is_empty() || same {
+        let same = head.source == Some(self.cids.original);
+        if self.handshake.progress > Progress::Silent
+            || self.cids.retried.is_some()
+            || token.is_empty()
+            || same
+        {
             return Ok(false);
         }
         // Nothing of the server's handshake is there yet: its buffer is free.
         let mut pseudo = Writer::new(self.memory.parts().handshake);
-        let original = self.original.bytes();
+        let original = self.cids.original.bytes();
         pseudo.u8(original.len().to_le_bytes()[0]);
         pseudo.put(original);
         pseudo.put(body);
@@ -285,14 +211,14 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         if !retry_is_genuine(&mut self.crypto, pseudo, tag) {
             return Ok(false);
         }
-        if token.len() > self.token.len() {
+        if !self.token.set(token) {
             return Err(Error::RetryToken);
         }
-        self.token_len = fill(&mut self.token, token);
-        self.retried = head.source;
-        self.active.cid = head.source.unwrap_or_default();
-        self.initial_keys();
-        space(&mut self.spaces, INITIAL).next = 0;
+        self.cids.retried = head.source;
+        self.cids.active.cid = head.source.unwrap_or_default();
+        let cid = &self.cids.active.cid;
+        self.spaces.initial_keys(&mut self.crypto, cid);
+        self.spaces.of(INITIAL).next = 0;
         self.recovery.discard(INITIAL);
         // Early data went unseen as well.
         self.recovery.discard(APP);
@@ -300,21 +226,16 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         Ok(true)
     }
 
-    #[cfg(not(feature = "retry"))]
-    #[allow(
-        clippy::needless_pass_by_ref_mut,
-        reason = "the same form as with the feature"
-    )]
-    const fn retry(&mut self, _: &Head, _: &[u8]) -> Result<bool, Error> {
-        Ok(false)
-    }
-
     /// Version negotiation: the end, unless it is a lie or comes too late
     /// (RFC 9000 section 6.2).
     fn versions(&self, head: &Head, packet: &[u8]) -> Result<bool, Error> {
-        let ours = head.source == Some(self.original);
+        let ours = head.source == Some(self.cids.original);
         let mut list = Reader(packet.get(head.at..).unwrap_or_default());
-        if self.heard || self.retried.is_some() || !ours || list.is_empty() {
+        if self.handshake.progress > Progress::Silent
+            || self.cids.retried.is_some()
+            || !ours
+            || list.is_empty()
+        {
             return Ok(false);
         }
         while let Some(version) = list.u32() {

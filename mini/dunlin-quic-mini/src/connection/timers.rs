@@ -3,54 +3,32 @@
 
 use dunlin_mini_crypto::Crypto;
 
-use super::space::{APP, HANDSHAKE, INITIAL, space};
-use super::{Client, State};
+use super::handshake::Progress;
+use super::space::{APP, HANDSHAKE, INITIAL};
+use super::{Connection, State};
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::recovery::{SENT, Sent, what};
 use crate::time::{is_due, until};
 use crate::verify::Verifier;
 
-/// Bytes in one direction after which a connection ends, so that no offset
-/// wraps around. What is left is more than the buffers of any such device.
-const BYTES: u32 = 0xff00_0000;
-
-impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
-    /// Milliseconds until [`transmit`](Self::transmit) must be called even if
-    /// nothing arrives; nothing if it never must.
-    pub fn timeout(&self, now: u32) -> Option<u32> {
-        match self.state {
+impl<C: Crypto, V: Verifier, M: Memory> Connection<C, V, M> {
+    /// Milliseconds until [`transmit`](Self::transmit) must be called.
+    pub(crate) fn timeout(&self, now: u32) -> Option<u32> {
+        match self.life.state {
             State::Idle | State::Closed => return None,
-            State::Closing => return Some(until(now, self.close_at)),
+            State::Closing => return Some(until(now, self.life.close_at)),
             State::Connecting | State::Connected => {}
         }
-        let [_, _, app] = &self.spaces;
+        let idle = self.idle.deadline(self.peer.idle, self.recovery.pto());
+        let app = self.spaces.app();
         let ack = (app.unacked > 0).then_some(app.ack_at);
         let probe = self.probe_deadline().map(|(at, _)| at);
-        [
-            self.idle_deadline(),
-            self.recovery.loss_deadline(now),
-            probe,
-            ack,
-        ]
-        .into_iter()
-        .flatten()
-        .map(|deadline| until(now, deadline))
-        .min()
-    }
-
-    /// When the connection is over because nothing was heard.
-    fn idle_deadline(&self) -> Option<u32> {
-        let idle = match (self.idle_ms, self.peer.idle) {
-            (0, 0) => return None,
-            (0, idle) | (idle, 0) => idle,
-            (own, peer) => own.min(peer),
-        };
-        // Not before three probes had a chance to be answered.
-        let idle = idle
-            .max(3 * self.recovery.pto())
-            .min(i32::MAX.cast_unsigned());
-        Some(self.idle_from.wrapping_add(idle))
+        [idle, self.recovery.loss_deadline(now), probe, ack]
+            .into_iter()
+            .flatten()
+            .map(|deadline| until(now, deadline))
+            .min()
     }
 
     /// When to send a probe, and in which space.
@@ -60,7 +38,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         for space in [INITIAL, HANDSHAKE, APP] {
             let mut pto = base;
             if space == APP {
-                if !self.confirmed {
+                if !self.is_confirmed() {
                     continue;
                 }
                 pto += self.peer.max_ack_delay;
@@ -72,16 +50,12 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
                 }
             }
         }
-        if nearest.is_none() && !self.validated {
+        if nearest.is_none() && self.handshake.progress < Progress::Validated {
             // The server may have no credit to send: this side must speak
             // (RFC 9002 section 6.2.2.1).
-            let [_, handshake, _] = &self.spaces;
-            let space = if handshake.tx.as_ref().is_some() {
-                HANDSHAKE
-            } else {
-                INITIAL
-            };
-            let at = self.probe_from.wrapping_add(self.recovery.backed_off(base));
+            let space = self.spaces.newest_of_handshake();
+            let from = self.recovery.probe_from;
+            let at = from.wrapping_add(self.recovery.backed_off(base));
             nearest = Some((at, space));
         }
         nearest
@@ -89,21 +63,21 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
 
     /// Does what time has made due.
     pub(super) fn tick(&mut self, now: u32) {
-        match self.state {
+        match self.life.state {
             State::Idle | State::Closed => return,
             State::Closing => {
-                if is_due(now, self.close_at) {
-                    self.state = State::Closed;
+                if is_due(now, self.life.close_at) {
+                    self.life.state = State::Closed;
                 }
                 return;
             }
             State::Connecting | State::Connected => {}
         }
-        if self.idle_deadline().is_some_and(|at| is_due(now, at)) {
-            return self.forget(Error::IdleTimeout);
+        let idle = self.idle.deadline(self.peer.idle, self.recovery.pto());
+        if idle.is_some_and(|at| is_due(now, at)) {
+            return self.life.forget(Error::IdleTimeout);
         }
-        // No offset of a stream is beyond these and its buffer.
-        if self.used.max(self.consumed) >= BYTES {
+        if self.streams.is_spent() {
             return self.end(now, Error::ByteNumbers);
         }
         self.detect_losses(now);
@@ -111,7 +85,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
             && is_due(now, at)
         {
             self.recovery.backoff = self.recovery.backoff.saturating_add(1);
-            self.probe_from = now;
+            self.recovery.probe_from = now;
             self.probe(space);
         }
     }
@@ -139,22 +113,25 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
                 self.repeat(&sent);
             }
         }
-        space(&mut self.spaces, which).probes = 2;
+        self.spaces.of(which).probes = 2;
     }
 
     /// Lets what a packet carried be sent again.
     fn repeat(&mut self, sent: &Sent) {
         if sent.space != APP {
             if sent.what & what::DATA != 0 {
-                let space = space(&mut self.spaces, sent.space);
+                let space = self.spaces.of(sent.space);
                 space.next = space.next.min(sent.offset);
             }
             return;
         }
-        self.pending |= sent.what & (what::MAX_DATA | what::CHALLENGE);
+        self.streams.widened |= sent.what & what::MAX_DATA != 0;
+        if sent.what & what::CHALLENGE != 0 {
+            self.path.lost();
+        }
         if sent.what & what::RETIRE != 0 {
             // Without room for it in the list, the server keeps an id for nothing.
-            let _ = self.retire(sent.offset);
+            let _ = self.cids.retire(sent.offset);
         }
         if let Some(slot) = self.memory.parts().slot(usize::from(sent.stream)) {
             slot.state.lost(sent);
@@ -164,7 +141,8 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES, State};
+    use super::super::streams::BYTES;
+    use super::State;
     use crate::error::Error;
     use crate::trial::server::Pair;
 
@@ -173,8 +151,8 @@ mod tests {
         // Bytes before the end, bytes written, and whether it has ended.
         for (left, wrote, ended) in [(9, 8, false), (9, 9, true), (8, 300, true)] {
             let (mut pair, id) = Pair::connected();
-            pair.client.credit = u32::MAX;
-            pair.client.used = BYTES - left;
+            pair.client.connection.streams.credit = u32::MAX;
+            pair.client.connection.streams.used = BYTES - left;
             pair.client.write(id, &[7; 300][..wrote]).unwrap();
             let mut out = [0; 1200];
             while pair.client.transmit(1, &mut out) > 0 {}
@@ -183,7 +161,7 @@ mod tests {
             assert!(error.is_none_or(|error| error == Error::ByteNumbers));
         }
         let (mut pair, id) = Pair::connected();
-        pair.client.consumed = BYTES - 5;
+        pair.client.connection.streams.consumed = BYTES - 5;
         pair.send(2, &[0x0a, 0, 5, 1, 2, 3, 4, 5]);
         assert_eq!(pair.client.error(), None);
         pair.client.consume(id, 5);

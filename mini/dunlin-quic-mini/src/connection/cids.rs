@@ -1,18 +1,60 @@
 //! The server's connection ids: which one is used, which ones wait, and which
 //! ones must be given back (RFC 9000 section 5.1).
 
-use dunlin_mini_crypto::{Crypto, equal};
+use dunlin_mini_crypto::equal;
 
-use super::{Client, SPARES};
 use crate::cid::{Cid, Issued};
 use crate::error::Error;
 use crate::held::Held;
-use crate::memory::Memory;
-use crate::recovery::what;
-use crate::verify::Verifier;
-use crate::wire::Reader;
+use crate::params::Params;
+use crate::wire::{Reader, Writer};
 
-impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
+/// Connection ids of the server that wait. With one, a server that does not
+/// replace the id of the handshake would have none left after one migration.
+const SPARES: usize = 2;
+/// Retired connection ids that the server does not know of yet.
+const RETIRING: usize = 4;
+
+/// The server's connection ids.
+pub(super) struct Cids {
+    pub(super) active: Issued,
+    spares: [Held<Issued>; SPARES],
+    /// What this side chose for the server's first packet.
+    pub(super) original: Cid,
+    /// The id of the server's Retry.
+    pub(super) retried: Option<Cid>,
+    /// Sequence numbers and one, or zero.
+    retiring: [u32; RETIRING],
+}
+
+impl Cids {
+    /// Before the handshake.
+    pub(super) const NEW: Self = Self {
+        active: Issued::NEW,
+        spares: [const { Held::Nothing }; SPARES],
+        original: Cid::EMPTY,
+        retried: None,
+        retiring: [0; RETIRING],
+    };
+
+    /// Begins with an id of this side's choice.
+    pub(super) fn begin(&mut self, id: &[u8]) {
+        self.original = Cid::new(id).unwrap_or_default();
+        self.active.cid = self.original;
+    }
+
+    /// Checks the ids in the server's parameters (RFC 9000 section 7.3).
+    pub(super) fn check(&mut self, peer: &Params) -> Result<(), Error> {
+        if peer.original != self.original
+            || peer.source != self.active.cid
+            || peer.retry != self.retried
+        {
+            return Err(Error::ParameterIds);
+        }
+        self.active.token = peer.token;
+        Ok(())
+    }
+
     /// Tells the server that an id is not used any more. The list has zeros, or
     /// numbers above their sequence number by one; telling twice does no harm.
     pub(super) fn retire(&mut self, sequence: u32) -> Result<(), Error> {
@@ -20,8 +62,16 @@ impl<C: Crypto, V: Verifier, M: Memory> Client<C, V, M> {
         let mut list = self.retiring.iter_mut();
         let free = list.find(|entry| **entry == 0 || **entry == mark);
         *free.ok_or(Error::ConnectionIdLimit)? = mark;
-        self.pending |= what::RETIRE;
         Ok(())
+    }
+
+    /// Writes RETIRE_CONNECTION_ID. Gives the sequence number, if there is one.
+    pub(super) fn write(&mut self, writer: &mut Writer<'_>) -> Option<u32> {
+        let entry = self.retiring.iter_mut().find(|entry| **entry != 0)?;
+        let sequence = core::mem::take(entry).wrapping_sub(1);
+        writer.u8(0x19);
+        writer.varint(sequence);
+        Some(sequence)
     }
 
     /// NEW_CONNECTION_ID.
