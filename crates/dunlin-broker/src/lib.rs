@@ -6,7 +6,8 @@
 //!
 //! # Rooms
 //! `owners` has the state: connections, sessions, routing, commits. The others
-//! are functions over it: `mqtt` is the front, `messages` one message's way,
+//! are functions over it: `front` is where a connection enters the front of its
+//! protocol, `mqtt` is the one there is, `messages` one message's way,
 //! `sessions` what outlives a connection, `between` other shards, `reports` what
 //! a shard tells about itself. No file imports one that imports it.
 //!
@@ -39,6 +40,7 @@ pub mod auth;
 mod between;
 mod config;
 mod fault;
+mod front;
 mod ids;
 mod io;
 mod messages;

@@ -8,16 +8,16 @@ use alloc::vec::Vec;
 
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId};
-use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::{Recovered, Request};
 
 use crate::access::Acl;
 use crate::between::bus;
 use crate::config::Config;
+use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
 use crate::messages::stored;
-use crate::mqtt::{authenticate, data_streams, ending, packets, send, throttle};
+use crate::mqtt::{ending, send};
 use crate::owners::conn::Phase;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
@@ -135,7 +135,7 @@ impl Shard {
             Input::Store(answer) => own.commits.handle(answer),
             Input::Auth { conn, answer } => {
                 if let Some(c) = own.conns.find(conn) {
-                    authenticate::handle_auth_answer(own, c, answer);
+                    front::handle_auth_answer(own, c, answer);
                 }
             }
         }
@@ -150,7 +150,7 @@ impl Shard {
             match timer {
                 Timer::Conn(conn) => {
                     if let Some(c) = own.conns.find(conn) {
-                        ending::check_silence(own, c);
+                        front::check_silence(own, c);
                     }
                 }
                 Timer::Session(session) => {
@@ -161,7 +161,7 @@ impl Shard {
                 Timer::Retry => stored::retry(own),
                 Timer::Release(conn) => {
                     if let Some(c) = own.conns.find(conn) {
-                        throttle::release(own, c);
+                        front::release(own, c);
                     }
                 }
                 Timer::Sys => {
@@ -215,7 +215,7 @@ impl Shard {
         let here = here.filter(|(_, conn)| !matches!(conn.phase, Phase::HandedOver(_)));
         let conns: Vec<ConnIdx> = here.map(|(c, _)| c).collect();
         for c in conns {
-            ending::disconnect(own, c, ReasonCode::ServerShuttingDown);
+            front::shut_down(own, c);
         }
         self.finish();
     }
@@ -251,20 +251,9 @@ impl Shard {
                 continue;
             }
             match own.later.pop_front() {
-                Some(Later::Fail(c, fault)) => {
-                    // It may have ended meanwhile, or failed more than once.
-                    if own
-                        .conns
-                        .peek(c)
-                        .is_some_and(|conn| conn.session().is_some())
-                    {
-                        ending::fail(own, c, fault);
-                    }
-                }
-                Some(Later::Unpark(c)) => packets::unpark(own, c),
-                Some(Later::EndStream(c, stream)) => {
-                    data_streams::end_if_answered(own, c, stream);
-                }
+                Some(Later::Fail(c, fault)) => front::fail(own, c, fault),
+                Some(Later::Unpark(c)) => front::unpark(own, c),
+                Some(Later::EndStream(c, stream)) => front::end_stream(own, c, stream),
                 None => break,
             }
         }
@@ -289,7 +278,7 @@ impl Shard {
         let own = &mut self.own;
         let NetEvent { conn, kind } = event;
         if let NetEventKind::Opened { peer } = kind {
-            return packets::handle_opened(own, conn, peer);
+            return front::handle_opened(own, conn, peer);
         }
         let Some((c, handed_over)) = locate(own, conn) else {
             if let NetEventKind::Bytes { data, .. } = kind {
@@ -298,7 +287,7 @@ impl Shard {
             return;
         };
         let Some(to) = handed_over else {
-            return packets::handle_event(own, c, kind);
+            return front::handle_event(own, c, kind);
         };
         match kind {
             NetEventKind::EarlyData { .. }

@@ -24,6 +24,12 @@ impl Quota {
         self.left > 0
     }
 
+    /// Exchanges that are not over.
+    #[must_use]
+    pub const fn used(&self) -> u16 {
+        self.maximum - self.left
+    }
+
     /// A PUBLISH was sent; `false` if none was allowed.
     pub const fn take(&mut self) -> bool {
         let is_open = self.left > 0;

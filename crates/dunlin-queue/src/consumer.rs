@@ -293,6 +293,14 @@ impl<K: Key> Consumer<K> {
         None
     }
 
+    /// The QoS of what a key is in use for. What is left of a delivery whose
+    /// receiver has it is settled in two steps.
+    #[must_use]
+    pub fn qos(&self, key: K) -> Option<QoS> {
+        let entry = self.unsettled.get(key)?;
+        Some(entry.qos().unwrap_or(QoS::ExactlyOnce))
+    }
+
     /// The message under this key left on this stream: its second step goes
     /// there too.
     pub fn note_stream(&mut self, key: K, stream: StreamId) {

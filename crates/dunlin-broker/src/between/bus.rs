@@ -1,29 +1,30 @@
 //! What other shards send.
 
-use dunlin_base::transport::NetEvent;
+use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ShardId, StreamId};
 
 use crate::between::{claims, crossing};
+use crate::front;
 use crate::io::{BusMessage, Output, Preparation};
 use crate::messages::{publish, settle, shared};
-use crate::mqtt::{packets, subscribe};
+use crate::mqtt::subscribe;
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, Prepared};
 
 pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
     match message {
         BusMessage::Handover { conn, peer, data } => {
-            packets::handle_opened(own, conn, peer);
+            front::handle_opened(own, conn, peer);
             // Counted where its socket is.
             own.stats.connections -= 1;
             if let Some(c) = own.conns.find(conn) {
-                own.stats.bytes_received += data.len() as u64;
-                packets::handle_bytes(own, c, StreamId::CONTROL, &data);
+                let stream = StreamId::CONTROL;
+                front::handle_event(own, c, NetEventKind::Bytes { stream, data });
             }
         }
         BusMessage::Net(NetEvent { conn, kind }) => {
             if let Some(c) = own.conns.find(conn) {
-                packets::handle_event(own, c, kind);
+                front::handle_event(own, c, kind);
             }
         }
         BusMessage::Claim { token, client_id } => {

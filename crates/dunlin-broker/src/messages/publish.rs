@@ -50,9 +50,8 @@ pub(crate) fn handle_publish(
         at: s,
     };
     let token = own.commits.token();
-    let max = own.config.receive_maximum;
     let mqtt = &mut session.mqtt;
-    match mqtt.handle_publish(publish, stream, AckToken(token), max)? {
+    match mqtt.handle_publish(publish, stream, AckToken(token))? {
         Admission::New => {}
         Admission::Pending => return Ok(()),
         Admission::Repeated => {

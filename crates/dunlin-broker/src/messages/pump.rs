@@ -43,7 +43,8 @@ fn pass_over(own: &mut Owners, s: SessionIdx, c: ConnIdx) -> Option<bool> {
         .filter(|conn| conn.link.streams.is_any_blocked())?;
     let session = own.sessions.get_mut(s)?;
     let (delivery, message) = session.mqtt.outbound.next_new()?;
-    conn.is_blocked_for(delivery.stream, &message.topic)
+    conn.link
+        .is_blocked_for(delivery.stream, &message.topic)
         .then(|| session.mqtt.outbound.set_aside(ASIDE_MAX))
 }
 
@@ -63,8 +64,8 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
             return;
         }
         let level = session.mqtt.outbound.next_level();
-        let apart = conn.lanes.is_some();
-        if conn.backlog() >= own.config.backlog_limit(level, apart) {
+        let apart = conn.link.lanes.is_some();
+        if conn.link.backlog() >= own.config.backlog_limit(level, apart) {
             conn.blocked = true;
             return;
         }

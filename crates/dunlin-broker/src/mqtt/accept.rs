@@ -2,13 +2,12 @@
 //! CONNACK.
 
 use alloc::boxed::Box;
-use alloc::format;
 
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::transport::{Transport, close_code};
 use dunlin_base::{Repeat, StreamId, Text};
-use dunlin_mqtt::codec::{ConnAck, ConnAckProperties, Connect, Packet, ReasonCode, Version};
-use dunlin_mqtt::flow;
+use dunlin_mqtt::codec::{Connect, ReasonCode};
+use dunlin_mqtt::server::connect::{Accepted, Announced};
 use dunlin_mqtt::server::link::Offer;
 use dunlin_mqtt::server::session::Lifetime;
 use dunlin_store::{StoreOp, StoredWill};
@@ -16,9 +15,8 @@ use dunlin_store::{StoreOp, StoredWill};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Event;
 use crate::messages::pump;
-use crate::mqtt::lanes::Lanes;
 use crate::mqtt::{acks, ending, send};
-use crate::owners::conn::{Conn, ConnAckFacts, Identity, Phase};
+use crate::owners::conn::{Conn, Identity, Phase};
 use crate::owners::pending::Pending;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
@@ -46,15 +44,12 @@ pub(crate) fn accept(
             message_expiry_secs: will.properties.message_expiry_interval,
         })
     });
-    let facts = ConnAckFacts {
+    let accepted = Accepted {
         session_present,
         assigned,
         server_keep_alive: negotiate(own, c, connect),
-        session_expiry: (connect.version == Version::V5
-            && connect.properties.session_expiry_interval.unwrap_or(0) != expiry)
-            .then_some(expiry),
-        auth_method: connect.properties.authentication_method.map(Text::from),
         auth_data: identity.data,
+        ..Accepted::of(connect, expiry)
     };
     let Some(session) = own.sessions.get_mut(s) else {
         return;
@@ -78,7 +73,7 @@ pub(crate) fn accept(
         own.commits.write(op);
     }
     if let Some(conn) = own.conns.get_mut(c) {
-        conn.phase = Phase::Storing(s, Box::new(facts));
+        conn.phase = Phase::Storing(s, Box::new(accepted));
     }
     let Some(conn) = own.conns.get(c).map(|conn| conn.id) else {
         return;
@@ -97,8 +92,8 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    let (s, facts) = match core::mem::replace(&mut conn.phase, Phase::Closing) {
-        Phase::Storing(s, facts) => (s, facts),
+    let (s, accepted) = match core::mem::replace(&mut conn.phase, Phase::Closing) {
+        Phase::Storing(s, accepted) => (s, accepted),
         other => {
             conn.phase = other;
             return;
@@ -119,7 +114,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     };
     own.outbox
         .command(id, NetCommandKind::SetIdleTimeout { timeout });
-    send_connack(own, c, &facts);
+    send_connack(own, c, &accepted);
     if own.conns.get(c).and_then(Conn::session).is_none() {
         return;
     }
@@ -127,45 +122,35 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
-    let changes = session.mqtt.handle_connected(own.now);
+    let changes = session
+        .mqtt
+        .handle_connected(own.now, own.config.receive_maximum);
     let client_id = session.client_id.clone();
     subscriptions::apply(own, s, changes);
     own.outbox.event(Event::Connected {
         conn: id,
         client_id,
-        resumed: facts.session_present,
+        resumed: accepted.session_present,
     });
     acks::send_acks(own, s);
     pump::pump(own, s);
     own.later.push_back(Later::Unpark(c));
 }
 
-fn send_connack(own: &mut Owners, c: ConnIdx, facts: &ConnAckFacts) {
-    let config = &own.config;
-    let lowered = config.packet_bytes_max < dunlin_base::limits::PACKET_BYTES_DEFAULT;
-    let asked = own.conns.get(c);
-    let asked = asked.is_some_and(|conn| conn.link.terms.asked_for_streams);
-    let streams = format!("{}", config.data_streams_max);
-    let answer = [(flow::option::DATA_STREAMS, streams.as_str())];
-    let properties = ConnAckProperties {
-        user_properties: answer.get(..usize::from(asked)).unwrap_or_default().into(),
-        session_expiry_interval: facts.session_expiry,
-        receive_maximum: core::num::NonZeroU16::new(config.receive_maximum),
-        maximum_packet_size: core::num::NonZeroU32::new(config.packet_bytes_max)
-            .filter(|_| lowered),
-        assigned_client_identifier: facts.assigned.as_deref(),
-        topic_alias_maximum: (config.topic_alias_maximum > 0).then_some(config.topic_alias_maximum),
-        server_keep_alive: facts.server_keep_alive,
-        authentication_method: facts.auth_method.as_deref(),
-        authentication_data: facts.auth_data.as_deref(),
-        ..ConnAckProperties::default()
+fn send_connack(own: &mut Owners, c: ConnIdx, accepted: &Accepted) {
+    let announced = Announced {
+        receive_maximum: own.config.receive_maximum,
+        packet_bytes_max: own.config.packet_bytes_max,
+        topic_alias_maximum: own.config.topic_alias_maximum,
+        data_streams_max: own.config.data_streams_max,
     };
-    let packet = Packet::ConnAck(ConnAck {
-        session_present: facts.session_present,
-        reason: ReasonCode::Success,
-        properties,
+    let Some(terms) = own.conns.get(c).map(|conn| conn.link.terms.clone()) else {
+        return;
+    };
+    let sent = accepted.connack(&terms, &announced, |packet| {
+        send::send(own, c, StreamId::CONTROL, packet)
     });
-    if !send::send(own, c, StreamId::CONTROL, &packet) {
+    if !sent {
         // The client would wait for it in vain.
         ending::close(own, c, close_code::NO_ERROR);
     }
@@ -184,8 +169,6 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
         keep_alive_secs_max: config.keep_alive_secs_max,
     };
     let agreed = conn.link.handle_connect(connect, &offer);
-    let streams = agreed.delivery_streams;
-    conn.lanes = (streams > 0).then(|| Box::new(Lanes::new(streams)));
     let conn = conn.id;
     if agreed.isolate {
         let isolate = true;

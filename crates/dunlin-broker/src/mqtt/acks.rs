@@ -7,6 +7,7 @@ use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode};
 use dunlin_mqtt::server::session::Step;
 use dunlin_store::{InflightState, Seq, StoreOp};
 
+use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::pump;
 use crate::mqtt::{send, throttle};
@@ -51,13 +52,13 @@ pub(crate) fn handle_ack(
     kind: PacketType,
     stream: StreamId,
     ack: &Ack<'_>,
-) {
+) -> Result<(), Fault> {
     let Some(session) = own.sessions.get_mut(s) else {
-        return;
+        return Ok(());
     };
     let (session_ref, packet_id) = (session.reference(s), ack.packet_id);
     let stored = session.is_persistent() && own.commits.is_durable();
-    match session.mqtt.handle_ack(kind, stream, ack) {
+    match session.mqtt.handle_ack(kind, stream, ack)? {
         Step::Settled(received) => {
             pump::forget(own, session_ref.key, packet_id, &received);
             pump::pump(own, s);
@@ -71,6 +72,7 @@ pub(crate) fn handle_ack(
         Step::Release => send_pubcomp(own, session_ref, stream, packet_id),
         Step::Nothing => {}
     }
+    Ok(())
 }
 
 /// Has the store know that PUBREC arrived; PUBREL leaves then.

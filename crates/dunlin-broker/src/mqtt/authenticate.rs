@@ -6,15 +6,15 @@ use alloc::format;
 
 use bytes::Bytes;
 use dunlin_base::{StreamId, Text};
-use dunlin_mqtt::codec::{Auth, AuthProperties, Connect, Packet, ReasonCode, Version, decode};
-use dunlin_mqtt::scram::METHOD;
+use dunlin_mqtt::codec::{Auth, Connect, Packet, ReasonCode, Version, decode};
+use dunlin_mqtt::scram::StoredKeys;
+use dunlin_mqtt::server::{AuthExchange, NOT_AUTHORIZED, Reauth, auth_packet};
 
 use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
 use crate::between::claims;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
-use crate::mqtt::scram::{NOT_AUTHORIZED, ScramExchange};
 use crate::mqtt::{ending, send};
 use crate::owners::Owners;
 use crate::owners::conn::{Identity, PendingConnect, Phase};
@@ -104,12 +104,10 @@ fn begin_exchange(
         .conns
         .get(c)
         .is_some_and(|conn| policy(own, conn.peer.listener).passwords);
-    if method != METHOD || !known {
-        //= mqtt5#[MQTT-4.12.0-1]
+    if !known {
         return ending::refuse(own, c, ReasonCode::BadAuthenticationMethod);
     }
-    let data = connect.properties.authentication_data.unwrap_or_default();
-    match ScramExchange::begin(data) {
+    match AuthExchange::begin(method, connect.properties.authentication_data) {
         Ok(exchange) => {
             let user = exchange.user().clone();
             let phase = Phase::Exchanging(Box::new(pending), Box::new(exchange));
@@ -125,35 +123,36 @@ fn challenge(own: &mut Owners, c: ConnIdx, answer: &AuthAnswer) {
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    let again = conn.reauth.is_some();
-    let ((Phase::Exchanging(_, exchange), _) | (_, Some(exchange))) =
-        (&mut conn.phase, &mut conn.reauth)
-    else {
+    let (exchange, again) = match &mut conn.phase {
+        Phase::Exchanging(_, exchange) => (Some(&mut **exchange), false),
+        _ => (conn.link.reauth.exchange(), true),
+    };
+    let Some(exchange) = exchange else {
         return;
     };
     let outcome = match answer {
-        AuthAnswer::Scram(credential) => exchange.challenge(&nonce, credential),
+        AuthAnswer::Scram(known) => {
+            let keys = StoredKeys {
+                stored_key: known.stored_key,
+                server_key: known.server_key,
+            };
+            exchange.challenge(&nonce, &known.salt, known.iterations, keys)
+        }
         AuthAnswer::Busy => Err(Fault::new(ReasonCode::ServerBusy, "authenticator busy")),
         _ => Err(NOT_AUTHORIZED),
     };
-    let data = exchange.server_first().to_vec();
     match outcome {
-        Ok(()) => send_auth(own, c, ReasonCode::ContinueAuthentication, &data),
+        Ok(first) => {
+            let first = first.to_vec();
+            send_auth(own, c, ReasonCode::ContinueAuthentication, &first);
+        }
         Err(fault) if again => ending::fail(own, c, fault),
         Err(fault) => ending::refuse(own, c, fault.reason),
     }
 }
 
 fn send_auth(own: &mut Owners, c: ConnIdx, reason: ReasonCode, data: &[u8]) {
-    let packet = Packet::Auth(Auth {
-        reason,
-        properties: AuthProperties {
-            authentication_method: Some(METHOD),
-            authentication_data: Some(data),
-            ..AuthProperties::default()
-        },
-    });
-    send::send(own, c, StreamId::CONTROL, &packet);
+    send::send(own, c, StreamId::CONTROL, &auth_packet(reason, data));
 }
 
 /// AUTH between CONNECT and CONNACK.
@@ -168,72 +167,44 @@ pub(crate) fn handle_auth_exchange(
     let Phase::Exchanging(_, exchange) = &conn.phase else {
         return Ok(());
     };
-    //= mqtt5#[MQTT-4.12.0-5]
-    if auth.properties.authentication_method != Some(METHOD)
-        || auth.reason != ReasonCode::ContinueAuthentication
-    {
-        return Err(Fault::protocol("AUTH does not continue the exchange"));
-    }
-    let data = auth.properties.authentication_data.unwrap_or_default();
-    match exchange.finish(data) {
-        Ok(last) => {
-            let identity = Identity {
-                user: Some(exchange.user().clone()),
-                data: Some(last),
-            };
-            if let Phase::Exchanging(pending, _) =
-                core::mem::replace(&mut conn.phase, Phase::ExpectConnect)
-            {
-                accept_pending(own, c, *pending, identity);
-            }
-        }
+    let verified = exchange.handle_auth(auth)?;
+    let user = Some(exchange.user().clone());
+    let Some(data) = verified else {
         //= mqtt5#[MQTT-4.12.0-4]
-        Err(fault) => ending::refuse(own, c, fault.reason),
+        ending::refuse(own, c, ReasonCode::NotAuthorized);
+        return Ok(());
+    };
+    let data = Some(data);
+    if let Phase::Exchanging(pending, _) = core::mem::replace(&mut conn.phase, Phase::ExpectConnect)
+    {
+        accept_pending(own, c, *pending, Identity { user, data });
     }
     Ok(())
 }
 
-/// AUTH of a connected client: re-authentication (section 4.12.1).
+/// AUTH of a connected client.
 pub(crate) fn handle_reauth(
     own: &mut Owners,
     c: ConnIdx,
     s: SessionIdx,
     auth: &Auth<'_>,
 ) -> Result<(), Fault> {
+    let known = own
+        .sessions
+        .get(s)
+        .and_then(|session| session.user.as_ref());
     let Some(conn) = own.conns.get_mut(c) else {
         return Ok(());
     };
-    //= mqtt5#[MQTT-4.12.1-1]
-    if conn.link.terms.auth_method.as_deref() != auth.properties.authentication_method
-        || conn.link.terms.auth_method.is_none()
-    {
-        return Err(Fault::protocol("not the method of CONNECT"));
-    }
-    let data = auth.properties.authentication_data.unwrap_or_default();
-    match (auth.reason, conn.reauth.take()) {
-        (ReasonCode::ReAuthenticate, None) => {
-            let exchange = ScramExchange::begin(data)?;
-            let user = exchange.user().clone();
-            conn.reauth = Some(Box::new(exchange));
+    let link = &mut conn.link;
+    let method = link.terms.auth_method.as_deref();
+    match link.reauth.handle_auth(auth, method, known)? {
+        Reauth::Ask(user) => {
             let conn = conn.id;
             let request = AuthRequest::Scram { user };
             own.outbox.push(Output::Auth { conn, request });
-            Ok(())
         }
-        (ReasonCode::ContinueAuthentication, Some(exchange)) => {
-            //= mqtt5#[MQTT-4.12.1-2]
-            let last = exchange.finish(data)?;
-            let user = exchange.user().clone();
-            if own
-                .sessions
-                .get(s)
-                .is_some_and(|session| session.user.as_ref().is_some_and(|known| *known != user))
-            {
-                return Err(NOT_AUTHORIZED);
-            }
-            send_auth(own, c, ReasonCode::Success, &last);
-            Ok(())
-        }
-        _ => Err(Fault::protocol("AUTH does not continue an exchange")),
+        Reauth::Done(last) => send_auth(own, c, ReasonCode::Success, &last),
     }
+    Ok(())
 }

@@ -4,11 +4,10 @@ use alloc::format;
 
 use bytes::Bytes;
 use dunlin_base::{ShardId, Text};
-use dunlin_mqtt::codec::{Connect, ReasonCode, Version};
-use dunlin_mqtt::server::session::Lifetime;
+use dunlin_mqtt::codec::{Connect, ReasonCode};
+use dunlin_mqtt::server::connect;
 
 use crate::access;
-use crate::config::Config;
 use crate::fault::Fault;
 use crate::ids::ConnIdx;
 use crate::mqtt::{authenticate, ending};
@@ -39,17 +38,21 @@ pub(crate) fn handle_connect(
         ending::refuse(own, c, ReasonCode::NotAuthorized);
         return Ok(Flow::Continue);
     }
-    let mut assigned = None;
-    if connect.client_id.is_empty() {
-        //= mqtt5#[MQTT-3.1.3-6]
-        if connect.version == Version::V311 && !connect.clean_start {
-            ending::refuse(own, c, ReasonCode::ClientIdentifierNotValid);
+    let lacks_id = match connect::lacks_client_id(connect) {
+        Ok(lacks) => lacks,
+        Err(reason) => {
+            ending::refuse(own, c, reason);
             return Ok(Flow::Continue);
         }
+    };
+    let mut assigned = None;
+    if lacks_id {
         assigned = Some(assign_client_id(own));
     } else if own.config.shards > 1 {
+        let max = own.config.session_expiry_secs_max;
+        let ends = connect::ends_with_connection(connect, max);
         let home = ShardId(home_shard(connect.client_id, own.config.shards));
-        if home != own.config.shard && !lives_with_connection(&own.config, connect) {
+        if home != own.config.shard && !ends {
             return Ok(Flow::HandOver(home));
         }
     }
@@ -59,13 +62,6 @@ pub(crate) fn handle_connect(
     };
     authenticate::authenticate(own, c, connect, pending);
     Ok(Flow::Continue)
-}
-
-/// Whether the session begins empty and ends with its connection, so that it
-/// lives where the connection is. CONNECT decides: an expiry of zero cannot be
-/// made longer later (MQTT 5.0, section 3.14.2.2.2).
-fn lives_with_connection(config: &Config, connect: &Connect<'_>) -> bool {
-    connect.clean_start && Lifetime::asked(connect, config.session_expiry_secs_max) == 0
 }
 
 /// An identifier that belongs to this shard.

@@ -46,7 +46,7 @@ fn go_on(own: &mut Owners, c: ConnIdx) {
     let Phase::Connected(s) = conn.phase else {
         return;
     };
-    if conn.backlog() <= own.config.send_backlog_bytes / 2 {
+    if conn.link.backlog() <= own.config.send_backlog_bytes / 2 {
         conn.blocked = false;
     }
     if let Some(session) = own.sessions.get_mut(s) {
@@ -154,7 +154,7 @@ fn end_server_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: Optio
         None => conn.link.streams.forget(stream),
         Some(_) => conn.link.streams.abandon(stream),
     }
-    if let Some(lanes) = &mut conn.lanes {
+    if let Some(lanes) = &mut conn.link.lanes {
         match code {
             None => lanes.finished(stream),
             Some(_) => lanes.refused(stream),

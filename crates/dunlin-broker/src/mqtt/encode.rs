@@ -24,11 +24,11 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         return;
     };
     let datagrams = !conn.link.terms.datagram_age.is_zero() && hit.stream == StreamId::CONTROL;
-    if !datagrams && conn.is_blocked_for(hit.stream, source.topic()) {
+    if !datagrams && conn.link.is_blocked_for(hit.stream, source.topic()) {
         own.stats.messages_dropped_slow += 1;
         return;
     }
-    let backlog = conn.backlog();
+    let backlog = conn.link.backlog();
     if backlog >= own.config.send_backlog_bytes {
         throttle::check_pace(own, hit.session, source.publisher());
     }
@@ -40,7 +40,7 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         return;
     };
     let (version, bytes_max) = (conn.link.terms.version, conn.link.terms.packet_bytes_max);
-    let aliased = conn.uses_aliases(hit.stream);
+    let aliased = conn.link.uses_aliases(hit.stream);
     own.stats.note_sent(QoS::AtMostOnce);
     if datagrams && deliver_datagram(own, source, hit, retain) {
         return;
@@ -109,7 +109,7 @@ pub(crate) fn send_publish<'a>(
         return Some(stream);
     };
     let version = conn.link.terms.version;
-    let may_alias = conn.uses_aliases(stream);
+    let may_alias = conn.link.uses_aliases(stream);
     let topic = publish.topic;
     if !conn.link.fit(&mut publish, identifiers, may_alias) {
         return None;

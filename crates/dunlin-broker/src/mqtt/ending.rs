@@ -6,7 +6,8 @@ use core::time::Duration;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::transport::{CloseCause, close_code};
 use dunlin_base::{StreamId, Text};
-use dunlin_mqtt::codec::{ConnAck, Disconnect, Packet, ReasonCode, Version};
+use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode, Version};
+use dunlin_mqtt::server::connect;
 
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
@@ -146,7 +147,7 @@ pub(crate) fn disconnect(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
             | Phase::Storing(..),
             _,
         ) => {
-            send_refusal(own, c, connack_reason(reason));
+            send_refusal(own, c, connect::connack_reason(reason));
         }
         _ => {}
     }
@@ -161,11 +162,7 @@ pub(crate) fn disconnect(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
 /// CONNACK with an error.
 fn send_refusal(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
     own.stats.clients_refused += 1;
-    let packet = Packet::ConnAck(ConnAck {
-        reason,
-        ..ConnAck::default()
-    });
-    send::send(own, c, StreamId::CONTROL, &packet);
+    send::send(own, c, StreamId::CONTROL, &connect::refused(reason));
 }
 
 /// Sends what is waiting and closes; the connection is deaf from now on.
@@ -192,17 +189,4 @@ fn close_link(own: &mut Owners, c: ConnIdx, code: u64, promptly: bool) {
     let conn = conn.id;
     own.outbox
         .command(conn, NetCommandKind::Close { code, promptly });
-}
-
-/// The reason for a CONNACK that is closest to one for a DISCONNECT.
-const fn connack_reason(reason: ReasonCode) -> ReasonCode {
-    match reason {
-        ReasonCode::ServerShuttingDown => ReasonCode::ServerUnavailable,
-        // The authenticator or the store took too long.
-        ReasonCode::KeepAliveTimeout => ReasonCode::ServerBusy,
-        ReasonCode::SessionTakenOver | ReasonCode::ReceiveMaximumExceeded => {
-            ReasonCode::UnspecifiedError
-        }
-        other => other,
-    }
 }

@@ -5,10 +5,9 @@ use bytes::Bytes;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{SendBuf, StreamId};
 use dunlin_mqtt::flow::{FlowFlags, FlowHeader, HEADER_BYTES_MAX, stream_code};
-use dunlin_mqtt::server::link::{LinkStream, StreamEnd};
+use dunlin_mqtt::server::link::{Action, LinkStream, Place, StreamEnd};
 
 use crate::ids::ConnIdx;
-use crate::mqtt::lanes::{Action, Place};
 use crate::mqtt::send;
 use crate::owners::Owners;
 use crate::owners::conn::Conn;
@@ -40,7 +39,7 @@ pub(crate) fn delivery_out<'a>(
     topic: &str,
 ) -> (StreamId, Option<&'a mut SendBuf>) {
     let lanes = match own.conns.get_mut(c) {
-        Some(conn) if stream == StreamId::CONTROL => conn.lanes.as_mut(),
+        Some(conn) if stream == StreamId::CONTROL => conn.link.lanes.as_mut(),
         _ => None,
     };
     let config = &own.config;
@@ -52,7 +51,10 @@ pub(crate) fn delivery_out<'a>(
         Place::Control => (stream, own.conns.out(c, stream)),
         Place::Stream(of_topic) => (of_topic, own.conns.out(c, of_topic)),
         Place::Held(lane) => {
-            let lanes = own.conns.get_mut(c).and_then(|conn| conn.lanes.as_mut());
+            let lanes = own
+                .conns
+                .get_mut(c)
+                .and_then(|conn| conn.link.lanes.as_mut());
             (stream, lanes.and_then(|lanes| lanes.held(lane)))
         }
     }
@@ -64,7 +66,7 @@ pub(crate) fn run_lanes(own: &mut Owners, c: ConnIdx) {
         return;
     };
     let id = conn.id;
-    let Some(lanes) = &mut conn.lanes else {
+    let Some(lanes) = &mut conn.link.lanes else {
         return;
     };
     for action in core::mem::take(&mut lanes.actions) {
@@ -102,7 +104,11 @@ pub(crate) fn handle_stream_opened(own: &mut Owners, c: ConnIdx, stream: Option<
         return;
     };
     let id = conn.id;
-    let opened = conn.lanes.as_mut().and_then(|lanes| lanes.opened(stream));
+    let opened = conn
+        .link
+        .lanes
+        .as_mut()
+        .and_then(|lanes| lanes.opened(stream));
     let (Some(mut opened), Some(stream)) = (opened, stream) else {
         // No lane waits for it, or there is none: control takes its place.
         if let Some(stream) = stream {
@@ -135,7 +141,10 @@ pub(crate) fn handle_stream_opened(own: &mut Owners, c: ConnIdx, stream: Option<
 
 /// What lanes held and belongs to control now.
 pub(crate) fn send_held(own: &mut Owners, c: ConnIdx) {
-    let lanes = own.conns.get_mut(c).and_then(|conn| conn.lanes.as_mut());
+    let lanes = own
+        .conns
+        .get_mut(c)
+        .and_then(|conn| conn.link.lanes.as_mut());
     let Some(mut held) = lanes.and_then(|lanes| lanes.take_displaced()) else {
         return;
     };
@@ -145,14 +154,22 @@ pub(crate) fn send_held(own: &mut Owners, c: ConnIdx) {
 }
 
 pub(crate) fn handle_streams_available(own: &mut Owners, c: ConnIdx) {
-    if let Some(lanes) = own.conns.get_mut(c).and_then(|conn| conn.lanes.as_mut()) {
+    if let Some(lanes) = own
+        .conns
+        .get_mut(c)
+        .and_then(|conn| conn.link.lanes.as_mut())
+    {
         lanes.available();
     }
 }
 
 /// Everything sent on a stream that we ended has arrived.
 pub(crate) fn handle_delivered(own: &mut Owners, c: ConnIdx, stream: StreamId) {
-    if let Some(lanes) = own.conns.get_mut(c).and_then(|conn| conn.lanes.as_mut()) {
+    if let Some(lanes) = own
+        .conns
+        .get_mut(c)
+        .and_then(|conn| conn.link.lanes.as_mut())
+    {
         lanes.delivered(stream);
         run_lanes(own, c);
     }
@@ -165,7 +182,7 @@ fn prune_server_streams(own: &mut Owners, c: ConnIdx) {
         return;
     };
     let (id, max) = (conn.id, 2 * own.config.delivery_streams_max + 1);
-    let lanes = conn.lanes.as_deref();
+    let lanes = conn.link.lanes.as_deref();
     let in_use = |stream| lanes.is_some_and(|lanes| lanes.knows(stream));
     if let Some(stream) = conn.link.streams.superfluous(max, in_use) {
         conn.link.streams.abandon(stream);

@@ -9,12 +9,12 @@ use dunlin_base::transport::Transport;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::transport::{Peer, close_code};
 use dunlin_base::{ConnId, StreamId};
-use dunlin_mqtt::codec::{DecodeError, Packet, PacketType, ReasonCode, Version, decode, peek};
+use dunlin_mqtt::codec::{DecodeError, Packet, ReasonCode, decode};
 use dunlin_mqtt::flow::stream_code;
-use dunlin_mqtt::server::Framer;
+use dunlin_mqtt::server::{Framer, Incoming, answer_stream, connect as connect_engine};
 
 use crate::fault::Fault;
-use crate::ids::ConnIdx;
+use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{BusMessage, Event, Output};
 use crate::messages::{publish, pump};
 use crate::mqtt::connect::Flow;
@@ -41,7 +41,7 @@ pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
 }
 
 /// Takes bytes of one stream and handles every whole packet in them.
-pub(crate) fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8]) {
+fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8]) {
     let Some(conn) = own.conns.get(c) else {
         return;
     };
@@ -162,105 +162,60 @@ fn handle_packet(
         }
         decoded => decoded?,
     };
-    let s = match conn.phase {
-        Phase::Connected(s) => s,
-        Phase::ExpectConnect => {
-            return match decoded {
-                Packet::Connect(connect) => connect::handle_connect(own, c, packet, &connect),
-                //= mqtt5#[MQTT-3.1.0-1]
-                _ => Err(Fault::protocol("the first packet must be CONNECT")),
-            };
-        }
-        Phase::Exchanging(..) => {
-            return match decoded {
-                Packet::Auth(auth) => {
-                    authenticate::handle_auth_exchange(own, c, &auth).map(|()| Flow::Continue)
-                }
-                Packet::Disconnect(_) => {
-                    ending::close(own, c, close_code::NO_ERROR);
-                    Ok(Flow::Continue)
-                }
-                //= mqtt5#[MQTT-3.1.2-30]
-                _ => Err(Fault::protocol("only AUTH may follow CONNECT here")),
-            };
-        }
-        _ => return Ok(Flow::Continue),
-    };
-    handle_session_packet(own, c, s, stream, decoded)?;
+    let incoming = Incoming::of(conn.phase.stage(), stream, decoded)?;
+    match conn.phase {
+        Phase::Connected(s) => handle_session_packet(own, (c, s), stream, incoming)?,
+        _ => match incoming {
+            Incoming::Connect(connect) => {
+                return connect::handle_connect(own, c, packet, &connect);
+            }
+            Incoming::Auth(auth) => authenticate::handle_auth_exchange(own, c, &auth)?,
+            Incoming::Disconnect(_) => ending::close(own, c, close_code::NO_ERROR),
+            _ => {}
+        },
+    }
     Ok(Flow::Continue)
 }
 
-/// The first packet could not be decoded. A client that speaks MQTT 5.0, or a
-/// version that is not known here, gets the reason.
+/// The first packet could not be decoded.
 fn refuse_connect(own: &mut Owners, c: ConnIdx, packet: &[u8], error: &DecodeError) {
-    /// Protocol name and its length, before the protocol level.
-    const LEVEL_AT: usize = 6;
     own.stats.protocol_errors += 1;
-    let body = match peek(packet, u32::MAX) {
-        Ok(Some(frame)) if frame.packet_type == PacketType::Connect => {
-            packet.get(frame.header_len..).unwrap_or_default()
-        }
-        _ => &[],
-    };
-    let version = match (error, body.get(LEVEL_AT)) {
-        (DecodeError::ProtocolName, _) | (_, None) => None,
-        //= mqtt5#[MQTT-3.1.2-2]
-        (DecodeError::ProtocolVersion(..=4), _) => Some(Version::V311),
-        (DecodeError::ProtocolVersion(_), _) => Some(Version::V5),
-        // 3.1.1 closes without a word [MQTT-3.1.4-1 there].
-        (_, Some(4)) => None,
-        _ => Some(Version::V5),
-    };
-    let (Some(version), Some(conn)) = (version, own.conns.get_mut(c)) else {
+    let refusal = connect_engine::refusal(packet, error);
+    let (Some((version, reason)), Some(conn)) = (refusal, own.conns.get_mut(c)) else {
         return ending::close(own, c, close_code::NO_ERROR);
     };
     conn.link.terms.version = version;
-    ending::refuse(own, c, error.reason());
+    ending::refuse(own, c, reason);
 }
 
 fn handle_session_packet(
     own: &mut Owners,
-    c: ConnIdx,
-    s: usize,
-    stream: StreamId,
-    packet: Packet<'_>,
+    (c, s): (ConnIdx, SessionIdx),
+    arrived: StreamId,
+    packet: Incoming<'_>,
 ) -> Result<(), Fault> {
-    let (control, arrived) = (stream == StreamId::CONTROL, stream);
-    // What came one way is answered on control, as if it had come there.
-    let stream = match stream.is_unidirectional() {
-        true => StreamId::CONTROL,
-        false => stream,
-    };
+    let stream = answer_stream(arrived);
     match packet {
-        Packet::Publish(publish) => publish::handle_publish(own, (c, s), arrived, stream, &publish),
-        Packet::PubAck(ref ack)
-        | Packet::PubRec(ref ack)
-        | Packet::PubRel(ref ack)
-        | Packet::PubComp(ref ack) => {
-            acks::handle_ack(own, (c, s), packet.packet_type(), stream, ack);
-            Ok(())
+        Incoming::Publish(publish) => {
+            publish::handle_publish(own, (c, s), arrived, stream, &publish)?;
         }
-        // The draft of MQTT-next, section 9.19.
-        Packet::Subscribe(_) | Packet::Unsubscribe(_) if stream.is_server_initiated() => {
+        Incoming::Ack(kind, ack) => acks::handle_ack(own, (c, s), kind, stream, &ack)?,
+        Incoming::Misplaced => {
             data_streams::end_stream(own, c, stream, Some(stream_code::STREAM_TYPE));
-            Ok(())
         }
-        Packet::Subscribe(subscribe) => subscribe::handle_subscribe(own, c, s, stream, &subscribe),
-        Packet::Unsubscribe(unsubscribe) => {
-            subscribe::handle_unsubscribe(own, c, s, stream, &unsubscribe)
+        Incoming::Subscribe(packet) => subscribe::handle_subscribe(own, c, s, stream, &packet),
+        Incoming::Unsubscribe(packet) => {
+            subscribe::handle_unsubscribe(own, c, s, stream, &packet);
         }
         //= mqtt5#[MQTT-3.12.4-1]
-        Packet::PingReq => {
+        Incoming::Ping => {
             send::send(own, c, stream, &Packet::PingResp);
-            Ok(())
         }
-        Packet::Disconnect(disconnect) if control => {
-            ending::handle_disconnect(own, c, s, &disconnect)
-        }
-        Packet::Auth(auth) if control => authenticate::handle_reauth(own, c, s, &auth),
-        //= mqtt5#[MQTT-3.1.0-2]
-        _ => Err(Fault::protocol("this packet is not allowed here")),
+        Incoming::Disconnect(packet) => ending::handle_disconnect(own, c, s, &packet)?,
+        Incoming::Auth(auth) => authenticate::handle_reauth(own, c, s, &auth)?,
+        Incoming::Connect(_) | Incoming::Ignored => {}
     }
+    Ok(())
 }
 
 /// Ends a connection, or one data stream with a malformed packet.
@@ -336,7 +291,7 @@ fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
         return;
     };
     conn.link.streams.handle_sent(bytes);
-    if conn.blocked && conn.backlog() <= own.config.send_backlog_bytes / 2 {
+    if conn.blocked && conn.link.backlog() <= own.config.send_backlog_bytes / 2 {
         conn.blocked = false;
         if let Phase::Connected(s) = conn.phase {
             pump::pump(own, s);

@@ -55,7 +55,7 @@ pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
     let id = conn.id;
     let sends = conn.link.streams.take_output();
     // The answer to what came with CONNECT may share CONNACK's datagram.
-    let more = conn.peer.early_data && conn.subscribing > 0 && !sends.is_empty();
+    let more = conn.peer.early_data && conn.link.subscribing > 0 && !sends.is_empty();
     if more {
         own.outbox.command(id, NetCommandKind::ExpectMore);
     }

@@ -4,16 +4,12 @@
 use alloc::vec::Vec;
 
 use dunlin_base::topic::Filter;
-use dunlin_base::{ConnId, StreamId, Text};
-use dunlin_mqtt::codec::{
-    Packet, ReasonCode, ReasonCodes, ReasonProperties, SubAck, Subscribe, SubscribeFilter,
-    UnsubAck, Unsubscribe,
-};
-use dunlin_mqtt::server::session::Subscription;
+use dunlin_base::{ConnId, StreamId};
+use dunlin_mqtt::codec::{Subscribe, Unsubscribe};
+use dunlin_mqtt::server::session::Limits;
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
-use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{Event, InterestChange};
 use crate::messages::pump;
@@ -31,55 +27,60 @@ pub(crate) fn handle_subscribe(
     s: SessionIdx,
     stream: StreamId,
     subscribe: &Subscribe<'_>,
-) -> Result<(), Fault> {
-    let (Some(conn), Some(session)) = (own.conns.get(c), own.sessions.get(s)) else {
-        return Ok(());
+) {
+    let filters = subscribe.filters.iter();
+    let allowed: Vec<bool> = filters
+        .map(|request| match Filter::parse(request.filter) {
+            Ok(filter) => own.may(s, Action::Subscribe, filter.filter),
+            Err(_) => false,
+        })
+        .collect();
+    let (Some(conn), Some(session)) = (own.conns.get(c), own.sessions.get_mut(s)) else {
+        return;
     };
-    let flow = conn.link.streams.flow_of(stream);
-    let durable = conn.link.terms.durable_streams;
-    let outlives = session.is_persistent() && session.mqtt.outlives(stream, flow, durable);
+    let limits = Limits {
+        subscriptions_max: own.config.subscriptions_max,
+        overlaps_max: own.config.overlaps_max,
+    };
+    let allowed = |at| allowed.get(at).copied().unwrap_or_default();
+    let mqtt = &mut session.mqtt;
+    let (subscribing, made) =
+        mqtt.handle_subscribe(&conn.link, stream, subscribe, &limits, allowed);
     let mut pending = PendingSubscribe {
         conn: conn.id,
         session: session.reference(s),
-        stream,
-        packet_id: subscribe.packet_id,
-        reasons: Vec::new(),
-        added: Vec::new(),
-        unsubscribe: false,
+        subscribing,
         walks: Vec::new(),
         waiting: 0,
     };
-    let identifier = subscribe.subscription_identifier.map(|id| id.get());
-    let overlapping = own.stats.subscriptions_overlapping;
     let mut changes = Vec::new();
-    for request in subscribe.filters.iter() {
-        let subscription = Subscription {
-            options: request.options,
-            identifier,
-            stream,
-            flow,
-        };
-        let (reason, change) = subscribe_one(own, s, &request, subscription, &mut pending);
-        if !reason.is_error() && outlives {
+    for made in made {
+        let subscription = made.subscription;
+        let value = Subscribed::of(&subscription);
+        own.routing.insert(s, &made.filter, value);
+        if made.is_new {
+            changes.extend(own.routing.count(&made.filter));
+        }
+        if made.outlives {
             own.commits.write(StoreOp::PutSubscription {
                 key: pending.session.key,
-                filter: Text::from(request.filter),
+                filter: made.filter.clone(),
                 options: subscription.options.to_byte(),
-                identifier,
+                identifier: subscription.identifier,
             });
         }
-        changes.extend(change);
-        pending.reasons.push(reason);
+        if made.retained {
+            pending.walks.push(made.filter);
+        }
     }
-    report_overlapping(own, s, pending.conn, overlapping);
+    report_overlapping(own, s, pending.conn, pending.subscribing.overlapping);
     announce(own, c, changes, pending);
-    Ok(())
 }
 
 /// Says who was refused subscriptions because too many overlap: once a
 /// session, so that the log cannot be filled.
-fn report_overlapping(own: &mut Owners, s: SessionIdx, conn: ConnId, before: u64) {
-    let refused = own.stats.subscriptions_overlapping - before;
+fn report_overlapping(own: &mut Owners, s: SessionIdx, conn: ConnId, refused: u64) {
+    own.stats.subscriptions_overlapping += refused;
     if refused > 0
         && let Some(session) = own.sessions.get_mut(s)
         && !core::mem::replace(&mut session.overlapping, true)
@@ -93,94 +94,26 @@ fn report_overlapping(own: &mut Owners, s: SessionIdx, conn: ConnId, before: u64
     }
 }
 
-fn subscribe_one(
-    own: &mut Owners,
-    s: SessionIdx,
-    request: &SubscribeFilter<'_>,
-    subscription: Subscription,
-    pending: &mut PendingSubscribe,
-) -> (ReasonCode, Option<InterestChange>) {
-    let text = request.filter;
-    let Ok(filter) = Filter::parse(text) else {
-        return (ReasonCode::TopicFilterInvalid, None);
-    };
-    if !own.may(s, Action::Subscribe, filter.filter) {
-        return (ReasonCode::NotAuthorized, None);
-    }
-    let limit = own.config.subscriptions_max;
-    let Some(session) = own.sessions.get_mut(s) else {
-        return (ReasonCode::UnspecifiedError, None);
-    };
-    let subscriptions = &mut session.mqtt.subscriptions;
-    let is_new = !subscriptions.contains(text);
-    if is_new && subscriptions.len() >= limit {
-        return (ReasonCode::QuotaExceeded, None);
-    }
-    if is_new && subscriptions.overlaps(text, own.config.overlaps_max) {
-        own.stats.subscriptions_overlapping += 1;
-        return (ReasonCode::QuotaExceeded, None);
-    }
-    //= mqtt5#[MQTT-3.8.4-3]
-    subscriptions.insert(Text::from(text), subscription);
-    own.routing.insert(s, text, Subscribed::of(&subscription));
-    let mut change = None;
-    if is_new {
-        change = own.routing.count(text);
-        pending.added.push(Text::from(text));
-    }
-    if subscription.wants_retained(is_new) && filter.share.is_none() {
-        pending.walks.push(Text::from(text));
-    }
-    (subscription.granted(), change)
-}
-
 pub(crate) fn handle_unsubscribe(
     own: &mut Owners,
     c: ConnIdx,
     s: SessionIdx,
     stream: StreamId,
     unsubscribe: &Unsubscribe<'_>,
-) -> Result<(), Fault> {
-    let Some(conn) = own.conns.get(c).map(|conn| conn.id) else {
-        return Ok(());
+) {
+    let (Some(conn), Some(session)) = (own.conns.get(c), own.sessions.get_mut(s)) else {
+        return;
     };
-    let mut changes = Vec::new();
-    let mut reasons = Vec::new();
-    let Some(session) = own.sessions.get(s).map(|session| session.reference(s)) else {
-        return Ok(());
-    };
-    let key = session.key;
-    for text in unsubscribe.filters.iter() {
-        let Some(session) = own.sessions.get_mut(s) else {
-            break;
-        };
-        //= mqtt5#[MQTT-3.10.4-1]
-        if !session.mqtt.subscriptions.remove(text) {
-            reasons.push(ReasonCode::NoSubscriptionExisted);
-            continue;
-        }
-        session.walks.end(text);
-        if session.is_persistent() {
-            let filter = Text::from(text);
-            own.commits
-                .write(StoreOp::DeleteSubscription { key, filter });
-        }
-        changes.extend(own.routing.remove(s, text));
-        reasons.push(ReasonCode::Success);
-    }
+    let (subscribing, ended) = session.mqtt.handle_unsubscribe(stream, unsubscribe);
     let pending = PendingSubscribe {
-        conn,
-        session,
-        stream,
-        packet_id: unsubscribe.packet_id,
-        reasons,
-        added: Vec::new(),
-        unsubscribe: true,
+        conn: conn.id,
+        session: session.reference(s),
+        subscribing,
         walks: Vec::new(),
         waiting: 0,
     };
+    let changes = subscriptions::remove(own, s, ended);
     announce(own, c, changes, pending);
-    Ok(())
 }
 
 /// Announces changes to the other shards and the store, and waits for all of them. Shards
@@ -196,7 +129,7 @@ fn announce(
     let session = own.sessions.peek(pending.session.at);
     let persistent = session.is_some_and(Session::is_persistent);
     if let Some(conn) = own.conns.get_mut(c) {
-        conn.subscribing = conn.subscribing.saturating_add(1);
+        conn.link.subscribing = conn.link.subscribing.saturating_add(1);
     }
     pending.waiting = usize::from(own.config.shards) - 1;
     subscriptions::announce(own, token, &changes);
@@ -229,7 +162,11 @@ pub(crate) fn advance_subscribe(own: &mut Owners, token: u64, mut pending: Pendi
     if !matches!(phase, Some(Phase::Connected(at)) if *at == s) {
         return;
     }
-    send_suback(own, c, &pending);
+    if let Some(conn) = own.conns.get_mut(c) {
+        conn.link.subscribing = conn.link.subscribing.saturating_sub(1);
+    }
+    let subscribing = &pending.subscribing;
+    send::send(own, c, subscribing.stream, &subscribing.answer());
     if let Some(session) = own.sessions.get_mut(s) {
         let subscriptions = &session.mqtt.subscriptions;
         // An UNSUBSCRIBE may have come before this answer.
@@ -241,51 +178,21 @@ pub(crate) fn advance_subscribe(own: &mut Owners, token: u64, mut pending: Pendi
     pump::pump(own, s);
 }
 
-/// The store did not take a SUBSCRIBE or UNSUBSCRIBE: the client gets the refusal,
-/// and new subscriptions are taken back. What UNSUBSCRIBE removed stays
-/// removed, though a restart may bring it back.
+/// The store did not take a SUBSCRIBE or UNSUBSCRIBE.
 pub(crate) fn refuse_subscribe(own: &mut Owners, pending: &mut PendingSubscribe) {
-    let reason = match pending.unsubscribe {
-        true => ReasonCode::UnspecifiedError,
-        false => ReasonCode::QuotaExceeded,
-    };
-    for granted in pending.reasons.iter_mut().filter(|r| !r.is_error()) {
-        *granted = reason;
-    }
     pending.walks.clear();
     let Some(s) = own.sessions.resolve(pending.session) else {
         return;
     };
-    let mut changes = Vec::new();
-    for text in pending.added.drain(..) {
-        let session = own.sessions.get_mut(s);
-        if session.is_some_and(|s| s.mqtt.subscriptions.remove(&text)) {
-            changes.extend(own.routing.remove(s, &text));
-        }
-    }
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    let ended = session.mqtt.handle_not_kept(&mut pending.subscribing);
+    let ended = ended.into_iter();
+    let changes: Vec<_> = ended
+        .filter_map(|text| own.routing.remove(s, &text))
+        .collect();
     if !changes.is_empty() {
         subscriptions::announce(own, 0, &changes);
     }
-}
-
-fn send_suback(own: &mut Owners, c: ConnIdx, pending: &PendingSubscribe) {
-    if let Some(conn) = own.conns.get_mut(c) {
-        conn.subscribing = conn.subscribing.saturating_sub(1);
-    }
-    let (packet_id, reasons) = (pending.packet_id, ReasonCodes::new(&pending.reasons));
-    let properties = ReasonProperties::default();
-    let packet = if pending.unsubscribe {
-        Packet::UnsubAck(UnsubAck {
-            packet_id,
-            properties,
-            reasons,
-        })
-    } else {
-        Packet::SubAck(SubAck {
-            packet_id,
-            properties,
-            reasons,
-        })
-    };
-    send::send(own, c, pending.stream, &packet);
 }

@@ -39,7 +39,7 @@ pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<Conn
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    if !behind && conn.backlog() < limit {
+    if !behind && conn.link.backlog() < limit {
         return;
     }
     let since = *conn.behind_since.get_or_insert(now);
@@ -65,7 +65,7 @@ pub(crate) fn release_publishers(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.get(c) else {
         return;
     };
-    if conn.behind_since.is_none() || conn.backlog() > low {
+    if conn.behind_since.is_none() || conn.link.backlog() > low {
         return;
     }
     let queued = conn

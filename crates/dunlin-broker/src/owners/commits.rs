@@ -328,3 +328,130 @@ impl Commits {
         self.searches.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dunlin_base::ConnId;
+    use dunlin_store::{SessionKey, StoreError};
+
+    fn commits() -> Commits {
+        Commits::new(ShardId(2), true)
+    }
+
+    const KEY: SessionKey = SessionKey(9);
+
+    fn removal() -> StoreOp {
+        StoreOp::DeleteInbound {
+            session: KEY,
+            packet_id: 1,
+        }
+    }
+
+    fn other() -> StoreOp {
+        StoreOp::DeleteSession { key: KEY }
+    }
+
+    fn wait_for(commits: &mut Commits) -> u64 {
+        let token = commits.token();
+        let conn = ConnId::new(ShardId(2), token);
+        commits.when_stored(token, Pending::Connect { conn });
+        token
+    }
+
+    /// What goes on, as its token and whether it was stored.
+    fn settled(commits: &mut Commits) -> Vec<(u64, bool)> {
+        core::iter::from_fn(|| commits.poll())
+            .filter_map(|done| match done {
+                Done::Settled { token, stored, .. } => Some((token, stored)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn removals_go_first_and_in_a_batch_of_their_own() {
+        let mut commits = commits();
+        commits.write(other());
+        commits.write(removal());
+        let first = commits.poll_batch().expect("removals");
+        assert!(matches!(first.ops[..], [StoreOp::DeleteInbound { .. }]));
+        let second = commits.poll_batch().expect("the rest");
+        assert!(matches!(second.ops[..], [StoreOp::DeleteSession { .. }]));
+        assert!(commits.poll_batch().is_none() && !commits.is_idle());
+        // Written together, nothing is taken apart.
+        commits.write_together(removal());
+        commits.write_together(other());
+        assert_eq!(commits.poll_batch().map(|batch| batch.ops.len()), Some(2));
+    }
+
+    #[test]
+    fn work_goes_on_when_its_batch_is_stored() {
+        let mut commits = commits();
+        commits.write(other());
+        let token = wait_for(&mut commits);
+        assert!(commits.poll().is_none());
+        let batch = commits.poll_batch().expect("a batch");
+        assert_eq!((commits.pending(), commits.unanswered()), (1, 1));
+        commits.handle(StoreDone::Committed { token: batch.token });
+        assert_eq!(settled(&mut commits), [(token, true)]);
+        assert!(commits.is_idle());
+        // Without a store it goes on at once.
+        let mut memory = Commits::new(ShardId(0), false);
+        memory.write(other());
+        let token = wait_for(&mut memory);
+        assert_eq!(settled(&mut memory), [(token, true)]);
+        assert!(memory.poll_batch().is_none());
+    }
+
+    #[test]
+    fn what_is_too_much_for_one_batch_is_stored_when_all_of_it_is() {
+        for (first_stored, want) in [(true, true), (false, false)] {
+            let mut commits = commits();
+            for _ in 0..=BATCH_OPS_MAX {
+                commits.write_together(other());
+            }
+            let token = wait_for(&mut commits);
+            let batches = [commits.poll_batch(), commits.poll_batch()];
+            let [first, second] = batches.map(|batch| batch.expect("a batch"));
+            assert_eq!((first.ops.len(), second.ops.len()), (BATCH_OPS_MAX, 1));
+            let answer = |token, stored| match stored {
+                true => StoreDone::Committed { token },
+                false => StoreDone::Failed {
+                    token,
+                    error: StoreError::DiskFull,
+                },
+            };
+            commits.handle(answer(first.token, first_stored));
+            assert_eq!(settled(&mut commits), []);
+            commits.handle(answer(second.token, true));
+            assert_eq!(settled(&mut commits), [(token, want)]);
+            // The next round is not torn.
+            let token = wait_for(&mut commits);
+            let batch = commits.poll_batch().expect("a batch");
+            commits.handle(answer(batch.token, true));
+            assert_eq!(settled(&mut commits), [(token, true)]);
+        }
+    }
+
+    #[test]
+    fn what_was_refused_is_asked_for_once_more() {
+        let mut commits = commits();
+        let session = KEY;
+        assert!(commits.keep_refused(Pending::Forget { session }));
+        assert!(!commits.keep_refused(Pending::Forget { session }));
+        assert_eq!(commits.take_refused().len(), 2);
+        assert!(commits.take_refused().is_empty());
+    }
+
+    #[test]
+    fn places_and_names_go_on_after_a_restart() {
+        let mut commits = commits();
+        commits.skip_seqs(Seq::new(100, ShardId(1)));
+        let seq = commits.seq();
+        assert!(seq > Seq::new(100, ShardId(1)));
+        assert_eq!(seq.counter(), 101);
+        commits.skip_seqs(Seq::new(5, ShardId(1)));
+        assert_eq!(commits.seq().counter(), 102);
+    }
+}

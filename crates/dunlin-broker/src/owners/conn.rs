@@ -6,14 +6,23 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::transport::Peer;
-use dunlin_base::{ConnId, Instant, ShardId, StreamId, Text};
+use dunlin_base::{ConnId, Instant, ShardId, Text};
 use dunlin_mqtt::codec::Connect;
-use dunlin_mqtt::server::Link;
+use dunlin_mqtt::server::connect::Accepted;
+use dunlin_mqtt::server::{AuthExchange, Link, Stage};
 
 use crate::ids::SessionIdx;
-use crate::mqtt::lanes::Lanes;
-use crate::mqtt::scram::ScramExchange;
 use crate::owners::timers::Alarm;
+
+/// The protocol that a connection speaks. Another one is a variant here and a
+/// room beside `mqtt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Front {
+    /// Nothing has come.
+    Unknown,
+    /// MQTT, any version.
+    Mqtt,
+}
 
 /// Where a connection stands.
 #[derive(Debug)]
@@ -23,11 +32,11 @@ pub(crate) enum Phase {
     /// CONNECT was read; the authenticator has it.
     Authenticating(Box<PendingConnect>),
     /// The client and the server exchange AUTH.
-    Exchanging(Box<PendingConnect>, Box<ScramExchange>),
+    Exchanging(Box<PendingConnect>, Box<AuthExchange>),
     /// Authenticated; another shard has, or decides on, the client identifier.
     Claiming(Box<Claiming>),
     /// Accepted; the session is on its way to the store and CONNACK waits.
-    Storing(SessionIdx, Box<ConnAckFacts>),
+    Storing(SessionIdx, Box<Accepted>),
     /// CONNACK was sent.
     Connected(SessionIdx),
     /// The session lives on another shard, which sees everything (QUIC).
@@ -36,6 +45,18 @@ pub(crate) enum Phase {
     Ending,
     /// Closing: what still arrives is ignored.
     Closing,
+}
+
+impl Phase {
+    /// What the engine knows of it.
+    pub(crate) const fn stage(&self) -> Stage {
+        match self {
+            Self::ExpectConnect => Stage::Begin,
+            Self::Exchanging(..) => Stage::Exchange,
+            Self::Connected(_) => Stage::Connected,
+            _ => Stage::Deaf,
+        }
+    }
 }
 
 /// A CONNECT that waits for its verdict.
@@ -70,29 +91,15 @@ pub(crate) struct Claiming {
     pub(crate) identity: Identity,
 }
 
-/// What CONNACK says that the session does not know.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ConnAckFacts {
-    pub(crate) session_present: bool,
-    pub(crate) assigned: Option<Text>,
-    pub(crate) server_keep_alive: Option<u16>,
-    pub(crate) session_expiry: Option<u32>,
-    pub(crate) auth_method: Option<Text>,
-    pub(crate) auth_data: Option<Bytes>,
-}
-
 /// A network connection: what MQTT knows of it, and its place among the others
 /// of this shard.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) peer: Peer,
+    pub(crate) front: Front,
     pub(crate) phase: Phase,
     pub(crate) link: Link,
-    /// Delivery streams, if the client takes them.
-    pub(crate) lanes: Option<Box<Lanes>>,
-    /// SUBSCRIBEs and UNSUBSCRIBEs that wait for their answer.
-    pub(crate) subscribing: u16,
     /// In the shard's list of connections to flush.
     pub(crate) dirty: bool,
     /// Queued messages wait for the transport.
@@ -104,8 +111,6 @@ pub(crate) struct Conn {
     /// Publishers that it holds up.
     pub(crate) holds: Vec<ConnId>,
     pub(crate) alarm: Alarm,
-    /// Re-authentication under way.
-    pub(crate) reauth: Option<Box<ScramExchange>>,
 }
 
 impl Conn {
@@ -113,47 +118,21 @@ impl Conn {
         Self {
             id,
             peer,
+            front: Front::Unknown,
             phase: Phase::ExpectConnect,
             link: Link::new(now),
-            lanes: None,
-            subscribing: 0,
             dirty: false,
             blocked: false,
             paused: false,
             behind_since: None,
             holds: Vec::new(),
             alarm: Alarm::default(),
-            reauth: None,
         }
     }
 
     /// Whether both sides agreed on flow headers (ALPN).
     pub(crate) fn speaks_next(&self) -> bool {
         *self.peer.protocol == *dunlin_mqtt::flow::ALPN
-    }
-
-    /// Bytes on their way out: in the transport and not yet given to it.
-    pub(crate) fn backlog(&self) -> usize {
-        let held = self.lanes.as_ref().map_or(0, |lanes| lanes.held_bytes());
-        self.link.streams.backlog() + held
-    }
-
-    /// Whether messages of a topic would go to a stream of which the client
-    /// takes nothing. `stream` is that of their subscription.
-    pub(crate) fn is_blocked_for(&self, stream: StreamId, topic: &str) -> bool {
-        if !self.link.streams.is_any_blocked() {
-            return false;
-        }
-        let stream = match &self.lanes {
-            Some(lanes) if stream == StreamId::CONTROL => lanes.stream_of(topic),
-            _ => Some(stream),
-        };
-        stream.is_some_and(|stream| self.link.streams.is_blocked(stream))
-    }
-
-    /// Whether PUBLISH for a subscription of this stream may carry an alias.
-    pub(crate) fn uses_aliases(&self, stream: StreamId) -> bool {
-        self.lanes.is_none() && self.link.uses_aliases(stream)
     }
 
     /// Takes the session from a connection that ends.

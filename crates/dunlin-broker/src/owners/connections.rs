@@ -139,3 +139,77 @@ impl Connections {
         self.searches.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dunlin_base::transport::{Peer, Transport};
+    use dunlin_base::{Instant, ShardId, Text};
+
+    fn id(serial: u64) -> ConnId {
+        ConnId::new(ShardId(0), serial)
+    }
+
+    fn conn(serial: u64) -> Conn {
+        let peer = Peer {
+            addr: ([127, 0, 0, 1], 1).into(),
+            transport: Transport::Tcp,
+            listener: 0,
+            identity: None,
+            protocol: Text::new(),
+            early_data: false,
+        };
+        Conn::new(id(serial), peer, Instant::ZERO)
+    }
+
+    #[test]
+    fn a_connection_is_found_until_it_is_removed() {
+        let mut conns = Connections::default();
+        let (a, b) = (conns.insert(conn(1)), conns.insert(conn(2)));
+        assert_eq!((conns.find(id(1)), conns.find(id(2))), (Some(a), Some(b)));
+        assert!(conns.remove(a).is_some() && conns.remove(a).is_none());
+        assert_eq!((conns.find(id(1)), conns.len()), (None, 1));
+        assert_eq!(conns.take_missing(), 0);
+        // One that must be there and is not is counted; one that may have
+        // ended is not.
+        assert!(conns.peek(a).is_none() && conns.get(a).is_none());
+        assert!(conns.get_mut(a).is_none());
+        assert_eq!((conns.take_missing(), conns.take_missing()), (2, 0));
+    }
+
+    #[test]
+    fn a_connection_is_flushed_once_however_often_it_is_written_to() {
+        let mut conns = Connections::default();
+        let c = conns.insert(conn(1));
+        for _ in 0..2 {
+            let out = conns.out(c, StreamId::CONTROL).expect("control");
+            out.put_slice(b"x");
+        }
+        assert_eq!(
+            (conns.next_touched(), conns.next_touched()),
+            (Some(c), None)
+        );
+        // Until it was flushed it stays marked.
+        conns.touch(c);
+        assert_eq!(conns.next_touched(), None);
+        conns.get_mut(c).expect("a connection").dirty = false;
+        conns.touch(c);
+        assert_eq!(conns.next_touched(), Some(c));
+    }
+
+    #[test]
+    fn send_buffers_are_used_again() {
+        let mut conns = Connections::default();
+        let c = conns.insert(conn(1));
+        let mut spare = SendBuf::new();
+        spare.put_slice(b"sent");
+        conns.recycle(spare);
+        let out = conns.out(c, StreamId::CONTROL).expect("control");
+        assert!(out.is_empty());
+        assert!(conns.spare.is_empty());
+        for _ in 0..=SPARE_BUFFERS_MAX {
+            conns.recycle(SendBuf::new());
+        }
+        assert_eq!(conns.spare.len(), SPARE_BUFFERS_MAX);
+    }
+}

@@ -7,6 +7,7 @@ use core::num::NonZeroU16;
 use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_mqtt::server::Delivery;
+use dunlin_mqtt::server::session::Subscribing;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::SessionRef;
@@ -63,12 +64,7 @@ pub(crate) struct RetainedChange {
 pub(crate) struct PendingSubscribe {
     pub(crate) conn: ConnId,
     pub(crate) session: SessionRef,
-    pub(crate) stream: StreamId,
-    pub(crate) packet_id: NonZeroU16,
-    pub(crate) reasons: Vec<ReasonCode>,
-    /// Filters that were new, to be taken back if the store refuses them.
-    pub(crate) added: Vec<Text>,
-    pub(crate) unsubscribe: bool,
+    pub(crate) subscribing: Subscribing,
     /// Filters whose retained messages are due.
     pub(crate) walks: Vec<Text>,
     /// Shards and store that have not answered.

@@ -158,3 +158,65 @@ impl Sessions {
         self.searches.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dunlin_base::ConnId;
+
+    use crate::owners::elsewhere::Claimant;
+
+    const SHARD: ShardId = ShardId(3);
+
+    fn create(sessions: &mut Sessions, client: &'static str) -> SessionIdx {
+        sessions.create(Text::from_static(client), Version::V5)
+    }
+
+    #[test]
+    fn a_reference_does_not_find_a_later_session_at_the_same_place() {
+        let mut sessions = Sessions::new(SHARD);
+        let a = create(&mut sessions, "a");
+        let old = sessions.get(a).expect("a session").reference(a);
+        assert_eq!(sessions.resolve(old), Some(a));
+        assert!(sessions.remove(a).is_some());
+        assert_eq!((sessions.resolve(old), sessions.find("a")), (None, None));
+        let b = create(&mut sessions, "b");
+        assert_eq!(a, b);
+        assert_eq!(sessions.resolve(old), None);
+        assert!(sessions.resolve_mut(old).is_none());
+        assert_eq!(sessions.take_missing(), 0);
+        assert!(sessions.get(b + 1).is_none());
+        assert_eq!(sessions.take_missing(), 1);
+    }
+
+    #[test]
+    fn keys_have_the_shard_and_go_on_after_a_restart() {
+        let mut sessions = Sessions::new(SHARD);
+        let key = |sessions: &Sessions, s| sessions.get(s).expect("a session").key.0;
+        let first = create(&mut sessions, "a");
+        let first = key(&sessions, first);
+        assert_eq!(first & 0xffff, 3);
+        sessions.skip_keys(first + (9 << 16));
+        let later = create(&mut sessions, "b");
+        assert!(key(&sessions, later) > first + (9 << 16));
+        sessions.skip_keys(0);
+        let last = create(&mut sessions, "c");
+        assert!(key(&sessions, last) > key(&sessions, later));
+    }
+
+    #[test]
+    fn home_knows_where_a_session_lives() {
+        let mut sessions = Sessions::new(SHARD);
+        let entry = Elsewhere {
+            shard: ShardId(1),
+            token: 7,
+            waiting: [Claimant::Here(ConnId::new(SHARD, 1))].into(),
+        };
+        sessions.insert_elsewhere(Text::from_static("a"), entry);
+        assert!(sessions.find("a").is_none() && sessions.elsewhere("a").is_some());
+        assert_eq!((sessions.elsewhere_len(), sessions.len()), (1, 0));
+        let entry = sessions.remove_elsewhere("a").expect("an entry");
+        assert_eq!((entry.token, entry.waiting.len()), (7, 1));
+        assert!(sessions.elsewhere_mut("a").is_none());
+    }
+}

@@ -96,7 +96,7 @@ pub(crate) fn census(own: &Owners) -> Census {
             Phase::HandedOver(_) => census.handed_over += 1,
             _ => census.conns += 1,
         }
-        census.backlog_bytes += conn.backlog();
+        census.backlog_bytes += conn.link.backlog();
         census.parked_bytes += conn.link.parked.bytes();
     }
     census

@@ -79,6 +79,6 @@ fn view(own: &Owners, session: &Session) -> ClientView {
         queued_bytes: session.mqtt.outbound.queue_bytes(),
         in_flight: session.mqtt.outbound.inflight(),
         receiving: session.mqtt.inbound.open(),
-        backlog_bytes: conn.map_or(0, |conn| conn.backlog()),
+        backlog_bytes: conn.map_or(0, |conn| conn.link.backlog()),
     }
 }

@@ -23,6 +23,15 @@ pub(crate) fn apply(own: &mut Owners, s: SessionIdx, changes: Changes) {
 
 /// Subscriptions have ended.
 pub(crate) fn end(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) {
+    let changes = remove(own, s, filters);
+    if !changes.is_empty() {
+        announce(own, 0, &changes);
+    }
+}
+
+/// Takes subscriptions that have ended out of the tree and the store; what
+/// changes for other shards comes out.
+pub(crate) fn remove(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) -> Vec<InterestChange> {
     let mut changes = Vec::new();
     for filter in filters {
         changes.extend(own.routing.remove(s, &filter));
@@ -36,9 +45,7 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) {
                 .write(StoreOp::DeleteSubscription { key, filter });
         }
     }
-    if !changes.is_empty() {
-        announce(own, 0, &changes);
-    }
+    changes
 }
 
 /// Sends interest to every other shard.

@@ -9,6 +9,8 @@ use dunlin_base::{QoS, StreamId};
 use dunlin_mqtt_codec::ReasonCode;
 use hashbrown::HashMap;
 
+use crate::quota::Quota;
+
 /// Names the work that an acknowledgement waits for; the shard chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckToken(pub u64);
@@ -84,15 +86,16 @@ pub struct Inbound {
     qos2: HashMap<(StreamId, NonZeroU16), Qos2>,
     /// Due acknowledgements in order of arrival; bounded by the quota.
     waiting: VecDeque<Waiting>,
-    used: u16,
+    quota: Quota,
 }
 
 impl Inbound {
-    /// Starts a connection: the quota is whole again, and acknowledgements that
+    /// Starts a connection on which the server announced this Receive Maximum:
+    /// the quota is whole, and acknowledgements that
     /// were due on the old one are forgotten, since the client sends those
     /// messages again and is answered then.
-    pub fn handle_connected(&mut self) {
-        self.used = 0;
+    pub fn handle_connected(&mut self, receive_maximum: u16) {
+        self.quota = Quota::new(receive_maximum);
         for waiting in core::mem::take(&mut self.waiting) {
             if waiting.ready {
                 self.settle(
@@ -131,13 +134,13 @@ impl Inbound {
     }
 
     /// Registers a PUBLISH with QoS 1 or 2 under the work it will wait for.
-    pub fn handle_publish(&mut self, ack: Ack, token: AckToken, receive_maximum: u16) -> Receipt {
+    pub fn handle_publish(&mut self, ack: Ack, token: AckToken) -> Receipt {
         let key = (ack.stream, ack.packet_id);
         if ack.qos == QoS::ExactlyOnce
             && let Some(open) = self.qos2.get_mut(&key)
         {
-            if !core::mem::replace(&mut open.counted, true) {
-                self.used = self.used.saturating_add(1);
+            if !core::mem::replace(&mut open.counted, true) && !self.quota.take() {
+                return Receipt::QuotaExceeded;
             }
             let (ready, token) = (open.received, open.work);
             let mut waiting = self.waiting.iter();
@@ -149,10 +152,9 @@ impl Inbound {
                 false => Receipt::Pending,
             };
         }
-        if self.used >= receive_maximum {
+        if !self.quota.take() {
             return Receipt::QuotaExceeded;
         }
-        self.used += 1;
         if ack.qos == QoS::ExactlyOnce {
             let state = Qos2 {
                 received: false,
@@ -219,7 +221,7 @@ impl Inbound {
         if ack.qos == QoS::ExactlyOnce {
             self.settle(key, ack.reason);
         } else {
-            self.used = self.used.saturating_sub(1);
+            self.quota.restore();
         }
         Some(ack)
     }
@@ -234,13 +236,13 @@ impl Inbound {
             && let Some(Waiting { ack, .. }) = self.waiting.remove(at)
             && ack.qos == QoS::AtLeastOnce
         {
-            self.used = self.used.saturating_sub(1);
+            self.quota.restore();
         }
     }
 
     fn end(&mut self, key: (StreamId, NonZeroU16)) {
         if self.qos2.remove(&key).is_some_and(|open| open.counted) {
-            self.used = self.used.saturating_sub(1);
+            self.quota.restore();
         }
     }
 
@@ -304,7 +306,7 @@ impl Inbound {
             if let Some(there) = self.qos2.get(&(to, packet_id)) {
                 state.received |= there.received;
                 if there.counted && state.counted {
-                    self.used = self.used.saturating_sub(1);
+                    self.quota.restore();
                 }
                 state.counted |= there.counted;
             }
@@ -359,13 +361,19 @@ impl Inbound {
     /// PUBLISH packets of this connection not yet acknowledged in full.
     #[must_use]
     pub const fn used(&self) -> u16 {
-        self.used
+        self.quota.used()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn inbound(receive_maximum: u16) -> Inbound {
+        let mut inbound = Inbound::default();
+        inbound.handle_connected(receive_maximum);
+        inbound
+    }
 
     fn ack(id: u16, qos: QoS) -> Ack {
         Ack {
@@ -380,7 +388,7 @@ mod tests {
     fn acknowledgements_leave_in_order_of_arrival() {
         //= mqtt5#[MQTT-4.6.0-2] type=test
         //= mqtt5#[MQTT-4.6.0-3] type=test
-        let mut inbound = Inbound::default();
+        let mut inbound = inbound(10);
         for id in 1..=3 {
             let qos = if id == 2 {
                 QoS::ExactlyOnce
@@ -388,10 +396,7 @@ mod tests {
                 QoS::AtLeastOnce
             };
             let token = AckToken(u64::from(id));
-            assert_eq!(
-                inbound.handle_publish(ack(id, qos), token, 10),
-                Receipt::New
-            );
+            assert_eq!(inbound.handle_publish(ack(id, qos), token), Receipt::New);
         }
         inbound.complete(AckToken(3), ReasonCode::Success);
         inbound.complete(AckToken(2), ReasonCode::Success);
@@ -405,20 +410,17 @@ mod tests {
     #[test]
     fn a_repeated_qos_2_publish_is_not_routed_again() {
         //= mqtt5#[MQTT-4.3.3-10] type=test
-        let mut inbound = Inbound::default();
+        let mut inbound = inbound(10);
         let publish = ack(7, QoS::ExactlyOnce);
+        assert_eq!(inbound.handle_publish(publish, AckToken(1)), Receipt::New);
         assert_eq!(
-            inbound.handle_publish(publish, AckToken(1), 10),
-            Receipt::New
-        );
-        assert_eq!(
-            inbound.handle_publish(publish, AckToken(2), 10),
+            inbound.handle_publish(publish, AckToken(2)),
             Receipt::Pending
         );
         inbound.complete(AckToken(1), ReasonCode::Success);
         assert!(inbound.poll_ack().is_some());
         assert_eq!(
-            inbound.handle_publish(publish, AckToken(3), 10),
+            inbound.handle_publish(publish, AckToken(3)),
             Receipt::Duplicate
         );
         assert!(inbound.poll_ack().is_some());
@@ -437,31 +439,28 @@ mod tests {
             Release::Unknown
         );
         //= mqtt5#[MQTT-4.3.3-12] type=test
-        assert_eq!(
-            inbound.handle_publish(publish, AckToken(4), 10),
-            Receipt::New
-        );
+        assert_eq!(inbound.handle_publish(publish, AckToken(4)), Receipt::New);
     }
 
     #[test]
     fn the_receive_quota_is_per_connection_and_comes_back() {
         //= mqtt5#[MQTT-3.3.4-9] type=test
-        let mut inbound = Inbound::default();
+        let mut inbound = inbound(1);
         assert_eq!(
-            inbound.handle_publish(ack(1, QoS::AtLeastOnce), AckToken(1), 1),
+            inbound.handle_publish(ack(1, QoS::AtLeastOnce), AckToken(1)),
             Receipt::New
         );
         assert_eq!(
-            inbound.handle_publish(ack(2, QoS::AtLeastOnce), AckToken(2), 1),
+            inbound.handle_publish(ack(2, QoS::AtLeastOnce), AckToken(2)),
             Receipt::QuotaExceeded
         );
         inbound.complete(AckToken(1), ReasonCode::Success);
         assert!(inbound.poll_ack().is_some());
         assert_eq!(
-            inbound.handle_publish(ack(2, QoS::AtLeastOnce), AckToken(2), 1),
+            inbound.handle_publish(ack(2, QoS::AtLeastOnce), AckToken(2)),
             Receipt::New
         );
-        inbound.handle_connected();
+        inbound.handle_connected(1);
         assert_eq!(inbound.used(), 0);
     }
 }

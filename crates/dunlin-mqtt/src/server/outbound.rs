@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
-use dunlin_base::{Instant, Message, StreamId};
+use dunlin_base::{Instant, Message, QoS, StreamId};
 use dunlin_queue::{Consumer, Content, Delivery, Next, Outcome, Queue, Receipt, Settled};
 
 use crate::packet_ids::PacketIdCounter;
@@ -175,6 +175,12 @@ impl Outbound {
         self.consumer.delivery(packet_id)
     }
 
+    /// The QoS of what an identifier is in use for.
+    #[must_use]
+    pub fn qos(&self, packet_id: NonZeroU16) -> Option<QoS> {
+        self.consumer.qos(packet_id)
+    }
+
     /// The store has the identifier of a durable QoS 2 message, which leaves
     /// when all earlier ones have: the store may have refused one of them for
     /// a while.
@@ -259,7 +265,6 @@ impl Outbound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dunlin_base::QoS;
     use dunlin_queue::Identifiers;
 
     fn delivery(qos: QoS, seq: Option<u64>) -> Delivery {

@@ -98,10 +98,6 @@ fn the_three_protocols_towards_the_client() {
             a < PUBLISH t 0
             a < PUBLISH t 1 q1 #1
             a < PUBLISH t 2 q2 #2
-            # PUBACK answers no QoS 2 message, and PUBCOMP none that has had no
-            # PUBREC.
-            a > PUBACK 2
-            a > PUBCOMP 2
             a > PUBREC 2
             a < PUBREL 2
             a > PUBREC 2
@@ -607,4 +603,40 @@ fn a_long_queue_is_loaded_from_the_store() {
         a < PUBLISH t 4 q2 #4
     ",
     );
+}
+
+#[test]
+fn an_acknowledgement_of_the_wrong_kind_ends_the_connection() {
+    for (qos, wrong) in [
+        ("q1", "PUBREC 1"),
+        ("q1", "PUBREC 1 0x80"),
+        ("q1", "PUBCOMP 1"),
+        ("q2", "PUBACK 1"),
+        ("q2", "PUBCOMP 1"),
+    ] {
+        check(&format!(
+            "
+            a > CONNECT a expiry=100
+            a < CONNACK
+            a > SUBSCRIBE 1 t|{qos}
+            a < SUBACK 1 0{level}
+            b > CONNECT b clean
+            b < CONNACK
+            b > PUBLISH t x {qos} #1
+            b < {ack} 1
+            a < PUBLISH t x {qos} #1
+            a > {wrong}
+            a < DISCONNECT 0x82
+            a < closed
+            # The message is still the client's.
+            a > CONNECT a expiry=100
+            a < CONNACK present
+            a < PUBLISH t x {qos} #1 dup
+            # One that is not in use may have been settled before.
+            a > PUBACK 9
+            ",
+            level = &qos[1..],
+            ack = if qos == "q1" { "PUBACK" } else { "PUBREC" },
+        ));
+    }
 }

@@ -5,6 +5,7 @@
 //! Which session it belongs to, which transport carries it and when it is
 //! flushed is not known here.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use dunlin_base::{Instant, QoS, SendBuf, StreamId, Text};
@@ -13,15 +14,17 @@ use dunlin_mqtt_codec::{
     SubscriptionIdentifiers, Version, decode, peek,
 };
 
-use super::{AliasTable, Fault, Identifiers};
+use super::{AliasTable, Fault, Identifiers, Reauthentication};
 
 mod keep_alive;
+mod lanes;
 mod parked;
 mod stream;
 mod streams;
 mod terms;
 
 pub use keep_alive::KeepAlive;
+pub use lanes::{Action, Lanes, Opened, Place};
 pub use parked::{PARKED_BYTES_MAX, Parked, ParkedBytes};
 pub use stream::{Head, HeadRead, LinkStream, StreamEnd};
 pub use streams::Streams;
@@ -48,6 +51,12 @@ pub struct Link {
     pub streams: Streams,
     /// What came before CONNACK.
     pub parked: Parked,
+    /// Streams for deliveries, if the client takes them.
+    pub lanes: Option<Box<Lanes>>,
+    /// SUBSCRIBEs and UNSUBSCRIBEs that wait for their answer.
+    pub subscribing: u16,
+    /// Authentication again, under way.
+    pub reauth: Reauthentication,
     aliases_out: AliasTable,
     /// Flows that could not be recovered.
     failed_flows: Vec<u64>,
@@ -62,6 +71,9 @@ impl Link {
             keep_alive: KeepAlive::new(now),
             streams: Streams::default(),
             parked: Parked::default(),
+            lanes: None,
+            subscribing: 0,
+            reauth: Reauthentication::default(),
             aliases_out: AliasTable::default(),
             failed_flows: Vec::new(),
         }
@@ -74,6 +86,8 @@ impl Link {
         self.keep_alive.set_limit(agreement.silence_max);
         let aliases = connect.properties.topic_alias_maximum.unwrap_or(0);
         self.aliases_out = AliasTable::new(aliases);
+        let streams = agreement.delivery_streams;
+        self.lanes = (streams > 0).then(|| Box::new(Lanes::new(streams)));
         agreement
     }
 
@@ -90,7 +104,28 @@ impl Link {
     /// stream than control the alias could arrive before its topic.
     #[must_use]
     pub fn uses_aliases(&self, stream: StreamId) -> bool {
-        self.aliases_out.is_enabled() && stream == StreamId::CONTROL
+        self.lanes.is_none() && self.aliases_out.is_enabled() && stream == StreamId::CONTROL
+    }
+
+    /// Bytes on their way out: in the transport and not yet given to it.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        let held = self.lanes.as_ref().map_or(0, |lanes| lanes.held_bytes());
+        self.streams.backlog() + held
+    }
+
+    /// Whether messages of a topic would go to a stream of which the client
+    /// takes nothing. `stream` is that of their subscription.
+    #[must_use]
+    pub fn is_blocked_for(&self, stream: StreamId, topic: &str) -> bool {
+        if !self.streams.is_any_blocked() {
+            return false;
+        }
+        let stream = match &self.lanes {
+            Some(lanes) if stream == StreamId::CONTROL => lanes.stream_of(topic),
+            _ => Some(stream),
+        };
+        stream.is_some_and(|stream| self.streams.is_blocked(stream))
     }
 
     /// Gives a PUBLISH its subscription identifiers and, if `may_alias`, its

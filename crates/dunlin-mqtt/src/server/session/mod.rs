@@ -18,12 +18,14 @@ use crate::server::Fault;
 mod flows;
 mod lifetime;
 mod shapes;
+mod subscribing;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
 
 pub use flows::{FLOWS_MAX, FlowRefused, Wanted};
 pub use lifetime::Lifetime;
+pub use subscribing::{Limits, Made, Subscribing};
 pub use subscriptions::{Subscription, Subscriptions};
 
 use flows::Flows;
@@ -68,6 +70,8 @@ pub enum Step {
     Nothing,
 }
 
+const WRONG_ACK: Fault = Fault::protocol("an acknowledgement of the wrong kind");
+
 /// A session.
 #[derive(Debug, Default)]
 pub struct Session {
@@ -96,9 +100,10 @@ impl Session {
     }
 
     /// CONNACK has left: both halves go on where they were, and all
-    /// subscriptions are those of the control stream.
-    pub fn handle_connected(&mut self, now: Instant) -> Changes {
-        self.inbound.handle_connected();
+    /// subscriptions are those of the control stream. `receive_maximum` is what
+    /// CONNACK announced.
+    pub fn handle_connected(&mut self, now: Instant, receive_maximum: u16) -> Changes {
+        self.inbound.handle_connected(receive_maximum);
         self.outbound.handle_resumed();
         let ended = self.expire_flows(now);
         let moved = self
@@ -202,7 +207,7 @@ impl Session {
     }
 
     /// Takes a PUBLISH, whose acknowledgement waits for `token` and leaves on
-    /// `stream`; `receive_maximum` is what the server announced.
+    /// `stream`.
     ///
     /// # Errors
     ///
@@ -212,7 +217,6 @@ impl Session {
         publish: &Publish<'_>,
         stream: StreamId,
         token: AckToken,
-        receive_maximum: u16,
     ) -> Result<Admission, Fault> {
         let Some(packet_id) = publish.packet_id else {
             return Ok(Admission::New);
@@ -226,7 +230,7 @@ impl Session {
         if publish.qos == QoS::ExactlyOnce {
             self.inbound.resume(stream, packet_id, publish.dup);
         }
-        match self.inbound.handle_publish(ack, token, receive_maximum) {
+        match self.inbound.handle_publish(ack, token) {
             Receipt::New => Ok(Admission::New),
             Receipt::Pending => Ok(Admission::Pending),
             Receipt::Duplicate => Ok(Admission::Repeated),
@@ -239,7 +243,28 @@ impl Session {
     }
 
     /// Takes a PUBACK, PUBREC, PUBREL or PUBCOMP that came on `stream`.
-    pub fn handle_ack(&mut self, kind: PacketType, stream: StreamId, ack: &AckPacket<'_>) -> Step {
+    ///
+    /// # Errors
+    ///
+    /// It is not of the kind that the message under this identifier waits for.
+    pub fn handle_ack(
+        &mut self,
+        kind: PacketType,
+        stream: StreamId,
+        ack: &AckPacket<'_>,
+    ) -> Result<Step, Fault> {
+        let id = ack.packet_id;
+        if kind == PacketType::PubRec && self.outbound.qos(id) == Some(QoS::AtLeastOnce) {
+            return Err(WRONG_ACK);
+        }
+        let step = self.step(kind, stream, ack);
+        match step {
+            Step::Settled(Received::Unknown) if self.outbound.qos(id).is_some() => Err(WRONG_ACK),
+            step => Ok(step),
+        }
+    }
+
+    fn step(&mut self, kind: PacketType, stream: StreamId, ack: &AckPacket<'_>) -> Step {
         let id = ack.packet_id;
         match kind {
             PacketType::PubAck => Step::Settled(self.outbound.handle_puback(id)),

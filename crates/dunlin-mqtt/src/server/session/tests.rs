@@ -75,9 +75,9 @@ fn subscriptions_of_a_stream_that_ended_go_on_or_end_with_it() {
 #[test]
 fn a_new_connection_has_all_subscriptions_on_control() {
     let mut session = session(&[("a", 0, 0), ("b", 4, 0)]);
-    let changes = session.handle_connected(START);
+    let changes = session.handle_connected(START, MAX);
     assert_eq!(moved(&changes), [("b", 0)]);
-    assert!(session.handle_connected(START).moved.is_empty());
+    assert!(session.handle_connected(START, MAX).moved.is_empty());
 }
 
 #[test]
@@ -205,31 +205,34 @@ fn publish(qos: QoS, packet_id: u16) -> Publish<'static> {
 fn a_publish_is_routed_once_and_within_the_receive_maximum() {
     //= mqtt5#[MQTT-3.3.4-8] type=test
     let mut session = Session::default();
-    let mut take = |publish: &Publish<'_>, token, max| {
-        let admitted = session.handle_publish(publish, CONTROL, AckToken(token), max);
+    session.handle_connected(START, 1);
+    let mut take = |publish: &Publish<'_>, token| {
+        let admitted = session.handle_publish(publish, CONTROL, AckToken(token));
         admitted.map_err(|fault| fault.reason)
     };
-    assert_eq!(take(&publish(QoS::AtMostOnce, 0), 1, 0), Ok(Admission::New));
     let twice = publish(QoS::ExactlyOnce, 7);
-    assert_eq!(take(&twice, 2, 1), Ok(Admission::New));
-    assert_eq!(take(&twice, 3, 1), Ok(Admission::Pending));
+    assert_eq!(take(&twice, 2), Ok(Admission::New));
+    assert_eq!(take(&twice, 3), Ok(Admission::Pending));
     let over = Err(ReasonCode::ReceiveMaximumExceeded);
-    assert_eq!(take(&publish(QoS::AtLeastOnce, 8), 4, 1), over);
+    assert_eq!(take(&publish(QoS::AtLeastOnce, 8), 4), over);
+    assert_eq!(take(&publish(QoS::AtMostOnce, 0), 1), Ok(Admission::New));
     session.inbound.complete(AckToken(2), ReasonCode::Success);
     assert!(session.inbound.poll_ack().is_some());
-    let repeated = session.handle_publish(&twice, CONTROL, AckToken(5), 1);
+    let repeated = session.handle_publish(&twice, CONTROL, AckToken(5));
     assert_eq!(repeated, Ok(Admission::Repeated));
     assert!(session.inbound.poll_ack().is_some());
 }
 
-/// What follows from an acknowledgement.
+/// What follows from an acknowledgement of the right kind.
 fn ack(session: &mut Session, kind: PacketType, id: u16, reason: ReasonCode) -> Step {
     let ack = AckPacket {
         packet_id: NonZeroU16::new(id).expect("not zero"),
         reason,
         properties: ReasonProperties::default(),
     };
-    session.handle_ack(kind, CONTROL, &ack)
+    session
+        .handle_ack(kind, CONTROL, &ack)
+        .expect("the right kind")
 }
 
 /// A session that has sent a message under identifier 1.
@@ -279,12 +282,13 @@ fn what_the_client_acknowledges_is_settled() {
 fn pubrel_frees_an_identifier_that_pubrec_has_named() {
     //= mqtt5#[MQTT-4.3.3-11] type=test
     let mut session = Session::default();
+    session.handle_connected(START, MAX);
     assert!(matches!(
         ack(&mut session, PacketType::PubRel, 7, OK),
         Step::Answer(PacketType::PubComp, UNKNOWN)
     ));
     let twice = publish(QoS::ExactlyOnce, 7);
-    let admitted = session.handle_publish(&twice, CONTROL, AckToken(1), MAX);
+    let admitted = session.handle_publish(&twice, CONTROL, AckToken(1));
     assert_eq!(admitted, Ok(Admission::New));
     session.inbound.complete(AckToken(1), OK);
     assert!(session.inbound.poll_ack().is_some());
@@ -294,4 +298,31 @@ fn pubrel_frees_an_identifier_that_pubrec_has_named() {
     assert!(matches!(again, Step::Nothing));
     let id = NonZeroU16::new(7).expect("not zero");
     assert_eq!(session.inbound.handle_released(CONTROL, id), Some(CONTROL));
+}
+
+#[test]
+fn an_acknowledgement_of_the_wrong_kind_is_a_protocol_error() {
+    use PacketType::{PubAck, PubComp, PubRec};
+    let refused = |session: &mut Session, kind, reason| {
+        let ack = AckPacket {
+            packet_id: NonZeroU16::MIN,
+            reason,
+            properties: ReasonProperties::default(),
+        };
+        let step = session.handle_ack(kind, CONTROL, &ack);
+        step.is_err_and(|fault| fault.reason == ReasonCode::ProtocolError)
+    };
+    let mut once = sent(QoS::AtLeastOnce);
+    for (kind, reason) in [(PubRec, OK), (PubRec, UNKNOWN), (PubComp, OK)] {
+        assert!(refused(&mut once, kind, reason), "{kind:?} for QoS 1");
+    }
+    assert_eq!(once.outbound.inflight(), 1);
+    let mut twice = sent(QoS::ExactlyOnce);
+    assert!(refused(&mut twice, PubAck, OK) && refused(&mut twice, PubComp, OK));
+    ack(&mut twice, PubRec, 1, OK);
+    assert!(refused(&mut twice, PubAck, OK));
+    assert_eq!(twice.outbound.inflight(), 1);
+    // Of an identifier that is not in use: it may have been settled before.
+    let mut idle = Session::default();
+    assert!(!refused(&mut idle, PubAck, OK) && !refused(&mut idle, PubComp, OK));
 }

@@ -1,35 +1,38 @@
 //! Delivery streams of one connection: what waits for them. Which stream a
-//! message goes to is planned by [`dunlin_mqtt::streams::delivery`].
+//! message goes to is planned by [`crate::streams::delivery`].
 
 use alloc::vec::Vec;
 
+use crate::streams::delivery::DeliveryPlanner;
+pub use crate::streams::delivery::{Action, Place};
 use dunlin_base::{SendBuf, StreamId};
-use dunlin_mqtt::streams::delivery::DeliveryPlanner;
-
-pub(crate) use dunlin_mqtt::streams::delivery::{Action, Place};
 
 /// A lane got its stream, or none.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub struct Opened {
     /// What waited for it.
-    pub(crate) held: SendBuf,
-    pub(crate) level: u8,
+    pub held: SendBuf,
+    /// Priority of its stream.
+    pub level: u8,
     /// Flow identifier.
-    pub(crate) flow: u64,
+    pub flow: u64,
 }
 
 /// The delivery streams of one connection.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub struct Lanes {
     planner: DeliveryPlanner,
     /// What waits for the stream of each lane.
     held: Vec<SendBuf>,
     displaced: SendBuf,
-    pub(crate) actions: Vec<Action>,
+    /// What the transport has to do, in order.
+    pub actions: Vec<Action>,
 }
 
 impl Lanes {
-    pub(crate) fn new(max: usize) -> Self {
+    /// No stream yet, and at most `max`.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
         Self {
             planner: DeliveryPlanner::new(max),
             held: Vec::new(),
@@ -39,22 +42,25 @@ impl Lanes {
     }
 
     /// Bytes that wait for streams.
-    pub(crate) fn held_bytes(&self) -> usize {
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
         self.held.iter().map(SendBuf::len).sum()
     }
 
     /// Whether the broker opened this stream for deliveries.
-    pub(crate) fn knows(&self, stream: StreamId) -> bool {
+    #[must_use]
+    pub fn knows(&self, stream: StreamId) -> bool {
         self.planner.knows(stream)
     }
 
     /// The stream of a topic that has one.
-    pub(crate) fn stream_of(&self, topic: &str) -> Option<StreamId> {
+    #[must_use]
+    pub fn stream_of(&self, topic: &str) -> Option<StreamId> {
         self.planner.stream_of(topic)
     }
 
     /// What waits for the stream of a lane.
-    pub(crate) fn held(&mut self, lane: usize) -> Option<&mut SendBuf> {
+    pub fn held(&mut self, lane: usize) -> Option<&mut SendBuf> {
         if self.held.len() <= lane {
             self.held.resize_with(lane + 1, SendBuf::new);
         }
@@ -62,7 +68,7 @@ impl Lanes {
     }
 
     /// The way of the next message of a topic.
-    pub(crate) fn place(&mut self, topic: &str, level: u8) -> Place {
+    pub fn place(&mut self, topic: &str, level: u8) -> Place {
         let place = self.planner.place(topic, level);
         self.actions.append(&mut self.planner.take_actions());
         place
@@ -70,13 +76,13 @@ impl Lanes {
 
     /// The client ended its side of a stream: ours ends too, and the lane gets
     /// a new one when it is needed.
-    pub(crate) fn finished(&mut self, stream: StreamId) {
+    pub fn finished(&mut self, stream: StreamId) {
         self.planner.finished(stream);
         self.actions.append(&mut self.planner.take_actions());
     }
 
     /// Everything sent on a stream has arrived.
-    pub(crate) fn delivered(&mut self, stream: StreamId) {
+    pub fn delivered(&mut self, stream: StreamId) {
         if let Some(lane) = self.planner.delivered(stream)
             && self.held.get(lane).is_some_and(|held| !held.is_empty())
         {
@@ -86,7 +92,7 @@ impl Lanes {
     }
 
     /// The client does not take a stream: its topics go to control.
-    pub(crate) fn refused(&mut self, stream: StreamId) {
+    pub fn refused(&mut self, stream: StreamId) {
         if let Some(lane) = self.planner.refused(stream) {
             self.displace(lane);
         }
@@ -94,13 +100,13 @@ impl Lanes {
 
     /// What was held for streams that there will not be: it belongs to
     /// control, before anything else.
-    pub(crate) fn take_displaced(&mut self) -> Option<SendBuf> {
+    pub fn take_displaced(&mut self) -> Option<SendBuf> {
         (!self.displaced.is_empty()).then(|| core::mem::take(&mut self.displaced))
     }
 
     /// Answer to the oldest [`Action::Open`]. Without a stream the lane is
     /// control, and what it held belongs there.
-    pub(crate) fn opened(&mut self, stream: Option<StreamId>) -> Option<Opened> {
+    pub fn opened(&mut self, stream: Option<StreamId>) -> Option<Opened> {
         let opened = self.planner.opened(stream)?;
         if stream.is_none() {
             self.displace(opened.lane);
@@ -114,7 +120,7 @@ impl Lanes {
     }
 
     /// The client allows more streams.
-    pub(crate) fn available(&mut self) {
+    pub fn available(&mut self) {
         self.planner.available();
     }
 

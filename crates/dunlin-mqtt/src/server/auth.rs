@@ -1,0 +1,259 @@
+//! Enhanced authentication (MQTT 5.0 section 4.12), the server's side: one
+//! exchange of SCRAM-SHA-256 (RFC 7677), and when its packets may come.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use dunlin_base::Text;
+use dunlin_mqtt_codec::{Auth, AuthProperties, Packet, ReasonCode};
+
+use super::Fault;
+use crate::scram::{ClientFirst, METHOD, StoredKeys};
+
+/// The client is not who it says.
+pub const NOT_AUTHORIZED: Fault = Fault::new(ReasonCode::NotAuthorized, "authentication failed");
+
+/// An exchange after the client's first message.
+pub struct AuthExchange {
+    client_first: Bytes,
+    server_first: Vec<u8>,
+    keys: Option<StoredKeys>,
+    user: Text,
+}
+
+// Keys must not reach a log.
+impl core::fmt::Debug for AuthExchange {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut exchange = f.debug_struct("AuthExchange");
+        exchange.field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl AuthExchange {
+    /// Reads the client's first message; the keys of its user are still to be
+    /// asked for.
+    ///
+    /// # Errors
+    ///
+    /// The method is not known, or this is no message of it.
+    pub fn begin(method: &str, data: Option<&[u8]>) -> Result<Self, Fault> {
+        if method != METHOD {
+            //= mqtt5#[MQTT-4.12.0-1]
+            return Err(Fault::new(
+                ReasonCode::BadAuthenticationMethod,
+                "unknown authentication method",
+            ));
+        }
+        let data = data.unwrap_or_default();
+        let first = ClientFirst::parse(data).map_err(|_| NOT_AUTHORIZED)?;
+        Ok(Self {
+            client_first: Bytes::copy_from_slice(data),
+            server_first: Vec::new(),
+            keys: None,
+            user: Text::from(first.user_name()),
+        })
+    }
+
+    /// The user whom the client claims to be.
+    #[must_use]
+    pub const fn user(&self) -> &Text {
+        &self.user
+    }
+
+    /// The server's first message, for AUTH.
+    ///
+    /// # Errors
+    ///
+    /// The client's first message cannot be answered.
+    pub fn challenge(
+        &mut self,
+        nonce: &str,
+        salt: &[u8],
+        iterations: u32,
+        keys: StoredKeys,
+    ) -> Result<&[u8], Fault> {
+        let first = ClientFirst::parse(&self.client_first).map_err(|_| NOT_AUTHORIZED)?;
+        first
+            .respond(nonce, salt, iterations, &mut self.server_first)
+            .map_err(|_| NOT_AUTHORIZED)?;
+        self.keys = Some(keys);
+        Ok(&self.server_first)
+    }
+
+    /// AUTH between CONNECT and CONNACK: the server's last message, or `None`
+    /// if the client has not proved itself.
+    ///
+    /// # Errors
+    ///
+    /// It does not continue the exchange.
+    pub fn handle_auth(&self, auth: &Auth<'_>) -> Result<Option<Bytes>, Fault> {
+        //= mqtt5#[MQTT-4.12.0-5]
+        if auth.properties.authentication_method != Some(METHOD)
+            || auth.reason != ReasonCode::ContinueAuthentication
+        {
+            return Err(Fault::protocol("AUTH does not continue the exchange"));
+        }
+        Ok(self.finish(auth.properties.authentication_data).ok())
+    }
+
+    /// Checks the client's proof; returns the server's last message.
+    fn finish(&self, client_final: Option<&[u8]>) -> Result<Bytes, Fault> {
+        let first = ClientFirst::parse(&self.client_first).map_err(|_| NOT_AUTHORIZED)?;
+        let keys = self.keys.as_ref().ok_or(NOT_AUTHORIZED)?;
+        let client_final = client_final.unwrap_or_default();
+        let mut out = Vec::new();
+        first
+            .verify(&self.server_first, client_final, keys, &mut out)
+            .map_err(|_| NOT_AUTHORIZED)?;
+        Ok(out.into())
+    }
+}
+
+/// What follows from an AUTH of a connected client.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reauth {
+    /// Get the keys of this user, for [`Reauthentication::exchange`].
+    Ask(Text),
+    /// It has proved itself: send AUTH with this.
+    Done(Bytes),
+}
+
+/// Authentication of a connected client, again (section 4.12.1).
+#[derive(Debug, Default)]
+pub struct Reauthentication(Option<Box<AuthExchange>>);
+
+impl Reauthentication {
+    /// AUTH of a client that connected with this method, as this user.
+    ///
+    /// # Errors
+    ///
+    /// It is not in order, or the client has not proved itself: the connection
+    /// ends.
+    pub fn handle_auth(
+        &mut self,
+        auth: &Auth<'_>,
+        of_connect: Option<&str>,
+        known: Option<&Text>,
+    ) -> Result<Reauth, Fault> {
+        let (method, data) = (
+            auth.properties.authentication_method,
+            auth.properties.authentication_data,
+        );
+        //= mqtt5#[MQTT-4.12.1-1]
+        if method.is_none() || of_connect != method {
+            return Err(Fault::protocol("not the method of CONNECT"));
+        }
+        match (auth.reason, self.0.take()) {
+            (ReasonCode::ReAuthenticate, None) => {
+                let exchange = AuthExchange::begin(METHOD, data)?;
+                let user = exchange.user.clone();
+                self.0 = Some(Box::new(exchange));
+                Ok(Reauth::Ask(user))
+            }
+            (ReasonCode::ContinueAuthentication, Some(exchange)) => {
+                //= mqtt5#[MQTT-4.12.1-2]
+                let last = exchange.finish(data)?;
+                match known {
+                    Some(known) if *known != exchange.user => Err(NOT_AUTHORIZED),
+                    _ => Ok(Reauth::Done(last)),
+                }
+            }
+            _ => Err(Fault::protocol("AUTH does not continue an exchange")),
+        }
+    }
+
+    /// The exchange under way.
+    pub fn exchange(&mut self) -> Option<&mut AuthExchange> {
+        self.0.as_deref_mut()
+    }
+}
+
+/// AUTH of the server.
+#[must_use]
+pub fn auth_packet(reason: ReasonCode, data: &[u8]) -> Packet<'_> {
+    Packet::Auth(Auth {
+        reason,
+        properties: AuthProperties {
+            authentication_method: Some(METHOD),
+            authentication_data: Some(data),
+            ..AuthProperties::default()
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scram::Client;
+
+    const CLIENT: Client<'_> = Client {
+        user: "u",
+        password: b"p",
+        nonce: "abc",
+    };
+
+    fn auth<'a>(reason: ReasonCode, data: &'a [u8]) -> Auth<'a> {
+        match auth_packet(reason, data) {
+            Packet::Auth(auth) => auth,
+            _ => panic!("AUTH"),
+        }
+    }
+
+    fn first() -> Vec<u8> {
+        let mut first = Vec::new();
+        CLIENT.first(&mut first).expect("room");
+        first
+    }
+
+    /// Answers the challenge of an exchange as the client.
+    fn prove(exchange: &mut AuthExchange) -> Vec<u8> {
+        let keys = StoredKeys::derive(b"p", b"salt", 4096);
+        let challenge = exchange.challenge("xyz", b"salt", 4096, keys);
+        let challenge = challenge.expect("a challenge").to_vec();
+        let mut last = Vec::new();
+        CLIENT.respond(&challenge, &mut last).expect("an answer");
+        last
+    }
+
+    #[test]
+    fn only_auth_that_continues_ends_an_exchange() {
+        //= mqtt5#[MQTT-4.12.0-1] type=test
+        //= mqtt5#[MQTT-4.12.0-5] type=test
+        let unknown = AuthExchange::begin("PLAIN", None).expect_err("unknown");
+        assert_eq!(unknown.reason, ReasonCode::BadAuthenticationMethod);
+        let mut exchange = AuthExchange::begin(METHOD, Some(&first())).expect("begun");
+        assert_eq!(exchange.user(), "u");
+        let early = auth(ReasonCode::ContinueAuthentication, b"c=biws");
+        assert_eq!(exchange.handle_auth(&early), Ok(None));
+        let proof = prove(&mut exchange);
+        let again = auth(ReasonCode::ReAuthenticate, &proof);
+        assert!(exchange.handle_auth(&again).is_err());
+        let last = auth(ReasonCode::ContinueAuthentication, &proof);
+        assert!(matches!(exchange.handle_auth(&last), Ok(Some(_))));
+    }
+
+    #[test]
+    fn a_client_authenticates_again_as_who_it_is() {
+        //= mqtt5#[MQTT-4.12.1-1] type=test
+        //= mqtt5#[MQTT-4.12.1-2] type=test
+        let (again, goes_on) = (
+            ReasonCode::ReAuthenticate,
+            ReasonCode::ContinueAuthentication,
+        );
+        let first = first();
+        let mut state = Reauthentication::default();
+        let method = Some(METHOD);
+        assert!(state.handle_auth(&auth(again, &first), None, None).is_err());
+        let out_of_order = auth(goes_on, &first);
+        assert!(state.handle_auth(&out_of_order, method, None).is_err());
+        for (known, reason) in [("u", None), ("v", Some(ReasonCode::NotAuthorized))] {
+            let known = Text::from_static(known);
+            let asked = state.handle_auth(&auth(again, &first), method, Some(&known));
+            assert_eq!(asked, Ok(Reauth::Ask(Text::from_static("u"))));
+            let proof = prove(state.exchange().expect("under way"));
+            let done = state.handle_auth(&auth(goes_on, &proof), method, Some(&known));
+            assert_eq!(done.err().map(|fault| fault.reason), reason);
+        }
+    }
+}
