@@ -30,7 +30,7 @@ impl RepeatChoice {
     }
 
     pub(crate) fn configure(self, policy: StreamPolicy, net: &mut Net, conn: ConnId) {
-        net.repeat_packets(conn, self.resolve(policy));
+        net.conn(conn).repeat_packets(self.resolve(policy));
     }
 
     /// A client that spreads messages over streams wants no loss to hold them

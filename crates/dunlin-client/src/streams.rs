@@ -140,7 +140,7 @@ impl StreamOptions {
 
     /// Prepares a connection that may carry other streams than control.
     pub(crate) fn configure(&self, net: &mut Net, conn: ConnId) {
-        net.isolate_streams(conn, self.isolate);
+        net.conn(conn).isolate_streams(self.isolate);
         self.repeat.configure(self.policy, net, conn);
     }
 

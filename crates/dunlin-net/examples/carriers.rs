@@ -162,11 +162,13 @@ fn open(carrier: Carrier, client: &mut Net, conn: ConnId) -> Result<Vec<StreamId
     let mut control = SendBuf::new();
     control.put_slice(&[0; MESSAGE_BYTES]);
     let _ = client.send(conn, StreamId::CONTROL, &mut control);
-    client.isolate_streams(conn, carrier == Carrier::Isolated);
+    client
+        .conn(conn)
+        .isolate_streams(carrier == Carrier::Isolated);
     if matches!(carrier, Carrier::OneStream | Carrier::Datagrams) {
         return Ok(vec![StreamId::CONTROL; TOPICS]);
     }
-    let streams = (0..TOPICS).map(|_| client.open_stream(conn, true));
+    let streams = (0..TOPICS).map(|_| client.conn(conn).open_stream(true));
     Ok(streams
         .collect::<Option<_>>()
         .ok_or("no credit for streams")?)
@@ -181,7 +183,9 @@ fn send(
 ) -> Result<()> {
     if carrier == Carrier::Datagrams {
         let expires = client.now() + AGE_MAX;
-        client.send_datagram(conn, Bytes::copy_from_slice(message), expires)?;
+        client
+            .conn(conn)
+            .send_datagram(Bytes::copy_from_slice(message), expires)?;
     } else {
         let mut data = SendBuf::new();
         data.put_slice(message);

@@ -67,6 +67,7 @@
 mod admission;
 mod config;
 mod error;
+mod limits;
 mod net;
 mod port;
 mod shared;
@@ -81,8 +82,7 @@ mod waker;
 mod ws;
 
 pub use config::{
-    DialConfig, ForeignDatagram, ListenerConfig, NET_SECRET_BYTES, NetConfig, NetKeys, NetLimits,
-    RetryMode,
+    DialConfig, ForeignDatagram, ListenerConfig, NET_SECRET_BYTES, NetConfig, NetKeys,
 };
 pub use dunlin_quic::{
     AddrRange, AddressTokens, CertName, CidCodec, Cipher, ClientTls, ClientTlsBuilder, Clock,
@@ -92,6 +92,7 @@ pub use dunlin_quic::{
     TicketKey, TicketLimits, TicketRegister, TlsError, TlsPolicy, TuningError, UnknownName,
 };
 pub use error::{MoveError, NetError};
-pub use net::{DetachedConn, Held, Move, Net};
+pub use limits::{NetLimits, RetryMode};
+pub use net::{ConnMut, DetachedConn, Held, Move, Net};
 pub use shared::NetShared;
 pub use waker::Waker;

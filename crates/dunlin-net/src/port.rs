@@ -1,7 +1,7 @@
 //! A UDP socket: datagrams in and out, and what waits until it takes more. It
 //! knows no connection beyond its serial number.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::BTreeSet;
 use std::io;
 
@@ -220,6 +220,23 @@ fn is_unreachable(error: &io::Error) -> bool {
         error.kind(),
         AddrNotAvailable | HostUnreachable | InvalidInput | NetworkDown | NetworkUnreachable
     )
+}
+
+/// The address that lets the system choose, of the same family.
+pub(crate) fn any_for(remote: SocketAddr) -> SocketAddr {
+    if remote.is_ipv4() {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    }
+}
+
+/// The local address that the system would send from now; `None`: the network
+/// cannot be reached. It sends nothing.
+pub(crate) fn preferred_ip(remote: SocketAddr) -> Option<IpAddr> {
+    let socket = std::net::UdpSocket::bind(any_for(remote)).ok()?;
+    socket.connect(remote).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// Binds a UDP socket.

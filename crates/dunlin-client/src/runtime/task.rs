@@ -285,7 +285,7 @@ impl ClientTask {
         let connected = self.exchange.is_connected();
         self.sender.flush(context, conn, connected);
         if let Some(paused) = self.receiver.take_pause() {
-            context.net.pause_reading(conn, paused);
+            context.net.conn(conn).pause_reading(paused);
             self.exchange.handle_read_paused(now, paused);
         }
     }
@@ -315,7 +315,7 @@ impl ClientTask {
                 // The server does not read.
                 ending.by = None;
                 self.exchange.fail(DisconnectCause::Local);
-                return context.net.abort(conn);
+                return context.net.conn(conn).abort();
             }
         }
         let is_written = self.exchange.requests_are_written() && self.sender.has_written_queue();

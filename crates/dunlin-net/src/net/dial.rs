@@ -1,20 +1,17 @@
 //! Connections that we begin.
 
-use core::net::SocketAddr;
 use std::io;
 use std::sync::Arc;
 
 use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, Instant};
-use dunlin_quic::{ConnectError, Dial, QuicEndpoint};
+use dunlin_quic::{ClientTls, ConnectError, Dial};
 
-use super::paths::any_for;
-use super::quic::UdpEndpoint;
-use super::{Conn, Net, SOURCES_MAX, Source, layers};
-use crate::port::{UdpPort, bind};
+use super::{Net, layers};
+use crate::port::any_for;
 use crate::slots::SLOTS_MAX;
-use crate::stream::Origin;
-use crate::{ClientTls, DialConfig, NetError, QuicTuning, tcp};
+use crate::stream::{NewStream, Origin, StreamConn};
+use crate::{DialConfig, NetError, tcp};
 
 impl Net {
     /// Starts to connect; `Opened` or `Closed` follows.
@@ -22,16 +19,13 @@ impl Net {
     /// # Errors
     /// No socket could be made, or the settings are incomplete.
     pub fn dial(&mut self, config: &DialConfig) -> Result<ConnId, NetError> {
-        if self.slots.len() >= self.config.limits.connections_max {
-            return Err(NetError::TooManyConnections(
-                self.config.limits.connections_max,
-            ));
+        let limits = self.env.limits();
+        if self.conns.len() >= limits.connections_max {
+            return Err(NetError::TooManyConnections(limits.connections_max));
         }
-        self.now = self.config.clock.now();
-        let timeout = config
-            .handshake_timeout
-            .unwrap_or(self.config.limits.handshake_timeout);
-        let deadline = self.now + timeout;
+        let timeout = config.handshake_timeout.unwrap_or(limits.handshake_timeout);
+        self.env.tick();
+        let deadline = self.env.now + timeout;
         let serial = match (config.transport, &config.tls) {
             (transport, None) if transport.is_encrypted() => {
                 return Err(NetError::TlsMissing(transport));
@@ -39,8 +33,12 @@ impl Net {
             (Transport::Quic, Some(tls)) => self.dial_quic(config, tls, deadline)?,
             _ => self.dial_tcp(config, deadline)?,
         };
-        self.counters.dialled += 1;
-        Ok(ConnId::new(self.config.shard, serial))
+        if config.quic.follow_network {
+            let registry = self.poll.registry();
+            self.follow.add(serial, &mut self.conns, registry);
+        }
+        self.env.counters.dialled += 1;
+        Ok(self.conns.id(serial))
     }
 
     fn dial_tcp(&mut self, config: &DialConfig, deadline: Instant) -> Result<u64, NetError> {
@@ -53,19 +51,25 @@ impl Net {
             listener: None,
             protocols: config.protocols.as_slice().into(),
         };
-        let layers = layers::of_client(config, &origin.protocols, &self.config.limits)?;
+        let (now, limits) = (self.env.now, self.env.limits());
+        let layers = layers::of_client(config, &origin.protocols, limits)?;
         let sock = tcp::connect(config.addr, config.local_addr).map_err(fail)?;
         let serial = self
-            .insert_stream(sock, config.addr, origin, layers, deadline)
+            .conns
+            .insert_stream(self.poll.registry(), |id| {
+                let new = NewStream {
+                    id,
+                    sock,
+                    addr: config.addr,
+                    origin,
+                    layers,
+                    handshake_deadline: deadline,
+                };
+                StreamConn::new(new, now, limits)
+            })
             .map_err(fail)?
             .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
-        if let Some(Conn::Stream(conn)) = self.slots.get_mut(serial) {
-            self.timers
-                .arm(serial, conn.next_deadline(), &mut conn.armed);
-        }
-        if config.quic.follow_network {
-            self.follow(serial);
-        }
+        self.conns.arm_stream(serial);
         Ok(serial)
     }
 
@@ -80,7 +84,8 @@ impl Net {
             source,
         };
         let local = config.local_addr.unwrap_or_else(|| any_for(config.addr));
-        let qlog = self.config.qlog.clone();
+        let env = &mut self.env;
+        let qlog = env.config.qlog.clone();
         let dial = Dial {
             addr: config.addr,
             server_name: &config.server_name,
@@ -92,52 +97,31 @@ impl Net {
             tuning: &config.quic,
             qlog: qlog.as_ref(),
         };
-        let prepared = self.quic.prepare(&dial)?;
-        let source = self.client_endpoint(local, &config.quic).map_err(fail)?;
-        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
+        let prepared = env.quic.prepare(&dial)?;
+        let registry = self.poll.registry();
+        let source = self
+            .sources
+            .client_endpoint(local, &config.quic, env, registry)
+            .map_err(fail)?;
+        let Some(endpoint) = self.sources.endpoint_mut(source) else {
             return Err(NetError::Config("the UDP socket is gone"));
         };
-        let std_now = self.config.clock.to_std(self.now);
+        let std_now = env.config.clock.to_std(env.now);
         let begun = endpoint.quic.connect(prepared, &dial, std_now);
         let begun = begun.map_err(|error| match error {
             ConnectError::ServerName(name) => NetError::ServerName(name),
             other => fail(io::Error::other(other)),
         })?;
         let serial = self
-            .insert_quic(source, begun, deadline)
+            .conns
+            .insert_quic(source, &mut self.sources, begun, deadline, env)
             .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
-        if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial)
+        if let Some(quic) = self.conns.quic_mut(serial)
             && quic.conn.streams().begin_flight()
         {
             // It is open, and says so in the next `poll`.
-            self.ready.push(serial);
-        }
-        if config.quic.follow_network {
-            self.follow(serial);
+            self.conns.run_soon(serial);
         }
         Ok(serial)
-    }
-
-    /// The UDP socket that dialled connections from `local` share.
-    fn client_endpoint(&mut self, local: SocketAddr, tuning: &QuicTuning) -> io::Result<usize> {
-        let found = self.sources.iter().position(|source| {
-            matches!(source, Source::Udp(e)
-                if e.quic.listener().is_none() && e.bound_to == local && e.quic.shares(tuning))
-        });
-        if let Some(index) = found {
-            return Ok(index);
-        }
-        if self.sources.len() >= SOURCES_MAX {
-            return Err(io::Error::other("a loop has at most 1,024 UDP sockets"));
-        }
-        let socket = bind(local, false)?;
-        let port = UdpPort::new(socket, tuning.ecn, &self.config.limits)?;
-        let searches = port.allows_mtu_discovery();
-        let endpoint = UdpEndpoint {
-            quic: QuicEndpoint::dialling(tuning.clone(), &self.quic, searches),
-            port,
-            bound_to: local,
-        };
-        self.add_endpoint(endpoint)
     }
 }

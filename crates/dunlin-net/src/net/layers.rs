@@ -6,8 +6,9 @@ use std::sync::Arc;
 use dunlin_base::transport::Transport;
 use rustls::pki_types::ServerName;
 
-use super::Listener;
-use crate::stream::{Layers, Origin, Protocols};
+use super::sources::Listener;
+use crate::config::Protocols;
+use crate::stream::{Layers, Origin};
 use crate::tls::TlsLayer;
 use crate::ws::WsLayer;
 use crate::{DialConfig, NetError, NetLimits};

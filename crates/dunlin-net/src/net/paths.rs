@@ -2,18 +2,17 @@
 //! 9): the sockets of paths, and the steps of a move. What a connection
 //! remembers of it is in `dunlin_quic`.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::io;
+use core::net::{Ipv4Addr, SocketAddr};
 
+use dunlin_base::ConnId;
 use dunlin_base::transport::plain_addr;
-use dunlin_base::{ConnId, Instant};
 use dunlin_quic::Due;
-use mio::Token;
 
-use super::quic::QuicSlot;
-use super::{Conn, Net, Report, SOURCE_BASE, SOURCES_MAX, Source, mark};
+use super::Net;
+use super::conns::{Conn, Conns, Report};
+use super::sources::Sources;
 use crate::error::MoveError;
-use crate::port::{UdpPort, bind};
+use crate::port::{any_for, preferred_ip};
 
 /// How a connection is moved to another local address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,42 +27,6 @@ pub enum Move {
     Rebound,
 }
 
-/// Another socket of an endpoint.
-#[derive(Debug)]
-pub(super) struct UdpPath {
-    port: UdpPort,
-    /// Index of the endpoint whose connections use it.
-    pub(super) endpoint: usize,
-    /// Serial of the connection for which it was made.
-    serial: u64,
-}
-
-impl Source {
-    pub(super) fn port(&self) -> Option<&UdpPort> {
-        match self {
-            Self::Udp(endpoint) => Some(&endpoint.port),
-            Self::Path(path) => Some(&path.port),
-            Self::Tcp(_) | Self::Gone => None,
-        }
-    }
-
-    pub(super) fn port_mut(&mut self) -> Option<&mut UdpPort> {
-        match self {
-            Self::Udp(endpoint) => Some(&mut endpoint.port),
-            Self::Path(path) => Some(&mut path.port),
-            Self::Tcp(_) | Self::Gone => None,
-        }
-    }
-
-    /// The endpoint that its datagrams are for, itself at `index`.
-    pub(super) fn endpoint(&self, index: usize) -> usize {
-        match self {
-            Self::Path(path) => path.endpoint,
-            _ => index,
-        }
-    }
-}
-
 impl Net {
     /// Moves a dialled QUIC connection to another local address; `None`: one
     /// that the system chooses. `Moved` or `MoveFailed` follows.
@@ -76,250 +39,175 @@ impl Net {
         to: Option<SocketAddr>,
         how: Move,
     ) -> Result<(), MoveError> {
-        self.now = self.config.clock.now();
-        let endpoint = self.may_move(conn, how)?;
+        self.env.tick();
+        let (endpoint, remote) = may_move(&mut self.conns, conn, how)?;
         let serial = conn.serial();
-        let remote = match self.slots.get(serial) {
-            Some(Conn::Quic(quic)) => quic.conn.path().remote(),
-            _ => return Err(MoveError::Unknown),
-        };
         let local = to.unwrap_or_else(|| any_for(remote));
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(MoveError::Family { local, remote });
         }
+        let registry = self.poll.registry();
         let path = self
-            .add_path(endpoint, serial, local)
+            .sources
+            .add_path(endpoint, serial, local, &self.env, registry)
             .map_err(|source| MoveError::Bind { local, source })?;
         if how == Move::Probed {
-            let timeout = self.config.limits.quic_probe_timeout;
-            let now = self.now;
-            if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+            let (timeout, now) = (self.env.limits().quic_probe_timeout, self.env.now);
+            if let Some(quic) = self.conns.quic_mut(serial) {
                 let rtt = quic.conn.path().rtt();
                 if let Some(moves) = quic.conn.path_mut().moves() {
                     moves.start_probe(path, rtt, timeout, now);
                 }
             }
-            self.run_move(serial);
+            run_move(self, serial);
         } else {
-            self.move_to(serial, path, how);
+            move_to(self, serial, path, how);
         }
         Ok(())
     }
+}
 
-    /// Whether it may move now; the index of its endpoint.
-    fn may_move(&mut self, conn: ConnId, how: Move) -> Result<usize, MoveError> {
-        let quic = match Self::find_in(&mut self.slots, self.config.shard, conn) {
-            Some(Conn::Quic(quic)) => quic,
-            Some(Conn::Stream(_)) => return Err(MoveError::NotQuic),
-            None => return Err(MoveError::Unknown),
-        };
+/// Whether a connection may move now; the index of its endpoint, and its peer.
+fn may_move(conns: &mut Conns, conn: ConnId, how: Move) -> Result<(usize, SocketAddr), MoveError> {
+    let quic = match conns.find(conn) {
+        Some(Conn::Quic(quic)) => quic,
+        Some(Conn::Stream(_)) => return Err(MoveError::NotQuic),
+        None => return Err(MoveError::Unknown),
+    };
+    let path = quic.conn.path();
+    let moves = path.moves().ok_or(MoveError::Accepted)?;
+    if moves.probe().is_some() {
+        return Err(MoveError::Busy);
+    }
+    // "An endpoint MUST NOT initiate connection migration before the
+    // handshake is confirmed" (RFC 9000 section 9).
+    if !path.is_confirmed() {
+        return Err(MoveError::Handshaking);
+    }
+    if how == Move::Probed && path.is_move_forbidden() {
+        return Err(MoveError::Forbidden);
+    }
+    Ok((quic.source, path.remote()))
+}
+
+/// Does what is due for a connection that moves or has moved. Returns `false`
+/// if it stays where it was, because nothing answered on the new path.
+pub(super) fn run_move(net: &mut Net, serial: u64) -> bool {
+    let Net {
+        env,
+        conns,
+        sources,
+        ..
+    } = net;
+    let Some(quic) = conns.quic_to_flush(serial) else {
+        return true;
+    };
+    let to = quic.conn.path().remote();
+    let mut path = quic.conn.path_mut();
+    let Some(moves) = path.moves() else {
+        return true;
+    };
+    match moves.due(env.now) {
+        Due::Nothing => {}
+        Due::Probe => {
+            if let Some(probe) = moves.probe()
+                && let Some(port) = sources.port_mut(probe.path())
+            {
+                port.send(to, &probe.datagram(), &mut env.counters);
+            }
+        }
+        Due::NoAnswer => {
+            if let Some(index) = moves.end_probe() {
+                let to = local_addr(conns, sources, serial, index);
+                env.counters.moves_failed += 1;
+                conns.push_report(Report::MoveFailed(conns.id(serial), to));
+                sources.close_path(index);
+                return false;
+            }
+        }
+        Due::Ping => path.ping(),
+        Due::Settled => {
+            let left = moves.take_left();
+            path.ping();
+            for index in left {
+                sources.close_path(index);
+            }
+        }
+    }
+    true
+}
+
+/// A datagram came in on a path; whether it answered a probe.
+pub(super) fn answers_probe(net: &mut Net, source: usize, datagram: &[u8]) -> bool {
+    let Some(serial) = net.sources.path_owner(source) else {
+        return false;
+    };
+    let answers = net.conns.quic(serial).is_some_and(|quic| {
         let path = quic.conn.path();
-        let moves = path.moves().ok_or(MoveError::Accepted)?;
-        if moves.probe().is_some() {
-            return Err(MoveError::Busy);
-        }
-        // "An endpoint MUST NOT initiate connection migration before the
-        // handshake is confirmed" (RFC 9000 section 9).
-        if !path.is_confirmed() {
-            return Err(MoveError::Handshaking);
-        }
-        if how == Move::Probed && path.is_move_forbidden() {
-            return Err(MoveError::Forbidden);
-        }
-        Ok(quic.source)
+        let probe = path.moves().and_then(|moves| moves.probe());
+        probe.is_some_and(|probe| probe.path() == source && probe.is_answer(datagram))
+    });
+    if answers {
+        move_to(net, serial, source, Move::Probed);
     }
+    answers
+}
 
-    fn add_path(&mut self, endpoint: usize, serial: u64, local: SocketAddr) -> io::Result<usize> {
-        let ecn = match self.sources.get(endpoint) {
-            Some(Source::Udp(endpoint)) => endpoint.quic.uses_ecn(),
-            _ => false,
-        };
-        let mut port = UdpPort::new(bind(local, false)?, ecn, &self.config.limits)?;
-        let free = self.sources.iter().position(|s| matches!(s, Source::Gone));
-        let index = free.unwrap_or(self.sources.len());
-        if index >= SOURCES_MAX {
-            return Err(io::Error::other("a loop has at most 1,024 UDP sockets"));
-        }
-        self.poll.registry().register(
-            port.socket_mut(),
-            Token(SOURCE_BASE + index),
-            UdpPort::INTEREST,
-        )?;
-        let path = Source::Path(Box::new(UdpPath {
-            port,
-            endpoint,
-            serial,
-        }));
-        match self.sources.get_mut(index) {
-            Some(place) => *place = path,
-            None => self.sources.push(path),
-        }
-        Ok(index)
+/// Sends from another socket from now on.
+fn move_to(net: &mut Net, serial: u64, path: usize, how: Move) {
+    let Net {
+        env,
+        conns,
+        sources,
+        ..
+    } = net;
+    let Some(via) = conns.quic(serial).map(|quic| quic.via) else {
+        return;
+    };
+    let from = local_addr(conns, sources, serial, via);
+    let to = local_addr(conns, sources, serial, path);
+    let Some(quic) = conns.quic_to_flush(serial) else {
+        return;
+    };
+    quic.via = path;
+    if how != Move::Rebound {
+        let only_port = from.ip() == to.ip();
+        let std_now = env.config.clock.to_std(env.now);
+        quic.conn.path_mut().on_moved(only_port, std_now);
     }
-
-    /// Closes a socket that was made for a path; an endpoint's own stays.
-    pub(super) fn close_path(&mut self, index: usize) {
-        if let Some(place @ Source::Path(_)) = self.sources.get_mut(index) {
-            *place = Source::Gone;
-        }
-    }
-
-    /// Does what is due for a connection that moves or has moved.
-    pub(super) fn run_move(&mut self, serial: u64) {
-        let now = self.now;
-        let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
-            return;
-        };
-        let to = quic.conn.path().remote();
-        let mut path = quic.conn.path_mut();
-        let Some(moves) = path.moves() else {
-            return;
-        };
-        let due = moves.due(now);
-        mark(&mut self.dirty, serial, &mut quic.dirty);
-        match due {
-            Due::Nothing => {}
-            Due::Probe => {
-                if let Some(probe) = moves.probe()
-                    && let Some(port) = self
-                        .sources
-                        .get_mut(probe.path())
-                        .and_then(Source::port_mut)
-                {
-                    port.send(to, &probe.datagram(), &mut self.counters);
-                }
-            }
-            Due::NoAnswer => {
-                if let Some(index) = moves.end_probe() {
-                    let id = ConnId::new(self.config.shard, serial);
-                    let to = self.local_addr(index, serial);
-                    self.counters.moves_failed += 1;
-                    self.reports.push_back(Report::MoveFailed(id, to));
-                    self.close_path(index);
-                    self.look_if_lost(serial);
-                }
-            }
-            Due::Ping => path.ping(),
-            Due::Settled => {
-                let left = moves.take_left();
-                path.ping();
-                for index in left {
-                    self.close_path(index);
-                }
-            }
-        }
-    }
-
-    /// A datagram came in on a path; whether it answered a probe.
-    pub(super) fn answers_probe(&mut self, source: usize, datagram: &[u8]) -> bool {
-        let Some(Source::Path(path)) = self.sources.get(source) else {
-            return false;
-        };
-        let serial = path.serial;
-        let answers = match self.slots.get(serial) {
-            Some(Conn::Quic(quic)) => quic
-                .conn
-                .path()
-                .moves()
-                .and_then(|moves| moves.probe())
-                .is_some_and(|probe| probe.path() == source && probe.is_answer(datagram)),
-            _ => false,
-        };
-        if answers {
-            self.move_to(serial, source, Move::Probed);
-        }
-        answers
-    }
-
-    /// Sends from another socket from now on.
-    fn move_to(&mut self, serial: u64, path: usize, how: Move) {
-        let now = self.now;
-        let from = match self.slots.get(serial) {
-            Some(Conn::Quic(quic)) => self.local_addr(quic.via, serial),
-            _ => return,
-        };
-        let to = self.local_addr(path, serial);
-        let std_now = self.config.clock.to_std(now);
-        let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
-            return;
-        };
-        let left = core::mem::replace(&mut quic.via, path);
-        if how != Move::Rebound {
-            let only_port = from.ip() == to.ip();
-            quic.conn.path_mut().on_moved(only_port, std_now);
-        }
-        mark(&mut self.dirty, serial, &mut quic.dirty);
-        let mut surplus = None;
-        if let Some(moves) = quic.conn.path_mut().moves() {
-            surplus = moves.moved(left, to.ip(), now);
-        }
-        self.counters.moves += 1;
-        let id = ConnId::new(self.config.shard, serial);
-        self.reports.push_back(Report::Moved(id, from, to));
-        if let Some(index) = surplus {
-            self.close_path(index);
-        }
-    }
-
-    /// The address that a connection sends from by this socket, as far as it
-    /// can be known.
-    fn local_addr(&self, source: usize, serial: u64) -> SocketAddr {
-        let port = self.sources.get(source).and_then(Source::port);
-        let bound = port.and_then(|port| port.local_addr().ok());
-        let Some(Conn::Quic(quic)) = self.slots.get(serial) else {
-            return bound.unwrap_or_else(|| any_for((Ipv4Addr::UNSPECIFIED, 0).into()));
-        };
-        let remote = quic.conn.path().remote();
-        let mut addr = bound.unwrap_or_else(|| any_for(remote));
-        if addr.ip().is_unspecified() {
-            let seen = quic.conn.path().moves().and_then(|moves| moves.local_ip());
-            let seen = seen.filter(|_| quic.via == source);
-            if let Some(ip) = seen.or_else(|| preferred_ip(remote)) {
-                addr.set_ip(ip);
-            }
-        }
-        plain_addr(addr)
-    }
-
-    /// All sockets of a connection that is gone.
-    pub(super) fn close_paths(&mut self, quic: &mut QuicSlot) {
-        let via = quic.via;
-        let mut path = quic.conn.path_mut();
-        let Some(moves) = path.moves() else {
-            return;
-        };
-        let probed = moves.end_probe();
-        for index in moves.take_left().into_iter().chain(probed).chain([via]) {
-            self.close_path(index);
-        }
-    }
-
-    /// Whether a connection has something due besides its own deadlines.
-    pub(super) fn is_move_due(&self, serial: u64, now: Instant) -> bool {
-        match self.slots.get(serial) {
-            Some(Conn::Quic(quic)) => quic
-                .conn
-                .path()
-                .moves()
-                .is_some_and(|moves| moves.deadline() <= now),
-            _ => false,
-        }
+    let mut path = quic.conn.path_mut();
+    let surplus = path.moves().and_then(|m| m.moved(via, to.ip(), env.now));
+    env.counters.moves += 1;
+    conns.push_report(Report::Moved(conns.id(serial), from, to));
+    if let Some(index) = surplus {
+        sources.close_path(index);
     }
 }
 
-/// The address that lets the system choose, of the same family.
-pub(super) fn any_for(remote: SocketAddr) -> SocketAddr {
-    if remote.is_ipv4() {
-        (Ipv4Addr::UNSPECIFIED, 0).into()
-    } else {
-        (Ipv6Addr::UNSPECIFIED, 0).into()
+/// The address that a connection sends from by a socket, as far as it can be
+/// known.
+fn local_addr(conns: &Conns, sources: &Sources, serial: u64, source: usize) -> SocketAddr {
+    let bound = sources.port(source).and_then(|port| port.local_addr().ok());
+    let Some(quic) = conns.quic(serial) else {
+        return bound.unwrap_or_else(|| any_for((Ipv4Addr::UNSPECIFIED, 0).into()));
+    };
+    let remote = quic.conn.path().remote();
+    let mut addr = bound.unwrap_or_else(|| any_for(remote));
+    if addr.ip().is_unspecified() {
+        let seen = quic.conn.path().moves().and_then(|moves| moves.local_ip());
+        let seen = seen.filter(|_| quic.via == source);
+        if let Some(ip) = seen.or_else(|| preferred_ip(remote)) {
+            addr.set_ip(ip);
+        }
     }
+    plain_addr(addr)
 }
 
-/// The local address that the system would send from now; `None`: the network
-/// cannot be reached. It sends nothing.
-pub(super) fn preferred_ip(remote: SocketAddr) -> Option<IpAddr> {
-    let socket = std::net::UdpSocket::bind(any_for(remote)).ok()?;
-    socket.connect(remote).ok()?;
-    Some(socket.local_addr().ok()?.ip())
+/// Whether a connection has something due besides its own deadlines.
+pub(super) fn is_move_due(net: &Net, serial: u64) -> bool {
+    net.conns.quic(serial).is_some_and(|quic| {
+        let path = quic.conn.path();
+        path.moves()
+            .is_some_and(|moves| moves.deadline() <= net.env.now)
+    })
 }

@@ -1,12 +1,11 @@
-//! Connections and endpoints of QUIC in the tables of the loop: the sockets
-//! that they use, and what the loop has to remember of them.
+//! A connection of QUIC in the table of the loop: the sockets that it uses, and
+//! what the loop has to remember of it.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
 use dunlin_base::transport::plain_addr;
-use dunlin_quic::{QuicConn, QuicEndpoint};
+use dunlin_quic::QuicConn;
 
-use crate::port::UdpPort;
 use crate::timers::Armed;
 
 /// A connection over QUIC.
@@ -50,13 +49,4 @@ impl QuicSlot {
         let was = core::mem::replace(&mut self.admitted_ip, ip);
         (self.conn.is_accepted() && was != ip).then_some((was, ip))
     }
-}
-
-/// A UDP socket with the connections that began on it.
-#[derive(Debug)]
-pub(super) struct UdpEndpoint {
-    pub(super) port: UdpPort,
-    pub(super) quic: QuicEndpoint,
-    /// The address asked for, by which a dialled connection finds its socket.
-    pub(super) bound_to: SocketAddr,
 }

@@ -9,17 +9,16 @@ use std::io::{self, IoSliceMut};
 use bytes::BytesMut;
 #[cfg(test)]
 use dunlin_base::ConnId;
-use dunlin_base::transport::{CloseCause, plain_addr};
+use dunlin_base::transport::plain_addr;
 use dunlin_quic::datagram::Datagram;
-use dunlin_quic::{Handled, Incoming};
+use dunlin_quic::{Counters, Handled, Incoming};
 use quinn_udp::RecvMeta;
 
-use super::run::Handler;
-use super::{Conn, Net, Report, Source, mark};
+use super::conns::Handler;
+use super::{Net, paths};
 use crate::admission::{Admission, Refusal};
-use crate::port::PortOf;
 use crate::stream::{UDP_BATCH, UDP_BYTES};
-use crate::{Counters, ForeignDatagram, NetLimits, RetryMode};
+use crate::{ForeignDatagram, NetLimits, RetryMode};
 
 /// Batches read from one socket before others get a turn.
 const RECV_ROUNDS_MAX: usize = 8;
@@ -32,295 +31,224 @@ impl Net {
     /// to is reported by the next [`Net::poll`].
     pub fn handle_foreign(&mut self, datagram: ForeignDatagram) {
         let ForeignDatagram { listener, datagram } = datagram;
-        let source = self.sources.iter().position(
-            |source| matches!(source, Source::Udp(e) if e.quic.listener() == Some(listener)),
-        );
-        if let Some(source) = source {
-            self.now = self.config.clock.now();
-            self.handle_datagram(source, source, datagram);
+        if let Some(source) = self.sources.endpoint_of_listener(listener) {
+            self.env.tick();
+            handle_datagram(self, source, source, datagram);
             // They are run by the next `poll`.
-            for serial in self.touched.drain(..) {
-                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                    quic.touched = false;
-                    self.ready.push(serial);
-                }
-            }
+            self.conns.defer_touched();
         }
     }
 
     /// Sends what has gathered: QUIC datagrams of all connections touched
     /// since the last call. Also done at the start of [`Net::poll`].
     pub fn flush(&mut self) {
-        if self.dirty.is_empty() {
+        let mut listed = self.conns.take_dirty();
+        if listed.is_empty() {
             return;
         }
-        self.now = self.config.clock.now();
-        let mut listed = core::mem::take(&mut self.dirty);
+        self.env.tick();
         for serial in listed.drain(..) {
-            self.flush_one(serial);
+            flush_one(self, serial);
         }
-        // Keeps the allocation, and what became listed meanwhile.
-        listed.append(&mut self.dirty);
-        self.dirty = listed;
+        self.conns.put_dirty(listed);
     }
+}
 
-    pub(super) fn flush_one(&mut self, serial: u64) {
-        let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
-            return;
-        };
-        let Some(Source::Udp(endpoint)) = self.sources.get_mut(quic.source) else {
-            return;
-        };
-        quic.dirty = false;
-        if quic.conn.awaits_owner() {
-            return;
-        }
-        if quic.conn.exchange(&mut endpoint.quic) {
-            self.remove(serial);
-            return;
-        }
-        let Some(port) = self.sources.get_mut(quic.via).and_then(Source::port_mut) else {
-            return;
-        };
-        let (clock, now) = (&self.config.clock, self.now);
-        let (counters, buf) = (&mut self.counters, &mut self.scratch.udp_out);
-        let mut port = PortOf { port, serial };
-        let conn = quic.conn.id();
-        let transmitted = quic.conn.transmit(clock, now, &mut port, buf, counters);
-        let failed = transmitted.is_some() && core::mem::take(&mut port.port.unreachable);
-        if let Some(transmitted) = transmitted {
-            if transmitted.more {
-                mark(&mut self.dirty, serial, &mut quic.dirty);
-            }
-            for (stream, bytes) in transmitted.blocked {
-                self.reports.push_back(Report::Blocked(conn, stream, bytes));
-            }
-            if transmitted.left > 0 {
-                self.reports.push_back(Report::Sent(conn, transmitted.left));
-            }
-            if quic.conn.life().is_over() {
-                let reports = &mut self.reports;
-                quic.conn.report(CloseCause::Local, &mut |_| {
-                    reports.push_back(Report::Closed(conn, CloseCause::Local));
-                });
-            }
-        }
-        let at = quic.conn.next_deadline(clock);
-        self.timers.arm(serial, at, &mut quic.armed);
-        if failed {
-            self.look_at_network();
+/// Sends what one connection has.
+pub(super) fn flush_one(net: &mut Net, serial: u64) {
+    let lost_way = net.conns.flush_one(serial, &mut net.sources, &mut net.env);
+    if lost_way {
+        net.follow.look_soon(net.env.now);
+    }
+}
+
+/// A UDP socket takes datagrams again.
+pub(super) fn unblock(net: &mut Net, source: usize) {
+    if let Some(port) = net.sources.port_mut(source) {
+        for serial in port.on_writable(&mut net.env.counters) {
+            net.conns.quic_to_flush(serial);
         }
     }
+}
 
-    /// A UDP socket takes datagrams again.
-    pub(super) fn unblock(&mut self, source: usize) {
-        if let Some(port) = self.sources.get_mut(source).and_then(Source::port_mut) {
-            for serial in port.on_writable(&mut self.counters) {
-                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                    mark(&mut self.dirty, serial, &mut quic.dirty);
+/// Reads datagrams of a socket, a batch at a time, and runs the connections
+/// that they belong to after each batch.
+pub(super) fn receive(net: &mut Net, source: usize, handler: &mut Handler<'_>) {
+    let mut buf = core::mem::take(&mut net.env.scratch.udp_in);
+    for _ in 0..RECV_ROUNDS_MAX {
+        let Some(port) = net.sources.port_mut(source) else {
+            break;
+        };
+        let mut meta = [RecvMeta::default(); UDP_BATCH];
+        let mut slices = buf.chunks_exact_mut(UDP_BYTES).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; UDP_BATCH] =
+            core::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+        match port.recv(&mut slices, &mut meta) {
+            Ok(n) => {
+                // Fewer than asked for means that the kernel has no more;
+                // what comes later is a new edge.
+                port.readable = n == UDP_BATCH;
+                for (slice, meta) in slices.iter().zip(&meta).take(n) {
+                    take_datagrams(net, source, slice, meta);
                 }
             }
-        }
-    }
-
-    /// Reads datagrams of a socket, a batch at a time, and runs the
-    /// connections that they belong to after each batch.
-    pub(super) fn receive(&mut self, source: usize, handler: &mut Handler<'_>) {
-        let mut buf = core::mem::take(&mut self.scratch.udp_in);
-        for _ in 0..RECV_ROUNDS_MAX {
-            let Some(port) = self.sources.get_mut(source).and_then(Source::port_mut) else {
-                break;
-            };
-            let mut meta = [RecvMeta::default(); UDP_BATCH];
-            let mut slices = buf.chunks_exact_mut(UDP_BYTES).map(IoSliceMut::new);
-            let mut slices: [IoSliceMut<'_>; UDP_BATCH] =
-                core::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
-            match port.recv(&mut slices, &mut meta) {
-                Ok(n) => {
-                    // Fewer than asked for means that the kernel has no more;
-                    // what comes later is a new edge.
-                    port.readable = n == UDP_BATCH;
-                    for (slice, meta) in slices.iter().zip(&meta).take(n) {
-                        self.take_datagrams(source, slice, meta);
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    port.readable = false;
-                    break;
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // An ICMP error of an earlier datagram; the socket is fine.
-                Err(error) => tracing::debug!(%error, "receiving a datagram failed"),
-            }
-            self.run_touched(handler);
-            let port = self.sources.get(source).and_then(Source::port);
-            if !port.is_some_and(|port| port.readable) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                port.readable = false;
                 break;
             }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            // An ICMP error of an earlier datagram; the socket is fine.
+            Err(error) => tracing::debug!(%error, "receiving a datagram failed"),
         }
-        self.scratch.udp_in = buf;
-    }
-
-    fn run_touched(&mut self, handler: &mut Handler<'_>) {
-        let mut touched = core::mem::take(&mut self.touched);
-        for serial in touched.drain(..) {
-            if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                quic.touched = false;
-                self.run_input(serial, handler);
-            }
-        }
-        self.touched = touched;
-    }
-
-    /// Splits what the kernel coalesced.
-    fn take_datagrams(&mut self, source: usize, bytes: &[u8], meta: &RecvMeta) {
-        let Some(bytes) = bytes.get(..meta.len) else {
-            return;
-        };
-        self.counters.udp_bytes_in += meta.len as u64;
-        if self.answers_probe(source, bytes) {
-            return;
-        }
-        let endpoint = self.sources.get(source).map(|s| s.endpoint(source));
-        let endpoint = endpoint.unwrap_or(source);
-        let mut rest = BytesMut::from(bytes);
-        while !rest.is_empty() {
-            self.counters.datagrams_in += 1;
-            let datagram = Datagram {
-                remote: meta.addr,
-                local_ip: meta.dst_ip,
-                ecn: meta.ecn.map(|ecn| ecn as u8),
-                data: rest.split_to(meta.stride.clamp(1, rest.len())),
-            };
-            if let Some(datagram) = self.keep_foreign(endpoint, datagram) {
-                self.handle_datagram(endpoint, source, datagram);
-            }
+        net.conns.run_touched(&mut net.env, handler);
+        if !net.sources.port(source).is_some_and(|port| port.readable) {
+            break;
         }
     }
+    net.env.scratch.udp_in = buf;
+}
 
-    /// Puts a datagram of another shard aside; returns all others.
-    fn keep_foreign(&mut self, source: usize, datagram: Datagram) -> Option<Datagram> {
-        if self.config.shards < 2 {
-            return Some(datagram);
-        }
-        let Some(Source::Udp(endpoint)) = self.sources.get(source) else {
-            return Some(datagram);
-        };
-        let (Some(listener), Some(shard)) =
-            (endpoint.quic.listener(), self.quic.shard_of(&datagram.data))
-        else {
-            return Some(datagram);
-        };
-        if shard == self.config.shard {
-            return Some(datagram);
-        }
-        self.counters.datagrams_foreign += 1;
-        if self.foreign.len() < FOREIGN_MAX {
-            let datagram = ForeignDatagram { listener, datagram };
-            self.foreign.push_back((shard, datagram));
-        }
-        None
+/// Splits what the kernel coalesced.
+fn take_datagrams(net: &mut Net, source: usize, bytes: &[u8], meta: &RecvMeta) {
+    let Some(bytes) = bytes.get(..meta.len) else {
+        return;
+    };
+    net.env.counters.udp_bytes_in += meta.len as u64;
+    if paths::answers_probe(net, source, bytes) {
+        return;
     }
-
-    /// Takes a datagram for the endpoint `source` that came by the socket
-    /// `via`.
-    fn handle_datagram(&mut self, source: usize, via: usize, datagram: Datagram) {
-        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
-            return;
+    let endpoint = net.sources.endpoint_of(source);
+    let mut rest = BytesMut::from(bytes);
+    while !rest.is_empty() {
+        net.env.counters.datagrams_in += 1;
+        let datagram = Datagram {
+            remote: meta.addr,
+            local_ip: meta.dst_ip,
+            ecn: meta.ecn.map(|ecn| ecn as u8),
+            data: rest.split_to(meta.stride.clamp(1, rest.len())),
         };
-        let std_now = self.config.clock.to_std(self.now);
-        let early = endpoint.quic.may_carry_early_data(&datagram.data);
-        let local_ip = datagram.local_ip;
-        let buf = &mut self.scratch.udp_out;
-        buf.clear();
-        match endpoint.quic.handle(std_now, datagram, buf) {
-            Handled::Conn(serial, input) => {
-                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                    self.counters.ecn_marked_in += u64::from(input.is_congested());
-                    let local_ip = (via == quic.via).then_some(local_ip);
-                    quic.conn.on_input(input, local_ip, self.now);
-                    mark(&mut self.touched, serial, &mut quic.touched);
-                    if quic.conn.is_accepted() && quic.conn.early_data().may_use_tickets() {
-                        self.note_tickets(serial, early);
-                    }
+        if let Some(datagram) = keep_foreign(net, endpoint, datagram) {
+            handle_datagram(net, endpoint, source, datagram);
+        }
+    }
+}
+
+/// Puts a datagram of another shard aside; returns all others.
+fn keep_foreign(net: &mut Net, source: usize, datagram: Datagram) -> Option<Datagram> {
+    let env = &mut net.env;
+    if env.config.shards < 2 {
+        return Some(datagram);
+    }
+    let listener = net.sources.endpoint(source).and_then(|e| e.quic.listener());
+    let (Some(listener), Some(shard)) = (listener, env.quic.shard_of(&datagram.data)) else {
+        return Some(datagram);
+    };
+    if shard == env.config.shard {
+        return Some(datagram);
+    }
+    env.counters.datagrams_foreign += 1;
+    if net.foreign.len() < FOREIGN_MAX {
+        let datagram = ForeignDatagram { listener, datagram };
+        net.foreign.push_back((shard, datagram));
+    }
+    None
+}
+
+/// Takes a datagram for the endpoint `source` that came by the socket `via`.
+fn handle_datagram(net: &mut Net, source: usize, via: usize, datagram: Datagram) {
+    let env = &mut net.env;
+    let Some(endpoint) = net.sources.endpoint_mut(source) else {
+        return;
+    };
+    let std_now = env.config.clock.to_std(env.now);
+    let early = endpoint.quic.may_carry_early_data(&datagram.data);
+    let local_ip = datagram.local_ip;
+    let buf = &mut env.scratch.udp_out;
+    buf.clear();
+    match endpoint.quic.handle(std_now, datagram, buf) {
+        Handled::Conn(serial, input) => {
+            if let Some(quic) = net.conns.quic_to_run(serial) {
+                env.counters.ecn_marked_in += u64::from(input.is_congested());
+                let local_ip = (via == quic.via).then_some(local_ip);
+                quic.conn.on_input(input, local_ip, env.now);
+                if quic.conn.is_accepted() && quic.conn.early_data().may_use_tickets() {
+                    net.conns.note_tickets(serial, early, env);
                 }
             }
-            Handled::New(incoming) => self.incoming(source, incoming, early),
-            Handled::Answer(transmit) => {
-                count_answer(buf, &mut self.counters);
-                endpoint.port.transmit(transmit, buf, &mut self.counters);
-            }
-            Handled::Nothing => {}
         }
+        Handled::New(incoming) => begin(net, source, incoming, early),
+        Handled::Answer(transmit) => {
+            count_answer(buf, &mut env.counters);
+            endpoint.port.transmit(transmit, buf, &mut env.counters);
+        }
+        Handled::Nothing => {}
     }
+}
 
-    /// A client's first packet: refuse it, ask for a proof of address, or
-    /// accept it.
-    fn incoming(&mut self, source: usize, incoming: Incoming, early: bool) {
-        let Some(Source::Udp(endpoint)) = self.sources.get_mut(source) else {
+/// A client's first packet: refuse it, ask for a proof of address, or accept
+/// it.
+fn begin(net: &mut Net, source: usize, incoming: Incoming, early: bool) {
+    let env = &mut net.env;
+    let Some(endpoint) = net.sources.endpoint_mut(source) else {
+        return;
+    };
+    let limits = &env.config.limits;
+    let admission = &env.config.shared.admission;
+    let ip = plain_addr(incoming.remote()).ip();
+    let proved = incoming.is_proved();
+    let buf = &mut env.scratch.udp_out;
+    buf.clear();
+    // Before its address is proved a client costs no memory here.
+    let admitted = (proved || !wants_proof(admission, ip, limits))
+        .then(|| admission.admit(ip, proved, env.now, limits));
+    match admitted {
+        Some(Ok(())) => {}
+        // Who comes first under a forged address must not take the place of
+        // the one that the address belongs to.
+        None | Some(Err(Refusal::Rate)) if !proved && limits.quic_retry != RetryMode::Never => {
+            if let Some(transmit) = endpoint.quic.retry(incoming, buf) {
+                env.counters.retries_sent += 1;
+                endpoint.port.transmit(transmit, buf, &mut env.counters);
+            }
             return;
-        };
-        let limits = &self.config.limits;
-        let admission = &self.config.shared.admission;
-        let ip = plain_addr(incoming.remote()).ip();
-        let proved = incoming.is_proved();
-        let buf = &mut self.scratch.udp_out;
-        buf.clear();
-        // Before its address is proved a client costs no memory here.
-        let admitted = (proved || !wants_proof(admission, ip, limits))
-            .then(|| admission.admit(ip, proved, self.now, limits));
-        match admitted {
-            Some(Ok(())) => {}
-            // Who comes first under a forged address must not take the
-            // place of the one that the address belongs to.
-            None | Some(Err(Refusal::Rate)) if !proved && limits.quic_retry != RetryMode::Never => {
-                if let Some(transmit) = endpoint.quic.retry(incoming, buf) {
-                    self.counters.retries_sent += 1;
-                    endpoint.port.transmit(transmit, buf, &mut self.counters);
-                }
-                return;
-            }
-            Some(Err(refusal)) => {
-                refusal.count(&mut self.counters);
-                let transmit = endpoint.quic.refuse(incoming, buf);
-                endpoint.port.transmit(transmit, buf, &mut self.counters);
-                return;
-            }
-            None => return,
         }
-        let std_now = self.config.clock.to_std(self.now);
-        let qlog = self.config.qlog.as_ref();
-        let quic_limits = self.quic.limits();
-        let accepted = endpoint
-            .quic
-            .accept(incoming, ip, std_now, qlog, quic_limits, buf);
-        match accepted {
-            Ok(begun) => {
-                let deadline = self.now + limits.handshake_timeout;
-                let Some(serial) = self.insert_quic(source, begun, deadline) else {
-                    self.counters.refused_full += 1;
-                    let limits = &self.config.limits;
-                    self.config.shared.admission.withdraw(ip, limits);
-                    let _ = self.take_notes();
-                    return;
-                };
-                self.counters.accepted += 1;
-                self.counters.address_proved += u64::from(proved);
-                if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
-                    mark(&mut self.touched, serial, &mut quic.touched);
-                }
-                self.note_tickets(serial, early);
-            }
-            Err(error) => {
+        Some(Err(refusal)) => {
+            refusal.count(&mut env.counters);
+            let transmit = endpoint.quic.refuse(incoming, buf);
+            endpoint.port.transmit(transmit, buf, &mut env.counters);
+            return;
+        }
+        None => return,
+    }
+    let std_now = env.config.clock.to_std(env.now);
+    let (qlog, quic_limits) = (env.config.qlog.as_ref(), env.quic.limits());
+    let accepted = endpoint
+        .quic
+        .accept(incoming, ip, std_now, qlog, quic_limits, buf);
+    match accepted {
+        Ok(begun) => {
+            let deadline = env.now + limits.handshake_timeout;
+            let sources = &mut net.sources;
+            let Some(serial) = net.conns.insert_quic(source, sources, begun, deadline, env) else {
+                env.counters.refused_full += 1;
                 admission.withdraw(ip, limits);
-                self.counters.handshake_failures += 1;
-                tracing::debug!(cause = %error.cause, "a QUIC connection was not accepted");
-                if let Some(transmit) = error.answer {
-                    endpoint.port.transmit(transmit, buf, &mut self.counters);
-                }
-                // They are not of the next connection.
-                let _ = self.take_notes();
+                let _ = env.take_notes();
+                return;
+            };
+            env.counters.accepted += 1;
+            env.counters.address_proved += u64::from(proved);
+            net.conns.quic_to_run(serial);
+            net.conns.note_tickets(serial, early, env);
+        }
+        Err(error) => {
+            admission.withdraw(ip, limits);
+            env.counters.handshake_failures += 1;
+            tracing::debug!(cause = %error.cause, "a QUIC connection was not accepted");
+            if let Some(transmit) = error.answer {
+                endpoint.port.transmit(transmit, buf, &mut env.counters);
             }
+            // They are not of the next connection.
+            let _ = env.take_notes();
         }
     }
 }
@@ -350,20 +278,17 @@ fn count_answer(answer: &[u8], counters: &mut Counters) {
 impl Net {
     /// Address of the first UDP socket.
     pub(crate) fn sources_addr(&self) -> SocketAddr {
-        let udp = self.sources.iter().find_map(Source::port);
-        udp.unwrap().local_addr().unwrap()
+        self.sources.ports().next().unwrap().local_addr().unwrap()
     }
 
     /// PING frames sent on the QUIC connection.
     pub(crate) fn pings(&self, conn: ConnId) -> u64 {
-        match self.slots.get(conn.serial()) {
-            Some(Conn::Quic(quic)) => quic.conn.path().pings_sent(),
-            _ => 0,
-        }
+        let quic = self.conns.quic(conn.serial());
+        quic.map_or(0, |quic| quic.conn.path().pings_sent())
     }
 
     /// UDP sockets that are open.
     pub(crate) fn sockets(&self) -> usize {
-        self.sources.iter().filter_map(Source::port).count()
+        self.sources.ports().count()
     }
 }

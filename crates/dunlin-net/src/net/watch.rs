@@ -10,11 +10,15 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use dunlin_base::ConnId;
+use dunlin_base::Instant;
 use dunlin_base::transport::CloseCause;
+use mio::Registry;
 
-use super::paths::{any_for, preferred_ip};
-use super::{Conn, Move, Net, Source};
+use super::Net;
+use super::conns::{Conn, Conns};
+use super::paths::Move;
+use super::sources::Sources;
+use crate::port::{any_for, preferred_ip};
 
 /// Changes come in groups: addresses, then routes. They are looked at together.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -39,119 +43,138 @@ fn verdict(current: IpAddr, preferred: Option<IpAddr>, exists: bool, chosen: boo
     }
 }
 
-impl Net {
+/// The connections that follow the network.
+#[derive(Debug, Default)]
+pub(super) struct Follow {
+    /// Hears of changes, once a connection follows them.
+    watch: Option<sys::Watch>,
+    /// Serials of the connections; some may be gone.
+    following: Vec<u64>,
+    /// When to look where they should send from.
+    look_at: Option<Instant>,
+}
+
+impl Follow {
     /// Has a dialled connection move, or end, by itself from now on.
-    pub(super) fn follow(&mut self, serial: u64) {
-        let registry = self.poll.registry();
+    pub(super) fn add(&mut self, serial: u64, conns: &mut Conns, registry: &Registry) {
         let watch = self
             .watch
             .get_or_insert_with(|| sys::Watch::start(registry));
         let heard = watch.hears();
         // Those that are gone leave from time to time.
-        if self.following.len() > 2 * self.slots.len() {
-            let slots = &self.slots;
-            self.following.retain(|serial| slots.get(*serial).is_some());
+        if self.following.len() > 2 * conns.len() {
+            self.drop_gone(conns);
         }
         self.following.push(serial);
-        if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial)
+        if let Some(quic) = conns.quic_mut(serial)
             && let Some(moves) = quic.conn.path_mut().moves()
         {
             moves.follow(heard);
         }
     }
 
+    fn drop_gone(&mut self, conns: &Conns) {
+        self.following.retain(|serial| conns.get(*serial).is_some());
+    }
+
     /// The kernel says that addresses, links or routes changed.
-    pub(super) fn network_changed(&mut self) {
+    pub(super) fn on_change(&mut self, now: Instant) {
         if self.watch.as_ref().is_some_and(|watch| watch.drain()) {
-            self.look_at_network();
+            self.look_soon(now);
         }
     }
 
     /// Looks soon where connections should send from.
-    pub(super) fn look_at_network(&mut self) {
+    pub(super) fn look_soon(&mut self, now: Instant) {
         if !self.following.is_empty() {
-            self.look_at.get_or_insert(self.now + SETTLE);
+            self.look_at.get_or_insert(now + SETTLE);
         }
     }
 
-    /// Moves the connections whose address is gone or no longer the one to
-    /// use, when it is time.
-    pub(super) fn run_follow(&mut self) {
-        if self.look_at.is_none_or(|at| at > self.now) {
-            return;
+    pub(super) const fn look_at(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// The connections to look at, when it is time.
+    fn take_due(&mut self, now: Instant, conns: &Conns) -> Vec<u64> {
+        if self.look_at.is_none_or(|at| at > now) {
+            return Vec::new();
         }
         self.look_at = None;
-        let slots = &self.slots;
-        self.following.retain(|serial| slots.get(*serial).is_some());
-        for serial in self.following.clone() {
-            let Some((current, remote, chosen)) = self.sends_from(serial) else {
-                continue;
-            };
-            let how = verdict(current, preferred_ip(remote), exists(current), chosen);
-            let Verdict::Move(how) = how else {
-                continue;
-            };
-            let conn = ConnId::new(self.config.shard, serial);
-            if self.must_stay(serial) {
-                if how == Move::AtOnce {
-                    // The server would drop all that comes from elsewhere.
-                    // An owner that knows connects again sooner than by a
-                    // timeout.
-                    self.end(conn, CloseCause::AddressGone);
-                }
-                continue;
-            }
-            match self.migrate(conn, Some(any_for(remote)), how) {
-                Ok(()) => tracing::debug!(%conn, %current, "the network changed, moving"),
-                Err(error) => tracing::debug!(%conn, %error, "cannot follow the network"),
-            }
-        }
+        self.drop_gone(conns);
+        self.following.clone()
     }
+}
 
-    /// Looks again if a connection stays at an address that disappeared while
-    /// it tried another.
-    pub(super) fn look_if_lost(&mut self, serial: u64) {
-        if self.following.contains(&serial)
-            && let Some((current, ..)) = self.sends_from(serial)
-            && !exists(current)
-        {
-            self.look_at_network();
-        }
-    }
-
-    fn must_stay(&self, serial: u64) -> bool {
-        match self.slots.get(serial) {
-            Some(Conn::Quic(quic)) => quic.conn.path().is_move_forbidden(),
-            Some(Conn::Stream(_)) => true,
-            None => false,
-        }
-    }
-
-    /// Where a connection sends from, to whom, and whether someone chose that
-    /// address; `None`: it is not known, or it is moving.
-    fn sends_from(&self, serial: u64) -> Option<(IpAddr, SocketAddr, bool)> {
-        let quic = match self.slots.get(serial)? {
-            Conn::Quic(quic) => quic,
-            Conn::Stream(stream) => {
-                let current = stream.local_ip()?;
-                return Some((current.to_canonical(), stream.addr(), true));
-            }
+/// Moves the connections whose address is gone or no longer the one to use,
+/// when it is time.
+pub(super) fn run_follow(net: &mut Net) {
+    for serial in net.follow.take_due(net.env.now, &net.conns) {
+        let Some((current, remote, chosen)) = sends_from(&net.conns, &net.sources, serial) else {
+            continue;
         };
-        let moves = quic
-            .conn
-            .path()
-            .moves()
-            .filter(|moves| moves.probe().is_none())?;
-        let port = self.sources.get(quic.via).and_then(Source::port)?;
-        let bound = port.local_addr().ok()?.ip();
-        let chosen = !bound.is_unspecified();
-        let current = if chosen {
-            Some(bound)
-        } else {
-            moves.local_ip()
+        let how = verdict(current, preferred_ip(remote), exists(current), chosen);
+        let Verdict::Move(how) = how else {
+            continue;
         };
-        Some((current?.to_canonical(), quic.conn.path().remote(), chosen))
+        let conn = net.conns.id(serial);
+        if must_stay(&net.conns, serial) {
+            if how == Move::AtOnce {
+                // The server would drop all that comes from elsewhere. An
+                // owner that knows connects again sooner than by a timeout.
+                net.conns.end(conn, CloseCause::AddressGone, &mut net.env);
+            }
+            continue;
+        }
+        match net.migrate(conn, Some(any_for(remote)), how) {
+            Ok(()) => tracing::debug!(%conn, %current, "the network changed, moving"),
+            Err(error) => tracing::debug!(%conn, %error, "cannot follow the network"),
+        }
     }
+}
+
+/// Looks again if a connection stays at an address that disappeared while it
+/// tried another.
+pub(super) fn look_if_lost(net: &mut Net, serial: u64) {
+    if net.follow.following.contains(&serial)
+        && let Some((current, ..)) = sends_from(&net.conns, &net.sources, serial)
+        && !exists(current)
+    {
+        net.follow.look_soon(net.env.now);
+    }
+}
+
+fn must_stay(conns: &Conns, serial: u64) -> bool {
+    match conns.get(serial) {
+        Some(Conn::Quic(quic)) => quic.conn.path().is_move_forbidden(),
+        Some(Conn::Stream(_)) => true,
+        None => false,
+    }
+}
+
+/// Where a connection sends from, to whom, and whether someone chose that
+/// address; `None`: it is not known, or it is moving.
+fn sends_from(conns: &Conns, sources: &Sources, serial: u64) -> Option<(IpAddr, SocketAddr, bool)> {
+    let quic = match conns.get(serial)? {
+        Conn::Quic(quic) => quic,
+        Conn::Stream(stream) => {
+            let current = stream.local_ip()?;
+            return Some((current.to_canonical(), stream.addr(), true));
+        }
+    };
+    let moves = quic
+        .conn
+        .path()
+        .moves()
+        .filter(|moves| moves.probe().is_none())?;
+    let bound = sources.port(quic.via)?.local_addr().ok()?.ip();
+    let chosen = !bound.is_unspecified();
+    let current = if chosen {
+        Some(bound)
+    } else {
+        moves.local_ip()
+    };
+    Some((current?.to_canonical(), quic.conn.path().remote(), chosen))
 }
 
 /// Whether this machine has an address.
@@ -171,7 +194,7 @@ pub(super) mod sys {
     use rustix::net::netlink::SocketAddrNetlink;
     use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
-    use super::super::WATCH;
+    use super::super::sources::WATCH;
 
     /// Groups of rtnetlink(7): links, addresses and routes of both families.
     const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;

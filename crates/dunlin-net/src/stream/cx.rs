@@ -2,10 +2,11 @@
 
 use dunlin_base::Instant;
 use dunlin_base::transport::{CloseCause, NetEvent};
+use dunlin_quic::Counters;
 
+use crate::NetLimits;
 use crate::tls::OutBuf;
 use crate::ws::MaskKeys;
-use crate::{Counters, NetLimits};
 
 /// Bytes read with one call, and the size of the buffer shared by all
 /// connections of a loop.

@@ -1,206 +1,98 @@
-//! How bytes come in: read into the shared buffer, through TLS and WebSocket
-//! where there are any, and out as events.
+//! The input half of a connection: whether it is read, what the peer's side
+//! does, and since when nothing came.
 
-use std::io::{self, Read};
+use core::time::Duration;
 
-use dunlin_base::StreamId;
-use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
+use dunlin_base::Instant;
 
-use super::{Cx, Layers, Phase, Step, StreamConn};
-use crate::tls::TlsEvent;
-use crate::ws::{WsEvent, WsLayer};
-
-/// Why input ends a connection.
-struct Fault(CloseCause);
-
-impl From<rustls::Error> for Fault {
-    fn from(error: rustls::Error) -> Self {
-        Self(CloseCause::failed(&dunlin_quic::describe(&error)))
-    }
+/// Whether the application wants bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    On,
+    Paused,
+    /// The kernel reported bytes while paused.
+    Unread,
 }
 
-impl StreamConn {
-    /// Reads until nothing is left or the budget is spent.
-    pub(crate) fn read(&mut self, cx: &mut Cx<'_>) -> Step {
-        if self.phase == Phase::Connecting {
-            return Step::Wait;
+/// The peer's side of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PeerSide {
+    /// Nothing arrived since the connection opened.
+    Silent,
+    Speaking,
+    /// No more will be sent.
+    Finished,
+}
+
+/// What comes in.
+#[derive(Debug)]
+pub(crate) struct Input {
+    reading: Reading,
+    peer: PeerSide,
+    /// The kernel said that the peer's side ended: read until that shows.
+    pub(super) hup: bool,
+    pub(super) last_read: Instant,
+    pub(crate) idle_timeout: Duration,
+}
+
+impl Input {
+    pub(super) const fn new(now: Instant, idle_timeout: Duration) -> Self {
+        Self {
+            reading: Reading::On,
+            peer: PeerSide::Silent,
+            hup: false,
+            last_read: now,
+            idle_timeout,
         }
-        if self.paused && self.phase == Phase::Open && self.broken.is_none() {
-            self.readable = true;
-            return Step::Wait;
-        }
-        self.readable = false;
-        let mut buf = core::mem::take(&mut cx.scratch.read);
-        let step = self.read_into(&mut buf, cx);
-        cx.scratch.read = buf;
-        step
     }
 
-    fn read_into(&mut self, buf: &mut [u8], cx: &mut Cx<'_>) -> Step {
-        let mut budget = cx.limits.read_budget_bytes;
-        while !self.is_input_over() {
-            match self.sock.read(buf) {
-                Ok(0) => return self.on_eof(cx),
-                Ok(n) => {
-                    self.last_read = cx.now;
-                    cx.counters.tcp_bytes_in += n as u64;
-                    let (data, rest) = buf.split_at_mut(n);
-                    if let Err(cause) = self.feed(data, cx) {
-                        self.fail(cause, cx);
-                    }
-                    budget = budget.saturating_sub(n);
-                    // Less than a full buffer means that the kernel has no
-                    // more; what comes later is a new edge.
-                    if !rest.is_empty() && !self.hup {
-                        break;
-                    }
-                    if budget == 0 {
-                        self.write_and_announce(cx);
-                        return Step::Again;
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return self.on_read_error(&e),
+    pub(super) fn is_paused(&self) -> bool {
+        self.reading != Reading::On
+    }
+
+    /// Returns whether there is something to read now. A peer that is not read
+    /// is not idle.
+    pub(crate) fn pause(&mut self, paused: bool, now: Instant) -> bool {
+        match (paused, self.reading) {
+            (true, Reading::On) => self.reading = Reading::Paused,
+            (false, Reading::Paused | Reading::Unread) => {
+                self.last_read = now;
+                return core::mem::replace(&mut self.reading, Reading::On) == Reading::Unread;
             }
+            _ => {}
         }
-        self.write_and_announce(cx);
-        self.step()
+        false
     }
 
-    /// Whether reading is pointless: the peer's end was seen. While draining,
-    /// reading goes on until the end of TCP itself.
-    fn is_input_over(&self) -> bool {
-        self.peer_finished && self.phase != Phase::Draining
+    /// The kernel has bytes that are not read now.
+    pub(super) fn leave_unread(&mut self) {
+        self.reading = Reading::Unread;
     }
 
-    fn on_eof(&mut self, cx: &mut Cx<'_>) -> Step {
-        match self.phase {
-            Phase::Connecting | Phase::Handshake => {
-                cx.counters.handshake_failures += 1;
-                Step::Gone(CloseCause::failed(
-                    "closed by the peer during the handshake",
-                ))
-            }
-            Phase::Open => {
-                self.on_finished(cx);
-                self.write_and_announce(cx);
-                Step::Wait
-            }
-            Phase::Flushing => {
-                self.peer_finished = true;
-                self.write_and_announce(cx);
-                self.step()
-            }
-            Phase::Draining => Step::Gone(CloseCause::Local),
+    pub(super) fn is_silent(&self) -> bool {
+        self.peer == PeerSide::Silent
+    }
+
+    /// Something arrived; whether it was the first.
+    pub(super) fn on_bytes(&mut self) -> bool {
+        let first = self.is_silent();
+        if first {
+            self.peer = PeerSide::Speaking;
         }
+        first
     }
 
-    fn on_read_error(&self, error: &io::Error) -> Step {
-        match self.phase {
-            Phase::Connecting | Phase::Handshake | Phase::Open => {
-                Step::Gone(CloseCause::failed(&format!("connection lost: {error}")))
-            }
-            Phase::Flushing | Phase::Draining => Step::Gone(CloseCause::Local),
-        }
+    pub(super) fn is_finished(&self) -> bool {
+        self.peer == PeerSide::Finished
     }
 
-    /// Passes received bytes up through the layers.
-    pub(super) fn feed(&mut self, data: &mut [u8], cx: &mut Cx<'_>) -> Result<(), CloseCause> {
-        if self.phase > Phase::Open {
-            return Ok(());
-        }
-        let Some(mut layers) = self.layers.take() else {
-            self.deliver(data, cx);
-            return Ok(());
-        };
-        let result = self.feed_layers(&mut layers, data, cx);
-        self.layers = Some(layers);
-        result.map_err(|Fault(cause)| cause)
+    /// The peer will send no more; whether that is new.
+    pub(super) fn finish(&mut self) -> bool {
+        core::mem::replace(&mut self.peer, PeerSide::Finished) != PeerSide::Finished
     }
 
-    fn feed_layers(
-        &mut self,
-        layers: &mut Layers,
-        data: &mut [u8],
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Fault> {
-        let Layers {
-            tls,
-            ws,
-            greeting,
-            identity,
-        } = layers;
-        let Some(tls) = tls else {
-            return self.feed_ws(ws.as_mut(), data, identity, cx);
-        };
-        let mut out = core::mem::take(&mut cx.scratch.tls_out);
-        out.clear();
-        // What is wrong above TLS must not disturb TLS, which has yet to carry
-        // the answer.
-        let mut above = Ok(());
-        let result = tls.input(data, &mut out, &mut |event| match event {
-            _ if above.is_err() => {}
-            TlsEvent::Open { identity: name } => {
-                identity.clone_from(&name);
-                if ws.is_some() {
-                    self.backlog.put_slice(greeting.as_bytes());
-                    *greeting = String::new();
-                } else {
-                    self.open(name, cx);
-                }
-            }
-            TlsEvent::Plain(plain) if ws.is_some() => {
-                // Unmasking changes the bytes, so they are copied.
-                let mut copy = core::mem::take(&mut cx.scratch.plain);
-                copy.clear();
-                copy.extend_from_slice(plain);
-                above = self.feed_ws(ws.as_mut(), &mut copy, identity, cx);
-                cx.scratch.plain = copy;
-            }
-            TlsEvent::Plain(plain) => self.deliver(plain, cx),
-            TlsEvent::Finished => self.on_finished(cx),
-        });
-        self.put_wire(tls, out.bytes(), 0, cx.counters);
-        cx.scratch.tls_out = out;
-        result?;
-        above
-    }
-
-    fn feed_ws(
-        &mut self,
-        ws: Option<&mut WsLayer>,
-        data: &mut [u8],
-        identity: &Option<dunlin_base::Text>,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Fault> {
-        let Some(ws) = ws else {
-            self.deliver(data, cx);
-            return Ok(());
-        };
-        let mut answer = Vec::new();
-        let waiting = self.backlog.len();
-        let result = ws.input(data, waiting, &mut answer, &mut |event| match event {
-            WsEvent::Open => self.open(identity.clone(), cx),
-            WsEvent::Data(bytes) => self.deliver(bytes, cx),
-            WsEvent::Finished => self.on_finished(cx),
-        });
-        if !answer.is_empty() {
-            self.backlog.put_slice(&answer);
-        }
-        result.map_err(|error| Fault(CloseCause::failed(&error.to_string())))
-    }
-
-    fn deliver(&mut self, data: &[u8], cx: &mut Cx<'_>) {
-        if self.phase == Phase::Open {
-            self.on_spoke();
-            (cx.out)(NetEvent::new(
-                self.id,
-                NetEventKind::Bytes {
-                    stream: StreamId::CONTROL,
-                    data,
-                },
-            ));
-        }
+    /// When the connection is idle for too long.
+    pub(super) fn idle_deadline(&self) -> Instant {
+        self.last_read + self.idle_timeout
     }
 }

@@ -1,26 +1,30 @@
-//! One connection over TCP: its life from connect to close and its deadlines.
-//! How bytes come in is in `input`, how they leave in `output`; TLS and
-//! WebSocket are layers that both pass through.
+//! One connection over TCP: its life from connect to close, its deadlines, and
+//! the way of its bytes through TLS and WebSocket, which are layers. What comes
+//! in is kept in `input`, what leaves in `output`.
 
 mod cx;
 mod input;
 mod output;
+mod read;
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use std::io;
 use std::net::Shutdown;
-use std::sync::Arc;
 
 pub(crate) use cx::{Cx, Scratch, Step, UDP_BATCH, UDP_BYTES};
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport, plain_addr};
-use dunlin_base::{ConnId, Instant, StreamId, Text};
-use dunlin_quic::Backlog;
+use dunlin_base::{ConnId, Instant, SendBuf, StreamId, Text};
+use dunlin_quic::{ConnStats, Counters};
+pub(crate) use input::Input;
 use mio::net::TcpStream;
+use output::{Line, Output};
 
+use crate::config::Protocols;
 use crate::timers::Armed;
 use crate::tls::TlsLayer;
 use crate::ws::{CLOSE_NORMAL, WsLayer};
-use crate::{ConnStats, Counters, NetLimits, tcp};
+use crate::{NetLimits, tcp};
 
 /// Time for which a closed connection still discards what the peer sends, so
 /// that the kernel does not answer with RST and destroy what we sent last.
@@ -50,43 +54,18 @@ pub(crate) struct StreamConn {
     layers: Option<Box<Layers>>,
     origin: Origin,
     phase: Phase,
-    /// Accepted, not dialled.
-    pub(crate) accepted: bool,
     /// Counted as a pending handshake.
     pub(crate) pending: bool,
     /// Its end needs no report: reported before, or never opened and never
     /// asked for.
     pub(crate) reported: bool,
-    /// We end, or ended, our side; the peer's may go on.
-    finished: bool,
-    /// The peer will send no more.
-    pub(crate) peer_finished: bool,
-    /// Something arrived since it opened.
-    spoke: bool,
-    paused: bool,
-    /// The kernel said readable while paused.
-    readable: bool,
-    /// The kernel said that the peer's side ended: read until that shows.
-    hup: bool,
-    /// The kernel took less than it was offered: it will say when it takes
-    /// more.
-    blocked: bool,
-    /// Writing failed; reported once everything that arrived is read.
-    broken: Option<CloseCause>,
-    /// Bytes that have not left, before TLS.
-    backlog: Backlog,
-    /// Bytes taken by `send` that `Sent` has not announced.
-    pub(crate) owed: usize,
-    last_read: Instant,
-    idle: Duration,
+    input: Input,
+    output: Output,
     /// Deadline of the current phase.
     deadline: Instant,
     /// Earliest armed timer.
     pub(crate) armed: Armed,
 }
-
-/// Application protocols, by preference.
-pub(crate) type Protocols = Arc<[Text]>;
 
 /// Where a connection comes from.
 #[derive(Clone, Debug)]
@@ -121,31 +100,36 @@ pub(crate) struct NewStream {
 
 impl StreamConn {
     pub(crate) fn new(new: NewStream, now: Instant, limits: &NetLimits) -> Self {
+        let accepted = new.origin.listener.is_some();
         Self {
             id: new.id,
             sock: new.sock,
             addr: new.addr,
             layers: new.layers,
             phase: Phase::Connecting,
-            accepted: new.origin.listener.is_some(),
-            pending: new.origin.listener.is_some(),
-            reported: new.origin.listener.is_some(),
+            pending: accepted,
+            reported: accepted,
             origin: new.origin,
-            finished: false,
-            peer_finished: false,
-            spoke: false,
-            paused: false,
-            readable: false,
-            hup: false,
-            blocked: false,
-            broken: None,
-            backlog: Backlog::default(),
-            owed: 0,
-            last_read: now,
-            idle: limits.idle_timeout_max,
+            input: Input::new(now, limits.idle_timeout_max),
+            output: Output::default(),
             deadline: new.handshake_deadline,
             armed: Armed::NEVER,
         }
+    }
+
+    /// Accepted, not dialled.
+    pub(crate) const fn is_accepted(&self) -> bool {
+        self.origin.listener.is_some()
+    }
+
+    /// Bytes given to `send` that `Sent` has not announced.
+    pub(crate) const fn owed(&self) -> usize {
+        self.output.owed()
+    }
+
+    /// The peer will send no more.
+    pub(crate) fn is_peer_finished(&self) -> bool {
+        self.input.is_finished()
     }
 
     pub(crate) const fn transport(&self) -> Transport {
@@ -172,7 +156,8 @@ impl StreamConn {
 
     pub(crate) fn stats(&self) -> ConnStats {
         let addr = plain_addr(self.addr);
-        let mut stats = ConnStats::new(self.origin.transport, addr, self.accepted, self.owed);
+        let (accepted, owed) = (self.is_accepted(), self.owed());
+        let mut stats = ConnStats::new(self.origin.transport, addr, accepted, owed);
         if let Some(tls) = self.layers.as_ref().and_then(|l| l.tls.as_ref()) {
             stats.protocol = tls.protocol();
             tls.describe(&mut stats);
@@ -188,7 +173,7 @@ impl StreamConn {
         hup: bool,
         cx: &mut Cx<'_>,
     ) -> Step {
-        self.hup |= hup;
+        self.input.hup |= hup;
         if writable && let Err(cause) = self.on_writable(cx) {
             return Step::Gone(cause);
         }
@@ -207,7 +192,7 @@ impl StreamConn {
     /// `Gone` once writing failed and reading found nothing more, or our FIN
     /// is sent and the peer's has come.
     fn step(&mut self) -> Step {
-        if let Some(cause) = self.broken.take() {
+        if let Some(cause) = self.output.take_failure() {
             return Step::Gone(cause);
         }
         if self.is_over() {
@@ -219,14 +204,14 @@ impl StreamConn {
 
     /// TCP is connected: begins what is above it.
     fn connected(&mut self, cx: &mut Cx<'_>) {
-        self.last_read = cx.now;
+        self.input.last_read = cx.now;
         self.phase = Phase::Handshake;
         let Some(mut layers) = self.layers.take() else {
             self.open(None, cx);
             return;
         };
         if layers.tls.is_none() {
-            self.backlog.put_slice(layers.greeting.as_bytes());
+            self.output.backlog.put_slice(layers.greeting.as_bytes());
             layers.greeting = String::new();
         }
         self.layers = Some(layers);
@@ -242,7 +227,7 @@ impl StreamConn {
     fn open(&mut self, identity: Option<Text>, cx: &mut Cx<'_>) {
         self.phase = Phase::Open;
         self.reported = false;
-        self.deadline = if self.accepted {
+        self.deadline = if self.is_accepted() {
             cx.now + cx.limits.first_bytes_timeout
         } else {
             Instant::FAR_FUTURE
@@ -277,7 +262,7 @@ impl StreamConn {
     ) -> Option<CloseCause> {
         match self.phase {
             Phase::Connecting | Phase::Handshake => {
-                self.peer_finished = true;
+                self.input.finish();
                 self.end_writing(now);
                 Some(CloseCause::Local)
             }
@@ -292,15 +277,108 @@ impl StreamConn {
         }
     }
 
+    /// Takes all of `data`; returns how many bytes left at once.
+    pub(crate) fn send(
+        &mut self,
+        data: &mut SendBuf,
+        limits: &NetLimits,
+        counters: &mut Counters,
+        scratch: &mut Scratch,
+    ) -> Result<usize, CloseCause> {
+        let total = data.len();
+        if self.phase > Phase::Open || !self.output.is_open() {
+            data.clear();
+            return Ok(total);
+        }
+        if total == 0 {
+            return Ok(0);
+        }
+        let direct = self.phase == Phase::Open;
+        let layers = self.layers.as_ref();
+        let role = layers.and_then(|l| l.ws.as_ref()).map(WsLayer::role);
+        let (output, mut line) = self.parts(counters, scratch);
+        output.put(data, role, direct, &mut line);
+        let left = self.write(counters, scratch);
+        let wire = self.layers.as_ref().and_then(|l| l.tls.as_ref());
+        let kept = self.output.backlog.len() + wire.map_or(0, |tls| tls.wire.len());
+        if kept > limits.backlog_bytes_max {
+            counters.backlog_overflows += 1;
+            return Err(CloseCause::failed(
+                "the peer reads too slowly: backlog limit reached",
+            ));
+        }
+        Ok(left)
+    }
+
+    /// Whether the connection must be run although the kernel said nothing.
+    pub(crate) const fn wants_run(&self) -> bool {
+        self.output.has_failed()
+    }
+
+    /// The output half and where its bytes go.
+    fn parts<'a>(
+        &'a mut self,
+        counters: &'a mut Counters,
+        scratch: &'a mut Scratch,
+    ) -> (&'a mut Output, Line<'a>) {
+        let line = Line {
+            sock: &self.sock,
+            tls: self.layers.as_mut().and_then(|l| l.tls.as_mut()),
+            counters,
+            scratch,
+        };
+        (&mut self.output, line)
+    }
+
+    /// Writes what waits until the kernel takes no more; returns the credit
+    /// that this frees.
+    fn write(&mut self, counters: &mut Counters, scratch: &mut Scratch) -> usize {
+        if self.phase == Phase::Connecting {
+            return 0;
+        }
+        let (output, mut line) = self.parts(counters, scratch);
+        output.write(&mut line)
+    }
+
+    /// Writes what waits, announces the credit, and ends what was only waiting
+    /// for that.
+    fn write_and_announce(&mut self, cx: &mut Cx<'_>) {
+        let left = self.write(cx.counters, cx.scratch);
+        if left > 0 && self.phase == Phase::Open {
+            (cx.out)(NetEvent::new(self.id, NetEventKind::Sent { bytes: left }));
+        }
+        if let Some(cause) = self.end_if_flushed(cx.now, cx.counters, cx.scratch) {
+            self.report(cause, cx.out);
+        }
+    }
+
+    fn on_writable(&mut self, cx: &mut Cx<'_>) -> Result<(), CloseCause> {
+        self.output.on_writable();
+        if self.phase == Phase::Connecting {
+            match connect_result(&self.sock) {
+                Ok(true) => self.connected(cx),
+                Ok(false) => return Ok(()),
+                Err(e) => return Err(CloseCause::failed(&format!("cannot connect: {e}"))),
+            }
+        }
+        self.write_and_announce(cx);
+        Ok(())
+    }
+
     /// Ends our side after the backlog; the connection stays. Returns the
     /// credit that this frees.
-    pub(crate) fn finish(&mut self, counters: &mut Counters, scratch: &mut Scratch) -> usize {
-        if self.phase != Phase::Open || core::mem::replace(&mut self.finished, true) {
+    pub(crate) fn finish(
+        &mut self,
+        now: Instant,
+        counters: &mut Counters,
+        scratch: &mut Scratch,
+    ) -> usize {
+        if self.phase != Phase::Open || !self.output.finish() {
             return 0;
         }
         self.put_ws_close();
         let left = self.write(counters, scratch);
-        self.shutdown_if_flushed(counters, scratch);
+        self.end_if_flushed(now, counters, scratch);
         left
     }
 
@@ -308,38 +386,41 @@ impl StreamConn {
         if let Some(ws) = self.layers.as_mut().and_then(|l| l.ws.as_mut()) {
             let mut frame = Vec::new();
             ws.close(CLOSE_NORMAL, &mut frame);
-            self.backlog.put_slice(&frame);
+            self.output.backlog.put_slice(&frame);
         }
     }
 
-    fn shutdown_if_flushed(&mut self, counters: &mut Counters, scratch: &mut Scratch) {
-        if self.finished && self.is_flushed(counters, scratch) {
-            let _ = self.sock.shutdown(Shutdown::Write);
-        }
-    }
-
-    /// In `Flushing`: sends FIN once everything has left, and returns why the
-    /// connection ended.
+    /// Once everything has left, the end of TLS included: sends FIN if our side
+    /// ends. Returns why the connection ended, if it was only waiting for that.
     fn end_if_flushed(
         &mut self,
         now: Instant,
         counters: &mut Counters,
         scratch: &mut Scratch,
     ) -> Option<CloseCause> {
-        if self.phase != Phase::Flushing || !self.is_flushed(counters, scratch) {
+        let closing = self.phase == Phase::Flushing;
+        if !closing && !self.output.is_finished() {
             return None;
         }
-        Some(self.end_writing(now))
+        let (output, mut line) = self.parts(counters, scratch);
+        if !output.is_flushed(&mut line) {
+            return None;
+        }
+        if closing {
+            return Some(self.end_writing(now));
+        }
+        let _ = self.sock.shutdown(Shutdown::Write);
+        None
     }
 
     fn end_writing(&mut self, now: Instant) -> CloseCause {
-        let cause = if self.peer_finished {
+        let cause = if self.is_peer_finished() {
             CloseCause::Peer { code: 0 }
         } else {
             CloseCause::Local
         };
         if self.sock.shutdown(Shutdown::Write).is_err() {
-            self.peer_finished = true;
+            self.input.finish();
         }
         self.phase = Phase::Draining;
         self.deadline = now + DRAIN;
@@ -348,7 +429,7 @@ impl StreamConn {
 
     /// Whether a closed connection has nothing left to wait for.
     pub(crate) fn is_over(&self) -> bool {
-        self.phase == Phase::Draining && self.peer_finished
+        self.phase == Phase::Draining && self.is_peer_finished()
     }
 
     pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<&[u8]>)) {
@@ -365,24 +446,14 @@ impl StreamConn {
         tcp::reset_on_drop(&self.sock);
     }
 
-    pub(crate) fn set_idle_timeout(&mut self, idle: Duration) {
-        self.idle = idle;
-    }
-
-    /// Returns whether there is something to read now. A peer that is not read
-    /// is not idle.
-    pub(crate) fn pause(&mut self, paused: bool, now: Instant) -> bool {
-        if self.paused && !paused {
-            self.last_read = now;
-        }
-        self.paused = paused;
-        !paused && self.readable
+    pub(crate) const fn input_mut(&mut self) -> &mut Input {
+        &mut self.input
     }
 
     /// When the connection must be looked at, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> Instant {
-        if self.phase == Phase::Open && !self.paused {
-            self.deadline.min(self.last_read + self.idle)
+        if self.phase == Phase::Open && !self.input.is_paused() {
+            self.deadline.min(self.input.idle_deadline())
         } else {
             self.deadline
         }
@@ -398,8 +469,8 @@ impl StreamConn {
                 cx.counters.handshake_timeouts += 1;
                 CloseCause::HandshakeTimeout
             }
-            Phase::Open if self.peer_finished => CloseCause::Peer { code: 0 },
-            Phase::Open if !self.spoke && self.deadline <= cx.now => {
+            Phase::Open if self.is_peer_finished() => CloseCause::Peer { code: 0 },
+            Phase::Open if self.input.is_silent() && self.deadline <= cx.now => {
                 cx.counters.silent_timeouts += 1;
                 CloseCause::IdleTimeout
             }
@@ -415,16 +486,9 @@ impl StreamConn {
         Step::Gone(cause)
     }
 
-    fn on_spoke(&mut self) {
-        if !self.spoke {
-            self.spoke = true;
-            self.deadline = Instant::FAR_FUTURE;
-        }
-    }
-
     /// The peer will send no more.
     fn on_finished(&mut self, cx: &mut Cx<'_>) {
-        if !core::mem::replace(&mut self.peer_finished, true) && self.phase == Phase::Open {
+        if self.input.finish() && self.phase == Phase::Open {
             self.deadline = cx.now + cx.limits.half_close_linger;
             (cx.out)(NetEvent::new(
                 self.id,
@@ -433,6 +497,17 @@ impl StreamConn {
                 },
             ));
         }
+    }
+}
+
+fn connect_result(sock: &TcpStream) -> io::Result<bool> {
+    if let Some(error) = sock.take_error()? {
+        return Err(error);
+    }
+    match sock.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(e) => Err(e),
     }
 }
 
@@ -466,7 +541,7 @@ fn protocol(conn: &StreamConn) -> Text {
 /// described it: it is open and was accepted.
 pub(crate) fn detachable(conn: &StreamConn) -> Option<Peer> {
     let layers = conn.layers.as_ref();
-    (conn.phase == Phase::Open && conn.accepted && !conn.reported)
+    (conn.phase == Phase::Open && conn.is_accepted() && !conn.reported)
         .then(|| peer(conn, layers.and_then(|layers| layers.identity.clone())))
 }
 

@@ -1,72 +1,111 @@
-//! How bytes leave: at once where the kernel takes them, else from the
-//! backlog; through WebSocket and TLS where there are any.
+//! The output half of a connection: bytes leave at once where the kernel takes
+//! them, else from the backlog; through WebSocket and TLS where there are any.
 
 use std::io::{self, IoSlice, Write};
 
 use dunlin_base::SendBuf;
-use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
-use dunlin_quic::{Backlog, SLICES_MAX};
+use dunlin_base::transport::CloseCause;
+use dunlin_quic::{Backlog, Counters, SLICES_MAX};
 use mio::net::TcpStream;
 
-use super::{Cx, Phase, Scratch, StreamConn};
+use super::Scratch;
 use crate::tls::TlsLayer;
 use crate::ws::{self, HEADER_BYTES_MAX, Role};
-use crate::{Counters, NetLimits};
 
 /// Bytes encrypted at once: a few records, and little to keep when the kernel
 /// takes less.
 const ENCRYPT_BYTES: usize = 48 << 10;
 
-/// The header of a WebSocket message, if there is one.
-type Head = ([u8; HEADER_BYTES_MAX], usize);
+/// Where bytes go, and what is needed on the way.
+pub(super) struct Line<'a> {
+    pub(super) sock: &'a TcpStream,
+    pub(super) tls: Option<&'a mut TlsLayer>,
+    pub(super) counters: &'a mut Counters,
+    pub(super) scratch: &'a mut Scratch,
+}
 
-impl StreamConn {
-    /// Takes all of `data`; returns how many bytes left at once.
-    pub(crate) fn send(
-        &mut self,
-        data: &mut SendBuf,
-        limits: &NetLimits,
-        counters: &mut Counters,
-        scratch: &mut Scratch,
-    ) -> Result<usize, CloseCause> {
-        let total = data.len();
-        if self.phase > Phase::Open || self.finished || self.broken.is_some() {
-            data.clear();
-            return Ok(total);
-        }
-        if total == 0 {
-            return Ok(0);
-        }
-        self.owed += total;
-        let role = self
-            .layers
-            .as_ref()
-            .and_then(|l| l.ws.as_ref())
-            .map(ws::WsLayer::role);
-        match role {
-            Some(Role::Client) => self.put_masked(data, scratch),
-            Some(Role::Server) => {
-                let mut bytes = [0; HEADER_BYTES_MAX];
-                let n = ws::header(total, None, &mut bytes);
-                self.put(data, (bytes, n), counters, scratch);
-            }
-            None => self.put(data, ([0; HEADER_BYTES_MAX], 0), counters, scratch),
-        }
-        let left = self.write(counters, scratch);
-        let wire = self.layers.as_ref().and_then(|l| l.tls.as_ref());
-        let kept = self.backlog.len() + wire.map_or(0, |tls| tls.wire.len());
-        if kept > limits.backlog_bytes_max {
-            counters.backlog_overflows += 1;
-            return Err(CloseCause::failed(
-                "the peer reads too slowly: backlog limit reached",
-            ));
-        }
-        Ok(left)
+/// What the kernel does with bytes that it is offered.
+#[derive(Debug, Default)]
+enum Writing {
+    /// It takes them.
+    #[default]
+    Free,
+    /// It took less than it was offered: it reports when it takes more.
+    Full,
+    /// Writing failed; reported once everything that arrived is read.
+    Failed(CloseCause),
+}
+
+/// What leaves.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// Bytes that have not left, before TLS.
+    pub(super) backlog: Backlog,
+    /// Bytes taken that `Sent` has not announced.
+    owed: usize,
+    writing: Writing,
+    /// We end, or ended, our side; the peer's may go on.
+    finished: bool,
+}
+
+impl Output {
+    /// Whether bytes can still leave.
+    pub(super) const fn is_open(&self) -> bool {
+        !self.finished && !self.has_failed()
     }
 
-    /// Whether the connection must be run although the kernel said nothing.
-    pub(crate) fn wants_run(&self) -> bool {
-        self.broken.is_some()
+    pub(super) const fn has_failed(&self) -> bool {
+        matches!(self.writing, Writing::Failed(_))
+    }
+
+    pub(super) const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Ends our side; whether it was open.
+    pub(super) fn finish(&mut self) -> bool {
+        !core::mem::replace(&mut self.finished, true)
+    }
+
+    pub(super) const fn owed(&self) -> usize {
+        self.owed
+    }
+
+    /// Why writing failed, once.
+    pub(super) fn take_failure(&mut self) -> Option<CloseCause> {
+        match core::mem::take(&mut self.writing) {
+            Writing::Failed(cause) => Some(cause),
+            other => {
+                self.writing = other;
+                None
+            }
+        }
+    }
+
+    /// The kernel takes bytes again.
+    pub(super) fn on_writable(&mut self) {
+        if matches!(self.writing, Writing::Full) {
+            self.writing = Writing::Free;
+        }
+    }
+
+    /// Takes all of `data` as one message of the topmost layer; `direct`: what
+    /// the kernel takes may leave at once.
+    pub(super) fn put(
+        &mut self,
+        data: &mut SendBuf,
+        role: Option<Role>,
+        direct: bool,
+        line: &mut Line<'_>,
+    ) {
+        self.owed += data.len();
+        let mut bytes = [0; HEADER_BYTES_MAX];
+        let n = match role {
+            Some(Role::Client) => return self.put_masked(data, line.scratch),
+            Some(Role::Server) => ws::header(data.len(), None, &mut bytes),
+            None => 0,
+        };
+        self.put_framed(data, bytes.get(..n).unwrap_or_default(), direct, line);
     }
 
     /// A client's message: masked, so copied.
@@ -88,22 +127,12 @@ impl StreamConn {
 
     /// Writes `head` and `data` directly if nothing waits; what does not leave
     /// goes to the backlog.
-    fn put(
-        &mut self,
-        data: &mut SendBuf,
-        head: Head,
-        counters: &mut Counters,
-        scratch: &mut Scratch,
-    ) {
-        let (head, n) = head;
-        let head = head.get(..n).unwrap_or_default();
+    fn put_framed(&mut self, data: &mut SendBuf, head: &[u8], direct: bool, line: &mut Line<'_>) {
         let mut done = 0;
-        if self.phase == Phase::Open && self.backlog.is_empty() {
-            done = match self.layers.as_ref().and_then(|l| l.tls.as_ref()) {
-                None => self.write_direct(head, data, counters),
-                Some(tls) if tls.wire.is_empty() => {
-                    self.encrypt_direct(head, data, counters, scratch)
-                }
+        if direct && self.backlog.is_empty() {
+            done = match &line.tls {
+                None => self.write_direct(head, data, line),
+                Some(tls) if tls.wire.is_empty() => self.encrypt_direct(head, data, line),
                 Some(_) => 0,
             };
         }
@@ -118,7 +147,7 @@ impl StreamConn {
     }
 
     /// Writes without keeping anything; returns how much was written.
-    fn write_direct(&mut self, head: &[u8], data: &SendBuf, counters: &mut Counters) -> usize {
+    fn write_direct(&mut self, head: &[u8], data: &SendBuf, line: &mut Line<'_>) -> usize {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let head = (!head.is_empty()).then_some(head);
         let filled = slices
@@ -127,55 +156,48 @@ impl StreamConn {
             .map(|(slice, part)| *slice = IoSlice::new(part))
             .count();
         let slices = slices.get(..filled).unwrap_or_default();
-        let n = self.write_some(slices);
-        counters.tcp_bytes_out += n as u64;
+        let n = self.write_some(line.sock, slices);
+        line.counters.tcp_bytes_out += n as u64;
         n
     }
 
     /// Encrypts a batch in as few records as it takes, and writes them.
     /// Returns how much was encrypted: all or nothing.
-    fn encrypt_direct(
-        &mut self,
-        head: &[u8],
-        data: &SendBuf,
-        counters: &mut Counters,
-        scratch: &mut Scratch,
-    ) -> usize {
+    fn encrypt_direct(&mut self, head: &[u8], data: &SendBuf, line: &mut Line<'_>) -> usize {
         let total = head.len() + data.len();
-        let Some(mut layers) = self.layers.take() else {
+        let scratch = &mut *line.scratch;
+        let Some(tls) = line.tls.as_deref_mut().filter(|_| total <= ENCRYPT_BYTES) else {
             return 0;
         };
-        let mut encrypted = 0;
-        if let Some(tls) = &mut layers.tls
-            && total <= ENCRYPT_BYTES
-        {
-            scratch.tls_out.clear();
-            let plain = if head.is_empty() && data.chunks().is_empty() {
-                data.tail()
-            } else {
-                scratch.plain.clear();
-                scratch.plain.extend_from_slice(head);
-                data.slices()
-                    .for_each(|part| scratch.plain.extend_from_slice(part));
-                &scratch.plain
-            };
-            match tls.encrypt(plain, &mut scratch.tls_out) {
-                Ok(()) => {
-                    encrypted = total;
-                    self.put_wire(tls, scratch.tls_out.bytes(), total, counters);
-                }
-                Err(error) => {
-                    self.broken = Some(CloseCause::failed(&dunlin_quic::describe(&error)))
-                }
-            }
+        scratch.tls_out.clear();
+        let plain = if head.is_empty() && data.chunks().is_empty() {
+            data.tail()
+        } else {
+            scratch.plain.clear();
+            scratch.plain.extend_from_slice(head);
+            data.slices()
+                .for_each(|part| scratch.plain.extend_from_slice(part));
+            &scratch.plain
+        };
+        if let Err(error) = tls.encrypt(plain, &mut scratch.tls_out) {
+            self.fail(&error);
+            return 0;
         }
-        self.layers = Some(layers);
-        encrypted
+        self.put_wire(
+            line.sock,
+            tls,
+            scratch.tls_out.bytes(),
+            total,
+            line.counters,
+        );
+        total
     }
 
-    /// Writes encoded bytes, or keeps what the kernel does not take.
+    /// Writes encoded bytes that stand for `plain` bytes of the application,
+    /// or keeps what the kernel does not take.
     pub(super) fn put_wire(
         &mut self,
+        sock: &TcpStream,
         tls: &mut TlsLayer,
         bytes: &[u8],
         plain: usize,
@@ -184,7 +206,7 @@ impl StreamConn {
         tls.in_wire += plain;
         let mut n = 0;
         if tls.wire.is_empty() && !bytes.is_empty() {
-            n = self.write_some(&[IoSlice::new(bytes)]);
+            n = self.write_some(sock, &[IoSlice::new(bytes)]);
             counters.tcp_bytes_out += n as u64;
         }
         if let Some(rest) = bytes.get(n..).filter(|rest| !rest.is_empty()) {
@@ -194,74 +216,60 @@ impl StreamConn {
 
     /// Writes what waits until the kernel takes no more; returns the credit
     /// that this frees.
-    pub(super) fn write(&mut self, counters: &mut Counters, scratch: &mut Scratch) -> usize {
-        if self.phase == Phase::Connecting {
-            return 0;
-        }
-        let wrote = match self.layers.take() {
-            Some(mut layers) => {
-                let wrote = match &mut layers.tls {
-                    Some(tls) => self.write_encrypted(tls, counters, scratch),
-                    None => self.write_plain(counters),
-                };
-                self.layers = Some(layers);
-                wrote
-            }
-            None => self.write_plain(counters),
+    pub(super) fn write(&mut self, line: &mut Line<'_>) -> usize {
+        let wrote = if line.tls.is_some() {
+            self.write_encrypted(line)
+        } else {
+            let mut backlog = core::mem::take(&mut self.backlog);
+            let wrote = self.drain(line.sock, &mut backlog, line.counters);
+            self.backlog = backlog;
+            wrote
         };
-        self.settle(wrote)
-    }
-
-    fn write_plain(&mut self, counters: &mut Counters) -> usize {
-        let mut backlog = core::mem::take(&mut self.backlog);
-        let wrote = self.drain(&mut backlog, counters);
-        self.backlog = backlog;
-        wrote
+        self.settle(wrote, line.tls.as_deref())
     }
 
     /// Encrypts the backlog a few records at a time, as the kernel takes them.
-    fn write_encrypted(
-        &mut self,
-        tls: &mut TlsLayer,
-        counters: &mut Counters,
-        scratch: &mut Scratch,
-    ) -> usize {
+    fn write_encrypted(&mut self, line: &mut Line<'_>) -> usize {
+        let Some(tls) = line.tls.as_deref_mut() else {
+            return 0;
+        };
         let mut wrote = 0;
         loop {
-            self.drain(&mut tls.wire, counters);
+            self.drain(line.sock, &mut tls.wire, line.counters);
             if !tls.wire.is_empty() {
                 return wrote;
             }
             wrote += core::mem::take(&mut tls.in_wire);
             // Before the handshake is complete nothing can be encrypted.
-            if self.backlog.is_empty() || self.broken.is_some() || !tls.is_open() {
+            if self.backlog.is_empty() || self.has_failed() || !tls.is_open() {
                 return wrote;
             }
-            scratch.tls_out.clear();
+            let tls_out = &mut line.scratch.tls_out;
+            tls_out.clear();
             let mut gathered = 0;
             while gathered < ENCRYPT_BYTES && !self.backlog.is_empty() {
                 let front = self.backlog.front();
                 let piece = front.get(..ENCRYPT_BYTES - gathered).unwrap_or(front);
                 let n = piece.len();
-                if let Err(error) = tls.encrypt(piece, &mut scratch.tls_out) {
-                    self.broken = Some(CloseCause::failed(&dunlin_quic::describe(&error)));
+                if let Err(error) = tls.encrypt(piece, tls_out) {
+                    self.fail(&error);
                     return wrote;
                 }
                 self.backlog.advance(n);
                 gathered += n;
             }
-            self.put_wire(tls, scratch.tls_out.bytes(), gathered, counters);
+            self.put_wire(line.sock, tls, tls_out.bytes(), gathered, line.counters);
         }
     }
 
     /// Writes bytes that need no more treatment.
-    fn drain(&mut self, bytes: &mut Backlog, counters: &mut Counters) -> usize {
+    fn drain(&mut self, sock: &TcpStream, bytes: &mut Backlog, counters: &mut Counters) -> usize {
         let mut wrote = 0;
-        while !bytes.is_empty() && !self.blocked && self.broken.is_none() {
+        while !bytes.is_empty() && matches!(self.writing, Writing::Free) {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let filled = bytes.fill(&mut slices);
             let slices = slices.get(..filled).unwrap_or_default();
-            let n = self.write_some(slices);
+            let n = self.write_some(sock, slices);
             wrote += n;
             bytes.advance(n);
         }
@@ -274,27 +282,33 @@ impl StreamConn {
     ///
     /// A peer that reads no more may have sent something before: its end shows
     /// when that is read, so a failed write is not yet the end.
-    fn write_some(&mut self, slices: &[IoSlice<'_>]) -> usize {
+    fn write_some(&mut self, sock: &TcpStream, slices: &[IoSlice<'_>]) -> usize {
         let offered: usize = slices.iter().map(|s| s.len()).sum();
-        if offered == 0 || self.blocked || self.broken.is_some() {
+        if offered == 0 || !matches!(self.writing, Writing::Free) {
             return 0;
         }
-        match write_to(&self.sock, slices) {
+        match write_to(sock, slices) {
             Ok(n) => {
-                self.blocked = n < offered;
+                if n < offered {
+                    self.writing = Writing::Full;
+                }
                 n
             }
             Err(e) => {
-                self.broken = Some(CloseCause::failed(&format!("connection lost: {e}")));
+                self.writing =
+                    Writing::Failed(CloseCause::failed(&format!("connection lost: {e}")));
                 0
             }
         }
     }
 
+    fn fail(&mut self, error: &rustls::Error) {
+        self.writing = Writing::Failed(CloseCause::failed(&dunlin_quic::describe(error)));
+    }
+
     /// Turns bytes written into credit. What layers add makes the credit come
     /// a little early; once nothing waits it is exact.
-    fn settle(&mut self, wrote: usize) -> usize {
-        let tls = self.layers.as_ref().and_then(|l| l.tls.as_ref());
+    fn settle(&mut self, wrote: usize, tls: Option<&TlsLayer>) -> usize {
         let waiting = self.backlog.len() + tls.map_or(0, |tls| tls.in_wire);
         let freed = if waiting == 0 {
             self.owed
@@ -305,62 +319,21 @@ impl StreamConn {
         freed
     }
 
-    /// Writes what waits, announces the credit, and ends what was only waiting
-    /// for that.
-    pub(super) fn write_and_announce(&mut self, cx: &mut Cx<'_>) {
-        let left = self.write(cx.counters, cx.scratch);
-        if left > 0 && self.phase == Phase::Open {
-            (cx.out)(NetEvent::new(self.id, NetEventKind::Sent { bytes: left }));
-        }
-        self.shutdown_if_flushed(cx.counters, cx.scratch);
-        if let Some(cause) = self.end_if_flushed(cx.now, cx.counters, cx.scratch) {
-            self.report(cause, cx.out);
-        }
-    }
-
-    pub(super) fn on_writable(&mut self, cx: &mut Cx<'_>) -> Result<(), CloseCause> {
-        self.blocked = false;
-        if self.phase == Phase::Connecting {
-            match self.connect_result() {
-                Ok(true) => self.connected(cx),
-                Ok(false) => return Ok(()),
-                Err(e) => return Err(CloseCause::failed(&format!("cannot connect: {e}"))),
-            }
-        }
-        self.write_and_announce(cx);
-        Ok(())
-    }
-
-    fn connect_result(&self) -> io::Result<bool> {
-        if let Some(error) = self.sock.take_error()? {
-            return Err(error);
-        }
-        match self.sock.peer_addr() {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
-            Err(e) => Err(e),
-        }
-    }
-
     /// Whether everything has left, the end of TLS included.
-    pub(super) fn is_flushed(&mut self, counters: &mut Counters, scratch: &mut Scratch) -> bool {
-        if !self.backlog.is_empty() && self.broken.is_none() {
+    pub(super) fn is_flushed(&mut self, line: &mut Line<'_>) -> bool {
+        if !self.backlog.is_empty() && !self.has_failed() {
             return false;
         }
-        let Some(mut layers) = self.layers.take() else {
+        let Some(tls) = line.tls.as_deref_mut() else {
             return true;
         };
-        let mut flushed = true;
-        if let Some(tls) = &mut layers.tls {
-            if !tls.notified {
-                scratch.tls_out.clear();
-                tls.close_notify(&mut scratch.tls_out);
-                self.put_wire(tls, scratch.tls_out.bytes(), 0, counters);
-            }
-            flushed = tls.wire.is_empty() || self.broken.is_some();
+        if !tls.notified {
+            let out = &mut line.scratch.tls_out;
+            out.clear();
+            tls.close_notify(out);
+            self.put_wire(line.sock, tls, out.bytes(), 0, line.counters);
         }
-        self.layers = Some(layers);
-        flushed
+        tls.wire.is_empty() || self.has_failed()
     }
 }
 

@@ -23,9 +23,12 @@ fn datagrams_go_both_ways_and_an_empty_one_arrives() {
     let (client, server) = open(&mut pair);
     let expires = later(&pair.client);
     let net = &mut pair.client.net;
-    net.send_datagram(client, Bytes::from_static(b"up"), expires)
+    net.conn(client)
+        .send_datagram(Bytes::from_static(b"up"), expires)
         .unwrap();
-    net.send_datagram(client, Bytes::new(), expires).unwrap();
+    net.conn(client)
+        .send_datagram(Bytes::new(), expires)
+        .unwrap();
     pair.until("two datagrams", |p| {
         p.server
             .events
@@ -36,7 +39,8 @@ fn datagrams_go_both_ways_and_an_empty_one_arrives() {
     let answer = Bytes::from_static(b"down");
     pair.server
         .net
-        .send_datagram(server, answer, expires)
+        .conn(server)
+        .send_datagram(answer, expires)
         .unwrap();
     pair.until("an answer", |p| {
         p.client
@@ -57,19 +61,23 @@ fn a_datagram_that_does_not_fit_or_is_not_wanted_is_refused() {
     let (client, _) = open(&mut pair);
     let expires = later(&pair.client);
     let data = Bytes::from_static(b"x");
-    let sent = pair.client.net.send_datagram(client, data.clone(), expires);
+    let sent = pair
+        .client
+        .net
+        .conn(client)
+        .send_datagram(data.clone(), expires);
     assert_eq!(sent, Err(DatagramError::Unsupported));
-    assert_eq!(pair.client.net.datagram_max_size(client), None);
+    assert_eq!(pair.client.net.conn(client).datagram_max_size(), None);
 
     let mut pair = Pair::new();
     let (client, _) = open(&mut pair);
-    let max = pair.client.net.datagram_max_size(client).unwrap();
+    let max = pair.client.net.conn(client).datagram_max_size().unwrap();
     assert!((1000..1500).contains(&max), "{max}");
     let large = Bytes::from(vec![0; max + 1]);
-    let sent = pair.client.net.send_datagram(client, large, expires);
+    let sent = pair.client.net.conn(client).send_datagram(large, expires);
     assert_eq!(sent, Err(DatagramError::TooLarge { max }));
     let gone = ConnId::new(ShardId(0), 77);
-    let sent = pair.client.net.send_datagram(gone, data, expires);
+    let sent = pair.client.net.conn(gone).send_datagram(data, expires);
     assert_eq!(sent, Err(DatagramError::Unsupported));
 }
 
@@ -87,7 +95,7 @@ fn a_full_queue_drops_the_oldest_and_age_drops_the_rest() {
         let net = &mut pair.client.net;
         // The last two are too old before they can leave.
         let expires = if n < 8 { expires } else { Instant::ZERO };
-        net.send_datagram(client, data, expires).unwrap();
+        net.conn(client).send_datagram(data, expires).unwrap();
     }
     let got = |p: &Pair| -> Vec<u8> {
         let of = |e: &Ev| match e {
@@ -107,18 +115,18 @@ fn more_streams_are_announced_to_whom_was_refused_one() {
     let mut pair = Pair::new();
     let (client, server) = open(&mut pair);
     let mut opened = Vec::new();
-    while let Some(stream) = pair.client.net.open_stream(client, false) {
+    while let Some(stream) = pair.client.net.conn(client).open_stream(false) {
         opened.push(stream);
     }
     assert_eq!(opened.len(), 3);
     for stream in &opened {
         let _ = pair.client.send(client, *stream, b"x");
-        pair.client.net.finish_stream(client, *stream);
+        pair.client.net.conn(client).finish_stream(*stream);
     }
     pair.until("credit", |p| {
         p.client.events.contains(&Ev::Available(client, false))
     });
-    assert!(pair.client.net.open_stream(client, false).is_some());
+    assert!(pair.client.net.conn(client).open_stream(false).is_some());
     pair.until("delivery", |p| {
         let delivered = |s: &StreamId| p.client.events.contains(&Ev::Delivered(client, *s));
         opened.iter().all(delivered)
@@ -139,9 +147,9 @@ fn packets_for(isolate: bool, streams: usize) -> (u64, Vec<Vec<u8>>) {
     pair.until("hello", |p| {
         !p.server.events.is_empty() && p.server.received(StreamId::CONTROL) == b"hello"
     });
-    pair.client.net.isolate_streams(client, isolate);
+    pair.client.net.conn(client).isolate_streams(isolate);
     let opened: Vec<_> = (0..streams)
-        .map(|_| pair.client.net.open_stream(client, true).unwrap())
+        .map(|_| pair.client.net.conn(client).open_stream(true).unwrap())
         .collect();
     let before = pair.client.net.counters().datagrams_out;
     for stream in &opened {
@@ -153,7 +161,7 @@ fn packets_for(isolate: bool, streams: usize) -> (u64, Vec<Vec<u8>>) {
         opened.iter().all(|s| p.server.received(*s).len() == 20)
     });
     pair.until("credit", |p| {
-        p.client.net.stats(client).unwrap().backlog_bytes == 0
+        p.client.net.conn(client).stats().unwrap().backlog_bytes == 0
     });
     let _ = server;
     (
@@ -174,22 +182,22 @@ fn isolation_keeps_bytes_credit_and_order_of_bulk_on_several_streams() {
     const TOTAL: usize = 2 << 20;
     let mut pair = Pair::new();
     let (client, server) = open(&mut pair);
-    pair.client.net.isolate_streams(client, true);
+    pair.client.net.conn(client).isolate_streams(true);
     let _ = pair.client.send(client, StreamId::CONTROL, b"hello");
     let streams: Vec<_> = (0..4)
-        .map(|_| pair.client.net.open_stream(client, true).unwrap())
+        .map(|_| pair.client.net.conn(client).open_stream(true).unwrap())
         .collect();
     let data = pattern(TOTAL);
     let mut left = 5;
     for stream in &streams {
         left += pair.client.send(client, *stream, &data);
-        pair.client.net.finish_stream(client, *stream);
+        pair.client.net.conn(client).finish_stream(*stream);
     }
     assert_eq!(left, 5, "nothing leaves before its turn");
     // One that is given up in the middle does not hold up the others.
     let gone = streams[1];
     pair.until("a beginning", |p| !p.server.received(gone).is_empty());
-    pair.client.net.reset_stream(client, gone, 9);
+    pair.client.net.conn(client).reset_stream(gone, 9);
     pair.until("all others", |p| {
         let ended = |s: &StreamId| p.server.events.contains(&Ev::Finished(server, *s));
         streams.iter().filter(|s| **s != gone).all(ended)
@@ -206,13 +214,13 @@ fn what_is_more_important_overtakes_what_waits() {
         let mut pair = Pair::new();
         let (client, server) = open(&mut pair);
         let _ = pair.client.send(client, StreamId::CONTROL, b"hello");
-        pair.client.net.isolate_streams(client, isolate);
-        let bulk = pair.client.net.open_stream(client, true).unwrap();
-        let alarm = pair.client.net.open_stream(client, true).unwrap();
-        pair.client.net.set_stream_priority(client, alarm, 7);
+        pair.client.net.conn(client).isolate_streams(isolate);
+        let bulk = pair.client.net.conn(client).open_stream(true).unwrap();
+        let alarm = pair.client.net.conn(client).open_stream(true).unwrap();
+        pair.client.net.conn(client).set_stream_priority(alarm, 7);
         let _ = pair.client.send(client, bulk, &pattern(4 << 20));
         let _ = pair.client.send(client, alarm, &pattern(400 << 10));
-        pair.client.net.finish_stream(client, alarm);
+        pair.client.net.conn(client).finish_stream(alarm);
         pair.until("the alarm", |p| {
             p.server.events.contains(&Ev::Finished(server, alarm))
         });

@@ -324,15 +324,15 @@ fn pause_idle_timeout_and_end_of_the_peer_move_along() {
         let client = pair.dialled;
         let _ = pair.client.send(client, StreamId::CONTROL, b"x");
         pair.until("byte", |p| p.received == b"x");
-        pair.here().net.set_idle_timeout(conn, IDLE);
-        pair.here().net.pause_reading(conn, true);
+        pair.here().net.conn(conn).set_idle_timeout(IDLE);
+        pair.here().net.conn(conn).pause_reading(true);
         let _ = pair.client.send(client, StreamId::CONTROL, b"y");
         pair.change_loop();
         let start = StdInstant::now();
         pair.until("time", |_| start.elapsed() > IDLE * 2);
         assert_eq!(pair.received, b"x", "{transport:?} is paused");
         let conn = pair.conn;
-        pair.here().net.pause_reading(conn, false);
+        pair.here().net.conn(conn).pause_reading(false);
         pair.until("the other byte", |p| p.received == b"xy");
         let side = pair.here();
         while side.closed().is_none() {
@@ -342,7 +342,10 @@ fn pause_idle_timeout_and_end_of_the_peer_move_along() {
     }
     let mut pair = Movable::open(Transport::Tcp, &NetLimits::default());
     let client = pair.dialled;
-    pair.client.net.finish_stream(client, StreamId::CONTROL);
+    pair.client
+        .net
+        .conn(client)
+        .finish_stream(StreamId::CONTROL);
     let fin = |e: &Ev| matches!(e, Ev::Finished(..));
     while !pair.here().events.iter().any(fin) {
         pair.here().poll();

@@ -141,13 +141,13 @@ fn refused_bytes_go_again_once() {
     listen.addr = addr;
     rig.pair.server.net.listen(listen).unwrap();
     let conn = rig.dial_early(b"once");
-    let uni = rig.pair.client.net.open_stream(conn, false).unwrap();
+    let uni = rig.pair.client.net.conn(conn).open_stream(false).unwrap();
     let _ = rig.pair.client.send(conn, uni, b"ended");
-    rig.pair.client.net.finish_stream(conn, uni);
-    let dropped = rig.pair.client.net.open_stream(conn, true).unwrap();
+    rig.pair.client.net.conn(conn).finish_stream(uni);
+    let dropped = rig.pair.client.net.conn(conn).open_stream(true).unwrap();
     let _ = rig.pair.client.send(conn, dropped, b"dropped");
-    rig.pair.client.net.reset_stream(conn, dropped, 7);
-    rig.pair.client.net.stop_stream(conn, dropped, 7);
+    rig.pair.client.net.conn(conn).reset_stream(dropped, 7);
+    rig.pair.client.net.conn(conn).stop_stream(dropped, 7);
     // More than is kept for sending again waits for the verdict.
     let more = super::pattern(200_000);
     let mut left = rig.pair.client.send(conn, StreamId::CONTROL, &more);
@@ -317,7 +317,7 @@ fn a_ticket_is_good_for_the_same_trust_and_identity_only() {
         let conn = rig.pair.client.net.dial(&rig.dial).unwrap();
         rig.pair.client.poll();
         assert_eq!(rig.pair.client.events, [], "not open at once");
-        rig.pair.client.net.abort(conn);
+        rig.pair.client.net.conn(conn).abort();
     };
     none(&ticket, stranger().unwrap().build().unwrap(), &mut rig);
     none(&ticket, device().unwrap().build().unwrap(), &mut rig);

@@ -49,7 +49,7 @@ fn pair(came: &Arc<Came>) -> (Pair, ConnId, ConnId) {
 fn a_goodbye_is_answered_with_the_end_and_tickets_come_before() {
     let came = Arc::new(Came::default());
     let (mut pair, client, server) = pair(&came);
-    pair.server.net.close_promptly(server, 0);
+    pair.server.net.conn(server).close_promptly(0);
     pair.until("end", |p| {
         p.client.closed().is_some() && p.server.closed().is_some()
     });
@@ -83,7 +83,7 @@ fn what_was_written_when_more_was_to_come_leaves_before_the_end() {
     // The rest never comes: the peer is known to part before.
     expect_more(&mut pair.server.net, server);
     let _ = pair.server.send(server, StreamId::CONTROL, b", and");
-    pair.server.net.close_promptly(server, 0);
+    pair.server.net.conn(server).close_promptly(0);
     pair.until("end", |p| p.client.closed().is_some());
     assert_eq!(pair.client.received(StreamId::CONTROL), b"answer, and");
 }

@@ -175,7 +175,11 @@ fn route_changed() {
     assert_eq!(moved, Some((ends[0], ends[1])));
     pair.until("new address", |p| p.server.net.counters().migrations == 1);
     assert_eq!(
-        pair.server.net.stats(server).map(|stats| stats.addr.ip()),
+        pair.server
+            .net
+            .conn(server)
+            .stats()
+            .map(|stats| stats.addr.ip()),
         Some(ends[1])
     );
     let _ = pair.client.send(client, StreamId::CONTROL, b", and there");

@@ -355,9 +355,9 @@ fn keys_are_updated_by_either_side_under_way() {
         // Only one update can be under way.
         pair.until("key update", |p| {
             if round % 2 == 0 {
-                p.client.net.update_keys(client)
+                p.client.net.conn(client).update_keys()
             } else {
-                p.server.net.update_keys(server)
+                p.server.net.conn(server).update_keys()
             }
         });
         let _ = pair.server.send(server, StreamId::CONTROL, &[1; 5000]);
@@ -437,7 +437,7 @@ fn ciphers_and_key_exchanges_are_chosen() {
                 let (mut pair, _) = meet(transport, server, client);
                 pair.until("connection", |p| p.server.opened().is_some());
                 let (conn, _) = pair.server.opened().unwrap();
-                let stats = pair.server.net.stats(conn).unwrap();
+                let stats = pair.server.net.conn(conn).stats().unwrap();
                 // quinn-proto does not tell what was negotiated.
                 if transport == Transport::Tls {
                     assert_eq!(stats.cipher_suite, Some(suite));
@@ -477,7 +477,14 @@ fn the_order_of_ciphers_is_the_clients_unless_the_server_insists() {
         let (mut pair, _) = meet(Transport::Tls, &server, &client);
         pair.until("connection", |p| p.server.opened().is_some());
         let (conn, _) = pair.server.opened().unwrap();
-        let suite = pair.server.net.stats(conn).unwrap().cipher_suite.unwrap();
+        let suite = pair
+            .server
+            .net
+            .conn(conn)
+            .stats()
+            .unwrap()
+            .cipher_suite
+            .unwrap();
         assert_eq!(suite.contains("AES_256"), server_order, "{suite}");
     }
 }
@@ -529,9 +536,9 @@ fn every_congestion_control_carries_data() {
         pair.until("bytes", |p| {
             p.server.received(StreamId::CONTROL).len() == data.len()
         });
-        let stats = pair.client.net.stats(client).unwrap().quic.unwrap();
+        let stats = pair.client.net.conn(client).stats().unwrap().quic.unwrap();
         assert_eq!(stats.mtu, 1200, "{congestion}");
-        let stats = pair.server.net.stats(server).unwrap();
+        let stats = pair.server.net.conn(server).stats().unwrap();
         assert!(
             stats.quic.unwrap().congestion_window >= 48_000,
             "{congestion}"

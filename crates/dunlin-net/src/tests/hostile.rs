@@ -405,7 +405,15 @@ fn frames_that_ask_for_answers_are_not_amplified() {
     let control = raw.open_stream();
     let _ = raw.write(control, b"honest");
     raw.until(&mut scene.pair.server, "bytes", |_, s| heard(s, conn) == 6);
-    let before = scene.pair.server.net.stats(conn).unwrap().quic.unwrap();
+    let before = scene
+        .pair
+        .server
+        .net
+        .conn(conn)
+        .stats()
+        .unwrap()
+        .quic
+        .unwrap();
     for round in 0..50_u64 {
         // PATH_CHALLENGE, PING, STREAMS_BLOCKED, DATA_BLOCKED.
         let ask = |n: u64| {
@@ -421,7 +429,15 @@ fn frames_that_ask_for_answers_are_not_amplified() {
         scene.pair.server.poll();
     }
     scene.bystander();
-    let after = scene.pair.server.net.stats(conn).unwrap().quic.unwrap();
+    let after = scene
+        .pair
+        .server
+        .net
+        .conn(conn)
+        .stats()
+        .unwrap()
+        .quic
+        .unwrap();
     let sent = after.udp_out - before.udp_out;
     assert!(sent <= 120, "{sent} datagrams for 50");
     assert_eq!(raw.lost, None);
@@ -480,7 +496,7 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
         "{:?}",
         reported(server)
     );
-    let stats = server.net.stats(conn).unwrap();
+    let stats = server.net.conn(conn).stats().unwrap();
     assert!(stats.backlog_bytes <= data.len(), "{}", stats.backlog_bytes);
     scene.bystander();
     // What waited arrives when it is read after all.

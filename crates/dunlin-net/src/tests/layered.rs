@@ -54,7 +54,7 @@ fn half_close() {
     let (client, server) = open(&mut pair, transport);
     let finish = |p: &mut Pair| {
         let _ = p.client.send(client, StreamId::CONTROL, b"question");
-        p.client.net.finish_stream(client, StreamId::CONTROL);
+        p.client.net.conn(client).finish_stream(StreamId::CONTROL);
     };
     every::half_close_by(pair, finish, server);
 }
@@ -124,7 +124,7 @@ fn outcome(transport: Transport, name: &str, tls: ClientTls) -> Result<(), Strin
     match pair.client.closed() {
         None => Ok(()),
         Some(CloseCause::Failed(text)) => {
-            assert!(pair.client.net.stats(conn).is_none() || pair.client.opened().is_none());
+            assert!(pair.client.net.conn(conn).stats().is_none() || pair.client.opened().is_none());
             pair.until("server told", |p| {
                 p.server.net.counters().handshake_failures == 1
             });

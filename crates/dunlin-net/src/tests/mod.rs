@@ -273,7 +273,7 @@ pub(crate) mod every {
         const TOTAL: usize = 10 << 20;
         const CREDIT: usize = 256 << 10;
         let data = pattern(TOTAL);
-        pair.server.net.pause_reading(server, true);
+        pair.server.net.conn(server).pause_reading(true);
         let (mut given, mut room) = (0, CREDIT);
         let mut feed = |p: &mut Pair| {
             let announced: usize = p.client.sent();
@@ -304,7 +304,7 @@ pub(crate) mod every {
         assert!(last < TOTAL, "the writer was stopped");
         let early = pair.server.received(StreamId::CONTROL).len();
         assert!(early <= CREDIT, "read {early} bytes while paused");
-        pair.server.net.pause_reading(server, false);
+        pair.server.net.conn(server).pause_reading(false);
         let mut got = Vec::with_capacity(TOTAL);
         pair.until("all bytes", |p| {
             feed(p);
@@ -339,7 +339,8 @@ pub(crate) mod every {
         pair.until("byte", |p| !p.server.received(StreamId::CONTROL).is_empty());
         pair.server
             .net
-            .set_idle_timeout(server, Duration::from_millis(40));
+            .conn(server)
+            .set_idle_timeout(Duration::from_millis(40));
         pair.until("idle timeout", |p| p.server.closed().is_some());
         assert_eq!(pair.server.closed(), Some(CloseCause::IdleTimeout));
         assert_eq!(pair.server.net.counters().idle_timeouts, 1);
@@ -350,12 +351,12 @@ pub(crate) mod every {
         const IDLE: Duration = Duration::from_millis(30);
         let _ = pair.client.send(client, StreamId::CONTROL, b"x");
         pair.until("byte", |p| !p.server.received(StreamId::CONTROL).is_empty());
-        pair.server.net.set_idle_timeout(server, IDLE);
-        pair.server.net.pause_reading(server, true);
+        pair.server.net.conn(server).set_idle_timeout(IDLE);
+        pair.server.net.conn(server).pause_reading(true);
         let start = StdInstant::now();
         pair.until("time", |_| start.elapsed() > IDLE * 2);
         assert_eq!(pair.server.closed(), None);
-        pair.server.net.pause_reading(server, false);
+        pair.server.net.conn(server).pause_reading(false);
         pair.until("idle timeout", |p| {
             p.server.closed() == Some(CloseCause::IdleTimeout)
         });

@@ -286,7 +286,7 @@ fn a_forged_source_address_moves_nothing() {
     };
     let mut pair = Pair::with_limits(NetLimits::default(), limits);
     let (client, server, mut nat) = behind_nat(&mut pair);
-    let was = pair.server.net.stats(server).unwrap().addr;
+    let was = pair.server.net.conn(server).stats().unwrap().addr;
     // Someone who sees the packets sends the newest from elsewhere, first.
     let forger = UdpSocket::bind(second()).unwrap();
     let _ = pair.client.send(client, StreamId::CONTROL, b" forged");
@@ -304,7 +304,7 @@ fn a_forged_source_address_moves_nothing() {
         p.server.received(StreamId::CONTROL) == b"hello forged"
     });
     assert_eq!(migrated(&pair.server), []);
-    assert_eq!(pair.server.net.stats(server).unwrap().addr, was);
+    assert_eq!(pair.server.net.conn(server).stats().unwrap().addr, was);
     assert_eq!(pair.server.net.counters().migrations, 0);
     // The client speaks again, and all goes on.
     let _ = pair.client.send(client, StreamId::CONTROL, b" mine");
@@ -316,7 +316,7 @@ fn a_forged_source_address_moves_nothing() {
         nat.step();
         p.server.net.counters().migrations_unproved == 1
     });
-    assert_eq!(pair.server.net.stats(server).unwrap().addr, was);
+    assert_eq!(pair.server.net.conn(server).stats().unwrap().addr, was);
     assert_eq!(pair.server.closed(), None);
 }
 

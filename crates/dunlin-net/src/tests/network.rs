@@ -84,7 +84,7 @@ fn larger_packets_are_searched_for_unless_it_is_switched_off() {
     let on = QuicTuning::default();
     let mut off = QuicTuning::default();
     off.mtu_discovery = false;
-    let mtu = |side: &mut Side, conn| side.net.stats(conn).unwrap().quic.unwrap().mtu;
+    let mtu = |side: &mut Side, conn| side.net.conn(conn).stats().unwrap().quic.unwrap().mtu;
     // A server that does not search lets its clients do so.
     let mut pair = Pair::new();
     let (client, server) = pair.connect(listen(&off), |addr| dial(addr, &on));
@@ -115,7 +115,7 @@ fn the_initial_round_trip_is_assumed_until_it_is_measured() {
         tuning.initial_rtt = Duration::from_millis(millis);
         let mut client = Side::new(NetLimits::default());
         let conn = client.net.dial(&dial(addr, &tuning)).unwrap();
-        let stats = client.net.stats(conn).unwrap().quic.unwrap();
+        let stats = client.net.conn(conn).stats().unwrap().quic.unwrap();
         assert_eq!(stats.rtt, tuning.initial_rtt);
     }
 }

@@ -182,7 +182,7 @@ fn the_client_decides_late_whether_its_connection_is_logged() {
             server,
         };
         converse(&mut pair, 1000, |p, conn| {
-            p.server.net.name_log(conn, client_id)
+            p.server.net.conn(conn).name_log(client_id)
         });
         log.flush();
         assert_eq!(dir.files().len(), files, "{client_id}");
@@ -203,7 +203,9 @@ fn a_connection_under_way_can_be_logged_without_its_packets() {
         client: Side::new(NetLimits::default()),
         server,
     };
-    converse(&mut pair, 50_000, |p, conn| p.server.net.log_conn(conn));
+    converse(&mut pair, 50_000, |p, conn| {
+        p.server.net.conn(conn).begin_log()
+    });
     log.flush();
     let events = read(&dir.files()[0]).1;
     assert!(!events.contains_key("quic:packet_sent"));

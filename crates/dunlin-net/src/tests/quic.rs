@@ -23,7 +23,13 @@ fn echo() {
     let mut pair = Pair::new();
     let (client, server) = open(&mut pair);
     assert_eq!(
-        pair.server.net.stats(server).unwrap().protocol.unwrap(),
+        pair.server
+            .net
+            .conn(server)
+            .stats()
+            .unwrap()
+            .protocol
+            .unwrap(),
         b"mqtt"
     );
     every::echo(pair, client, server, Transport::Quic);
@@ -85,7 +91,7 @@ fn half_close() {
     let (client, server) = open(&mut pair);
     let finish = |p: &mut Pair| {
         let _ = p.client.send(client, StreamId::CONTROL, b"question");
-        p.client.net.finish_stream(client, StreamId::CONTROL);
+        p.client.net.conn(client).finish_stream(StreamId::CONTROL);
     };
     every::half_close_by(pair, finish, server);
 }
@@ -113,7 +119,7 @@ fn close_flushes_what_the_windows_did_not_take() {
 fn what_arrived_before_the_end_is_delivered_although_paused() {
     let mut pair = Pair::new();
     let (client, server) = open(&mut pair);
-    pair.server.net.pause_reading(server, true);
+    pair.server.net.conn(server).pause_reading(true);
     let _ = pair.client.send(client, StreamId::CONTROL, b"last words");
     pair.client.net.close(client, 0);
     pair.until("closed", |p| p.server.closed().is_some());
@@ -125,27 +131,27 @@ fn streams_of_both_kinds_and_directions() {
     let mut pair = Pair::new();
     let (client, server) = open(&mut pair);
     let _ = pair.client.send(client, StreamId::CONTROL, b"control");
-    let bidi = pair.client.net.open_stream(client, true).unwrap();
-    let uni = pair.client.net.open_stream(client, false).unwrap();
+    let bidi = pair.client.net.conn(client).open_stream(true).unwrap();
+    let uni = pair.client.net.conn(client).open_stream(false).unwrap();
     assert_eq!((bidi, uni), (StreamId(4), StreamId(2)));
     let _ = pair.client.send(client, bidi, b"bidi");
     let _ = pair.client.send(client, uni, b"uni");
-    pair.client.net.finish_stream(client, uni);
+    pair.client.net.conn(client).finish_stream(uni);
     pair.until("three streams", |p| {
         p.server.received(bidi) == b"bidi"
             && p.server.received(uni) == b"uni"
             && p.server.events.contains(&Ev::Finished(server, uni))
     });
     let _ = pair.server.send(server, bidi, b"answer");
-    let own = pair.server.net.open_stream(server, false).unwrap();
+    let own = pair.server.net.conn(server).open_stream(false).unwrap();
     let _ = pair.server.send(server, own, b"pushed");
     // A stream that only the client sends on takes nothing from the server.
     assert_eq!(pair.server.send(server, uni, b"nowhere"), 7);
     pair.until("answers", |p| {
         p.client.received(bidi) == b"answer" && p.client.received(own) == b"pushed"
     });
-    pair.client.net.reset_stream(client, bidi, 0x9b);
-    pair.server.net.reset_stream(server, own, 3);
+    pair.client.net.conn(client).reset_stream(bidi, 0x9b);
+    pair.server.net.conn(server).reset_stream(own, 3);
     pair.until("resets", |p| {
         p.server.events.contains(&Ev::Reset(server, bidi, 0x9b))
             && p.client.events.contains(&Ev::Reset(client, own, 3))
@@ -160,15 +166,15 @@ fn streams_of_both_kinds_and_directions() {
 fn stopping_a_stream_returns_the_credit_of_what_it_drops() {
     let mut pair = Pair::new();
     let (client, server) = open(&mut pair);
-    pair.server.net.pause_reading(server, true);
+    pair.server.net.conn(server).pause_reading(true);
     let data = pattern(1 << 20);
     let _ = pair.client.send(client, StreamId::CONTROL, b"x");
-    let stream = pair.client.net.open_stream(client, false).unwrap();
+    let stream = pair.client.net.conn(client).open_stream(false).unwrap();
     let left = pair.client.send(client, stream, &data);
     pair.until("window full", |p| {
         p.server.net.counters().udp_bytes_in > 64 << 10
     });
-    pair.server.net.stop_stream(server, stream, 9);
+    pair.server.net.conn(server).stop_stream(stream, 9);
     pair.until("stopped", |p| {
         p.client.events.contains(&Ev::Reset(client, stream, 9))
     });
@@ -184,12 +190,12 @@ fn stream_credit_is_bounded_and_comes_back() {
     };
     let mut pair = Pair::with_limits(NetLimits::default(), limits);
     let (client, server) = open(&mut pair);
-    let open = |p: &mut Pair| p.client.net.open_stream(client, true);
+    let open = |p: &mut Pair| p.client.net.conn(client).open_stream(true);
     let streams: Vec<_> = core::iter::from_fn(|| open(&mut pair)).collect();
     assert_eq!(streams.len(), 3);
     for s in &streams {
         let _ = pair.client.send(client, *s, b"x");
-        pair.client.net.finish_stream(client, *s);
+        pair.client.net.conn(client).finish_stream(*s);
     }
     pair.until("all finished", |p| {
         streams
@@ -198,7 +204,7 @@ fn stream_credit_is_bounded_and_comes_back() {
     });
     streams
         .iter()
-        .for_each(|s| pair.server.net.finish_stream(server, *s));
+        .for_each(|s| pair.server.net.conn(server).finish_stream(*s));
     pair.until("more credit", |p| open(p).is_some());
 }
 
@@ -441,7 +447,7 @@ fn limits_by_address_hold_for_quic() {
 fn control_is_opened_by_sending_whatever_was_opened_before() {
     let mut pair = Pair::new();
     let (client, _) = open(&mut pair);
-    let uni = pair.client.net.open_stream(client, false).unwrap();
+    let uni = pair.client.net.conn(client).open_stream(false).unwrap();
     let _ = pair.client.send(client, uni, b"data");
     let _ = pair.client.send(client, StreamId::CONTROL, b"control");
     pair.until("both", |p| {
@@ -459,7 +465,7 @@ fn a_peer_that_uses_its_streams_may_open_more_up_to_the_limit() {
     let (client, _) = open(&mut pair);
     let mut opened = 0;
     pair.until("twenty streams", |p| {
-        while let Some(stream) = p.client.net.open_stream(client, false) {
+        while let Some(stream) = p.client.net.conn(client).open_stream(false) {
             let _ = p.client.send(client, stream, b"topic");
             opened += 1;
         }
@@ -467,6 +473,6 @@ fn a_peer_that_uses_its_streams_may_open_more_up_to_the_limit() {
         p.server.events.iter().filter(heard).count() >= 20
     });
     (0..20).for_each(|_| pair.client.poll());
-    assert_eq!(pair.client.net.open_stream(client, false), None);
+    assert_eq!(pair.client.net.conn(client).open_stream(false), None);
     assert_eq!(opened, 20);
 }

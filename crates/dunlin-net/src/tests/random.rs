@@ -128,10 +128,10 @@ impl World {
             }
             25..=28 => {
                 known.paused = !known.paused;
-                net.pause_reading(conn, known.paused);
+                net.conn(conn).pause_reading(known.paused);
             }
             29..=32 => {
-                if let Some(new) = net.open_stream(conn, random.below(2) == 0) {
+                if let Some(new) = net.conn(conn).open_stream(random.below(2) == 0) {
                     // The first one of a dialled connection is control itself.
                     if new != StreamId::CONTROL {
                         known.streams.push(new);
@@ -139,15 +139,15 @@ impl World {
                 }
             }
             33 if stream != StreamId::CONTROL => {
-                net.finish_stream(conn, stream);
+                net.conn(conn).finish_stream(stream);
                 known.streams.retain(|s| *s != stream);
             }
             34 if stream != StreamId::CONTROL => {
-                net.reset_stream(conn, stream, 7);
+                net.conn(conn).reset_stream(stream, 7);
                 known.streams.retain(|s| *s != stream);
             }
-            35 => net.stop_stream(conn, stream, 8),
-            36 => net.set_idle_timeout(conn, Duration::from_secs(60)),
+            35 => net.conn(conn).stop_stream(stream, 8),
+            36 => net.conn(conn).set_idle_timeout(Duration::from_secs(60)),
             37 => {
                 // Refused on all but dialled QUIC connections.
                 let how = [Move::Probed, Move::AtOnce, Move::Rebound][random.below(3)];
@@ -161,7 +161,7 @@ impl World {
             }
             39 if random.below(8) == 0 => {
                 known.closing = true;
-                net.abort(conn);
+                net.conn(conn).abort();
             }
             _ => {}
         }
@@ -200,7 +200,7 @@ fn run(transport: Transport, seed: u64) {
     };
     for world in [&mut client, &mut server] {
         for conn in world.live() {
-            world.side.net.pause_reading(conn, false);
+            world.side.net.conn(conn).pause_reading(false);
         }
     }
     let start = StdInstant::now();

@@ -11,7 +11,7 @@ fn repeating() -> (Pair, ConnId, ConnId) {
     let (client, server) = pair.connect(listen_on(Transport::Quic), |addr| {
         dial_to(Transport::Quic, addr)
     });
-    pair.client.net.repeat_packets(client, Repeat::Always);
+    pair.client.net.conn(client).repeat_packets(Repeat::Always);
     (pair, client, server)
 }
 
@@ -26,7 +26,7 @@ fn what_is_sent_twice_arrives_once() {
     pair.until("the copy", |p| repeated(p) == 1);
     let expires = pair.client.net.now() + Duration::from_secs(60);
     let data = Bytes::from_static(b"a datagram");
-    let sent = pair.client.net.send_datagram(client, data, expires);
+    let sent = pair.client.net.conn(client).send_datagram(data, expires);
     assert_eq!(sent, Ok(()));
     pair.until("its copy", |p| repeated(p) == 2);
     let _ = pair.client.send(client, StreamId::CONTROL, b", bye");
@@ -52,7 +52,7 @@ fn bulk_is_sent_once_beyond_the_allowance() {
     let counters = pair.client.net.counters();
     assert!(repeated(&pair) * 2 < counters.datagrams_out, "{counters:?}");
     // No more copies once it is not wanted.
-    pair.client.net.repeat_packets(client, Repeat::Never);
+    pair.client.net.conn(client).repeat_packets(Repeat::Never);
     let before = repeated(&pair);
     let _ = pair.client.send(client, StreamId::CONTROL, b"once");
     pair.until("the rest", |p| {
@@ -65,7 +65,7 @@ fn bulk_is_sent_once_beyond_the_allowance() {
 fn after_a_loss_packets_are_sent_twice_for_a_while() {
     let mut pair = Pair::new();
     let (client, _, mut between) = through_nat(&mut pair);
-    pair.client.net.repeat_packets(client, Repeat::OnLoss);
+    pair.client.net.conn(client).repeat_packets(Repeat::OnLoss);
     let _ = pair.client.send(client, StreamId::CONTROL, b", once");
     pair.until("what is sent once", |p| {
         between.step();

@@ -95,7 +95,7 @@ fn a_peer_that_never_reads_does_not_hold_a_closed_connection() {
     };
     let mut pair = Pair::with_limits(limits, NetLimits::default());
     let (client, server) = open(&mut pair);
-    pair.server.net.pause_reading(server, true);
+    pair.server.net.conn(server).pause_reading(true);
     let _ = pair
         .client
         .send(client, StreamId::CONTROL, &pattern(20 << 20));
@@ -112,7 +112,7 @@ fn a_backlog_beyond_its_cap_aborts_the_connection() {
     };
     let mut pair = Pair::with_limits(limits, NetLimits::default());
     let (client, server) = open(&mut pair);
-    pair.server.net.pause_reading(server, true);
+    pair.server.net.conn(server).pause_reading(true);
     let data = pattern(1 << 20);
     for _ in 0..40 {
         let _ = pair.client.send(client, StreamId::CONTROL, &data);
@@ -229,7 +229,7 @@ fn stop_listening_frees_the_port_and_keeps_connections() {
     pair.until("bytes", |p| {
         p.server.received(StreamId::CONTROL) == b"still here"
     });
-    pair.server.net.abort(server);
+    pair.server.net.conn(server).abort();
     pair.until("closed", |p| p.server.closed() == Some(CloseCause::Local));
     pair.until("client sees it", |p| p.client.closed().is_some());
 }

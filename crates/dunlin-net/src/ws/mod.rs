@@ -12,7 +12,7 @@ pub(crate) use frame::{HEADER_BYTES_MAX, Role, WsError, header, mask};
 use upgrade::Upgrade;
 
 use crate::NetLimits;
-use crate::stream::Protocols;
+use crate::config::Protocols;
 
 /// What came out of received bytes.
 pub(crate) enum WsEvent<'a> {

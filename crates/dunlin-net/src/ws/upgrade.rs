@@ -9,7 +9,7 @@ use dunlin_base::Text;
 use sha1::{Digest, Sha1};
 
 use super::WsFailure;
-use crate::stream::Protocols;
+use crate::config::Protocols;
 
 /// Header lines at most.
 const HEADERS_MAX: usize = 48;

@@ -229,7 +229,7 @@ impl<'a> Survey<'a> {
         let found = connections(metrics)?;
         for conn in accepted {
             // Over TCP this sends RST: the port is free at once.
-            net.abort(conn);
+            net.conn(conn).abort();
         }
         net.flush();
         net.poll(Some(Duration::from_millis(20)), &mut |_| {})?;

@@ -82,7 +82,7 @@ impl Worker {
                 let net = &mut self.net;
                 let found = conns
                     .into_iter()
-                    .filter_map(|conn| Some((conn, net.stats(conn)?)));
+                    .filter_map(|conn| Some((conn, net.conn(conn).stats()?)));
                 reply.send(found.collect()).is_ok()
             }
             Query::Watched {
@@ -96,11 +96,11 @@ impl Worker {
                 true
             }
             Query::Name { conn, client_id } => {
-                self.net.name_log(conn, &client_id);
+                self.net.conn(conn).name_log(&client_id);
                 true
             }
             Query::Log(conn) => {
-                self.net.log_conn(conn);
+                self.net.conn(conn).begin_log();
                 true
             }
         };

@@ -234,7 +234,7 @@ impl Worker {
         match self.net.attach(moved.conn) {
             Ok(conn) => {
                 // The shard that it left may have paused it.
-                self.net.pause_reading(conn, false);
+                self.net.conn(conn).pause_reading(false);
                 let opened = NetEvent::new(conn, NetEventKind::Opened { peer });
                 self.shard.handle(now, Input::Net(opened));
                 let (stream, data) = (StreamId::CONTROL, &moved.unread[..]);
@@ -256,7 +256,7 @@ impl Worker {
         {
             let (conn, client_id) = (*conn, client_id.clone());
             if conn.shard() == self.id {
-                self.net.name_log(conn, &client_id);
+                self.net.conn(conn).name_log(&client_id);
             } else {
                 self.mail(conn.shard(), Mail::Query(Query::Name { conn, client_id }));
             }

@@ -116,9 +116,9 @@ impl Wire {
         match rest.strip_prefix("reset 0x") {
             Some(code) => {
                 let code = u64::from_str_radix(code, 16).expect("hexadecimal");
-                self.net.reset_stream(conn, stream, code);
+                self.net.conn(conn).reset_stream(stream, code);
             }
-            None if rest == "finish" => self.net.finish_stream(conn, stream),
+            None if rest == "finish" => self.net.conn(conn).finish_stream(stream),
             None if rest == "cut" => {
                 self.peers.remove(name);
                 self.net.close(conn, 0);
@@ -145,13 +145,13 @@ impl Wire {
         if stream == DATAGRAM {
             let expires = self.net.now() + AGE_MAX;
             let data = Bytes::copy_from_slice(bytes);
-            let sent = self.net.send_datagram(conn, data, expires);
+            let sent = self.net.conn(conn).send_datagram(data, expires);
             self.net.flush();
             return sent.map_err(|error| error.to_string());
         }
         let theirs = stream.is_server_initiated();
         while !theirs && !self.peer(name).opened.contains(&stream) {
-            let opened = self.net.open_stream(conn, !stream.is_unidirectional());
+            let opened = self.net.conn(conn).open_stream(!stream.is_unidirectional());
             let opened = opened.ok_or("no credit for a stream")?;
             self.peer(name).opened.insert(opened);
         }

@@ -137,7 +137,7 @@ impl Dialing {
                 match lane.opened == Some(*conn) {
                     // The server has accepted it: its end is said.
                     true => context.net.close(*conn, close_code::NO_ERROR),
-                    false => context.net.abort(*conn),
+                    false => context.net.conn(*conn).abort(),
                 }
             }
         }

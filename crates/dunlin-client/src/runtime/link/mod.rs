@@ -247,7 +247,7 @@ impl Link {
     /// Goes as far as it can towards a connection.
     pub(super) fn run(&mut self, context: &mut Context<'_>) -> Step {
         if let Some(conn) = self.early.overdue(context.now) {
-            context.net.abort(conn);
+            context.net.conn(conn).abort();
         }
         loop {
             let step = match core::mem::replace(&mut self.state, State::Idle) {
@@ -352,7 +352,7 @@ impl Link {
     pub(super) fn measure(&mut self, context: &mut Context<'_>, last: bool) {
         if let Some(conn) = self.open_conn()
             && let Some(home) = self.early.wants_rtt(last)
-            && let Some(quic) = context.net.stats(conn).and_then(|stats| stats.quic)
+            && let Some(quic) = context.net.conn(conn).stats().and_then(|stats| stats.quic)
         {
             self.early.pace.measured(home, quic.rtt);
         }
@@ -484,7 +484,7 @@ impl Link {
 
 fn drop_probe(context: &mut Context<'_>, conn: ConnId) {
     context.conns.remove(&conn);
-    context.net.abort(conn);
+    context.net.conn(conn).abort();
 }
 
 /// Whether another attempt would only do harm: the server threw this client

@@ -48,7 +48,7 @@ impl Control {
 
     /// Other streams carry bytes, too: what has left is seen by the backlog.
     pub(super) fn measure_left(&mut self, context: &mut Context<'_>, conn: ConnId) {
-        let waits = context.net.stream_backlog(conn, StreamId::CONTROL) as u64;
+        let waits = context.net.conn(conn).stream_backlog(StreamId::CONTROL) as u64;
         self.left = self.given.saturating_sub(waits);
     }
 

@@ -85,7 +85,7 @@ impl DataStreams {
         stream: StreamId,
     ) -> bool {
         let written = self.open.get(&stream).map_or(0, |o| o.out.len());
-        written + context.net.stream_backlog(conn, stream) < STREAM_BYTES_MAX
+        written + context.net.conn(conn).stream_backlog(stream) < STREAM_BYTES_MAX
     }
 
     /// Whether topics wait for room.
@@ -150,27 +150,29 @@ impl DataStreams {
                 outgoing.out = SendBuf::new();
             }
             if !outgoing.leaving.is_empty() {
-                let waits = context.net.stream_backlog(conn, *stream) as u64;
+                let waits = context.net.conn(conn).stream_backlog(*stream) as u64;
                 outgoing.finish_until(outgoing.given.saturating_sub(waits));
             }
         }
         for stream in self.answered.drain(..) {
-            context.net.finish_stream(conn, stream);
+            context.net.conn(conn).finish_stream(stream);
         }
         for stream in self.refused.drain(..) {
             context
                 .net
-                .stop_stream(conn, stream, stream_code::STREAM_TYPE);
+                .conn(conn)
+                .stop_stream(stream, stream_code::STREAM_TYPE);
             context
                 .net
-                .reset_stream(conn, stream, stream_code::STREAM_TYPE);
+                .conn(conn)
+                .reset_stream(stream, stream_code::STREAM_TYPE);
         }
     }
 
     /// Ends the writing side of streams that have served.
     pub(super) fn finish(&mut self, context: &mut Context<'_>, conn: ConnId) {
         while let Some(stream) = self.planner.poll_finish() {
-            context.net.finish_stream(conn, stream);
+            context.net.conn(conn).finish_stream(stream);
         }
         let planner = &self.planner;
         self.open.retain(|stream, outgoing| {
@@ -195,7 +197,7 @@ impl DataStreams {
         stream: StreamId,
     ) -> Vec<QueuedPublish> {
         let code = stream_code::FLOW_PACKET_CANCELLED;
-        context.net.reset_stream(conn, stream, code);
+        context.net.conn(conn).reset_stream(stream, code);
         let outgoing = self.open.get_mut(&stream);
         outgoing.map_or_else(Vec::new, |o| core::mem::take(&mut o.held))
     }

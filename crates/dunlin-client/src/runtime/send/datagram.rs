@@ -21,7 +21,7 @@ pub(super) fn send(
     shared: &Shared,
     queued: QueuedPublish,
 ) -> Option<QueuedPublish> {
-    let Some(max) = context.net.datagram_max_size(conn) else {
+    let Some(max) = context.net.conn(conn).datagram_max_size() else {
         return Some(queued);
     };
     // Cheap, and right for nearly all that do not fit.
@@ -36,7 +36,7 @@ pub(super) fn send(
     }
     let expires = queued.obsolete_at.unwrap_or(context.now + DATAGRAM_AGE);
     let sent = match bytes {
-        Some(bytes) => context.net.send_datagram(conn, bytes, expires).is_ok(),
+        Some(bytes) => context.net.conn(conn).send_datagram(bytes, expires).is_ok(),
         None => false,
     };
     let mut status = shared.status();

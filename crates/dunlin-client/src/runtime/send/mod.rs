@@ -320,7 +320,7 @@ impl Sender {
     /// Whether control takes more messages.
     fn control_has_room(&self, context: &mut Context<'_>, conn: ConnId) -> bool {
         if self.data.planner.is_active() {
-            let backlog = context.net.stream_backlog(conn, StreamId::CONTROL);
+            let backlog = context.net.conn(conn).stream_backlog(StreamId::CONTROL);
             ((backlog + self.control.out.len()) as u64) < OUTSTANDING_BYTES_MAX
         } else {
             self.control.outstanding() < OUTSTANDING_BYTES_MAX
@@ -355,7 +355,7 @@ impl Sender {
         let mut way = self.data.planner.way(topic, preferred, now);
         if way == Way::Open {
             let bidirectional = self.data.planner.bidirectional();
-            match context.net.open_stream(conn, bidirectional) {
+            match context.net.conn(conn).open_stream(bidirectional) {
                 Some(stream) => {
                     self.stream_opened(context, conn, queued, stream);
                     return Some(stream);
@@ -396,7 +396,7 @@ impl Sender {
         self.data.opened(stream);
         let priority = queued.priority.of_stream();
         if priority != 0 {
-            context.net.set_stream_priority(conn, stream, priority);
+            context.net.conn(conn).set_stream_priority(stream, priority);
         }
         self.shared.status().streams.opened += 1;
     }

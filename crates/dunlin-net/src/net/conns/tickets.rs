@@ -2,18 +2,16 @@
 //! has to do with it: what TLS asked is noted after each datagram, and a
 //! connection goes on when the use of its ticket has been kept.
 
-use dunlin_base::ConnId;
 use dunlin_base::transport::{CloseCause, close_code};
-use dunlin_quic::Notes;
+use dunlin_quic::StrikeId;
 
-use super::{Conn, Net};
-use crate::StrikeId;
+use super::super::env::Env;
+use super::{Conn, Conns};
 
-impl Net {
-    /// The use of a ticket ([`TicketChange::Strike`](crate::TicketChange::Strike)) has been kept for
-    /// good, or cannot be; then the connection ends. What follows is reported
-    /// by the next [`Net::poll`].
-    pub fn handle_struck(&mut self, strike: StrikeId, kept: bool) {
+impl Conns {
+    /// The use of a ticket has been kept, or cannot be; then the connection
+    /// ends.
+    pub(crate) fn on_struck(&mut self, strike: StrikeId, kept: bool, env: &mut Env) {
         let Some(serial) = self.strikes.remove(&strike) else {
             return;
         };
@@ -28,38 +26,30 @@ impl Net {
             }
             return;
         }
-        self.counters.early_data_unkept += 1;
-        let now = self.config.clock.now();
+        env.counters.early_data_unkept += 1;
+        let clock = &env.config.clock;
         quic.conn
-            .abort(Some(close_code::OVERLOADED), &self.config.clock, now);
+            .abort(Some(close_code::OVERLOADED), clock, clock.now());
         let cause = CloseCause::failed("the use of a session ticket could not be stored");
-        self.end(ConnId::new(self.config.shard, serial), cause);
-    }
-
-    /// What TLS asked, for connections that are gone as well.
-    pub(super) fn take_notes(&mut self) -> Notes {
-        let notes = self.quic.take_notes();
-        self.counters.tickets_issued += notes.issued;
-        self.counters.tickets_evicted += notes.evicted;
-        notes
+        self.end(self.id(serial), cause, env);
     }
 
     /// TLS may have asked about tickets while it handled a datagram of this
     /// connection, which brought early data or not.
-    pub(super) fn note_tickets(&mut self, serial: u64, early: bool) {
-        let notes = self.take_notes();
+    pub(crate) fn note_tickets(&mut self, serial: u64, early: bool, env: &mut Env) {
+        let notes = env.take_notes();
         let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
             return;
         };
         if let Some(verdict) = notes.verdict {
-            let waits = self.quic.strikes_wait();
+            let waits = env.quic.strikes_wait();
             quic.conn.early_data().on_ticket(verdict, waits);
             if let (Ok(strike), true) = (verdict, waits) {
                 self.strikes.insert(strike, serial);
             }
         }
-        let on = self.quic.takes_early_data();
-        let (now, counters) = (self.now, &mut self.counters);
+        let on = env.quic.takes_early_data();
+        let (now, counters) = (env.now, &mut env.counters);
         quic.conn.early_data().on_datagram(early, on, now, counters);
     }
 }

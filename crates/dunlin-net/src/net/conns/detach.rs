@@ -4,15 +4,16 @@
 
 use dunlin_base::ConnId;
 use dunlin_base::transport::Peer;
-use mio::{Interest, Token};
+use mio::Registry;
 
-use super::{Conn, Net, Report};
+use super::super::env::Env;
+use super::{Conn, Conns, Report, find_in, watch_socket};
 use crate::slots::SLOTS_MAX;
 use crate::stream::{StreamConn, detachable};
 use crate::timers::Armed;
 use crate::{NetError, NetShared};
 
-/// A connection between two loops; see [`Net::detach`].
+/// A connection between two loops; see [`crate::Net::detach`].
 ///
 /// It keeps its place in the limits of [`NetShared`]. One that is dropped is
 /// closed and gives its place back.
@@ -39,7 +40,7 @@ impl DetachedConn {
     /// it is attached announces them.
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.credit + self.conn.as_ref().map_or(0, |conn| conn.owed)
+        self.credit + self.conn.as_ref().map_or(0, |conn| conn.owed())
     }
 }
 
@@ -52,15 +53,15 @@ impl Drop for DetachedConn {
     }
 }
 
-impl Net {
-    /// Takes a connection out of this loop, to be given to [`Net::attach`] of
-    /// another one of the same process with the same [`NetShared`] and
-    /// [`crate::Clock`]. Nothing is reported for its id any more.
-    ///
-    /// `None`: the connection is unknown, closed or closing, not open yet,
-    /// dialled, or uses QUIC; it stays as it is.
-    pub fn detach(&mut self, conn: ConnId) -> Option<DetachedConn> {
-        let peer = match Self::find_in(&mut self.slots, self.config.shard, conn) {
+impl Conns {
+    /// Takes a connection over TCP out of the table, if it can go.
+    pub(crate) fn detach(
+        &mut self,
+        conn: ConnId,
+        env: &mut Env,
+        registry: &Registry,
+    ) -> Option<DetachedConn> {
+        let peer = match find_in(&mut self.slots, self.shard, conn) {
             Some(Conn::Stream(tcp)) => detachable(tcp)?,
             _ => return None,
         };
@@ -68,7 +69,7 @@ impl Net {
             return None;
         };
         self.held.remove(tcp.transport());
-        if let Err(error) = self.poll.registry().deregister(tcp.sock_mut()) {
+        if let Err(error) = registry.deregister(tcp.sock_mut()) {
             // The other loop finds out what is wrong with the socket.
             tracing::debug!(%conn, %error, "a socket was not watched");
         }
@@ -83,36 +84,27 @@ impl Net {
             Report::Finished(of) => *of != conn,
             _ => true,
         });
-        self.counters.detached += 1;
+        env.counters.detached += 1;
         Some(DetachedConn {
             peer,
             conn: Some(tcp),
             credit,
-            shared: self.config.shared.clone(),
-            by_address: self.config.limits.counts_addresses(),
+            shared: env.config.shared.clone(),
+            by_address: env.limits().counts_addresses(),
         })
     }
 
-    /// Takes a connection from another loop; returns its id in this one.
-    /// `Opened` is not reported again; `StreamFinished` is, if the peer has
-    /// ended its side. What the kernel holds of it is read, and what waits to
-    /// leave is written, from the next [`Net::poll`] on.
-    ///
-    /// # Errors
-    /// There is no place for it, or the kernel does not watch its socket. The
-    /// connection is closed then.
-    pub fn attach(&mut self, mut detached: DetachedConn) -> Result<ConnId, NetError> {
-        let slot = &mut detached.conn;
-        let (shard, registry) = (self.config.shard, self.poll.registry());
+    /// Puts a connection from another loop into the table.
+    pub(crate) fn attach(
+        &mut self,
+        mut detached: DetachedConn,
+        env: &mut Env,
+        registry: &Registry,
+    ) -> Result<ConnId, NetError> {
+        let (slot, shard) = (&mut detached.conn, self.shard);
         let inserted = self.slots.insert_with(|serial| {
             let mut tcp = slot.take().ok_or_else(gone)?;
-            // The kernel reports at once what is readable and writable.
-            let registered = registry.register(
-                tcp.sock_mut(),
-                Token(serial as usize),
-                Interest::READABLE | Interest::WRITABLE,
-            );
-            if let Err(error) = registered {
+            if let Err(error) = watch_socket(registry, &mut tcp, serial) {
                 *slot = Some(tcp);
                 return Err(NetError::Loop(error));
             }
@@ -126,7 +118,7 @@ impl Net {
         let mut finished = false;
         if let Some(Conn::Stream(tcp)) = self.slots.get_mut(serial) {
             self.held.add(tcp.transport());
-            finished = tcp.peer_finished;
+            finished = tcp.is_peer_finished();
             if tcp.wants_run() {
                 self.ready.push(serial);
             }
@@ -138,7 +130,7 @@ impl Net {
         if finished {
             self.reports.push_back(Report::Finished(conn));
         }
-        self.counters.attached += 1;
+        env.counters.attached += 1;
         Ok(conn)
     }
 }

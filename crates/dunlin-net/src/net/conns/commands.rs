@@ -1,0 +1,361 @@
+//! What a caller can do with one connection: as methods, and as values.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use dunlin_base::transport::{CloseCause, NetCommandKind, NetEvent, NetEventKind};
+use dunlin_base::{ConnId, Instant, Repeat, SendBuf, StreamId};
+use dunlin_quic::{ConnStats, DatagramError, QuicConn};
+
+use super::super::env::Env;
+use super::{Conn, Conns, Report, find_in, mark};
+
+/// One connection of a loop. Where there is none with the id it was asked for,
+/// or none any more, nothing happens.
+#[derive(Debug)]
+pub struct ConnMut<'a> {
+    id: ConnId,
+    conns: &'a mut Conns,
+    env: &'a mut Env,
+}
+
+impl Conns {
+    /// A connection, to be told what to do.
+    pub(crate) fn handle<'a>(&'a mut self, id: ConnId, env: &'a mut Env) -> ConnMut<'a> {
+        ConnMut {
+            id,
+            conns: self,
+            env,
+        }
+    }
+}
+
+impl ConnMut<'_> {
+    /// What is known of it; `None` once it is gone.
+    #[must_use]
+    pub fn stats(&mut self) -> Option<ConnStats> {
+        self.conns.find(self.id).map(|conn| match conn {
+            Conn::Stream(stream) => stream.stats(),
+            Conn::Quic(quic) => quic.conn.stats(),
+        })
+    }
+
+    /// Gives it bytes; takes all of them. Returns how many left at once: room
+    /// for as many more. The rest is announced by `Sent`.
+    ///
+    /// A dialled QUIC connection opens its control stream with the first bytes
+    /// sent on it. Bytes for a stream that takes none any more are dropped and
+    /// count as left.
+    #[must_use = "these bytes are not announced by `Sent`"]
+    pub fn send(&mut self, stream: StreamId, data: &mut SendBuf) -> usize {
+        let serial = self.id.serial();
+        let Self { id, conns, env } = self;
+        let counters = &mut env.counters;
+        let result = match find_in(&mut conns.slots, conns.shard, *id) {
+            Some(Conn::Stream(tcp)) if stream == StreamId::CONTROL => {
+                let result = tcp.send(data, &env.config.limits, counters, &mut env.scratch);
+                if tcp.wants_run() {
+                    conns.ready.push(serial);
+                }
+                result
+            }
+            Some(Conn::Quic(quic)) => {
+                mark(&mut conns.dirty, serial, &mut quic.dirty);
+                quic.conn.send(stream, data, env.quic.limits(), counters)
+            }
+            Some(Conn::Stream(_)) | None => Ok(0),
+        };
+        data.clear();
+        result.unwrap_or_else(|cause| {
+            conns.end(*id, cause, env);
+            0
+        })
+    }
+
+    /// Opens a stream (QUIC); `None` when the peer allows no more now, and on
+    /// other transports.
+    pub fn open_stream(&mut self, bidirectional: bool) -> Option<StreamId> {
+        self.with_quic(|quic| quic.streams().open(bidirectional))
+            .flatten()
+    }
+
+    /// Ends our side of a stream after what was given to `send`.
+    pub fn finish_stream(&mut self, stream: StreamId) {
+        let Self { id, conns, env } = self;
+        if let Some(Conn::Stream(tcp)) = find_in(&mut conns.slots, conns.shard, *id)
+            && stream == StreamId::CONTROL
+        {
+            let left = tcp.finish(env.config.clock.now(), &mut env.counters, &mut env.scratch);
+            if left > 0 {
+                conns.reports.push_back(Report::Sent(*id, left));
+            }
+        } else {
+            self.with_quic(|quic| quic.streams().finish(stream));
+        }
+    }
+
+    /// Abandons our side of a stream; bytes that have not left are dropped and
+    /// announced by `Sent`. On other transports than QUIC it does nothing.
+    pub fn reset_stream(&mut self, stream: StreamId, code: u64) {
+        let dropped = self.with_quic(|quic| quic.streams().reset(stream, code));
+        if let Some(bytes) = dropped.filter(|n| *n > 0) {
+            self.conns.push_report(Report::Sent(self.id, bytes));
+        }
+    }
+
+    /// Asks the peer to stop sending on a stream (QUIC).
+    pub fn stop_stream(&mut self, stream: StreamId, code: u64) {
+        self.with_quic(|quic| quic.streams().stop(stream, code));
+    }
+
+    /// Bytes given to `send` for one stream that have not left: where a
+    /// connection has several, `Sent` tells of all of them together. 0 on
+    /// other transports than QUIC.
+    #[must_use]
+    pub fn stream_backlog(&mut self, stream: StreamId) -> usize {
+        match self.conns.find(self.id) {
+            Some(Conn::Quic(quic)) => quic.conn.streams().backlog(stream),
+            _ => 0,
+        }
+    }
+
+    /// Has what is sent on a stream leave before what is sent on streams with a
+    /// lower priority (QUIC); streams begin with 0. It decides only among
+    /// bytes that have not left: it makes nothing faster than the path.
+    pub fn set_stream_priority(&mut self, stream: StreamId, priority: i32) {
+        self.with_quic(|quic| quic.streams().set_priority(stream, priority));
+    }
+
+    /// Keeps bytes of different streams in different packets (QUIC), so that a
+    /// lost packet holds up one stream only. Lost bytes that are sent again
+    /// may still share a packet.
+    pub fn isolate_streams(&mut self, isolate: bool) {
+        self.with_quic(|quic| quic.streams().set_isolation(isolate));
+    }
+
+    /// Sends packets with bytes of streams, or datagrams, a second time a few
+    /// milliseconds later (QUIC), so that a single loss holds up nothing. Only
+    /// while both fit the congestion window: for few small messages. With
+    /// [`Repeat::OnLoss`] for ten seconds after each loss.
+    pub fn repeat_packets(&mut self, repeat: Repeat) {
+        let now = self.env.config.clock.now();
+        self.with_quic(|quic| quic.set_repeat(repeat, now));
+    }
+
+    /// The largest datagram (RFC 9221) that can be sent now; `None` when the
+    /// connection carries none. It changes with the path.
+    pub fn datagram_max_size(&mut self) -> Option<usize> {
+        self.with_quic(|quic| quic.datagrams().max_size()).flatten()
+    }
+
+    /// Sends a datagram (RFC 9221): it may be lost, and comes in no order. It
+    /// is dropped, and counted, if it has not left at `expires`, or if newer
+    /// ones need its place in the queue.
+    ///
+    /// # Errors
+    /// It does not fit, or the connection carries no datagrams: send it on a
+    /// stream.
+    pub fn send_datagram(&mut self, data: Bytes, expires: Instant) -> Result<(), DatagramError> {
+        let Self { id, conns, env } = self;
+        match find_in(&mut conns.slots, conns.shard, *id) {
+            Some(Conn::Quic(quic)) => {
+                mark(&mut conns.dirty, id.serial(), &mut quic.dirty);
+                let mut datagrams = quic.conn.datagrams();
+                datagrams.send(data, expires, env.quic.limits(), &mut env.counters)
+            }
+            _ => Err(DatagramError::Unsupported),
+        }
+    }
+
+    /// Closes it after what was given to `send`; `code` goes to a QUIC peer.
+    /// `Closed` follows when the bytes have left.
+    pub fn close(&mut self, code: u64) {
+        self.close_as(code, false);
+    }
+
+    /// As `close` for a peer that ended the conversation: what is waiting is
+    /// sent, but it need not arrive. Differs for QUIC only.
+    pub fn close_promptly(&mut self, code: u64) {
+        self.close_as(code, true);
+    }
+
+    fn close_as(&mut self, code: u64, promptly: bool) {
+        let Self { id, conns, env } = self;
+        let (now, serial) = (env.config.clock.now(), id.serial());
+        match find_in(&mut conns.slots, conns.shard, *id) {
+            Some(Conn::Stream(tcp)) => {
+                let (limits, scratch) = (&env.config.limits, &mut env.scratch);
+                let ended = tcp.close(now, limits, &mut env.counters, scratch);
+                let is_over = tcp.is_over();
+                if let Some(cause) = ended
+                    && !core::mem::replace(&mut tcp.reported, true)
+                {
+                    conns.reports.push_back(Report::Closed(*id, cause));
+                }
+                conns
+                    .timers
+                    .arm(serial, tcp.next_deadline(), &mut tcp.armed);
+                if is_over {
+                    conns.remove(serial, env);
+                }
+            }
+            Some(Conn::Quic(quic)) => {
+                mark(&mut conns.dirty, serial, &mut quic.dirty);
+                // Ends when it is flushed.
+                quic.conn.close(code, promptly, now, env.quic.limits());
+            }
+            None => {}
+        }
+    }
+
+    /// Ends it at once, dropping what has not left.
+    pub fn abort(&mut self) {
+        self.conns.end(self.id, CloseCause::Local, self.env);
+    }
+
+    /// Takes new keys (RFC 9001 section 6). Returns whether it did: not while
+    /// the handshake or an earlier update is going on, and not on other
+    /// transports than QUIC.
+    pub fn update_keys(&mut self) -> bool {
+        let now = self.env.config.clock.now();
+        let updated = self.with_quic(|quic| quic.update_keys(now));
+        let updated = updated.unwrap_or(false);
+        self.env.counters.key_updates += u64::from(updated);
+        updated
+    }
+
+    /// Closes it once nothing arrived for `idle`.
+    pub fn set_idle_timeout(&mut self, idle: Duration) {
+        let Self { id, conns, env } = self;
+        let idle = idle.min(env.limits().idle_timeout_max);
+        let serial = id.serial();
+        match find_in(&mut conns.slots, conns.shard, *id) {
+            Some(Conn::Stream(tcp)) => {
+                tcp.input_mut().idle_timeout = idle;
+                conns
+                    .timers
+                    .arm(serial, tcp.next_deadline(), &mut tcp.armed);
+            }
+            Some(Conn::Quic(quic)) => {
+                quic.conn.reading_mut().set_idle_timeout(idle);
+                let at = quic.conn.next_deadline(&env.config.clock);
+                conns.timers.arm(serial, at, &mut quic.armed);
+            }
+            None => {}
+        }
+    }
+
+    /// Stops or resumes reading, so that the peer is slowed down. While reading
+    /// is stopped the idle timeout rests.
+    pub fn pause_reading(&mut self, paused: bool) {
+        let Self { id, conns, env } = self;
+        let (now, serial) = (env.config.clock.now(), id.serial());
+        let unread = match find_in(&mut conns.slots, conns.shard, *id) {
+            Some(Conn::Stream(tcp)) => {
+                let unread = tcp.input_mut().pause(paused, now);
+                conns
+                    .timers
+                    .arm(serial, tcp.next_deadline(), &mut tcp.armed);
+                unread
+            }
+            Some(Conn::Quic(quic)) => {
+                let unread = quic.conn.reading_mut().pause(paused, now);
+                let at = quic.conn.next_deadline(&env.config.clock);
+                conns.timers.arm(serial, at, &mut quic.armed);
+                unread
+            }
+            None => false,
+        };
+        if unread {
+            conns.ready.push(serial);
+        }
+    }
+
+    /// Its client is known. Where identifiers decide which connections are
+    /// logged, this one's log (QUIC) goes on or is given up.
+    pub fn name_log(&mut self, client_id: &str) {
+        if let Some(Conn::Quic(quic)) = self.conns.find(self.id) {
+            quic.conn.log_mut().name(client_id);
+        }
+    }
+
+    /// Begins to log a QUIC connection that is under way. Its packets are not
+    /// in such a log; everything else is.
+    pub fn begin_log(&mut self) {
+        if let Some(Conn::Quic(quic)) = self.conns.find(self.id)
+            && let Some(qlog) = &self.env.config.qlog
+        {
+            let limits = self.env.quic.limits();
+            quic.conn.log_mut().begin_late(qlog, limits);
+        }
+    }
+
+    /// Does what a command says. Returns what came of it at once, which `poll`
+    /// does not report again: `Sent` for bytes that have left, `StreamOpened`
+    /// for a stream.
+    ///
+    /// The bytes of a `Send` are taken; the emptied buffer stays in the command
+    /// for reuse.
+    #[must_use = "`poll` does not report this event again"]
+    pub fn command(&mut self, command: &mut NetCommandKind) -> Option<NetEvent<&'static [u8]>> {
+        match command {
+            NetCommandKind::Send { stream, data } => {
+                let bytes = self.send(*stream, data);
+                return self.sent(bytes);
+            }
+            NetCommandKind::SendDatagram {
+                data,
+                expires,
+                fallback,
+            } => {
+                let bytes = match self.send_datagram(data.clone(), *expires) {
+                    // Its queue has a bound of its own.
+                    Ok(()) => data.len(),
+                    Err(_) => {
+                        let mut bytes = SendBuf::new();
+                        bytes.put_bytes(data);
+                        self.send(*fallback, &mut bytes)
+                    }
+                };
+                return self.sent(bytes);
+            }
+            NetCommandKind::OpenStream { bidirectional } => {
+                let stream = self.open_stream(*bidirectional);
+                let kind = NetEventKind::StreamOpened { stream };
+                return Some(NetEvent::new(self.id, kind));
+            }
+            NetCommandKind::FinishStream { stream } => self.finish_stream(*stream),
+            NetCommandKind::ResetStream { stream, code } => {
+                self.reset_stream(*stream, *code);
+                self.stop_stream(*stream, *code);
+            }
+            NetCommandKind::SetPriority { stream, priority } => {
+                self.set_stream_priority(*stream, *priority);
+            }
+            NetCommandKind::IsolateStreams { isolate } => self.isolate_streams(*isolate),
+            NetCommandKind::RepeatPackets { repeat } => self.repeat_packets(*repeat),
+            NetCommandKind::ExpectMore => {
+                self.with_quic(QuicConn::expect_more);
+            }
+            NetCommandKind::Close { code, promptly } => self.close_as(*code, *promptly),
+            NetCommandKind::SetIdleTimeout { timeout } => self.set_idle_timeout(*timeout),
+            NetCommandKind::PauseReading { paused } => self.pause_reading(*paused),
+        }
+        None
+    }
+
+    fn sent(&self, bytes: usize) -> Option<NetEvent<&'static [u8]>> {
+        (bytes > 0).then(|| NetEvent::new(self.id, NetEventKind::Sent { bytes }))
+    }
+
+    fn with_quic<R>(&mut self, f: impl FnOnce(&mut QuicConn) -> R) -> Option<R> {
+        let conns = &mut *self.conns;
+        match find_in(&mut conns.slots, conns.shard, self.id) {
+            Some(Conn::Quic(quic)) => {
+                mark(&mut conns.dirty, self.id.serial(), &mut quic.dirty);
+                Some(f(&mut quic.conn))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Transmission of QUIC connections, which gathers until it is flushed.
+
+use dunlin_base::transport::CloseCause;
+
+use super::super::env::Env;
+use super::super::sources::Sources;
+use super::{Conn, Conns, Report, mark};
+use crate::port::PortOf;
+
+impl Conns {
+    /// Takes the list of connections that may have something to transmit, to
+    /// be given back by [`Conns::put_dirty`].
+    pub(crate) fn take_dirty(&mut self) -> Vec<u64> {
+        core::mem::take(&mut self.dirty)
+    }
+
+    /// Keeps the allocation, and what became listed meanwhile.
+    pub(crate) fn put_dirty(&mut self, mut listed: Vec<u64>) {
+        listed.append(&mut self.dirty);
+        self.dirty = listed;
+    }
+
+    /// Sends what a connection has. Returns whether its address or the way from
+    /// there is gone.
+    pub(crate) fn flush_one(&mut self, serial: u64, sources: &mut Sources, env: &mut Env) -> bool {
+        let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
+            return false;
+        };
+        let Some(endpoint) = sources.endpoint_mut(quic.source) else {
+            return false;
+        };
+        quic.dirty = false;
+        if quic.conn.awaits_owner() {
+            return false;
+        }
+        if quic.conn.exchange(&mut endpoint.quic) {
+            self.remove(serial, env);
+            return false;
+        }
+        let Some(port) = sources.port_mut(quic.via) else {
+            return false;
+        };
+        let (clock, now) = (&env.config.clock, env.now);
+        let (counters, buf) = (&mut env.counters, &mut env.scratch.udp_out);
+        let mut port = PortOf { port, serial };
+        let conn = quic.conn.id();
+        let transmitted = quic.conn.transmit(clock, now, &mut port, buf, counters);
+        let failed = transmitted.is_some() && core::mem::take(&mut port.port.unreachable);
+        if let Some(transmitted) = transmitted {
+            if transmitted.more {
+                mark(&mut self.dirty, serial, &mut quic.dirty);
+            }
+            for (stream, bytes) in transmitted.blocked {
+                self.reports.push_back(Report::Blocked(conn, stream, bytes));
+            }
+            if transmitted.left > 0 {
+                self.reports.push_back(Report::Sent(conn, transmitted.left));
+            }
+            if quic.conn.life().is_over() {
+                let reports = &mut self.reports;
+                quic.conn.report(CloseCause::Local, &mut |_| {
+                    reports.push_back(Report::Closed(conn, CloseCause::Local));
+                });
+            }
+        }
+        let at = quic.conn.next_deadline(clock);
+        self.timers.arm(serial, at, &mut quic.armed);
+        failed
+    }
+}

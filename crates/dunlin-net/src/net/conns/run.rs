@@ -1,0 +1,138 @@
+//! Running one connection: after readiness, datagrams or a deadline.
+
+use dunlin_base::transport::NetEvent;
+
+use super::super::env::Env;
+use super::{Conn, Conns, mark};
+use crate::stream::{Cx, Step, StreamConn};
+
+/// Where events go.
+pub(crate) type Handler<'a> = dyn FnMut(NetEvent<&[u8]>) + 'a;
+
+/// Why a connection is run.
+#[derive(Clone, Copy)]
+pub(crate) enum Cause {
+    /// The kernel reports readiness.
+    Ready {
+        readable: bool,
+        writable: bool,
+        hup: bool,
+    },
+    /// It has something left to read, or failed.
+    Again,
+    /// It was just accepted (TCP), or has got datagrams (QUIC).
+    Input,
+    Timer,
+}
+
+impl Conns {
+    /// Runs a connection and does what it asks for.
+    pub(crate) fn run(
+        &mut self,
+        serial: u64,
+        cause: Cause,
+        env: &mut Env,
+        handler: &mut Handler<'_>,
+    ) {
+        let Some(conn) = self.slots.get_mut(serial) else {
+            return;
+        };
+        let mut moved_ip = None;
+        let (step, pending, handshaking) = match conn {
+            Conn::Stream(tcp) => {
+                let mut cx = Cx {
+                    now: env.now,
+                    limits: &env.config.limits,
+                    counters: &mut env.counters,
+                    scratch: &mut env.scratch,
+                    out: handler,
+                };
+                let step = run_stream(tcp, cause, &mut cx);
+                let handshaking = tcp.is_handshaking();
+                (step, &mut tcp.pending, handshaking)
+            }
+            Conn::Quic(quic) => {
+                let mut cx = dunlin_quic::Cx {
+                    now: env.now,
+                    clock: &env.config.clock,
+                    limits: env.quic.limits(),
+                    counters: &mut env.counters,
+                    gather: &mut env.scratch.gather,
+                    out: handler,
+                };
+                let again = match cause {
+                    Cause::Timer => quic.conn.on_timer(&mut cx),
+                    _ => quic.conn.run(&mut cx),
+                };
+                let step = if again { Step::Again } else { Step::Wait };
+                moved_ip = quic.take_new_ip();
+                // Its timer is armed when it is flushed.
+                mark(&mut self.dirty, serial, &mut quic.dirty);
+                let handshaking = quic.conn.life().is_handshaking();
+                (step, &mut quic.pending, handshaking)
+            }
+        };
+        let admission = &env.config.shared.admission;
+        if let Some((from, to)) = moved_ip {
+            admission.moved(from, to, &env.config.limits, &mut env.counters);
+        }
+        if *pending && !handshaking {
+            *pending = false;
+            admission.handshake_over();
+        }
+        match step {
+            Step::Gone(cause) => {
+                if let Conn::Stream(tcp) = conn {
+                    tcp.report(cause, handler);
+                }
+                self.remove(serial, env);
+                return;
+            }
+            Step::Again => self.ready.push(serial),
+            Step::Wait => {}
+        }
+        if let Conn::Stream(tcp) = conn {
+            self.timers.arm(serial, tcp.next_deadline(), &mut tcp.armed);
+        }
+    }
+
+    /// The connections that are to be run in this turn.
+    pub(crate) fn take_ready(&mut self) -> Vec<u64> {
+        core::mem::take(&mut self.ready)
+    }
+
+    /// Runs the connections that got datagrams.
+    pub(crate) fn run_touched(&mut self, env: &mut Env, handler: &mut Handler<'_>) {
+        let mut touched = core::mem::take(&mut self.touched);
+        for serial in touched.drain(..) {
+            if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                quic.touched = false;
+                self.run(serial, Cause::Input, env, handler);
+            }
+        }
+        self.touched = touched;
+    }
+
+    /// Leaves the connections that got datagrams to the next turn.
+    pub(crate) fn defer_touched(&mut self) {
+        for serial in self.touched.drain(..) {
+            if let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) {
+                quic.touched = false;
+                self.ready.push(serial);
+            }
+        }
+    }
+}
+
+fn run_stream(tcp: &mut StreamConn, cause: Cause, cx: &mut Cx<'_>) -> Step {
+    match cause {
+        Cause::Ready {
+            readable,
+            writable,
+            hup,
+        } => tcp.ready(readable, writable, hup, cx),
+        Cause::Again => tcp.read(cx),
+        Cause::Input => tcp.start_accepted(cx),
+        Cause::Timer => tcp.on_timer(cx),
+    }
+}

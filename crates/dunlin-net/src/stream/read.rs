@@ -1,0 +1,204 @@
+//! How bytes come in: read into the shared buffer, through TLS and WebSocket
+//! where there are any, and out as events.
+
+use std::io::{self, Read};
+
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
+use dunlin_base::{Instant, StreamId, Text};
+
+use super::{Cx, Layers, Phase, Step, StreamConn};
+use crate::tls::TlsEvent;
+use crate::ws::{WsEvent, WsLayer};
+
+/// Why input ends a connection.
+struct Fault(CloseCause);
+
+impl From<rustls::Error> for Fault {
+    fn from(error: rustls::Error) -> Self {
+        Self(CloseCause::failed(&dunlin_quic::describe(&error)))
+    }
+}
+
+impl StreamConn {
+    /// Reads until nothing is left or the budget is spent.
+    pub(crate) fn read(&mut self, cx: &mut Cx<'_>) -> Step {
+        if self.phase == Phase::Connecting {
+            return Step::Wait;
+        }
+        if self.input.is_paused() && self.phase == Phase::Open && !self.output.has_failed() {
+            self.input.leave_unread();
+            return Step::Wait;
+        }
+        let mut buf = core::mem::take(&mut cx.scratch.read);
+        let step = self.read_into(&mut buf, cx);
+        cx.scratch.read = buf;
+        step
+    }
+
+    fn read_into(&mut self, buf: &mut [u8], cx: &mut Cx<'_>) -> Step {
+        let mut budget = cx.limits.read_budget_bytes;
+        // Once the peer's end was seen there is nothing to read; while draining,
+        // reading goes on until the end of TCP itself.
+        while !self.is_peer_finished() || self.phase == Phase::Draining {
+            match self.sock.read(buf) {
+                Ok(0) => return self.on_eof(cx),
+                Ok(n) => {
+                    self.input.last_read = cx.now;
+                    cx.counters.tcp_bytes_in += n as u64;
+                    let (data, rest) = buf.split_at_mut(n);
+                    if let Err(cause) = self.feed(data, cx) {
+                        self.fail(cause, cx);
+                    }
+                    budget = budget.saturating_sub(n);
+                    // Less than a full buffer means that the kernel has no
+                    // more; what comes later is a new edge.
+                    if !rest.is_empty() && !self.input.hup {
+                        break;
+                    }
+                    if budget == 0 {
+                        self.write_and_announce(cx);
+                        return Step::Again;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Step::Gone(read_failed(self.phase, &e)),
+            }
+        }
+        self.write_and_announce(cx);
+        self.step()
+    }
+
+    fn on_eof(&mut self, cx: &mut Cx<'_>) -> Step {
+        match self.phase {
+            Phase::Connecting | Phase::Handshake => {
+                cx.counters.handshake_failures += 1;
+                Step::Gone(CloseCause::failed(
+                    "closed by the peer during the handshake",
+                ))
+            }
+            Phase::Open => {
+                self.on_finished(cx);
+                self.write_and_announce(cx);
+                Step::Wait
+            }
+            Phase::Flushing => {
+                self.input.finish();
+                self.write_and_announce(cx);
+                self.step()
+            }
+            Phase::Draining => Step::Gone(CloseCause::Local),
+        }
+    }
+
+    /// Passes received bytes up through the layers.
+    pub(super) fn feed(&mut self, data: &mut [u8], cx: &mut Cx<'_>) -> Result<(), CloseCause> {
+        if self.phase > Phase::Open {
+            return Ok(());
+        }
+        let Some(mut layers) = self.layers.take() else {
+            self.deliver(data, cx);
+            return Ok(());
+        };
+        let result = self.feed_layers(&mut layers, data, cx);
+        self.layers = Some(layers);
+        result.map_err(|Fault(cause)| cause)
+    }
+
+    fn feed_layers(
+        &mut self,
+        layers: &mut Layers,
+        data: &mut [u8],
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Fault> {
+        let Layers {
+            tls,
+            ws,
+            greeting,
+            identity,
+        } = layers;
+        let Some(tls) = tls else {
+            return self.feed_ws(ws.as_mut(), data, identity, cx);
+        };
+        let mut out = core::mem::take(&mut cx.scratch.tls_out);
+        out.clear();
+        // What is wrong above TLS must not disturb TLS, which has yet to carry
+        // the answer.
+        let mut above = Ok(());
+        let result = tls.input(data, &mut out, &mut |event| match event {
+            _ if above.is_err() => {}
+            TlsEvent::Open { identity: name } => {
+                identity.clone_from(&name);
+                if ws.is_some() {
+                    self.output.backlog.put_slice(greeting.as_bytes());
+                    *greeting = String::new();
+                } else {
+                    self.open(name, cx);
+                }
+            }
+            TlsEvent::Plain(plain) if ws.is_some() => {
+                // Unmasking changes the bytes, so they are copied.
+                let mut copy = core::mem::take(&mut cx.scratch.plain);
+                copy.clear();
+                copy.extend_from_slice(plain);
+                above = self.feed_ws(ws.as_mut(), &mut copy, identity, cx);
+                cx.scratch.plain = copy;
+            }
+            TlsEvent::Plain(plain) => self.deliver(plain, cx),
+            TlsEvent::Finished => self.on_finished(cx),
+        });
+        self.output
+            .put_wire(&self.sock, tls, out.bytes(), 0, cx.counters);
+        cx.scratch.tls_out = out;
+        result?;
+        above
+    }
+
+    fn feed_ws(
+        &mut self,
+        ws: Option<&mut WsLayer>,
+        data: &mut [u8],
+        identity: &Option<Text>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Fault> {
+        let Some(ws) = ws else {
+            self.deliver(data, cx);
+            return Ok(());
+        };
+        let mut answer = Vec::new();
+        let waiting = self.output.backlog.len();
+        let result = ws.input(data, waiting, &mut answer, &mut |event| match event {
+            WsEvent::Open => self.open(identity.clone(), cx),
+            WsEvent::Data(bytes) => self.deliver(bytes, cx),
+            WsEvent::Finished => self.on_finished(cx),
+        });
+        if !answer.is_empty() {
+            self.output.backlog.put_slice(&answer);
+        }
+        result.map_err(|error| Fault(CloseCause::failed(&error.to_string())))
+    }
+
+    fn deliver(&mut self, data: &[u8], cx: &mut Cx<'_>) {
+        if self.phase == Phase::Open {
+            if self.input.on_bytes() {
+                self.deadline = Instant::FAR_FUTURE;
+            }
+            (cx.out)(NetEvent::new(
+                self.id,
+                NetEventKind::Bytes {
+                    stream: StreamId::CONTROL,
+                    data,
+                },
+            ));
+        }
+    }
+}
+
+fn read_failed(phase: Phase, error: &io::Error) -> CloseCause {
+    match phase {
+        Phase::Connecting | Phase::Handshake | Phase::Open => {
+            CloseCause::failed(&format!("connection lost: {error}"))
+        }
+        Phase::Flushing | Phase::Draining => CloseCause::Local,
+    }
+}
