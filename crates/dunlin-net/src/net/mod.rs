@@ -157,7 +157,7 @@ impl Net {
         self.sources.set_tls(listener, tls, &self.env);
     }
 
-    /// A connection, to be asked or told something.
+    /// A connection, to be asked or commanded.
     pub fn conn(&mut self, conn: ConnId) -> ConnMut<'_> {
         self.conns.handle(conn, &mut self.env)
     }

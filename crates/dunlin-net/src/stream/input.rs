@@ -82,7 +82,7 @@ impl Input {
         first
     }
 
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.peer == PeerSide::Finished
     }
 

@@ -127,11 +127,6 @@ impl StreamConn {
         self.output.owed()
     }
 
-    /// The peer will send no more.
-    pub(crate) fn is_peer_finished(&self) -> bool {
-        self.input.is_finished()
-    }
-
     pub(crate) const fn transport(&self) -> Transport {
         self.origin.transport
     }
@@ -414,7 +409,7 @@ impl StreamConn {
     }
 
     fn end_writing(&mut self, now: Instant) -> CloseCause {
-        let cause = if self.is_peer_finished() {
+        let cause = if self.input.is_finished() {
             CloseCause::Peer { code: 0 }
         } else {
             CloseCause::Local
@@ -429,7 +424,7 @@ impl StreamConn {
 
     /// Whether a closed connection has nothing left to wait for.
     pub(crate) fn is_over(&self) -> bool {
-        self.phase == Phase::Draining && self.is_peer_finished()
+        self.phase == Phase::Draining && self.input.is_finished()
     }
 
     pub(crate) fn report(&mut self, cause: CloseCause, out: &mut dyn FnMut(NetEvent<&[u8]>)) {
@@ -469,7 +464,7 @@ impl StreamConn {
                 cx.counters.handshake_timeouts += 1;
                 CloseCause::HandshakeTimeout
             }
-            Phase::Open if self.is_peer_finished() => CloseCause::Peer { code: 0 },
+            Phase::Open if self.input.is_finished() => CloseCause::Peer { code: 0 },
             Phase::Open if self.input.is_silent() && self.deadline <= cx.now => {
                 cx.counters.silent_timeouts += 1;
                 CloseCause::IdleTimeout

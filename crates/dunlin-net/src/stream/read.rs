@@ -39,7 +39,7 @@ impl StreamConn {
         let mut budget = cx.limits.read_budget_bytes;
         // Once the peer's end was seen there is nothing to read; while draining,
         // reading goes on until the end of TCP itself.
-        while !self.is_peer_finished() || self.phase == Phase::Draining {
+        while !self.input.is_finished() || self.phase == Phase::Draining {
             match self.sock.read(buf) {
                 Ok(0) => return self.on_eof(cx),
                 Ok(n) => {

@@ -20,7 +20,7 @@ pub struct ConnMut<'a> {
 }
 
 impl Conns {
-    /// A connection, to be told what to do.
+    /// A connection, to be commanded.
     pub(crate) fn handle<'a>(&'a mut self, id: ConnId, env: &'a mut Env) -> ConnMut<'a> {
         ConnMut {
             id,

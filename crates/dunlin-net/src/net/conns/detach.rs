@@ -118,7 +118,7 @@ impl Conns {
         let mut finished = false;
         if let Some(Conn::Stream(tcp)) = self.slots.get_mut(serial) {
             self.held.add(tcp.transport());
-            finished = tcp.is_peer_finished();
+            finished = tcp.input_mut().is_finished();
             if tcp.wants_run() {
                 self.ready.push(serial);
             }
