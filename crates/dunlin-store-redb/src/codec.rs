@@ -9,6 +9,11 @@ use dunlin_store::{InflightState, Seq, SessionKey, SessionRecord, StoredWill, Ta
 
 const MESSAGE_VERSION: u8 = 1;
 const LOG_VERSION: u8 = 1;
+const MARK_VERSION: u8 = 1;
+const SUBSCRIPTION_VERSION: u8 = 1;
+const INFLIGHT_VERSION: u8 = 1;
+const INBOUND_VERSION: u8 = 1;
+const META_VERSION: u8 = 1;
 /// 1 had no owner.
 const SESSION_VERSION: u8 = 2;
 
@@ -41,6 +46,8 @@ pub(crate) enum DecodeError {
     BadNumber,
     #[error("a value has a version that this release does not know")]
     Version,
+    #[error("the checksum is wrong")]
+    Checksum,
 }
 
 /// Takes values off the front of shared bytes.
@@ -227,7 +234,7 @@ fn decode_properties(r: &mut Reader<'_>) -> Result<MessageProperties, DecodeErro
 }
 
 /// Appends one target.
-pub(crate) fn encode_target(target: &Target, out: &mut Vec<u8>) {
+fn encode_target(target: &Target, out: &mut Vec<u8>) {
     let mut flags = target.qos as u8;
     if target.retain {
         flags |= RETAIN;
@@ -252,9 +259,22 @@ pub(crate) fn encode_target(target: &Target, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads one target that takes all of `bytes`.
-pub(crate) fn decode_target(bytes: &[u8]) -> Result<Target, DecodeError> {
-    read_target(&mut Reader { rest: bytes })
+/// Appends a value of `marks`: acknowledged, or one target more.
+pub(crate) fn encode_mark(target: Option<&Target>, out: &mut Vec<u8>) {
+    out.push(MARK_VERSION);
+    if let Some(target) = target {
+        encode_target(target, out);
+    }
+}
+
+/// Reads a value of `marks`.
+pub(crate) fn decode_mark(bytes: &[u8]) -> Result<Option<Target>, DecodeError> {
+    let mut r = Reader { rest: bytes };
+    r.version(MARK_VERSION)?;
+    match r.rest {
+        [] => Ok(None),
+        _ => read_target(&mut r).map(Some),
+    }
 }
 
 fn read_target(r: &mut Reader<'_>) -> Result<Target, DecodeError> {
@@ -403,31 +423,35 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> 
     })
 }
 
-/// Value of `subscriptions`.
-pub(crate) fn encode_subscription(options: u8, identifier: Option<u32>) -> [u8; 6] {
-    let [a, b, c, d] = identifier.unwrap_or(0).to_le_bytes();
-    [options, u8::from(identifier.is_some()), a, b, c, d]
+/// Appends a value of `subscriptions`.
+pub(crate) fn encode_subscription(options: u8, identifier: Option<u32>, out: &mut Vec<u8>) {
+    let some = u8::from(identifier.is_some());
+    out.extend_from_slice(&[SUBSCRIPTION_VERSION, options, some]);
+    out.extend_from_slice(&identifier.unwrap_or(0).to_le_bytes());
 }
 
 /// Reads a value of `subscriptions`.
-pub(crate) fn decode_subscription([options, some, a, b, c, d]: [u8; 6]) -> (u8, Option<u32>) {
-    let identifier = u32::from_le_bytes([a, b, c, d]);
-    (options, (some != 0).then_some(identifier))
+pub(crate) fn decode_subscription(bytes: &[u8]) -> Result<(u8, Option<u32>), DecodeError> {
+    let mut r = Reader { rest: bytes };
+    r.version(SUBSCRIPTION_VERSION)?;
+    let (options, some, identifier) = (r.u8()?, r.u8()?, r.u32()?);
+    Ok((options, (some != 0).then_some(identifier)))
 }
 
-/// Value of `inflight`.
-pub(crate) fn encode_inflight(seq: Seq, state: InflightState) -> [u8; 9] {
-    let [a, b, c, d, e, f, g, h] = seq.0.to_le_bytes();
-    let state = match state {
+/// Appends a value of `inflight`.
+pub(crate) fn encode_inflight(seq: Seq, state: InflightState, out: &mut Vec<u8>) {
+    out.push(INFLIGHT_VERSION);
+    out.extend_from_slice(&seq.0.to_le_bytes());
+    out.push(match state {
         InflightState::Published => 0,
         InflightState::Released => 1,
-    };
-    [a, b, c, d, e, f, g, h, state]
+    });
 }
 
 /// Reads a value of `inflight`.
-pub(crate) fn decode_inflight(value: [u8; 9]) -> Result<(Seq, InflightState), DecodeError> {
-    let mut r = Reader { rest: &value };
+pub(crate) fn decode_inflight(bytes: &[u8]) -> Result<(Seq, InflightState), DecodeError> {
+    let mut r = Reader { rest: bytes };
+    r.version(INFLIGHT_VERSION)?;
     let seq = Seq(r.u64()?);
     let state = match r.u8()? {
         0 => InflightState::Published,
@@ -437,6 +461,29 @@ pub(crate) fn decode_inflight(value: [u8; 9]) -> Result<(Seq, InflightState), De
     Ok((seq, state))
 }
 
+/// Appends a value of `inbound`.
+pub(crate) fn encode_inbound(out: &mut Vec<u8>) {
+    out.push(INBOUND_VERSION);
+}
+
+/// Reads a value of `inbound`.
+pub(crate) fn decode_inbound(bytes: &[u8]) -> Result<(), DecodeError> {
+    Reader { rest: bytes }.version(INBOUND_VERSION)
+}
+
+/// Appends a value of `meta`.
+pub(crate) fn encode_meta(value: &[u8], out: &mut Vec<u8>) {
+    out.push(META_VERSION);
+    out.extend_from_slice(value);
+}
+
+/// Reads a value of `meta`.
+pub(crate) fn decode_meta(bytes: &[u8]) -> Result<Bytes, DecodeError> {
+    let mut r = Reader { rest: bytes };
+    r.version(META_VERSION)?;
+    Ok(Bytes::copy_from_slice(r.rest))
+}
+
 /// Key of `inflight` and `inbound`.
 pub(crate) fn packet_key(session: u64, packet_id: u16) -> [u8; 10] {
     let [a, b, c, d, e, f, g, h] = session.to_be_bytes();
@@ -444,7 +491,18 @@ pub(crate) fn packet_key(session: u64, packet_id: u16) -> [u8; 10] {
     [a, b, c, d, e, f, g, h, i, j]
 }
 
-/// Reads a key of `inflight` and `inbound`.
+/// Reads the bytes of a key of `inflight` and `inbound`.
+pub(crate) fn decode_packet_key(key: &[u8]) -> Result<(u64, u16), DecodeError> {
+    let key = key.try_into().map_err(|_| DecodeError::Truncated)?;
+    Ok(split_packet_key(key))
+}
+
+/// Reads the bytes of a key of `sessions`.
+pub(crate) fn decode_session_key(key: &[u8]) -> Result<SessionKey, DecodeError> {
+    Reader { rest: key }.u64().map(SessionKey)
+}
+
+/// Splits a key of `inflight` and `inbound`.
 pub(crate) fn split_packet_key(key: [u8; 10]) -> (u64, u16) {
     let [a, b, c, d, e, f, g, h, i, j] = key;
     (

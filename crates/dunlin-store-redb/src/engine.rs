@@ -9,14 +9,18 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dunlin_store::{Batch, LoadedMessage, Recovered, Seq, StoreError, StoreOp};
-use redb::{CompactionError, Database};
+use redb::{CompactionError, Database, StorageBackend};
 
 use crate::changes::Changes;
 use crate::disk::Disk;
 use crate::error::{self, Fault, OpenError};
 use crate::index::Index;
+use crate::pages::Pages;
 use crate::place::Place;
+use crate::rows::BadRow;
+use crate::snapshot::Snapshot;
 use crate::tables::{self, LogReader};
+use crate::upgrade;
 
 /// Default of [`StoreConfig::cache_bytes`]. A broker with long queues is to
 /// stay below 64 MiB, and the queues' indices need as much again.
@@ -86,6 +90,8 @@ struct Up {
     db: Database,
     index: Index,
     disk: Disk,
+    /// Rows that could not be read.
+    bad: u64,
 }
 
 impl Engine {
@@ -153,13 +159,34 @@ impl Engine {
         synced.map_err(|error| self.fail(&Fault::Io(error)))
     }
 
-    /// Reads queued messages as of the last commit.
+    /// Reads queued messages as of the last commit. A message whose checksum is
+    /// wrong is not there, and logged.
     ///
     /// # Errors
     /// What the disk says.
     pub fn load(&mut self, seqs: &[Seq]) -> Result<Vec<LoadedMessage>, StoreError> {
         let reader = self.reader()?;
-        load(&reader, seqs)
+        load(&reader, seqs, &mut |_| {})
+    }
+
+    /// Rows that could not be read when the store was opened last.
+    #[must_use]
+    pub fn damaged_rows(&self) -> u64 {
+        match &self.state {
+            State::Up(up) => up.bad,
+            State::Down { .. } => 0,
+        }
+    }
+
+    /// A view of everything as of the last commit.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn snapshot(&mut self) -> Result<Snapshot, StoreError> {
+        match Snapshot::new(&self.up()?.db) {
+            Ok(snapshot) => Ok(snapshot),
+            Err(fault) => Err(self.fail(&fault)),
+        }
     }
 
     /// A view of the queued messages as of the last commit, for another
@@ -304,9 +331,20 @@ fn lacks_room(place: &mut dyn Place) -> bool {
     place.hold().is_err_and(|error| error::is_full(&error))
 }
 
-/// Reads messages through a view.
-pub(crate) fn load(reader: &LogReader, seqs: &[Seq]) -> Result<Vec<LoadedMessage>, StoreError> {
-    let one = |seq: &Seq| Ok((*seq, reader.get(*seq)?));
+/// Reads messages through a view; those that cannot be read go to `bad`.
+pub(crate) fn load(
+    reader: &LogReader,
+    seqs: &[Seq],
+    bad: &mut dyn FnMut(&BadRow),
+) -> Result<Vec<LoadedMessage>, StoreError> {
+    let one = |seq: &Seq| match reader.get(*seq) {
+        Err(Fault::Row(row)) => {
+            tracing::error!("the store is damaged, and a message lost: {row}");
+            bad(&row);
+            Ok((*seq, None))
+        }
+        found => Ok((*seq, found?)),
+    };
     // A damaged file can make redb panic: that is an answer too.
     let all = AssertUnwindSafe(|| seqs.iter().map(one).collect());
     let all: Result<_, Fault> = catch_unwind(all).unwrap_or_else(|_| Err(Fault::panicked()));
@@ -316,16 +354,44 @@ pub(crate) fn load(reader: &LogReader, seqs: &[Seq]) -> Result<Vec<LoadedMessage
 fn open_up(place: &mut dyn Place, config: &EngineConfig) -> Result<(Up, Recovered), Fault> {
     let disk = Disk::new(place.open()?, config.sync);
     let open = || {
+        verify(&disk, config)?;
         let db = Database::builder()
             .set_cache_size(config.cache_bytes)
             .create_with_backend(disk.clone())?;
-        tables::prepare(&db)?;
-        let (index, recovered) = tables::scan(&db)?;
-        Ok((db, index, recovered))
+        upgrade::prepare(&db)?;
+        let (index, recovered, bad) = tables::scan(&db)?;
+        for row in &bad.described {
+            tracing::error!(store = %config.path.display(), "damaged, and left out: {row}");
+        }
+        Ok((db, index, recovered, bad.count))
     };
-    let (db, index, recovered) =
+    let (db, index, recovered, bad) =
         catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(Fault::panicked()))?;
-    Ok((Up { db, index, disk }, recovered))
+    let up = Up {
+        db,
+        index,
+        disk,
+        bad,
+    };
+    Ok((up, recovered))
+}
+
+/// Looks at every page of a file that is not new.
+fn verify(disk: &Disk, config: &EngineConfig) -> Result<(), Fault> {
+    if disk.len()? == 0 {
+        return Ok(());
+    }
+    let pages = Pages::open(disk)?;
+    if !pages.is_sound() {
+        return Err(Fault::Damaged(pages.damage.to_string()));
+    }
+    if pages.rolled_back {
+        tracing::warn!(
+            store = %config.path.display(),
+            "the last commit is not whole; the one before it is used"
+        );
+    }
+    Ok(())
 }
 
 fn commit<'a>(

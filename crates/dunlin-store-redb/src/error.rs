@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use dunlin_base::Text;
 use dunlin_store::StoreError;
 
-use crate::codec::DecodeError;
+use crate::rows::BadRow;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,16 @@ pub enum OpenError {
         /// What does not fit, for people.
         text: String,
     },
+    /// The file is there and has no length.
+    #[error(
+        "the store {} is empty, which it never is: it was cut off. Put a backup in its place, \
+         or remove it to begin with nothing",
+        path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// A newer release wrote the file.
     #[error("the store {} has format {found}, which this release does not know", path.display())]
     Format {
@@ -57,6 +67,8 @@ pub(crate) enum Fault {
     /// The database closed itself after an earlier failure of the disk.
     Closed,
     Damaged(String),
+    /// One row cannot be read; the others can.
+    Row(BadRow),
     Format(u64),
 }
 
@@ -79,6 +91,7 @@ impl Fault {
             Self::InUse => StoreError::Io(Text::from_static("the file is in use")),
             Self::Closed => StoreError::Io(Text::from_static("an earlier access failed")),
             Self::Damaged(text) => StoreError::Corrupt(Text::from(text.as_str())),
+            Self::Row(row) => StoreError::Corrupt(Text::from(row.to_string())),
             Self::Format(_) => StoreError::Corrupt(Text::from_static("the format has changed")),
         }
     }
@@ -93,6 +106,10 @@ impl Fault {
                 error: io::Error::other("an earlier access failed"),
             },
             Self::Damaged(text) => OpenError::Damaged { path, text },
+            Self::Row(row) => OpenError::Damaged {
+                path,
+                text: row.to_string(),
+            },
             Self::Format(found) => OpenError::Format { path, found },
         }
     }
@@ -139,14 +156,17 @@ from_redb!(
     redb::CommitError
 );
 
-impl From<DecodeError> for Fault {
-    fn from(error: DecodeError) -> Self {
-        Self::Damaged(error.to_string())
+impl From<BadRow> for Fault {
+    fn from(row: BadRow) -> Self {
+        Self::Row(row)
     }
 }
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        match error.kind() {
+            io::ErrorKind::InvalidData => Self::Damaged(error.to_string()),
+            _ => Self::Io(error),
+        }
     }
 }

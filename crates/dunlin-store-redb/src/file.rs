@@ -1,9 +1,10 @@
 //! A store in a file, and a reserve of disk space beside it. Knows no table and
 //! no request.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
@@ -17,15 +18,18 @@ pub(crate) struct FilePlace {
     path: PathBuf,
     reserve: PathBuf,
     reserve_bytes: u64,
+    /// Held as long as the store may be opened again.
+    _lock: Arc<File>,
 }
 
 impl FilePlace {
     /// The store in this file; no reserve if `reserve_bytes` is zero.
-    pub(crate) fn new(path: &Path, reserve_bytes: u64) -> Self {
+    pub(crate) fn new(path: &Path, reserve_bytes: u64, lock: Arc<File>) -> Self {
         Self {
             path: path.to_owned(),
             reserve: beside(path, "reserve"),
             reserve_bytes,
+            _lock: lock,
         }
     }
 
@@ -77,12 +81,76 @@ impl Place for FilePlace {
 
 /// A file under construction: the store's file appears when it is whole,
 /// because half a new file is nothing after a crash.
-struct Unborn(PathBuf);
+pub(crate) struct Unborn(pub(crate) PathBuf);
 
 impl Place for Unborn {
     fn open(&mut self) -> io::Result<Box<dyn StorageBackend>> {
         open_file(&self.0, true)
     }
+}
+
+/// Takes the store in this file for this process, with a file beside it that
+/// says nothing else.
+pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
+    let io_error = |error| OpenError::Io {
+        path: path.to_owned(),
+        error,
+    };
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    let lock = options.open(beside(path, "lock")).map_err(io_error)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
+            path: path.to_owned(),
+        }),
+        // Not every file system has locks; redb has one more.
+        Err(TryLockError::Error(_)) => Ok(lock),
+    }
+}
+
+/// Refuses a file of no length: a store appears whole, so that one was cut off.
+pub(crate) fn refuse_empty(path: &Path) -> Result<(), OpenError> {
+    let metadata = std::fs::metadata(path);
+    match metadata {
+        Ok(file) if file.is_file() && file.len() == 0 => Err(OpenError::Empty {
+            path: path.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Puts the whole store `new` in the place of `path`; the name under which the
+/// old file is kept.
+pub(crate) fn replace(path: &Path, new: &Path) -> io::Result<PathBuf> {
+    let mut number = 1;
+    let kept = loop {
+        let kept = beside(path, &format!("damaged-{number}"));
+        match std::fs::hard_link(path, &kept) {
+            Ok(()) => break kept,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            // Not every file system has links.
+            Err(_) => {
+                std::fs::rename(path, &kept)?;
+                break kept;
+            }
+        }
+    };
+    std::fs::rename(new, path)?;
+    sync_parent(path)?;
+    Ok(kept)
+}
+
+/// Gives the whole store `new` the name `path`, which must not exist.
+pub(crate) fn appear(new: &Path, path: &Path) -> io::Result<()> {
+    match std::fs::hard_link(new, path) {
+        Ok(()) => {
+            std::fs::remove_file(new)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => std::fs::rename(new, path)?,
+    }
+    sync_parent(path)
 }
 
 /// Makes sure that the file exists and is a whole store.
@@ -92,7 +160,7 @@ pub(crate) fn create(path: &Path) -> Result<(), OpenError> {
         error,
     };
     if path.try_exists().map_err(io_error)? {
-        return Ok(());
+        return refuse_empty(path);
     }
     let unborn = beside(path, &format!("new-{}", std::process::id()));
     let made = make_file(&unborn, path).map_err(io_error);
@@ -119,7 +187,7 @@ fn make_file(unborn: &Path, path: &Path) -> io::Result<()> {
     sync_parent(path)
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(ending);

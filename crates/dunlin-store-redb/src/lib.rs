@@ -15,19 +15,31 @@ mod disk;
 mod engine;
 mod error;
 mod file;
+mod import;
 mod index;
 mod metrics;
+mod ops;
+mod pages;
 mod place;
+mod report;
+mod rows;
+mod salvage;
+mod snapshot;
 mod sorted;
 mod store;
 mod tables;
+mod upgrade;
 mod writer;
 
 pub use engine::{CACHE_BYTES_DEFAULT, Engine, EngineConfig, QUICK_REPAIR_BYTES_MIN, RETRY_AFTER};
 pub use error::OpenError;
+pub use import::{Import, import};
 pub use metrics::{COMMIT_MICROS, StoreMetrics, StoreTotals};
 pub use place::Place;
+pub use report::{Report, Sink, TableReport};
+pub use salvage::{read, repair};
+pub use snapshot::Snapshot;
 pub use store::{
     COMMIT_WINDOW_DEFAULT, COMMIT_WINDOW_MAX, Durability, QUEUE_LIMIT_DEFAULT,
-    RESERVE_BYTES_DEFAULT, RedbStore, StoreConfig, SubmitError, Submitter,
+    RESERVE_BYTES_DEFAULT, RedbStore, Snapshots, StoreConfig, SubmitError, Submitter,
 };

@@ -18,6 +18,7 @@ pub struct StoreMetrics {
     operations: AtomicU64,
     bytes: AtomicU64,
     failed: AtomicU64,
+    damaged: AtomicU64,
     micros: AtomicU64,
     by_time: [AtomicU64; COMMIT_MICROS.len()],
 }
@@ -36,6 +37,8 @@ pub struct StoreTotals {
     pub bytes: u64,
     /// Batches that the store refused.
     pub failed: u64,
+    /// Records that could not be read, for which the log has their names.
+    pub damaged: u64,
     /// Time of all commits together, in microseconds.
     pub commit_micros: u64,
     /// Commits by the first of [`COMMIT_MICROS`] that they did not exceed.
@@ -61,6 +64,10 @@ impl StoreMetrics {
         self.failed.fetch_add(batches, Ordering::Relaxed);
     }
 
+    pub(crate) fn note_damaged(&self, records: u64) {
+        self.damaged.fetch_add(records, Ordering::Relaxed);
+    }
+
     /// The totals now.
     #[must_use]
     pub fn totals(&self) -> StoreTotals {
@@ -71,6 +78,7 @@ impl StoreMetrics {
             operations: get(&self.operations),
             bytes: get(&self.bytes),
             failed: get(&self.failed),
+            damaged: get(&self.damaged),
             commit_micros: get(&self.micros),
             by_time: core::array::from_fn(|at| self.by_time.get(at).map_or(0, get)),
         }

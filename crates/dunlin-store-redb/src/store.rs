@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use dunlin_store::{MemoryStore, Recovered, Request, StoreDone};
+use dunlin_store::{MemoryStore, Recovered, Request, StoreDone, StoreError};
 
 use crate::engine::{CACHE_BYTES_DEFAULT, Engine, EngineConfig};
 use crate::error::OpenError;
 use crate::file::{self, FilePlace};
 use crate::metrics::StoreMetrics;
+use crate::salvage;
+use crate::snapshot::Snapshot;
 use crate::writer::{Command, Core, LOADS_MAX, OnDone, Pending, Writer, run_reader};
 
 /// Default of [`StoreConfig::commit_window`].
@@ -78,7 +80,9 @@ pub struct RedbStore {
 }
 
 impl RedbStore {
-    /// Opens the store in the file `path`, creating it if there is none.
+    /// Opens the store in the file `path`, creating it if there is none. A
+    /// damaged file is kept under another name, and a file with everything of it
+    /// that can be read takes its place.
     ///
     /// # Errors
     /// See [`OpenError`]; opening a store twice is [`OpenError::InUse`].
@@ -88,9 +92,20 @@ impl RedbStore {
             sync: config.durability == Durability::Fsync,
             ..EngineConfig::new(path)
         };
+        let lock = Arc::new(file::lock(path)?);
         file::create(path)?;
-        let place = FilePlace::new(path, config.reserve_bytes);
-        let (engine, recovered) = Engine::open(place, engine_config)?;
+        let open = || {
+            let place = FilePlace::new(path, config.reserve_bytes, Arc::clone(&lock));
+            Engine::open(place, engine_config.clone())
+        };
+        let (engine, recovered) = match open() {
+            Err(OpenError::Damaged { text, .. }) => {
+                tracing::error!(store = %path.display(), "the store is damaged: {text}");
+                mend(path)?;
+                open()?
+            }
+            opened => opened?,
+        };
         let store = Self::start(Core::Disk(Box::new(engine)), &config)?;
         Ok((store, recovered))
     }
@@ -124,14 +139,17 @@ impl RedbStore {
             threads.push(builder.spawn(run).map_err(OpenError::Thread)?);
             Ok(())
         };
-        let loads = if matches!(core, Core::Disk(_)) {
+        let metrics = Arc::new(StoreMetrics::default());
+        let loads = if let Core::Disk(engine) = &core {
+            metrics.note_damaged(engine.damaged_rows());
             let (loads, receiver) = sync_channel(LOADS_MAX);
-            spawn("store-reader", Box::new(move || run_reader(&receiver)))?;
+            let metrics = Arc::clone(&metrics);
+            let run = move || run_reader(&receiver, &metrics);
+            spawn("store-reader", Box::new(run))?;
             Some(loads)
         } else {
             None
         };
-        let metrics = Arc::new(StoreMetrics::default());
         let writer = Writer {
             metrics: Arc::clone(&metrics),
             core,
@@ -145,6 +163,12 @@ impl RedbStore {
             threads,
             metrics,
         })
+    }
+
+    /// A way to views of the store as of a moment.
+    #[must_use]
+    pub fn snapshots(&self) -> Snapshots {
+        Snapshots(self.commands.clone())
     }
 
     /// What the writer counts.
@@ -179,9 +203,42 @@ impl RedbStore {
     }
 }
 
+/// Puts what can be read in the place of a damaged file.
+fn mend(path: &Path) -> Result<(), OpenError> {
+    let (report, kept) = salvage::repair_locked(path)?;
+    for damage in &report.damage {
+        tracing::error!(store = %path.display(), "damaged: {damage}");
+    }
+    tracing::error!(
+        store = %path.display(),
+        damaged = %kept.display(),
+        rows = report.rows(),
+        lost = report.lost(),
+        "repaired: what can be read is kept; the damaged file is set aside"
+    );
+    Ok(())
+}
+
 impl Drop for RedbStore {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Takes views of a running store, from any thread.
+#[derive(Clone, Debug)]
+pub struct Snapshots(SyncSender<Command>);
+
+impl Snapshots {
+    /// Everything that was committed before now. Waits for the writer.
+    ///
+    /// # Errors
+    /// The store is closed, or the disk failed.
+    pub fn take(&self) -> Result<Snapshot, StoreError> {
+        let (to, snapshot) = sync_channel(1);
+        let closed = |_| StoreError::Closed;
+        self.0.send(Command::Snapshot(to)).map_err(closed)?;
+        snapshot.recv().unwrap_or(Err(StoreError::Closed))
     }
 }
 
@@ -226,7 +283,7 @@ impl Submitter {
         };
         let request = match refused {
             Command::Request(pending) => pending.withdraw(),
-            Command::Close => None,
+            Command::Close | Command::Snapshot(_) => None,
         };
         match request {
             Some(request) if busy => Err(SubmitError::Busy(request)),

@@ -4,63 +4,31 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use dunlin_base::Message;
-use dunlin_store::{QueuedRef, Recovered, RecoveredSession, Seq, SessionKey, Target};
+use dunlin_store::{QueuedRef, Recovered, RecoveredSession, Seq, Target};
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
     WriteTransaction,
 };
 
 use crate::changes::Changes;
-use crate::codec;
+use crate::codec::{self, DecodeError};
 use crate::error::Fault;
 use crate::index::Index;
+use crate::rows::{BadRows, Table};
 
-/// Version of the layout that this release writes.
-const FORMAT_VERSION: u64 = 1;
+pub(crate) type Bytewise = &'static [u8];
+type Definition<K> = TableDefinition<'static, K, Bytewise>;
 
-type Bytewise = &'static [u8];
-
-const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
-const LOG: TableDefinition<'_, u64, Bytewise> = TableDefinition::new("log");
-const MARKS: TableDefinition<'_, [u8; 16], Bytewise> = TableDefinition::new("marks");
-const SESSIONS: TableDefinition<'_, u64, Bytewise> = TableDefinition::new("sessions");
-const SUBSCRIPTIONS: TableDefinition<'_, Bytewise, [u8; 6]> = TableDefinition::new("subscriptions");
-const INFLIGHT: TableDefinition<'_, [u8; 10], [u8; 9]> = TableDefinition::new("inflight");
-const INBOUND: TableDefinition<'_, [u8; 10], ()> = TableDefinition::new("inbound");
-const RETAINED: TableDefinition<'_, Bytewise, Bytewise> = TableDefinition::new("retained");
-const META: TableDefinition<'_, Bytewise, Bytewise> = TableDefinition::new("meta");
-
-/// Makes sure that all tables exist and that the layout is known.
-pub(crate) fn prepare(db: &Database) -> Result<(), Fault> {
-    let txn = db.begin_write()?;
-    {
-        let mut format = txn.open_table(FORMAT)?;
-        let found = format.get("version")?.map(|v| v.value());
-        match found {
-            Some(FORMAT_VERSION) => {
-                drop(format);
-                txn.abort()?;
-                return Ok(());
-            }
-            Some(found) => return Err(Fault::Format(found)),
-            None => {
-                format.insert("version", FORMAT_VERSION)?;
-            }
-        }
-        txn.open_table(LOG)?;
-        txn.open_table(MARKS)?;
-        txn.open_table(SESSIONS)?;
-        txn.open_table(SUBSCRIPTIONS)?;
-        txn.open_table(INFLIGHT)?;
-        txn.open_table(INBOUND)?;
-        txn.open_table(RETAINED)?;
-        txn.open_table(META)?;
-    }
-    txn.commit()?;
-    Ok(())
-}
+pub(crate) const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
+pub(crate) const LOG: Definition<u64> = TableDefinition::new("log");
+pub(crate) const MARKS: Definition<[u8; 16]> = TableDefinition::new("marks");
+pub(crate) const SESSIONS: Definition<u64> = TableDefinition::new("sessions");
+pub(crate) const SUBSCRIPTIONS: Definition<Bytewise> = TableDefinition::new("subscriptions");
+pub(crate) const INFLIGHT: Definition<[u8; 10]> = TableDefinition::new("inflight");
+pub(crate) const INBOUND: Definition<[u8; 10]> = TableDefinition::new("inbound");
+pub(crate) const RETAINED: Definition<Bytewise> = TableDefinition::new("retained");
+pub(crate) const META: Definition<Bytewise> = TableDefinition::new("meta");
 
 /// Whether the transaction sees this row of `log`.
 pub(crate) fn is_stored(txn: &WriteTransaction, seq: u64) -> Result<bool, Fault> {
@@ -83,6 +51,7 @@ pub(crate) fn write(
             if let Some(message) = message {
                 value.clear();
                 codec::encode_message(message, &mut value);
+                Table::Retained.seal(topic.as_bytes(), &mut value);
                 table.insert(topic.as_bytes(), value.as_slice())?;
             } else {
                 table.remove(topic.as_bytes())?;
@@ -91,11 +60,16 @@ pub(crate) fn write(
     }
     if !changes.meta.is_empty() {
         let mut table = txn.open_table(META)?;
+        let mut sealed = Vec::new();
         for (key, value) in &changes.meta {
-            match value {
-                Some(value) => table.insert(key.as_bytes(), value.as_ref())?,
-                None => table.remove(key.as_bytes())?,
-            };
+            if let Some(value) = value {
+                sealed.clear();
+                codec::encode_meta(value, &mut sealed);
+                Table::Meta.seal(key.as_bytes(), &mut sealed);
+                table.insert(key.as_bytes(), sealed.as_slice())?;
+            } else {
+                table.remove(key.as_bytes())?;
+            }
         }
     }
     Ok(())
@@ -110,6 +84,7 @@ fn write_log(txn: &WriteTransaction, changes: &Changes<'_>, index: &Index) -> Re
                 value.clear();
                 let targets = new.live_targets(*seq, index);
                 codec::encode_log(new.message, &targets, &mut value);
+                Table::Log.seal(&seq.to_le_bytes(), &mut value);
                 table.insert(seq, value.as_slice())?;
             } else {
                 table.remove(seq)?;
@@ -125,11 +100,11 @@ fn write_log(txn: &WriteTransaction, changes: &Changes<'_>, index: &Index) -> Re
         table.retain_in(all, |_, _| false)?;
     }
     for ((seq, session), target) in &changes.marks {
+        let key = codec::mark_key(*seq, *session);
         value.clear();
-        if let Some(target) = target {
-            codec::encode_target(target, &mut value);
-        }
-        table.insert(codec::mark_key(*seq, *session), value.as_slice())?;
+        codec::encode_mark(*target, &mut value);
+        Table::Marks.seal(&key, &mut value);
+        table.insert(key, value.as_slice())?;
     }
     Ok(())
 }
@@ -142,6 +117,7 @@ fn write_sessions(txn: &WriteTransaction, changes: &Changes<'_>) -> Result<(), F
             if let Some(record) = record {
                 value.clear();
                 codec::encode_record(record, &mut value);
+                Table::Sessions.seal(&key.to_le_bytes(), &mut value);
                 table.insert(key, value.as_slice())?;
             } else {
                 table.remove(key)?;
@@ -161,11 +137,14 @@ fn write_sessions(txn: &WriteTransaction, changes: &Changes<'_>) -> Result<(), F
             table.retain_in(from.as_slice().., |_, _| false)?;
         }
     }
-    for ((session, filter), value) in &changes.subscriptions {
+    let mut value = Vec::new();
+    for ((session, filter), subscription) in &changes.subscriptions {
         let key = codec::subscription_key(*session, filter);
-        if let Some((options, identifier)) = value {
-            let value = codec::encode_subscription(*options, *identifier);
-            table.insert(key.as_slice(), value)?;
+        if let Some((options, identifier)) = subscription {
+            value.clear();
+            codec::encode_subscription(*options, *identifier, &mut value);
+            Table::Subscriptions.seal(&key, &mut value);
+            table.insert(key.as_slice(), value.as_slice())?;
         } else {
             table.remove(key.as_slice())?;
         }
@@ -175,17 +154,22 @@ fn write_sessions(txn: &WriteTransaction, changes: &Changes<'_>) -> Result<(), F
 
 fn write_packet_ids(txn: &WriteTransaction, changes: &Changes<'_>) -> Result<(), Fault> {
     let of_session = |s: u64| codec::packet_key(s, 0)..=codec::packet_key(s, u16::MAX);
+    let mut value = Vec::new();
     if !changes.inflight.is_empty() || !changes.cleared.is_empty() {
         let mut table = txn.open_table(INFLIGHT)?;
         for session in &changes.cleared {
             table.retain_in(of_session(*session), |_, _| false)?;
         }
-        for ((session, id), value) in &changes.inflight {
+        for ((session, id), delivery) in &changes.inflight {
             let key = codec::packet_key(*session, *id);
-            match value {
-                Some((seq, state)) => table.insert(key, codec::encode_inflight(*seq, *state))?,
-                None => table.remove(key)?,
-            };
+            if let Some((seq, state)) = delivery {
+                value.clear();
+                codec::encode_inflight(*seq, *state, &mut value);
+                Table::Inflight.seal(&key, &mut value);
+                table.insert(key, value.as_slice())?;
+            } else {
+                table.remove(key)?;
+            }
         }
     }
     if !changes.inbound.is_empty() || !changes.cleared.is_empty() {
@@ -196,7 +180,10 @@ fn write_packet_ids(txn: &WriteTransaction, changes: &Changes<'_>) -> Result<(),
         for ((session, id), used) in &changes.inbound {
             let key = codec::packet_key(*session, *id);
             if *used {
-                table.insert(key, ())?;
+                value.clear();
+                codec::encode_inbound(&mut value);
+                Table::Inbound.seal(&key, &mut value);
+                table.insert(key, value.as_slice())?;
             } else {
                 table.remove(key)?;
             }
@@ -219,36 +206,81 @@ impl LogReader {
 
     /// One message, if it is stored.
     pub(crate) fn get(&self, seq: Seq) -> Result<Option<Arc<Message>>, Fault> {
-        match self.table.get(seq.0)? {
-            Some(value) => Ok(Some(codec::decode_log_message(value.value())?)),
-            None => Ok(None),
+        let Some(sealed) = self.table.get(seq.0)? else {
+            return Ok(None);
+        };
+        let key = seq.0.to_le_bytes();
+        let value = Table::Log.unseal(&key, sealed.value())?;
+        let message = codec::decode_log_message(value).map_err(|e| Table::Log.bad(&key, e))?;
+        Ok(Some(message))
+    }
+}
+
+/// Hands the rows of a table to `row`: key, and value without its checksum.
+/// Rows that cannot be read are written down in `bad`.
+fn each<K: redb::Key + 'static>(
+    txn: &ReadTransaction,
+    table: Table,
+    definition: Definition<K>,
+    bad: &mut BadRows,
+    mut row: impl FnMut(&[u8], &[u8]) -> Result<(), DecodeError>,
+) -> Result<(), Fault> {
+    for found in txn.open_table(definition)?.iter()? {
+        let (key, sealed) = found?;
+        let key = key.value();
+        let key = K::as_bytes(&key);
+        let read = table.unseal(key.as_ref(), sealed.value());
+        let read = read.and_then(|value| {
+            row(key.as_ref(), value).map_err(|error| table.bad(key.as_ref(), error))
+        });
+        if let Err(row) = read {
+            bad.push(&row);
         }
+    }
+    Ok(())
+}
+
+/// Hands out the rows of any table, as [`each`].
+pub(crate) fn each_of(
+    txn: &ReadTransaction,
+    table: Table,
+    bad: &mut BadRows,
+    row: impl FnMut(&[u8], &[u8]) -> Result<(), DecodeError>,
+) -> Result<(), Fault> {
+    match table {
+        Table::Log => each(txn, table, LOG, bad, row),
+        Table::Marks => each(txn, table, MARKS, bad, row),
+        Table::Sessions => each(txn, table, SESSIONS, bad, row),
+        Table::Subscriptions => each(txn, table, SUBSCRIPTIONS, bad, row),
+        Table::Inflight => each(txn, table, INFLIGHT, bad, row),
+        Table::Inbound => each(txn, table, INBOUND, bad, row),
+        Table::Retained => each(txn, table, RETAINED, bad, row),
+        Table::Meta => each(txn, table, META, bad, row),
     }
 }
 
 /// Reads everything but the payloads of queued messages, in one pass over each
-/// table.
-pub(crate) fn scan(db: &Database) -> Result<(Index, Recovered), Fault> {
+/// table. Rows that cannot be read are left where they are, and written down.
+pub(crate) fn scan(db: &Database) -> Result<(Index, Recovered, BadRows), Fault> {
     let txn = db.begin_read()?;
     let mut scan = Scan::default();
     scan.sessions(&txn)?;
     scan.log(&txn)?;
     let mut recovered = Recovered::default();
-    for row in txn.open_table(RETAINED)?.iter()? {
-        let message = codec::decode_message(row?.1.value())?;
-        recovered.retained.push(message);
-    }
-    for row in txn.open_table(META)?.iter()? {
-        let (key, value) = row?;
-        let value = Bytes::copy_from_slice(value.value());
-        recovered
-            .meta
-            .push((codec::decode_text(key.value())?, value));
-    }
+    let bad = &mut scan.bad;
+    each(&txn, Table::Retained, RETAINED, bad, |_, value| {
+        recovered.retained.push(codec::decode_message(value)?);
+        Ok(())
+    })?;
+    each(&txn, Table::Meta, META, bad, |key, value| {
+        let row = (codec::decode_text(key)?, codec::decode_meta(value)?);
+        recovered.meta.push(row);
+        Ok(())
+    })?;
     recovered.last_seq = scan.last_seq;
     recovered.next_session = scan.sessions.keys().next_back().map_or(0, |key| key + 1);
     recovered.sessions = scan.sessions.into_values().collect();
-    Ok((scan.index, recovered))
+    Ok((scan.index, recovered, scan.bad))
 }
 
 #[derive(Default)]
@@ -256,55 +288,80 @@ struct Scan {
     index: Index,
     sessions: BTreeMap<u64, RecoveredSession>,
     last_seq: Seq,
+    bad: BadRows,
 }
 
 impl Scan {
     fn sessions(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
-        for row in txn.open_table(SESSIONS)?.iter()? {
-            let (key, record) = row?;
+        let Self {
+            index,
+            sessions,
+            last_seq,
+            bad,
+        } = self;
+        each(txn, Table::Sessions, SESSIONS, bad, |key, value| {
             let session = RecoveredSession {
-                key: SessionKey(key.value()),
-                record: codec::decode_record(record.value())?,
+                key: codec::decode_session_key(key)?,
+                record: codec::decode_record(value)?,
                 ..RecoveredSession::default()
             };
-            self.index.create(session.key.0);
-            self.sessions.insert(session.key.0, session);
-        }
-        for row in txn.open_table(SUBSCRIPTIONS)?.iter()? {
-            let (key, value) = row?;
-            let (key, filter) = codec::split_subscription_key(key.value())?;
-            if let Some(session) = self.sessions.get_mut(&key) {
-                let (options, identifier) = codec::decode_subscription(value.value());
-                session.subscriptions.push((filter, options, identifier));
-            }
-        }
-        for row in txn.open_table(INFLIGHT)?.iter()? {
-            let (key, value) = row?;
-            let (key, packet_id) = codec::split_packet_key(key.value());
-            let (seq, state) = codec::decode_inflight(value.value())?;
-            if let Some(session) = self.sessions.get_mut(&key) {
+            index.create(session.key.0);
+            sessions.insert(session.key.0, session);
+            Ok(())
+        })?;
+        each(
+            txn,
+            Table::Subscriptions,
+            SUBSCRIPTIONS,
+            bad,
+            |key, value| {
+                let (key, filter) = codec::split_subscription_key(key)?;
+                let (options, identifier) = codec::decode_subscription(value)?;
+                if let Some(session) = sessions.get_mut(&key) {
+                    session.subscriptions.push((filter, options, identifier));
+                }
+                Ok(())
+            },
+        )?;
+        each(txn, Table::Inflight, INFLIGHT, bad, |key, value| {
+            let (key, packet_id) = codec::decode_packet_key(key)?;
+            let (seq, state) = codec::decode_inflight(value)?;
+            if let Some(session) = sessions.get_mut(&key) {
                 session.inflight.push((packet_id, seq, state));
-                self.last_seq = self.last_seq.max(seq);
+                *last_seq = seq.max(*last_seq);
             }
-        }
-        for row in txn.open_table(INBOUND)?.iter()? {
-            let (key, packet_id) = codec::split_packet_key(row?.0.value());
-            if let Some(session) = self.sessions.get_mut(&key) {
+            Ok(())
+        })?;
+        each(txn, Table::Inbound, INBOUND, bad, |key, value| {
+            let (key, packet_id) = codec::decode_packet_key(key)?;
+            codec::decode_inbound(value)?;
+            if let Some(session) = sessions.get_mut(&key) {
                 session.inbound.push(packet_id);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// `log` and `marks` are both in the order of `seq`: read side by side.
     fn log(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
         let marks = txn.open_table(MARKS)?;
         let mut marks = marks.iter()?;
-        let mut mark = next_mark(&mut marks)?;
+        let mut bad = BadRows::default();
+        let mut mark = next_mark(&mut marks, &mut bad)?;
         for row in txn.open_table(LOG)?.iter()? {
-            let (seq, value) = row?;
+            let (seq, sealed) = row?;
             let seq = Seq(seq.value());
-            let head = codec::decode_log_head(value.value())?;
+            let key = seq.0.to_le_bytes();
+            let head = Table::Log.unseal(&key, sealed.value()).and_then(|value| {
+                codec::decode_log_head(value).map_err(|error| Table::Log.bad(&key, error))
+            });
+            let head = match head {
+                Ok(head) => head,
+                Err(row) => {
+                    self.bad.push(&row);
+                    continue;
+                }
+            };
             let mut targets: BTreeMap<u64, Target> = BTreeMap::new();
             let mut has_marks = false;
             let mut only = None;
@@ -322,7 +379,7 @@ impl Scan {
                         None => targets.remove(&session),
                     };
                 }
-                mark = next_mark(&mut marks)?;
+                mark = next_mark(&mut marks, &mut bad)?;
             }
             let mut live = 0;
             for target in only.iter().chain(targets.values()) {
@@ -336,21 +393,28 @@ impl Scan {
             self.index.recover_message(seq.0, live, has_marks);
             self.last_seq = self.last_seq.max(seq);
         }
+        self.bad.extend(bad);
         Ok(())
     }
 }
 
 type Mark = (u64, u64, Option<Target>);
 
-fn next_mark(marks: &mut redb::Range<'_, [u8; 16], Bytewise>) -> Result<Option<Mark>, Fault> {
-    let Some(row) = marks.next() else {
-        return Ok(None);
-    };
-    let (key, value) = row?;
-    let (seq, session) = codec::split_mark_key(key.value());
-    let target = match value.value() {
-        [] => None,
-        bytes => Some(codec::decode_target(bytes)?),
-    };
-    Ok(Some((seq, session, target)))
+fn next_mark(
+    marks: &mut redb::Range<'_, [u8; 16], Bytewise>,
+    bad: &mut BadRows,
+) -> Result<Option<Mark>, Fault> {
+    for row in marks {
+        let (key, sealed) = row?;
+        let key = key.value();
+        let (seq, session) = codec::split_mark_key(key);
+        let target = Table::Marks.unseal(&key, sealed.value()).and_then(|value| {
+            codec::decode_mark(value).map_err(|error| Table::Marks.bad(&key, error))
+        });
+        match target {
+            Ok(target) => return Ok(Some((seq, session, target))),
+            Err(row) => bad.push(&row),
+        }
+    }
+    Ok(None)
 }

@@ -13,6 +13,7 @@ use dunlin_store::{
 
 use crate::engine::{self, Engine};
 use crate::metrics::StoreMetrics;
+use crate::snapshot::Snapshot;
 use crate::tables::LogReader;
 
 /// Most operations committed as one group, give or take a batch.
@@ -62,10 +63,15 @@ impl Drop for Pending {
     }
 }
 
+/// Where a view of the store is wanted.
+pub(crate) type View = SyncSender<Result<Snapshot, StoreError>>;
+
 /// What the writer thread receives.
 pub(crate) enum Command {
     /// Boxed: the queue has room for thousands, and is nearly always empty.
     Request(Box<Pending>),
+    /// A view of everything as of now, or why there is none.
+    Snapshot(View),
     Close,
 }
 
@@ -84,9 +90,11 @@ pub(crate) struct Load {
 }
 
 /// Runs the reading thread until the writer thread is gone.
-pub(crate) fn run_reader(loads: &Receiver<Load>) {
+pub(crate) fn run_reader(loads: &Receiver<Load>, metrics: &StoreMetrics) {
     for load in loads {
-        let messages = engine::load(&load.reader, &load.seqs);
+        let messages = engine::load(&load.reader, &load.seqs, &mut |_| {
+            metrics.note_damaged(1);
+        });
         drop(load.reader);
         (load.on_done)(loaded(load.token, messages));
     }
@@ -113,6 +121,8 @@ pub(crate) struct Writer {
 struct Group {
     batches: Vec<Batch>,
     waiting: Vec<OnDone>,
+    /// Views of what this group makes of the store.
+    views: Vec<View>,
     /// Loads and flushes that came after a write of this group.
     after: Vec<Pending>,
     ops: usize,
@@ -133,7 +143,7 @@ impl Group {
     }
 }
 
-fn bytes_of(op: &StoreOp) -> usize {
+pub(crate) fn bytes_of(op: &StoreOp) -> usize {
     match op {
         StoreOp::Enqueue { message, .. } | StoreOp::PutRetained { message } => message.cost(),
         StoreOp::PutMeta { value, .. } => value.len(),
@@ -189,6 +199,10 @@ impl Writer {
     fn take(&mut self, group: &mut Group, command: Command) {
         let mut pending = match command {
             Command::Request(pending) => *pending,
+            Command::Snapshot(to) => {
+                group.views.push(to);
+                return;
+            }
             Command::Close => {
                 group.closing = true;
                 return;
@@ -230,6 +244,14 @@ impl Writer {
                 Ok(()) => StoreDone::Committed { token },
                 Err(error) => StoreDone::Failed { token, error },
             });
+        }
+        for to in group.views.drain(..) {
+            let snapshot = match &mut self.core {
+                Core::Disk(engine) => engine.snapshot(),
+                Core::Memory(_) => Err(StoreError::Closed),
+            };
+            // Without a receiver, it is given up.
+            let _ = to.send(snapshot);
         }
         let after = core::mem::take(&mut group.after);
         *group = Group {

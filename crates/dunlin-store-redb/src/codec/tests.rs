@@ -82,7 +82,13 @@ fn bytes_are_as_drawn() {
     out.clear();
     encode_target(&target(), &mut out);
     assert_eq!(hex(&out), TARGET);
-    assert_eq!(decode_target(&out), Ok(target()));
+    out.clear();
+    encode_mark(Some(&target()), &mut out);
+    assert_eq!(hex(&out), format!("01{TARGET}"));
+    assert_eq!(decode_mark(&out), Ok(Some(target())));
+    out.clear();
+    encode_mark(None, &mut out);
+    assert_eq!((hex(&out).as_str(), decode_mark(&out)), ("01", Ok(None)));
 
     out.clear();
     encode_log(&message(), &[&target()], &mut out);
@@ -119,15 +125,22 @@ fn bytes_are_as_drawn() {
     let key = subscription_key(1, &Text::from("a"));
     assert_eq!(hex(&key), "000000000000000161");
     assert_eq!(split_subscription_key(&key), Ok((1, Text::from("a"))));
-    let released = encode_inflight(Seq(5), InflightState::Released);
-    assert_eq!(hex(&released), "050000000000000001");
-    assert_eq!(
-        decode_inflight(released),
-        Ok((Seq(5), InflightState::Released))
-    );
-    let subscription = encode_subscription(0x2c, Some(6));
-    assert_eq!(hex(&subscription), "2c0106000000");
-    assert_eq!(decode_subscription(subscription), (0x2c, Some(6)));
+    out.clear();
+    encode_inflight(Seq(5), InflightState::Released, &mut out);
+    assert_eq!(hex(&out), "01050000000000000001");
+    let released = (Seq(5), InflightState::Released);
+    assert_eq!(decode_inflight(&out), Ok(released));
+    out.clear();
+    encode_subscription(0x2c, Some(6), &mut out);
+    assert_eq!(hex(&out), "012c0106000000");
+    assert_eq!(decode_subscription(&out), Ok((0x2c, Some(6))));
+    out.clear();
+    encode_inbound(&mut out);
+    assert_eq!((hex(&out).as_str(), decode_inbound(&out)), ("01", Ok(())));
+    out.clear();
+    encode_meta(b"m", &mut out);
+    assert_eq!(hex(&out), "016d");
+    assert_eq!(decode_meta(&out), Ok(Bytes::from_static(b"m")));
 }
 
 /// All contents of a file are read or refused.

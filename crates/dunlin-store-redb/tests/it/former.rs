@@ -21,7 +21,7 @@ use crate::support::TempDir;
 const SESSIONS: u64 = 12;
 const MESSAGES: u64 = 60;
 
-fn config() -> StoreConfig {
+pub(crate) fn config() -> StoreConfig {
     StoreConfig {
         durability: Durability::Os,
         reserve_bytes: 0,
@@ -153,7 +153,7 @@ fn batches() -> [Batch; 2] {
     ]
 }
 
-fn model() -> MemoryStore {
+pub(crate) fn model() -> MemoryStore {
     let mut model = MemoryStore::new();
     for batch in batches() {
         model.apply(&batch);
@@ -195,6 +195,24 @@ fn pack(mut file: &[u8]) -> Vec<u8> {
         file = &tail[piece..];
     }
     out
+}
+
+/// Makes a store with the content, and more; the file as it is before the store is closed.
+pub(crate) fn make(path: &Path, more: &[Batch]) -> Vec<u8> {
+    let (store, _) = RedbStore::open(path, config()).expect("opens");
+    let (answer, answers) = std::sync::mpsc::channel();
+    let submitter = store.submitter(Box::new(move |done| {
+        let _ = answer.send(done);
+    }));
+    for batch in batches().iter().chain(more) {
+        let token = batch.token;
+        let batch = batch.clone();
+        submitter.submit(Request::Write(batch)).expect("room");
+        assert_eq!(answers.recv(), Ok(StoreDone::Committed { token }));
+    }
+    let killed = std::fs::read(path).expect("a file");
+    store.close();
+    killed
 }
 
 /// Opens the store in this file and compares all of it, payloads included,
@@ -241,24 +259,13 @@ fn a_file_of_format_1_opens_after_a_kill() {
 fn write_test_data() {
     let dir = TempDir::new();
     let path = dir.path().join("store");
-    let (store, _) = RedbStore::open(&path, config()).expect("opens");
-    let (answer, answers) = std::sync::mpsc::channel();
-    let submitter = store.submitter(Box::new(move |done| {
-        let _ = answer.send(done);
-    }));
-    for batch in batches() {
-        let token = batch.token;
-        submitter.submit(Request::Write(batch)).expect("room");
-        assert_eq!(answers.recv(), Ok(StoreDone::Committed { token }));
-    }
-    let save = |name| {
-        let file = std::fs::read(&path).expect("a file");
+    let killed = make(&path, &[]);
+    let save = |name, file: Vec<u8>| {
         let packed = pack(&file);
         assert_eq!(unpack(&packed), file);
         std::fs::write(data(name), packed).expect("a folder");
     };
     std::fs::create_dir_all(data("")).expect("a folder");
-    save("new-killed");
-    store.close();
-    save("new");
+    save("new-killed", killed);
+    save("new", std::fs::read(&path).expect("a file"));
 }

@@ -288,6 +288,11 @@ fn store_metrics(out: &mut Exposition, store: &StoreMetrics) {
             "Batches that the store refused.",
             totals.failed,
         ),
+        (
+            "records_damaged",
+            "Records of the store that cannot be read; the log names them.",
+            totals.damaged,
+        ),
     ] {
         out.counter(&format!("dunlin_store_{name}_total"), help, &[], value);
     }
