@@ -291,29 +291,37 @@ fn deliver_retained(
     }
     delivery.seq = Some(seq.0);
     session.mqtt.outbound.reserve(cost);
-    let key = session.key;
-    let mut publish = PendingPublish {
-        ops: alloc::vec![StoreOp::Enqueue {
-            seq: Seq(seq.0),
-            message,
-            targets: alloc::vec![Target {
-                session: key,
-                qos,
-                retain,
-                identifiers: delivery.identifiers.to_vec(),
-                shared: None,
-            }],
+    let session = session.reference(s);
+    store_retained(own, session, message, delivery);
+}
+
+/// Has the store keep a retained message for a session; it is queued then.
+fn store_retained(
+    own: &mut Owners,
+    session: SessionRef,
+    message: Arc<Message>,
+    delivery: Delivery,
+) {
+    let cost = message.cost();
+    own.commits.write_together(StoreOp::Enqueue {
+        seq: Seq(delivery.seq.unwrap_or_default()),
+        message,
+        targets: alloc::vec![Target {
+            session: session.key,
+            qos: delivery.qos,
+            retain: delivery.retain,
+            identifiers: delivery.identifiers.to_vec(),
+            shared: None,
         }],
+    });
+    let publish = PendingPublish {
         due: alloc::vec![Due {
-            session: SessionRef { key, at: s },
+            session,
             delivery,
             cost,
         }],
         ..PendingPublish::default()
     };
-    for op in core::mem::take(&mut publish.ops) {
-        own.commits.write_together(op);
-    }
     let token = own.commits.token();
     own.commits.when_stored(token, Pending::Publish(publish));
 }
