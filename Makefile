@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench doc clean setup \
-	lab-quic lab-quick lab-book firmware firmware-run mcu-interop mcu-report
+	attack lab-quic lab-quick lab-book firmware firmware-run mcu-interop mcu-report
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -124,6 +124,10 @@ firmware-run: setup ## run it under QEMU against a broker started for it
 mcu-report: setup ## measure the microcontroller's image under QEMU, and write the study
 	$(CARGO) build --package dunlin
 	DUNLIN="$(TARGET)/debug/dunlin" $(CARGO) xtask mcu-report
+
+attack: ## random programs of hostile clients in the simulator (SEEDS=0..100000)
+	ATTACK_SEEDS=$(or $(SEEDS),0..100000) $(CARGO) test --release -p dunlin-sim --test attack \
+		-- --nocapture
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin

@@ -72,6 +72,16 @@ impl Link {
         self.unread_bytes
     }
 
+    /// Bytes that the client has sent and the server does not read.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        let bytes = |what: &ToServer| match what {
+            ToServer::Bytes(_, bytes) | ToServer::Datagram(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.waiting.iter().map(bytes).sum()
+    }
+
     /// Opens a stream from the server's side, if there is credit.
     pub(crate) fn open(&mut self) -> Option<StreamId> {
         if self.credit == 0 {

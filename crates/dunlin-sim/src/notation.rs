@@ -404,6 +404,7 @@ fn filter(word: &str) -> SubscribeFilter<'_> {
     let mut options = SubscribeOptions::default();
     for part in parts {
         match part {
+            "q0" => options.qos = QoS::AtMostOnce,
             "q1" => options.qos = QoS::AtLeastOnce,
             "q2" => options.qos = QoS::ExactlyOnce,
             "nl" => options.no_local = true,

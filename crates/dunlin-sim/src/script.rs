@@ -192,14 +192,7 @@ impl Script {
             ("disk", "broken") => self.world.disk.fault = Fault::Broken,
             ("disk", _) => self.world.disk.fault = Fault::None,
             (name, "v4") => self.client(name).version = Version::V311,
-            (name, "cut") => {
-                let client = self.client(name);
-                client.unread.clear();
-                if let Some(conn) = client.conn.take() {
-                    self.world.cut(conn);
-                }
-            }
-            (name, rest) if self.do_on_connection(name, rest) => {}
+            (name, rest) if self.act(name, rest) => {}
             (name, rest) => match rest.strip_prefix("> ") {
                 Some(packet) => self.send_line(name, packet),
                 None => return Err("not understood".into()),
@@ -210,8 +203,8 @@ impl Script {
     }
 
     /// What a client does besides sending packets; `false` if it is not known.
-    fn do_on_connection(&mut self, name: &str, what: &str) -> bool {
-        let words = ["finish", "grant", "stall", "read"];
+    pub fn act(&mut self, name: &str, what: &str) -> bool {
+        let words = ["cut", "finish", "grant", "stall", "read"];
         if !words.contains(&what) && !what.starts_with("reset ") {
             return false;
         }
@@ -220,6 +213,12 @@ impl Script {
         };
         let stalled = what == "stall";
         match what {
+            "cut" => {
+                let client = self.client(name);
+                client.unread.clear();
+                client.conn = None;
+                self.world.cut(conn);
+            }
             "finish" => self.world.finish(conn, stream(name)),
             "grant" => self.world.grant(conn, 1),
             "stall" | "read" if name.contains('@') => {
