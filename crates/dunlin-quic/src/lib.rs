@@ -33,11 +33,15 @@ mod counters;
 pub mod datagram;
 mod endpoint;
 mod error;
+mod frames;
+mod inspect;
 mod lb;
 mod limits;
 mod qlog;
 mod resume;
 mod session;
+#[cfg(test)]
+mod tests;
 mod tickets;
 mod tls;
 mod tokens;
