@@ -167,7 +167,7 @@ class Dunlin(Broker):
                 ]
         passwords = self.folder / "passwords"
         name, password = self.user
-        passwd = [str(self.binary()), "passwd", str(passwords), name, "-b", password]
+        passwd = [str(self.binary()), "passwd", "-b", str(passwords), name, password]
         subprocess.run(passwd, check=True)
         # Before the listeners: what follows them would belong to the last one.
         lines[2:2] = ["[auth]", f'password_file = "{passwords}"', "[quic]"]

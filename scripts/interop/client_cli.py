@@ -34,7 +34,8 @@ def program(name, verb):
         command = [f"mosquitto_{verb}", "-h", ARGS.host, "-p", port, *version]
         return command + (["--cafile", ARGS.ca] if ARGS.transport == "tls" else [])
     url = f"{SCHEMES[ARGS.transport]}://{ARGS.host}:{ARGS.port}"
-    return [os.environ["DUNLIN"], verb, "--url", url, "--ca", ARGS.ca, *version]
+    ca = ["--ca", ARGS.ca] if ARGS.transport in ("quic", "tls", "wss") else []
+    return [os.environ["DUNLIN"], verb, "--url", url, *ca, *version]
 
 
 def publish(topic, payload, qos, *more):

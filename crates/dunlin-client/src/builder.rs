@@ -190,6 +190,16 @@ impl Builder {
         self
     }
 
+    /// Ends the client when so many connections in a row were accepted by the
+    /// server and lost within ten seconds for the same reason, with no message
+    /// acknowledged or received on them: what the client sends again on each of
+    /// them is then the likely cause. What waits fails with that reason. 0: never.
+    /// Default 20. Attempts that the server did not accept do not count.
+    pub fn losses_max(mut self, losses: u32) -> Self {
+        self.options.link.losses_max = losses;
+        self
+    }
+
     /// Time for one attempt to connect, until the server's CONNACK. Default
     /// 20 s. Also bounds, if it is less than 5 s, how long a disconnect waits for
     /// messages to leave.

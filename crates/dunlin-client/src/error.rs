@@ -1,4 +1,7 @@
 //! What can go wrong, one enum for each thing that is asked for.
+//!
+//! A text does not repeat its cause, which `source()` gives. What the transport
+//! reports (TLS, sockets) is whole in one text and has no further cause.
 
 use core::error::Error;
 use core::fmt;
@@ -80,10 +83,10 @@ impl fmt::Display for DisconnectCause {
                 reason(f, r, text)
             }
             Self::Peer(error) => error.fmt(f),
-            Self::Resolve { host, error } => write!(f, "cannot resolve {host}: {error}"),
+            Self::Resolve { host, .. } => write!(f, "cannot resolve {host}"),
             Self::Tls(error) => error.fmt(f),
             Self::Net(error) => error.fmt(f),
-            Self::Scram(error) => write!(f, "authentication failed: {error}"),
+            Self::Scram(_) => f.write_str("authentication failed"),
             Self::StreamRefused => f.write_str("the server gave up a stream of this client"),
             Self::Options(error) => error.fmt(f),
             Self::Local => f.write_str("disconnected"),
@@ -98,10 +101,10 @@ impl Error for DisconnectCause {
             Self::Scram(error) => Some(error),
             // The text is that of the error, so its cause is the next one.
             Self::Peer(error) => error.source(),
-            Self::Tls(error) => error.source(),
-            Self::Net(error) => error.source(),
             Self::Options(error) => error.source(),
-            Self::Transport(_)
+            Self::Tls(_)
+            | Self::Net(_)
+            | Self::Transport(_)
             | Self::Server { .. }
             | Self::Refused { .. }
             | Self::StreamRefused
@@ -137,7 +140,7 @@ pub enum MigrateError {
     },
     /// It cannot move: not QUIC, moving already, no such address, or the
     /// server does not allow it.
-    #[error(transparent)]
+    #[error("{0}")]
     Refused(Arc<MoveError>),
     /// The client was closed.
     #[error(transparent)]
@@ -175,13 +178,13 @@ impl ConnectError {
 #[non_exhaustive]
 pub enum RuntimeError {
     /// The event loop cannot be created.
-    #[error(transparent)]
+    #[error("{0}")]
     Net(Arc<NetError>),
     /// The directory for qlog cannot be used.
-    #[error("cannot log connections: {0}")]
+    #[error("cannot log connections")]
     Qlog(#[source] Arc<io::Error>),
     /// The thread cannot be started.
-    #[error("cannot start a thread: {0}")]
+    #[error("cannot start a thread")]
     Thread(#[source] Arc<io::Error>),
     /// As many clients as the runtime allows.
     #[error("the limit of {0} clients is reached")]
@@ -196,7 +199,7 @@ pub enum RuntimeError {
 #[non_exhaustive]
 pub enum PublishError {
     /// The topic is not a topic name.
-    #[error("invalid topic: {0}")]
+    #[error("invalid topic")]
     Topic(#[from] TopicError),
     /// The server refused the message.
     #[error("the server refused the message: {} ({:#04x})", words(*.reason), .reason.to_u8())]
@@ -204,7 +207,14 @@ pub enum PublishError {
         /// Its reason code.
         reason: ReasonCode,
     },
-    /// The server takes no such message: its QoS, retain flag or size.
+    /// The packet is larger than the server takes, by the Maximum Packet Size
+    /// of its CONNACK; nothing of it was sent.
+    #[error("the packet is larger than the {max} bytes that the server takes")]
+    TooLarge {
+        /// What the server takes.
+        max: u32,
+    },
+    /// The server takes no such message: its QoS or retain flag.
     #[error(transparent)]
     NotSupported(CommandError),
     /// The connection broke before a message of QoS 0 had left; it is not sent
@@ -216,7 +226,7 @@ pub enum PublishError {
     #[error("the message became too old before it had arrived")]
     Obsolete,
     /// The client was disconnected first, for good.
-    #[error("not published: {0}")]
+    #[error("not published")]
     Closed(#[source] DisconnectCause),
 }
 
@@ -237,7 +247,7 @@ pub enum TryPublishError {
 #[non_exhaustive]
 pub enum SubscribeError {
     /// The filter is not a topic filter.
-    #[error("invalid topic filter: {0}")]
+    #[error("invalid topic filter")]
     Filter(#[from] TopicError),
     /// The server refused.
     #[error("the server refused the subscription: {} ({:#04x})", words(*.reason), .reason.to_u8())]
@@ -252,7 +262,7 @@ pub enum SubscribeError {
     #[error("the server answered with the wrong number of reason codes")]
     Answer,
     /// The client was disconnected first, for good.
-    #[error("not subscribed: {0}")]
+    #[error("not subscribed")]
     Closed(#[source] DisconnectCause),
 }
 
@@ -264,7 +274,7 @@ pub enum OptionError {
     #[error("{0} is longer than 65,535 bytes")]
     TooLong(&'static str),
     /// The topic of the will is not a topic name.
-    #[error("invalid will topic: {0}")]
+    #[error("invalid will topic")]
     WillTopic(#[source] TopicError),
     /// MQTT 3.1.1 has no password without a user name.
     #[error("MQTT 3.1.1 needs a user name with a password")]
@@ -296,13 +306,10 @@ mod tests {
         let wrapped: [(Box<dyn Error>, &str); 6] = [
             (Box::new(lookup()), "no such name"),
             (Box::new(ConnectError::Failed(lookup())), "no such name"),
-            (
-                Box::new(PublishError::Closed(lookup())),
-                "cannot resolve h: no such name",
-            ),
+            (Box::new(PublishError::Closed(lookup())), "cannot resolve h"),
             (
                 Box::new(TryPublishError::Publish(PublishError::Closed(lookup()))),
-                "cannot resolve h: no such name",
+                "cannot resolve h",
             ),
             (
                 Box::new(SubscribeError::Filter(TopicError::Empty)),
@@ -316,6 +323,11 @@ mod tests {
         for (error, source) in wrapped {
             let found = error.source().map(ToString::to_string);
             assert_eq!(found.as_deref(), Some(source), "{error}");
+            let causes = core::iter::successors(Some(&*error), |&error| error.source());
+            let texts: Vec<String> = causes.map(ToString::to_string).collect();
+            for (at, text) in texts.iter().enumerate().skip(1) {
+                assert!(!texts[at - 1].contains(text.as_str()), "{texts:?}");
+            }
         }
     }
 }

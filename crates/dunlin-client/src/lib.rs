@@ -74,7 +74,7 @@ pub use builder::Builder;
 pub use client::{Client, Connecting, Delivery, Subscribe, Subscription};
 pub use dunlin_base::transport::Transport;
 pub use dunlin_base::{MessageProperties, QoS, Repeat, Text};
-pub use dunlin_mqtt::client::{Negotiated, PeerError};
+pub use dunlin_mqtt::client::{CommandError, Negotiated, PeerError};
 pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
 pub use dunlin_net::{Cipher, Congestion, Group, TuningError};
 pub use error::{

@@ -35,6 +35,9 @@ const RECEIVE_QUEUE_DEFAULT: usize = 1024;
 /// nothing else is said.
 const SESSION_EXPIRY_DEFAULT: Duration = Duration::from_secs(300);
 
+/// Equal losses in a row that end a client by default.
+const LOSSES_MAX_DEFAULT: u32 = 20;
+
 /// Topic aliases used by default, in each direction.
 const TOPIC_ALIASES_DEFAULT: u16 = 16;
 
@@ -64,6 +67,8 @@ pub(crate) struct LinkOptions {
     pub(crate) local_addr: Option<IpAddr>,
     pub(crate) connect_timeout: Duration,
     pub(crate) reconnect: Option<Backoff>,
+    /// Equal losses in a row that end the client; 0: none do.
+    pub(crate) losses_max: u32,
     pub(crate) early_data: bool,
     /// Other packets may leave before CONNACK has come.
     pub(crate) pipelined: bool,
@@ -129,6 +134,7 @@ impl Options {
                 local_addr: None,
                 connect_timeout: Duration::from_secs(20),
                 reconnect: Some(Backoff::default()),
+                losses_max: LOSSES_MAX_DEFAULT,
                 early_data: true,
                 pipelined: false,
                 tickets: None,

@@ -76,7 +76,7 @@ impl Default for Priority {
 #[non_exhaustive]
 pub enum PriorityError {
     /// The pattern is not a topic filter.
-    #[error("invalid priority pattern: {0}")]
+    #[error("invalid priority pattern")]
     Pattern(#[from] TopicError),
     /// There are too many.
     #[error("more than 64 priorities")]

@@ -118,7 +118,21 @@ impl<'a> Publish<'a> {
     /// # Errors
     /// What [`Publish::encode`] would fail with for lack of anything but room.
     pub fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
-        packet_len(self.lengths(version, self.payload.len())?.remaining)
+        self.encoded_len_with(version, self.payload.len())
+    }
+
+    /// As [`Publish::encoded_len`] with a payload of `payload_len` bytes;
+    /// `self.payload` is not looked at.
+    ///
+    /// # Errors
+    /// As [`Publish::encoded_len`].
+    #[inline]
+    pub fn encoded_len_with(
+        &self,
+        version: Version,
+        payload_len: usize,
+    ) -> Result<usize, EncodeError> {
+        packet_len(self.lengths(version, payload_len)?.remaining)
     }
 
     /// Writes the whole packet.

@@ -6,7 +6,7 @@ use core::fmt::Write as _;
 use core::num::{NonZeroU16, NonZeroU32};
 
 use dunlin_base::QoS;
-use dunlin_base::limits::RECEIVE_MAXIMUM_DEFAULT;
+use dunlin_base::limits::{PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
 use dunlin_mqtt_codec::{
     Ack, Auth, AuthProperties, ConnAck, Connect, Disconnect, Packet, PacketId, Publish, ReasonCode,
     ReasonProperties, RetainHandling, Subscribe, SubscribeFilter, SubscribeFilters,
@@ -249,7 +249,9 @@ fn show_connack(connack: &ConnAck<'_>) -> String {
     {
         let _ = write!(line, " rm={max}");
     }
-    if let Some(max) = properties.maximum_packet_size {
+    if let Some(max) = properties.maximum_packet_size
+        && max.get() != PACKET_BYTES_DEFAULT
+    {
         let _ = write!(line, " max={max}");
     }
     if let Some(max) = properties.topic_alias_maximum

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // Nothing is left to do when standard error is closed too.
-            let _ = writeln!(io::stderr(), "dunlin: {}", sentence(&error));
+            let _ = writeln!(io::stderr(), "dunlin: {}", sentence(error.as_ref()));
             ExitCode::FAILURE
         }
     }

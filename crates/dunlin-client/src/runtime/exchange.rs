@@ -42,6 +42,8 @@ pub(super) struct Exchange {
     scram: Option<Scram>,
     /// Why the connection must end, found while handling what came.
     fault: Option<DisconnectCause>,
+    /// A message was acknowledged or received on this connection.
+    is_useful: bool,
     in_flight: HashMap<PacketId, QueuedPublish>,
     requests: Requests,
     /// Room for acknowledgements on their way.
@@ -70,6 +72,7 @@ impl Exchange {
             connected: Some(connected),
             scram: None,
             fault: None,
+            is_useful: false,
             in_flight: HashMap::new(),
             requests: Requests::default(),
             receipts: Vec::new(),
@@ -100,6 +103,12 @@ impl Exchange {
 
     pub(super) fn take_fault(&mut self) -> Option<DisconnectCause> {
         self.fault.take()
+    }
+
+    /// Whether a message was acknowledged or received on the connection that
+    /// ended.
+    pub(super) fn take_usefulness(&mut self) -> bool {
+        core::mem::take(&mut self.is_useful)
     }
 
     /// A transport is open: writes CONNECT. `early`: messages of QoS 1 and 2
@@ -204,6 +213,7 @@ impl Exchange {
             client_id: &mut self.client_id,
             scram: self.scram.as_ref(),
             fault: &mut self.fault,
+            is_useful: &mut self.is_useful,
             in_flight: &mut self.in_flight,
             requests: &mut self.requests,
         };
@@ -340,10 +350,20 @@ impl Exchange {
             Err(error) => {
                 self.session.abandon(id);
                 if let Some(queued) = self.in_flight.remove(&id) {
-                    queued.finish(Err(PublishError::NotSupported(error)));
+                    queued.finish(Err(self.unsupported(error)));
                 }
                 None
             }
+        }
+    }
+
+    /// Why the server takes no such message.
+    pub(super) fn unsupported(&self, error: CommandError) -> PublishError {
+        match error {
+            CommandError::PacketTooLarge => PublishError::TooLarge {
+                max: self.session.negotiated().packet_bytes_max,
+            },
+            error => PublishError::NotSupported(error),
         }
     }
 

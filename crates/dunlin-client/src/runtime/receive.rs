@@ -231,7 +231,7 @@ impl Receiver {
             match received {
                 Received::Nothing => {}
                 Received::Full => self.inbox_full = true,
-                Received::Connected(announced) => self.connected(announced, parts),
+                Received::Connected(announced) => self.connected(now, announced, parts),
                 Received::Arrived(stream) => parts.sender.arrived(stream),
                 Received::Acknowledged(topic, stream) => {
                     parts.sender.acknowledged(&topic, stream);
@@ -244,7 +244,7 @@ impl Receiver {
     }
 
     /// CONNACK has come: looks after the session, and says so.
-    fn connected(&self, announced: Option<usize>, parts: &mut Parts<'_>) {
+    fn connected(&self, now: Instant, announced: Option<usize>, parts: &mut Parts<'_>) {
         let Parts {
             link,
             exchange,
@@ -252,7 +252,7 @@ impl Receiver {
         } = parts;
         let transport = link.transport();
         let is_reconnection = link.was_connected();
-        link.connected();
+        link.connected(now);
         exchange.connected(transport);
         sender.start_streams(transport, announced);
         if is_reconnection {

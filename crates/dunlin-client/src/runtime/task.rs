@@ -354,7 +354,8 @@ impl ClientTask {
         }
         let fault = self.exchange.take_fault();
         let is_last = self.ending.is_some();
-        let step = self.link.lost(context, fault, cause, is_last);
+        let is_useful = self.exchange.take_usefulness();
+        let step = self.link.lost(context, fault, cause, is_last, is_useful);
         self.follow(context, step);
     }
 

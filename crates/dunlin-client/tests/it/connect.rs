@@ -463,3 +463,23 @@ fn pings_keep_the_connection() {
         run(server.client().keep_alive(Duration::from_secs(1)).connect()).expect("connected");
     server.end();
 }
+
+/// No answer at all would take the connect timeout of 20 s.
+#[test]
+fn a_closed_udp_port_is_an_error_at_once() {
+    let port = {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.local_addr().expect("an address").port()
+    };
+    for scheme in ["quic", "auto"] {
+        let builder = Client::builder(format!("{scheme}://127.0.0.1:{port}")).expect("a URL");
+        let begun = std::time::Instant::now();
+        let tls = TlsOptions::new().dangerous_no_verification();
+        let error = run(builder.tls(tls).connect()).expect_err("refused");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{error}");
+        assert!(
+            matches!(error, ConnectError::Failed(DisconnectCause::Transport(_))),
+            "{error:?}"
+        );
+    }
+}

@@ -3,7 +3,8 @@
 use std::sync::mpsc::channel;
 
 use dunlin_client::{
-    Publish, PublishError, QoS, ReasonCode, Subscribe, SubscribeError, TryPublishError,
+    DisconnectCause, Publish, PublishError, QoS, ReasonCode, Subscribe, SubscribeError,
+    TryPublishError,
 };
 use dunlin_mqtt::codec::{ConnAck, Packet, ReasonCodes, SubAck};
 
@@ -135,17 +136,90 @@ fn what_the_server_does_not_take_is_refused_here() {
         for publish in [
             Publish::new("a", "").qos(QoS::AtLeastOnce),
             Publish::new("a", "").retain(true),
-            Publish::new("a", vec![0; 50]),
         ] {
             let result = client.publish(publish).await;
             assert!(matches!(result, Err(PublishError::NotSupported(_))));
         }
+        let result = client.publish(Publish::new("a", vec![0; 50])).await;
+        assert!(matches!(result, Err(PublishError::TooLarge { max: 50 })));
         let result = client.subscribe("$share/g/a", QoS::AtMostOnce).await;
         assert!(matches!(result, Err(SubscribeError::NotSupported(_))));
         client
             .publish(Publish::new("fine", ""))
             .await
             .expect("left");
+    });
+    server.end();
+}
+
+#[test]
+fn a_large_message_waits_for_what_connack_allows() {
+    let server = Server::run(|listener| {
+        let mut peer = listener.accept();
+        peer.expect("CONNECT c");
+        peer.expect("PUBLISH 1 q1 a");
+        peer.expect_silence();
+        let mut connack = ConnAck::default();
+        connack.properties.maximum_packet_size = core::num::NonZeroU32::new(100_000);
+        peer.send_packet(&Packet::ConnAck(connack));
+        peer.send("PUBACK 1");
+        peer.expect("DISCONNECT expiry=0");
+    });
+    run(async {
+        let builder = server.client().pipelined(true);
+        let (client, _messages, connecting) = builder.start().expect("started");
+        let small = message("a", QoS::AtLeastOnce);
+        let small = client.start_publish(small).await.expect("room");
+        let large = Publish::new("a", vec![0; 200_000]).qos(QoS::AtLeastOnce);
+        let large = client.start_publish(large).await.expect("room");
+        connecting.await.expect("connected");
+        let too_large = PublishError::TooLarge { max: 100_000 };
+        let error = large.await.expect_err("too large");
+        assert_eq!(error.to_string(), too_large.to_string());
+        small.await.expect("acknowledged");
+        client.disconnect().await;
+    });
+    server.end();
+}
+
+#[test]
+fn a_server_that_calls_a_packet_too_large_is_not_asked_again() {
+    let server = Server::run(|listener| {
+        let mut peer = listener.accept_session(false);
+        peer.expect("PUBLISH 1 q1 a");
+        peer.send("DISCONNECT 0x95");
+        peer.expect("end");
+    });
+    run(async {
+        let (client, _messages) = server.client().connect().await.expect("connected");
+        let error = client.publish(message("a", QoS::AtLeastOnce)).await;
+        assert!(matches!(
+            error,
+            Err(PublishError::Closed(DisconnectCause::Server {
+                reason: ReasonCode::PacketTooLarge,
+                ..
+            }))
+        ));
+    });
+    server.end();
+}
+
+#[test]
+fn a_message_that_costs_every_connection_is_given_up() {
+    const LOSSES: u32 = 3;
+    let server = Server::run(|listener| {
+        for _ in 0..LOSSES {
+            let mut peer = listener.accept_session(true);
+            assert!(peer.line().starts_with("PUBLISH 1 q1"));
+        }
+    });
+    run(async {
+        let builder = server.client().clean_start(false).losses_max(LOSSES);
+        let (client, mut messages) = builder.connect().await.expect("connected");
+        let error = client.publish(message("a", QoS::AtLeastOnce)).await;
+        let lost = |cause: &DisconnectCause| matches!(cause, DisconnectCause::Transport(_));
+        assert!(matches!(error, Err(PublishError::Closed(cause)) if lost(&cause)));
+        assert!(messages.next().await.is_none());
     });
     server.end();
 }

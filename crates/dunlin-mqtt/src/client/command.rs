@@ -345,10 +345,8 @@ impl Session {
         }
         let version = self.offer.version;
         if self.negotiated.packet_bytes_max < MQTT_PACKET_BYTES_MAX {
-            let header = packet.encode_header(version, payload_len, &mut Discard)?;
-            let fits = self
-                .negotiated
-                .check_size(header.len.saturating_add(payload_len));
+            let len = packet.encoded_len_with(version, payload_len)?;
+            let fits = self.negotiated.check_size(len);
             fits.map_err(|error| explained(self.phase, error))?;
         }
         packet.encode_header(version, payload_len, out)?;
@@ -395,14 +393,5 @@ fn explained(phase: Phase, error: CommandError) -> CommandError {
     match phase {
         Phase::Connecting if error.is_by_server() => CommandError::NotConnected,
         _ => error,
-    }
-}
-
-/// Takes everything: to learn how long a packet is.
-struct Discard;
-
-impl ByteSink for Discard {
-    fn put(&mut self, _: &[u8]) -> Result<(), SinkFull> {
-        Ok(())
     }
 }

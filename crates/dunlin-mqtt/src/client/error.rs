@@ -10,7 +10,7 @@ use dunlin_mqtt_codec::{DecodeError, EncodeError, ReasonCode};
 #[non_exhaustive]
 pub enum PeerError {
     /// A packet cannot be decoded, or is larger than was agreed.
-    #[error("malformed packet from the server: {0}")]
+    #[error("malformed packet from the server")]
     Decode(#[from] DecodeError),
     /// A packet that a server never sends, or not now.
     #[error("unexpected {0} packet from the server")]
@@ -30,8 +30,8 @@ pub enum PeerError {
     #[error("the server used an invalid topic alias")]
     TopicAlias,
     /// A topic name with wildcards [MQTT-3.3.2-2].
-    #[error("the server sent an invalid topic name: {0}")]
-    Topic(TopicError),
+    #[error("the server sent an invalid topic name")]
+    Topic(#[source] TopicError),
     /// Session Present although no session was asked for [MQTT-3.2.2-4].
     #[error("the server resumed a session that this client does not have")]
     UnknownSession,

@@ -10,6 +10,9 @@ use dunlin_mqtt_codec::{ConnAck, Connect, Publish, Subscribe, Version};
 
 use super::error::CommandError;
 
+/// Largest packet before CONNACK: what servers take by default or more.
+const EARLY_PACKET_BYTES_MAX: u32 = 64 << 10;
+
 /// What CONNECT allows the server, and how the session begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
@@ -124,9 +127,11 @@ impl Negotiated {
     }
 
     /// What the next connection is likely to allow, while its CONNACK has not
-    /// come. Topic aliases need its word [MQTT-3.2.2-17].
+    /// come. Topic aliases need its word [MQTT-3.2.2-17], and so do large packets:
+    /// one that is too large ends the connection.
     pub(super) fn expected(self) -> Self {
         Self {
+            packet_bytes_max: self.packet_bytes_max.min(EARLY_PACKET_BYTES_MAX),
             topic_alias_maximum: 0,
             keep_alive: Duration::ZERO,
             session_expiry_seconds: 0,

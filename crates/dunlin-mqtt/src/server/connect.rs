@@ -7,7 +7,7 @@ use core::num::{NonZeroU16, NonZeroU32};
 
 use bytes::Bytes;
 use dunlin_base::Text;
-use dunlin_base::limits::PACKET_BYTES_DEFAULT;
+use dunlin_base::limits::MQTT_PACKET_BYTES_MAX;
 use dunlin_mqtt_codec::{
     ConnAck, ConnAckProperties, Connect, DecodeError, Packet, PacketType, ReasonCode, Version, peek,
 };
@@ -118,13 +118,14 @@ impl Accepted {
         };
         let answer = [(option::DATA_STREAMS, streams.as_str())];
         let answers = usize::from(terms.asked_for_streams);
-        let lowered = announced.packet_bytes_max < PACKET_BYTES_DEFAULT;
+        // The largest that there is needs no word.
+        let limited = announced.packet_bytes_max < MQTT_PACKET_BYTES_MAX;
         let aliases = announced.topic_alias_maximum;
         let properties = ConnAckProperties {
             user_properties: answer.get(..answers).unwrap_or_default().into(),
             session_expiry_interval: self.session_expiry,
             receive_maximum: NonZeroU16::new(announced.receive_maximum),
-            maximum_packet_size: NonZeroU32::new(announced.packet_bytes_max).filter(|_| lowered),
+            maximum_packet_size: NonZeroU32::new(announced.packet_bytes_max).filter(|_| limited),
             assigned_client_identifier: self.assigned.as_deref(),
             topic_alias_maximum: (aliases > 0).then_some(aliases),
             server_keep_alive: self.server_keep_alive,

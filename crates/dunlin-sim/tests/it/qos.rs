@@ -397,6 +397,7 @@ fn acknowledgements_carry_no_words_and_fit() {
     // harness would show a Reason String or User Property as "with words".
     check(
         "
+        set packet_bytes_max=268435460
         a > CONNECT a clean max=11 noproblem
         a < CONNACK
         a > SUBSCRIBE 1 t|q2

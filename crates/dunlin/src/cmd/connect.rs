@@ -21,6 +21,11 @@ use dunlin_client::{
 use super::network::Network;
 use super::properties::{Properties, parse_property};
 use super::streams::Streams;
+use super::unused::Mode;
+use crate::causes::sentence;
+
+/// Equal losses of a connection in a row after which there is no other attempt.
+const LOSSES_MAX: u32 = 3;
 
 /// Flags of the connection, as mosquitto's clients have them.
 #[derive(Debug, Args)]
@@ -91,9 +96,6 @@ pub(super) struct Connect {
     /// Do not print errors.
     #[arg(long)]
     quiet: bool,
-    /// Messages in flight at most.
-    #[arg(short = 'M', long, value_name = "MESSAGES")]
-    max_inflight: Option<u16>,
     /// Log QUIC connections to this directory, a file each, in the qlog format.
     #[arg(long, value_name = "DIR")]
     qlog: Option<PathBuf>,
@@ -150,8 +152,8 @@ struct Tls {
     /// Use TLS and trust what the system trusts.
     #[arg(long)]
     tls_use_os_certs: bool,
-    /// Accepted for mosquitto's sake: 1.3 and 1.2 are spoken.
-    #[arg(long, hide = true)]
+    /// Accepted for mosquitto's sake: 1.2 is the lowest version that is spoken.
+    #[arg(long, hide = true, value_parser = ["tlsv1.2"])]
     tls_version: Option<String>,
 }
 
@@ -189,12 +191,34 @@ impl Connect {
         }
     }
 
+    /// What decides about the options; `None` if the URL is wrong.
+    pub(super) fn mode(&self) -> Option<Mode> {
+        let url = self.parse_url().ok()?;
+        let transport = url.transport();
+        Some(Mode {
+            quic: transport == Transport::Quic || url.is_auto(),
+            tls: transport.is_encrypted() || url.is_auto(),
+            race: url.is_auto(),
+            v5: self.protocol_version == Version::V5,
+        })
+    }
+
+    /// Whether the server is to keep the session after the connection.
+    pub(super) fn keeps_session(&self, properties: &Properties) -> bool {
+        self.disable_clean_session
+            || self.session_expiry_interval.is_some()
+            || properties.keep_session()
+    }
+
     /// The properties of -D.
     pub(super) fn properties(&self) -> Result<Properties> {
         let mut properties = Properties::default();
         let mut words = self.properties.iter().map(String::as_str).peekable();
         while words.peek().is_some() {
             parse_property(&mut words, &mut properties)?;
+        }
+        if properties.has_will() && self.will.will_topic.is_none() {
+            bail!("-D will has no effect here: it needs --will-topic");
         }
         Ok(properties)
     }
@@ -220,6 +244,7 @@ impl Connect {
             .version(self.protocol_version)
             .keep_alive(Duration::from_secs(self.keepalive.into()))
             .clean_start(!self.disable_clean_session)
+            .losses_max(LOSSES_MAX)
             .network(self.network.options())
             .early_data(!self.no_early_data)
             .tls(self.network.tls(self.tls.options()?));
@@ -262,9 +287,6 @@ impl Connect {
                 self.complain(&format_args!("Warning: {notice}"));
             }
             builder = builder.tickets(file);
-        }
-        if let Some(max) = self.max_inflight {
-            builder = builder.max_in_flight(max);
         }
         if let Some(topic) = &self.will.will_topic {
             let payload = self.will.will_payload.clone().unwrap_or_default();
@@ -341,7 +363,7 @@ impl Connect {
             }
             Err(ConnectError::Failed(cause)) => {
                 let hint = self.hint(&cause);
-                self.complain(&format_args!("Error: {cause}{hint}"));
+                self.complain(&format_args!("Error: {}{hint}", sentence(&cause)));
                 Ok(Err(self.exit_code(&cause)))
             }
             Err(error) => Err(error.into()),
@@ -357,7 +379,7 @@ impl Connect {
         let is_quic = |url: &Url| url.transport() == Transport::Quic && !url.is_auto();
         match self.parse_url() {
             Ok(url) if is_silence && is_quic(&url) => {
-                " (nobody answers by UDP: is the port right, does a firewall block UDP? \
+                " (no answer by UDP: is the port right, does a firewall block UDP? \
                  auto:// takes TLS where QUIC does not get through)"
             }
             _ => "",

@@ -17,10 +17,12 @@ mod publish;
 mod streams;
 mod subscribe;
 mod timing;
+mod unused;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// MQTT over QUIC, TCP, TLS and WebSocket: broker, clients and tools.
 #[derive(Debug, Parser)]
@@ -38,9 +40,9 @@ enum Command {
     Cert(cert::Cert),
     Cid(cid::Cid),
     Passwd(passwd::Passwd),
-    #[command(name = "pub", disable_help_flag = true, args_override_self = true)]
+    #[command(name = "pub", disable_help_flag = true)]
     Pub(Box<publish::Pub>),
-    #[command(name = "sub", disable_help_flag = true, args_override_self = true)]
+    #[command(name = "sub", disable_help_flag = true)]
     Sub(Box<subscribe::Sub>),
 }
 
@@ -51,7 +53,13 @@ impl Cli {
     /// # Errors
     /// There is nothing to run.
     pub fn read() -> Result<Self, ExitCode> {
-        Self::try_parse().map_err(|error| {
+        let matches = Self::command().try_get_matches();
+        let cli = matches.and_then(|matches| {
+            let cli = Self::from_arg_matches(&matches)?;
+            cli.check(&matches)?;
+            Ok(cli)
+        });
+        cli.map_err(|error| {
             // Nothing is left to do when the output is closed.
             let _ = error.print();
             match error.exit_code() {
@@ -59,6 +67,24 @@ impl Cli {
                 _ => ExitCode::FAILURE,
             }
         })
+    }
+
+    /// Refuses options that have no effect beside the others.
+    fn check(&self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let mode = match &self.command {
+            Command::Pub(publish) => publish.mode(),
+            Command::Sub(subscribe) => subscribe.mode(),
+            _ => None,
+        };
+        let cli = Self::command();
+        let (Some(mode), Some((name, matches))) = (mode, matches.subcommand()) else {
+            return Ok(());
+        };
+        let Some(command) = cli.find_subcommand(name) else {
+            return Ok(());
+        };
+        unused::check(command, matches, mode)
+            .map_err(|text| command.clone().error(ErrorKind::ArgumentConflict, text))
     }
 
     /// Runs the command.

@@ -1,7 +1,7 @@
 //! `dunlin passwd`: users of a password file.
 
 use std::io::{self, BufRead, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -20,12 +20,15 @@ pub(super) struct Passwd {
     file: PathBuf,
     /// The user.
     user: String,
-    /// The password. Other users of this machine can see it while the command
-    /// runs.
-    #[arg(short = 'b', long = "password", value_name = "PASSWORD")]
+    /// The password, with -b.
+    #[arg(requires = "batch")]
     password: Option<String>,
+    /// Take the password from the command line, as mosquitto_passwd does. Other
+    /// users of this machine can see it while the command runs.
+    #[arg(short = 'b', long, requires = "password")]
+    batch: bool,
     /// Delete the user.
-    #[arg(short = 'D', long, conflicts_with = "password")]
+    #[arg(short = 'D', long, conflicts_with = "batch")]
     delete: bool,
     /// Iterations of the hash, 4096 to 1000000.
     #[arg(long, default_value_t = ITERATIONS_DEFAULT, value_name = "NUMBER")]
@@ -39,6 +42,9 @@ impl Passwd {
     /// The file cannot be read or written, or the user is not usable.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let path = &self.file;
+        if !path.exists() && Path::new(&self.user).is_file() {
+            bail!("{} is a file: the order is FILE USER PASSWORD", self.user);
+        }
         let action = |verb| move || format!("cannot {verb} {}", path.display());
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -19,6 +19,18 @@ pub(super) struct Properties {
     pub(super) disconnect_expiry: Option<Duration>,
 }
 
+impl Properties {
+    /// Whether the session is to outlive the connection.
+    pub(super) fn keep_session(&self) -> bool {
+        self.connect.session_expiry.is_some() || self.disconnect_expiry.is_some()
+    }
+
+    /// Whether there is one for the will.
+    pub(super) fn has_will(&self) -> bool {
+        self.will != PublishProperties::default() || !self.will_delay.is_zero()
+    }
+}
+
 /// Properties of CONNECT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConnectProperties {
@@ -92,8 +104,7 @@ impl PublishProperties {
             "response-topic" => self.response_topic = Some(value.into()),
             "correlation-data" => self.correlation_data = Some(value.into()),
             "payload-format-indicator" => self.payload_is_utf8 = Some(flag(value)?),
-            // The library chooses aliases by itself.
-            "topic-alias" => {}
+            "topic-alias" => bail!("the client chooses topic aliases by itself"),
             _ => return Ok(false),
         }
         Ok(true)

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::connect::{Connect, parse_qos};
 use super::properties::Properties;
 use super::timing::Timing;
+use super::unused::Mode;
 use crate::causes::sentence;
 
 /// Lines read ahead of the network.
@@ -57,6 +58,9 @@ pub(super) struct Pub {
     /// The server keeps the message for later subscribers.
     #[arg(short = 'r', long)]
     retain: bool,
+    /// Messages in flight at most.
+    #[arg(short = 'M', long, value_name = "MESSAGES")]
+    max_inflight: Option<u16>,
     /// Publish the message this many times.
     #[arg(long, default_value_t = 1, value_name = "TIMES")]
     repeat: u64,
@@ -72,20 +76,27 @@ pub(super) struct Pub {
 }
 
 impl Pub {
+    /// What decides about the options.
+    pub(super) fn mode(&self) -> Option<Mode> {
+        self.connect.mode()
+    }
+
     /// Publishes.
     pub(super) fn run(self) -> Result<ExitCode> {
-        let topic = match &self.topic {
-            Some(topic) => topic.clone(),
-            None => match self.connect.url_topic()? {
-                Some(topic) => topic,
-                None => {
-                    bail!("both topic (-t) and message (-m, -f, -l, -n or -s) must be supplied")
-                }
-            },
+        let topic = match (&self.topic, self.connect.url_topic()?) {
+            (Some(_), Some(_)) => bail!("the topic is given twice: by -t and by -L"),
+            (Some(topic), None) => topic.clone(),
+            (None, Some(topic)) => topic,
+            (None, None) => {
+                bail!("both topic (-t) and message (-m, -f, -l, -n or -s) must be supplied")
+            }
         };
         let delay = Duration::try_from_secs_f64(self.repeat_delay)
             .context("--repeat-delay is a number of seconds")?;
         let properties = self.connect.properties()?;
+        if properties.subscription_id.is_some() {
+            bail!("-D subscribe has no effect here: nothing is subscribed");
+        }
         let payload = self.payload()?;
         let template = properties
             .publish
@@ -143,6 +154,9 @@ impl Pub {
         if self.repeat == 1 && payload.as_ref().is_some_and(|p| p.len() <= SHORT_BYTES) {
             builder = self.connect.briefly(builder);
         }
+        if let Some(max) = self.max_inflight {
+            builder = builder.max_in_flight(max);
+        }
         let (client, messages, begun) = self.connect.start(builder)?;
         drop(messages);
         let mut sender = Sender {
@@ -185,7 +199,7 @@ impl Pub {
             (Ok(()), None) => Ok(ExitCode::SUCCESS),
             (Ok(()), Some(code)) => Ok(ExitCode::from(code)),
             (Err(error), _) => {
-                let error = sentence(&error);
+                let error = sentence(error.as_ref());
                 self.connect.complain(&format_args!("Error: {error}"));
                 Ok(ExitCode::FAILURE)
             }

@@ -18,14 +18,22 @@ use dunlin_client::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::connect::{Connect, parse_qos};
-use super::properties::Properties;
+use super::connect::{Begun, Connect, parse_qos};
+use super::properties::{Properties, PublishProperties};
+use super::unused::Mode;
+use crate::causes::sentence;
 use context::Context;
 use format::Format;
 use time::WallTime;
 
 /// Exit code of mosquitto_sub after -W.
 const TIMED_OUT: u8 = 27;
+
+/// How long DISCONNECT may take to leave after -W.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// Messages printed at a time before the clock is looked at.
+const BATCH: u32 = 64;
 
 /// Subscribe to topics and print messages, with mosquitto_sub's flags.
 #[derive(Debug, Args)]
@@ -45,7 +53,7 @@ pub(super) struct Sub {
     /// Exit after this many messages.
     #[arg(short = 'C', long, value_name = "COUNT")]
     count: Option<u64>,
-    /// Exit after this many seconds, with code 27.
+    /// Exit after this many seconds, connecting included, with code 27.
     #[arg(short = 'W', long, value_name = "SECONDS")]
     timeout: Option<u64>,
     /// Print topics as well.
@@ -105,9 +113,16 @@ enum End {
     Interrupted,
     /// The server or the network.
     Closed,
+    /// There was no connection, or no subscription; the error is printed.
+    Failed(ExitCode),
 }
 
 impl Sub {
+    /// What decides about the options.
+    pub(super) fn mode(&self) -> Option<Mode> {
+        self.connect.mode()
+    }
+
     /// Prints messages.
     pub(super) fn run(mut self) -> Result<ExitCode> {
         self.topic.extend(self.connect.url_topic()?);
@@ -123,6 +138,9 @@ impl Sub {
             printed: 0,
         };
         let properties = self.connect.properties()?;
+        if properties.publish != PublishProperties::default() {
+            bail!("-D publish has no effect here: nothing is published");
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -133,53 +151,87 @@ impl Sub {
     }
 
     async fn subscribe(&self, properties: &Properties, mut printer: Printer) -> Result<ExitCode> {
-        let deadline = self
-            .timeout
-            .map(|seconds| tokio::time::Instant::now() + Duration::from_secs(seconds));
-        let builder = self.connect.builder(properties)?.pipelined(true);
+        let timeout = async {
+            match self.timeout.map(Duration::from_secs) {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => core::future::pending().await,
+            }
+        };
+        let mut builder = self.connect.builder(properties)?.pipelined(true);
+        if !self.connect.keeps_session(properties) {
+            builder = builder.session_expiry(Duration::ZERO);
+        }
         let (client, mut messages, begun) = self.connect.start(builder)?;
+        let mut events = client.events();
+        let end = tokio::select! {
+            end = self.receive(&client, &mut messages, begun, properties, &mut printer) => end?,
+            () = timeout => End::TimedOut,
+        };
+        let leave = async {
+            match properties.disconnect_expiry {
+                Some(expiry) => client.disconnect_and_keep_session(expiry).await,
+                None => client.disconnect().await,
+            }
+        };
+        match end {
+            End::Failed(code) => {
+                client.disconnect().await;
+                Ok(code)
+            }
+            End::Closed => {
+                let mut last = None;
+                while let Some(event) = events.next().await {
+                    if let ConnectionEvent::Disconnected { cause } = event {
+                        last = Some(cause);
+                    }
+                }
+                let Some(cause) = last else {
+                    return Ok(ExitCode::FAILURE);
+                };
+                let error = sentence(&cause);
+                self.connect.complain(&format_args!("Error: {error}"));
+                Ok(self.connect.exit_code(&cause))
+            }
+            End::TimedOut => {
+                let _ = tokio::time::timeout(LEAVE_MAX, leave).await;
+                self.connect.complain(&"Timed out");
+                Ok(ExitCode::from(TIMED_OUT))
+            }
+            End::Done | End::Interrupted => {
+                leave.await;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+
+    /// Connects, subscribes and prints.
+    async fn receive(
+        &self,
+        client: &Client,
+        messages: &mut Messages,
+        begun: Begun,
+        properties: &Properties,
+        printer: &mut Printer,
+    ) -> Result<End> {
         // It may go out with the first datagram.
         let (connected, answers) = tokio::join!(
-            self.connect.connected(&client, begun),
-            self.request(&client, properties)
+            self.connect.connected(client, begun),
+            self.request(client, properties)
         );
         // If there is no connection, that is the error to tell.
         if let Err(code) = connected? {
-            return Ok(code);
+            return Ok(End::Failed(code));
         }
         if let Some(code) = self.judge(answers?) {
-            client.disconnect().await;
-            return Ok(code);
+            return Ok(End::Failed(code));
         }
-        let mut events = client.events();
-        let end = if self.exit_after_subscribe || self.topic.is_empty() {
-            End::Done
-        } else {
-            let printed = self.print_all(&client, &mut messages, &mut printer, deadline);
-            match printed.await {
-                Err(error) if is_broken_pipe(&error) => End::Done,
-                end => end?,
-            }
-        };
-        if let End::Closed = end {
-            let mut code = ExitCode::FAILURE;
-            while let Some(event) = events.next().await {
-                if let ConnectionEvent::Disconnected { cause } = event {
-                    self.connect.complain(&format_args!("Error: {cause}"));
-                    code = self.connect.exit_code(&cause);
-                }
-            }
-            return Ok(code);
+        if self.exit_after_subscribe || self.topic.is_empty() {
+            return Ok(End::Done);
         }
-        match properties.disconnect_expiry {
-            Some(expiry) => client.disconnect_and_keep_session(expiry).await,
-            None => client.disconnect().await,
+        match self.print_all(client, messages, printer).await {
+            Err(error) if is_broken_pipe(&error) => Ok(End::Done),
+            end => end,
         }
-        if let End::TimedOut = end {
-            self.connect.complain(&"Timed out");
-            return Ok(ExitCode::from(TIMED_OUT));
-        }
-        Ok(ExitCode::SUCCESS)
     }
 
     /// Unsubscribes and subscribes.
@@ -238,20 +290,17 @@ impl Sub {
         client: &Client,
         messages: &mut Messages,
         printer: &mut Printer,
-        deadline: Option<tokio::time::Instant>,
     ) -> Result<End> {
         let cannot = "cannot wait for signals";
         let mut interrupt = signal(SignalKind::interrupt()).context(cannot)?;
         let mut terminate = signal(SignalKind::terminate()).context(cannot)?;
-        let timeout = async {
-            match deadline {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => core::future::pending().await,
-            }
-        };
-        tokio::pin!(timeout);
         let mut events = client.events();
+        let mut turns = 0_u32;
         loop {
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(BATCH) {
+                tokio::task::yield_now().await;
+            }
             let message = match messages.try_next() {
                 Some(message) => message,
                 None => {
@@ -265,7 +314,6 @@ impl Sub {
                             self.say_event(client, &event);
                             continue;
                         }
-                        () = &mut timeout => return Ok(End::TimedOut),
                         _ = interrupt.recv() => return Ok(End::Interrupted),
                         _ = terminate.recv() => return Ok(End::Interrupted),
                     }

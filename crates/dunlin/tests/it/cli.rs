@@ -111,11 +111,10 @@ fn every_transport_by_url() {
         Transport::Wss,
     ] {
         let port = broker.addr(transport).port();
-        let at = format!(
-            "--url {}://localhost:{port} --ca {}",
-            transport.scheme(),
-            ca.display()
-        );
+        let mut at = format!("--url {}://localhost:{port}", transport.scheme());
+        if transport.is_encrypted() {
+            at += &format!(" --ca {}", ca.display());
+        }
         let sub = Subscriber::start(&format!("{at} -t a -q 1 -C 1"));
         assert_eq!(code(&format!("pub {at} -t a -m hi -q 1")), Some(0));
         assert_eq!(sub.end(), (vec!["hi".into()], Some(0)), "{transport:?}");
@@ -182,6 +181,8 @@ fn errors_have_mosquittos_exit_codes() {
         (format!("pub {at} -t a -f /nonexistent"), 1, "/nonexistent"),
         (format!("sub {at} -t a -F %z"), 1, "'z'"),
         (format!("sub {at} -t a -D nonsense a b"), 1, "nonsense"),
+        (format!("pub {at} -t a -m b -q 1 -q 2"), 1, "multiple times"),
+        (format!("sub {at} -t a -d -d"), 1, "multiple times"),
         (format!("sub {at} -t a -c"), 1, "-i"),
         ("sub --url http://h -t a".into(), 1, "http"),
         ("sub -h nothing.invalid -t a".into(), 1, "nothing.invalid"),
@@ -239,4 +240,120 @@ fn a_client_logs_its_connection_and_its_secrets_when_asked_to() {
     ] {
         assert!(log.contains(&format!("\"quic:{name}\"")), "{name}");
     }
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let cases = [
+        "pub -t a -m b --tickets f",
+        "pub --url mqtt://h -t a -m b --cafile f",
+        "pub --url mqtts://h -t a -m b --datagrams",
+        "pub --url quic://h -t a -m b --topic-streams 3",
+        "pub --url quic://h -t a -m b --race-memory f",
+        "pub --url quic://h -t a -m b -h h",
+        "pub -t a -m b --tls-version tlsv1.2",
+        "pub -t a -m b --will-qos 1",
+        "pub -t a -m b -D will content-type c",
+        "pub -t a -m b -D subscribe subscription-identifier 1",
+        "pub -t a -m b -D publish topic-alias 1",
+        "pub -t a -m b --repeat-delay 1",
+        "pub -t a -l --repeat 2",
+        "pub -t a -m b -V 311 -x 60",
+        "pub -L mqtt://h/t -t a -m b",
+        "sub -t a -V 311 --no-local",
+        "sub -t a -D publish content-type c",
+        "sub -t a -E -C 1",
+        "sub -t a --pretty",
+        "sub -t a -v -F %p",
+        "sub -t a -M 3",
+    ];
+    for args in cases {
+        let got = output(args);
+        let stderr = String::from_utf8_lossy(&got.stderr);
+        let words = [
+            "has no effect here",
+            "chooses",
+            "twice",
+            "unexpected argument",
+        ];
+        let is_clear = words.iter().any(|words| stderr.contains(words));
+        assert!(is_clear && got.status.code() == Some(1), "{args}: {stderr}");
+    }
+}
+
+#[test]
+fn more_than_the_broker_takes_is_refused_at_once() {
+    let broker = Broker::start(1);
+    let at = format!("-h 127.0.0.1 -p {}", broker.addr(Transport::Tcp).port());
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("large");
+    std::fs::write(&file, vec![b'x'; 3 << 20]).expect("written");
+    for (more, words) in [
+        ("-q 0", "larger than the 1048576 bytes"),
+        ("-q 1", "larger than the 1048576 bytes"),
+        // It does not say what it takes, and closes the connection each time.
+        ("-q 1 -V 311", "connection failed"),
+    ] {
+        let args = format!("pub {at} -t a -f {} {more}", file.display());
+        let got = output(&args);
+        let stderr = String::from_utf8_lossy(&got.stderr);
+        assert_eq!(got.status.code(), Some(1), "{more}: {stderr}");
+        assert!(stderr.contains(words), "{more}: {stderr}");
+    }
+}
+
+#[test]
+fn the_time_of_a_subscriber_includes_connecting() {
+    // It accepts and says nothing; CONNACK is awaited for 20 s.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let begun = std::time::Instant::now();
+    let exit = code(&format!("sub -h 127.0.0.1 -p {port} -t a -W 1"));
+    assert_eq!(exit, Some(27));
+    assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_killed_subscriber_leaves_no_session_unless_asked_to() {
+    let broker = Broker::start(1);
+    let at = format!("-h 127.0.0.1 -p {}", broker.addr(Transport::Tcp).port());
+    for (flags, kept) in [("", false), ("-c", true), ("-x 60", true)] {
+        let mut sub = Subscriber::start(format!("{at} -t a -i killed {flags}").trim());
+        sub.child.kill().expect("killed");
+        sub.child.wait().expect("ended");
+        let present = crate::support::run(async {
+            let client = broker.client(Transport::Tcp).client_id("killed");
+            let (client, _messages) = client
+                .clean_start(false)
+                .connect()
+                .await
+                .expect("connected");
+            let negotiated = client.negotiated().expect("connected");
+            client.disconnect().await;
+            negotiated.session_present
+        });
+        assert_eq!(present, kept, "{flags}");
+    }
+}
+
+#[test]
+fn passwd_takes_the_order_of_mosquitto_passwd() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("passwords").display().to_string();
+    assert_eq!(code(&format!("passwd -b {file} alice secret")), Some(0));
+    assert_eq!(code(&format!("passwd {file} bob -b secret")), Some(0));
+    let text = std::fs::read_to_string(&file).expect("written");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let users: Vec<_> = lines.filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(users, ["alice", "bob"]);
+    for wrong in [
+        format!("passwd -b secret {file} alice"),
+        format!("passwd -b {file} alice"),
+        format!("passwd {file} alice secret"),
+    ] {
+        let got = output(&wrong);
+        assert_eq!(got.status.code(), Some(1), "{wrong}");
+        assert!(!got.stderr.is_empty());
+    }
+    assert_eq!(std::fs::read_to_string(&file).expect("there"), text);
 }

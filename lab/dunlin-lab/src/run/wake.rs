@@ -180,8 +180,10 @@ fn publisher(bench: &Bench<'_>) -> Result<Command> {
         }
         _ => {
             let mut command = bench.lab.dunlin(namespace);
-            command.args(["pub", "--timing", "--url", &bench.url(), "--cafile"]);
-            command.arg(ca);
+            command.args(["pub", "--timing", "--url", &bench.url()]);
+            if bench.system.wire != Wire::Tcp {
+                command.arg("--cafile").arg(ca);
+            }
             if bench.system.early {
                 let tickets = bench.lab.temporary("wake-tickets");
                 command.arg("--tickets").arg(tickets);

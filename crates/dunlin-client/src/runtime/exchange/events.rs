@@ -49,6 +49,7 @@ pub(super) struct Events<'a> {
     pub(super) client_id: &'a mut Text,
     pub(super) scram: Option<&'a Scram>,
     pub(super) fault: &'a mut Option<DisconnectCause>,
+    pub(super) is_useful: &'a mut bool,
     pub(super) in_flight: &'a mut HashMap<PacketId, QueuedPublish>,
     pub(super) requests: &'a mut Requests,
 }
@@ -112,7 +113,8 @@ impl Events<'_> {
         Received::Connected(announced)
     }
 
-    fn on_message(&self, publish: &Publish<'_>, receipt: Option<Receipt>) -> Next {
+    fn on_message(&mut self, publish: &Publish<'_>, receipt: Option<Receipt>) -> Next {
+        *self.is_useful = true;
         let message = Message {
             topic: Text::from(publish.topic),
             payload: Payload::from(publish.payload).0,
@@ -152,6 +154,7 @@ impl Events<'_> {
             tracing::error!("a message in flight is missing");
             return Received::Nothing;
         };
+        *self.is_useful = true;
         let topic = queued.publish.topic.clone();
         let stream = queued.stream;
         let reason = ack.reason;

@@ -10,6 +10,7 @@ use dunlin_base::transport::{CloseCause, Transport, close_code};
 use dunlin_base::{ConnId, Instant};
 
 use super::super::context::Context;
+use super::knock::Knock;
 use super::{Link, State, Step as LinkStep};
 use crate::error::DisconnectCause;
 use crate::race::{Plan, RaceMemory, Runner, Running, Step, network_name, wall_clock};
@@ -50,6 +51,8 @@ struct Lane {
     port: u16,
     addrs: VecDeque<SocketAddr>,
     conns: Vec<(ConnId, IpAddr)>,
+    /// QUIC: whether a port is closed.
+    knocks: Vec<Knock>,
     /// When to try the next address.
     next_at: Instant,
     opened: Option<ConnId>,
@@ -65,6 +68,7 @@ impl Lane {
             port,
             addrs: addrs.iter().map(with_port).collect(),
             conns: Vec::new(),
+            knocks: Vec::new(),
             next_at: Instant::ZERO,
             opened: None,
         }
@@ -95,6 +99,7 @@ impl Dialing {
     pub(super) fn closed(&mut self, conn: ConnId, cause: CloseCause) {
         for lane in &mut self.lanes {
             lane.conns.retain(|(other, _)| *other != conn);
+            lane.knocks.retain(|knock| knock.conn != conn);
             if lane.opened == Some(conn) {
                 lane.opened = None;
                 self.race.failed(lane.runner);
@@ -236,6 +241,7 @@ impl Link {
     /// Dials the addresses whose turn it is; gives when the next one's is.
     fn run_lanes(&self, context: &mut Context<'_>, dialing: &mut Dialing) -> Option<Instant> {
         let mut wake: Option<Instant> = None;
+        self.drop_refused(context, dialing);
         for lane in dialing.lanes.iter_mut().filter(|lane| lane.started) {
             if lane.opened.is_some() {
                 continue;
@@ -247,6 +253,9 @@ impl Link {
                 match self.dial(context, lane.transport, addr, true) {
                     Ok(conn) => {
                         lane.conns.push((conn, addr.ip()));
+                        if lane.transport == Transport::Quic {
+                            lane.knocks.push(Knock::new(context.now, conn, addr));
+                        }
                         lane.next_at = context.now + HEAD_START;
                     }
                     Err(cause) => dialing.cause = cause,
@@ -257,8 +266,27 @@ impl Link {
             } else if !lane.addrs.is_empty() {
                 wake = wake.into_iter().chain([lane.next_at]).min();
             }
+            let knocks = lane.knocks.iter().map(|knock| knock.at);
+            wake = wake.into_iter().chain(knocks).min();
         }
         wake
+    }
+
+    /// Gives up connections of QUIC whose port is closed.
+    fn drop_refused(&self, context: &mut Context<'_>, dialing: &mut Dialing) {
+        let lanes = dialing.lanes.iter_mut();
+        let knocks = lanes.filter(|lane| lane.opened.is_none());
+        let knocks = knocks.flat_map(|lane| &mut lane.knocks);
+        let local = self.options.link.local_addr;
+        let refused = knocks.filter_map(|knock| {
+            let refused = knock.is_refused(context.now, local);
+            refused.then_some(knock.conn)
+        });
+        for conn in refused.collect::<Vec<_>>() {
+            context.conns.remove(&conn);
+            context.net.conn(conn).abort();
+            dialing.closed(conn, CloseCause::failed("cannot connect: port is closed"));
+        }
     }
 
     fn take_winner(
@@ -295,5 +323,64 @@ impl Link {
         let addr = addr.filter(|_| lane.transport == Transport::Quic);
         self.early.begin(addr, dialing.race.took(runner));
         Some(self.take(conn, lane.transport))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use dunlin_base::transport::NetEventKind;
+    use dunlin_net::{Clock, Net, NetConfig};
+
+    use super::super::super::resolver::Resolver;
+    use super::*;
+    use crate::command::{Queue, Remote};
+    use crate::options::Options;
+    use crate::shared::Shared;
+
+    /// A name with two addresses, of which the first refuses.
+    #[test]
+    fn the_second_address_of_a_name_is_tried() {
+        let config = NetConfig::client(Clock::new()).expect("a configuration");
+        let mut net = Net::new(config).expect("an event loop");
+        let queue = Arc::new(Queue::new(net.waker()));
+        let remote = Remote::new(&queue);
+        let key = remote.register(1).expect("a place");
+        let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
+        let second = listener.local_addr().expect("an address");
+        let url = format!("mqtt://name.invalid:{}", second.port());
+        let options = Arc::new(Options::new(url.parse().expect("a URL")));
+        let shared = Arc::new(Shared::new(key, remote, &options));
+        let mut link = Link::new(shared, options);
+        let (mut conns, mut resolver) = (HashMap::new(), Resolver::new(&queue));
+        let first = SocketAddr::new([127, 0, 0, 1].into(), second.port());
+        let mut found = Some(Ok((vec![first, second], None)));
+        loop {
+            let mut context = Context {
+                now: net.now(),
+                net: &mut net,
+                conns: &mut conns,
+                resolver: &mut resolver,
+            };
+            match link.run(&mut context) {
+                LinkStep::Begin(_) => break,
+                LinkStep::End(cause) => unreachable!("{cause:?}"),
+                LinkStep::Rest => {}
+            }
+            if let Some(found) = found.take() {
+                link.resolved(1, found);
+                continue;
+            }
+            let (now, wait) = (net.now(), Duration::from_millis(20));
+            net.poll(Some(wait), &mut |event| match event.kind {
+                NetEventKind::Opened { .. } => link.opened(now, event.conn, false),
+                NetEventKind::Closed { cause } => link.closed(now, event.conn, cause),
+                _ => {}
+            })
+            .expect("polled");
+        }
     }
 }

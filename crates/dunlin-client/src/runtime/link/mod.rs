@@ -3,6 +3,8 @@
 
 mod dialing;
 mod early;
+mod knock;
+mod losses;
 mod pace;
 mod upgrade;
 
@@ -24,6 +26,7 @@ use crate::options::{Options, random_u64};
 use crate::shared::Shared;
 use dialing::Dialing;
 use early::Early;
+use losses::Losses;
 pub(super) use upgrade::SessionFacts;
 use upgrade::{Due, Upgrade};
 
@@ -45,6 +48,7 @@ pub(super) struct Link {
     attempt: u64,
     /// Failed attempts in a row.
     failures: u32,
+    losses: Losses,
     /// The server has accepted a connection.
     was_connected: bool,
     early: Early,
@@ -109,6 +113,7 @@ impl Link {
         Self {
             transport: options.link.url.transport(),
             early: Early::new(&options),
+            losses: Losses::new(options.link.losses_max),
             shared,
             options,
             state: State::Idle,
@@ -226,8 +231,8 @@ impl Link {
     }
 
     /// The server accepted the connection.
-    pub(super) fn connected(&mut self) {
-        self.failures = 0;
+    pub(super) fn connected(&mut self, now: Instant) {
+        self.losses.accepted(now);
         self.was_connected = true;
         self.early.connected();
     }
@@ -433,13 +438,14 @@ impl Link {
 
     /// The transport is gone, and the session does not go on with another.
     /// `fault`: why this side ended it. `is_last`: the client wants no further
-    /// connection.
+    /// connection. `is_useful`: as for [`Losses::lost`].
     pub(super) fn lost(
         &mut self,
         context: &Context<'_>,
         fault: Option<DisconnectCause>,
         cause: CloseCause,
         is_last: bool,
+        is_useful: bool,
     ) -> Step {
         let by_server = match &fault {
             Some(fault) => matches!(fault, DisconnectCause::Server { .. }),
@@ -457,6 +463,9 @@ impl Link {
             return Step::Rest;
         }
         let cause = fault.unwrap_or(DisconnectCause::Transport(cause));
+        if self.losses.lost(context.now, &cause, is_useful) {
+            self.failures = 0;
+        }
         self.attempt_failed(context, cause).unwrap_or(Step::Rest)
     }
 
@@ -466,7 +475,8 @@ impl Link {
             cause: cause.clone(),
         });
         let backoff = self.options.link.reconnect.filter(|_| self.was_connected);
-        let Some(backoff) = backoff.filter(|_| !is_final(&cause)) else {
+        let is_over = is_final(&cause) || self.losses.are_enough();
+        let Some(backoff) = backoff.filter(|_| !is_over) else {
             return Some(Step::End(cause));
         };
         self.failures = self.failures.saturating_add(1);
@@ -488,7 +498,7 @@ fn drop_probe(context: &mut Context<'_>, conn: ConnId) {
 }
 
 /// Whether another attempt would only do harm: the server threw this client
-/// out for another one of its name, or will never take it.
+/// out for another one of its name, or will never take it or what it sends.
 fn is_final(cause: &DisconnectCause) -> bool {
     match cause {
         DisconnectCause::Server { reason, .. } | DisconnectCause::Refused { reason, .. } => {
@@ -499,6 +509,7 @@ fn is_final(cause: &DisconnectCause) -> bool {
                     | ReasonCode::BadAuthenticationMethod
                     | ReasonCode::UnsupportedProtocolVersion
                     | ReasonCode::ClientIdentifierNotValid
+                    | ReasonCode::PacketTooLarge
             )
         }
         DisconnectCause::Options(_) => true,

@@ -184,7 +184,7 @@ impl Sender {
                 self.queue.unpop(queued);
                 return false;
             }
-            Err(error) => queued.finish(Err(PublishError::NotSupported(error))),
+            Err(error) => queued.finish(Err(exchange.unsupported(error))),
         }
         true
     }

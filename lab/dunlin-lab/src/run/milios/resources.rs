@@ -62,7 +62,10 @@ impl Resources {
             }
         } else {
             let program = bench.lab.program().display().to_string();
-            add(&[&program, "pub", "--url", &bench.url(), "--cafile", &ca]);
+            add(&[&program, "pub", "--url", &bench.url()]);
+            if bench.system.wire != Wire::Tcp {
+                add(&["--cafile", &ca]);
+            }
         }
         add(&["-t", TOPIC, "-q", "1", "-l"]);
         Ok(words)
