@@ -29,9 +29,12 @@ mod levels;
 mod tests;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use dunlin_base::Text;
 use dunlin_base::topic::{self, TopicError};
 use hashbrown::HashMap;
 use levels::{Levels, Name, Names};
@@ -147,6 +150,24 @@ impl Rules {
                     Ok(filled) => filled.matches(topic),
                 }
         })
+    }
+}
+
+/// What the files about users and topics say, as read at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// The access list; without one everything is allowed.
+    pub acl: Option<Arc<Acl>>,
+    /// The users of the password file, each with a number that changes with
+    /// the password; `None`: there is no such file.
+    pub users: Option<Arc<BTreeMap<Text, u64>>>,
+}
+
+impl Access {
+    /// What the password file has for a user.
+    pub(crate) fn password_of(&self, user: &str) -> Option<u64> {
+        let users = self.users.as_ref()?;
+        users.get(user.as_bytes()).copied()
     }
 }
 

@@ -24,6 +24,17 @@ pub enum QueueFull {
     DropNewest,
 }
 
+/// What happens to a CONNECT whose client identifier has a session of another
+/// user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherUser {
+    /// CONNACK has 0x85 Client Identifier not valid; the session stays.
+    #[default]
+    Refuse,
+    /// The session ends and an empty one begins.
+    StartClean,
+}
+
 /// Messages of topics that match go before messages of a lower level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priority {
@@ -48,6 +59,8 @@ pub struct Config {
     /// What each listener asks of its clients, by index; the default stands in
     /// for missing ones.
     pub listeners: Vec<AuthPolicy>,
+    /// For a session of another user.
+    pub other_user: OtherUser,
     /// Largest packet accepted, in bytes. Announced to clients only when it is
     /// lower than the default, because real clients refuse some values.
     pub packet_bytes_max: u32,
@@ -113,6 +126,7 @@ impl Default for Config {
             shards: 1,
             secret: Secret::of_seed(0),
             listeners: vec![],
+            other_user: OtherUser::Refuse,
             packet_bytes_max: PACKET_BYTES_DEFAULT,
             receive_maximum: RECEIVE_MAXIMUM_DEFAULT,
             topic_alias_maximum: 16,

@@ -89,12 +89,20 @@ pub enum BusMessage {
     },
     /// A client that connected to the sender wants this client identifier,
     /// whose home is the receiver, for a session that begins empty and ends
-    /// with its connection. Answered by [`BusMessage::Granted`].
+    /// with its connection. Answered by [`BusMessage::Granted`] or
+    /// [`BusMessage::Denied`].
     Claim {
         /// Names the claim, with the sender.
         token: u64,
         /// The client identifier.
         client_id: Text,
+        /// The client's user.
+        user: Option<Text>,
+    },
+    /// The client identifier belongs to a session of another user.
+    Denied {
+        /// Of the claim.
+        token: u64,
     },
     /// No other session has the client identifier now.
     Granted {

@@ -54,7 +54,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, PRIORITY_MAX, Priority, QueueFull};
+pub use config::{Config, OtherUser, PRIORITY_MAX, Priority, QueueFull};
 pub use io::{BusMessage, Event, Forward, Input, InterestChange, Missed, Output, Preparation};
 pub use random::{SECRET_BYTES, Secret, home_shard};
 pub use reports::census::Census;

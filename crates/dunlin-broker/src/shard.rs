@@ -3,14 +3,13 @@
 //! four owners and hands what happens to the functions over them.
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId};
 use dunlin_store::{Recovered, Request};
 
-use crate::access::Acl;
+use crate::access::Access;
 use crate::between::bus;
 use crate::config::Config;
 use crate::front;
@@ -24,7 +23,7 @@ use crate::owners::{Later, Owners};
 use crate::reports::census::{self, Census};
 use crate::reports::clients::{self, ClientView};
 use crate::reports::sys;
-use crate::sessions::{lifecycle, restore};
+use crate::sessions::{lifecycle, restore, rights};
 use crate::stats::Stats;
 
 /// One shard of the broker.
@@ -64,9 +63,13 @@ impl Shard {
         self.finish();
     }
 
-    /// Replaces the access rules; `None` allows everything.
-    pub fn set_acl(&mut self, acl: Option<Arc<Acl>>) {
-        self.own.acl = acl;
+    /// Brings rules about users and topics into force, also for clients that
+    /// are connected and sessions that wait. Call it at start after
+    /// [`Shard::restore`]; until then everything is allowed.
+    pub fn set_access(&mut self, now: Instant, access: Access) {
+        self.own.now = now;
+        rights::set_access(&mut self.own, access);
+        self.finish();
     }
 
     /// Counters since the start.

@@ -37,6 +37,9 @@ dunlin_base::totals! {
         /// Subscriptions refused because one message could match too many of
         /// their session.
         pub subscriptions_overlapping: u64,
+        /// QoS 1 and 2 messages not sent because the receiver's rights to them
+        /// ended while they waited.
+        pub deliveries_denied: u64,
         /// Publishes refused because a queue was full.
         pub publishes_refused: u64,
         /// Messages that expired in a queue.

@@ -1,6 +1,7 @@
 //! The authenticator of a simulated world: a table of users.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dunlin_base::Text;
@@ -21,6 +22,24 @@ impl Users {
     pub(crate) fn new(users: &[(&str, &str)]) -> Self {
         let owned = |&(user, password): &(&str, &str)| (user.to_owned(), password.to_owned());
         Self(users.iter().map(owned).collect())
+    }
+
+    pub(crate) fn set(&mut self, user: &str, password: Option<&str>) {
+        match password {
+            Some(password) => self.0.insert(user.to_owned(), password.to_owned()),
+            None => self.0.remove(user),
+        };
+    }
+
+    /// What shards get of a password file; `None` if there never was a user.
+    pub(crate) fn listed(&self) -> Option<Arc<BTreeMap<Text, u64>>> {
+        let number = |(user, password): (&String, &String)| {
+            let digits = password.bytes();
+            let number = digits.fold(0, |sum, byte| sum * 31 + u64::from(byte));
+            (Text::from(user.as_str()), number)
+        };
+        let users = (!self.0.is_empty()).then(|| self.0.iter().map(number).collect());
+        users.map(Arc::new)
     }
 
     pub(crate) fn answer(&self, request: &AuthRequest) -> AuthAnswer {

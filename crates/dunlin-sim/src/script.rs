@@ -13,7 +13,8 @@
 //! 3.1.1 to bytes that are no CONNECT. `wait 10s` and `wait
 //! 300ms` let time pass; `crash`, `stop`, `disk full`, `disk ok` are what
 //! happens to the server; `acl LINE; LINE` replaces its access list, `acl -`
-//! takes it away. `set KEY=VALUE` at the top changes the
+//! takes it away, and `user NAME PASSWORD` changes a user, `user NAME -` removes
+//! one. `set KEY=VALUE` at the top changes the
 //! configuration. What a client receives and no line reads is an error at
 //! the next step.
 
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dunlin_base::{ConnId, StreamId};
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
-use dunlin_broker::{Priority, QueueFull};
+use dunlin_broker::{OtherUser, Priority, QueueFull};
 use dunlin_mqtt::flow::{self, FlowHeader};
 use dunlin_mqtt_codec::{Version, decode, peek};
 
@@ -30,7 +31,7 @@ use crate::disk::Fault;
 use crate::link::ToClient;
 use crate::notation::{encode, show};
 use crate::setup::Setup;
-use crate::world::{World, set_acl};
+use crate::world::{World, set_acl, set_user};
 
 /// What scripts call stream `d`.
 const DATAGRAM: StreamId = StreamId(u64::MAX);
@@ -134,6 +135,7 @@ fn set(setup: &mut Setup, pair: &str) {
             });
         }
         "durable" => config.durable = value == "yes",
+        "other_user" => config.other_user = OtherUser::StartClean,
         "queue_full" if value == "drop" => config.queue_full = QueueFull::DropNewest,
         "access" => {
             config.listeners = vec![AuthPolicy {
@@ -187,6 +189,11 @@ impl Script {
                     .for_each(|client| client.unread.clear());
             }
             ("acl", lines) => set_acl(&mut self.world, access_list(lines).as_deref()),
+            ("user", words) => {
+                let (user, password) = words.split_once(' ').expect("a user and a password");
+                let password = (password != "-").then_some(password);
+                set_user(&mut self.world, user, password);
+            }
             ("stop", _) => self.world.shut_down(),
             ("disk", "full") => self.world.disk.fault = Fault::Full,
             ("disk", "broken") => self.world.disk.fault = Fault::Broken,

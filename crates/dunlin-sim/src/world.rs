@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetCommand, NetCommandKind, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, ShardId, StreamId};
-use dunlin_broker::access::Acl;
+use dunlin_broker::access::{Access, Acl};
 use dunlin_broker::{Census, Config, Event, Input, Output, Secret, Shard};
 use dunlin_store::Recovered;
 
@@ -206,8 +206,7 @@ impl World {
         for index in 0..self.shards.len() {
             self.shards[index].restore(recovered);
         }
-        let acl = self.setup.acl.clone();
-        set_acl(self, acl.as_deref());
+        reload(self);
     }
 
     fn run_timers(&mut self) {
@@ -486,9 +485,23 @@ impl World {
 /// `acl` is no access list.
 pub(crate) fn set_acl(world: &mut World, acl: Option<&str>) {
     world.setup.acl = acl.map(str::to_owned);
-    let acl = acl.map(|text| Arc::new(Acl::parse(text).expect("an access list")));
+    reload(world);
+}
+
+/// Changes or removes a user's password, as a reload does.
+pub(crate) fn set_user(world: &mut World, user: &str, password: Option<&str>) {
+    world.users.set(user, password);
+    reload(world);
+}
+
+fn reload(world: &mut World) {
+    let acl = world.setup.acl.as_deref();
+    let access = Access {
+        acl: acl.map(|text| Arc::new(Acl::parse(text).expect("an access list"))),
+        users: world.users.listed(),
+    };
     for index in 0..world.shards.len() {
-        world.shards[index].set_acl(acl.clone());
+        world.shards[index].set_access(world.agenda.now, access.clone());
         world.drain(index);
     }
 }

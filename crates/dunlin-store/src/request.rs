@@ -59,8 +59,8 @@ pub struct SessionRecord {
     pub will: Option<StoredWill>,
     /// User name it authenticated as: who its messages are checked against.
     pub user_name: Option<Text>,
-    /// User name of the client that created it, which it belongs to; empty:
-    /// a client without one, or a record of a release that kept no owner.
+    /// The user name, if a password file vouches for it; empty: there is no
+    /// name, or a certificate has it, or a record of version 1 does not say.
     pub owner: Text,
 }
 

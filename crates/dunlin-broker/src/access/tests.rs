@@ -233,3 +233,37 @@ fn mistakes_name_their_line() {
     let acl = Acl::parse("user a b\r\ntopic\tread\tx\r\n").expect("valid");
     assert!(acl.allows(Some("a b"), "c", Action::Receive, "x"));
 }
+
+/// Subscriptions that are allowed as a whole are not checked for each message.
+#[test]
+fn who_may_subscribe_may_receive_all_that_matches() {
+    const LEVELS: [&str; 7] = ["a", "b", "$SYS", "+", "#", "%u", "%c"];
+    let mut random = dunlin_base::Random::new(12);
+    let mut draw = |choices: &[&'static str]| {
+        let levels: Vec<&str> = (0..1 + random.below(3))
+            .map(|_| choices[random.below(choices.len() as u64) as usize])
+            .collect();
+        levels.join("/")
+    };
+    let mut checked = 0;
+    for _ in 0..20_000 {
+        let mut list = String::from("user u\n");
+        for line in ["topic read", "topic deny", "pattern read", "pattern deny"] {
+            list += &format!("{line} {}\n", draw(&LEVELS));
+        }
+        let (Ok(acl), filter, topic) = (Acl::parse(&list), draw(&LEVELS[..5]), draw(&LEVELS[..3]))
+        else {
+            continue;
+        };
+        let valid = topic::validate_filter(&filter).is_ok();
+        if valid
+            && topic::matches(&filter, &topic)
+            && acl.allows(Some("u"), "a", Action::Subscribe, &filter)
+        {
+            checked += 1;
+            let may = acl.allows(Some("u"), "a", Action::Receive, &topic);
+            assert!(may, "{list}{filter} {topic}");
+        }
+    }
+    assert!(checked > 50, "{checked}");
+}

@@ -27,9 +27,12 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
                 front::handle_event(own, c, kind);
             }
         }
-        BusMessage::Claim { token, client_id } => {
-            claims::handle_claim(own, from, token, &client_id);
-        }
+        BusMessage::Claim {
+            token,
+            client_id,
+            user,
+        } => claims::handle_claim(own, from, token, &client_id, user),
+        BusMessage::Denied { token } => claims::handle_denied(own, token),
         BusMessage::Granted { token, client_id } => {
             claims::handle_granted(own, from, token, client_id);
         }

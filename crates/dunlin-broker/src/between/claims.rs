@@ -19,10 +19,10 @@ use crate::mqtt::accept;
 use crate::mqtt::ending;
 use crate::owners::Owners;
 use crate::owners::conn::{Claiming, Identity, PendingConnect, Phase};
-use crate::owners::elsewhere::{Claimant, Elsewhere};
+use crate::owners::elsewhere::{Claimant, Elsewhere, Place};
 use crate::owners::pending::Pending;
 use crate::random::home_shard;
-use crate::sessions::lifecycle;
+use crate::sessions::{lifecycle, rights};
 
 /// The client is authenticated: gets its session, at once or when the one that
 /// has its identifier on another shard has ended.
@@ -36,6 +36,9 @@ pub(crate) fn accept(
     let client_id = pending.client_id(connect);
     let home = ShardId(home_shard(&client_id, own.config.shards));
     let is_home = home == own.config.shard;
+    if is_home && !rights::may_have(own, &client_id, identity.user.as_ref()) {
+        return refuse(own, c);
+    }
     if is_home && own.sessions.elsewhere(&client_id).is_none() {
         return accept::accept(own, c, connect, pending.assigned, identity, 0);
     }
@@ -43,18 +46,46 @@ pub(crate) fn accept(
         return;
     };
     let id = conn.id;
+    let user = identity.user.clone();
     conn.phase = Phase::Claiming(Box::new(Claiming { pending, identity }));
     if is_home {
-        return claim(own, &client_id, Claimant::Here(id));
+        let at = Place::Here(id);
+        return claim(own, &client_id, Claimant { user, at });
     }
     let token = own.commits.token();
     own.commits.wait(token, Pending::Claim { conn: id });
-    own.outbox.bus(home, BusMessage::Claim { token, client_id });
+    let message = BusMessage::Claim {
+        token,
+        client_id,
+        user,
+    };
+    own.outbox.bus(home, message);
+}
+
+/// The session with this client identifier belongs to another user.
+fn refuse(own: &mut Owners, c: ConnIdx) {
+    ending::refuse(own, c, ReasonCode::ClientIdentifierNotValid);
+}
+
+/// Home has refused a claim.
+pub(crate) fn handle_denied(own: &mut Owners, token: u64) {
+    if let Some(Pending::Claim { conn }) = own.commits.take(token)
+        && let Some(c) = own.conns.find(conn)
+    {
+        refuse(own, c);
+    }
 }
 
 /// Another shard wants a client identifier whose home is here.
-pub(crate) fn handle_claim(own: &mut Owners, from: ShardId, token: u64, client_id: &Text) {
-    claim(own, client_id, Claimant::There(from, token));
+pub(crate) fn handle_claim(
+    own: &mut Owners,
+    from: ShardId,
+    token: u64,
+    client_id: &Text,
+    user: Option<Text>,
+) {
+    let at = Place::There(from, token);
+    claim(own, client_id, Claimant { user, at });
 }
 
 /// Home has granted a claim.
@@ -94,6 +125,16 @@ pub(crate) fn handle_left(own: &mut Owners, from: ShardId, token: u64, client_id
 /// Gives a client identifier to who claims it, or has the one end that has it
 /// on another shard.
 fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
+    if !rights::may_have(own, client_id, claimant.user.as_ref()) {
+        return match claimant.at {
+            Place::Here(conn) => own
+                .conns
+                .find(conn)
+                .into_iter()
+                .for_each(|c| refuse(own, c)),
+            Place::There(shard, token) => own.outbox.bus(shard, BusMessage::Denied { token }),
+        };
+    }
     if let Some(entry) = own.sessions.elsewhere_mut(client_id) {
         let first = entry.waiting.is_empty();
         entry.waiting.push_back(claimant);
@@ -104,11 +145,11 @@ fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
         }
         return;
     }
-    match claimant {
-        Claimant::Here(conn) => {
+    match claimant.at {
+        Place::Here(conn) => {
             establish(own, conn, 0);
         }
-        Claimant::There(shard, token) => {
+        Place::There(shard, token) => {
             if let Some(s) = own.sessions.find(client_id) {
                 take_over(own, s);
             }
@@ -120,6 +161,7 @@ fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
             let entry = Elsewhere {
                 shard,
                 token,
+                user: claimant.user,
                 waiting: VecDeque::new(),
             };
             own.sessions.insert_elsewhere(client_id.clone(), entry);

@@ -59,7 +59,7 @@ pub(crate) fn handle_publish(
             return Ok(());
         }
     }
-    if !own.may(s, Action::Publish, topic) {
+    if !own.may_publish(s, topic) {
         acknowledge_now(own, s, token, publish.qos, ReasonCode::NotAuthorized);
         return Ok(());
     }
@@ -93,7 +93,13 @@ fn find(
 ) -> Matches {
     let (sessions, conns) = (&own.sessions, &own.conns);
     let is_available = |s| shared::is_available(sessions, conns, s);
-    own.routing.find(topic, origin, scope, is_available)
+    let access = &own.access;
+    let may_receive = |s| {
+        let session = sessions.get(s);
+        session.is_some_and(|session| session.may(access, Action::Receive, topic))
+    };
+    own.routing
+        .find(topic, origin, scope, is_available, may_receive)
 }
 
 /// Routes a message of a client (with the session to acknowledge) or of

@@ -80,6 +80,7 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
             return;
         };
         let Some(outgoing) = session.mqtt.outbound.poll(own.now, window) else {
+            session.recheck &= !session.mqtt.outbound.is_idle();
             if !walk_retained(own, s) {
                 return;
             }
@@ -147,6 +148,13 @@ pub(crate) fn store_outgoing(
 
 fn send_delivery(own: &mut Owners, s: SessionIdx, c: usize, transfer: &Transfer<PacketId>) {
     let (packet_id, message) = (transfer.key, &transfer.message);
+    let session = own.sessions.get(s);
+    if session.is_some_and(|session| session.recheck)
+        && !own.may(s, Action::Receive, &message.topic)
+    {
+        own.stats.deliveries_denied += 1;
+        return end_delivery(own, s, packet_id);
+    }
     let publish = Publish {
         dup: transfer.again,
         qos: transfer.qos,
@@ -160,13 +168,18 @@ fn send_delivery(own: &mut Owners, s: SessionIdx, c: usize, transfer: &Transfer<
     if sent == Some(transfer.stream) {
         return;
     }
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    if let Some(stream) = sent {
-        session.mqtt.outbound.note_stream(packet_id, stream);
-    } else {
+    let Some(stream) = sent else {
         // Too large for this client: as if it had been delivered.
+        return end_delivery(own, s, packet_id);
+    };
+    if let Some(session) = own.sessions.get_mut(s) {
+        session.mqtt.outbound.note_stream(packet_id, stream);
+    }
+}
+
+/// Ends a delivery that cannot be made.
+fn end_delivery(own: &mut Owners, s: SessionIdx, packet_id: PacketId) {
+    if let Some(session) = own.sessions.get_mut(s) {
         let key = session.key;
         let received = session.mqtt.outbound.handle_refused(packet_id);
         forget(own, key, packet_id, &received);

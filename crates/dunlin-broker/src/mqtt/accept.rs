@@ -20,7 +20,7 @@ use crate::owners::conn::{Conn, Identity, Phase};
 use crate::owners::pending::Pending;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
-use crate::sessions::{lifecycle, subscriptions};
+use crate::sessions::{lifecycle, rights, subscriptions};
 
 /// The client is authenticated and has its client identifier: gives it its
 /// session. `claim`: the token under which its home granted it, or 0.
@@ -35,7 +35,7 @@ pub(crate) fn accept(
     let client_id = assigned
         .clone()
         .unwrap_or_else(|| Text::from(connect.client_id));
-    let (s, session_present) = take_session(own, connect, &client_id);
+    let (s, session_present) = take_session(own, connect, &client_id, identity.user.as_ref());
     let expiry = Lifetime::asked(connect, own.config.session_expiry_secs_max);
     let will = connect.will.as_ref().map(|will| {
         Box::new(StoredWill {
@@ -55,13 +55,21 @@ pub(crate) fn accept(
         return;
     };
     session.mqtt.version = connect.version;
+    let new_user = session.user != identity.user;
     session.user = identity.user;
+    session.standing = identity.standing;
     session.mqtt.lifetime.handle_connected(expiry);
     session.will = will;
     session.conn = Some(c);
     session.claim = claim;
     // A session that was stored stays so although it now ends with its
     // connection: its queue may be only in the store.
+    if session_present && new_user {
+        rights::handle_new_user(own, s);
+    }
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
     let must_store = own.commits.is_durable()
         && (session.is_persistent() || session.will.is_some() || session.stored);
     if must_store {
@@ -185,7 +193,12 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
 
 /// The session for a CONNECT, and whether it existed. A connection that
 /// has it gets DISCONNECT with 0x8E and is closed.
-fn take_session(own: &mut Owners, connect: &Connect<'_>, client_id: &Text) -> (SessionIdx, bool) {
+fn take_session(
+    own: &mut Owners,
+    connect: &Connect<'_>,
+    client_id: &Text,
+    user: Option<&Text>,
+) -> (SessionIdx, bool) {
     if let Some(s) = own.sessions.find(client_id) {
         let old = own.sessions.get(s).and_then(|session| session.conn);
         if let Some(old) = old {
@@ -196,7 +209,8 @@ fn take_session(own: &mut Owners, connect: &Connect<'_>, client_id: &Text) -> (S
     }
     // The disconnection may have ended the session.
     if let Some(s) = own.sessions.find(client_id) {
-        if !connect.clean_start {
+        let owner = own.sessions.get(s).and_then(|s| s.user.as_ref());
+        if !connect.clean_start && (owner.is_none() || owner == user) {
             return (s, true);
         }
         //= mqtt5#[MQTT-3.1.2-4]

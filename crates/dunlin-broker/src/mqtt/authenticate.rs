@@ -18,6 +18,7 @@ use crate::io::Output;
 use crate::mqtt::{ending, send};
 use crate::owners::Owners;
 use crate::owners::conn::{Identity, PendingConnect, Phase};
+use crate::owners::session::Standing;
 
 /// What its listener asks of a client.
 fn policy(own: &Owners, listener: u16) -> AuthPolicy {
@@ -45,7 +46,10 @@ pub(crate) fn authenticate(
     let step = policy.first_step(&conn.peer, &client_id, user.as_ref(), password.as_ref());
     match step {
         FirstStep::Accept { user } => {
-            let identity = Identity { user, data: None };
+            let identity = Identity {
+                user,
+                ..Identity::default()
+            };
             claims::accept(own, c, connect, pending, identity);
         }
         FirstStep::Refuse => ending::refuse(own, c, ReasonCode::NotAuthorized),
@@ -85,7 +89,12 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
     };
     match answer {
         AuthAnswer::Accept { user } => {
-            accept_pending(own, c, *pending, Identity { user, data: None });
+            let identity = Identity {
+                user,
+                standing: Standing::Listed,
+                data: None,
+            };
+            accept_pending(own, c, *pending, identity);
         }
         AuthAnswer::Busy => ending::refuse(own, c, ReasonCode::ServerBusy),
         _ => ending::refuse(own, c, ReasonCode::BadUserNameOrPassword),
@@ -177,7 +186,13 @@ pub(crate) fn handle_auth_exchange(
     let data = Some(data);
     if let Phase::Exchanging(pending, _) = core::mem::replace(&mut conn.phase, Phase::ExpectConnect)
     {
-        accept_pending(own, c, *pending, Identity { user, data });
+        let standing = Standing::Listed;
+        let identity = Identity {
+            user,
+            standing,
+            data,
+        };
+        accept_pending(own, c, *pending, identity);
     }
     Ok(())
 }

@@ -17,7 +17,6 @@ use crate::mqtt::send;
 use crate::owners::Owners;
 use crate::owners::conn::{Conn, Phase};
 use crate::owners::pending::{Pending, PendingSubscribe};
-use crate::owners::routing::Subscribed;
 use crate::owners::session::Session;
 use crate::sessions::subscriptions;
 
@@ -56,11 +55,7 @@ pub(crate) fn handle_subscribe(
     let mut changes = Vec::new();
     for made in made {
         let subscription = made.subscription;
-        let value = Subscribed::of(&subscription);
-        own.routing.insert(s, &made.filter, value);
-        if made.is_new {
-            changes.extend(own.routing.count(&made.filter));
-        }
+        changes.extend(subscriptions::place(own, s, &made.filter, &subscription));
         if made.outlives {
             own.commits.write(StoreOp::PutSubscription {
                 key: pending.session.key,

@@ -12,6 +12,7 @@ use dunlin_mqtt::server::connect::Accepted;
 use dunlin_mqtt::server::{AuthExchange, Link, Stage};
 
 use crate::ids::SessionIdx;
+use crate::owners::session::Standing;
 use crate::owners::timers::Alarm;
 
 /// The protocol that a connection speaks. Another one is a variant here and a
@@ -80,6 +81,7 @@ impl PendingConnect {
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) user: Option<Text>,
+    pub(crate) standing: Standing,
     /// Last message of an enhanced authentication, for CONNACK.
     pub(crate) data: Option<Bytes>,
 }

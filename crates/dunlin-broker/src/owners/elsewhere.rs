@@ -3,11 +3,18 @@
 
 use alloc::collections::VecDeque;
 
-use dunlin_base::{ConnId, ShardId};
+use dunlin_base::{ConnId, ShardId, Text};
 
 /// Who wants a client identifier.
 #[derive(Debug)]
-pub(crate) enum Claimant {
+pub(crate) struct Claimant {
+    pub(crate) user: Option<Text>,
+    pub(crate) at: Place,
+}
+
+/// Where a claimant is.
+#[derive(Debug)]
+pub(crate) enum Place {
     /// A connection of this shard.
     Here(ConnId),
     /// Another shard, for one of its connections.
@@ -19,6 +26,7 @@ pub(crate) enum Claimant {
 pub(crate) struct Elsewhere {
     pub(crate) shard: ShardId,
     pub(crate) token: u64,
+    pub(crate) user: Option<Text>,
     /// Who waits for its end; that shard has been asked to end it when there
     /// is one. Bounded by the connections of all shards.
     pub(crate) waiting: VecDeque<Claimant>,

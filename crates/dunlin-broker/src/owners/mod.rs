@@ -16,11 +16,10 @@ pub(crate) mod timers;
 pub(crate) mod walks;
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 
 use dunlin_base::{Instant, StreamId};
 
-use crate::access::{self, Acl, Action};
+use crate::access::{self, Access, Action};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
@@ -49,7 +48,7 @@ pub(crate) enum Later {
 #[derive(Debug)]
 pub(crate) struct Owners {
     pub(crate) config: Config,
-    pub(crate) acl: Option<Arc<Acl>>,
+    pub(crate) access: Access,
     pub(crate) now: Instant,
     pub(crate) random: Generator,
     pub(crate) conns: Connections,
@@ -69,7 +68,7 @@ impl Owners {
         let mut random = Generator::new(config.secret.clone(), shard);
         let hash_key = random.next() as u64;
         Self {
-            acl: None,
+            access: Access::default(),
             now,
             random,
             conns: Connections::default(),
@@ -91,9 +90,23 @@ impl Owners {
         if action == Action::Publish && access::is_reserved(topic) {
             return false;
         }
-        let (Some(acl), Some(session)) = (&self.acl, self.sessions.get(s)) else {
+        let session = self.sessions.get(s);
+        session.is_none_or(|session| session.may(&self.access, action, topic))
+    }
+
+    /// As [`Owners::may`] for [`Action::Publish`], with a memory.
+    pub(crate) fn may_publish(&mut self, s: SessionIdx, topic: &str) -> bool {
+        if self.access.acl.is_none() {
+            return self.may(s, Action::Publish, topic);
+        }
+        let known = self.sessions.get(s).and_then(|s| s.allowed.as_deref());
+        if known.is_some_and(|known| known.has(topic)) {
             return true;
-        };
-        acl.allows(session.user.as_deref(), &session.client_id, action, topic)
+        }
+        let may = self.may(s, Action::Publish, topic);
+        if may && let Some(session) = self.sessions.get_mut(s) {
+            session.allowed.get_or_insert_default().add(topic);
+        }
+        may
     }
 }

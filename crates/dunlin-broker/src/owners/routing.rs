@@ -47,6 +47,9 @@ pub(crate) enum Subscriber {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscribed {
     pub(crate) options: u8,
+    /// The rules in force do not allow all that it matches: each message is
+    /// checked.
+    pub(crate) restricted: bool,
     /// Subscription identifier; 0: none.
     pub(crate) identifier: u32,
     pub(crate) stream: StreamId,
@@ -57,6 +60,7 @@ impl Subscribed {
     pub(crate) fn of(subscription: &Subscription) -> Self {
         Self {
             options: subscription.options.to_byte(),
+            restricted: false,
             identifier: subscription.identifier.unwrap_or(0),
             stream: subscription.stream,
         }
@@ -196,6 +200,7 @@ impl Routing {
         origin: Option<SessionIdx>,
         scope: Option<&Scope<'_>>,
         is_available: impl Fn(SessionIdx) -> bool,
+        may_receive: impl Fn(SessionIdx) -> bool,
     ) -> Matches {
         #[cfg(test)]
         self.searches.set(self.searches.get() + 1);
@@ -211,6 +216,7 @@ impl Routing {
             local: scope.is_some(),
             many: false,
             is_available,
+            may_receive,
         };
         if scope.is_none_or(|scope| scope.plain) {
             self.tree.matches(topic, |found| match found {
@@ -262,16 +268,26 @@ impl Routing {
         chosen.map(|(key, value)| (key, *value))
     }
 
-    /// Adds a session's subscription, or replaces its options.
-    pub(crate) fn insert(&mut self, s: SessionIdx, text: &str, value: Subscribed) {
-        let Ok(filter) = Filter::parse(text) else {
-            return;
-        };
+    /// Adds a session's subscription, or replaces its options; says what that
+    /// changes for other shards.
+    pub(crate) fn insert(
+        &mut self,
+        s: SessionIdx,
+        text: &str,
+        value: Subscribed,
+    ) -> Option<InterestChange> {
+        let filter = Filter::parse(text).ok()?;
         let key = Subscriber::Session(s as u32);
-        match filter.share {
-            None => self.tree.insert(filter.filter, key, value),
-            Some(group) => self.tree.insert_shared(group, filter.filter, key, value, 1),
+        let Some(group) = filter.share else {
+            let is_new = self.tree.insert(filter.filter, key, value).is_none();
+            let first = is_new && self.interest.add(filter.filter);
+            return first.then(|| InterestChange::Add(Text::from(text)));
         };
+        let old = self.tree.insert_shared(group, filter.filter, key, value, 1);
+        old.is_none().then(|| {
+            let members = self.interest.add_shared(group, filter.filter);
+            InterestChange::Share(Text::from(text), members)
+        })
     }
 
     /// Removes a session's subscription; says what that changes for other
@@ -279,34 +295,15 @@ impl Routing {
     pub(crate) fn remove(&mut self, s: SessionIdx, text: &str) -> Option<InterestChange> {
         let filter = Filter::parse(text).ok()?;
         let key = Subscriber::Session(s as u32);
-        match filter.share {
-            None => {
-                self.tree.remove(filter.filter, key);
-                let last = self.interest.remove(filter.filter);
-                last.then(|| InterestChange::Remove(Text::from(text)))
-            }
-            Some(group) => {
-                self.tree.remove_shared(group, filter.filter, key);
-                let members = self.interest.remove_shared(group, filter.filter);
-                let members = members.unwrap_or(0);
-                Some(InterestChange::Share(Text::from(text), members))
-            }
-        }
-    }
-
-    /// Counts a new subscription; says what that changes for other shards.
-    pub(crate) fn count(&mut self, text: &str) -> Option<InterestChange> {
-        let filter = Filter::parse(text).ok()?;
-        match filter.share {
-            None => {
-                let first = self.interest.add(filter.filter);
-                first.then(|| InterestChange::Add(Text::from(text)))
-            }
-            Some(group) => {
-                let members = self.interest.add_shared(group, filter.filter);
-                Some(InterestChange::Share(Text::from(text), members))
-            }
-        }
+        let Some(group) = filter.share else {
+            self.tree.remove(filter.filter, key)?;
+            let last = self.interest.remove(filter.filter);
+            return last.then(|| InterestChange::Remove(Text::from(text)));
+        };
+        self.tree.remove_shared(group, filter.filter, key)?;
+        let members = self.interest.remove_shared(group, filter.filter);
+        let members = members.unwrap_or(0);
+        Some(InterestChange::Share(Text::from(text), members))
     }
 
     /// What the sessions of another shard want has changed.
@@ -314,6 +311,7 @@ impl Routing {
         let key = Subscriber::Shard(from);
         let value = Subscribed {
             options: 0,
+            restricted: false,
             identifier: 0,
             stream: StreamId::CONTROL,
         };
@@ -445,7 +443,7 @@ impl Routing {
 }
 
 /// Collects the receivers of one message.
-struct Finder<'a, A> {
+struct Finder<'a, A, R> {
     found: Matches,
     marks: &'a mut Vec<Mark>,
     message: u64,
@@ -456,9 +454,10 @@ struct Finder<'a, A> {
     /// Some copy has many subscription identifiers.
     many: bool,
     is_available: A,
+    may_receive: R,
 }
 
-impl<A: Fn(SessionIdx) -> bool> Finder<'_, A> {
+impl<A: Fn(SessionIdx) -> bool, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
     fn add(&mut self, key: Subscriber, value: &Subscribed, share: Option<&Text>) {
         match key {
             Subscriber::Shard(to) if !self.local => {
@@ -490,6 +489,9 @@ impl<A: Fn(SessionIdx) -> bool> Finder<'_, A> {
     fn add_session(&mut self, s: SessionIdx, value: &Subscribed, share: Option<&Text>) {
         //= mqtt5#[MQTT-3.8.3-3]
         if value.options & NO_LOCAL != 0 && self.origin == Some(s) {
+            return;
+        }
+        if value.restricted && !(self.may_receive)(s) {
             return;
         }
         // A shared subscription delivers besides any plain one.
@@ -546,13 +548,14 @@ mod tests {
     fn value(options: u8, identifier: u32) -> Subscribed {
         Subscribed {
             options,
+            restricted: false,
             identifier,
             stream: StreamId::CONTROL,
         }
     }
 
     fn find(routing: &mut Routing, origin: Option<usize>) -> Matches {
-        routing.find("a/b", origin, None, |_| true)
+        routing.find("a/b", origin, None, |_| true, |_| true)
     }
 
     #[test]
@@ -605,7 +608,7 @@ mod tests {
             plain: true,
             shares: core::slice::from_ref(&share),
         };
-        let found = routing.find("a/b", None, Some(&scope), |_| true);
+        let found = routing.find("a/b", None, Some(&scope), |_| true, |_| true);
         assert!(found.hits.is_empty() && found.forwards.is_empty());
         assert_eq!(found.missed, [share]);
         routing.handle_interest(ShardId(1), &InterestChange::Remove(Text::from("a/b")));
@@ -618,11 +621,9 @@ mod tests {
         let mut routing = Routing::new(1);
         let text = "a/b";
         let add = Some(InterestChange::Add(Text::from(text)));
-        let subscribe = |routing: &mut Routing, s| {
-            routing.insert(s, text, value(0, 0));
-            routing.count(text)
-        };
+        let subscribe = |routing: &mut Routing, s| routing.insert(s, text, value(0, 0));
         assert_eq!(subscribe(&mut routing, 0), add);
+        assert_eq!(subscribe(&mut routing, 0), None);
         assert_eq!(subscribe(&mut routing, 1), None);
         assert_eq!(routing.remove(0, text), None);
         let gone = Some(InterestChange::Remove(Text::from(text)));
@@ -638,7 +639,7 @@ mod tests {
         }
         let mut turns = |available: fn(usize) -> bool| -> Vec<usize> {
             (0..3)
-                .map(|_| routing.find("a/b", None, None, available).hits[0].session)
+                .map(|_| routing.find("a/b", None, None, available, |_| true).hits[0].session)
                 .collect()
         };
         let mut all = turns(|_| true);

@@ -8,9 +8,46 @@ use dunlin_mqtt::codec::Version;
 use dunlin_mqtt::server;
 use dunlin_store::{SessionKey, SessionRecord, StoredWill};
 
+use crate::access::{Access, Action};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::timers::Alarm;
 use crate::owners::walks::Walks;
+
+/// Who vouches for the user name of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A certificate; or there is no name.
+    #[default]
+    Open,
+    /// The password file.
+    Listed,
+    /// The password file, which has the user no longer: nothing is allowed.
+    Gone,
+}
+
+/// Topics that a session was last allowed to publish to, so that the access
+/// list is not asked for each message.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed {
+    topics: [Text; ALLOWED_MAX],
+    next: usize,
+}
+
+/// Topics in [`Allowed`].
+const ALLOWED_MAX: usize = 4;
+
+impl Allowed {
+    pub(crate) fn has(&self, topic: &str) -> bool {
+        self.topics.iter().any(|known| *known == *topic)
+    }
+
+    pub(crate) fn add(&mut self, topic: &str) {
+        if let Some(place) = self.topics.get_mut(self.next) {
+            *place = Text::from(topic);
+        }
+        self.next = (self.next + 1) % ALLOWED_MAX;
+    }
+}
 
 /// A session: what MQTT knows of it, and its place among the others of this
 /// shard.
@@ -18,7 +55,12 @@ use crate::owners::walks::Walks;
 pub(crate) struct Session {
     pub(crate) key: SessionKey,
     pub(crate) client_id: Text,
+    /// Whom it belongs to.
     pub(crate) user: Option<Text>,
+    pub(crate) standing: Standing,
+    pub(crate) allowed: Option<Box<Allowed>>,
+    /// What waits or is in flight may come from a time of other rules.
+    pub(crate) recheck: bool,
     pub(crate) conn: Option<ConnIdx>,
     pub(crate) mqtt: server::Session,
     pub(crate) walks: Walks,
@@ -42,6 +84,9 @@ impl Session {
             key,
             client_id,
             user: None,
+            standing: Standing::Open,
+            allowed: None,
+            recheck: false,
             conn: None,
             mqtt: server::Session::new(version),
             walks: Walks::default(),
@@ -52,6 +97,15 @@ impl Session {
             overlapping: false,
             stored: false,
         }
+    }
+
+    /// Whether the rules let it do this.
+    pub(crate) fn may(&self, access: &Access, action: Action, topic: &str) -> bool {
+        self.standing != Standing::Gone
+            && access
+                .acl
+                .as_ref()
+                .is_none_or(|acl| acl.allows(self.user.as_deref(), &self.client_id, action, topic))
     }
 
     /// Whether its state outlives the connection, and so belongs in the store.
@@ -76,7 +130,10 @@ impl Session {
             disconnected_at: self.mqtt.lifetime.disconnected_at(),
             will: self.will.as_deref().cloned(),
             user_name: self.user.clone(),
-            owner: Text::new(),
+            owner: match self.standing {
+                Standing::Open => Text::new(),
+                Standing::Listed | Standing::Gone => self.user.clone().unwrap_or_default(),
+            },
         }
     }
 }

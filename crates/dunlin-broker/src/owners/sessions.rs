@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use dunlin_base::ConnId;
 
-    use crate::owners::elsewhere::Claimant;
+    use crate::owners::elsewhere::{Claimant, Place};
 
     const SHARD: ShardId = ShardId(3);
 
@@ -210,7 +210,12 @@ mod tests {
         let entry = Elsewhere {
             shard: ShardId(1),
             token: 7,
-            waiting: [Claimant::Here(ConnId::new(SHARD, 1))].into(),
+            user: None,
+            waiting: [Claimant {
+                user: None,
+                at: Place::Here(ConnId::new(SHARD, 1)),
+            }]
+            .into(),
         };
         sessions.insert_elsewhere(Text::from_static("a"), entry);
         assert!(sessions.find("a").is_none() && sessions.elsewhere("a").is_some());

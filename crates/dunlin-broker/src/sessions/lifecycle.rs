@@ -80,7 +80,7 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
 }
 
 /// Messages of shared subscriptions go to members that are still there.
-fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
+pub(crate) fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
@@ -171,9 +171,7 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     for filter in subscriptions {
         changes.extend(own.routing.remove(s, &filter));
     }
-    if !changes.is_empty() {
-        subscriptions::announce(own, 0, &changes);
-    }
+    subscriptions::announce(own, 0, &changes);
     let Some(mut session) = own.sessions.remove(s) else {
         return;
     };

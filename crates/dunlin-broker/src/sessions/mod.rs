@@ -1,6 +1,7 @@
-//! Sessions as a whole: without a connection, after a restart, and changes of
-//! their subscriptions.
+//! Sessions as a whole: without a connection, after a restart, changes of
+//! their subscriptions and of the rules for them.
 
 pub(crate) mod lifecycle;
 pub(crate) mod restore;
+pub(crate) mod rights;
 pub(crate) mod subscriptions;

@@ -17,7 +17,7 @@ use crate::access;
 use crate::io::InterestChange;
 use crate::owners::Owners;
 use crate::owners::routing::Subscribed;
-use crate::owners::session::Session;
+use crate::owners::session::{Session, Standing};
 use crate::owners::timers::Timer;
 use crate::random::home_shard;
 use crate::sessions::lifecycle;
@@ -71,6 +71,11 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) {
     };
     let mut session = Session::new(from.key, record.client_id.clone(), version);
     session.user = record.user_name.clone();
+    // Records of version 1 do not say who vouches for the name.
+    let certificates = own.config.listeners.iter().any(|l| l.certificates);
+    if session.user.is_some() && (!record.owner.is_empty() || !certificates) {
+        session.standing = Standing::Listed;
+    }
     // A session that was connected when the process died lost its
     // connection then; now is the best estimate of that.
     let since = record.disconnected_at.unwrap_or(own.now);
@@ -106,9 +111,8 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) {
             let subscriptions = &mut session.mqtt.subscriptions;
             subscriptions.insert(text.clone(), subscription);
         }
-        own.routing.insert(s, text, Subscribed::of(&subscription));
         // The other shards found this in the store as well.
-        let _ = own.routing.count(text);
+        let _ = own.routing.insert(s, text, Subscribed::of(&subscription));
     }
 }
 

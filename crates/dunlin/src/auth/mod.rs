@@ -24,9 +24,13 @@ pub const QUEUE_MAX: usize = 1024;
 /// it is busy, on the caller's.
 pub type Reply = Box<dyn FnOnce(AuthAnswer) + Send>;
 
+/// What is done on the authenticator's thread once new passwords are in force:
+/// answers from the old ones have been given before.
+pub type Then = Box<dyn FnOnce() + Send>;
+
 enum Job {
     Ask(AuthRequest, Reply),
-    Replace(Passwords),
+    Replace(Passwords, Then),
 }
 
 /// Why the authenticator cannot start, or an access list cannot be used.
@@ -110,6 +114,12 @@ impl PasswordFile {
         })
     }
 
+    /// Its users, each with a number that changes with the password.
+    #[must_use]
+    pub fn users(&self) -> BTreeMap<Text, u64> {
+        self.passwords.users()
+    }
+
     /// Starts the thread that answers from it.
     ///
     /// # Errors
@@ -153,20 +163,14 @@ impl Authenticator {
         }
     }
 
-    /// Reads the password file again, for what is asked from now on. Returns
-    /// the number of users. May wait for as long as the queue is full, so it is
-    /// not for shards.
-    ///
-    /// # Errors
-    /// The file cannot be used; then the old one stays in force.
-    pub fn reload(&self) -> Result<usize, AuthError> {
-        let passwords = Passwords::load(&self.path)?;
-        let users = passwords.len();
+    /// Replaces the passwords, for what is asked from now on, and does `then`
+    /// after that. May wait for as long as the queue is full, so it is not for
+    /// shards.
+    pub fn replace(&self, file: PasswordFile, then: Then) {
         if let Some(jobs) = &self.jobs {
             // The thread ends only after this sender does.
-            let _ = jobs.send(Job::Replace(passwords));
+            let _ = jobs.send(Job::Replace(file.passwords, then));
         }
-        Ok(users)
     }
 }
 
@@ -206,9 +210,10 @@ impl Worker {
         while let Ok(job) = queue.recv() {
             match job {
                 Job::Ask(request, reply) => reply(self.answer(request)),
-                Job::Replace(passwords) => {
+                Job::Replace(passwords, then) => {
                     self.passwords = passwords;
                     self.known.clear();
+                    then();
                 }
             }
         }
@@ -311,15 +316,15 @@ mod tests {
             );
         }
         write(&path, &[("alice", "three")]);
-        assert_eq!(authenticator.reload().expect("reloaded"), 1);
+        let (sender, replaced) = channel();
+        let file = PasswordFile::load(&path).expect("loaded");
+        assert_eq!(file.users().len(), 1);
+        authenticator.replace(file, Box::new(move || sender.send(()).expect("waited for")));
+        replaced.recv().expect("replaced");
         assert_eq!(
             ask(&authenticator, password("alice", "one")),
             AuthAnswer::Refuse
         );
-        assert_eq!(ask(&authenticator, password("alice", "three")), accept);
-
-        std::fs::write(&path, "broken").expect("written");
-        authenticator.reload().expect_err("broken");
         assert_eq!(ask(&authenticator, password("alice", "three")), accept);
     }
 

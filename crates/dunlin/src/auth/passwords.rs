@@ -14,13 +14,16 @@
 //! restarts.
 
 use core::fmt::{self, Write as _};
+use core::hash::{Hash as _, Hasher};
 use std::collections::BTreeMap;
+use std::hash::DefaultHasher;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use dunlin_base::Text;
 use dunlin_broker::auth::ScramCredential;
 use dunlin_mqtt::scram::{ITERATIONS_MAX, ITERATIONS_MIN, SALT_BYTES_MAX, StoredKeys};
 use hmac::{Hmac, KeyInit, Mac};
@@ -241,6 +244,25 @@ impl Passwords {
             decoy: decoy.unwrap_or_else(|| Sha256::digest(text).into()),
             iterations: iterations.unwrap_or(ITERATIONS_DEFAULT),
         })
+    }
+
+    /// The users, each with a number that changes with the password.
+    #[must_use]
+    pub fn users(&self) -> BTreeMap<Text, u64> {
+        let number = |hash: &Hash| {
+            let mut hasher = DefaultHasher::new();
+            match hash {
+                Hash::Scram(credential) => {
+                    (&credential.salt, credential.stored_key).hash(&mut hasher);
+                }
+                Hash::Mosquitto { salt, hash, .. } => (salt, hash).hash(&mut hasher),
+            }
+            hasher.finish()
+        };
+        let users = self.users.iter();
+        users
+            .map(|(user, hash)| (Text::from(&**user), number(hash)))
+            .collect()
     }
 
     /// How many users there are.

@@ -334,6 +334,19 @@ pub struct Auth {
     pub password_file: Option<PathBuf>,
     /// Topics that users and clients may use.
     pub acl_file: Option<PathBuf>,
+    /// What happens to a client whose identifier has a session of another user.
+    pub session_of_other_user: OtherUser,
+}
+
+/// What happens to a client whose identifier has a session of another user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OtherUser {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// The session ends, and the client gets an empty one.
+    StartClean,
 }
 
 /// `[log]`: what is written to standard error.

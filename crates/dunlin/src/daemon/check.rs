@@ -1,7 +1,7 @@
 //! `dunlin broker --check`: everything that start reads, without making or
 //! binding anything.
 
-use super::{Config, StartError, load_acl, load_passwords, load_tls};
+use super::{Config, StartError, load_access, load_tls};
 
 impl super::Daemon {
     /// Reads the files that a configuration names, and looks up its names.
@@ -11,8 +11,7 @@ impl super::Daemon {
     /// The first thing that [`Daemon::start`](super::Daemon::start) would
     /// refuse, as far as it can be known without doing it.
     pub fn check(config: &Config) -> Result<(), StartError> {
-        load_acl(config)?;
-        load_passwords(config)?;
+        load_access(config)?;
         load_tls(config, None, None)?;
         for (index, listener) in config.listener.iter().enumerate() {
             super::resolve(index, listener)?;

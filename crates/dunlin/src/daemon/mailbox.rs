@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::BusMessage;
-use dunlin_broker::access::Acl;
+use dunlin_broker::access::Access;
 use dunlin_broker::auth::AuthAnswer;
 use dunlin_net::{DetachedConn, ForeignDatagram, ServerTls, StrikeId, Waker};
 use dunlin_store::StoreDone;
@@ -58,8 +58,8 @@ pub(crate) enum Mail {
     Auth { conn: ConnId, answer: AuthAnswer },
     /// The use of a session ticket has been stored, or cannot be.
     Struck { strike: StrikeId, kept: bool },
-    /// New access rules.
-    Acl(Option<Arc<Acl>>),
+    /// New rules about users and topics.
+    Access(Access),
     /// A question about the shard, or a request from outside of it.
     Query(Query),
     /// New certificates, by listener.

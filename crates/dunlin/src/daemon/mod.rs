@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 
 use dunlin_base::transport::Transport;
 use dunlin_base::{ShardId, Text};
-use dunlin_broker::access::Acl;
+use dunlin_broker::access::Access;
 use dunlin_broker::{SECRET_BYTES, Secret, Shard};
 use dunlin_mqtt::flow;
 use dunlin_net::{
@@ -193,11 +193,9 @@ impl Daemon {
             source,
         };
         std::fs::create_dir_all(&config.data_dir).map_err(source)?;
-        let acl = load_acl(&config)?;
-        let authenticator = match load_passwords(&config)? {
-            Some(passwords) => Some(Arc::new(passwords.start()?)),
-            None => None,
-        };
+        let (access, passwords) = load_access(&config)?;
+        let authenticator = passwords.map(PasswordFile::start).transpose()?;
+        let authenticator = authenticator.map(Arc::new);
         let development = development_certs(&config)?;
         let secrets = config.tls.key_log.as_deref().map(log_secrets).transpose()?;
         let tls = load_tls(&config, development.as_ref(), secrets.as_ref())?;
@@ -247,7 +245,7 @@ impl Daemon {
             qlog,
             config,
         };
-        daemon.spawn(parts, clock, &recovered, acl)?;
+        daemon.spawn(parts, clock, &recovered, &access)?;
         daemon.show_metrics()?;
         daemon.show_clients()?;
         Ok(daemon)
@@ -277,23 +275,30 @@ impl Daemon {
         self.shards.len()
     }
 
-    /// Reads the password and access files and all certificates again.
-    /// Connections stay; new rules hold from now on, new certificates for
-    /// connections to come.
+    /// Reads the password and access files and all certificates again. Clients
+    /// whose user is gone or has a new password are disconnected, new rules
+    /// hold for those that stay; new certificates for connections to come. The
+    /// shards have them soon after this returns.
     ///
     /// # Errors
     /// A file cannot be read or has a mistake; then nothing changes.
     pub fn reload(&self) -> Result<(), StartError> {
-        let acl = load_acl(&self.config)?;
+        let (access, passwords) = load_access(&self.config)?;
         let development = development_certs(&self.config)?;
         let tls: Arc<[_]> =
             load_tls(&self.config, development.as_ref(), self.secrets.as_ref())?.into();
-        if let Some(authenticator) = &self.authenticator {
-            authenticator.reload()?;
-        }
-        for shard in &self.shards {
-            shard.send(Mail::Acl(acl.clone()));
-            shard.send(Mail::Tls(Arc::clone(&tls)));
+        let shards = self.shards.clone();
+        let then = move || {
+            for shard in &shards {
+                shard.send(Mail::Access(access.clone()));
+                shard.send(Mail::Tls(Arc::clone(&tls)));
+            }
+        };
+        match (&self.authenticator, passwords) {
+            // A client that it let in with an old password comes first, so
+            // that the shard disconnects it.
+            (Some(authenticator), Some(file)) => authenticator.replace(file, Box::new(then)),
+            _ => then(),
         }
         Ok(())
     }
@@ -355,7 +360,7 @@ impl Daemon {
         parts: Vec<Parts>,
         clock: Clock,
         recovered: &Recovered,
-        acl: Option<Arc<Acl>>,
+        access: &Access,
     ) -> Result<(), StartError> {
         let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
         let secret = random_secret()?;
@@ -363,7 +368,7 @@ impl Daemon {
             let settings = settings::shard(&self.config, id, count, secret.clone());
             let mut shard = Shard::new(settings, clock.now());
             shard.restore(recovered);
-            shard.set_acl(acl.clone());
+            shard.set_access(clock.now(), access.clone());
             let Some(address) = self.shards.get(usize::from(id.0)).cloned() else {
                 continue;
             };
@@ -426,18 +431,17 @@ fn open_store(config: &Config) -> Result<(Option<RedbStore>, Recovered), StartEr
     }
 }
 
-fn load_acl(config: &Config) -> Result<Option<Arc<Acl>>, StartError> {
-    match &config.auth.acl_file {
-        Some(path) => Ok(Some(Arc::new(crate::auth::load_acl(path)?))),
-        None => Ok(None),
-    }
-}
-
-fn load_passwords(config: &Config) -> Result<Option<PasswordFile>, StartError> {
-    match &config.auth.password_file {
-        Some(path) => Ok(Some(PasswordFile::load(path)?)),
-        None => Ok(None),
-    }
+/// The access list and the password file.
+fn load_access(config: &Config) -> Result<(Access, Option<PasswordFile>), StartError> {
+    let acl = config.auth.acl_file.as_deref();
+    let acl = acl.map(crate::auth::load_acl).transpose()?;
+    let passwords = config.auth.password_file.as_deref();
+    let passwords = passwords.map(PasswordFile::load).transpose()?;
+    let access = Access {
+        acl: acl.map(Arc::new),
+        users: passwords.as_ref().map(|file| Arc::new(file.users())),
+    };
+    Ok((access, passwords))
 }
 
 /// Certificates to begin with, if a listener has none of its own.

@@ -1,7 +1,7 @@
 //! From the configuration file to the settings of shards, loops and store.
 
 use dunlin_base::ShardId;
-use dunlin_broker::{Config as ShardConfig, QueueFull, Secret};
+use dunlin_broker::{Config as ShardConfig, OtherUser, QueueFull, Secret};
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
@@ -20,6 +20,10 @@ pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, secret: Secret) -
             .iter()
             .map(|listener| config.auth_policy(listener))
             .collect(),
+        other_user: match config.auth.session_of_other_user {
+            sections::OtherUser::Refuse => OtherUser::Refuse,
+            sections::OtherUser::StartClean => OtherUser::StartClean,
+        },
         packet_bytes_max: u32::try_from(limits.max_packet_size.0).unwrap_or(u32::MAX),
         receive_maximum: limits.receive_maximum,
         topic_alias_maximum: limits.topic_alias_maximum,

@@ -164,7 +164,7 @@ impl Worker {
                 self.shard.handle(now, Input::Auth { conn, answer });
             }
             Mail::Struck { strike, kept } => self.net.handle_struck(strike, kept),
-            Mail::Acl(acl) => self.shard.set_acl(acl),
+            Mail::Access(access) => self.shard.set_access(now, access),
             Mail::Query(query) => self.query(query),
             Mail::Tls(tls) => {
                 for (listener, tls) in (0..).zip(tls.iter()) {

@@ -110,9 +110,9 @@ impl Subscriptions {
         removed
     }
 
-    /// All filters.
-    pub fn filters(&self) -> impl Iterator<Item = &Text> {
-        self.by_filter.keys()
+    /// All of them, by filter.
+    pub fn iter(&self) -> impl Iterator<Item = (&Text, &Subscription)> {
+        self.by_filter.iter()
     }
 
     /// Forgets all of them, and says which there were.
