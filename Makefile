@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench doc clean setup \
-	attack lab-quic lab-quick lab-book firmware firmware-run mcu-interop mcu-report
+	attack soak lab-quic lab-quick lab-book firmware firmware-run mcu-interop mcu-report
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,7 @@ define product
 	"$(TARGET)/debug/xtask" spec --check
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)"
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/soak/run.sh --short
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/metrics/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/wireshark/run.sh
@@ -128,6 +129,10 @@ mcu-report: setup ## measure the microcontroller's image under QEMU, and write t
 attack: ## random programs of hostile clients in the simulator (SEEDS=0..100000)
 	ATTACK_SEEDS=$(or $(SEEDS),0..100000) $(CARGO) test --release -p dunlin-sim --test attack \
 		-- --nocapture
+
+soak: setup ## load, kills, a full disk, new addresses, attacks; one table (SECONDS=1800)
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" scripts/soak/run.sh --seconds $(or $(SECONDS),1800)
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin
