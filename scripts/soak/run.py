@@ -31,7 +31,7 @@ SECONDS, SECONDS_SHORT = 1800, 40
 PARTS = {"load": 0.3, "addresses": 0.2, "attack": 0.2, "full disk": 0.1, "kills": 0.2}
 # Longest wait for the last messages: much, for busy machines.
 SETTLE_SECONDS_MAX = 120
-# Resident memory of the broker, in MiB, whatever happens.
+# Resident memory of the broker, in MiB, at most.
 MEMORY_MAX = 512
 # By how much it may grow from a third of the time to the end of a long load.
 GROWTH_MAX = 1.3
