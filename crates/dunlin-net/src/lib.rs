@@ -53,6 +53,7 @@
 //! first, the port it got for the others. QUIC connection ids tell the shard:
 //! what [`Net::poll_foreign`] yields after a `poll` must reach
 //! [`Net::handle_foreign`] of the shard it names, whose loop must be woken.
+//! One thread may run several loops: see [`NetSet`].
 //!
 //! # Costs
 //!
@@ -70,6 +71,7 @@ mod error;
 mod limits;
 mod net;
 mod port;
+mod set;
 mod shared;
 mod slots;
 mod stream;
@@ -94,5 +96,6 @@ pub use dunlin_quic::{
 pub use error::{MoveError, NetError};
 pub use limits::{NetLimits, RetryMode};
 pub use net::{ConnMut, DetachedConn, Held, Move, Net};
+pub use set::NetSet;
 pub use shared::NetShared;
 pub use waker::Waker;

@@ -87,7 +87,8 @@ impl Io {
                 touch(touched, task);
                 task.on_net(now, event);
             }
-        })
+        })?;
+        Ok(())
     }
 
     fn on_command(&mut self, command: Command) {

@@ -5,12 +5,12 @@ use core::time::Duration;
 use std::io;
 
 use dunlin_base::transport::{NetEvent, plain_addr};
-use mio::Events;
 use mio::net::TcpStream;
+use mio::{Events, Poll};
 
 use super::conns::{Cause, Handler};
 use super::sources::{Turn, WATCH};
-use super::{Net, WAKER, layers, paths, udp, watch};
+use super::{EVENTS_MAX, Net, WAKER, layers, paths, udp, watch};
 use crate::slots::SLOTS_MAX;
 use crate::stream::{NewStream, StreamConn};
 use crate::tcp;
@@ -20,6 +20,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Net {
     /// Waits for something to happen, at most `timeout`, and reports it.
+    /// Returns how long it waited.
     ///
     /// # Errors
     /// The event queue failed; the loop cannot go on.
@@ -27,23 +28,21 @@ impl Net {
         &mut self,
         timeout: Option<Duration>,
         handler: &mut dyn FnMut(NetEvent<&[u8]>),
-    ) -> io::Result<()> {
+    ) -> io::Result<Duration> {
         self.flush();
         let reported = self.conns.report(handler);
-        self.env.tick();
-        self.conns.settle_gone(&mut self.sources);
-        let wait = if reported || self.conns.is_busy() || self.sources.is_busy(self.env.now) {
-            Some(Duration::ZERO)
-        } else {
-            self.wait(timeout)
-        };
-        self.sources.watch_blocked(self.poll.registry())?;
+        let mut wait = self.prepare_wait(timeout)?;
+        if reported {
+            wait = Some(Duration::ZERO);
+        }
+        let before = self.env.now;
         match self.poll.poll(&mut self.events, wait) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             result => result?,
         }
         self.waker.clear();
         self.env.tick();
+        let waited = self.env.now.saturating_duration_since(before);
         let again = self.conns.take_ready();
         self.dispatch(handler);
         for serial in again {
@@ -60,7 +59,29 @@ impl Net {
         watch::run_follow(self);
         self.conns.report(handler);
         self.conns.settle_gone(&mut self.sources);
-        Ok(())
+        Ok(waited)
+    }
+
+    /// How long a wait for this loop may last, at most `timeout`: zero if
+    /// [`Net::poll`] has something to do at once.
+    ///
+    /// # Errors
+    /// The event queue failed; the loop cannot go on.
+    pub fn prepare_wait(&mut self, timeout: Option<Duration>) -> io::Result<Option<Duration>> {
+        self.env.tick();
+        self.conns.settle_gone(&mut self.sources);
+        self.sources.watch_blocked(self.poll.registry())?;
+        // The kernel may have more than it reported.
+        let more = self.events.iter().count() == EVENTS_MAX;
+        if more || self.conns.is_busy() || self.sources.is_busy(self.env.now) {
+            return Ok(Some(Duration::ZERO));
+        }
+        Ok(self.wait(timeout))
+    }
+
+    /// What a set of loops waits for.
+    pub(crate) const fn queue(&self) -> &Poll {
+        &self.poll
     }
 
     /// Time to wait: the caller's bound, the next timer, a paused listener.

@@ -154,7 +154,8 @@ impl<'a> Worker<'a> {
                 state.now_us = clock.now().as_micros();
                 state.on_event(event);
             })
-            .context("the event loop failed")
+            .context("the event loop failed")?;
+        Ok(())
     }
 
     fn dial_some(&mut self, phase: Phase) {

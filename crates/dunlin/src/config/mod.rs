@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use early::EarlyData;
 pub use error::ConfigError;
 use listener::{Kind, Listener};
+pub use sections::ShardThreads;
 use sections::{Auth, Limits, Log, Metrics, Quic, Store, Sys};
 
 /// The commented file that shows every key with its default.
@@ -44,6 +45,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Number of shards; 0: one per core.
     pub shards: u16,
+    /// When shards have threads of their own.
+    pub shard_threads: ShardThreads,
     /// Topics whose messages go before others.
     pub priority: Vec<priority::Rule>,
     /// Where connections are accepted.
@@ -75,6 +78,7 @@ impl Default for Config {
         Self {
             data_dir: "dunlin-data".into(),
             shards: 0,
+            shard_threads: ShardThreads::default(),
             priority: Vec::new(),
             listener: Kind::ALL.map(Listener::new).into(),
             limits: Limits::default(),

@@ -155,6 +155,17 @@ impl Limits {
     }
 }
 
+/// When shards have threads of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShardThreads {
+    /// While one thread does not keep up with all of them.
+    #[default]
+    AsNeeded,
+    /// From the start.
+    Always,
+}
+
 /// What happens to a QoS 1 or 2 message when the queue of one of its receivers
 /// is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
-//! The broker daemon: opens store and listeners, starts one thread a shard,
-//! stops them again. The library form of `dunlin broker`, which tests and
+//! The broker daemon: opens store and listeners, starts the shards and their
+//! threads, stops them again. The library form of `dunlin broker`, which tests and
 //! embedders use too.
 
 mod answers;
@@ -10,10 +10,12 @@ pub(crate) mod mailbox;
 mod memory;
 pub(crate) mod query;
 mod settings;
+mod threads;
 mod tickets;
 mod worker;
 
 use core::net::SocketAddr;
+use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +41,7 @@ use crate::metrics::{Paths, Server, Sources, Watch};
 use authenticator::AuthClient;
 use mailbox::{Address, Inbox, Mail, Outbox};
 use memory::Memory;
+use threads::Threads;
 use tickets::Tickets;
 use worker::Worker;
 
@@ -157,7 +160,7 @@ pub struct Daemon {
     bound: Vec<Bound>,
     ca: Option<PathBuf>,
     shards: Vec<Address>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
     /// Stores session tickets until the shards have ended.
     keeper: Option<JoinHandle<()>>,
     store: Option<RedbStore>,
@@ -236,7 +239,7 @@ impl Daemon {
             bound,
             ca,
             shards,
-            threads: Vec::new(),
+            threads: Threads::default(),
             keeper,
             store,
             authenticator,
@@ -276,6 +279,12 @@ impl Daemon {
         self.shards.len()
     }
 
+    /// Number of threads that serve the shards at the moment.
+    #[must_use]
+    pub fn threads_in_use(&self) -> usize {
+        self.threads.in_use().load(Ordering::Relaxed)
+    }
+
     /// Reads the password and access files and all certificates again. Clients
     /// whose user is gone or has a new password are disconnected, new rules
     /// hold for those that stay; new certificates for connections to come. The
@@ -312,11 +321,7 @@ impl Daemon {
         for shard in &self.shards {
             shard.send(Mail::ShutDown);
         }
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a shard panicked");
-            }
-        }
+        self.threads.join();
         if let Some(keeper) = self.keeper.take() {
             let _ = keeper.join();
         }
@@ -337,6 +342,7 @@ impl Daemon {
         }
         let sources = Sources {
             shards: self.shards.clone(),
+            threads: self.threads.in_use(),
             store: self.store.as_ref().map(RedbStore::metrics),
             qlog: self.qlog.clone(),
             started: std::time::Instant::now(),
@@ -365,6 +371,7 @@ impl Daemon {
     ) -> Result<(), StartError> {
         let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
         let secret = random_secret()?;
+        let mut workers = Vec::with_capacity(parts.len());
         for (id, part) in (0..count).map(ShardId).zip(parts) {
             let settings = settings::shard(&self.config, id, count, secret.clone());
             let mut shard = Shard::new(settings, clock.now());
@@ -373,7 +380,7 @@ impl Daemon {
             let Some(address) = self.shards.get(usize::from(id.0)).cloned() else {
                 continue;
             };
-            let worker = Worker {
+            let mut worker = Worker {
                 id,
                 shard,
                 net: part.net,
@@ -389,12 +396,11 @@ impl Daemon {
                 paths: Paths::default(),
                 memory: Memory::default(),
             };
-            let thread = std::thread::Builder::new()
-                .name(format!("shard-{}", id.0))
-                .spawn(move || worker.run())
-                .map_err(|e| StartError::Loop(e.to_string()))?;
-            self.threads.push(thread);
+            worker.perform();
+            workers.push(worker);
         }
+        let threads = threads::start(workers, self.config.shard_threads, clock);
+        self.threads = threads.map_err(|e| StartError::Loop(e.to_string()))?;
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The loop of one shard: transport events, mail and deadlines in; bytes, mail
 //! and store requests out. All decisions are the shard's.
 
+use core::fmt;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::time::Instant as StdInstant;
@@ -29,7 +30,13 @@ const MAIL_BATCH_MAX: usize = 4096;
 /// Pause while another shard, or the store, is behind.
 const BACK_OFF: Duration = Duration::from_micros(200);
 
-/// One shard's thread.
+/// Longest wait of a shard that ends: looks whether everything is done.
+const ENDING_TURN: Duration = Duration::from_millis(10);
+
+/// Pause after a failure of the event loop.
+const FAILED_PAUSE: Duration = Duration::from_millis(10);
+
+/// One shard with its loop, which one thread has at a time.
 pub(crate) struct Worker {
     pub(crate) id: ShardId,
     pub(crate) shard: Shard,
@@ -51,29 +58,28 @@ pub(crate) struct Worker {
     pub(crate) memory: Memory,
 }
 
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Worker");
+        shown.field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
 impl Worker {
-    /// Runs until [`Mail::ShutDown`] has come and everything is done, or the
-    /// time for it is over.
-    pub(crate) fn run(mut self) {
-        self.perform();
-        loop {
-            self.turn();
-            if let Some(deadline) = self.deadline
-                && (self.shard.is_drained() || StdInstant::now() >= deadline)
-            {
-                return;
-            }
-        }
+    /// One turn of the loop, which waits at most `bound` for something to do.
+    /// Returns how long it waited.
+    pub(crate) fn turn(&mut self, bound: Option<Duration>) -> Duration {
+        let waited = if self.is_held_up() {
+            self.back_off(bound)
+        } else {
+            self.poll_net(bound)
+        };
+        self.turn_without_net();
+        waited
     }
 
-    fn turn(&mut self) {
-        if self.is_held_up() {
-            if self.inbox.is_empty() {
-                std::thread::sleep(BACK_OFF);
-            }
-        } else {
-            self.poll_net();
-        }
+    /// A turn that leaves the sockets alone.
+    pub(crate) fn turn_without_net(&mut self) {
         while let Some((to, datagram)) = self.net.poll_foreign() {
             self.mail(to, Mail::Datagram(datagram));
         }
@@ -94,6 +100,42 @@ impl Worker {
             }
         }
         self.perform();
+    }
+
+    /// Whether it has mail.
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// Whether it was asked to end.
+    pub(crate) const fn is_ending(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// Whether it was asked to end and everything is done, or the time for it
+    /// is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| self.shard.is_drained() || StdInstant::now() >= deadline)
+    }
+
+    /// To be called before a wait together with other shards: how long it may
+    /// last, and whether a turn has to follow in any case. From here on senders
+    /// wake the shard, until [`Worker::wake_up`].
+    pub(crate) fn prepare_wait(&mut self) -> (Option<Duration>, bool) {
+        if self.is_held_up() {
+            let is_empty = self.inbox.is_empty();
+            return (Some(if is_empty { BACK_OFF } else { Duration::ZERO }), true);
+        }
+        let timeout = self.timeout(None);
+        let timeout = self.net.prepare_wait(timeout).unwrap_or_else(failed);
+        let timeout = self.inbox.prepare_sleep(timeout);
+        (timeout, timeout == Some(Duration::ZERO))
+    }
+
+    /// To be called after that wait.
+    pub(crate) fn wake_up(&self) {
+        self.inbox.wake_up();
     }
 
     /// Whether reading more would only make a queue longer.
@@ -126,14 +168,26 @@ impl Worker {
         count
     }
 
-    fn poll_net(&mut self) {
+    /// Waits for a queue to become shorter.
+    fn back_off(&self, bound: Option<Duration>) -> Duration {
+        if bound == Some(Duration::ZERO) || self.has_mail() {
+            return Duration::ZERO;
+        }
+        std::thread::sleep(BACK_OFF);
+        BACK_OFF
+    }
+
+    /// Time until the shard has something to do by itself, at most `bound`.
+    fn timeout(&self, bound: Option<Duration>) -> Option<Duration> {
         let now = self.clock.now();
         let next = self.shard.poll_timeout().into_iter();
-        let next = next.chain(self.memory.look_at()).min();
-        let mut timeout = next.map(|at| at - now);
-        if self.deadline.is_some() {
-            timeout = Some(Duration::from_millis(10));
-        }
+        let next = next.chain(self.memory.look_at()).map(|at| at - now);
+        let ending = self.is_ending().then_some(ENDING_TURN);
+        next.chain(ending).chain(bound).min()
+    }
+
+    fn poll_net(&mut self, bound: Option<Duration>) -> Duration {
+        let timeout = self.timeout(bound);
         let (shard, inbox, clock) = (&mut self.shard, &self.inbox, self.clock);
         let timeout = inbox.prepare_sleep(timeout);
         let mut asleep = timeout != Some(Duration::ZERO);
@@ -147,10 +201,11 @@ impl Worker {
         if asleep {
             inbox.wake_up();
         }
-        if let Err(error) = polled {
-            tracing::error!(%error, "the event loop failed");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        polled.unwrap_or_else(|error| {
+            let pause = failed(error).unwrap_or_default();
+            std::thread::sleep(pause);
+            pause
+        })
     }
 
     fn open(&mut self, mail: Mail) {
@@ -182,7 +237,7 @@ impl Worker {
     }
 
     /// Does what the shard wants done.
-    fn perform(&mut self) {
+    pub(super) fn perform(&mut self) {
         self.retry_held();
         while let Some(output) = self.shard.poll_output() {
             match output {
@@ -297,6 +352,12 @@ impl Worker {
             }
         }
     }
+}
+
+/// The pause after a failure of the event loop.
+fn failed(error: std::io::Error) -> Option<Duration> {
+    tracing::error!(%error, "the event loop failed");
+    Some(FAILED_PAUSE)
 }
 
 fn log(event: &Event) {

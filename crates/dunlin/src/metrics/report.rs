@@ -339,7 +339,7 @@ mod tests {
     fn book_page_is_in_step() {
         let store = Arc::new(StoreMetrics::default());
         let mut out = metrics(&[ShardReport::default()], Some(&store), StdInstant::now());
-        super::super::server::shards(&mut out, 1, 1);
+        super::super::server::shards(&mut out, 1, 1, 1);
         super::super::logs::metrics(&mut out, &QlogTotals::default(), false);
         let mut page = String::from(
             "# Metrics\n\n\

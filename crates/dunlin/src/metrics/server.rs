@@ -41,6 +41,8 @@ const PAGE_MAX: usize = 1000;
 /// Where everything is known.
 pub(crate) struct Sources {
     pub(crate) shards: Vec<Address>,
+    /// How many threads serve them.
+    pub(crate) threads: Arc<AtomicUsize>,
     pub(crate) store: Option<Arc<StoreMetrics>>,
     pub(crate) qlog: Option<Qlog>,
     pub(crate) started: Instant,
@@ -224,7 +226,8 @@ impl Desk {
         let mut reports = self.shards.ask_all(Query::Report);
         reports.sort_by_key(|report: &ShardReport| report.shard);
         let mut out = report::metrics(&reports, sources.store.as_ref(), sources.started);
-        shards(&mut out, self.shards.count(), reports.len());
+        let threads = sources.threads.load(Ordering::Relaxed);
+        shards(&mut out, self.shards.count(), reports.len(), threads);
         if let Some(qlog) = &sources.qlog {
             logs::metrics(&mut out, &qlog.totals(), qlog.failure().is_some());
         }
@@ -314,10 +317,13 @@ impl Desk {
     }
 }
 
-/// How many shards there are, and how many of them have answered.
-pub(super) fn shards(out: &mut Exposition, all: usize, answering: usize) {
+/// How many shards there are, how many of them have answered, and how many
+/// threads serve them.
+pub(super) fn shards(out: &mut Exposition, all: usize, answering: usize, threads: usize) {
     let help = "Shards of the broker.";
     out.gauge("dunlin_shards", help, &[], all as f64);
     let help = "Shards that answered in time; values of the others are missing.";
     out.gauge("dunlin_shards_answering", help, &[], answering as f64);
+    let help = "Threads that serve shards: one until it is busy.";
+    out.gauge("dunlin_shard_threads", help, &[], threads as f64);
 }

@@ -19,5 +19,6 @@ mod reload;
 mod streams;
 mod support;
 mod sys;
+mod threads;
 mod transports;
 mod wire;

@@ -57,7 +57,11 @@ impl Broker {
         self.stop();
         let file = self.dir.path().join("dunlin.toml");
         std::fs::write(&file, FILE).expect("written");
-        let mut all = vec![format!("shards={shards}")];
+        // A thread each, so that what they share is used by several.
+        let mut all = vec![
+            format!("shards={shards}"),
+            "shard_threads=always".to_owned(),
+        ];
         all.extend(overrides.iter().map(|&s| s.to_owned()));
         let mut config = Config::load(Some(&file), &all).expect("valid");
         config.data_dir = self.dir.path().join("data");
@@ -72,6 +76,11 @@ impl Broker {
 
     fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().expect("running")
+    }
+
+    /// Threads that serve shards.
+    pub(crate) fn threads(&self) -> usize {
+        self.daemon().threads_in_use()
     }
 
     /// Reads files again, as SIGHUP does.

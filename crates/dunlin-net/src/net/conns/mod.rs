@@ -178,7 +178,7 @@ impl Conns {
 
     /// Whether there is something to do without the kernel.
     pub(super) fn is_busy(&self) -> bool {
-        !self.ready.is_empty() || !self.dirty.is_empty()
+        !self.ready.is_empty() || !self.dirty.is_empty() || !self.reports.is_empty()
     }
 
     /// Adds a socket that was accepted or dialled.
