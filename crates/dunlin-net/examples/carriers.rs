@@ -203,6 +203,7 @@ fn read(message: &[u8], arrived: Duration) -> Option<Duration> {
 
 fn turn(net: &mut Net, handler: &mut dyn FnMut(NetEvent<&[u8]>)) -> io::Result<()> {
     net.poll(Some(Duration::from_micros(200)), handler)
+        .map(drop)
 }
 
 fn show(carrier: Carrier, sent: u64, arrivals: &Arrivals, packets: u64) {
