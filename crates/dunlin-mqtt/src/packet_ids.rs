@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use dunlin_mqtt_codec::PacketId;
-pub use dunlin_queue::Window;
+use hashbrown::HashMap;
 
 /// Gives identifiers out in a circle, so that freed ones rest as long as
 /// possible before they are used again.
@@ -38,7 +38,7 @@ impl PacketIdCounter {
 /// The identifiers in use and the order of their use.
 #[derive(Debug)]
 pub struct PacketIds<T> {
-    used: Window<PacketId, Entry<T>>,
+    used: HashMap<PacketId, Entry<T>>,
     counter: PacketIdCounter,
     next_order: u64,
 }
@@ -52,7 +52,7 @@ struct Entry<T> {
 impl<T> Default for PacketIds<T> {
     fn default() -> Self {
         Self {
-            used: Window::default(),
+            used: HashMap::new(),
             counter: PacketIdCounter::default(),
             next_order: 0,
         }
@@ -64,7 +64,7 @@ impl<T> PacketIds<T> {
     /// [`PacketIds::insert`].
     #[must_use]
     pub fn next_free(&self) -> Option<PacketId> {
-        let is_used = |id| self.used.contains(id);
+        let is_used = |id| self.used.contains_key(&id);
         self.counter.next_free(self.used.len(), is_used)
     }
 
@@ -78,7 +78,7 @@ impl<T> PacketIds<T> {
 
     /// Moves an identifier behind all others in order.
     pub fn move_to_end(&mut self, id: PacketId) {
-        if let Some(entry) = self.used.get_mut(id) {
+        if let Some(entry) = self.used.get_mut(&id) {
             entry.order = self.next_order;
             self.next_order += 1;
         }
@@ -87,17 +87,22 @@ impl<T> PacketIds<T> {
     /// What an identifier is used for.
     #[must_use]
     pub fn get(&self, id: PacketId) -> Option<&T> {
-        self.used.get(id).map(|entry| &entry.value)
+        self.used.get(&id).map(|entry| &entry.value)
     }
 
     /// What an identifier is used for, to be changed.
     pub fn get_mut(&mut self, id: PacketId) -> Option<&mut T> {
-        self.used.get_mut(id).map(|entry| &mut entry.value)
+        self.used.get_mut(&id).map(|entry| &mut entry.value)
     }
 
     /// Frees an identifier.
     pub fn remove(&mut self, id: PacketId) -> Option<T> {
-        self.used.take(id).map(|entry| entry.value)
+        let entry = self.used.remove(&id)?;
+        if self.used.is_empty() {
+            // An idle session keeps no table.
+            self.used.shrink_to_fit();
+        }
+        Some(entry.value)
     }
 
     /// Identifiers in use.
@@ -114,12 +119,12 @@ impl<T> PacketIds<T> {
 
     /// All values, in no order.
     pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.used.iter().map(|(_, entry)| &entry.value)
+        self.used.values().map(|entry| &entry.value)
     }
 
     /// All values, in no order, to be changed.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.used.iter_mut().map(|(_, entry)| &mut entry.value)
+        self.used.values_mut().map(|entry| &mut entry.value)
     }
 
     /// The identifiers whose value is wanted, in order.
@@ -127,14 +132,14 @@ impl<T> PacketIds<T> {
     pub fn in_order(&self, wanted: impl Fn(&T) -> bool) -> Vec<PacketId> {
         let entries = self.used.iter();
         let entries = entries.filter(|(_, entry)| wanted(&entry.value));
-        let mut ids: Vec<_> = entries.map(|(id, entry)| (entry.order, id)).collect();
+        let mut ids: Vec<_> = entries.map(|(id, entry)| (entry.order, *id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Frees all identifiers.
     pub fn clear(&mut self) {
-        self.used = Window::default();
+        self.used = HashMap::new();
     }
 }
 

@@ -20,3 +20,4 @@ pub mod files;
 pub mod log;
 pub mod metrics;
 pub mod signals;
+pub mod store;

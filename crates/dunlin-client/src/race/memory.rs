@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn files_survive_and_broken_ones_are_begun_again() {
+    fn files_survive_and_broken_ones_are_begun_anew() {
         let mut entries = BTreeMap::new();
         let entry = Entry {
             seen: 5,

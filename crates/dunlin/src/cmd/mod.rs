@@ -14,6 +14,7 @@ mod network;
 mod passwd;
 mod properties;
 mod publish;
+mod store;
 mod streams;
 mod subscribe;
 mod timing;
@@ -42,6 +43,7 @@ enum Command {
     Passwd(passwd::Passwd),
     #[command(name = "pub", disable_help_flag = true)]
     Pub(Box<publish::Pub>),
+    Store(store::Store),
     #[command(name = "sub", disable_help_flag = true)]
     Sub(Box<subscribe::Sub>),
 }
@@ -99,6 +101,7 @@ impl Cli {
             Command::Cid(cid) => cid.run(),
             Command::Passwd(passwd) => passwd.run(),
             Command::Pub(publish) => publish.run(),
+            Command::Store(store) => store.run(),
             Command::Sub(subscribe) => subscribe.run(),
         }
     }

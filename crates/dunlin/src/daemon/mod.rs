@@ -2,7 +2,6 @@
 //! threads, stops them again. The library form of `dunlin broker`, which tests and
 //! embedders use too.
 
-mod answers;
 mod authenticator;
 mod check;
 mod keys;
@@ -44,6 +43,8 @@ use memory::Memory;
 use threads::Threads;
 use tickets::Tickets;
 use worker::Worker;
+
+pub(crate) use tickets::PREFIX as TICKET_PREFIX;
 
 /// Why the broker did not start.
 #[derive(Debug, thiserror::Error)]
@@ -164,6 +165,9 @@ pub struct Daemon {
     /// Stores session tickets until the shards have ended.
     keeper: Option<JoinHandle<()>>,
     store: Option<RedbStore>,
+    /// Hands out copies of the store.
+    #[cfg(unix)]
+    control: Option<crate::store::control::Control>,
     authenticator: Option<Arc<Authenticator>>,
     metrics: Option<Server>,
     watch: Option<Watch>,
@@ -242,6 +246,8 @@ impl Daemon {
             threads: Threads::default(),
             keeper,
             store,
+            #[cfg(unix)]
+            control: None,
             authenticator,
             metrics: None,
             watch: None,
@@ -250,6 +256,7 @@ impl Daemon {
             config,
         };
         daemon.spawn(parts, clock, &recovered, &access)?;
+        daemon.listen_for_backups();
         daemon.show_metrics()?;
         daemon.show_clients()?;
         Ok(daemon)
@@ -318,6 +325,10 @@ impl Daemon {
     pub fn shut_down(mut self) {
         self.metrics = None;
         self.watch = None;
+        #[cfg(unix)]
+        {
+            self.control = None;
+        }
         for shard in &self.shards {
             shard.send(Mail::ShutDown);
         }
@@ -330,6 +341,18 @@ impl Daemon {
         }
         if let Some(qlog) = self.qlog.take() {
             qlog.flush();
+        }
+    }
+
+    /// A broker without backups is still a broker.
+    fn listen_for_backups(&mut self) {
+        #[cfg(unix)]
+        if let Some(store) = &self.store {
+            let path = self.config.store_path();
+            match crate::store::control::Control::start(&path, store.snapshots()) {
+                Ok(control) => self.control = Some(control),
+                Err(error) => tracing::warn!(%error, "no backups: cannot listen beside the store"),
+            }
         }
     }
 

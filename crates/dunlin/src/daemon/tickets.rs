@@ -27,7 +27,7 @@ use super::StartError;
 use super::mailbox::{Address, Mail};
 
 /// What precedes the name of a ticket in the store.
-const PREFIX: &str = "ticket/";
+pub(crate) const PREFIX: &str = "ticket/";
 
 /// New tickets that are stored together.
 const BATCH_MAX: usize = 1024;

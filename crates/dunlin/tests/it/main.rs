@@ -16,6 +16,7 @@ mod policies;
 mod race;
 mod relay;
 mod reload;
+mod store;
 mod streams;
 mod support;
 mod sys;

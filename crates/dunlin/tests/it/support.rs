@@ -74,6 +74,10 @@ impl Broker {
         }
     }
 
+    pub(crate) fn data_dir(&self) -> std::path::PathBuf {
+        self.dir.path().join("data")
+    }
+
     fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().expect("running")
     }
