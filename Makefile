@@ -9,7 +9,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench doc clean setup \
-	attack soak lab-quic lab-quick lab-book firmware firmware-run mcu-interop mcu-report
+	attack soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
+	mcu-interop mcu-report
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +53,7 @@ endef
 
 define product
 	"$(TARGET)/debug/xtask" spec --check
+	"$(TARGET)/debug/xtask" supply
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)"
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/soak/run.sh --short
@@ -133,6 +135,16 @@ attack: ## random programs of hostile clients in the simulator (SEEDS=0..100000)
 soak: setup ## load, kills, a full disk, new addresses, attacks; one table (SECONDS=1800)
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/soak/run.sh --seconds $(or $(SECONDS),1800)
+
+supply-chain: ## advisories, licences, versions, sources (installs cargo-deny), and the SBOM
+	$(CARGO) xtask supply
+	$(CARGO) xtask sbom
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny \
+		--root "$(TARGET)/tools"
+	PATH="$(abspath $(TARGET))/tools/bin:$$PATH" $(CARGO) deny --workspace check $(ARGS)
+
+reproducible: ## build the release twice in two folders, and compare
+	scripts/reproducible.sh $(ARGS)
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin

@@ -8,6 +8,7 @@
     clippy::print_stderr,
     reason = "the output of a command line tool is its purpose"
 )]
+#![forbid(unsafe_code)]
 
 mod ci;
 mod finding;
@@ -17,6 +18,7 @@ mod ratchet;
 mod shape;
 mod source;
 mod spec;
+mod supply;
 mod testcode;
 mod tidy;
 mod tree;
@@ -36,6 +38,8 @@ usage: cargo xtask <task>
   tidy --table              print the sizes of every package
   spec [--json] [--check]   list the statements of MQTT 5.0 and their tests
   spec --book               write the summary into docs/book/src/conformance.md
+  supply                    hold licences, sources and versions to deny.toml
+  sbom                      list what the product is linked from (CycloneDX)
   mcu-crypto                test and weigh the cryptography on a Cortex-M4 (QEMU)
   mcu-gate                  hold the images of the firmware against their budget
   mcu-report                write the study of the microcontroller into the book
@@ -63,6 +67,8 @@ fn run(args: &[&str]) -> Result<bool> {
         ["tidy", "--shrink"] => tidy::run(Task::Shrink),
         ["tidy", "--table"] => tidy::run(Task::Table),
         ["spec", options @ ..] => spec::run(options),
+        ["supply"] => supply::check(),
+        ["sbom"] => supply::sbom(),
         ["mcu-crypto"] => mcu::crypto(),
         ["mcu-gate"] => mcu::gate(),
         ["mcu-report"] => mcu::report(),

@@ -9,6 +9,7 @@ mod shapes;
 mod sizes;
 mod table;
 mod traces;
+mod unsafety;
 mod words;
 
 use std::fs;
@@ -70,7 +71,12 @@ pub(crate) fn run(task: Task) -> Result<bool> {
 
 /// The numbers that are held by the ratchet.
 fn measures(tree: &Tree) -> Vec<Measure> {
-    let rules = [sizes::measures, shapes::measures, words::measures];
+    let rules = [
+        sizes::measures,
+        shapes::measures,
+        words::measures,
+        unsafety::measures,
+    ];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }
 
@@ -84,6 +90,7 @@ fn check(tree: &Tree, measures: &[Measure]) -> Vec<Finding> {
         traces::check,
         links::check,
         manifests::check,
+        unsafety::check,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(tree)).collect();
     findings.extend(ratchet::check(tree, measures));
