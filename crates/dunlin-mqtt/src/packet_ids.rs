@@ -1,5 +1,6 @@
 //! Packet identifiers in use towards the peer (MQTT 5.0 section 2.2.1), each
-//! with what it is used for: both ends choose them in the same way.
+//! with what it is used for: both ends choose them in the same way, and keep what
+//! is in flight in the same [`Window`].
 
 use alloc::vec::Vec;
 
