@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use bytes::Bytes;
 use dunlin_base::transport::{NetCommand, NetEvent, Peer};
 use dunlin_base::{ConnId, Message, ShardId, Text};
-use dunlin_store::{Request, StoreDone, StoreOp};
+use dunlin_store::{Request, SessionKey, StoreDone, StoreOp};
 
 use crate::auth::{AuthAnswer, AuthRequest};
 
@@ -187,6 +187,8 @@ pub struct Preparation {
     /// Store operations; the publisher's shard writes them in one batch with
     /// its own.
     pub ops: Vec<StoreOp>,
+    /// [`BusMessage::Settled`] is waited for.
+    pub waits: bool,
     /// A queue was full and the policy is to refuse.
     pub refused: bool,
     /// Shared subscriptions without a member there any more.
@@ -214,6 +216,8 @@ pub struct Forward {
     pub shares: Vec<Text>,
     /// The receiver owns the topic's retained message and shall set it.
     pub retain: bool,
+    /// It is a will: a receiver without room goes without.
+    pub lossy: bool,
 }
 
 /// A change of what a shard wants to see.
@@ -225,6 +229,9 @@ pub enum InterestChange {
     Remove(Text),
     /// A `$share` filter now has this many members there; 0: none.
     Share(Text, u32),
+    /// This durable session there keeps messages of a `$share` filter whose
+    /// receiver is not durable; none: there is no such session.
+    Keeper(Text, Option<SessionKey>),
 }
 
 /// Something for the log. Client identifiers are personal data: the daemon
@@ -266,6 +273,12 @@ pub enum Event {
         client_id: Text,
         /// How many of one SUBSCRIBE.
         refused: u64,
+    },
+    /// A queue has no room: messages are dropped or publishers refused, by
+    /// policy. Once until the client comes back.
+    QueueFull {
+        /// Client identifier.
+        client_id: Text,
     },
     /// The store refused a batch; the publishes in it were refused too.
     StoreFailed(Text),

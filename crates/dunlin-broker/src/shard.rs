@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
-use crate::messages::stored;
+use crate::messages::{shared, stored};
 use crate::mqtt::{ending, send};
 use crate::owners::conn::Phase;
 use crate::owners::timers::Timer;
@@ -257,6 +257,9 @@ impl Shard {
                 Some(Later::Fail(c, fault)) => front::fail(own, c, fault),
                 Some(Later::Unpark(c)) => front::unpark(own, c),
                 Some(Later::EndStream(c, stream)) => front::end_stream(own, c, stream),
+                Some(Later::GiveAgain(old, delivery)) => {
+                    shared::give_again(own, &delivery, old);
+                }
                 None => break,
             }
         }

@@ -27,11 +27,19 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Whether a message of `cost` bytes fits, given limits in messages and in
-    /// bytes for queue and reservations together.
+    /// Whether so many copies of a message of `cost` bytes fit, given limits in
+    /// messages and in bytes for queue and reservations together.
     #[must_use]
-    pub fn has_room(&self, cost: usize, messages_max: usize, bytes_max: usize) -> bool {
-        self.expected() < messages_max && self.bytes + self.reserved_bytes + cost <= bytes_max
+    pub fn has_room(
+        &self,
+        copies: usize,
+        cost: usize,
+        messages_max: usize,
+        bytes_max: usize,
+    ) -> bool {
+        let bytes = copies.saturating_mul(cost);
+        self.expected() + copies <= messages_max
+            && (self.bytes + self.reserved_bytes).saturating_add(bytes) <= bytes_max
     }
 
     /// Keeps room for a message that is being stored.
@@ -271,11 +279,11 @@ mod tests {
         let mut queue = Queue::default();
         queue.reserve(cost);
         queue.push(delivery(1, 0));
-        assert!(queue.has_room(cost, 3, 3 * cost));
-        assert!(!queue.has_room(cost, 2, 3 * cost));
-        assert!(!queue.has_room(cost + 1, 3, 3 * cost));
+        assert!(queue.has_room(1, cost, 3, 3 * cost));
+        assert!(!queue.has_room(1, cost, 2, 3 * cost));
+        assert!(!queue.has_room(1, cost + 1, 3, 3 * cost));
         queue.unreserve(cost);
-        assert!(queue.has_room(cost, 2, 2 * cost));
+        assert!(queue.has_room(1, cost, 2, 2 * cost));
         assert_eq!((queue.expected(), queue.bytes()), (1, cost));
         queue.shed(0);
         assert_eq!((queue.expected(), queue.bytes()), (1, 0));

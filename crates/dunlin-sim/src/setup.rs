@@ -14,6 +14,8 @@ pub struct Pace {
     pub bus: (u64, u64),
     /// Until a request to the store is done.
     pub store: (u64, u64),
+    /// Requests of one shard to the store do not wait for those of others.
+    pub stores_apart: bool,
     /// Until the authenticator answers.
     pub auth: (u64, u64),
     /// Streams to the client do not wait for each other.
@@ -28,6 +30,7 @@ impl Default for Pace {
             link: (100, 2_000),
             bus: (10, 1_500),
             store: (500, 5_000),
+            stores_apart: false,
             auth: (1_000, 3_000),
             apart: false,
             split: true,

@@ -40,7 +40,8 @@ pub struct World {
     inbox: Vec<Instant>,
     /// The store.
     pub disk: Disk,
-    disk_busy: Instant,
+    /// By shard; the first is that of all, unless their requests go apart.
+    disk_busy: Vec<Instant>,
     disk_answered: Instant,
     users: Users,
     trace: Trace,
@@ -62,7 +63,7 @@ impl World {
             moves: Moves::default(),
             inbox: vec![BEGIN; count],
             disk: Disk::default(),
-            disk_busy: BEGIN,
+            disk_busy: vec![BEGIN; count],
             disk_answered: BEGIN,
             users: Users::new(setup.users),
             trace: Trace::new(),
@@ -137,7 +138,7 @@ impl World {
                 .at(at, Happening::Client(conn, ToClient::Closed(0)));
         }
         self.draining.fill(false);
-        self.disk_busy = self.agenda.now;
+        self.disk_busy.fill(self.agenda.now);
         let recovered = self.disk.recover();
         self.start(&recovered);
     }
@@ -367,8 +368,10 @@ impl World {
                 }
                 Output::Move { conn, to, unread } => self.detach(conn, to, unread),
                 Output::Store(request) => {
-                    let at = self.agenda.after(self.disk_busy, self.setup.pace.store);
-                    self.disk_busy = at;
+                    let pace = self.setup.pace;
+                    let queue = if pace.stores_apart { index } else { 0 };
+                    let at = self.agenda.after(self.disk_busy[queue], pace.store);
+                    self.disk_busy[queue] = at;
                     self.agenda.at(at, Happening::Store(index, request));
                 }
                 Output::Auth { conn, request } => {

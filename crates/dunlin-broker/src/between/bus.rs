@@ -89,7 +89,7 @@ fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparat
     };
     publish.preparing = publish.preparing.saturating_sub(1);
     publish.refused |= answer.refused;
-    if !answer.ops.is_empty() {
+    if answer.waits {
         publish.participants.push(from);
         publish.ops.extend(answer.ops);
     }

@@ -19,10 +19,10 @@ use crate::mqtt::accept;
 use crate::mqtt::ending;
 use crate::owners::Owners;
 use crate::owners::conn::{Claiming, Identity, PendingConnect, Phase};
-use crate::owners::elsewhere::{Claimant, Elsewhere, Place};
+use crate::owners::elsewhere::{Claimant, Elsewhere, Free, Place};
 use crate::owners::pending::Pending;
 use crate::random::home_shard;
-use crate::sessions::{lifecycle, rights};
+use crate::sessions::{lifecycle, records, rights};
 
 /// The client is authenticated: gets its session, at once or when the one that
 /// has its identifier on another shard has ended.
@@ -138,7 +138,7 @@ fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
     if let Some(entry) = own.sessions.elsewhere_mut(client_id) {
         let first = entry.waiting.is_empty();
         entry.waiting.push_back(claimant);
-        if first {
+        if first && entry.granted {
             let (to, token) = (entry.shard, entry.token);
             let client_id = client_id.clone();
             own.outbox.bus(to, BusMessage::Evict { token, client_id });
@@ -150,6 +150,14 @@ fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
             establish(own, conn, 0);
         }
         Place::There(shard, token) => {
+            let entry = Elsewhere {
+                shard,
+                token,
+                user: claimant.user,
+                granted: false,
+                waiting: VecDeque::new(),
+            };
+            own.sessions.insert_elsewhere(client_id.clone(), entry);
             if let Some(s) = own.sessions.find(client_id) {
                 take_over(own, s);
             }
@@ -158,16 +166,8 @@ fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
                 //= mqtt5#[MQTT-3.1.2-4]
                 lifecycle::end_session(own, s);
             }
-            let entry = Elsewhere {
-                shard,
-                token,
-                user: claimant.user,
-                waiting: VecDeque::new(),
-            };
-            own.sessions.insert_elsewhere(client_id.clone(), entry);
-            let client_id = client_id.clone();
-            own.outbox
-                .bus(shard, BusMessage::Granted { token, client_id });
+            // Of two sessions in the store, a restart might bring back this one.
+            records::when_forgotten(own, client_id, Free::Granted(shard, token));
         }
     }
 }

@@ -7,10 +7,12 @@ use dunlin_base::{QoS, Text};
 use dunlin_mqtt::codec::{ReasonCode, SubscribeOptions};
 use dunlin_mqtt::server::{Content, Delivery, delivery};
 use dunlin_store::{Seq, SessionKey, StoreOp, Target};
+use smallvec::SmallVec;
 
 use crate::config::QueueFull;
 use crate::fault::Fault;
 use crate::ids::{SessionIdx, SessionRef};
+use crate::io::Event;
 use crate::messages::pump;
 use crate::messages::source::Source;
 use crate::mqtt::throttle::QUEUE_HIGH;
@@ -34,10 +36,13 @@ pub(crate) fn deliver_hits(
         return true;
     }
     let published = source.qos();
-    if published != QoS::AtMostOnce && !all_have_room(own, hits, source) {
+    if published != QoS::AtMostOnce
+        && let Some(full) = without_room(own, hits, source)
+    {
+        report_full(own, full);
         return false;
     }
-    let mut batch = Enqueued::default();
+    let mut batch = Parts::new();
     for hit in hits.drain(..) {
         let Ok(options) = SubscribeOptions::from_byte(hit.options) else {
             continue;
@@ -51,13 +56,11 @@ pub(crate) fn deliver_hits(
             deliver_acknowledged(own, source, hit, qos, retain, due, &mut batch);
         }
     }
-    if let Some(seq) = batch.seq {
-        ops.push(StoreOp::Enqueue {
-            seq,
-            message: source.message(),
-            targets: batch.targets,
-        });
-    }
+    ops.extend(batch.into_iter().map(|part| StoreOp::Enqueue {
+        seq: part.seq,
+        message: source.message(),
+        targets: part.targets,
+    }));
     true
 }
 
@@ -70,16 +73,17 @@ fn deliver_acknowledged(
     qos: QoS,
     retain: bool,
     due: &mut Vec<Due>,
-    batch: &mut Enqueued,
+    batch: &mut Parts,
 ) {
     let s = hit.session;
-    let room = has_room(own, s, source);
+    let room = has_room(own, s, source, 1);
     let message = source.message();
     let level = source.level(&own.config);
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
     let persistent = session.is_persistent();
+    let conn = session.conn;
     let behind = session.mqtt.outbound.queued() >= QUEUE_HIGH;
     let cost = message.cost();
     let mut delivery = Delivery {
@@ -94,55 +98,159 @@ fn deliver_acknowledged(
         maybe_sent: false,
     };
     if !room {
-        // Only where the policy is to drop, or where a session that ends
+        // Only where the policy is to drop, for a will, or where a session that ends
         // with its connection does not keep up: its end is a matter
         // between the two of them, not of the publisher.
         own.stats.messages_dropped_full += 1;
+        report_full(own, s);
         if !persistent && own.config.queue_full == QueueFull::Reject {
             let fault = Fault::new(ReasonCode::QuotaExceeded, "the client does not keep up");
-            own.later
-                .extend(session.conn.map(|c| Later::Fail(c, fault)));
+            own.later.extend(conn.map(|c| Later::Fail(c, fault)));
         }
-    } else if persistent && own.config.durable {
-        let seq = *batch.seq.get_or_insert_with(|| own.commits.seq());
-        batch.targets.push(target(session.key, &delivery));
-        delivery.seq = Some(seq.0);
-        session.mqtt.outbound.reserve(cost);
-        due.push(Due {
-            session: SessionRef {
-                key: session.key,
-                at: s,
-            },
-            delivery,
-            cost,
-        });
     } else {
-        session.mqtt.outbound.push(delivery);
-        pump::pump(own, s);
+        let key = session.key;
+        let keeper = match persistent {
+            true => Some(key),
+            // Exactly once cannot be promised by two sessions.
+            false => hit.keeper.filter(|_| qos == QoS::AtLeastOnce),
+        };
+        if own.config.durable
+            && let Some(keeper) = keeper
+        {
+            let seq = place(own, batch, key, target(keeper, &delivery));
+            delivery.seq = Some(seq.0);
+            if keeper != key {
+                own.commits.keep(key, seq, keeper);
+            }
+        }
+        enqueue(own, SessionRef { key, at: s }, delivery, cost, due);
     }
     if behind {
         throttle::check_pace(own, s, source.publisher());
     }
 }
 
-pub(crate) fn has_room(own: &Owners, s: SessionIdx, source: &mut Source<'_>) -> bool {
-    let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
-    let cost = source.message().cost();
-    own.sessions
-        .get(s)
-        .is_some_and(|session| session.mqtt.outbound.has_room(cost, messages, bytes))
+/// A delivery that waits for the store, or not. One that a member of a group gets
+/// exactly once waits for the identifier of its publisher: after a crash that
+/// sends it again, and another member would get it.
+fn enqueue(
+    own: &mut Owners,
+    session: SessionRef,
+    delivery: Delivery,
+    cost: usize,
+    due: &mut Vec<Due>,
+) {
+    let exact = delivery.qos == QoS::ExactlyOnce && delivery.share.is_some();
+    let waits = delivery.seq.is_some() || exact;
+    let Some(entry) = own.sessions.get_mut(session.at) else {
+        return;
+    };
+    let outbound = &mut entry.mqtt.outbound;
+    if waits && own.config.durable {
+        outbound.reserve(cost);
+        due.push(Due {
+            session,
+            delivery,
+            cost,
+        });
+    } else {
+        outbound.push(delivery);
+        pump::pump(own, session.at);
+    }
 }
 
-fn all_have_room(own: &Owners, hits: &[Hit], source: &mut Source<'_>) -> bool {
-    if own.config.queue_full == QueueFull::DropNewest {
-        return true;
+/// Adds a target to the message as the store gets it: once more if it has that
+/// session already, through a shared subscription.
+fn place(own: &mut Owners, batch: &mut Parts, receiver: SessionKey, target: Target) -> Seq {
+    let shared = target.shared.is_some() || batch.iter().any(|part| part.shared);
+    let known = batch.iter_mut().find(|part| {
+        !shared
+            || !(part.receivers.contains(&receiver)
+                || part
+                    .targets
+                    .iter()
+                    .any(|known| known.session == target.session))
+    });
+    let seq = match &known {
+        Some(part) => part.seq,
+        None => own.commits.seq(),
+    };
+    let add = |part: &mut Enqueued| {
+        part.shared |= target.shared.is_some();
+        part.receivers
+            .extend((receiver != target.session).then_some(receiver));
+        part.targets.push(target);
+    };
+    match known {
+        Some(part) => add(part),
+        None => {
+            let mut part = Enqueued {
+                seq,
+                targets: Vec::new(),
+                receivers: Vec::new(),
+                shared: false,
+            };
+            add(&mut part);
+            batch.push(part);
+        }
     }
-    hits.iter().all(|hit| {
-        let session = own.sessions.get(hit.session);
-        (hit.options & 3) == QoS::AtMostOnce as u8
-            || !session.is_some_and(Session::is_persistent)
-            || has_room(own, hit.session, source)
+    seq
+}
+
+/// Whether a session has room for so many copies of a message.
+pub(crate) fn has_room(
+    own: &Owners,
+    s: SessionIdx,
+    source: &mut Source<'_>,
+    copies: usize,
+) -> bool {
+    let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
+    let cost = source.message().cost();
+    own.sessions.get(s).is_some_and(|session| {
+        let outbound = &session.mqtt.outbound;
+        outbound.has_room(copies, cost, messages, bytes)
     })
+}
+
+/// The first session whose queue does not have room for all of its copies, as
+/// far as the publisher is refused for it. More copies than a queue ever has
+/// room for are the matter of their receiver.
+fn without_room(own: &Owners, hits: &[Hit], source: &mut Source<'_>) -> Option<SessionIdx> {
+    if own.config.queue_full == QueueFull::DropNewest || source.is_lossy() {
+        return None;
+    }
+    let kept = |hit: &&Hit| {
+        (hit.options & 3) != QoS::AtMostOnce as u8
+            && own
+                .sessions
+                .get(hit.session)
+                .is_some_and(Session::is_persistent)
+    };
+    // Only groups give a session more than one copy.
+    if hits.iter().all(|hit| hit.share.is_none()) {
+        let mut kept = hits.iter().filter(kept).map(|hit| hit.session);
+        return kept.find(|s| !has_room(own, *s, source, 1));
+    }
+    let mut kept: Vec<SessionIdx> = hits.iter().filter(kept).map(|hit| hit.session).collect();
+    kept.sort_unstable();
+    let mut copies = kept.chunk_by(|a, b| a == b);
+    let full = copies.find(|copies| {
+        let wanted = copies.len().min(own.config.queue_messages_max);
+        let s = copies.first();
+        s.is_some_and(|s| !has_room(own, *s, source, wanted))
+    });
+    full.and_then(|copies| copies.first().copied())
+}
+
+/// Says whose queue is full: once until its client comes back, so that the log
+/// cannot be filled.
+fn report_full(own: &mut Owners, s: SessionIdx) {
+    if let Some(session) = own.sessions.get_mut(s)
+        && !core::mem::replace(&mut session.full, true)
+    {
+        let client_id = session.client_id.clone();
+        own.outbox.event(Event::QueueFull { client_id });
+    }
 }
 
 fn target(session: SessionKey, delivery: &Delivery) -> Target {
@@ -155,9 +263,15 @@ fn target(session: SessionKey, delivery: &Delivery) -> Target {
     }
 }
 
-/// What the durable receivers of one message have in common.
-#[derive(Default)]
+/// A message as the store gets it; almost always once.
+type Parts = SmallVec<[Enqueued; 1]>;
+
+/// What durable receivers of one message have in common.
 struct Enqueued {
-    seq: Option<Seq>,
+    seq: Seq,
     targets: Vec<Target>,
+    /// Who gets what one of the targets keeps for it.
+    receivers: Vec<SessionKey>,
+    /// Some came through a shared subscription.
+    shared: bool,
 }

@@ -22,7 +22,7 @@ use crate::messages::source::Source;
 use crate::messages::{deliver, retained, settle, shared};
 use crate::mqtt::acks;
 use crate::owners::Owners;
-use crate::owners::pending::{PendingPublish, Prepared};
+use crate::owners::pending::{PendingPublish, Prepared, Record};
 use crate::owners::routing::{Forwards, Matches, Scope, Wanted};
 use crate::random::home_shard;
 
@@ -64,7 +64,7 @@ pub(crate) fn handle_publish(
         return Ok(());
     }
     let mut source = Source::from_packet(publish, topic, Some(c), own.now);
-    dispatch(own, Some(origin), token, &mut source);
+    dispatch(own, Some(origin), token, &mut source, None);
     Ok(())
 }
 
@@ -90,31 +90,36 @@ fn find(
     topic: &str,
     origin: Option<SessionIdx>,
     scope: Option<&Scope<'_>>,
+    qos: QoS,
 ) -> Matches {
     let (sessions, conns) = (&own.sessions, &own.conns);
-    let is_available = |s| shared::is_available(sessions, conns, s);
     let access = &own.access;
     let may_receive = |s| {
         let session = sessions.get(s);
         session.is_some_and(|session| session.may(access, Action::Receive, topic))
     };
+    let member = |s| shared::member(sessions, conns, s);
+    let exact = qos == QoS::ExactlyOnce;
     own.routing
-        .find(topic, origin, scope, is_available, may_receive)
+        .find(topic, origin, scope, exact, member, may_receive)
 }
 
 /// Routes a message of a client (with the session to acknowledge) or of
-/// the server itself.
+/// the server itself; `record` is stored with it.
 pub(crate) fn dispatch(
     own: &mut Owners,
     origin: Option<SessionRef>,
     token: u64,
     source: &mut Source<'_>,
+    record: Option<Record>,
 ) {
     let publisher = origin.map(|session| session.at);
-    let mut found = find(own, source.topic(), publisher, None);
+    let mut found = find(own, source.topic(), publisher, None, source.qos());
     let acknowledged = source.qos() != QoS::AtMostOnce;
     let mut publish = PendingPublish {
         origin: origin.filter(|_| acknowledged),
+        lossy: source.is_lossy(),
+        record,
         ..PendingPublish::default()
     };
     if found.hits.is_empty() && found.forwards.is_empty() {
@@ -170,6 +175,7 @@ fn send_on(
         plain: wanted.plain,
         shares: wanted.shares,
         retain: wanted.retain,
+        lossy: source.is_lossy(),
     };
     own.outbox.bus(to, BusMessage::Forward { forward, token });
 }
@@ -205,10 +211,14 @@ pub(crate) fn handle_forward(
     if forward.retain {
         let waits = token.is_some();
         let change = &mut part.prepared.retained;
-        part.refused = !retained::own_retained(own, message, waits, &mut part.ops, change);
+        let taken = retained::own_retained(own, message, waits, &mut part.ops, change);
+        part.refused = !taken && !forward.lossy;
     }
     let view = delivery::view(message, own.now);
     let mut source = Source::from_message(message, &view, own.now);
+    if forward.lossy {
+        source = source.lossy();
+    }
     prepare(own, from, token, &scope, &mut source, part);
 }
 
@@ -234,7 +244,7 @@ fn prepare(
         mut ops,
         mut refused,
     } = part;
-    let mut found = find(own, source.topic(), None, Some(scope));
+    let mut found = find(own, source.topic(), None, Some(scope), source.qos());
     let (hits, due) = (&mut found.hits, &mut prepared.due);
     refused |= !deliver::deliver_hits(own, source, hits, &mut ops, due);
     own.routing.recycle(found.hits);
@@ -242,7 +252,8 @@ fn prepare(
         return;
     };
     let shares = found.missed;
-    if ops.is_empty() {
+    let waits = !ops.is_empty() || !prepared.due.is_empty();
+    if ops.is_empty() && prepared.due.is_empty() {
         settle::settle_due(own, prepared.due, prepared.retained, !refused);
         if !refused && shares.is_empty() {
             return own.outbox.answer(from, token);
@@ -260,6 +271,7 @@ fn prepare(
         shares,
     };
     let answer = Preparation {
+        waits,
         ops,
         refused,
         missed: (!shares.is_empty()).then_some(shares).map(missed),
@@ -290,5 +302,6 @@ fn place_retained(
     let message = source.message();
     let waits = source.qos() != QoS::AtMostOnce;
     let (ops, change) = (&mut publish.ops, &mut publish.retained);
-    publish.refused |= !retained::own_retained(own, &message, waits, ops, change);
+    let taken = retained::own_retained(own, &message, waits, ops, change);
+    publish.refused |= !taken && !source.is_lossy();
 }

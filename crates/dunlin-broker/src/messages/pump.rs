@@ -205,11 +205,9 @@ pub(crate) fn forget(
 }
 
 fn dequeue(own: &mut Owners, session: SessionKey, seq: Option<u64>) {
-    if let Some(seq) = seq {
-        own.commits.write(StoreOp::Dequeue {
-            seq: Seq(seq),
-            session,
-        });
+    if let Some(seq) = seq.map(Seq) {
+        let session = own.commits.keeper(session, seq);
+        own.commits.write(StoreOp::Dequeue { seq, session });
     }
 }
 
@@ -234,7 +232,7 @@ fn walk_retained(own: &mut Owners, s: SessionIdx) -> bool {
         return false;
     };
     let outbound = &session.mqtt.outbound;
-    if !outbound.has_room(0, QUEUE_LOW, QUEUE_LOW_BYTES) {
+    if !outbound.has_room(1, 0, QUEUE_LOW, QUEUE_LOW_BYTES) {
         return false;
     }
     let Some((filter, after)) = session.walks.take() else {
@@ -278,6 +276,7 @@ fn deliver_retained(
             identifiers,
             stream,
             share: None,
+            keeper: None,
         };
         return encode::deliver_qos0(own, &mut source, &hit, retain);
     }

@@ -1,18 +1,21 @@
 //! A publish on its way to its acknowledgement: its place behind earlier ones
 //! of the same client, its batch, and what follows when it is stored.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use dunlin_mqtt::codec::{ReasonCode, Version};
 use dunlin_mqtt::server::AckToken;
+use dunlin_store::Seq;
 
 use crate::fault::Fault;
 use crate::ids::SessionRef;
 use crate::io::BusMessage;
 use crate::messages::{pump, retained};
 use crate::mqtt::acks;
-use crate::owners::pending::{Due, Pending, PendingPublish, RetainedChange};
+use crate::owners::pending::{Due, Pending, PendingPublish, Record, RetainedChange};
 use crate::owners::{Later, Owners};
+use crate::sessions::records;
 
 /// How many times as many messages are kept in memory for a client that is
 /// connected: it wants them soon, and reading them again has its price.
@@ -81,7 +84,31 @@ pub(crate) fn release_line(own: &mut Owners, line: impl IntoIterator<Item = u64>
     }
 }
 
+/// Has the record of a session go with a will of it that is under way under this
+/// token; `false` if there is none.
+pub(crate) fn delete_with(own: &mut Owners, token: Option<u64>, gone: &Record) -> bool {
+    let Some((token, mut publish)) = token.and_then(|token| take_publish(own, token)) else {
+        return false;
+    };
+    publish.record = Some(gone.clone());
+    own.commits.wait(token, Pending::Publish(publish));
+    true
+}
+
+fn take_publish(own: &mut Owners, token: u64) -> Option<(u64, PendingPublish)> {
+    match own.commits.take(token)? {
+        Pending::Publish(publish) => Some((token, publish)),
+        other => {
+            own.commits.wait(token, other);
+            None
+        }
+    }
+}
+
 fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
+    if let Some(record) = &publish.record {
+        publish.ops.extend(records::with_will(own, token, record));
+    }
     if publish.refused || publish.ops.is_empty() {
         let stored = !publish.refused;
         finish_publish(own, token, publish, stored);
@@ -96,6 +123,10 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
 /// The batch of a publish was stored, or the publish is off.
 pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPublish, stored: bool) {
     settle_due(own, publish.due, publish.retained, stored);
+    if let Some(record) = publish.record {
+        own.stats.publishes_refused += u64::from(!stored);
+        records::after_will(own, record, stored);
+    }
     for to in publish.participants {
         let message = BusMessage::Settled {
             token,
@@ -149,7 +180,15 @@ pub(crate) fn settle_due(
         cost,
     } in due
     {
+        if let Some(seq) = delivery.seq.filter(|_| !stored) {
+            own.commits.keeper(session.key, Seq(seq));
+        }
         let Some(entry) = own.sessions.resolve_mut(session) else {
+            // Another member of its group gets it.
+            if stored && delivery.share.is_some() {
+                let delivery = Box::new(delivery);
+                own.later.push_back(Later::GiveAgain(session, delivery));
+            }
             continue;
         };
         entry.mqtt.outbound.unreserve(cost);

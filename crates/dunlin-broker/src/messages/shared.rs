@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 
-use dunlin_base::{Message, Text};
+use dunlin_base::{Message, QoS, Text};
 use dunlin_mqtt::server::{Content, Delivery, delivery};
 use dunlin_store::{Seq, StoreOp};
 
@@ -14,7 +14,8 @@ use crate::messages::{deliver, settle};
 use crate::owners::Owners;
 use crate::owners::connections::Connections;
 use crate::owners::pending::PendingPublish;
-use crate::owners::routing::{Hit, Subscribed, Subscriber};
+use crate::owners::routing::{Hit, Member, Subscribed, Subscriber};
+use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
 
 /// Gives a message of one shared subscription to another member than `old`,
@@ -30,11 +31,16 @@ pub(crate) fn redeliver(
         return false;
     };
     let (sessions, conns) = (&own.sessions, &own.conns);
-    let other = |key: Subscriber| key != Subscriber::Session(old.at as u32);
-    let prefers = |key| match key {
-        Subscriber::Session(s) => other(key) && is_available(sessions, conns, s as usize),
-        Subscriber::Shard(_) => true,
+    let keepers = &own.routing.keepers;
+    let exact = delivery.qos == QoS::ExactlyOnce && keepers.any(share).is_some();
+    let other = |key: Subscriber| {
+        let fits = match key {
+            Subscriber::Session(s) => !exact || member(sessions, conns, s as usize).durable,
+            Subscriber::Shard(to) => !exact || keepers.of(share, to).is_some(),
+        };
+        fits && key != Subscriber::Session(old.at as u32)
     };
+    let prefers = |key| other(key) && is_available(sessions, conns, key);
     let chosen = own.routing.choose(share, prefers, |key| ends && other(key));
     let Some(member) = chosen else {
         return false;
@@ -42,17 +48,31 @@ pub(crate) fn redeliver(
     let message = Arc::clone(message);
     let share = Text::from(&**share);
     let mut publish = PendingPublish::default();
-    if let Some(seq) = delivery.seq {
-        let (seq, session) = (Seq(seq), old.key);
+    let stored = delivery.seq.map(Seq);
+    let stored = stored.map(|seq| (seq, own.commits.keeper(old.key, seq)));
+    if let Some((seq, session)) = stored {
         publish.ops.push(StoreOp::Dequeue { seq, session });
     }
     publish.back = Some((old, delivery.clone()));
     let token = own.commits.token();
     if !give(own, &message, share, member, token, &mut publish) {
+        if let Some((seq, keeper)) = stored.filter(|(_, keeper)| *keeper != old.key) {
+            own.commits.keep(old.key, seq, keeper);
+        }
         return false;
     }
     settle::advance_publish(own, token, publish);
     true
+}
+
+/// As [`redeliver`], when `old` has ended. What no other takes now is that of its
+/// keeper after a restart.
+pub(crate) fn give_again(own: &mut Owners, delivery: &Delivery, old: SessionRef) {
+    if !redeliver(own, delivery, old, true)
+        && let Some(seq) = delivery.seq
+    {
+        own.commits.keeper(old.key, Seq(seq));
+    }
 }
 
 /// A shard that was chosen for shared subscriptions had no member left: its
@@ -65,14 +85,12 @@ pub(crate) fn choose_again(
 ) {
     for share in &missed.shares {
         let (sessions, conns) = (&own.sessions, &own.conns);
-        let prefers = |key| match key {
-            Subscriber::Session(s) => is_available(sessions, conns, s as usize),
-            Subscriber::Shard(_) => true,
-        };
+        let prefers = |key| is_available(sessions, conns, key);
         let chosen = own.routing.choose(share, prefers, |_| true);
         if let Some(member) = chosen {
             let share = share.clone();
-            publish.refused |= !give(own, &missed.message, share, member, token, publish);
+            let given = give(own, &missed.message, share, member, token, publish);
+            publish.refused |= !given && !publish.lossy;
         }
     }
 }
@@ -91,10 +109,12 @@ fn give(
         Subscriber::Session(s) => {
             let view = delivery::view(message, own.now);
             let mut source = Source::from_message(message, &view, own.now);
-            if !deliver::has_room(own, s as usize, &mut source) {
+            if !deliver::has_room(own, s as usize, &mut source, 1) {
                 return false;
             }
-            let mut hits = alloc::vec![Hit::new(s as usize, &value, Some(&share))];
+            let keeper = own.routing.keepers.any(&share);
+            let hit = Hit::new(s as usize, &value, Some(&share));
+            let mut hits = alloc::vec![Hit { keeper, ..hit }];
             let (ops, due) = (&mut publish.ops, &mut publish.due);
             deliver::deliver_hits(own, &mut source, &mut hits, ops, due)
         }
@@ -105,6 +125,7 @@ fn give(
                 plain: false,
                 shares: alloc::vec![share],
                 retain: false,
+                lossy: publish.lossy,
             };
             let token = Some(token);
             own.outbox.bus(to, BusMessage::Forward { forward, token });
@@ -117,13 +138,25 @@ fn give(
 /// before others are preferred.
 const SHARED_QUEUE_MAX: usize = 64;
 
-/// Whether a member of a shared subscription can take a message now.
-pub(crate) fn is_available(sessions: &Sessions, conns: &Connections, s: SessionIdx) -> bool {
-    sessions.get(s).is_some_and(|session| {
+/// What a session is like as a member of a shared subscription.
+pub(crate) fn member(sessions: &Sessions, conns: &Connections, s: SessionIdx) -> Member {
+    let session = sessions.get(s);
+    let available = session.is_some_and(|session| {
         session.mqtt.outbound.queued() < SHARED_QUEUE_MAX
             && session
                 .conn
                 .and_then(|c| conns.get(c))
                 .is_some_and(|conn| !conn.blocked)
-    })
+    });
+    Member {
+        available,
+        durable: session.is_some_and(Session::is_persistent),
+    }
+}
+
+fn is_available(sessions: &Sessions, conns: &Connections, key: Subscriber) -> bool {
+    match key {
+        Subscriber::Session(s) => member(sessions, conns, s as usize).available,
+        Subscriber::Shard(_) => true,
+    }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Source<'a> {
     level: Option<u8>,
     /// Connection that the message came on.
     publisher: Option<ConnIdx>,
+    lossy: bool,
 }
 
 impl<'a> Source<'a> {
@@ -55,6 +56,7 @@ impl<'a> Source<'a> {
             headers: Vec::new(),
             level: None,
             publisher,
+            lossy: false,
         }
     }
 
@@ -67,7 +69,20 @@ impl<'a> Source<'a> {
             headers: Vec::new(),
             level: None,
             publisher: None,
+            lossy: false,
         }
+    }
+
+    /// As `self`, and a receiver without room goes without: there is no publisher
+    /// to refuse it to.
+    pub(crate) fn lossy(self) -> Self {
+        let lossy = true;
+        Self { lossy, ..self }
+    }
+
+    /// Whether a receiver without room goes without.
+    pub(crate) const fn is_lossy(&self) -> bool {
+        self.lossy
     }
 
     /// Whether the message exists as one that can be kept.

@@ -14,7 +14,7 @@ use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
 use crate::owners::timers::Timer;
-use crate::sessions::lifecycle;
+use crate::sessions::records;
 
 /// Time until what the store refused is asked for again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -73,10 +73,8 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
             stream,
             packet_id,
         } => acks::send_pubcomp(own, session, stream, packet_id),
-        Pending::Claim { .. }
-        | Pending::Subscribe(_)
-        | Pending::Forget { .. }
-        | Pending::Load { .. } => {}
+        Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
+        Pending::Claim { .. } | Pending::Subscribe(_) | Pending::Load { .. } => {}
     }
 }
 
@@ -133,7 +131,7 @@ pub(crate) fn retry(own: &mut Owners) {
                 stream,
                 packet_id,
             } => acks::store_complete(own, session, stream, packet_id),
-            Pending::Forget { session } => lifecycle::store_forget(own, session),
+            Pending::Forget { session, client_id } => records::forget(own, session, client_id),
             Pending::Load { session } => {
                 if own.sessions.resolve(session).is_some() {
                     pump::pump(own, session.at);

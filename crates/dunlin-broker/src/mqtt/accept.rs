@@ -10,7 +10,7 @@ use dunlin_mqtt::codec::{Connect, ReasonCode};
 use dunlin_mqtt::server::connect::{Accepted, Announced};
 use dunlin_mqtt::server::link::Offer;
 use dunlin_mqtt::server::session::Lifetime;
-use dunlin_store::{StoreOp, StoredWill};
+use dunlin_store::StoredWill;
 
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Event;
@@ -20,7 +20,7 @@ use crate::owners::conn::{Conn, Identity, Phase};
 use crate::owners::pending::Pending;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
-use crate::sessions::{lifecycle, rights, subscriptions};
+use crate::sessions::{lifecycle, records, rights, subscriptions};
 
 /// The client is authenticated and has its client identifier: gives it its
 /// session. `claim`: the token under which its home granted it, or 0.
@@ -58,40 +58,41 @@ pub(crate) fn accept(
     let new_user = session.user != identity.user;
     session.user = identity.user;
     session.standing = identity.standing;
+    let outlived = session.is_persistent();
     session.mqtt.lifetime.handle_connected(expiry);
+    let changed = outlived != session.is_persistent();
     session.will = will;
     session.conn = Some(c);
     session.claim = claim;
-    // A session that was stored stays so although it now ends with its
-    // connection: its queue may be only in the store.
+    session.full = false;
     if session_present && new_user {
         rights::handle_new_user(own, s);
     }
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    let must_store = own.commits.is_durable()
-        && (session.is_persistent() || session.will.is_some() || session.stored);
-    if must_store {
-        session.stored = true;
-        let op = StoreOp::PutSession {
-            key: session.key,
-            record: session.record(),
-        };
-        own.commits.write(op);
+    if changed && session_present {
+        subscriptions::lifetime_changed(own, s);
     }
     if let Some(conn) = own.conns.get_mut(c) {
         conn.phase = Phase::Storing(s, Box::new(accepted));
     }
-    let Some(conn) = own.conns.get(c).map(|conn| conn.id) else {
+    store(own, c, s);
+}
+
+/// Has the session's record stored, before CONNACK.
+fn store(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
+    let (Some(session), Some(conn)) = (own.sessions.get_mut(s), own.conns.get(c)) else {
         return;
     };
-    // The record is stored before CONNACK.
-    if must_store {
-        let token = own.commits.token();
+    // A session that was stored stays so although it now ends with its
+    // connection: its queue may be only in the store.
+    session.stored |= session.is_persistent() || session.will.is_some();
+    if !session.stored || !own.commits.is_durable() {
+        return connected(own, c);
+    }
+    // A will of before that is under way takes the record with it.
+    if session.will_under_way.is_none() {
+        let (conn, token) = (conn.id, own.commits.token());
+        records::put(own, s);
         own.commits.when_stored(token, Pending::Connect { conn });
-    } else {
-        connected(own, c);
     }
 }
 

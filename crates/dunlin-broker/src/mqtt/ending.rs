@@ -16,7 +16,7 @@ use crate::mqtt::{send, throttle};
 use crate::owners::Owners;
 use crate::owners::conn::Phase;
 use crate::owners::timers::{Timer, Timers};
-use crate::sessions::lifecycle;
+use crate::sessions::{lifecycle, subscriptions};
 
 /// CONNACK with an error, then close.
 pub(crate) fn refuse(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
@@ -37,7 +37,11 @@ pub(crate) fn handle_disconnect(
     if let Some(expiry) = disconnect.properties.session_expiry_interval {
         let max = own.config.session_expiry_secs_max;
         session.mqtt.lifetime.change(expiry, max)?;
+        subscriptions::lifetime_changed(own, s);
     }
+    let Some(session) = own.sessions.get_mut(s) else {
+        return Ok(());
+    };
     let with_will = disconnect.reason != ReasonCode::Success;
     if !with_will {
         //= mqtt5#[MQTT-3.14.4-3]

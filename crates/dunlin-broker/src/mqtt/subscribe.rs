@@ -183,10 +183,10 @@ pub(crate) fn refuse_subscribe(own: &mut Owners, pending: &mut PendingSubscribe)
         return;
     };
     let ended = session.mqtt.handle_not_kept(&mut pending.subscribing);
-    let ended = ended.into_iter();
-    let changes: Vec<_> = ended
-        .filter_map(|text| own.routing.remove(s, &text))
-        .collect();
+    let mut changes = Vec::new();
+    for filter in ended {
+        changes.extend(subscriptions::leave(own, s, &filter));
+    }
     if !changes.is_empty() {
         subscriptions::announce(own, 0, &changes);
     }

@@ -2,13 +2,13 @@
 //! operations of one turn of the loop are gathered into few batches; what waits
 //! for a batch comes out of [`Commits::poll`] when the store has answered.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::{Message, ShardId, Text};
 use dunlin_store::limits::BATCH_OPS_MAX;
-use dunlin_store::{Batch, Request, Seq, StoreDone, StoreOp};
+use dunlin_store::{Batch, Request, Seq, SessionKey, StoreDone, StoreOp};
 use hashbrown::HashMap;
 
 use crate::ids::SessionRef;
@@ -57,6 +57,9 @@ pub(crate) struct Commits {
     waiting: HashMap<u64, Pending>,
     /// Parts of publishes of other shards that this shard has prepared.
     prepared: HashMap<(ShardId, u64), Prepared>,
+    /// By session that is not in the store: messages of it that another one
+    /// keeps there.
+    kept: HashMap<SessionKey, BTreeMap<u64, SessionKey>>,
     /// What the store refused and must have, to be asked for again. Bounded by
     /// what can be in flight.
     refused: Vec<Pending>,
@@ -103,6 +106,7 @@ impl Commits {
             loads: HashMap::new(),
             waiting: HashMap::new(),
             prepared: HashMap::new(),
+            kept: HashMap::new(),
             refused: Vec::new(),
             done: VecDeque::new(),
             last_token: 1,
@@ -199,6 +203,30 @@ impl Commits {
     /// As [`Commits::prepared`], to be settled.
     pub(crate) fn take_prepared(&mut self, from: ShardId, token: u64) -> Option<Prepared> {
         self.prepared.remove(&(from, token))
+    }
+
+    /// A session that is not in the store gets a message that another one keeps
+    /// there for it.
+    pub(crate) fn keep(&mut self, session: SessionKey, seq: Seq, keeper: SessionKey) {
+        let kept = self.kept.entry(session).or_default();
+        kept.insert(seq.0, keeper);
+    }
+
+    /// The session under which the store has a message of a session: another one
+    /// if that keeps it, which is forgotten with this. What that one keeps and does
+    /// not get now, it gets after a restart.
+    pub(crate) fn keeper(&mut self, session: SessionKey, seq: Seq) -> SessionKey {
+        if self.kept.is_empty() {
+            return session;
+        }
+        let Some(kept) = self.kept.get_mut(&session) else {
+            return session;
+        };
+        let keeper = kept.remove(&seq.0);
+        if kept.is_empty() {
+            self.kept.remove(&session);
+        }
+        keeper.unwrap_or(session)
     }
 
     /// Asks the store for messages of a session.
@@ -314,7 +342,8 @@ impl Commits {
     pub(crate) fn pending(&self) -> usize {
         let rounds = self.removals.waiting.len() + self.others.waiting.len();
         let sent: usize = self.sent.iter().map(|sent| sent.waiting.len()).sum();
-        self.waiting.len() + rounds + sent
+        let kept: usize = self.kept.values().map(BTreeMap::len).sum();
+        self.waiting.len() + rounds + sent + kept
     }
 
     /// Parts of other shards' publishes that wait for their outcome.
@@ -333,7 +362,7 @@ impl Commits {
 mod tests {
     use super::*;
     use dunlin_base::ConnId;
-    use dunlin_store::{SessionKey, StoreError};
+    use dunlin_store::StoreError;
 
     fn commits() -> Commits {
         Commits::new(ShardId(2), true)
@@ -437,9 +466,12 @@ mod tests {
     #[test]
     fn what_was_refused_is_asked_for_once_more() {
         let mut commits = commits();
-        let session = KEY;
-        assert!(commits.keep_refused(Pending::Forget { session }));
-        assert!(!commits.keep_refused(Pending::Forget { session }));
+        let forget = || Pending::Forget {
+            session: KEY,
+            client_id: Text::new(),
+        };
+        assert!(commits.keep_refused(forget()));
+        assert!(!commits.keep_refused(forget()));
         assert_eq!(commits.take_refused().len(), 2);
         assert!(commits.take_refused().is_empty());
     }

@@ -2,6 +2,7 @@
 //! as its home knows it.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use dunlin_base::{ConnId, ShardId, Text};
 
@@ -21,12 +22,31 @@ pub(crate) enum Place {
     There(ShardId, u64),
 }
 
+/// Something to say to another shard when the store has forgotten the sessions
+/// of a client here: two records of one client would come back with a restart.
+#[derive(Debug)]
+pub(crate) enum Free {
+    /// To the shard that claims the client identifier.
+    Granted(ShardId, u64),
+    /// To its home: the session that this shard had has ended.
+    Left(ShardId, u64),
+}
+
+/// Sessions of a client that have ended and that the store has not forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Forgetting {
+    pub(crate) records: usize,
+    pub(crate) then: Vec<Free>,
+}
+
 /// A session on another shard, as its home knows it.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     pub(crate) shard: ShardId,
     pub(crate) token: u64,
     pub(crate) user: Option<Text>,
+    /// It knows that it has the identifier.
+    pub(crate) granted: bool,
     /// Who waits for its end; that shard has been asked to end it when there
     /// is one. Bounded by the connections of all shards.
     pub(crate) waiting: VecDeque<Claimant>,

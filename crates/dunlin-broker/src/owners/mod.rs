@@ -7,6 +7,7 @@ pub(crate) mod commits;
 pub(crate) mod conn;
 pub(crate) mod connections;
 pub(crate) mod elsewhere;
+pub(crate) mod keepers;
 pub(crate) mod outbox;
 pub(crate) mod pending;
 pub(crate) mod routing;
@@ -15,14 +16,16 @@ pub(crate) mod sessions;
 pub(crate) mod timers;
 pub(crate) mod walks;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use dunlin_base::{Instant, StreamId};
+use dunlin_mqtt::server::Delivery;
 
 use crate::access::{self, Access, Action};
 use crate::config::Config;
 use crate::fault::Fault;
-use crate::ids::{ConnIdx, SessionIdx};
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
 use crate::owners::outbox::Outbox;
@@ -42,6 +45,9 @@ pub(crate) enum Later {
     Unpark(ConnIdx),
     /// End a data stream whose last acknowledgement has left.
     EndStream(ConnIdx, StreamId),
+    /// Give a message of a shared subscription to another member: this session
+    /// has ended.
+    GiveAgain(SessionRef, Box<Delivery>),
 }
 
 /// The owners, and what all of them need.

@@ -35,11 +35,25 @@ pub(crate) struct PendingPublish {
     /// Shards that wait for the outcome.
     pub(crate) participants: Vec<ShardId>,
     pub(crate) refused: bool,
+    /// It is a will: nothing but the store refuses it.
+    pub(crate) lossy: bool,
     pub(crate) due: Vec<Due>,
     pub(crate) retained: Option<RetainedChange>,
+    /// A session's record, which is stored with it.
+    pub(crate) record: Option<Record>,
     /// A member's message on its way to another: it goes back if the publish
     /// is off.
     pub(crate) back: Option<(SessionRef, Delivery)>,
+}
+
+/// What becomes of a session's record when its will is stored: until then the
+/// record has the will, or a crash would lose it.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    /// It is written as the session is then.
+    Put(SessionRef),
+    /// It goes.
+    Delete(SessionKey, Text),
 }
 
 /// The part of another shard's publish that this shard has prepared.
@@ -107,6 +121,7 @@ pub(crate) enum Pending {
     /// A session has ended, and its record with it.
     Forget {
         session: SessionKey,
+        client_id: Text,
     },
     /// A session's messages could not be read.
     Load {

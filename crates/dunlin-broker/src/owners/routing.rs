@@ -11,11 +11,13 @@ use dunlin_base::{Message, ShardId, StreamId, Text};
 use dunlin_mqtt::server::Identifiers;
 use dunlin_mqtt::server::session::Subscription;
 use dunlin_router::{Interest, Match, Page, RetainedTree, SharedMatch, SubscriptionTree};
+use dunlin_store::SessionKey;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::ids::SessionIdx;
 use crate::io::InterestChange;
+use crate::owners::keepers::Keepers;
 
 /// No Local in the options byte of a subscription.
 const NO_LOCAL: u8 = 0b0100;
@@ -75,6 +77,17 @@ pub(crate) struct Hit {
     pub(crate) identifiers: Identifiers,
     pub(crate) stream: StreamId,
     pub(crate) share: Option<Arc<str>>,
+    /// A durable session of the same group, if there is one.
+    pub(crate) keeper: Option<SessionKey>,
+}
+
+/// What a member of a shared subscription is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    /// It can take a message now.
+    pub(crate) available: bool,
+    /// Its session is in the store.
+    pub(crate) durable: bool,
 }
 
 impl Hit {
@@ -89,6 +102,7 @@ impl Hit {
             identifiers,
             stream: value.stream,
             share: share.map(Arc::from),
+            keeper: None,
         }
     }
 
@@ -164,6 +178,7 @@ pub(crate) struct Routing {
     tree: SubscriptionTree<Subscriber, Subscribed>,
     interest: Interest,
     retained: RetainedTree<Arc<Message>>,
+    pub(crate) keepers: Keepers,
     /// Topics with a retained message on its way to the store.
     changes: HashMap<Text, TopicChanges>,
     last_change: u64,
@@ -182,6 +197,7 @@ impl Routing {
             tree: SubscriptionTree::new(hash_key),
             interest: Interest::new(),
             retained: RetainedTree::new(),
+            keepers: Keepers::default(),
             changes: HashMap::new(),
             last_change: 0,
             marks: Vec::new(),
@@ -193,13 +209,14 @@ impl Routing {
     }
 
     /// Who gets a message of a topic that `origin` published. With a scope:
-    /// only what another shard asked for.
+    /// only what another shard asked for. With `exact`: its QoS is 2.
     pub(crate) fn find(
         &mut self,
         topic: &str,
         origin: Option<SessionIdx>,
         scope: Option<&Scope<'_>>,
-        is_available: impl Fn(SessionIdx) -> bool,
+        exact: bool,
+        member: impl Fn(SessionIdx) -> Member,
         may_receive: impl Fn(SessionIdx) -> bool,
     ) -> Matches {
         #[cfg(test)]
@@ -215,7 +232,9 @@ impl Routing {
             origin,
             local: scope.is_some(),
             many: false,
-            is_available,
+            exact,
+            keepers: &self.keepers,
+            member,
             may_receive,
         };
         if scope.is_none_or(|scope| scope.plain) {
@@ -266,6 +285,17 @@ impl Routing {
             .select(|key, _| prefers(*key))
             .or_else(|| shared.select(|key, _| accepts(*key)));
         chosen.map(|(key, value)| (key, *value))
+    }
+
+    /// Sessions of this shard in a shared subscription.
+    pub(crate) fn members(&self, share: &str) -> impl Iterator<Item = SessionIdx> + use<'_> {
+        let group = split_share(share);
+        let group = group.and_then(|(group, filter)| self.tree.shared_group(group, filter));
+        let members = group.into_iter().flat_map(|group| group.members());
+        members.filter_map(|member| match member.key {
+            Subscriber::Session(s) => Some(s as usize),
+            Subscriber::Shard(_) => None,
+        })
     }
 
     /// Adds a session's subscription, or replaces its options; says what that
@@ -322,6 +352,7 @@ impl Routing {
             InterestChange::Remove(filter) => {
                 self.tree.remove(filter, key);
             }
+            InterestChange::Keeper(text, keeper) => self.keepers.set(text, from, *keeper),
             InterestChange::Share(text, members) => {
                 let Some((group, filter)) = split_share(text) else {
                     return;
@@ -442,6 +473,13 @@ impl Routing {
     }
 }
 
+/// The `$share` filter of a match.
+#[derive(Clone, Copy)]
+struct Share<'a> {
+    text: &'a Text,
+    keeper: Option<SessionKey>,
+}
+
 /// Collects the receivers of one message.
 struct Finder<'a, A, R> {
     found: Matches,
@@ -453,17 +491,20 @@ struct Finder<'a, A, R> {
     local: bool,
     /// Some copy has many subscription identifiers.
     many: bool,
-    is_available: A,
+    /// Its QoS is 2.
+    exact: bool,
+    keepers: &'a Keepers,
+    member: A,
     may_receive: R,
 }
 
-impl<A: Fn(SessionIdx) -> bool, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
-    fn add(&mut self, key: Subscriber, value: &Subscribed, share: Option<&Text>) {
+impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
+    fn add(&mut self, key: Subscriber, value: &Subscribed, share: Option<Share<'_>>) {
         match key {
             Subscriber::Shard(to) if !self.local => {
                 let forward = self.forward(to);
                 match share {
-                    Some(share) => forward.shares.push(share.clone()),
+                    Some(share) => forward.shares.push(share.text.clone()),
                     None => forward.plain = true,
                 }
             }
@@ -486,7 +527,7 @@ impl<A: Fn(SessionIdx) -> bool, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
         &mut forwards[at].1
     }
 
-    fn add_session(&mut self, s: SessionIdx, value: &Subscribed, share: Option<&Text>) {
+    fn add_session(&mut self, s: SessionIdx, value: &Subscribed, share: Option<Share<'_>>) {
         //= mqtt5#[MQTT-3.8.3-3]
         if value.options & NO_LOCAL != 0 && self.origin == Some(s) {
             return;
@@ -514,23 +555,39 @@ impl<A: Fn(SessionIdx) -> bool, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
                 hit: self.found.hits.len() as u32,
             };
         }
-        let share = share.map(Text::as_str);
-        self.found.hits.push(Hit::new(s, value, share));
+        let text = share.map(|share| share.text.as_str());
+        let hit = Hit::new(s, value, text);
+        let keeper = share.and_then(|share| share.keeper);
+        self.found.hits.push(Hit { keeper, ..hit });
     }
 
-    /// One member, in turn: one that can take it now, else any.
+    /// One member, in turn: one that can take it now, else any. In a group with
+    /// durable members, others get no message that is delivered exactly once:
+    /// after a crash they have either lost it or could not say that they have it.
     fn add_shared(&mut self, shared: &SharedMatch<'_, Subscriber, Subscribed>) {
-        let local = self.local;
-        let is_available = &self.is_available;
+        let text = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
+        let text = Text::from(text);
+        let keeper = self.keepers.any(&text);
+        let (local, keepers) = (self.local, self.keepers);
+        let exact = self.exact && keeper.is_some();
+        let fits = |key: &Subscriber, value: &Subscribed| match key {
+            Subscriber::Session(s) => {
+                !exact || value.options & 3 < 2 || (self.member)(*s as usize).durable
+            }
+            Subscriber::Shard(to) => !local && (!exact || keepers.of(&text, *to).is_some()),
+        };
+        let available = |key: &Subscriber| match key {
+            Subscriber::Session(s) => (self.member)(*s as usize).available,
+            Subscriber::Shard(_) => true,
+        };
+        let of_scope = |key: &Subscriber| !local || matches!(key, Subscriber::Session(_));
         let chosen = shared
-            .select(|key, _| match key {
-                Subscriber::Session(s) => is_available(*s as usize),
-                Subscriber::Shard(_) => !local,
-            })
-            .or_else(|| shared.select(|key, _| !local || matches!(key, Subscriber::Session(_))));
+            .select(|key, value| fits(key, value) && available(key))
+            .or_else(|| shared.select(fits))
+            .or_else(|| shared.select(|key, _| of_scope(key)));
         if let Some((key, value)) = chosen {
-            let share = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
-            self.add(key, value, Some(&Text::from(share)));
+            let text = &text;
+            self.add(key, value, Some(Share { text, keeper }));
         }
     }
 }
@@ -554,8 +611,13 @@ mod tests {
         }
     }
 
+    const READY: Member = Member {
+        available: true,
+        durable: false,
+    };
+
     fn find(routing: &mut Routing, origin: Option<usize>) -> Matches {
-        routing.find("a/b", origin, None, |_| true, |_| true)
+        routing.find("a/b", origin, None, false, |_| READY, |_| true)
     }
 
     #[test]
@@ -608,7 +670,7 @@ mod tests {
             plain: true,
             shares: core::slice::from_ref(&share),
         };
-        let found = routing.find("a/b", None, Some(&scope), |_| true, |_| true);
+        let found = routing.find("a/b", None, Some(&scope), false, |_| READY, |_| true);
         assert!(found.hits.is_empty() && found.forwards.is_empty());
         assert_eq!(found.missed, [share]);
         routing.handle_interest(ShardId(1), &InterestChange::Remove(Text::from("a/b")));
@@ -638,9 +700,12 @@ mod tests {
             routing.insert(s, "$share/g/a/b", value(1, 0));
         }
         let mut turns = |available: fn(usize) -> bool| -> Vec<usize> {
-            (0..3)
-                .map(|_| routing.find("a/b", None, None, available, |_| true).hits[0].session)
-                .collect()
+            let member = |s| Member {
+                available: available(s),
+                ..READY
+            };
+            let mut next = || routing.find("a/b", None, None, false, member, |_| true);
+            (0..3).map(|_| next().hits[0].session).collect()
         };
         let mut all = turns(|_| true);
         all.sort_unstable();
@@ -648,6 +713,33 @@ mod tests {
         assert_eq!(turns(|s| s == 1), [1, 1, 1]);
         // Some member gets it even if none is available.
         assert_eq!(turns(|_| false).len(), 3);
+    }
+
+    #[test]
+    fn exactly_once_is_for_durable_members_where_there_are_some() {
+        let mut routing = Routing::new(1);
+        for s in 0..3 {
+            routing.insert(s, "$share/g/a/b", value(2, 0));
+        }
+        // The durable one cannot take it now.
+        let member = |s| Member {
+            available: s != 1,
+            durable: s == 1,
+        };
+        let share = Text::from_static("$share/g/a/b");
+        let take = |routing: &mut Routing, exact| -> Vec<(usize, bool)> {
+            let mut next = || routing.find("a/b", None, None, exact, member, |_| true);
+            (0..4)
+                .map(|_| next().hits.remove(0))
+                .map(|hit| (hit.session, hit.keeper.is_some()))
+                .collect()
+        };
+        assert!(!take(&mut routing, true).contains(&(1, false)));
+        routing.keepers.set(&share, ShardId(0), Some(SessionKey(9)));
+        assert_eq!(take(&mut routing, true), [(1, true); 4]);
+        assert!(!take(&mut routing, false).contains(&(1, true)));
+        let members: Vec<_> = routing.members(&share).collect();
+        assert_eq!(members, [0, 1, 2]);
     }
 
     #[test]

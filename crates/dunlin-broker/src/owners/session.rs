@@ -68,12 +68,17 @@ pub(crate) struct Session {
     /// while nothing waits for other shards. Bounded by the Receive Maximum.
     pub(crate) preparing: VecDeque<u64>,
     pub(crate) will: Option<Box<StoredWill>>,
+    /// Its last will is on its way to the store, under this token, and its
+    /// record is written with it.
+    pub(crate) will_under_way: Option<u64>,
     pub(crate) alarm: Alarm,
     /// The token under which its home granted its client identifier; 0: its
     /// home is here.
     pub(crate) claim: u64,
     /// It was reported that too many of its subscriptions overlap.
     pub(crate) overlapping: bool,
+    /// Its queue is full, and the log has it.
+    pub(crate) full: bool,
     /// The store has a record of it.
     pub(crate) stored: bool,
 }
@@ -92,9 +97,11 @@ impl Session {
             walks: Walks::default(),
             preparing: VecDeque::new(),
             will: None,
+            will_under_way: None,
             alarm: Alarm::default(),
             claim: 0,
             overlapping: false,
+            full: false,
             stored: false,
         }
     }

@@ -1,5 +1,6 @@
 //! The second owner of a shard: its sessions, connected or not.
 
+use alloc::vec::Vec;
 use core::cell::Cell;
 
 use dunlin_base::{ShardId, Text};
@@ -9,7 +10,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::ids::{SessionIdx, SessionRef};
-use crate::owners::elsewhere::Elsewhere;
+use crate::owners::elsewhere::{Elsewhere, Forgetting, Free};
 use crate::owners::session::Session;
 
 /// The sessions of a shard.
@@ -20,6 +21,8 @@ pub(crate) struct Sessions {
     by_client: HashMap<Text, SessionIdx>,
     /// Sessions of other shards whose home is here.
     elsewhere: HashMap<Text, Elsewhere>,
+    /// By client, until the store has forgotten them.
+    forgetting: HashMap<Text, Forgetting>,
     last_key: u64,
     missing: Cell<u64>,
     #[cfg(test)]
@@ -33,6 +36,7 @@ impl Sessions {
             table: Slab::new(),
             by_client: HashMap::new(),
             elsewhere: HashMap::new(),
+            forgetting: HashMap::new(),
             last_key: 1,
             missing: Cell::default(),
             #[cfg(test)]
@@ -120,6 +124,35 @@ impl Sessions {
 
     pub(crate) fn remove_elsewhere(&mut self, client_id: &str) -> Option<Elsewhere> {
         self.elsewhere.remove(client_id.as_bytes())
+    }
+
+    /// A session with a record has ended; [`Sessions::end_forget`] follows.
+    pub(crate) fn begin_forget(&mut self, client_id: &Text) {
+        let entry = self.forgetting.entry(client_id.clone()).or_default();
+        entry.records += 1;
+    }
+
+    /// The store has forgotten a session of a client: what may be said then.
+    pub(crate) fn end_forget(&mut self, client_id: &str) -> Vec<Free> {
+        let Some(entry) = self.forgetting.get_mut(client_id.as_bytes()) else {
+            return Vec::new();
+        };
+        entry.records -= 1;
+        if entry.records > 0 {
+            return Vec::new();
+        }
+        let entry = self.forgetting.remove(client_id.as_bytes());
+        entry.unwrap_or_default().then
+    }
+
+    /// Keeps something until the store has forgotten the sessions of a client;
+    /// gives it back if there is none.
+    pub(crate) fn when_forgotten(&mut self, client_id: &str, free: Free) -> Option<Free> {
+        let Some(entry) = self.forgetting.get_mut(client_id.as_bytes()) else {
+            return Some(free);
+        };
+        entry.then.push(free);
+        None
     }
 
     /// Sessions of other shards whose home is here.
@@ -211,6 +244,7 @@ mod tests {
             shard: ShardId(1),
             token: 7,
             user: None,
+            granted: true,
             waiting: [Claimant {
                 user: None,
                 at: Place::Here(ConnId::new(SHARD, 1)),
@@ -223,5 +257,19 @@ mod tests {
         let entry = sessions.remove_elsewhere("a").expect("an entry");
         assert_eq!((entry.token, entry.waiting.len()), (7, 1));
         assert!(sessions.elsewhere_mut("a").is_none());
+    }
+
+    #[test]
+    fn what_waits_for_the_store_waits_for_all_sessions_of_a_client() {
+        let mut sessions = Sessions::new(SHARD);
+        let client = Text::from_static("a");
+        let free = || Free::Granted(ShardId(1), 7);
+        assert!(sessions.when_forgotten("a", free()).is_some());
+        sessions.begin_forget(&client);
+        sessions.begin_forget(&client);
+        assert!(sessions.when_forgotten("a", free()).is_none());
+        assert!(sessions.end_forget("a").is_empty());
+        assert_eq!(sessions.end_forget("a").len(), 1);
+        assert!(sessions.end_forget("a").is_empty());
     }
 }

@@ -103,7 +103,7 @@ fn publish_here(own: &mut Owners, topic: &str, payload: String) {
     let view = delivery::view(&message, own.now);
     let mut source = Source::from_message(&message, &view, own.now);
     let token = own.commits.token();
-    publish::dispatch(own, None, token, &mut source);
+    publish::dispatch(own, None, token, &mut source, None);
 }
 
 #[cfg(test)]

@@ -4,20 +4,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dunlin_base::ShardId;
+use dunlin_base::{QoS, ShardId};
 use dunlin_mqtt::server::delivery;
-use dunlin_store::{SessionKey, StoreOp, StoredWill};
+use dunlin_store::StoredWill;
 
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx};
-use crate::io::BusMessage;
 use crate::messages::source::Source;
 use crate::messages::{publish, settle, shared};
 use crate::owners::Owners;
-use crate::owners::pending::Pending;
+use crate::owners::elsewhere::Free;
+use crate::owners::pending::Record;
 use crate::owners::timers::{Timer, Timers};
 use crate::random::home_shard;
-use crate::sessions::subscriptions;
+use crate::sessions::{records, subscriptions};
 
 /// The session of a connection loses it, if there is one. `with_will`: unless
 /// the will waits, it is published.
@@ -47,21 +47,18 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
-    let key = session.key;
     if !with_will {
         session.will = None;
     }
     if let Some(will) = &session.will {
         session.mqtt.lifetime.set_will(will.delay_secs);
-        if session.mqtt.lifetime.is_will_due(now) {
-            publish_will(own, s);
-        }
     }
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
     if !session.is_persistent() {
         return end_session(own, s);
+    }
+    if session.mqtt.lifetime.is_will_due(now) {
+        let record = Record::Put(session.reference(s));
+        publish_will(own, s, Some(record));
     }
     release_shared(own, s, false);
     let Some(session) = own.sessions.get_mut(s) else {
@@ -75,8 +72,7 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         let timer = Timer::Session(session.reference(s));
         own.timers.remind(at, timer, &mut session.alarm);
     }
-    let record = session.record();
-    own.commits.write(StoreOp::PutSession { key, record });
+    records::put(own, s);
 }
 
 /// Messages of shared subscriptions go to members that are still there.
@@ -106,16 +102,12 @@ pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
         return;
     }
     let lifetime = session.mqtt.lifetime;
-    let expired = lifetime.expires_at().is_some_and(|at| at <= now);
-    if lifetime.is_will_due(now) {
-        publish_will(own, s);
-        if !expired && let Some(session) = own.sessions.get(s) {
-            let (key, record) = (session.key, session.record());
-            own.commits.write(StoreOp::PutSession { key, record });
-        }
-    }
-    if expired {
+    if lifetime.expires_at().is_some_and(|at| at <= now) {
         return end_session(own, s);
+    }
+    if lifetime.is_will_due(now) {
+        let record = Record::Put(session.reference(s));
+        publish_will(own, s, Some(record));
     }
     if let Some(session) = own.sessions.get_mut(s) {
         for at in session.mqtt.lifetime.deadlines() {
@@ -125,21 +117,28 @@ pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
     }
 }
 
-/// Publishes the session's will, once.
-fn publish_will(own: &mut Owners, s: SessionIdx) {
+/// Publishes the session's will, once. Its record is written, or goes, in one
+/// batch with it.
+fn publish_will(own: &mut Owners, s: SessionIdx, record: Option<Record>) {
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
     session.mqtt.lifetime.clear_will();
-    let Some(will) = session.will.take() else {
-        return;
-    };
-    if own.may(s, Action::Publish, &will.message.topic) {
-        publish_message(own, *will);
+    let will = session.will.take();
+    let topic = will.as_deref().map(|will| will.message.topic.clone());
+    let allowed = topic.is_some_and(|topic| own.may(s, Action::Publish, &topic));
+    match will.filter(|_| allowed) {
+        Some(will) => publish_message(own, *will, record),
+        None => {
+            if let Some(record) = record {
+                records::after_will(own, record, false);
+            }
+        }
     }
 }
 
-fn publish_message(own: &mut Owners, will: StoredWill) {
+/// Publishes a will; `record` is stored with it.
+pub(crate) fn publish_message(own: &mut Owners, will: StoredWill, record: Option<Record>) {
     let mut message = will.message;
     //= mqtt5#[MQTT-3.1.3-9]
     message.expires = will
@@ -147,21 +146,51 @@ fn publish_message(own: &mut Owners, will: StoredWill) {
         .map(|secs| own.now + Duration::from_secs(u64::from(secs)));
     let message = Arc::new(message);
     let view = delivery::view(&message, own.now);
-    let mut source = Source::from_message(&message, &view, own.now);
+    let mut source = Source::from_message(&message, &view, own.now).lossy();
     let token = own.commits.token();
     // No acknowledgement is due, and no session is left for which a will could
     // be local.
-    publish::dispatch(own, None, token, &mut source);
+    if message.qos == QoS::AtMostOnce {
+        publish::dispatch(own, None, token, &mut source, None);
+        if let Some(record) = record {
+            records::after_will(own, record, false);
+        }
+        return;
+    }
+    if let Some(Record::Put(session)) = record
+        && let Some(session) = own.sessions.resolve_mut(session)
+    {
+        session.will_under_way = Some(token);
+    }
+    publish::dispatch(own, None, token, &mut source, record);
 }
 
 /// Ends a session: its will, its subscriptions, its record.
 pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
-    //= mqtt5#[MQTT-3.1.2-8]
-    let lifetime = own.sessions.get(s).map(|session| session.mqtt.lifetime);
-    if lifetime.is_some_and(|lifetime| lifetime.will_due().is_some()) {
-        publish_will(own, s);
+    let Some(session) = own.sessions.get(s) else {
+        return;
+    };
+    let (key, client_id) = (session.key, session.client_id.clone());
+    let under_way = session.will_under_way;
+    let will_is_due = session.mqtt.lifetime.will_due().is_some();
+    let stored = session.stored && own.commits.is_durable();
+    if stored {
+        own.sessions.begin_forget(&client_id);
     }
-    release_shared(own, s, true);
+    let gone = Record::Delete(key, client_id.clone());
+    //= mqtt5#[MQTT-3.1.2-8]
+    if will_is_due {
+        publish_will(own, s, Some(gone).filter(|_| stored));
+    } else if stored && !settle::delete_with(own, under_way, &gone) {
+        records::forget(own, key, client_id.clone());
+    }
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    let old = session.reference(s);
+    for delivery in session.mqtt.outbound.take_shared(true) {
+        shared::give_again(own, &delivery, old);
+    }
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
@@ -169,7 +198,7 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     let line = core::mem::take(&mut session.preparing);
     let mut changes = Vec::new();
     for filter in subscriptions {
-        changes.extend(own.routing.remove(s, &filter));
+        changes.extend(subscriptions::leave(own, s, &filter));
     }
     subscriptions::announce(own, 0, &changes);
     let Some(mut session) = own.sessions.remove(s) else {
@@ -177,21 +206,9 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     };
     let timer = Timer::Session(session.reference(s));
     own.timers.cancel(timer, &mut session.alarm);
-    if session.stored {
-        store_forget(own, session.key);
-    }
     if session.claim != 0 {
-        let (token, client_id) = (session.claim, session.client_id);
         let home = ShardId(home_shard(&client_id, own.config.shards));
-        own.outbox.bus(home, BusMessage::Left { token, client_id });
+        records::when_forgotten(own, &client_id, Free::Left(home, session.claim));
     }
     settle::release_line(own, line);
-}
-
-/// Has the store forget a session: what it keeps would come back with a
-/// restart.
-pub(crate) fn store_forget(own: &mut Owners, session: SessionKey) {
-    own.commits.write(StoreOp::DeleteSession { key: session });
-    let token = own.commits.token();
-    own.commits.when_stored(token, Pending::Forget { session });
 }

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
 use dunlin_base::topic::Filter;
@@ -11,7 +12,7 @@ use dunlin_base::{QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{SubscribeOptions, Version};
 use dunlin_mqtt::server::session::Subscription;
 use dunlin_mqtt::server::{Content, Delivery, Identifiers};
-use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
+use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession, StoredWill};
 
 use crate::access;
 use crate::io::InterestChange;
@@ -34,16 +35,18 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     for message in retained.filter(|message| !access::is_reserved(&message.topic)) {
         own.routing.retain(&Arc::new(message.clone()));
     }
+    let mut replaced = Vec::new();
     let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
     for session in &recovered.sessions {
         let home = home_shard(&session.record.client_id, own.config.shards);
         if home == own.config.shard.0 {
-            restore_session(own, session);
+            replaced.extend(restore_session(own, session));
             continue;
         }
         for (text, ..) in &session.subscriptions {
             if text.starts_with("$share/") {
                 *members.entry((ShardId(home), text.clone())).or_default() += 1;
+                note_keeper(own, ShardId(home), text, session);
             } else {
                 own.routing
                     .handle_interest(ShardId(home), &InterestChange::Add(text.clone()));
@@ -54,14 +57,31 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
         own.routing
             .handle_interest(home, &InterestChange::Share(text, count));
     }
+    for will in replaced {
+        lifecycle::publish_message(own, *will, None);
+    }
 }
 
-fn restore_session(own: &mut Owners, from: &RecoveredSession) {
+/// The first durable member of a group on each shard keeps its messages: all
+/// shards find the same one.
+fn note_keeper(own: &mut Owners, shard: ShardId, share: &Text, session: &RecoveredSession) {
+    let durable = session.record.expiry_interval_secs > 0;
+    let keepers = &mut own.routing.keepers;
+    if durable && keepers.of(share, shard).is_none() {
+        keepers.set(share, shard, Some(session.key));
+    }
+}
+
+/// A will that is due comes out: of a session that this one has replaced.
+fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<StoredWill>> {
     let record = &from.record;
-    // The removal of a replaced session was lost: the later one counts.
+    let mut will = None;
+    // The removal of a replaced session was lost, and its will with it: the
+    // later one counts.
     if let Some(old) = own.sessions.find(&record.client_id) {
         if let Some(session) = own.sessions.get_mut(old) {
             session.mqtt.lifetime.clear_will();
+            will = session.will.take();
         }
         lifecycle::end_session(own, old);
     }
@@ -113,7 +133,11 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) {
         }
         // The other shards found this in the store as well.
         let _ = own.routing.insert(s, text, Subscribed::of(&subscription));
+        if text.starts_with("$share/") {
+            note_keeper(own, own.config.shard, text, from);
+        }
     }
+    will
 }
 
 /// Queue, in-flight and inbound identifiers of a session.

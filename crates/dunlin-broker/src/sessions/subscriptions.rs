@@ -22,24 +22,38 @@ pub(crate) fn place(
     s: SessionIdx,
     filter: &str,
     subscription: &Subscription,
-) -> Option<InterestChange> {
+) -> Vec<InterestChange> {
     let restricted = !own.may(s, Action::Subscribe, filter);
     if restricted && filter.starts_with("$share/") {
-        return own.routing.remove(s, filter);
+        return leave(own, s, filter).collect();
     }
     let value = Subscribed {
         restricted,
         ..Subscribed::of(subscription)
     };
-    own.routing.insert(s, filter, value)
+    let change = own.routing.insert(s, filter, value);
+    let keeper = keeper(own, s, filter, true);
+    change.into_iter().chain(keeper).collect()
+}
+
+/// Takes a subscription out of the tree; says what that changes for other
+/// shards.
+pub(crate) fn leave(
+    own: &mut Owners,
+    s: SessionIdx,
+    filter: &str,
+) -> impl Iterator<Item = InterestChange> + use<> {
+    let change = own.routing.remove(s, filter);
+    let keeper = keeper(own, s, filter, false);
+    change.into_iter().chain(keeper)
 }
 
 /// What has changed as streams and flows came and went.
 pub(crate) fn apply(own: &mut Owners, s: SessionIdx, changes: Changes) {
     end(own, s, changes.ended);
     for (filter, subscription) in changes.moved {
-        let change = place(own, s, &filter, &subscription);
-        announce(own, 0, change.as_slice());
+        let changes = place(own, s, &filter, &subscription);
+        announce(own, 0, &changes);
     }
 }
 
@@ -54,7 +68,7 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) {
 pub(crate) fn remove(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) -> Vec<InterestChange> {
     let mut changes = Vec::new();
     for filter in filters {
-        changes.extend(own.routing.remove(s, &filter));
+        changes.extend(leave(own, s, &filter));
         let Some(session) = own.sessions.get_mut(s) else {
             break;
         };
@@ -66,6 +80,52 @@ pub(crate) fn remove(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) -> Vec
         }
     }
     changes
+}
+
+/// A session has joined or left a group, or its state outlives its connection
+/// from now on, or not: what that changes about the session which keeps the
+/// messages of the group.
+fn keeper(own: &mut Owners, s: SessionIdx, filter: &str, member: bool) -> Option<InterestChange> {
+    if !filter.starts_with("$share/") || !own.commits.is_durable() {
+        return None;
+    }
+    let session = own.sessions.get(s)?;
+    let (key, here) = (session.key, own.config.shard);
+    let durable = member && session.is_persistent();
+    let now = match own.routing.keepers.of(filter, here) {
+        Some(other) if other != key => return None,
+        Some(_) if durable => return None,
+        None if !durable => return None,
+        None => Some(key),
+        Some(_) => {
+            let others = own.routing.members(filter).filter(|other| *other != s);
+            let mut others = others.filter_map(|other| own.sessions.peek(other));
+            let next = others.find(|other| other.is_persistent());
+            next.map(|other| other.key)
+        }
+    };
+    let filter = Text::from(filter);
+    own.routing.keepers.set(&filter, here, now);
+    Some(InterestChange::Keeper(filter, now))
+}
+
+/// The state of a session outlives its connection from now on, or not.
+pub(crate) fn lifetime_changed(own: &mut Owners, s: SessionIdx) {
+    let Some(session) = own.sessions.get(s) else {
+        return;
+    };
+    let filters = session.mqtt.subscriptions.iter().map(|(filter, _)| filter);
+    let shared = filters.filter(|filter| filter.starts_with("$share/"));
+    let shared: Vec<Text> = shared.cloned().collect();
+    let changes: Vec<_> = shared
+        .iter()
+        .filter_map(|filter| {
+            // The rules may have taken it out of the group.
+            let member = own.routing.members(filter).any(|member| member == s);
+            keeper(own, s, filter, member)
+        })
+        .collect();
+    announce(own, 0, &changes);
 }
 
 /// Sends interest to every other shard.

@@ -61,11 +61,17 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Whether a message of `cost` bytes fits, given limits in messages and in
-    /// bytes for queue and reservations together.
+    /// Whether so many copies of a message of `cost` bytes fit, given limits in
+    /// messages and in bytes for queue and reservations together.
     #[must_use]
-    pub fn has_room(&self, cost: usize, messages_max: usize, bytes_max: usize) -> bool {
-        self.queue.has_room(cost, messages_max, bytes_max)
+    pub fn has_room(
+        &self,
+        copies: usize,
+        cost: usize,
+        messages_max: usize,
+        bytes_max: usize,
+    ) -> bool {
+        self.queue.has_room(copies, cost, messages_max, bytes_max)
     }
 
     /// Keeps room for a message that is being stored.

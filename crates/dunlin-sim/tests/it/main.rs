@@ -15,6 +15,7 @@ mod hostile;
 mod lanes;
 mod pairs;
 mod priority;
+mod promises;
 mod publish;
 mod qos;
 mod shared;

@@ -20,6 +20,10 @@ struct Chaos {
     shared: bool,
     /// Two members of the group have sessions that end with their connection.
     leaving: bool,
+    /// So has the third.
+    all_leave: bool,
+    /// Members of the group subscribe with QoS 2.
+    exact: bool,
 }
 
 fn peer(id: &str, version: Version, filters: &[(&str, QoS)]) -> Peer {
@@ -46,8 +50,12 @@ fn cast(chaos: Chaos) -> Vec<Peer> {
     ];
     if chaos.shared {
         for id in ["member-1", "member-2", "member-3"] {
-            let filters = vec![("$share/g/t/#".to_owned(), QoS::AtLeastOnce)];
-            let stays = id == "member-3" || !chaos.leaving;
+            let qos = match chaos.exact {
+                true => QoS::ExactlyOnce,
+                false => QoS::AtLeastOnce,
+            };
+            let filters = vec![("$share/g/t/#".to_owned(), qos)];
+            let stays = (id == "member-3" && !chaos.all_leave) || !chaos.leaving;
             peers.push(Peer::new(PeerOptions {
                 client_id: id.to_owned(),
                 version: Version::V5,
@@ -169,7 +177,7 @@ impl Run {
         self.check_subscriber(chaos, 4, QoS::ExactlyOnce, |topic| topic == "t/1");
         self.check_subscriber(chaos, 5, QoS::ExactlyOnce, |topic| topic == "t/0");
         if chaos.shared {
-            self.check_group();
+            self.check_group(chaos);
         }
     }
 
@@ -224,14 +232,17 @@ impl Run {
     }
 
     /// Every acknowledged message reached some member of the group.
-    fn check_group(&self) {
+    fn check_group(&self, chaos: Chaos) {
         for (_, message) in &self.published {
             let members = self.peers[6..].iter();
             let got = members
                 .filter(|peer| peer.received.iter().any(|m| m.payload == message.payload))
                 .count();
-            if self.acknowledged(message) {
+            if self.acknowledged(message) && !chaos.all_leave {
                 assert!(got >= 1, "no member got {message:?}");
+            }
+            if chaos.exact && message.qos == QoS::ExactlyOnce {
+                assert!(got <= 1, "{got} members got {message:?}");
             }
         }
     }
@@ -395,6 +406,34 @@ fn groups_outlive_crashes() {
     play_all(0..80, chaos);
 }
 
+#[test]
+fn groups_of_durable_and_other_members_outlive_crashes() {
+    for exact in [false, true] {
+        let chaos = Chaos {
+            cuts: true,
+            crashes: true,
+            shared: true,
+            leaving: true,
+            exact,
+            ..Chaos::default()
+        };
+        play_all(0..80, chaos);
+    }
+}
+
+#[test]
+fn no_crash_gives_a_message_to_a_second_member() {
+    let chaos = Chaos {
+        crashes: true,
+        shared: true,
+        leaving: true,
+        all_leave: true,
+        exact: true,
+        ..Chaos::default()
+    };
+    play_all(0..80, chaos);
+}
+
 /// Two publishers with topics of their own: what is retained in the end is the
 /// last that each published, here, there and after a restart.
 fn play_retained(shards: u16, seed: u64) {
@@ -481,6 +520,8 @@ fn the_same_seed_gives_the_same_bytes() {
         full_disk: true,
         shared: true,
         leaving: true,
+        exact: false,
+        all_leave: false,
     };
     for seed in 0..5 {
         let traces = [play(2, seed, chaos), play(2, seed, chaos)];

@@ -210,3 +210,46 @@ fn a_session_that_expires_leaves_its_share_to_the_others() {
     ",
     );
 }
+
+#[test]
+fn a_publish_is_refused_unless_there_is_room_for_all_its_copies() {
+    check(
+        "
+        set queue_messages_max=3
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 $share/h/t|q1
+        a < SUBACK 1 01 01
+        a cut
+        b > CONNECT b clean
+        b < CONNACK
+        b > PUBLISH t 1 q1 #1
+        b < PUBACK 1
+        # One place is left, and there would be two copies.
+        b > PUBLISH t 2 q1 #2
+        b < PUBACK 2 0x97
+        a > CONNECT a expiry=100
+        a < CONNACK present
+        a < PUBLISH t 1 q1 #1
+        a < PUBLISH t 1 q1 #2
+        ",
+    );
+}
+
+#[test]
+fn more_copies_than_a_queue_has_room_for_refuse_no_publisher() {
+    check(
+        "
+        set queue_messages_max=1
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 $share/h/t|q1 t|q1
+        a < SUBACK 1 01 01 01
+        b > CONNECT b clean
+        b < CONNACK
+        b > PUBLISH t 1 q1 #1
+        b < PUBACK 1
+        a < PUBLISH t 1 q1 #1
+        ",
+    );
+}

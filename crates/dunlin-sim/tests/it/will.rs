@@ -177,3 +177,42 @@ fn a_will_outlives_the_process() {
     ",
     );
 }
+
+#[test]
+fn one_full_queue_does_not_silence_a_will() {
+    check(
+        "
+        set queue_messages_max=2
+        o > CONNECT o expiry=100
+        o < CONNACK
+        o > SUBSCRIBE 1 w|q1
+        o < SUBACK 1 01
+        o cut
+        p > CONNECT p clean
+        p < CONNACK
+        p > PUBLISH w 1 q1 #1
+        p < PUBACK 1
+        p > PUBLISH w 2 q1 #2
+        p < PUBACK 2
+        p > PUBLISH w 3 q1 #3
+        p < PUBACK 3 0x97
+        w > CONNECT w clean
+        w < CONNACK
+        w > SUBSCRIBE 1 w|q1
+        w < SUBACK 1 01
+        s > CONNECT s expiry=100
+        s < CONNACK
+        s > SUBSCRIBE 1 w|q2
+        s < SUBACK 1 02
+        a > CONNECT a clean will=w:x wq=1
+        a < CONNACK
+        a cut
+        w < PUBLISH w x q1 #1
+        s < PUBLISH w x q1 #1
+        o > CONNECT o expiry=100
+        o < CONNACK present
+        o < PUBLISH w 1 q1 #1
+        o < PUBLISH w 2 q1 #2
+        ",
+    );
+}

@@ -383,6 +383,10 @@ fn log(event: &Event) {
             refused,
             "subscriptions refused: one message could match too many of this client"
         ),
+        Event::QueueFull { client_id } => tracing::warn!(
+            ?client_id,
+            "the queue of this client is full: limits.queue_full says what follows"
+        ),
         Event::InternalError(missing) => {
             tracing::error!(
                 missing,
