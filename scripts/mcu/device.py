@@ -93,6 +93,8 @@ def settings(server, key, **changes):
         "client_id": b"mcu-1",
         "topic": b"mcu/1/up",
         "filter": b"mcu/1/down",
+        "user": b"",
+        "password": b"",
     } | changes
     s = with_defaults
     contents = s["mac"]
@@ -101,7 +103,7 @@ def settings(server, key, **changes):
     contents += address(server[0]) + struct.pack(">H", server[1]) + s["seed"] + key
     numbers = (s["listen_ms"], s["gap_ms"], s["readings"], s["wakes"], s["sleep_ms"])
     contents += struct.pack(">HHHHI", *numbers)
-    for field in ("name", "client_id", "topic", "filter"):
+    for field in ("name", "client_id", "topic", "filter", "user", "password"):
         contents += bytes([len(s[field])]) + s[field]
     return page(contents)
 

@@ -18,6 +18,12 @@ use crate::settings::Settings;
 
 /// Silence after which a connection is given up.
 const IDLE_MS: u32 = 15_000;
+/// Longest that a connection lasts beyond the time that the settings ask for,
+/// whatever the server sends.
+pub const OVERTIME_MS: u32 = 15_000;
+/// Frames that are taken in one go, so that a flood does not keep the device from
+/// its clock.
+const BURST: usize = 16;
 /// Time for an answer to a question for the way to the server, and the longest
 /// sleep without a timer.
 const ASK_MS: u32 = 200;
@@ -39,7 +45,8 @@ const DIGITS: usize = 10;
 pub enum Failure {
     /// The next hop does not answer, or the device is given no address.
     NoNeighbour,
-    /// The connection or the session ended; what the broker gave as reason.
+    /// The connection or the session ended, or the broker refused the reading;
+    /// what the broker gave as reason.
     Ended(Error, u8),
 }
 
@@ -80,6 +87,10 @@ struct Link {
     left: u16,
     /// When the next one goes out, or the device goes to sleep.
     due: u32,
+    /// When the connection ends in any case.
+    end: u32,
+    /// Whether the broker did not take a reading.
+    rejected: bool,
 }
 
 impl<'a, B: Board, N: Network> Device<'a, B, N> {
@@ -160,7 +171,7 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
             self.net.ask(&mut self.board, self.frame);
             let from = self.board.now();
             loop {
-                while let Some(len) = self.board.receive(self.frame) {
+                if let Some(len) = self.board.receive(self.frame) {
                     self.handle_frame(len);
                 }
                 self.net.poll(&mut self.board, self.frame);
@@ -191,21 +202,30 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
         &mut self,
         client: &mut Client<C, V, M>,
     ) -> Result<(), Error> {
+        let began = self.begin(client)?;
+        let settings = &self.settings;
+        let asked = u32::from(settings.readings) * u32::from(settings.gap_ms)
+            + u32::from(settings.listen_ms);
         let mut link = Link {
-            began: self.begin(client)?,
+            began,
             greeted: false,
             connected: false,
             subscribing: false,
-            left: self.settings.readings,
+            left: settings.readings,
             due: 0,
+            end: began.wrapping_add(asked.saturating_add(OVERTIME_MS)),
+            rejected: false,
         };
         let result = self.converse(client, &mut link);
+        let now = self.board.now();
+        client.close(now, 0);
+        self.transmit(client);
         match result {
             Ok(()) => {
                 self.keep_ticket(client);
-                let now = self.board.now();
-                client.close(now, 0);
-                self.transmit(client);
+                if link.rejected {
+                    return Err(Error::Refused);
+                }
             }
             // A ticket that the server stumbles over is not tried again. One
             // that was not looked at is.
@@ -288,7 +308,11 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
                 return Err(client.error().unwrap_or(QuicError::State).into());
             }
             let now = self.board.now();
-            let mut wait = client.timeout(now).unwrap_or(ASK_MS);
+            let rest = until(now, link.end);
+            if rest == 0 {
+                return Err(QuicError::ClosedLocally.into());
+            }
+            let mut wait = client.timeout(now).unwrap_or(ASK_MS).min(rest);
             if self.is_settled(link) {
                 wait = wait.min(until(now, link.due));
             }
@@ -296,7 +320,10 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
             if wait > 0 {
                 self.board.wait(wait);
             }
-            while let Some(len) = self.board.receive(self.frame) {
+            for _ in 0..BURST {
+                let Some(len) = self.board.receive(self.frame) else {
+                    break;
+                };
                 let now = self.board.now();
                 if let Some(datagram) = self.handle_frame(len) {
                     client.receive(now, datagram);
@@ -323,6 +350,7 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
     }
 
     /// Says and hears what there is to. Whether all is done.
+    #[inline(never)]
     fn step<C: Crypto, V: Verifier, M: Memory>(
         &mut self,
         client: &mut Client<C, V, M>,
@@ -344,10 +372,16 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
             let options = Options {
                 client_id: self.settings.client_id,
                 expiry: SESSION_SECONDS,
+                user: self.settings.user,
+                password: self.settings.password,
                 ..Options::NEW
             };
+            match self.session.begin(client, &options) {
+                // The server grants one later.
+                Err(Error::Quic(QuicError::NoStreamLeft)) => return Ok(false),
+                begun => begun?,
+            }
             // The first reading needs no answer before it goes out.
-            self.session.begin(client, &options)?;
             link.greeted = true;
             self.say(client, link)?;
             return Ok(false);
@@ -390,6 +424,7 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
     }
 
     /// Takes the next packet of the broker. Whether there was one.
+    #[inline(never)]
     fn hear<C: Crypto, V: Verifier, M: Memory>(
         &mut self,
         client: &mut Client<C, V, M>,
@@ -407,15 +442,21 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
                 let filter = self.settings.filter;
                 self.session.subscribe(client, COMMANDS, filter)?;
             }
-            Event::Published { id, .. } if self.in_flight == Some(id) => {
-                self.in_flight = None;
+            Event::Published { .. } => {
                 self.board.note(Note::Published, self.reading);
                 let wait = if link.left > 0 {
                     self.settings.gap_ms
                 } else {
                     self.settings.listen_ms
                 };
-                link.due = self.board.now().wrapping_add(u32::from(wait));
+                self.settle(link, wait);
+            }
+            Event::Rejected { .. } => {
+                // It is the next one again, on the next connection.
+                self.reading = self.reading.wrapping_sub(1);
+                link.rejected = true;
+                link.left = 0;
+                self.settle(link, 0);
             }
             Event::Subscribed { reason, .. } => {
                 link.subscribing = false;
@@ -429,6 +470,12 @@ impl<'a, B: Board, N: Network> Device<'a, B, N> {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// The broker has answered to the reading; what is next comes after `wait`.
+    fn settle(&mut self, link: &mut Link, wait: u16) {
+        self.in_flight = None;
+        link.due = self.board.now().wrapping_add(u32::from(wait));
     }
 
     /// Does what a command says; an unknown one is only reported.

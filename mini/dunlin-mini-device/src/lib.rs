@@ -34,7 +34,7 @@ mod random;
 mod settings;
 
 pub use board::{Board, Mac, Note};
-pub use device::{Device, Failure};
+pub use device::{Device, Failure, OVERTIME_MS};
 pub use ip::{ARP, Address, FRAME, Frame, HEADER, Input, Interface, Network};
 #[cfg(feature = "smoltcp")]
 pub use ip::{Queues, Smol, Sockets};

@@ -44,14 +44,23 @@ pub struct Settings<'a> {
     pub topic: &'a [u8],
     /// Where commands come from; may be empty.
     pub filter: &'a [u8],
+    /// User name and password for the broker; both may be empty. A page from
+    /// before they were there has none.
+    pub user: &'a [u8],
+    /// See [`user`](Self::user).
+    pub password: &'a [u8],
 }
+
+/// Bytes of the fields that have a fixed length.
+const FIXED: usize = 6 + 5 * 4 + 2 + 32 + 65 + 4 * 2 + 4;
 
 impl<'a> Settings<'a> {
     /// Reads the contents of a page: the fields in their order, numbers in
-    /// network order, the last four behind a byte with their length.
+    /// network order, the last six behind a byte with their length.
     #[must_use]
     pub fn read(contents: &'a [u8]) -> Option<Self> {
-        let mut read = Reader(contents);
+        let (fixed, rest) = contents.split_at_checked(FIXED)?;
+        let (mut read, mut strings) = (Reader(fixed), Reader(rest));
         Some(Self {
             mac: read.array()?,
             ip: read.array()?,
@@ -67,10 +76,12 @@ impl<'a> Settings<'a> {
             readings: u16::from_be_bytes(*read.array()?),
             wakes: u16::from_be_bytes(*read.array()?),
             sleep_ms: u32::from_be_bytes(*read.array()?),
-            name: read.string()?,
-            client_id: read.string()?,
-            topic: read.string()?,
-            filter: read.string()?,
+            name: strings.string()?,
+            client_id: strings.string()?,
+            topic: strings.string()?,
+            filter: strings.string()?,
+            user: strings.string().unwrap_or_default(),
+            password: strings.string().unwrap_or_default(),
         })
     }
 
@@ -117,6 +128,14 @@ mod tests {
         for cut in 0..page.len() {
             assert_eq!(Settings::read(&page[..cut]), None, "{cut}");
         }
+        assert_eq!((settings.user, settings.password), (&b""[..], &b""[..]));
+        let mut login = page.clone();
+        login.extend(b"\x02me\x03key");
+        let settings = Settings::read(&login).unwrap();
+        assert_eq!(
+            (settings.user, settings.password),
+            (&b"me"[..], &b"key"[..])
+        );
         assert_eq!(settings.interface().server, [22, 23, 24, 25]);
     }
 }

@@ -17,7 +17,8 @@ pub enum Error {
     Malformed,
     /// A packet of the broker is longer than this client allowed.
     TooLong,
-    /// The broker refused the connection; [`Session::reason`] says why.
+    /// The broker refused the connection, or a message of a device;
+    /// [`Session::reason`] says why.
     ///
     /// [`Session::reason`]: crate::Session::reason
     Refused,

@@ -42,7 +42,7 @@ mod types;
 
 pub use decode::{Incoming, Limits, decode};
 pub use error::{Error, Malformed};
-pub use session::{ALIASES, Session};
+pub use session::{ALIASES, IN_FLIGHT_MAX, Session};
 pub use streams::Streams;
 pub use text::{OTHERS, Row, Texts, error_text, reason_text, weight};
 pub use types::{Event, Message, Options, Qos, Will};

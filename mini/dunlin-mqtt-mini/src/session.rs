@@ -11,6 +11,9 @@ use crate::types::{Event, Message, Options, Qos, Will};
 const EXACTLY: usize = EXACTLY_U16 as usize;
 const EXACTLY_U16: u16 = if cfg!(feature = "qos2") { 4 } else { 0 };
 
+/// Packets of this side that may wait for their answers at a time.
+pub const IN_FLIGHT_MAX: usize = 16;
+
 /// The highest topic alias that a session uses.
 pub const ALIASES: u8 = 8;
 
@@ -49,8 +52,8 @@ pub struct Session {
     limits: Limits,
     keep_alive: u16,
     next_id: u16,
-    /// Messages of this side without an acknowledgement.
-    flying: u16,
+    /// What waits for an answer: [`expected`], or zero.
+    waiting: [u32; IN_FLIGHT_MAX],
     reason: u8,
     /// What the broker knows on this connection as the topics of the aliases:
     /// their [`mark`]s, or zero.
@@ -84,7 +87,7 @@ impl Session {
             limits: Limits::NONE,
             keep_alive: 0,
             next_id: 0,
-            flying: 0,
+            waiting: [0; IN_FLIGHT_MAX],
             reason: 0,
             topics: [0; ALIASES as usize],
             shown: 0,
@@ -107,7 +110,7 @@ impl Session {
         self.stream = quic.open()?;
         self.limits = Limits::NONE;
         self.keep_alive = options.keep_alive;
-        self.flying = 0;
+        self.waiting = [0; IN_FLIGHT_MAX];
         self.reason = 0;
         self.topics = [0; ALIASES as usize];
         self.shown = 0;
@@ -167,7 +170,7 @@ impl Session {
                 .unwrap_or_default(),
             options.password,
         ];
-        let begun = self.send(quic, 0x10, &parts);
+        let begun = self.send(quic, 0x10, 0, &parts);
         if begun.is_err() {
             self.phase = Phase::Over;
         }
@@ -260,8 +263,7 @@ impl Session {
         }
         if self.released.contains(&id) {
             // The broker has it; only the end of the exchange is missing.
-            self.send(quic, 0x62, &[&id.to_be_bytes()])?;
-            self.flying = self.flying.saturating_add(1);
+            self.send(quic, 0x62, id, &[&id.to_be_bytes()])?;
         } else {
             self.message(quic, id, 0x38, 0, message)?;
         }
@@ -286,19 +288,19 @@ impl Session {
             return Err(Error::Qos);
         }
         let quota = if qos == 2 { EXACTLY_U16 } else { u16::MAX };
-        if qos > 0 && self.flying >= quota.min(self.limits.quota) {
+        if qos > 0 && self.in_flight() >= quota.min(self.limits.quota) {
             return Err(Error::Quota);
         }
         let topic = message.topic;
-        let id = id.to_be_bytes();
-        let id = if qos == 0 { &[][..] } else { &id };
+        let bytes = id.to_be_bytes();
+        let bytes = if qos == 0 { &[][..] } else { &bytes };
         // Topic Alias, if there is one.
         let with_alias = [3, 0x23, 0, alias];
         let properties = if alias == 0 { &[0][..] } else { &with_alias };
-        let parts = [&length(topic)[..], topic, id, properties, message.payload];
-        self.send(quic, first | qos << 1 | u8::from(message.retain), &parts)?;
-        self.flying = self.flying.saturating_add(u16::from(qos > 0));
-        Ok(())
+        let length = length(topic);
+        let parts = [&length[..], topic, bytes, properties, message.payload];
+        let first = first | qos << 1 | u8::from(message.retain);
+        self.send(quic, first, id, &parts)
     }
 
     /// Asks for the messages of a filter, with at most this quality. Gives the
@@ -306,7 +308,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Full`], [`Error::TooLarge`] and [`Error::State`].
+    /// [`Error::Full`] and [`Error::Quota`] when it must wait,
+    /// [`Error::TooLarge`] and [`Error::State`].
     pub fn subscribe<Q: Streams>(
         &mut self,
         quic: &mut Q,
@@ -321,7 +324,7 @@ impl Session {
             filter,
             &[qos as u8],
         ];
-        self.send(quic, 0x82, &parts)?;
+        self.send(quic, 0x82, id, &parts)?;
         self.next_id = id;
         Ok(id)
     }
@@ -330,11 +333,12 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Full`], [`Error::TooLarge`] and [`Error::State`].
+    /// [`Error::Full`] and [`Error::Quota`] when it must wait,
+    /// [`Error::TooLarge`] and [`Error::State`].
     pub fn unsubscribe<Q: Streams>(&mut self, quic: &mut Q, filter: &[u8]) -> Result<u16, Error> {
         let id = self.after();
         let parts = [&id.to_be_bytes()[..], &[0], &length(filter), filter];
-        self.send(quic, 0xa2, &parts)?;
+        self.send(quic, 0xa2, id, &parts)?;
         self.next_id = id;
         Ok(id)
     }
@@ -346,7 +350,7 @@ impl Session {
     ///
     /// [`Error::Full`] and [`Error::State`].
     pub fn ping<Q: Streams>(&mut self, quic: &mut Q) -> Result<(), Error> {
-        self.send(quic, 0xc0, &[])
+        self.send(quic, 0xc0, 0, &[])
     }
 
     /// Acknowledges what was shown last and ends the session in order. What was
@@ -359,7 +363,7 @@ impl Session {
     /// [`Error::Full`] and [`Error::State`].
     pub fn disconnect<Q: Streams>(&mut self, quic: &mut Q) -> Result<(), Error> {
         self.answer(quic)?;
-        self.send(quic, 0xe0, &[])?;
+        self.send(quic, 0xe0, 0, &[])?;
         quic.finish(self.stream);
         self.phase = Phase::Over;
         Ok(())
@@ -388,8 +392,10 @@ impl Session {
 
     /// Messages that wait for an acknowledgement.
     #[must_use]
-    pub const fn in_flight(&self) -> u16 {
-        self.flying
+    pub fn in_flight(&self) -> u16 {
+        let messages = |slot: &u32| (1..expected(9, 0)).contains(slot);
+        let count = self.waiting.iter().filter(|slot| messages(slot)).count();
+        u16::try_from(count).unwrap_or(u16::MAX)
     }
 
     /// The stream of the session.
@@ -398,8 +404,8 @@ impl Session {
         self.stream
     }
 
-    /// The broker's reason on this connection, with [`Error::Refused`] and
-    /// [`Error::Disconnected`]; [`reason_text`](crate::reason_text) has it in words.
+    /// The broker's newest reason on this connection, such as the one of
+    /// [`Error::Refused`], [`Error::Disconnected`] and [`Event::Rejected`]; [`reason_text`](crate::reason_text) has it in words.
     #[must_use]
     pub const fn reason(&self) -> u8 {
         self.reason
@@ -455,6 +461,12 @@ impl Session {
             }),
             Incoming::SubAck { id, reason } => Event::Subscribed { id, reason },
             Incoming::UnsubAck { id, reason } => Event::Unsubscribed { id, reason },
+            // PUBREC said before PUBCOMP that the broker has it.
+            Incoming::Answer { id, reason, kind }
+                if reason >= 128 && (cfg!(not(feature = "qos2")) || kind != 7) =>
+            {
+                Event::Rejected { id, reason }
+            }
             Incoming::Answer { id, reason, .. } => Event::Published { id, reason },
             Incoming::Pong | Incoming::Disconnect { .. } => return Ok(None),
         }))
@@ -486,7 +498,7 @@ impl Session {
     /// Sends what the last packet asks for.
     fn answer<Q: Streams>(&mut self, quic: &mut Q) -> Result<(), Error> {
         if let Some((first, id)) = self.owed {
-            self.send(quic, first, &[&id.to_be_bytes()])?;
+            self.send(quic, first, 0, &[&id.to_be_bytes()])?;
             self.owed = None;
         }
         Ok(())
@@ -525,7 +537,11 @@ impl Session {
             Incoming::Answer { kind, id, reason } if up => {
                 return self.answered(kind, id, reason);
             }
-            Incoming::SubAck { .. } | Incoming::UnsubAck { .. } if up => {}
+            Incoming::SubAck { id, .. } | Incoming::UnsubAck { id, .. } if up => {
+                let unsubscribed = matches!(packet, Incoming::UnsubAck { .. });
+                let kind = if unsubscribed { 11 } else { 9 };
+                self.replace(expected(kind, id), 0)?;
+            }
             Incoming::Pong if up => return Ok((false, None)),
             _ => return Err(Error::Malformed),
         }
@@ -555,12 +571,15 @@ impl Session {
         Ok((true, (qos == 1).then_some((0x40, id))))
     }
 
-    /// An answer to a message of this side, or PUBREL.
+    /// An answer to a packet of this side, or PUBREL.
     #[cfg(feature = "qos2")]
     fn answered(&mut self, kind: u8, id: u16, reason: u8) -> Result<Answer, Error> {
         match kind {
-            4 => {}
             5 if reason < 128 => {
+                // Repeated, it is answered again.
+                if !self.waiting.contains(&expected(7, id)) {
+                    self.replace(expected(5, id), expected(7, id))?;
+                }
                 if !self.released.contains(&id) {
                     remember(&mut self.released, id)?;
                 }
@@ -570,20 +589,30 @@ impl Session {
                 forget(&mut self.known, id);
                 return Ok((false, Some((0x70, id))));
             }
-            _ => forget(&mut self.released, id),
+            _ => {}
         }
-        self.flying = self.flying.saturating_sub(1);
+        self.replace(expected(kind, id), 0)?;
+        if kind < 9 {
+            forget(&mut self.released, id);
+        }
+        self.reason = reason;
         Ok((true, None))
     }
 
-    /// An answer to a message of this side.
+    /// An answer to a packet of this side, which must wait for it.
     #[cfg(not(feature = "qos2"))]
-    const fn answered(&mut self, kind: u8, _: u16, _: u8) -> Result<Answer, Error> {
-        if kind != 4 {
-            return Err(Error::Malformed);
-        }
-        self.flying = self.flying.saturating_sub(1);
+    fn answered(&mut self, kind: u8, id: u16, reason: u8) -> Result<Answer, Error> {
+        self.replace(expected(kind, id), 0)?;
+        self.reason = reason;
         Ok((true, None))
+    }
+
+    /// Puts one expectation in the place of another.
+    #[inline(never)]
+    fn replace(&mut self, old: u32, new: u32) -> Result<(), Error> {
+        let slot = self.waiting.iter_mut().find(|slot| **slot == old);
+        *slot.ok_or(Error::Malformed)? = new;
+        Ok(())
     }
 
     /// The identifier of the next message.
@@ -594,9 +623,16 @@ impl Session {
         }
     }
 
-    /// Writes a packet, or nothing of it.
+    /// Writes a packet, or nothing of it. One with an identifier waits for its
+    /// answer.
     #[inline(never)]
-    fn send<Q: Streams>(&self, quic: &mut Q, first: u8, parts: &[&[u8]]) -> Result<(), Error> {
+    fn send<Q: Streams>(
+        &mut self,
+        quic: &mut Q,
+        first: u8,
+        id: u16,
+        parts: &[&[u8]],
+    ) -> Result<(), Error> {
         if !matches!(self.phase, Phase::Begun | Phase::Up) {
             return Err(Error::State);
         }
@@ -614,12 +650,25 @@ impl Session {
         if all > room {
             return Err(Error::Full);
         }
+        if id > 0 {
+            // The type behind that of the packet; with QoS 2 it is PUBREC.
+            let exactly = cfg!(feature = "qos2") && first & 0xf4 == 0x34;
+            let kind = (first >> 4) + 1 + u8::from(exactly);
+            let replaced = self.replace(0, expected(kind, id));
+            replaced.map_err(|_| Error::Quota)?;
+        }
         quic.write(self.stream, head)?;
         for part in parts {
             quic.write(self.stream, part)?;
         }
         Ok(())
     }
+}
+
+/// The answer that a packet waits for: its type, which is not zero, and the
+/// identifier.
+const fn expected(kind: u8, id: u16) -> u32 {
+    (kind as u32) << 16 | id as u32
 }
 
 /// A will as CONNECT has it (section 3.1.3): nothing without one.

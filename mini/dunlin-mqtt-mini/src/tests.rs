@@ -181,6 +181,7 @@ fn what_the_broker_sends() {
     session
         .subscribe(&mut pipe, Qos::AtLeastOnce, b"a")
         .unwrap();
+    session.unsubscribe(&mut pipe, b"b").unwrap();
     pipe.out.clear();
     assert_eq!(session.in_flight(), 1);
     let packets: [(&[u8], Option<Event<'_>>); 6] = [
@@ -379,6 +380,72 @@ fn bad_packets() {
         assert_eq!(session.begin(&mut pipe, &Options::NEW), Ok(()));
     }
     assert_eq!(decode(&[0x00, 0]), Err(Malformed));
+}
+
+#[test]
+fn a_refused_message_is_not_published() {
+    let (mut session, mut pipe) = up();
+    assert_eq!(session.publish(&mut pipe, &READING), Ok(1));
+    pipe.out.clear();
+    pipe.input.extend_from_slice(&[0x40, 3, 0, 1, 0x97]);
+    let refused = Event::Rejected {
+        id: 1,
+        reason: 0x97,
+    };
+    assert_eq!(session.poll(&mut pipe), Ok(Some(refused)));
+    assert_eq!((session.in_flight(), session.reason()), (0, 0x97));
+    // The session goes on.
+    assert_eq!(session.publish(&mut pipe, &READING), Ok(2));
+}
+
+#[test]
+fn acknowledgements_are_for_what_was_sent() {
+    // With a message 1, a subscription 2 and the end of one, 3, under way.
+    let cases: [&[u8]; 8] = [
+        &[0x40, 2, 0, 2],
+        &[0x40, 2, 0, 9],
+        &[0x40, 2, 0, 1, 0x40, 2, 0, 1],
+        &[0x50, 2, 0, 1],
+        &[0x70, 2, 0, 1],
+        &[0x90, 4, 0, 1, 0, 1],
+        &[0x90, 4, 0, 3, 0, 1],
+        &[0xb0, 4, 0, 2, 0, 0],
+    ];
+    for bytes in cases {
+        let (mut session, mut pipe) = up();
+        session.publish(&mut pipe, &READING).unwrap();
+        session
+            .subscribe(&mut pipe, Qos::AtLeastOnce, b"a")
+            .unwrap();
+        session.unsubscribe(&mut pipe, b"b").unwrap();
+        pipe.input.extend_from_slice(bytes);
+        let mut last = session.poll(&mut pipe);
+        if bytes.len() == 8 {
+            assert!(last.is_ok(), "the first one is right");
+            last = session.poll(&mut pipe);
+        }
+        assert_eq!(last, Err(Error::Malformed), "{bytes:?}");
+    }
+}
+
+#[test]
+fn what_waits_for_answers_has_a_limit() {
+    let mut session = Session::new();
+    let mut pipe = Pipe::new(6000);
+    session.begin(&mut pipe, &Options::NEW).unwrap();
+    for id in 1..=16 {
+        assert_eq!(session.publish(&mut pipe, &READING), Ok(id));
+    }
+    let before = pipe.out.len();
+    assert_eq!(session.publish(&mut pipe, &READING), Err(Error::Quota));
+    let subscribed = session.subscribe(&mut pipe, Qos::AtLeastOnce, b"a");
+    assert_eq!(subscribed, Err(Error::Quota));
+    assert_eq!(pipe.out.len(), before);
+    pipe.input.extend_from_slice(&CONNACK);
+    pipe.input.extend_from_slice(&[0x40, 2, 0, 7]);
+    assert!(session.poll(&mut pipe).unwrap().is_some());
+    assert!(session.poll(&mut pipe).unwrap().is_some());
+    assert_eq!(session.publish(&mut pipe, &READING), Ok(17));
 }
 
 #[test]

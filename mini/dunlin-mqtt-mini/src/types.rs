@@ -82,7 +82,16 @@ pub enum Event<'a> {
     Published {
         /// What [`Session::publish`](crate::Session::publish) gave.
         id: u16,
-        /// From 128 on the broker did not take it.
+        /// Below 128: 16 says that there is no subscriber.
+        reason: u8,
+    },
+    /// The broker did not take a message of this device. Its identifier is free
+    /// again: the message may be published as a new one, not
+    /// [again](crate::Session::publish_again).
+    Rejected {
+        /// What [`Session::publish`](crate::Session::publish) gave.
+        id: u16,
+        /// From 128 on; [`reason_text`](crate::reason_text) has it in words.
         reason: u8,
     },
     /// The answer to a subscription.

@@ -237,8 +237,8 @@ enum dunlin_kind
   DUNLIN_KIND_CONNECTED = 1,
   // A message: `topic`, `payload`, `qos`, `retain`.
   DUNLIN_KIND_MESSAGE = 2,
-  // The message `id` is with the broker, or refused with a `reason` from
-  // 128 on.
+  // The message `id` is with the broker; `reason` 16 says that there is no
+  // subscriber.
   DUNLIN_KIND_PUBLISHED = 3,
   // The subscription `id` is made with the quality `reason`, or refused
   // with a `reason` from 128 on.
@@ -246,6 +246,9 @@ enum dunlin_kind
   // The subscription that `id` asked to end is gone; `reason` 17 says that
   // there was none, one from 128 on that it is still there.
   DUNLIN_KIND_UNSUBSCRIBED = 5,
+  // The broker did not take the message `id`, with a `reason` from 128 on. The
+  // number is free: publish it as a new message, or never.
+  DUNLIN_KIND_REJECTED = 6,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

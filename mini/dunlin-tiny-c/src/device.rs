@@ -156,7 +156,11 @@ impl Device {
     fn begin(&mut self) -> Result<(), mqtt::Error> {
         let quic = &mut self.quic;
         if quic.is_usable() && !self.login.begun && !self.closing {
-            self.session.begin(quic, &self.login.options)?;
+            match self.session.begin(quic, &self.login.options) {
+                // The server grants a stream later.
+                Err(mqtt::Error::Quic(quic::Error::NoStreamLeft)) => return Ok(()),
+                begun => begun?,
+            }
             self.login.begun = true;
             self.said = self.port.now();
         }
@@ -404,6 +408,10 @@ const fn happened(event: &Event<'_>) -> Happened {
         }
         Event::Published { id, reason } => {
             happened.kind = Kind::Published;
+            (happened.id, happened.reason) = (id, reason);
+        }
+        Event::Rejected { id, reason } => {
+            happened.kind = Kind::Rejected;
             (happened.id, happened.reason) = (id, reason);
         }
         Event::Subscribed { id, reason } => {

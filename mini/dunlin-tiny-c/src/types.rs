@@ -53,8 +53,8 @@ pub enum Kind {
     Connected = 1,
     /// A message: `topic`, `payload`, `qos`, `retain`.
     Message = 2,
-    /// The message `id` is with the broker, or refused with a `reason` from
-    /// 128 on.
+    /// The message `id` is with the broker; `reason` 16 says that there is no
+    /// subscriber.
     Published = 3,
     /// The subscription `id` is made with the quality `reason`, or refused
     /// with a `reason` from 128 on.
@@ -62,6 +62,9 @@ pub enum Kind {
     /// The subscription that `id` asked to end is gone; `reason` 17 says that
     /// there was none, one from 128 on that it is still there.
     Unsubscribed = 5,
+    /// The broker did not take the message `id`, with a `reason` from 128 on. The
+    /// number is free: publish it as a new message, or never.
+    Rejected = 6,
 }
 
 /// Something that happened. It and its bytes are there until the callback

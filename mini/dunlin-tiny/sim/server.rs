@@ -61,6 +61,8 @@ pub(crate) struct Habits {
     pub(crate) window: Option<u32>,
     /// Streams that a client may have at a time.
     pub(crate) streams: Option<u8>,
+    /// Milliseconds between signs of life.
+    pub(crate) pings: Option<u16>,
     pub(crate) ask_certificate: bool,
     /// Exchanges keys with P-256 only, which is not what the client begins with.
     pub(crate) one_group: bool,
@@ -136,6 +138,8 @@ impl Server {
         if let Some(streams) = habits.streams {
             transport.max_concurrent_bidi_streams(streams.into());
         }
+        let pings = habits.pings.map(u64::from).map(Duration::from_millis);
+        transport.keep_alive_interval(pings);
         config.transport_config(Arc::new(transport));
         let config = Arc::new(config);
         let mut own = quic::EndpointConfig::default();

@@ -285,7 +285,11 @@ impl<'t, 'a> Talk<'t, 'a> {
                 password: self.login.password,
                 ..Options::NEW
             };
-            self.session.begin(quic, &options)?;
+            match self.session.begin(quic, &options) {
+                // The server grants a stream later.
+                Err(Error::Quic(quic::Error::NoStreamLeft)) => return Ok(()),
+                begun => begun?,
+            }
             self.begun = true;
         }
         let asked = match self.task.work {
@@ -332,9 +336,9 @@ impl<'t, 'a> Talk<'t, 'a> {
                         break;
                     }
                 }
-                Event::Published { reason, .. } => {
+                Event::Published { .. } => self.done = true,
+                Event::Rejected { reason, .. } => {
                     taken("the broker refused the message", reason)?;
-                    self.done = true;
                 }
                 Event::Subscribed { reason, .. } => {
                     taken("the broker refused the subscription", reason)?;

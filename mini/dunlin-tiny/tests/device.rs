@@ -14,7 +14,10 @@ use dunlin_mini_device::{
     Address, Board, Device, FRAME, Frame, Input, Interface, Mac, Network, Note, Queues, Settings,
     Smol, Sockets,
 };
+use dunlin_mini_device::{Failure, OVERTIME_MS};
+use dunlin_mqtt_mini::Error;
 use dunlin_quic_mini::{Buffers, Client, Pinned};
+use quinn_proto::Dir;
 use sim::server::{Habits, Identity, Server, tls};
 use sim::{Faults, Link, Rng, To, crypto};
 
@@ -34,6 +37,10 @@ struct Broker {
     readings: Vec<u32>,
     /// A command that waits for its acknowledgement.
     command: Option<Vec<u8>>,
+    /// The reason code of all PUBACKs; none, and there are no PUBACKs.
+    reason: Option<u8>,
+    /// The newest CONNECT.
+    connect: Vec<u8>,
 }
 
 impl Broker {
@@ -47,6 +54,7 @@ impl Broker {
             let packet: Vec<u8> = bytes.drain(..2 + usize::from(len)).collect();
             match first {
                 0x10 => {
+                    self.connect.clone_from(&packet);
                     out.extend([0x20, 3, u8::from(self.session), 0, 0]);
                     if self.session {
                         self.command(&mut out);
@@ -54,7 +62,14 @@ impl Broker {
                 }
                 0x32 | 0x3a => {
                     assert_eq!(packet[2..6], *b"\0\x02up");
-                    out.extend([0x40, 2, packet[6], packet[7]]);
+                    let Some(reason) = self.reason else {
+                        continue;
+                    };
+                    out.extend([0x40, 3, packet[6], packet[7], reason]);
+                    if reason >= 128 {
+                        assert_eq!(first & 8, 0, "it is not a repetition");
+                        continue;
+                    }
                     let text = core::str::from_utf8(&packet[9..]).unwrap();
                     self.readings.push(text.parse().unwrap());
                 }
@@ -91,6 +106,10 @@ struct World {
     frames: VecDeque<Vec<u8>>,
     page: Vec<u8>,
     switched: u8,
+    /// Whether frames of others come without end.
+    flood: bool,
+    /// When the server allows a stream.
+    grant_at: Option<u64>,
     notes: Vec<(Note, u32)>,
 }
 
@@ -121,12 +140,19 @@ impl World {
             frames: VecDeque::new(),
             page: Vec::new(),
             switched: 0,
+            flood: false,
+            grant_at: None,
             notes: Vec::new(),
         }
     }
 
     /// Lets everything happen that is due.
     fn drive(&mut self) {
+        if self.grant_at.take_if(|at| *at <= self.now).is_some() {
+            for connection in self.server.each() {
+                connection.set_max_concurrent_streams(Dir::Bi, 1u8.into());
+            }
+        }
         self.server.drive(self.now, &mut self.link);
         while let Some((to, port, data)) = self.link.arrived(self.now) {
             match to {
@@ -163,7 +189,8 @@ impl Board for World {
     fn wait(&mut self, ms: u32) {
         let end = self.now + u64::from(ms);
         while self.frames.is_empty() && self.now < end {
-            let next = [self.link.next_at(), self.server.next_at(), Some(end)];
+            let server = self.server.next_at();
+            let next = [self.link.next_at(), server, self.grant_at, Some(end)];
             let next = next.into_iter().flatten().min().unwrap();
             self.now = next.clamp(self.now + 1, end.max(self.now + 1));
             self.drive();
@@ -205,7 +232,12 @@ impl Board for World {
     }
 
     fn receive(&mut self, frame: &mut [u8]) -> Option<usize> {
-        let came = self.frames.pop_front()?;
+        if self.flood {
+            self.now += 1;
+            self.drive();
+        }
+        let junk = self.flood.then(|| vec![0xff; 60]);
+        let came = self.frames.pop_front().or(junk)?;
         frame[..came.len()].copy_from_slice(&came);
         Some(came.len())
     }
@@ -329,20 +361,30 @@ fn settings<'k>(key: &'k [u8; 65], readings: u16) -> Settings<'k> {
         client_id: b"meter",
         topic: b"up",
         filter: b"down",
+        user: b"",
+        password: b"",
     }
 }
 
 /// Runs a check with a device in a world, once for each network.
 fn run(faults: Faults, seed: u64, readings: u16, check: impl Fn(Run<'_>)) {
+    let habits = Habits {
+        early: true,
+        ..Habits::default()
+    };
+    run_with(habits, faults, seed, readings, check);
+}
+
+/// Runs a check with a server that has these habits.
+fn run_with(habits: Habits, faults: Faults, seed: u64, readings: u16, check: impl Fn(Run<'_>)) {
     let own = |settings: &Settings<'_>| Net::Own(settings.interface());
     for net in [own, Net::smol] {
         let identity = Identity::own();
         let keys = [identity.point];
-        let broker = Rc::new(RefCell::new(Broker::default()));
-        let habits = Habits {
-            early: true,
-            ..Habits::default()
-        };
+        let broker = Rc::new(RefCell::new(Broker {
+            reason: Some(0),
+            ..Broker::default()
+        }));
         let mut world = World::new(&identity, habits, faults, broker.clone());
         world.link = Link::new(faults, seed);
         let settings = settings(&keys[0], readings);
@@ -381,6 +423,90 @@ fn the_second_wake_resumes_with_early_data() {
         assert_eq!(world.noted(Note::Subscribed), [1]);
         assert_eq!(run.broker.borrow().readings, [1, 2]);
     });
+}
+
+#[test]
+fn a_refused_reading_is_kept_and_its_reason_reported() {
+    run(CALM, 5, 1, |mut run| {
+        run.broker.borrow_mut().reason = Some(0x97);
+        for _ in 0..2 {
+            let refused = run.device.wake(&mut run.client).unwrap_err();
+            assert_eq!(refused, Failure::Ended(Error::Refused, 0x97));
+        }
+        assert_eq!(run.device.board().noted(Note::Published), []);
+        run.broker.borrow_mut().reason = Some(0x10);
+        run.device.wake(&mut run.client).unwrap();
+        assert_eq!(run.device.board().noted(Note::Published), [1]);
+        assert_eq!(run.broker.borrow().readings, [1]);
+    });
+}
+
+#[test]
+fn no_wake_is_longer_than_its_limit() {
+    let habits = Habits {
+        pings: Some(1000),
+        ..Habits::default()
+    };
+    // A server that pings and never acknowledges, and a network of others.
+    for flood in [false, true] {
+        run_with(habits, CALM, 6, 1, |mut run| {
+            run.device.board().flood = flood;
+            run.broker.borrow_mut().reason = None;
+            let from = run.device.board().now;
+            run.device.wake(&mut run.client).unwrap_err();
+            let took = run.device.board().now - from;
+            let most = u64::from(OVERTIME_MS) + 100 + 300 + 100;
+            assert!(took <= most, "{took} ms");
+            // The server learns it.
+            let world = run.device.board();
+            world.now += 100;
+            world.drive();
+            assert!(!world.server.lost.is_empty(), "it is told of the end");
+        });
+    }
+}
+
+#[test]
+fn streams_that_are_granted_late_are_waited_for() {
+    let habits = Habits {
+        streams: Some(0),
+        early: true,
+        ..Habits::default()
+    };
+    run_with(habits, CALM, 7, 1, |mut run| {
+        for wake in 1..3 {
+            let world = run.device.board();
+            world.grant_at = Some(world.now + 1500);
+            run.device.wake(&mut run.client).unwrap();
+            run.device.sleep();
+            assert_eq!(run.broker.borrow().readings.len(), wake);
+        }
+    });
+}
+
+#[test]
+fn the_broker_is_given_user_and_password() {
+    let identity = Identity::own();
+    let keys = [identity.point];
+    let broker = Rc::new(RefCell::new(Broker::default()));
+    let world = World::new(&identity, Habits::default(), CALM, broker.clone());
+    let settings = Settings {
+        user: b"me",
+        password: b"key",
+        ..settings(&keys[0], 1)
+    };
+    let mut frame = [0; FRAME];
+    let net = Net::Own(settings.interface());
+    let mut device = Device::new(world, settings, net, &mut frame);
+    let mut client = Client::new(crypto(8), Pinned::new(&keys), Buffers::<2>::new());
+    broker.borrow_mut().reason = Some(0);
+    device.wake(&mut client).unwrap();
+    let connect = &broker.borrow().connect;
+    assert_eq!(connect[9] & 0xc0, 0xc0);
+    assert!(
+        connect.ends_with(b"\0\x05meter\0\x02me\0\x03key"),
+        "{connect:?}"
+    );
 }
 
 #[test]

@@ -66,6 +66,7 @@ fn ticket<V: Verifier + Clone>(world: &mut World<V>) -> Vec<u8> {
 }
 
 const EARLY: Habits = Habits {
+    pings: None,
     retry: false,
     early: true,
     window: None,

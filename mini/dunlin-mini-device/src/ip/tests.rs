@@ -79,6 +79,8 @@ fn settings<'a>(ip: &'a Address, server: &'a Address) -> Settings<'a> {
         client_id: b"",
         topic: b"",
         filter: b"",
+        user: b"",
+        password: b"",
     }
 }
 

@@ -41,6 +41,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Connection<C, V, M> {
     }
 
     /// A frame that only 1-RTT packets carry.
+    #[inline(never)]
     fn app_frame(&mut self, kind: u32, frame: &mut Reader<'_>) -> Result<(), Error> {
         // The first number is there in most of them.
         let mut number = || frame.varint().ok_or(Error::FrameEncoding);

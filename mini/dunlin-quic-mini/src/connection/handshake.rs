@@ -200,6 +200,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Connection<C, V, M> {
     }
 
     /// The server's transport parameters are there (RFC 9000 section 7.3).
+    #[inline(never)]
     fn parameters(&mut self) -> Result<(), Error> {
         self.cids.check(&self.peer)?;
         if let Some(tls) = self.handshake.tls.as_mut() {

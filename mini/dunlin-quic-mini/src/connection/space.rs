@@ -121,6 +121,7 @@ impl<C: Crypto> Space<C> {
     }
 
     /// Notes a packet, and when it must be acknowledged.
+    #[inline(never)]
     pub(super) fn arrived(&mut self, now: u32, pn: u32, asks: bool, app: bool) {
         let in_order = self.received.expected() == pn;
         if self.received.insert(pn) {

@@ -62,6 +62,7 @@ impl<C: Crypto, V: Verifier, M: Memory> Connection<C, V, M> {
     }
 
     /// Does what time has made due.
+    #[inline(never)]
     pub(super) fn tick(&mut self, now: u32) {
         match self.life.state {
             State::Idle | State::Closed => return,

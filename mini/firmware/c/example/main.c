@@ -36,7 +36,10 @@ void device_event(void *context, const dunlin_event *event) {
         break;
     case DUNLIN_KIND_PUBLISHED:
         device_log("reading acknowledged, reason", event->reason);
-        reported = event->id == reading_id && event->reason < 128;
+        reported = event->id == reading_id;
+        break;
+    case DUNLIN_KIND_REJECTED:
+        device_log("reading refused, reason", event->reason);
         break;
     case DUNLIN_KIND_SUBSCRIBED:
         device_log("subscribed, reason", event->reason);

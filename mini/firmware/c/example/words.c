@@ -20,7 +20,7 @@ static dunlin_bytes text(const char *s) {
 /* What is to happen, one after the other. */
 void device_event(void *context, const dunlin_event *event) {
     static const char *const names[] = {"", "connected", "message", "published", "subscribed",
-                                        "unsubscribed"};
+                                        "unsubscribed", "rejected"};
     (void)context;
     if (event->kind == DUNLIN_KIND_MESSAGE)
         device_log("message of bytes", (unsigned)event->payload.len);
