@@ -18,8 +18,8 @@ use crate::settings::Settings;
 
 /// Silence after which a connection is given up.
 const IDLE_MS: u32 = 15_000;
-/// Longest that a connection lasts beyond the time that the settings ask for,
-/// whatever the server sends.
+/// Longest that a connection lasts beyond the time that the settings ask for, also
+/// if the server goes on to send.
 pub const OVERTIME_MS: u32 = 15_000;
 /// Frames that are taken in one go, so that a flood does not keep the device from
 /// its clock.

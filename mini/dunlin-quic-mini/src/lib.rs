@@ -3,8 +3,8 @@
 //! The engine is sans-IO and takes no memory but what the caller gives it in a
 //! [`Memory`]. It speaks one suite, TLS_AES_128_GCM_SHA256 with secp256r1 and
 //! ECDSA P-256, through the trait of `dunlin-mini-crypto`. The server is
-//! [verified](Verifier) always: by a [pinned key](Pinned), or by a certificate
-//! of an authority. Size in flash is what the code is written for: one
+//! [verified](Verifier) always: its key is [pinned](Pinned), or an authority
+//! has signed its certificate. Size in flash is what the code is written for: one
 //! instance of everything, no text, an error is a number.
 //!
 //! Layer 2: knows no socket, no clock and no MQTT.

@@ -70,7 +70,8 @@ pub(crate) fn write(tools: &Tools) -> Result<bool> {
         providers: Vec::new(),
         smoltcp: smoltcp(tools, &budget)?,
         options: Vec::new(),
-        engine: (engine(tools, "")?, engine(tools, "authority")?),
+        authority: flash(tools, "authority")?,
+        authority_retry: flash(tools, "authority,hello-retry")?,
     };
     for name in crypto::PROVIDERS {
         println!("mcu-report: {name}");
@@ -129,10 +130,10 @@ fn measure(tools: &Tools, budget: &Budget, name: &'static str) -> Result<(Provid
     Ok((provider, series))
 }
 
-/// Flash of the engine alone, without cryptography and board.
-fn engine(tools: &Tools, features: &str) -> Result<u64> {
-    let elf = tools.build("mini/firmware/size", "dunlin-engine-size", features)?;
-    Ok(Image::read(&elf)?.flash)
+/// Flash of the smallest image with more features than the default.
+fn flash(tools: &Tools, features: &str) -> Result<u64> {
+    let (_, image) = firmware(tools, &format!("tiny,{features},{PARTS_OF_DEFAULT}"))?;
+    Ok(image.flash)
 }
 
 fn save(folder: &Path, name: &str, text: &str) -> Result<()> {

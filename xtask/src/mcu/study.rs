@@ -34,8 +34,10 @@ pub(crate) struct Study {
     pub(crate) smoltcp: Smoltcp,
     /// Images of the smallest provider by option.
     pub(crate) options: Vec<(&'static str, Image)>,
-    /// Bytes of the engine alone, with a pinned key and with an authority.
-    pub(crate) engine: (u64, u64),
+    /// Flash of an image that believes an authority instead of a pinned key.
+    pub(crate) authority: u64,
+    /// The same with HelloRetryRequest.
+    pub(crate) authority_retry: u64,
 }
 
 impl Study {

@@ -30,7 +30,11 @@ use dunlin_mini_crypto::Fast as Suite;
 use dunlin_mini_crypto::Tiny as Suite;
 use dunlin_mini_crypto::{Crypto, CryptoError, Entropy, Point};
 use dunlin_mini_device::{Board, Device, Frame, Generator, NoEntropy, Note, Settings};
-use dunlin_quic_mini::{Buffers, Client, Error, Memory, Parts, Pinned, Verifier};
+#[cfg(not(feature = "authority"))]
+use dunlin_quic_mini::Pinned;
+#[cfg(feature = "authority")]
+use dunlin_quic_mini::{Authority, Name};
+use dunlin_quic_mini::{Buffers, Client, Error, Memory, Parts, Verifier};
 use network::Network;
 
 /// One stream, with a second one in reserve; short messages; a ticket of up to
@@ -47,7 +51,8 @@ type Whole = Device<'static, Mps2, Network>;
 pub static __INTERRUPTS: [usize; 1] = [0];
 
 static mut MEMORY: Bytes = Bytes::new();
-static mut KEY: Option<&'static Point> = None;
+/// Key and name in the settings.
+static mut GIVEN: Option<(&'static Point, &'static [u8])> = None;
 static mut RANDOM: MaybeUninit<Random> = MaybeUninit::uninit();
 static mut DEVICE: MaybeUninit<Whole> = MaybeUninit::uninit();
 static mut FRAME: Frame = [0; dunlin_mini_device::FRAME];
@@ -66,24 +71,39 @@ impl Entropy for Source {
     }
 }
 
-/// The server with the key that is in the settings.
+/// The server with the key that is in the settings; with the feature
+/// `authority`, one with a certificate for the name there that this key has
+/// signed. The board does not know the date.
 struct Server;
 
 impl Server {
-    fn pinned() -> Pinned<'static> {
+    fn given() -> Option<(&'static Point, &'static [u8])> {
         // SAFETY: there is one thread, and `main` wrote it before it used the
         // client.
-        Pinned::new(unsafe { KEY }.map_or(&[][..], core::slice::from_ref))
+        unsafe { GIVEN }
+    }
+
+    #[cfg(not(feature = "authority"))]
+    fn trusted() -> Pinned<'static> {
+        Pinned::new(Self::given().map_or(&[][..], |(key, _)| core::slice::from_ref(key)))
+    }
+
+    #[cfg(feature = "authority")]
+    fn trusted() -> Authority<'static> {
+        // No point of the curve: it has signed nothing.
+        static NONE: Point = [0; 65];
+        let (key, name) = Self::given().unwrap_or((&NONE, &[]));
+        Authority::new(key, Name::Host(name), None)
     }
 }
 
 impl Verifier for Server {
     fn verify<C: Crypto>(&self, crypto: &mut C, certificate: &[u8]) -> Result<Point, Error> {
-        Self::pinned().verify(crypto, certificate)
+        Self::trusted().verify(crypto, certificate)
     }
 
     fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
-        Self::pinned().believed(crypto, hash);
+        Self::trusted().believed(crypto, hash);
     }
 }
 
@@ -141,7 +161,7 @@ fn boot() -> Option<(&'static mut Whole, u16)> {
     // SAFETY: `main` calls this once, and nothing else touches these statics but
     // the three types above, each for one call.
     unsafe {
-        KEY = Some(settings.key);
+        GIVEN = Some((settings.key, settings.name));
         (*(&raw mut RANDOM)).write(random);
         let frame = &mut *(&raw mut FRAME);
         let wakes = settings.wakes;
