@@ -9,7 +9,7 @@ use dunlin_base::{ConnId, Instant, QoS, StreamId};
 use dunlin_mqtt::client::{Event, Resume, Session, Settings};
 use dunlin_mqtt_codec::{
     Connect, ConnectProperties, Disconnect, PacketId, Publish, ReasonCode, Subscribe,
-    SubscribeFilter, SubscribeFilters, SubscribeOptions, Version,
+    SubscribeFilter, SubscribeFilters, SubscribeOptions, Version, Will,
 };
 
 use crate::link::ToClient;
@@ -68,6 +68,13 @@ pub struct Peer {
     pub parked: bool,
     /// Everything it publishes is to be retained.
     pub retain: bool,
+    /// Topic of its will, at QoS 1; the payload numbers the connection.
+    pub will: Option<String>,
+    /// Payload of the will that the server has.
+    will_at_server: Option<String>,
+    /// Payloads of wills that the server has to publish.
+    pub wills_due: Vec<String>,
+    attempts: u32,
 }
 
 impl Peer {
@@ -98,6 +105,10 @@ impl Peer {
             sessions_lost: 0,
             parked: false,
             retain: false,
+            will: None,
+            will_at_server: None,
+            wills_due: Vec::new(),
+            attempts: 0,
         }
     }
 
@@ -135,11 +146,20 @@ impl Peer {
         self.conn = Some(conn);
         let is_v5 = self.options.version == Version::V5;
         let client_id = self.options.client_id.clone();
+        self.attempts += 1;
+        let payload = format!("{client_id} {}", self.attempts);
+        let will = self.will.as_deref().map(|topic| Will {
+            topic,
+            payload: payload.as_bytes(),
+            qos: QoS::AtLeastOnce,
+            ..Will::default()
+        });
         let connect = Connect {
             version: self.options.version,
             clean_start: !is_v5 && self.options.expiry_secs == 0,
             client_id: &client_id,
             keep_alive: 60,
+            will,
             properties: ConnectProperties {
                 session_expiry_interval: is_v5.then_some(self.options.expiry_secs),
                 receive_maximum: is_v5
@@ -187,6 +207,7 @@ impl Peer {
             .is_ok()
         {
             world.send(conn, StreamId::CONTROL, &out);
+            self.will_at_server = None;
         } else {
             self.cut(world);
         }
@@ -225,6 +246,7 @@ impl Peer {
     }
 
     fn lost(&mut self) {
+        self.wills_due.extend(self.will_at_server.take());
         self.conn = None;
         self.partial.clear();
         self.engine.handle_closed();
@@ -270,6 +292,10 @@ impl Peer {
             self.subscribed = self.options.filters.is_empty();
         }
         self.connections += 1;
+        if self.will.is_some() {
+            let payload = format!("{} {}", self.options.client_id, self.attempts);
+            self.will_at_server = Some(payload);
+        }
         if !self.subscribed {
             self.subscribe(world);
         }

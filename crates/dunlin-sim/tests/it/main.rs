@@ -7,6 +7,7 @@ mod blocked;
 mod claims;
 mod connect;
 mod corpus;
+mod crashes;
 mod delivery;
 mod errors;
 mod flows;
