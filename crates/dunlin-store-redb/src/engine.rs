@@ -343,7 +343,14 @@ pub(crate) fn load(
             bad(&row);
             Ok((*seq, None))
         }
-        found => Ok((*seq, found?)),
+        found => {
+            let found = found?;
+            if found.is_none() {
+                // A damaged page can lead past a row that is there.
+                tracing::warn!("message {} is wanted and not in the store", seq.0);
+            }
+            Ok((*seq, found))
+        }
     };
     // A damaged file can make redb panic: that is an answer too.
     let all = AssertUnwindSafe(|| seqs.iter().map(one).collect());
