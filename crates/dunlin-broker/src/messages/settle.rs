@@ -13,7 +13,7 @@ use crate::ids::SessionRef;
 use crate::io::BusMessage;
 use crate::messages::{pump, retained};
 use crate::mqtt::acks;
-use crate::owners::pending::{Due, Pending, PendingPublish, Record, RetainedChange};
+use crate::owners::pending::{Back, Due, Pending, PendingPublish, Record, RetainedChange};
 use crate::owners::{Later, Owners};
 use crate::sessions::records;
 
@@ -134,11 +134,8 @@ pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPubli
         };
         own.outbox.bus(to, message);
     }
-    if let Some((old, delivery)) = publish.back.filter(|_| !stored)
-        && let Some(session) = own.sessions.resolve_mut(old)
-    {
-        session.mqtt.outbound.push(delivery);
-        pump::pump(own, old.at);
+    if let Some(back) = publish.back.filter(|_| !stored) {
+        give_back(own, back);
     }
     let Some(origin) = publish.origin else {
         return;
@@ -161,6 +158,22 @@ pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPubli
     }
     session.mqtt.inbound.complete(AckToken(token), reason);
     acks::send_acks(own, origin.at);
+}
+
+/// The store refused to move a message of a group: who had it has it again, or,
+/// when that session has ended, another member gets it later.
+fn give_back(own: &mut Owners, back: Box<Back>) {
+    let old = back.old;
+    if let Some(seq) = back.delivery.seq.filter(|_| back.keeper != old.key) {
+        own.commits.keep(old.key, Seq(seq), back.keeper);
+    }
+    match own.sessions.resolve_mut(old) {
+        Some(session) => {
+            session.mqtt.outbound.push(back.delivery);
+            pump::pump(own, old.at);
+        }
+        None => own.retry_later(Pending::GiveAgain(back)),
+    }
 }
 
 /// Gives stored deliveries to their sessions, or their room back.

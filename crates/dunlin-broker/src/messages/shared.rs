@@ -1,6 +1,7 @@
 //! Shared subscriptions: who of a group can take a message, and what happens
 //! to messages whose member has left.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use dunlin_base::{Message, QoS, Text};
@@ -13,7 +14,7 @@ use crate::messages::source::Source;
 use crate::messages::{deliver, settle};
 use crate::owners::Owners;
 use crate::owners::connections::Connections;
-use crate::owners::pending::PendingPublish;
+use crate::owners::pending::{Back, PendingPublish};
 use crate::owners::routing::{Hit, Member, Subscribed, Subscriber};
 use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
@@ -53,7 +54,11 @@ pub(crate) fn redeliver(
     if let Some((seq, session)) = stored {
         publish.ops.push(StoreOp::Dequeue { seq, session });
     }
-    publish.back = Some((old, delivery.clone()));
+    publish.back = Some(Box::new(Back {
+        old,
+        delivery: delivery.clone(),
+        keeper: stored.map_or(old.key, |(_, keeper)| keeper),
+    }));
     let token = own.commits.token();
     if !give(own, &message, share, member, token, &mut publish) {
         if let Some((seq, keeper)) = stored.filter(|(_, keeper)| *keeper != old.key) {

@@ -2,22 +2,17 @@
 //! again.
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::Seq;
 
 use crate::io::Event;
-use crate::messages::{pump, settle};
+use crate::messages::{pump, settle, shared};
 use crate::mqtt::{accept, acks, ending, subscribe};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
-use crate::owners::timers::Timer;
 use crate::sessions::records;
-
-/// Time until what the store refused is asked for again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Something that waited for the store goes on.
 pub(crate) fn handle_done(own: &mut Owners, done: Done) {
@@ -34,7 +29,7 @@ pub(crate) fn handle_done(own: &mut Owners, done: Done) {
         }
         Done::LoadFailed { session } => {
             pump::handle_loaded(own, session, &[]);
-            retry_later(own, Pending::Load { session });
+            own.retry_later(Pending::Load { session });
         }
         Done::Refused(error) => own.outbox.event(Event::StoreFailed(error)),
     }
@@ -74,7 +69,10 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
             packet_id,
         } => acks::send_pubcomp(own, session, stream, packet_id),
         Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
-        Pending::Claim { .. } | Pending::Subscribe(_) | Pending::Load { .. } => {}
+        Pending::Claim { .. }
+        | Pending::Subscribe(_)
+        | Pending::GiveAgain(_)
+        | Pending::Load { .. } => {}
     }
 }
 
@@ -98,15 +96,11 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Outgoing { .. }
         | Pending::Release { .. }
         | Pending::Complete { .. }
-        | Pending::Forget { .. } => retry_later(own, pending),
-        Pending::Claim { .. } | Pending::Subscribe(_) | Pending::Load { .. } => {}
-    }
-}
-
-/// Asks again, after a while, for what the protocol cannot go on without.
-fn retry_later(own: &mut Owners, pending: Pending) {
-    if own.commits.keep_refused(pending) {
-        own.timers.set(own.now + RETRY_AFTER, Timer::Retry);
+        | Pending::Forget { .. } => own.retry_later(pending),
+        Pending::Claim { .. }
+        | Pending::Subscribe(_)
+        | Pending::GiveAgain(_)
+        | Pending::Load { .. } => {}
     }
 }
 
@@ -131,6 +125,7 @@ pub(crate) fn retry(own: &mut Owners) {
                 stream,
                 packet_id,
             } => acks::store_complete(own, session, stream, packet_id),
+            Pending::GiveAgain(back) => shared::give_again(own, &back.delivery, back.old),
             Pending::Forget { session, client_id } => records::forget(own, session, client_id),
             Pending::Load { session } => {
                 if own.sessions.resolve(session).is_some() {

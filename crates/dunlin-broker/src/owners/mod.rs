@@ -19,6 +19,7 @@ pub(crate) mod walks;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 use dunlin_base::{Instant, StreamId};
 use dunlin_mqtt::server::Delivery;
@@ -30,9 +31,10 @@ use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
 use crate::owners::outbox::Outbox;
+use crate::owners::pending::Pending;
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
-use crate::owners::timers::Timers;
+use crate::owners::timers::{Timer, Timers};
 use crate::random::Generator;
 use crate::stats::Stats;
 
@@ -69,7 +71,17 @@ pub(crate) struct Owners {
     pub(crate) shutting_down: bool,
 }
 
+/// Time until what the store refused is asked for again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 impl Owners {
+    /// Asks again, after a while, for what the protocol cannot go on without.
+    pub(crate) fn retry_later(&mut self, pending: Pending) {
+        if self.commits.keep_refused(pending) {
+            self.timers.set(self.now + RETRY_AFTER, Timer::Retry);
+        }
+    }
+
     pub(crate) fn new(config: Config, now: Instant) -> Self {
         let shard = config.shard;
         let mut random = Generator::new(config.secret.clone(), shard);

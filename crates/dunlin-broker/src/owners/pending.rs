@@ -1,5 +1,6 @@
 //! Work that waits: for other shards to prepare, for the store to commit.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
@@ -43,7 +44,17 @@ pub(crate) struct PendingPublish {
     pub(crate) record: Option<Record>,
     /// A member's message on its way to another: it goes back if the publish
     /// is off.
-    pub(crate) back: Option<(SessionRef, Delivery)>,
+    pub(crate) back: Option<Box<Back>>,
+}
+
+/// A message of a shared subscription on its way from one member to another.
+#[derive(Debug)]
+pub(crate) struct Back {
+    /// Who had it.
+    pub(crate) old: SessionRef,
+    pub(crate) delivery: Delivery,
+    /// The session under which the store has it.
+    pub(crate) keeper: SessionKey,
 }
 
 /// What becomes of a session's record when its will is stored: until then the
@@ -123,6 +134,8 @@ pub(crate) enum Pending {
         session: SessionKey,
         client_id: Text,
     },
+    /// A message of a group whose member has ended could not be given to another.
+    GiveAgain(Box<Back>),
     /// A session's messages could not be read.
     Load {
         session: SessionRef,

@@ -422,6 +422,23 @@ fn groups_of_durable_and_other_members_outlive_crashes() {
 }
 
 #[test]
+fn everything_goes_wrong_with_a_group() {
+    for exact in [false, true] {
+        let chaos = Chaos {
+            cuts: true,
+            take_overs: true,
+            crashes: true,
+            full_disk: true,
+            shared: true,
+            leaving: true,
+            exact,
+            ..Chaos::default()
+        };
+        play_all(3000..3030, chaos);
+    }
+}
+
+#[test]
 fn no_crash_gives_a_message_to_a_second_member() {
     let chaos = Chaos {
         crashes: true,
