@@ -2,6 +2,7 @@
 //! store, authenticator and other shards are all behind these values, so the
 //! simulator and the daemon drive the same code.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -234,8 +235,67 @@ pub enum InterestChange {
     Keeper(Text, Option<SessionKey>),
 }
 
+/// What happened to a client's access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessKind {
+    /// It was let in.
+    Accepted,
+    /// It was not let in, or did not authenticate again.
+    Refused,
+    /// Its session was given to another connection of its user.
+    TakenOver,
+    /// It may not publish or subscribe to a topic.
+    Denied,
+    /// A reload took its user or password away.
+    Revoked,
+}
+
+impl AccessKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Accepted,
+        Self::Refused,
+        Self::TakenOver,
+        Self::Denied,
+        Self::Revoked,
+    ];
+
+    /// For the log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "client accepted",
+            Self::Refused => "client refused",
+            Self::TakenOver => "session taken over",
+            Self::Denied => "topic denied",
+            Self::Revoked => "access revoked",
+        }
+    }
+}
+
+/// Who was let in or refused, and why. Everything but the cause comes from the
+/// client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AccessEvent {
+    /// What happened.
+    pub kind: AccessKind,
+    /// The connection.
+    pub conn: ConnId,
+    /// Where it comes from, and to which listener.
+    pub peer: Peer,
+    /// Client identifier; empty before CONNECT.
+    pub client_id: Text,
+    /// Its user, or the one that it claims to be.
+    pub user: Option<Text>,
+    /// Topic or filter.
+    pub topic: Option<Text>,
+    /// Why.
+    pub cause: &'static str,
+}
+
 /// Something for the log. Client identifiers are personal data: the daemon
-/// shows them at DEBUG only.
+/// shows them at DEBUG only, besides those of [`AccessEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -256,6 +316,15 @@ pub enum Event {
         client_id: Option<Text>,
         /// Why, for people.
         cause: Text,
+    },
+    /// A client's access was decided.
+    Access(Box<AccessEvent>),
+    /// So many lines about access were left out, as there were too many.
+    LeftOut {
+        /// Of which kind.
+        kind: AccessKind,
+        /// How many.
+        lines: u64,
     },
     /// The client's address changed under its connection.
     Migrated {

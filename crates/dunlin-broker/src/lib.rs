@@ -55,7 +55,10 @@ mod stats;
 mod tests;
 
 pub use config::{Config, OtherUser, PRIORITY_MAX, Priority, QueueFull};
-pub use io::{BusMessage, Event, Forward, Input, InterestChange, Missed, Output, Preparation};
+pub use io::{
+    AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Missed, Output,
+    Preparation,
+};
 pub use random::{SECRET_BYTES, Secret, home_shard};
 pub use reports::census::Census;
 pub use reports::clients::ClientView;

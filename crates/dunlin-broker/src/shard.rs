@@ -20,6 +20,7 @@ use crate::mqtt::{ending, send};
 use crate::owners::conn::Phase;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
+use crate::reports::audit;
 use crate::reports::census::{self, Census};
 use crate::reports::clients::{self, ClientView};
 use crate::reports::sys;
@@ -263,6 +264,7 @@ impl Shard {
                 None => break,
             }
         }
+        audit::turn(own);
         let missing = own.conns.take_missing() + own.sessions.take_missing();
         if missing > 0 {
             own.stats.internal_errors += missing;

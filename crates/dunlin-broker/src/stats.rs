@@ -40,6 +40,9 @@ dunlin_base::totals! {
         /// QoS 1 and 2 messages not sent because the receiver's rights to them
         /// ended while they waited.
         pub deliveries_denied: u64,
+        /// Lines about access that the log did not get because there were too
+        /// many of their kind.
+        pub log_lines_left_out: u64,
         /// Publishes refused because a queue was full.
         pub publishes_refused: u64,
         /// Messages that expired in a queue.

@@ -217,6 +217,7 @@ impl Options {
         self.streams.add_properties(&mut user_properties);
         let expiry = self.session_expiry_seconds();
         let connect = codec::Connect {
+            bridge: false,
             version: session.version,
             clean_start: session.clean_start && !(reconnect && is_v5),
             keep_alive: u16::try_from(session.keep_alive.as_secs()).unwrap_or(u16::MAX),

@@ -14,6 +14,9 @@ use crate::{DecodeError, EncodeError, PacketType, UserProperties, Version, Will,
 
 const PROTOCOL_NAME: &[u8] = b"MQTT";
 
+/// The bit of the protocol level by which bridges make themselves known.
+const BRIDGE: u8 = 0x80;
+
 /// Bits of the Connect Flags (section 3.1.2.3).
 mod flag {
     pub(super) const RESERVED: u8 = 0x01;
@@ -32,6 +35,10 @@ mod flag {
 pub struct Connect<'a> {
     /// Version of the protocol on this connection.
     pub version: Version,
+    /// The client is a bridge, as mosquitto's say in 3.1.1 by the highest bit
+    /// of the protocol level: what it publishes does not come back to it, and
+    /// what it gets keeps its RETAIN flag.
+    pub bridge: bool,
     /// Discard what is left of an earlier session; Clean Session in 3.1.1.
     pub clean_start: bool,
     /// Longest silence of the client in seconds; 0: no limit.
@@ -79,6 +86,7 @@ impl fmt::Debug for Connect<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connect")
             .field("version", &self.version)
+            .field("bridge", &self.bridge)
             .field("clean_start", &self.clean_start)
             .field("keep_alive", &self.keep_alive)
             .field("client_id", &self.client_id)
@@ -104,8 +112,11 @@ impl<'a> Connect<'a> {
         if r.binary()? != PROTOCOL_NAME {
             return Err(DecodeError::ProtocolName);
         }
-        let version = match r.u8()? {
+        let level = r.u8()?;
+        let bridge = level == BRIDGE | Version::V311 as u8;
+        let version = match level {
             4 => Version::V311,
+            _ if bridge => Version::V311,
             5 => Version::V5,
             other => return Err(DecodeError::ProtocolVersion(other)),
         };
@@ -136,6 +147,7 @@ impl<'a> Connect<'a> {
         r.finish()?;
         Ok(Self {
             version,
+            bridge,
             clean_start: flags & flag::CLEAN_START != 0,
             keep_alive,
             client_id,
@@ -205,7 +217,8 @@ impl<'a> Connect<'a> {
         let lengths = self.lengths()?;
         put_header(out, PacketType::Connect, lengths.remaining)?;
         put_prefixed(out, PROTOCOL_NAME)?;
-        out.put(&[self.version as u8, self.flags()])?;
+        let bridge = if self.bridge { BRIDGE } else { 0 };
+        out.put(&[self.version as u8 | bridge, self.flags()])?;
         put_u16(out, self.keep_alive)?;
         let is_v5 = self.version == Version::V5;
         if is_v5 {

@@ -339,6 +339,7 @@ fn connect<'a>(words: &[&'a str], user_properties: &UserProperties<'a>) -> Conne
     if words.contains(&"v4") {
         connect.version = Version::V311;
     }
+    connect.bridge = words.contains(&"bridge");
     let properties = &mut connect.properties;
     properties.session_expiry_interval = value(words, "expiry=");
     properties.receive_maximum = value::<NonZeroU16>(words, "rm=");

@@ -1,8 +1,15 @@
-//! The log: lines or JSON objects on standard error.
+//! The log: lines or JSON objects on standard error. What a client may have
+//! chosen is escaped here, where lines are made, so that an event is one line
+//! and moves no cursor.
 
-use std::io::{self, IsTerminal};
+use core::fmt;
+use std::io;
 
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::sections::{Format, Level, Log};
 
@@ -24,16 +31,62 @@ pub enum LogError {
 /// `RUST_LOG` is not a filter.
 pub fn init(config: &Log) -> Result<(), LogError> {
     let filter = filter(config.level, std::env::var(VARIABLE).ok().as_deref())?;
+    // A log that is already there, in tests, stays.
+    let _ = tracing::subscriber::set_global_default(subscriber(config.format, filter, io::stderr));
+    Ok(())
+}
+
+fn subscriber<W>(format: Format, filter: EnvFilter, writer: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr);
-    // A log that is already there, in tests, stays.
-    let _ = match config.format {
-        Format::Text => builder.try_init(),
-        Format::Json => builder.json().try_init(),
-    };
-    Ok(())
+        .with_ansi(false)
+        .with_writer(writer);
+    match format {
+        Format::Text => Box::new(builder.map_event_format(OneLine).finish()),
+        Format::Json => Box::new(builder.json().map_event_format(OneLine).finish()),
+    }
+}
+
+/// Makes one line of what another format makes of an event.
+struct OneLine<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for OneLine<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.0
+            .format_event(context, Writer::new(&mut line), event)?;
+        for letter in line.trim_end_matches('\n').chars() {
+            match letter {
+                letter if !is_active(letter) => writer.write_char(letter)?,
+                // As JSON has it; none of them is beyond 16 bits.
+                letter => write!(writer, "\\u{:04x}", u32::from(letter))?,
+            }
+        }
+        writer.write_char('\n')
+    }
+}
+
+/// Whether a terminal or an editor does something else with it than showing it.
+fn is_active(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            // Line and paragraph separator, and what changes the direction.
+            '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
 fn filter(level: Level, variable: Option<&str>) -> Result<EnvFilter, LogError> {
@@ -44,7 +97,52 @@ fn filter(level: Level, variable: Option<&str>) -> Result<EnvFilter, LogError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// Collects what is written.
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("one thread").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_with_any_client_identifier() {
+        let evil = "a\n2026 INFO root\r\u{1b}[2J\u{9b}1m\u{2028}\u{202e}\u{7f} user=\"root\"";
+        for format in [Format::Text, Format::Json] {
+            let page = Page::default();
+            let writer = page.clone();
+            let filter = EnvFilter::new("info");
+            let subscriber = subscriber(format, filter, move || writer.clone());
+            tracing::subscriber::with_default(subscriber, || {
+                let error = io::Error::other(evil);
+                tracing::info!(client_id = evil, shown = %evil, ?evil, %error, "{evil}");
+            });
+            let text = page.0.lock().expect("one thread").clone();
+            let text = String::from_utf8(text).expect("UTF-8");
+            let (line, rest) = text.split_once('\n').expect("a line");
+            assert_eq!(rest, "");
+            assert!(!line.contains(is_active), "{line:?}");
+            match format {
+                // A value cannot end its field.
+                Format::Text => assert!(line.contains(r#"client_id="a\n2026"#), "{line}"),
+                Format::Json => {
+                    let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
+                    assert_eq!(object["fields"]["client_id"], evil);
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_variable_decides_instead_of_the_level() {

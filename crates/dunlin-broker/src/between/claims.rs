@@ -13,6 +13,7 @@ use alloc::collections::VecDeque;
 use dunlin_base::{ConnId, ShardId, Text};
 use dunlin_mqtt::codec::{Connect, Packet, ReasonCode, Version, decode};
 
+use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::BusMessage;
 use crate::mqtt::accept;
@@ -64,7 +65,9 @@ pub(crate) fn accept(
 
 /// The session with this client identifier belongs to another user.
 fn refuse(own: &mut Owners, c: ConnIdx) {
-    ending::refuse(own, c, ReasonCode::ClientIdentifierNotValid);
+    let cause = "the session belongs to another user";
+    let fault = Fault::new(ReasonCode::ClientIdentifierNotValid, cause);
+    ending::refuse(own, c, fault);
 }
 
 /// Home has refused a claim.
@@ -176,9 +179,7 @@ fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
 /// has it gets DISCONNECT with 0x8E.
 fn take_over(own: &mut Owners, s: SessionIdx) {
     if let Some(c) = own.sessions.get(s).and_then(|session| session.conn) {
-        //= mqtt5#[MQTT-3.1.4-3]
-        own.stats.take_overs += 1;
-        ending::disconnect(own, c, ReasonCode::SessionTakenOver);
+        ending::take_over(own, c);
     }
 }
 

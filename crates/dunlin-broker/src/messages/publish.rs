@@ -25,6 +25,7 @@ use crate::owners::Owners;
 use crate::owners::pending::{PendingPublish, Prepared, Record};
 use crate::owners::routing::{Forwards, Matches, Scope, Wanted};
 use crate::random::home_shard;
+use crate::reports::audit;
 
 /// A PUBLISH from a client. `arrived` is the stream that it came on, `stream`
 /// the one that it is answered on.
@@ -60,6 +61,7 @@ pub(crate) fn handle_publish(
         }
     }
     if !own.may_publish(s, topic) {
+        audit::note_denied(own, s, "may not publish", topic);
         acknowledge_now(own, s, token, publish.qos, ReasonCode::NotAuthorized);
         return Ok(());
     }

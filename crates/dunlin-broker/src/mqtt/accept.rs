@@ -6,20 +6,22 @@ use alloc::boxed::Box;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::transport::{Transport, close_code};
 use dunlin_base::{Repeat, StreamId, Text};
-use dunlin_mqtt::codec::{Connect, ReasonCode};
+use dunlin_mqtt::codec::Connect;
 use dunlin_mqtt::server::connect::{Accepted, Announced};
 use dunlin_mqtt::server::link::Offer;
 use dunlin_mqtt::server::session::Lifetime;
 use dunlin_store::StoredWill;
 
 use crate::ids::{ConnIdx, SessionIdx};
-use crate::io::Event;
+use crate::io::{AccessKind, Event};
 use crate::messages::pump;
 use crate::mqtt::{acks, ending, send};
 use crate::owners::conn::{Conn, Identity, Phase};
 use crate::owners::pending::Pending;
+use crate::owners::session::Standing;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
+use crate::reports::audit;
 use crate::sessions::{lifecycle, records, rights, subscriptions};
 
 /// The client is authenticated and has its client identifier: gives it its
@@ -109,6 +111,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         }
     };
     conn.phase = Phase::Connected(s);
+    conn.who = None;
     conn.link.keep_alive.heard(own.now);
     let (id, silence) = (conn.id, conn.link.keep_alive.limit());
     let timeout = if silence.is_zero() {
@@ -128,6 +131,14 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         return;
     }
     own.stats.clients_accepted += 1;
+    let session = own.sessions.get(s);
+    let cause = match session.map(|session| (session.standing, session.user.is_some())) {
+        Some((Standing::Listed, _)) if accepted.auth_method.is_some() => "SCRAM-SHA-256",
+        Some((Standing::Listed, _)) => "password",
+        Some((_, true)) => "client certificate",
+        _ => "no credentials needed",
+    };
+    audit::note(own, c, AccessKind::Accepted, cause);
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
@@ -203,9 +214,7 @@ fn take_session(
     if let Some(s) = own.sessions.find(client_id) {
         let old = own.sessions.get(s).and_then(|session| session.conn);
         if let Some(old) = old {
-            //= mqtt5#[MQTT-3.1.4-3]
-            own.stats.take_overs += 1;
-            ending::disconnect(own, old, ReasonCode::SessionTakenOver);
+            ending::take_over(own, old);
         }
     }
     // The disconnection may have ended the session.

@@ -20,6 +20,8 @@ use crate::owners::Owners;
 use crate::owners::conn::{Identity, PendingConnect, Phase};
 use crate::owners::session::Standing;
 
+const BUSY: Fault = Fault::new(ReasonCode::ServerBusy, "the authenticator is busy");
+
 /// What its listener asks of a client.
 fn policy(own: &Owners, listener: u16) -> AuthPolicy {
     let policy = own.config.listeners.get(usize::from(listener)).copied();
@@ -52,7 +54,10 @@ pub(crate) fn authenticate(
             };
             claims::accept(own, c, connect, pending, identity);
         }
-        FirstStep::Refuse => ending::refuse(own, c, ReasonCode::NotAuthorized),
+        FirstStep::Refuse => {
+            let fault = Fault::new(ReasonCode::NotAuthorized, "no credentials");
+            ending::refuse(own, c, fault);
+        }
         FirstStep::Ask(request) => ask(own, c, Phase::Authenticating(Box::new(pending)), request),
     }
 }
@@ -96,8 +101,12 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
             };
             accept_pending(own, c, *pending, identity);
         }
-        AuthAnswer::Busy => ending::refuse(own, c, ReasonCode::ServerBusy),
-        _ => ending::refuse(own, c, ReasonCode::BadUserNameOrPassword),
+        AuthAnswer::Busy => ending::refuse(own, c, BUSY),
+        _ => {
+            let reason = ReasonCode::BadUserNameOrPassword;
+            let fault = Fault::new(reason, "wrong user name or password");
+            ending::refuse(own, c, fault);
+        }
     }
 }
 
@@ -114,15 +123,20 @@ fn begin_exchange(
         .get(c)
         .is_some_and(|conn| policy(own, conn.peer.listener).passwords);
     if !known {
-        return ending::refuse(own, c, ReasonCode::BadAuthenticationMethod);
+        let reason = ReasonCode::BadAuthenticationMethod;
+        let fault = Fault::new(reason, "unknown authentication method");
+        return ending::refuse(own, c, fault);
     }
     match AuthExchange::begin(method, connect.properties.authentication_data) {
         Ok(exchange) => {
             let user = exchange.user().clone();
+            let who = own.conns.get_mut(c).and_then(|conn| conn.who.as_mut());
+            who.into_iter()
+                .for_each(|who| who.user = Some(user.clone()));
             let phase = Phase::Exchanging(Box::new(pending), Box::new(exchange));
             ask(own, c, phase, AuthRequest::Scram { user });
         }
-        Err(fault) => ending::refuse(own, c, fault.reason),
+        Err(fault) => ending::refuse(own, c, fault),
     }
 }
 
@@ -156,7 +170,7 @@ fn challenge(own: &mut Owners, c: ConnIdx, answer: &AuthAnswer) {
             send_auth(own, c, ReasonCode::ContinueAuthentication, &first);
         }
         Err(fault) if again => ending::fail(own, c, fault),
-        Err(fault) => ending::refuse(own, c, fault.reason),
+        Err(fault) => ending::refuse(own, c, fault),
     }
 }
 
@@ -180,7 +194,8 @@ pub(crate) fn handle_auth_exchange(
     let user = Some(exchange.user().clone());
     let Some(data) = verified else {
         //= mqtt5#[MQTT-4.12.0-4]
-        ending::refuse(own, c, ReasonCode::NotAuthorized);
+        let fault = Fault::new(ReasonCode::NotAuthorized, "wrong password");
+        ending::refuse(own, c, fault);
         return Ok(());
     };
     let data = Some(data);

@@ -1,5 +1,6 @@
 //! CONNECT: where the session lives, and who the client is.
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::fault::Fault;
 use crate::ids::ConnIdx;
 use crate::mqtt::{authenticate, ending};
 use crate::owners::Owners;
-use crate::owners::conn::PendingConnect;
+use crate::owners::conn::{PendingConnect, Who};
 use crate::random::home_shard;
 
 /// What to do after a packet.
@@ -32,16 +33,24 @@ pub(crate) fn handle_connect(
 ) -> Result<Flow, Fault> {
     if let Some(conn) = own.conns.get_mut(c) {
         conn.link.terms.version = connect.version;
+        conn.who = Some(Box::new(Who {
+            client_id: Text::from(connect.client_id),
+            user: connect.username.map(Text::from),
+        }));
     }
     let will = connect.will.as_ref();
     if will.is_some_and(|will| access::is_reserved(will.topic)) {
-        ending::refuse(own, c, ReasonCode::NotAuthorized);
+        let fault = Fault::new(
+            ReasonCode::NotAuthorized,
+            "a will for a topic of the server",
+        );
+        ending::refuse(own, c, fault);
         return Ok(Flow::Continue);
     }
     let lacks_id = match connect::lacks_client_id(connect) {
         Ok(lacks) => lacks,
         Err(reason) => {
-            ending::refuse(own, c, reason);
+            ending::refuse(own, c, Fault::new(reason, "no client identifier"));
             return Ok(Flow::Continue);
         }
     };

@@ -11,16 +11,18 @@ use dunlin_mqtt::server::connect;
 
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
-use crate::io::Event;
+use crate::io::{AccessKind, Event};
 use crate::mqtt::{send, throttle};
 use crate::owners::Owners;
 use crate::owners::conn::Phase;
 use crate::owners::timers::{Timer, Timers};
+use crate::reports::audit;
 use crate::sessions::{lifecycle, subscriptions};
 
 /// CONNACK with an error, then close.
-pub(crate) fn refuse(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
-    send_refusal(own, c, reason);
+pub(crate) fn refuse(own: &mut Owners, c: ConnIdx, fault: Fault) {
+    audit::note(own, c, AccessKind::Refused, fault.text);
+    send_refusal(own, c, fault.reason);
     close(own, c, close_code::NO_ERROR);
 }
 
@@ -114,6 +116,9 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
 /// Ends a connection for a broken rule: with the reason code where the
 /// protocol has a packet for it.
 pub(crate) fn fail(own: &mut Owners, c: ConnIdx, fault: Fault) {
+    if fault.reason == ReasonCode::NotAuthorized {
+        audit::note(own, c, AccessKind::Refused, fault.text);
+    }
     own.stats.protocol_errors += 1;
     let Some(conn) = own.conns.get(c) else {
         return;
@@ -127,6 +132,15 @@ pub(crate) fn fail(own: &mut Owners, c: ConnIdx, fault: Fault) {
         cause: Text::from_static(fault.text),
     });
     disconnect(own, c, fault.reason);
+}
+
+/// Ends a connection whose session goes to another: DISCONNECT with 0x8E.
+pub(crate) fn take_over(own: &mut Owners, c: ConnIdx) {
+    //= mqtt5#[MQTT-3.1.4-3]
+    own.stats.take_overs += 1;
+    let cause = "another connection has the client identifier";
+    audit::note(own, c, AccessKind::TakenOver, cause);
+    disconnect(own, c, ReasonCode::SessionTakenOver);
 }
 
 /// Sends DISCONNECT (or a refusing CONNACK) with a reason, publishes the

@@ -185,7 +185,7 @@ fn refuse_connect(own: &mut Owners, c: ConnIdx, packet: &[u8], error: &DecodeErr
         return ending::close(own, c, close_code::NO_ERROR);
     };
     conn.link.terms.version = version;
-    ending::refuse(own, c, reason);
+    ending::refuse(own, c, Fault::new(reason, "CONNECT could not be decoded"));
 }
 
 fn handle_session_packet(

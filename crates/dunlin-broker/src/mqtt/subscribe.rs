@@ -18,6 +18,7 @@ use crate::owners::Owners;
 use crate::owners::conn::{Conn, Phase};
 use crate::owners::pending::{Pending, PendingSubscribe};
 use crate::owners::session::Session;
+use crate::reports::audit;
 use crate::sessions::subscriptions;
 
 pub(crate) fn handle_subscribe(
@@ -34,6 +35,11 @@ pub(crate) fn handle_subscribe(
             Err(_) => false,
         })
         .collect();
+    for (request, allowed) in subscribe.filters.iter().zip(&allowed) {
+        if !allowed {
+            audit::note_denied(own, s, "may not subscribe", request.filter);
+        }
+    }
     let (Some(conn), Some(session)) = (own.conns.get(c), own.sessions.get_mut(s)) else {
         return;
     };

@@ -60,6 +60,13 @@ impl Phase {
     }
 }
 
+/// Who a client says that it is, until it has its session.
+#[derive(Debug)]
+pub(crate) struct Who {
+    pub(crate) client_id: Text,
+    pub(crate) user: Option<Text>,
+}
+
 /// A CONNECT that waits for its verdict.
 #[derive(Debug)]
 pub(crate) struct PendingConnect {
@@ -102,6 +109,7 @@ pub(crate) struct Conn {
     pub(crate) front: Front,
     pub(crate) phase: Phase,
     pub(crate) link: Link,
+    pub(crate) who: Option<Box<Who>>,
     /// In the shard's list of connections to flush.
     pub(crate) dirty: bool,
     /// Queued messages wait for the transport.
@@ -123,6 +131,7 @@ impl Conn {
             front: Front::Unknown,
             phase: Phase::ExpectConnect,
             link: Link::new(now),
+            who: None,
             dirty: false,
             blocked: false,
             paused: false,

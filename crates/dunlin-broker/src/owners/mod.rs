@@ -3,6 +3,7 @@
 //! each of these functions gets the owners and hands its result on, in one
 //! direction: front, routing, queues, commits, front.
 
+pub(crate) mod audit;
 pub(crate) mod commits;
 pub(crate) mod conn;
 pub(crate) mod connections;
@@ -28,6 +29,7 @@ use crate::access::{self, Access, Action};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::owners::audit::Audit;
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
 use crate::owners::outbox::Outbox;
@@ -68,6 +70,7 @@ pub(crate) struct Owners {
     pub(crate) outbox: Outbox,
     pub(crate) later: VecDeque<Later>,
     pub(crate) stats: Stats,
+    pub(crate) audit: Audit,
     pub(crate) shutting_down: bool,
 }
 
@@ -98,6 +101,7 @@ impl Owners {
             outbox: Outbox::new(shard, config.shards),
             later: VecDeque::new(),
             stats: Stats::default(),
+            audit: Audit::new(now),
             shutting_down: false,
             config,
         }

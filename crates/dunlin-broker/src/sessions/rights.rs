@@ -9,11 +9,12 @@ use dunlin_mqtt::codec::ReasonCode;
 use crate::access::Access;
 use crate::config::OtherUser;
 use crate::ids::{ConnIdx, SessionIdx};
-use crate::io::InterestChange;
+use crate::io::{AccessKind, InterestChange};
 use crate::mqtt::ending;
 use crate::owners::Owners;
 use crate::owners::conn::{Conn, Phase};
 use crate::owners::session::Standing;
+use crate::reports::audit;
 use crate::sessions::{lifecycle, subscriptions};
 
 /// Brings rules into force. Users that the password file has no longer, or
@@ -33,6 +34,8 @@ pub(crate) fn set_access(own: &mut Owners, access: Access) {
     let ended = conns.filter(|(_, conn)| is_revoked(own, &before, conn));
     let ended: Vec<ConnIdx> = ended.map(|(c, _)| c).collect();
     for c in ended {
+        let cause = "the user is gone or has another password";
+        audit::note(own, c, AccessKind::Revoked, cause);
         ending::disconnect(own, c, ReasonCode::NotAuthorized);
     }
     let mut changes = Vec::new();

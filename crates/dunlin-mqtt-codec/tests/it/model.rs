@@ -166,7 +166,7 @@ impl FromJson<'_> for SubscribeOptions {
 
 structs! {
     Connect {
-        version: required, clean_start: or_default, keep_alive: or_default,
+        version: required, bridge: or_default, clean_start: or_default, keep_alive: or_default,
         client_id: or_default, will: option, username: option, password: option,
         properties: or_default,
     }

@@ -32,7 +32,7 @@ pub fn refusal(packet: &[u8], error: &DecodeError) -> Option<(Version, ReasonCod
     let version = match (error, body.get(LEVEL_AT)) {
         (DecodeError::ProtocolName, _) | (_, None) => return None,
         //= mqtt5#[MQTT-3.1.2-2]
-        (DecodeError::ProtocolVersion(..=4), _) => Version::V311,
+        (DecodeError::ProtocolVersion(..=4 | 0x80..=0x84), _) => Version::V311,
         (DecodeError::ProtocolVersion(_), _) => Version::V5,
         // 3.1.1 closes without a word [MQTT-3.1.4-1 there].
         (_, Some(4)) => return None,

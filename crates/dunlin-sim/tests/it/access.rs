@@ -2,8 +2,10 @@
 //! belongs to, and what a reload changes.
 
 use dunlin_base::{Random, StreamId};
+use dunlin_broker::auth::{Anonymous, AuthPolicy};
+use dunlin_broker::{AccessKind, Event};
 use dunlin_mqtt_codec::{Connect, Packet, Version, decode};
-use dunlin_sim::{Setup, ToClient, World, check};
+use dunlin_sim::{Script, Setup, ToClient, World, check};
 
 #[test]
 fn only_the_server_publishes_to_its_topics() {
@@ -342,4 +344,113 @@ fn messages_of_a_group_go_to_members_with_rights() {
         a < UNSUBACK 3 00
     ",
     );
+}
+
+/// A conversation in which only alice and bob are let in.
+fn guarded(shards: u16) -> Script {
+    let mut setup = Setup::new(shards, 1);
+    setup.users = &[("alice", "secret"), ("bob", "hunter2")];
+    setup.acl = Some("user alice\ntopic readwrite a\n".to_owned());
+    setup.config.listeners = vec![AuthPolicy {
+        anonymous: Anonymous::Never,
+        passwords: true,
+        certificates: false,
+    }];
+    Script::new(setup)
+}
+
+#[test]
+fn what_happens_to_access_is_in_the_log() {
+    let conversation = "
+        a > CONNECT dev user=alice pass=secret
+        a < CONNACK
+        a > PUBLISH b x q1 #1
+        a < PUBACK 1 0x87
+        a > SUBSCRIBE 1 c a
+        a < SUBACK 1 87 00
+        b > CONNECT dev user=bob pass=hunter2
+        b < CONNACK 0x85
+        b < closed
+        b > CONNECT x user=bob pass=wrong
+        b < CONNACK 0x86
+        b < closed
+        b > CONNECT x
+        b < CONNACK 0x87
+        b < closed
+        c > CONNECT dev user=alice pass=secret
+        a < DISCONNECT 0x8e
+        a < closed
+        c < CONNACK
+        user alice -
+        c < DISCONNECT 0x87
+        c < closed
+    ";
+    for shards in [1, 2] {
+        let mut run = guarded(shards);
+        for line in conversation.lines() {
+            run.step(line.trim())
+                .unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+        let log = run.world.take_log().into_iter();
+        let got: Vec<String> = log
+            .filter_map(|event| match event {
+                Event::Access(event) => {
+                    assert_eq!(event.peer.addr.to_string(), "127.0.0.1:40000");
+                    let or_dash = |text: Option<dunlin_base::Text>| {
+                        text.map_or("-".to_owned(), |text| text.to_string())
+                    };
+                    let (user, topic) = (or_dash(event.user), or_dash(event.topic));
+                    let (kind, cause) = (event.kind.name(), event.cause);
+                    Some(format!(
+                        "{kind}: {} {user} {topic}: {cause}",
+                        event.client_id
+                    ))
+                }
+                _ => None,
+            })
+            .collect();
+        let want = [
+            "client accepted: dev alice -: password",
+            "topic denied: dev alice b: may not publish",
+            "topic denied: dev alice c: may not subscribe",
+            "client refused: dev bob -: the session belongs to another user",
+            "client refused: x bob -: wrong user name or password",
+            "client refused: x - -: no credentials",
+            "session taken over: dev alice -: another connection has the client identifier",
+            "client accepted: dev alice -: password",
+            "access revoked: dev alice -: the user is gone or has another password",
+        ];
+        assert_eq!(got, want, "shards {shards}");
+    }
+}
+
+#[test]
+fn lines_about_access_are_limited_and_the_rest_is_counted() {
+    const TRIALS: u64 = 300;
+    let mut run = guarded(1);
+    run.step("a > CONNECT a clean user=alice pass=secret")
+        .expect("sent");
+    run.step("a < CONNACK").expect("let in");
+    let begin = run.world.now();
+    for id in 1..=TRIALS {
+        run.send_line("a", &format!("PUBLISH b x q1 #{id}"));
+    }
+    run.settle();
+    let seconds = (run.world.now() - begin).as_secs() + 1;
+    run.run_for(core::time::Duration::from_secs(2));
+    run.send_line("a", "PINGREQ");
+    run.settle();
+    let (mut written, mut left_out) = (0, 0);
+    for event in run.world.take_log() {
+        match event {
+            Event::Access(event) => written += u64::from(event.kind == AccessKind::Denied),
+            Event::LeftOut { kind, lines } => {
+                assert_eq!(kind, AccessKind::Denied);
+                left_out += lines;
+            }
+            _ => {}
+        }
+    }
+    assert!(written <= 20 * seconds, "{written} in {seconds} s");
+    assert_eq!(written + left_out, TRIALS);
 }

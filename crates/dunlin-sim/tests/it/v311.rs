@@ -107,3 +107,27 @@ fn refusals_have_the_old_codes() {
     ",
     );
 }
+
+/// Mosquitto's bridges set the highest bit of the protocol level.
+#[test]
+fn a_bridge_gets_nothing_back_and_keeps_the_retain_flag() {
+    check(
+        "
+        b > CONNECT bridge v4 bridge
+        b < CONNACK
+        b > SUBSCRIBE 1 t|q1 u
+        b < SUBACK 1 01 00
+        b > PUBLISH t mine q1 #1
+        b < PUBACK 1
+        a > CONNECT a clean
+        a < CONNACK
+        a > PUBLISH u kept retain
+        b < PUBLISH u kept retain
+        # One of another version is answered in 3.1.1, so that it falls back.
+        c v4
+        c > hex 100d00044d5154548302003c000163
+        c < CONNACK 0x84
+        c < closed
+    ",
+    );
+}

@@ -366,12 +366,37 @@ fn log(event: &Event) {
             conn,
             client_id,
             resumed,
-        } => tracing::debug!(%conn, %client_id, resumed, "connected"),
+        } => tracing::debug!(%conn, client_id = client_id.as_str(), resumed, "connected"),
         Event::Disconnected {
             conn,
             client_id,
             cause,
-        } => tracing::debug!(%conn, client_id = client_id.as_deref(), %cause, "disconnected"),
+        } => {
+            let (client_id, cause) = (client_id.as_deref(), cause.as_str());
+            tracing::debug!(%conn, client_id, cause, "disconnected");
+        }
+        Event::Access(event) => {
+            let (user, topic) = (event.user.as_deref(), event.topic.as_deref());
+            tracing::info!(
+                conn = %event.conn,
+                addr = %event.peer.addr,
+                transport = event.peer.transport.scheme(),
+                listener = event.peer.listener,
+                client_id = event.client_id.as_str(),
+                user,
+                topic,
+                cause = event.cause,
+                "{}",
+                event.kind.name()
+            );
+        }
+        Event::LeftOut { kind, lines } => {
+            tracing::info!(
+                kind = kind.name(),
+                lines,
+                "lines left out, there were too many"
+            );
+        }
         Event::Migrated { conn, addr } => tracing::debug!(%conn, %addr, "address changed"),
         Event::Overlapping {
             conn,

@@ -30,6 +30,8 @@ pub struct Offer {
 pub struct Terms {
     /// Version of the protocol.
     pub version: Version,
+    /// The client is a bridge.
+    pub bridge: bool,
     /// Largest packet that the client takes.
     pub packet_bytes_max: u32,
     /// The client's Receive Maximum.
@@ -48,6 +50,7 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             version: Version::V5,
+            bridge: false,
             packet_bytes_max: u32::MAX,
             receive_maximum: u16::MAX,
             datagram_age: Duration::ZERO,
@@ -84,6 +87,7 @@ impl Agreement {
         let mut asked_for = properties.user_properties.iter();
         let terms = Terms {
             version: connect.version,
+            bridge: connect.bridge,
             packet_bytes_max: properties
                 .maximum_packet_size
                 .map_or(u32::MAX, |max| max.get()),

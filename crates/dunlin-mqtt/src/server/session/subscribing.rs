@@ -90,8 +90,14 @@ impl Session {
         let mut reasons = Vec::new();
         let mut overlapping = 0;
         for (at, request) in subscribe.filters.iter().enumerate() {
+            let mut options = request.options;
+            if link.terms.bridge {
+                // No Local is not allowed for a shared subscription.
+                options.no_local = !request.filter.starts_with("$share/");
+                options.retain_as_published = true;
+            }
             let subscription = Subscription {
-                options: request.options,
+                options,
                 identifier: subscribe.subscription_identifier.map(|id| id.get()),
                 stream,
                 flow,
