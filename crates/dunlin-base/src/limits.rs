@@ -12,6 +12,9 @@ pub const MQTT_STRING_BYTES_MAX: usize = 65_535;
 /// body is buffered.
 pub const PACKET_BYTES_DEFAULT: u32 = 1024 * 1024;
 
+/// Default for the largest packet accepted from a peer that is not known yet.
+pub const CONNECT_BYTES_DEFAULT: u32 = 64 * 1024;
+
 /// Deepest topic name or filter accepted, in levels. The specification sets no
 /// limit; a trie node per level needs one.
 pub const TOPIC_LEVELS_MAX: usize = 128;

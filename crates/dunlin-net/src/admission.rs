@@ -62,6 +62,8 @@ impl Refusal {
 pub(crate) struct Admission {
     live: AtomicUsize,
     pending: AtomicUsize,
+    /// Bytes that peers have sent which are not known yet.
+    unknown_bytes: AtomicUsize,
     hasher: RandomState,
     tables: [Mutex<Table>; TABLES],
 }
@@ -146,6 +148,17 @@ impl Admission {
             table.connections.insert(network, held + 1);
         }
         Ok(())
+    }
+
+    /// Peers that are not known have sent so many bytes more; returns how many
+    /// all of them have.
+    pub(crate) fn add_unknown_bytes(&self, bytes: usize) -> usize {
+        self.unknown_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    /// So many of them are of a peer that is known now, or gone.
+    pub(crate) fn drop_unknown_bytes(&self, bytes: usize) {
+        self.unknown_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// A handshake ended, well or not.
@@ -242,7 +255,7 @@ fn give_back(places: &AtomicUsize) {
 }
 
 /// What is counted as one: an IPv4 address, an IPv6 network.
-fn network(ip: IpAddr) -> IpAddr {
+pub(crate) fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(v6) => {

@@ -1,7 +1,7 @@
 //! Settings of a loop, its listeners and its dialled connections.
 
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -41,6 +41,10 @@ pub struct NetConfig {
     pub qlog: Option<Qlog>,
     /// What loops of one process share; give all of them the same.
     pub shared: NetShared,
+    /// The application says by
+    /// [`Accept`](dunlin_base::transport::NetCommandKind::Accept) when it knows
+    /// a peer. `false` (default): a peer is known once it has said something.
+    pub accepts_peers: bool,
     /// Session tickets of QUIC listeners, shared by all shards; `None`
     /// (default): early data is refused.
     pub tickets: Option<Arc<TicketRegister>>,
@@ -59,6 +63,7 @@ impl NetConfig {
             lb: None,
             qlog: None,
             shared: NetShared::default(),
+            accepts_peers: false,
             tickets: None,
         }
     }
@@ -169,6 +174,44 @@ pub struct ListenerConfig {
     pub quic: QuicTuning,
     /// Path of a WebSocket. Default `/`.
     pub ws_path: String,
+    /// Web pages that may open a WebSocket. Default all.
+    pub origins: Origins,
+}
+
+/// Web pages that may open a WebSocket, by the `Origin` that browsers send with
+/// the request. Other clients send none, and need none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins {
+    /// Origins such as `https://app.example`, or `*` for all. The listener
+    /// itself is one under `localhost` or an address.
+    pub allowed: Arc<[Text]>,
+    /// At which clients it is looked at.
+    pub checked: OriginCheck,
+}
+
+/// At which clients the `Origin` is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OriginCheck {
+    /// At none.
+    #[default]
+    Never,
+    /// At those on this machine.
+    Loopback,
+    /// At all.
+    Always,
+}
+
+impl Origins {
+    /// Those from which a client with this address may come; `None`: any.
+    pub(crate) fn of(&self, client: IpAddr) -> Option<Arc<[Text]>> {
+        let checked = match self.checked {
+            OriginCheck::Never => false,
+            OriginCheck::Loopback => client.to_canonical().is_loopback(),
+            OriginCheck::Always => true,
+        };
+        checked.then(|| Arc::clone(&self.allowed))
+    }
 }
 
 impl ListenerConfig {
@@ -184,6 +227,7 @@ impl ListenerConfig {
             tls: None,
             quic: QuicTuning::default(),
             ws_path: WS_PATH.into(),
+            origins: Origins::default(),
         }
     }
 }

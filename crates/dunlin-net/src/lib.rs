@@ -68,12 +68,14 @@
 mod admission;
 mod config;
 mod error;
+pub mod http;
 mod limits;
 mod net;
 mod port;
 mod set;
 mod shared;
 mod slots;
+mod strangers;
 mod stream;
 mod tcp;
 #[cfg(test)]
@@ -84,7 +86,8 @@ mod waker;
 mod ws;
 
 pub use config::{
-    DialConfig, ForeignDatagram, ListenerConfig, NET_SECRET_BYTES, NetConfig, NetKeys,
+    DialConfig, ForeignDatagram, ListenerConfig, NET_SECRET_BYTES, NetConfig, NetKeys, OriginCheck,
+    Origins,
 };
 pub use dunlin_quic::{
     AddrRange, AddressTokens, CertName, CidCodec, Cipher, ClientTls, ClientTlsBuilder, Clock,

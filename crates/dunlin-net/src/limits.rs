@@ -40,9 +40,16 @@ pub struct NetLimits {
     /// New connections from one IPv4 address, or one IPv6 /64, per second at
     /// most, counted likewise; 0: no limit (default).
     pub handshakes_per_address_per_second: u32,
-    /// Handshakes pending at most, all transports together, counted likewise.
-    /// Default 8,192.
+    /// Peers at most, all transports together, that have not completed their
+    /// handshake or are not accepted by the application, counted likewise. The
+    /// oldest of the address that has the most makes room for a newcomer from
+    /// another; a silent one does for one from its own. Default 8,192.
     pub handshakes_pending_max: usize,
+    /// Bytes that peers may have sent before the application accepts them, all
+    /// together, counted likewise; who exceeds it is closed. Default 64 MiB.
+    pub unknown_bytes_max: usize,
+    /// Those of one IPv4 address, or one IPv6 /64, at one loop. Default 16 MiB.
+    pub unknown_bytes_per_address_max: usize,
     /// When a QUIC client must first prove its address. Default
     /// [`RetryMode::UnderLoad`].
     pub quic_retry: RetryMode,
@@ -70,6 +77,9 @@ pub struct NetLimits {
     /// Bytes waiting to leave on one connection, beyond which it is aborted.
     /// The caller's own bound should be well below. Default 64 MiB.
     pub backlog_bytes_max: usize,
+    /// Bytes waiting to leave on one accepted connection over TCP, beyond which it
+    /// is not read until half of them have left. Default 4 MiB.
+    pub unread_answers_bytes_max: usize,
     /// Bytes read from one connection before others get a turn. Default
     /// 256 KiB.
     pub read_budget_bytes: usize,
@@ -143,6 +153,8 @@ impl Default for NetLimits {
             connections_per_address_max: 0,
             handshakes_per_address_per_second: 0,
             handshakes_pending_max: 8192,
+            unknown_bytes_max: 64 << 20,
+            unknown_bytes_per_address_max: 16 << 20,
             quic_retry: RetryMode::UnderLoad,
             quic_retry_pending: 1024,
             quic_tokens: 1,
@@ -153,6 +165,7 @@ impl Default for NetLimits {
             close_linger: Duration::from_secs(5),
             half_close_linger: Duration::from_secs(10),
             backlog_bytes_max: 64 << 20,
+            unread_answers_bytes_max: 4 << 20,
             read_budget_bytes: 256 << 10,
             accept_budget: 64,
             ws_handshake_bytes_max: 8 << 10,

@@ -31,6 +31,13 @@ dunlin_base::totals! {
         pub refused_rate: u64,
         /// Refused: too many handshakes pending.
         pub refused_pending: u64,
+        /// Connections of peers that were not known yet, ended to make room for others.
+        pub made_room: u64,
+        /// Connections of peers that were not known yet, ended because such peers had sent
+        /// too many bytes.
+        pub unknown_bytes_exceeded: u64,
+        /// Times that a connection over TCP was not read because too much waited to leave.
+        pub input_held: u64,
         /// Accepting stopped for a while because no file descriptor was left.
         pub accept_exhausted: u64,
         /// QUIC clients asked to prove their address first.

@@ -413,6 +413,7 @@ impl World {
                 self.agenda.at_once(Happening::Sent(conn, data.len()));
             }
             NetCommandKind::SetPriority { .. }
+            | NetCommandKind::Accept
             | NetCommandKind::SetIdleTimeout { .. }
             | NetCommandKind::IsolateStreams { .. }
             | NetCommandKind::RepeatPackets { .. }

@@ -94,6 +94,9 @@ pub enum NetCommandKind {
         /// not arrive.
         promptly: bool,
     },
+    /// The application knows the peer: bounds for unknown peers do not hold for
+    /// it any more.
+    Accept,
     /// Close the connection when nothing arrives for this long.
     SetIdleTimeout {
         /// How long.

@@ -54,8 +54,7 @@ impl Net {
         let (now, limits) = (self.env.now, self.env.limits());
         let layers = layers::of_client(config, &origin.protocols, limits)?;
         let sock = tcp::connect(config.addr, config.local_addr).map_err(fail)?;
-        let serial = self
-            .conns
+        self.conns
             .insert_stream(self.poll.registry(), |id| {
                 let new = NewStream {
                     id,
@@ -68,9 +67,7 @@ impl Net {
                 StreamConn::new(new, now, limits)
             })
             .map_err(fail)?
-            .ok_or(NetError::TooManyConnections(SLOTS_MAX))?;
-        self.conns.arm_stream(serial);
-        Ok(serial)
+            .ok_or(NetError::TooManyConnections(SLOTS_MAX))
     }
 
     fn dial_quic(

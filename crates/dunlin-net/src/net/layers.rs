@@ -1,5 +1,6 @@
 //! Which layers a connection over TCP needs, by its transport.
 
+use core::net::IpAddr;
 use std::io;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::{DialConfig, NetError, NetLimits};
 /// Layers of an accepted connection.
 pub(super) fn of_server(
     listener: &Listener,
+    peer: IpAddr,
     limits: &NetLimits,
 ) -> Result<Option<Box<Layers>>, rustls::Error> {
     let tls = match &listener.tls {
@@ -27,7 +29,10 @@ pub(super) fn of_server(
         protocols,
         ..
     } = &listener.origin;
-    let ws = is_ws(*transport).then(|| WsLayer::server(&listener.ws_path, protocols, limits));
+    let ws = is_ws(*transport).then(|| {
+        let origins = listener.origins.of(peer);
+        WsLayer::server(&listener.ws_path, origins, protocols, limits)
+    });
     Ok(boxed(Layers {
         tls,
         ws,

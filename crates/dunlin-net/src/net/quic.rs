@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use dunlin_base::transport::plain_addr;
 use dunlin_quic::QuicConn;
 
+use crate::strangers::Ticket;
 use crate::timers::Armed;
 
 /// A connection over QUIC.
@@ -18,8 +19,8 @@ pub(super) struct QuicSlot {
     pub(super) via: usize,
     /// The address under which limits count it.
     pub(super) admitted_ip: IpAddr,
-    /// Counted as a pending handshake.
-    pub(super) pending: bool,
+    /// Its place among the peers that are not known yet.
+    pub(super) stranger: Option<Ticket>,
     /// Listed for transmission.
     pub(super) dirty: bool,
     /// Listed to be run after datagrams.
@@ -34,7 +35,7 @@ impl QuicSlot {
             source,
             via: source,
             admitted_ip: plain_addr(remote).ip(),
-            pending: conn.is_accepted(),
+            stranger: None,
             dirty: false,
             touched: false,
             armed: Armed::NEVER,

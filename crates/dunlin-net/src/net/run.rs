@@ -161,14 +161,14 @@ impl Net {
             return;
         };
         let env = &mut self.env;
-        let (now, limits) = (env.now, &env.config.limits);
-        let admission = &env.config.shared.admission;
         // Who completes the handshake of TCP receives at its address.
-        if let Err(refusal) = admission.admit(addr.ip(), true, now, limits) {
+        if let Err(refusal) = self.conns.admit(addr.ip(), true, env) {
             refusal.count(&mut env.counters);
             return;
         }
-        let layers = match layers::of_server(listener, limits) {
+        let (now, limits) = (env.now, &env.config.limits);
+        let admission = &env.config.shared.admission;
+        let layers = match layers::of_server(listener, addr.ip(), limits) {
             Ok(layers) => layers,
             Err(error) => {
                 tracing::error!(%error, "cannot serve a connection");

@@ -15,7 +15,7 @@ use super::env::Env;
 use crate::port::{UdpPort, bind};
 use crate::slots::SLOTS_MAX;
 use crate::stream::Origin;
-use crate::{ListenerConfig, NetError, tcp};
+use crate::{ListenerConfig, NetError, Origins, tcp};
 
 /// Listeners and UDP sockets of one loop at most.
 const SOURCES_MAX: usize = 1024;
@@ -44,6 +44,7 @@ pub(super) struct Listener {
     pub(super) origin: Origin,
     pub(super) tls: Option<(Arc<rustls::ServerConfig>, CertName)>,
     pub(super) ws_path: Arc<str>,
+    pub(super) origins: Origins,
     /// The kernel may have more connections for us.
     pub(super) ready: bool,
     /// Do not accept before this.
@@ -158,6 +159,7 @@ impl Sources {
         let mut listener = Listener {
             socket,
             ws_path: config.ws_path.as_str().into(),
+            origins: config.origins,
             origin: Origin {
                 transport: config.transport,
                 listener: Some(config.index),

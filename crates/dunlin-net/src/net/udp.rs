@@ -192,15 +192,15 @@ fn begin(net: &mut Net, source: usize, incoming: Incoming, early: bool) {
     let Some(endpoint) = net.sources.endpoint_mut(source) else {
         return;
     };
-    let limits = &env.config.limits;
-    let admission = &env.config.shared.admission;
     let ip = plain_addr(incoming.remote()).ip();
     let proved = incoming.is_proved();
+    // Before its address is proved a client costs no memory here.
+    let admitted = (proved || !wants_proof(env.admission(), ip, env.limits()))
+        .then(|| net.conns.admit(ip, proved, env));
+    let limits = &env.config.limits;
+    let admission = &env.config.shared.admission;
     let buf = &mut env.scratch.udp_out;
     buf.clear();
-    // Before its address is proved a client costs no memory here.
-    let admitted = (proved || !wants_proof(admission, ip, limits))
-        .then(|| admission.admit(ip, proved, env.now, limits));
     match admitted {
         Some(Ok(())) => {}
         // Who comes first under a forged address must not take the place of

@@ -22,6 +22,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) limits: &'a NetLimits,
     pub(crate) counters: &'a mut Counters,
     pub(crate) scratch: &'a mut Scratch,
+    /// Bytes that the application was given.
+    pub(crate) delivered: usize,
     pub(crate) out: &'a mut dyn FnMut(NetEvent<&[u8]>),
 }
 

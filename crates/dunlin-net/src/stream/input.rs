@@ -17,6 +17,8 @@ enum Reading {
 /// The peer's side of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerSide {
+    /// Not a byte arrived.
+    Mute,
     /// Nothing arrived since the connection opened.
     Silent,
     Speaking,
@@ -29,6 +31,8 @@ enum PeerSide {
 pub(crate) struct Input {
     reading: Reading,
     peer: PeerSide,
+    /// Too much waits to leave for more to be read.
+    pub(super) choked: bool,
     /// The kernel said that the peer's side ended: read until that shows.
     pub(super) hup: bool,
     pub(super) last_read: Instant,
@@ -39,7 +43,8 @@ impl Input {
     pub(super) const fn new(now: Instant, idle_timeout: Duration) -> Self {
         Self {
             reading: Reading::On,
-            peer: PeerSide::Silent,
+            peer: PeerSide::Mute,
+            choked: false,
             hup: false,
             last_read: now,
             idle_timeout,
@@ -70,7 +75,20 @@ impl Input {
     }
 
     pub(super) fn is_silent(&self) -> bool {
-        self.peer == PeerSide::Silent
+        matches!(self.peer, PeerSide::Mute | PeerSide::Silent)
+    }
+
+    /// Whether not a byte arrived, of a handshake either.
+    pub(crate) fn is_mute(&self) -> bool {
+        self.peer == PeerSide::Mute
+    }
+
+    /// Bytes arrived, of whichever layer.
+    pub(super) fn on_read(&mut self, now: Instant) {
+        self.last_read = now;
+        if self.is_mute() {
+            self.peer = PeerSide::Silent;
+        }
     }
 
     /// Something arrived; whether it was the first.

@@ -16,11 +16,12 @@ pub(crate) use cx::{Cx, Scratch, Step, UDP_BATCH, UDP_BYTES};
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport, plain_addr};
 use dunlin_base::{ConnId, Instant, SendBuf, StreamId, Text};
 use dunlin_quic::{ConnStats, Counters};
-pub(crate) use input::Input;
+use input::Input;
 use mio::net::TcpStream;
 use output::{Line, Output};
 
 use crate::config::Protocols;
+use crate::strangers::Ticket;
 use crate::timers::Armed;
 use crate::tls::TlsLayer;
 use crate::ws::{CLOSE_NORMAL, WsLayer};
@@ -54,12 +55,12 @@ pub(crate) struct StreamConn {
     layers: Option<Box<Layers>>,
     origin: Origin,
     phase: Phase,
-    /// Counted as a pending handshake.
-    pub(crate) pending: bool,
+    /// Its place among the peers that are not known yet.
+    pub(crate) stranger: Option<Ticket>,
     /// Its end needs no report: reported before, or never opened and never
     /// asked for.
     pub(crate) reported: bool,
-    input: Input,
+    pub(crate) input: Input,
     output: Output,
     /// Deadline of the current phase.
     deadline: Instant,
@@ -107,7 +108,7 @@ impl StreamConn {
             addr: new.addr,
             layers: new.layers,
             phase: Phase::Connecting,
-            pending: accepted,
+            stranger: None,
             reported: accepted,
             origin: new.origin,
             input: Input::new(now, limits.idle_timeout_max),
@@ -172,7 +173,9 @@ impl StreamConn {
         if writable && let Err(cause) = self.on_writable(cx) {
             return Step::Gone(cause);
         }
-        if readable || hup {
+        let waiting = self.output.backlog.len();
+        let relieved = self.input.choked && waiting <= cx.limits.unread_answers_bytes_max / 2;
+        if readable || hup || relieved {
             return self.read(cx);
         }
         self.step()
@@ -439,10 +442,6 @@ impl StreamConn {
 
     pub(crate) fn reset(&self) {
         tcp::reset_on_drop(&self.sock);
-    }
-
-    pub(crate) const fn input_mut(&mut self) -> &mut Input {
-        &mut self.input
     }
 
     /// When the connection must be looked at, if nothing happens before.

@@ -29,6 +29,9 @@ impl StreamConn {
             self.input.leave_unread();
             return Step::Wait;
         }
+        if self.is_choked(cx) {
+            return Step::Wait;
+        }
         let mut buf = core::mem::take(&mut cx.scratch.read);
         let step = self.read_into(&mut buf, cx);
         cx.scratch.read = buf;
@@ -43,7 +46,7 @@ impl StreamConn {
             match self.sock.read(buf) {
                 Ok(0) => return self.on_eof(cx),
                 Ok(n) => {
-                    self.input.last_read = cx.now;
+                    self.input.on_read(cx.now);
                     cx.counters.tcp_bytes_in += n as u64;
                     let (data, rest) = buf.split_at_mut(n);
                     if let Err(cause) = self.feed(data, cx) {
@@ -67,6 +70,20 @@ impl StreamConn {
         }
         self.write_and_announce(cx);
         self.step()
+    }
+
+    /// Whether so much waits to leave that the peer must take some of it before
+    /// more is read. Only a server insists: if both sides did, neither would
+    /// read.
+    fn is_choked(&mut self, cx: &mut Cx<'_>) -> bool {
+        let waiting = self.output.backlog.len();
+        let choked = self.phase == Phase::Open
+            && self.is_accepted()
+            && !self.output.has_failed()
+            && waiting > cx.limits.unread_answers_bytes_max;
+        cx.counters.input_held += u64::from(choked && !self.input.choked);
+        self.input.choked = choked;
+        choked
     }
 
     fn on_eof(&mut self, cx: &mut Cx<'_>) -> Step {
@@ -183,6 +200,7 @@ impl StreamConn {
             if self.input.on_bytes() {
                 self.deadline = Instant::FAR_FUTURE;
             }
+            cx.delivered += data.len();
             (cx.out)(NetEvent::new(
                 self.id,
                 NetEventKind::Bytes {

@@ -34,7 +34,7 @@ fn asked(delay: Option<Duration>, without: Option<u64>) -> u64 {
     for round in 1..=10 {
         assert_eq!(client.write(stream, b"hello"), 5);
         client.until(&mut server, "bytes", |_, server| {
-            server.received(StreamId::CONTROL).len() == 5 * round
+            server.received_len(StreamId::CONTROL) == 5 * round
         });
         let (conn, _) = server.opened().unwrap();
         let _ = server.send(conn, StreamId::CONTROL, b"world");

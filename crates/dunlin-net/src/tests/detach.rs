@@ -148,8 +148,7 @@ fn bytes_in_flight_both_ways_are_neither_lost_nor_doubled() {
             }
         }
         pair.until("everything", |p| {
-            p.received.len() == data.len()
-                && p.client.received(StreamId::CONTROL).len() == data.len()
+            p.received.len() == data.len() && p.client.received_len(StreamId::CONTROL) == data.len()
         });
         assert!(pair.received == data, "{transport:?}");
         assert!(
@@ -183,7 +182,7 @@ fn a_large_backlog_moves_along() {
         assert_eq!(detached.peer().transport, transport);
         pair.attach(detached);
         pair.until("the backlog", |p| {
-            p.client.received(StreamId::CONTROL).len() == data.len()
+            p.client.received_len(StreamId::CONTROL) == data.len()
         });
         assert!(pair.client.received(StreamId::CONTROL) == data);
         pair.until("credit", |p| left + p.announced == data.len());

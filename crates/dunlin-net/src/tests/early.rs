@@ -153,7 +153,7 @@ fn refused_bytes_go_again_once() {
     let mut left = rig.pair.client.send(conn, StreamId::CONTROL, &more);
     assert_eq!(left, 0);
     rig.pair.until("all bytes", |p| {
-        p.server.received(StreamId::CONTROL).len() == 4 + more.len()
+        p.server.received_len(StreamId::CONTROL) == 4 + more.len()
             && p.server.received(uni) == b"ended"
     });
     let got = rig.pair.server.received(StreamId::CONTROL);

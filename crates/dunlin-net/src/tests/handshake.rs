@@ -362,8 +362,8 @@ fn keys_are_updated_by_either_side_under_way() {
         });
         let _ = pair.server.send(server, StreamId::CONTROL, &[1; 5000]);
         pair.until("bytes both ways", |p| {
-            p.server.received(StreamId::CONTROL).len() == sent
-                && p.client.received(StreamId::CONTROL).len() == sent
+            p.server.received_len(StreamId::CONTROL) == sent
+                && p.client.received_len(StreamId::CONTROL) == sent
         });
     }
     assert!(pair.client.net.counters().key_updates >= 3);
@@ -382,7 +382,7 @@ fn keys_are_updated_when_they_are_worn() {
     });
     let (mut sent, mut updates) = (0, 0);
     pair.until("updates", |p| {
-        let answered = p.client.received(StreamId::CONTROL).len() == sent;
+        let answered = p.client.received_len(StreamId::CONTROL) == sent;
         if answered {
             updates = p.server.net.counters().key_updates;
             let _ = p.server.send(server, StreamId::CONTROL, &[1; 5000]);
@@ -534,7 +534,7 @@ fn every_congestion_control_carries_data() {
         let data = pattern(1 << 20);
         let _ = pair.client.send(client, StreamId::CONTROL, &data);
         pair.until("bytes", |p| {
-            p.server.received(StreamId::CONTROL).len() == data.len()
+            p.server.received_len(StreamId::CONTROL) == data.len()
         });
         let stats = pair.client.net.conn(client).stats().unwrap().quic.unwrap();
         assert_eq!(stats.mtu, 1200, "{congestion}");

@@ -96,11 +96,11 @@ fn larger_packets_are_searched_for_unless_it_is_switched_off() {
     let more = super::pattern(20_000);
     let _ = pair.client.send(client, StreamId::CONTROL, &more);
     pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL).len() == more.len()
+        p.server.received_len(StreamId::CONTROL) == more.len()
     });
     let _ = pair.server.send(server, StreamId::CONTROL, &more);
     pair.until("bytes", |p| {
-        p.client.received(StreamId::CONTROL).len() == more.len()
+        p.client.received_len(StreamId::CONTROL) == more.len()
     });
     assert_eq!(mtu(&mut pair.client, client), 1200);
     assert_eq!(mtu(&mut pair.server, server), 1200);

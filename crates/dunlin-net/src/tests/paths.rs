@@ -121,7 +121,7 @@ fn an_address_that_is_not_proved_gets_three_times_what_came_from_it() {
         // The owner of the connection notices nothing.
         pair.until("everything", |p| {
             between.step();
-            p.client.received(StreamId::CONTROL).len() == flood.len()
+            p.client.received_len(StreamId::CONTROL) == flood.len()
         });
         assert!(pair.client.received(StreamId::CONTROL) == flood);
         assert_eq!(pair.server.closed(), None);

@@ -56,7 +56,7 @@ fn converse(pair: &mut Pair, bytes: usize, meanwhile: impl FnOnce(&mut Pair, Con
     meanwhile(pair, server);
     pair.client.send(client, StreamId::CONTROL, &pattern(bytes));
     pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL).len() == bytes
+        p.server.received_len(StreamId::CONTROL) == bytes
     });
     pair.client.net.close(client, 7);
     pair.until("end", |p| {

@@ -49,7 +49,7 @@ fn a_listener_asks_for_acknowledgements_now_and_then() {
         }
         let acked = pair.server.net.counters().datagrams_out;
         pair.until("messages and their acknowledgement", |p| {
-            p.server.received(StreamId::CONTROL).len() == round * 2
+            p.server.received_len(StreamId::CONTROL) == round * 2
                 && p.server.net.counters().datagrams_out > acked
         });
     }
@@ -336,7 +336,7 @@ fn many_connections_share_one_client_socket() {
         let _ = pair.client.send(conn, StreamId::CONTROL, b"!");
     }
     pair.until("all heard", |p| {
-        p.server.received(StreamId::CONTROL).len() == 50
+        p.server.received_len(StreamId::CONTROL) == 50
     });
     let addrs = pair.server.events.iter().filter_map(|e| match e {
         Ev::Opened(_, peer) => Some(peer.addr),
@@ -398,7 +398,7 @@ fn datagrams_find_their_shard() {
         }
         let _ = client.send(*conn, StreamId::CONTROL, b"moved");
     }
-    let heard = |s: &Side| s.received(StreamId::CONTROL).len();
+    let heard = |s: &Side| s.received_len(StreamId::CONTROL);
     while shards.iter().map(heard).sum::<usize>() < 16 * 5 {
         step(&mut client, &mut shards);
     }

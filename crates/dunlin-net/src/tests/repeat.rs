@@ -47,7 +47,7 @@ fn bulk_is_sent_once_beyond_the_allowance() {
     let (mut pair, client, _) = repeating();
     let _ = pair.client.send(client, StreamId::CONTROL, &pattern(TOTAL));
     pair.until("all of it", |p| {
-        p.server.received(StreamId::CONTROL).len() == TOTAL
+        p.server.received_len(StreamId::CONTROL) == TOTAL
     });
     let counters = pair.client.net.counters();
     assert!(repeated(&pair) * 2 < counters.datagrams_out, "{counters:?}");
@@ -56,7 +56,7 @@ fn bulk_is_sent_once_beyond_the_allowance() {
     let before = repeated(&pair);
     let _ = pair.client.send(client, StreamId::CONTROL, b"once");
     pair.until("the rest", |p| {
-        p.server.received(StreamId::CONTROL).len() == TOTAL + 4
+        p.server.received_len(StreamId::CONTROL) == TOTAL + 4
     });
     assert_eq!(repeated(&pair), before);
 }

@@ -53,9 +53,16 @@ const ANSWERS_BYTES_MAX: usize = 4096;
 
 impl WsLayer {
     /// A server that speaks these subprotocols, by preference.
-    pub(crate) fn server(path: &Arc<str>, protocols: &Protocols, limits: &NetLimits) -> Self {
+    /// `origins`: whose pages may connect; `None`: any.
+    pub(crate) fn server(
+        path: &Arc<str>,
+        origins: Option<Arc<[Text]>>,
+        protocols: &Protocols,
+        limits: &NetLimits,
+    ) -> Self {
         let bytes_max = limits.ws_handshake_bytes_max;
-        let upgrade = Upgrade::server(Arc::clone(path), Arc::clone(protocols), bytes_max);
+        let (path, protocols) = (Arc::clone(path), Arc::clone(protocols));
+        let upgrade = Upgrade::server(path, origins, protocols, bytes_max);
         Self::new(Role::Server, upgrade, limits)
     }
 

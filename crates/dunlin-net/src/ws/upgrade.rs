@@ -10,6 +10,7 @@ use sha1::{Digest, Sha1};
 
 use super::WsFailure;
 use crate::config::Protocols;
+use crate::http::{check_head, has_body, is_local_name, value};
 
 /// Header lines at most.
 const HEADERS_MAX: usize = 48;
@@ -32,12 +33,12 @@ pub(super) struct Upgrade {
 enum Side {
     Server {
         path: Arc<str>,
+        /// Origins whose pages may connect; `None`: any.
+        origins: Option<Arc<[Text]>>,
     },
     /// The value of `Sec-WebSocket-Accept` that proves that the server
     /// understood.
-    Client {
-        accept: String,
-    },
+    Client { accept: String },
 }
 
 /// A status line and the headers that explain it.
@@ -64,6 +65,14 @@ const TOO_LARGE: Refusal = Refusal::new(
 );
 const MALFORMED: Refusal = Refusal::new("400 Bad Request", "the request is malformed");
 const NO_HOST: Refusal = Refusal::new("400 Bad Request", "the Host header is missing");
+const BODY: Refusal = Refusal::new(
+    "400 Bad Request",
+    "a request with a body begins no WebSocket",
+);
+const FOREIGN: Refusal = Refusal::new(
+    "403 Forbidden",
+    "pages of this origin may not connect: see `origins` of the listener",
+);
 const BAD_KEY: Refusal = Refusal::new("400 Bad Request", "Sec-WebSocket-Key is not 16 bytes");
 const NO_PROTOCOL: Refusal = Refusal::new("400 Bad Request", "no subprotocol in common");
 const NOT_FOUND: Refusal = Refusal::new("404 Not Found", "no WebSocket is at this path");
@@ -84,9 +93,14 @@ const BAD_VERSION: Refusal = Refusal {
 };
 
 impl Upgrade {
-    pub(super) const fn server(path: Arc<str>, protocols: Protocols, bytes_max: usize) -> Self {
+    pub(super) const fn server(
+        path: Arc<str>,
+        origins: Option<Arc<[Text]>>,
+        protocols: Protocols,
+        bytes_max: usize,
+    ) -> Self {
         Self {
-            side: Side::Server { path },
+            side: Side::Server { path, origins },
             protocols,
             agreed: Text::new(),
             received: Vec::new(),
@@ -138,25 +152,27 @@ impl Upgrade {
     ) -> Result<Option<Vec<u8>>, WsFailure> {
         self.received.extend_from_slice(data);
         let head = match &self.side {
-            Side::Server { path } => match check_request(&self.received, path, &self.protocols) {
-                Ok(Some((head, accept, agreed))) => {
-                    answer.extend_from_slice(
-                        format!(
-                            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+            Side::Server { path, origins } => {
+                match check_request(&self.received, path, origins.as_deref(), &self.protocols) {
+                    Ok(Some((head, accept, agreed))) => {
+                        answer.extend_from_slice(
+                            format!(
+                                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
                              Connection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
                              Sec-WebSocket-Protocol: {agreed}\r\n\r\n"
-                        )
-                        .as_bytes(),
-                    );
-                    self.agreed = agreed;
-                    Some(head)
+                            )
+                            .as_bytes(),
+                        );
+                        self.agreed = agreed;
+                        Some(head)
+                    }
+                    Ok(None) if self.received.len() > self.bytes_max => {
+                        return Err(refuse(TOO_LARGE, answer));
+                    }
+                    Ok(None) => None,
+                    Err(refusal) => return Err(refuse(refusal, answer)),
                 }
-                Ok(None) if self.received.len() > self.bytes_max => {
-                    return Err(refuse(TOO_LARGE, answer));
-                }
-                Ok(None) => None,
-                Err(refusal) => return Err(refuse(refusal, answer)),
-            },
+            }
             Side::Client { accept } => {
                 let checked = check_response(&self.received, accept, &self.protocols);
                 let head = checked.map_err(WsFailure::Upgrade)?.map(|(head, agreed)| {
@@ -198,6 +214,7 @@ fn refuse(refusal: Refusal, answer: &mut Vec<u8>) -> WsFailure {
 fn check_request(
     received: &[u8],
     path: &str,
+    origins: Option<&[Text]>,
     protocols: &[Text],
 ) -> Result<Option<(usize, String, Text)>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
@@ -214,13 +231,25 @@ fn check_request(
     if request.version != Some(1) {
         return Err(MALFORMED);
     }
+    let headers: &[httparse::Header<'_>] = request.headers;
+    let whole = received.get(..head).unwrap_or_default();
+    check_head(whole, headers).map_err(|why| Refusal::new("400 Bad Request", why))?;
+    if has_body(headers) {
+        return Err(BODY);
+    }
     let target = request.path.unwrap_or_default();
     if target.split('?').next() != Some(path) {
         return Err(NOT_FOUND);
     }
-    let headers: &[httparse::Header<'_>] = request.headers;
-    if !headers.iter().any(|h| h.name.eq_ignore_ascii_case("host")) {
-        return Err(NO_HOST);
+    let host = value(headers, "host").filter(|host| !host.is_empty());
+    let host = host.ok_or(NO_HOST)?;
+    if let Some(origins) = origins
+        && headers
+            .iter()
+            .any(|h| h.name.eq_ignore_ascii_case("origin"))
+        && !value(headers, "origin").is_some_and(|origin| is_allowed(origin, host, origins))
+    {
+        return Err(FOREIGN);
     }
     if !has_token(headers, "upgrade", "websocket") || !has_token(headers, "connection", "upgrade") {
         return Err(NOT_UPGRADE);
@@ -235,6 +264,17 @@ fn check_request(
     let offered = |name: &&Text| has_token(headers, "sec-websocket-protocol", name);
     let agreed = protocols.iter().find(offered).ok_or(NO_PROTOCOL)?;
     Ok(Some((head, accept_of(key), agreed.clone())))
+}
+
+/// Whether pages of an origin may connect: it is listed, or it is the listener
+/// itself under a name that is not open to DNS rebinding. (No page comes from
+/// there, but some client libraries send it.)
+fn is_allowed(origin: &str, host: &str, origins: &[Text]) -> bool {
+    let listed = |text: &Text| text.as_str() == "*" || text.eq_ignore_ascii_case(origin);
+    let own = origin.split_once("://").is_some_and(|(scheme, authority)| {
+        matches!(scheme, "http" | "https") && authority.eq_ignore_ascii_case(host)
+    });
+    origins.iter().any(listed) || own && is_local_name(host)
 }
 
 /// Length of the head of a good answer, and the subprotocol that it chose.
@@ -255,6 +295,7 @@ fn check_response(
         return Err(format!("the server refused the upgrade: {code} {reason}"));
     }
     let headers: &[httparse::Header<'_>] = response.headers;
+    check_head(received.get(..head).unwrap_or_default(), headers)?;
     if !has_token(headers, "upgrade", "websocket") || !has_token(headers, "connection", "upgrade") {
         return Err("the server switched to something else".into());
     }
@@ -275,13 +316,6 @@ fn check_response(
 fn accept_of(key: &str) -> String {
     let hash = Sha1::new().chain_update(key).chain_update(GUID).finalize();
     STANDARD.encode(hash)
-}
-
-/// The value of a header that may occur once.
-fn value<'a>(headers: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
-    let mut found = headers.iter().filter(|h| h.name.eq_ignore_ascii_case(name));
-    let value = core::str::from_utf8(found.next()?.value).ok()?;
-    found.next().is_none().then(|| value.trim())
 }
 
 /// Whether a list header, which may occur several times, holds a token.
@@ -308,7 +342,16 @@ mod tests {
     }
 
     fn serve(request: &str, step: usize) -> (Result<Option<Vec<u8>>, WsFailure>, String) {
-        let mut upgrade = Upgrade::server("/mqtt".into(), protocols(), 1000);
+        serve_to(None, request, step)
+    }
+
+    fn serve_to(
+        origins: Option<&[&'static str]>,
+        request: &str,
+        step: usize,
+    ) -> (Result<Option<Vec<u8>>, WsFailure>, String) {
+        let origins = origins.map(|list| list.iter().map(|text| Text::from_static(text)).collect());
+        let mut upgrade = Upgrade::server("/mqtt".into(), origins, protocols(), 1000);
         let mut answer = Vec::new();
         let mut result = Ok(None);
         let mut pieces = request.as_bytes().chunks(step);
@@ -367,6 +410,84 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn requests_that_can_be_read_in_two_ways_are_refused() {
+        let with = |header: &str| REQUEST.replace("Upgrade: websocket", header);
+        let plus = |header: &str| with(&format!("{header}\r\nUpgrade: websocket"));
+        let cases = [
+            REQUEST.replace("\r\nConnection", "\nConnection"),
+            REQUEST.replace("\r\n\r\n", "\n\n"),
+            plus("Host: other.example"),
+            plus("Origin: http://a\r\nOrigin: http://a"),
+            plus("Content-Length: 0\r\nTransfer-Encoding: chunked"),
+            plus("Content-Length: 0\r\nContent-Length: 0"),
+            plus("Content-Length: 5"),
+            plus("Transfer-Encoding: chunked"),
+            plus("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="),
+            plus("Sec-WebSocket-Version: 13"),
+            REQUEST.replace("Host: server.example.com", "Host: "),
+            plus("X: a\r\n folded"),
+            plus("X : a"),
+        ];
+        for request in cases {
+            for step in [1, 4000] {
+                let (result, answer) = serve(&request, step);
+                assert!(result.is_err(), "{request}");
+                assert!(answer.starts_with("HTTP/1.1 400 "), "{request}\n{answer}");
+            }
+        }
+        assert!(serve(&plus("Content-Length: 0"), 4000).0.is_ok());
+    }
+
+    #[test]
+    fn pages_of_foreign_origins_are_refused() {
+        let from = |host: &str, origin: &str| {
+            REQUEST.replace("server.example.com", &format!("{host}\r\nOrigin: {origin}"))
+        };
+        let cases: [(&str, &str, &[&'static str], bool); 10] = [
+            ("127.0.0.1:8083", "http://evil.example", &[], false),
+            ("127.0.0.1:8083", "null", &[], false),
+            ("127.0.0.1:8083", "http://127.0.0.1:8083", &[], true),
+            ("localhost:8084", "https://localhost:8084", &[], true),
+            // DNS rebinding: the page's own name leads here.
+            ("evil.example:8083", "http://evil.example:8083", &[], false),
+            ("127.0.0.1:8083", "http://127.0.0.1:3000", &[], false),
+            (
+                "b.example",
+                "https://app.example",
+                &["https://app.example"],
+                true,
+            ),
+            (
+                "b.example",
+                "https://APP.example",
+                &["https://app.example"],
+                true,
+            ),
+            (
+                "b.example",
+                "http://app.example",
+                &["https://app.example"],
+                false,
+            ),
+            ("b.example", "http://any.example", &["*"], true),
+        ];
+        for (host, origin, origins, good) in cases {
+            let request = from(host, origin);
+            let (result, answer) = serve_to(Some(origins), &request, 4000);
+            assert_eq!(
+                result.is_ok(),
+                good,
+                "{host} {origin} {origins:?}: {answer}"
+            );
+            assert!(good || answer.starts_with("HTTP/1.1 403 "), "{answer}");
+            // A listener that asks for credentials leaves it to those.
+            assert!(serve(&request, 4000).0.is_ok());
+        }
+        // What is no browser sends none.
+        assert!(serve_to(Some(&[]), REQUEST, 4000).0.is_ok());
     }
 
     #[test]

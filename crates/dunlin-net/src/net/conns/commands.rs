@@ -167,6 +167,12 @@ impl ConnMut<'_> {
         }
     }
 
+    /// The application knows the peer: it does not count as a pending handshake
+    /// any more ([`NetConfig::accepts_peers`](crate::NetConfig::accepts_peers)).
+    pub fn accept(&mut self) {
+        self.conns.accept(self.id, self.env);
+    }
+
     /// Closes it after what was given to `send`; `code` goes to a QUIC peer.
     /// `Closed` follows when the bytes have left.
     pub fn close(&mut self, code: u64) {
@@ -231,7 +237,7 @@ impl ConnMut<'_> {
         let serial = id.serial();
         match find_in(&mut conns.slots, conns.shard, *id) {
             Some(Conn::Stream(tcp)) => {
-                tcp.input_mut().idle_timeout = idle;
+                tcp.input.idle_timeout = idle;
                 conns
                     .timers
                     .arm(serial, tcp.next_deadline(), &mut tcp.armed);
@@ -252,7 +258,7 @@ impl ConnMut<'_> {
         let (now, serial) = (env.config.clock.now(), id.serial());
         let unread = match find_in(&mut conns.slots, conns.shard, *id) {
             Some(Conn::Stream(tcp)) => {
-                let unread = tcp.input_mut().pause(paused, now);
+                let unread = tcp.input.pause(paused, now);
                 conns
                     .timers
                     .arm(serial, tcp.next_deadline(), &mut tcp.armed);
@@ -337,6 +343,7 @@ impl ConnMut<'_> {
             NetCommandKind::ExpectMore => {
                 self.with_quic(QuicConn::expect_more);
             }
+            NetCommandKind::Accept => self.accept(),
             NetCommandKind::Close { code, promptly } => self.close_as(*code, *promptly),
             NetCommandKind::SetIdleTimeout { timeout } => self.set_idle_timeout(*timeout),
             NetCommandKind::PauseReading { paused } => self.pause_reading(*paused),

@@ -69,6 +69,12 @@ impl Conns {
             return None;
         };
         self.held.remove(tcp.transport());
+        if let Some(ticket) = tcp.stranger.take() {
+            // Who moves has said who it is.
+            let bytes = self.strangers.leave(tcp.addr().ip(), ticket);
+            env.admission().drop_unknown_bytes(bytes);
+            env.admission().handshake_over();
+        }
         if let Err(error) = registry.deregister(tcp.sock_mut()) {
             // The other loop finds out what is wrong with the socket.
             tracing::debug!(%conn, %error, "a socket was not watched");
@@ -118,7 +124,7 @@ impl Conns {
         let mut finished = false;
         if let Some(Conn::Stream(tcp)) = self.slots.get_mut(serial) {
             self.held.add(tcp.transport());
-            finished = tcp.input_mut().is_finished();
+            finished = tcp.input.is_finished();
             if tcp.wants_run() {
                 self.ready.push(serial);
             }

@@ -6,6 +6,7 @@ mod detach;
 mod flush;
 mod run;
 mod tickets;
+mod unknown;
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,6 +26,7 @@ use super::held::Held;
 use super::quic::QuicSlot;
 use super::sources::Sources;
 use crate::slots::Slots;
+use crate::strangers::Strangers;
 use crate::stream::StreamConn;
 use crate::timers::{Armed, Timers};
 
@@ -63,6 +65,8 @@ pub(super) struct Conns {
     /// Connections whose ticket's use is being kept.
     strikes: BTreeMap<StrikeId, u64>,
     reports: VecDeque<Report>,
+    /// Accepted connections whose peers are not known yet.
+    strangers: Strangers,
     /// Sockets that connections which are gone had made for their paths.
     left_paths: Vec<usize>,
     /// A connection is gone, and its descriptor free, since this was asked.
@@ -105,6 +109,7 @@ impl Conns {
             touched: Vec::new(),
             strikes: BTreeMap::new(),
             reports: VecDeque::new(),
+            strangers: Strangers::default(),
             left_paths: Vec::new(),
             freed: false,
         }
@@ -187,18 +192,16 @@ impl Conns {
         registry: &Registry,
         make: impl FnOnce(ConnId) -> StreamConn,
     ) -> io::Result<Option<u64>> {
-        let mut transport = Transport::Tcp;
         let shard = self.shard;
-        let inserted = self.slots.insert_with(|serial| {
-            let mut conn = Box::new(make(ConnId::new(shard, serial)));
-            transport = conn.transport();
-            watch_socket(registry, &mut conn, serial)?;
-            Ok(Conn::Stream(conn))
-        });
-        if let Ok(Some(_)) = &inserted {
-            self.held.add(transport);
-        }
-        inserted
+        self.slots.insert_with(|serial| {
+            let mut tcp = Box::new(make(ConnId::new(shard, serial)));
+            watch_socket(registry, &mut tcp, serial)?;
+            self.held.add(tcp.transport());
+            self.timers.arm(serial, tcp.next_deadline(), &mut tcp.armed);
+            let mut conn = Conn::Stream(tcp);
+            unknown::enter(&mut self.strangers, &mut conn, serial);
+            Ok(conn)
+        })
     }
 
     /// Adds a connection that began at the endpoint `source`, and lists it for
@@ -217,7 +220,9 @@ impl Conns {
             let conn = QuicConn::new(begun, id, env.now, handshake_until, env.quic.limits());
             let mut slot = Box::new(QuicSlot::new(conn, source));
             mark(&mut self.dirty, serial, &mut slot.dirty);
-            Ok::<_, core::convert::Infallible>(Conn::Quic(slot))
+            let mut conn = Conn::Quic(slot);
+            unknown::enter(&mut self.strangers, &mut conn, serial);
+            Ok::<_, core::convert::Infallible>(conn)
         });
         let Ok(serial) = inserted;
         let endpoint = sources.endpoint_mut(source)?;
@@ -248,13 +253,11 @@ impl Conns {
                     .extend(moves.take_left().into_iter().chain(probed).chain([via]));
             }
         }
-        let (pending, accepted, addr) = match &conn {
-            Conn::Stream(tcp) => (tcp.pending, tcp.is_accepted(), tcp.addr().ip()),
-            Conn::Quic(quic) => (quic.pending, quic.conn.is_accepted(), quic.admitted_ip),
+        let (accepted, addr) = match &conn {
+            Conn::Stream(tcp) => (tcp.is_accepted(), tcp.addr().ip()),
+            Conn::Quic(quic) => (quic.conn.is_accepted(), quic.admitted_ip),
         };
-        if pending {
-            env.admission().handshake_over();
-        }
+        unknown::forget(&mut self.strangers, &mut conn, env);
         if accepted {
             let by_address = env.limits().counts_addresses();
             env.admission().end(addr, by_address);
@@ -292,13 +295,6 @@ impl Conns {
         }
         if core::mem::take(&mut self.freed) {
             sources.end_pauses();
-        }
-    }
-
-    /// Arms the timer of a connection over TCP for its next deadline.
-    pub(super) fn arm_stream(&mut self, serial: u64) {
-        if let Some(Conn::Stream(tcp)) = self.slots.get_mut(serial) {
-            self.timers.arm(serial, tcp.next_deadline(), &mut tcp.armed);
         }
     }
 

@@ -3,6 +3,7 @@
 use dunlin_base::transport::NetEvent;
 
 use super::super::env::Env;
+use super::super::quic::QuicSlot;
 use super::{Conn, Conns, mark};
 use crate::stream::{Cx, Step, StreamConn};
 
@@ -37,49 +38,43 @@ impl Conns {
         let Some(conn) = self.slots.get_mut(serial) else {
             return;
         };
-        let mut moved_ip = None;
-        let (step, pending, handshaking) = match conn {
+        let mut bytes = 0;
+        let (step, handshaking, unknown) = match conn {
             Conn::Stream(tcp) => {
                 let mut cx = Cx {
                     now: env.now,
                     limits: &env.config.limits,
                     counters: &mut env.counters,
                     scratch: &mut env.scratch,
+                    delivered: 0,
                     out: handler,
                 };
                 let step = run_stream(tcp, cause, &mut cx);
-                let handshaking = tcp.is_handshaking();
-                (step, &mut tcp.pending, handshaking)
+                bytes = cx.delivered;
+                (step, tcp.is_handshaking(), tcp.stranger.is_some())
             }
             Conn::Quic(quic) => {
-                let mut cx = dunlin_quic::Cx {
-                    now: env.now,
-                    clock: &env.config.clock,
-                    limits: env.quic.limits(),
-                    counters: &mut env.counters,
-                    gather: &mut env.scratch.gather,
-                    out: handler,
+                let unknown = quic.stranger.is_some();
+                let step = if unknown {
+                    run_quic(quic, cause, env, &mut |event| {
+                        bytes += event.kind.payload_len();
+                        handler(event);
+                    })
+                } else {
+                    run_quic(quic, cause, env, handler)
                 };
-                let again = match cause {
-                    Cause::Timer => quic.conn.on_timer(&mut cx),
-                    _ => quic.conn.run(&mut cx),
-                };
-                let step = if again { Step::Again } else { Step::Wait };
-                moved_ip = quic.take_new_ip();
+                if let Some((from, to)) = quic.take_new_ip() {
+                    let admission = &env.config.shared.admission;
+                    admission.moved(from, to, &env.config.limits, &mut env.counters);
+                    if let Some(ticket) = &mut quic.stranger {
+                        self.strangers.move_to(from, to, ticket);
+                    }
+                }
                 // Its timer is armed when it is flushed.
                 mark(&mut self.dirty, serial, &mut quic.dirty);
-                let handshaking = quic.conn.life().is_handshaking();
-                (step, &mut quic.pending, handshaking)
+                (step, quic.conn.life().is_handshaking(), unknown)
             }
         };
-        let admission = &env.config.shared.admission;
-        if let Some((from, to)) = moved_ip {
-            admission.moved(from, to, &env.config.limits, &mut env.counters);
-        }
-        if *pending && !handshaking {
-            *pending = false;
-            admission.handshake_over();
-        }
         match step {
             Step::Gone(cause) => {
                 if let Conn::Stream(tcp) = conn {
@@ -94,11 +89,19 @@ impl Conns {
         if let Conn::Stream(tcp) = conn {
             self.timers.arm(serial, tcp.next_deadline(), &mut tcp.armed);
         }
+        if unknown {
+            self.check_unknown(serial, bytes, handshaking, env);
+        }
     }
 
-    /// The connections that are to be run in this turn.
+    /// The connections that are to be run in this turn, each once: one that the
+    /// kernel reports besides would be listed twice, then three times, and so
+    /// on.
     pub(crate) fn take_ready(&mut self) -> Vec<u64> {
-        core::mem::take(&mut self.ready)
+        let mut ready = core::mem::take(&mut self.ready);
+        ready.sort_unstable();
+        ready.dedup();
+        ready
     }
 
     /// Runs the connections that got datagrams.
@@ -135,4 +138,20 @@ fn run_stream(tcp: &mut StreamConn, cause: Cause, cx: &mut Cx<'_>) -> Step {
         Cause::Input => tcp.start_accepted(cx),
         Cause::Timer => tcp.on_timer(cx),
     }
+}
+
+fn run_quic(quic: &mut QuicSlot, cause: Cause, env: &mut Env, out: &mut Handler<'_>) -> Step {
+    let mut cx = dunlin_quic::Cx {
+        now: env.now,
+        clock: &env.config.clock,
+        limits: env.quic.limits(),
+        counters: &mut env.counters,
+        gather: &mut env.scratch.gather,
+        out,
+    };
+    let again = match cause {
+        Cause::Timer => quic.conn.on_timer(&mut cx),
+        _ => quic.conn.run(&mut cx),
+    };
+    if again { Step::Again } else { Step::Wait }
 }
