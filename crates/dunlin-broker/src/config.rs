@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dunlin_base::limits::{PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
+use dunlin_base::limits::{CONNECT_BYTES_DEFAULT, PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
 use dunlin_base::{ShardId, Text};
 
 use crate::auth::AuthPolicy;
@@ -64,6 +64,8 @@ pub struct Config {
     /// Largest packet accepted, in bytes. Announced to clients only when it is
     /// lower than the default, because real clients refuse some values.
     pub packet_bytes_max: u32,
+    /// Largest packet accepted before CONNACK.
+    pub connect_bytes_max: u32,
     /// Receive Maximum announced to clients.
     pub receive_maximum: u16,
     /// Topic Alias Maximum announced to clients.
@@ -128,6 +130,7 @@ impl Default for Config {
             listeners: vec![],
             other_user: OtherUser::Refuse,
             packet_bytes_max: PACKET_BYTES_DEFAULT,
+            connect_bytes_max: CONNECT_BYTES_DEFAULT,
             receive_maximum: RECEIVE_MAXIMUM_DEFAULT,
             topic_alias_maximum: 16,
             connect_timeout: Duration::from_secs(10),
@@ -157,6 +160,15 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Bytes of the largest packet accepted from a client, which is known by
+    /// its CONNECT or not.
+    pub(crate) const fn largest_packet(&self, known: bool) -> u32 {
+        match known {
+            true => self.packet_bytes_max,
+            false => self.connect_bytes_max,
+        }
+    }
+
     /// The level of a topic: that of the first rule that matches it.
     pub(crate) fn level(&self, topic: &str) -> u8 {
         let mut rules = self.priorities.iter();

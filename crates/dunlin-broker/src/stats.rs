@@ -53,6 +53,8 @@ dunlin_base::totals! {
         pub bytes_sent: u64,
         /// Connections that broke the protocol.
         pub protocol_errors: u64,
+        /// Connections closed because a packet before CONNACK was too large.
+        pub connects_too_large: u64,
         /// QUIC datagrams received that carried MQTT.
         pub datagrams_received: u64,
         /// Messages given to the transport as QUIC datagrams.

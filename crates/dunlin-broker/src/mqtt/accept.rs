@@ -124,6 +124,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         // timeout is the net under it.
         silence + silence / 4
     };
+    own.outbox.command(id, NetCommandKind::Accept);
     own.outbox
         .command(id, NetCommandKind::SetIdleTimeout { timeout });
     send_connack(own, c, &accepted);

@@ -83,13 +83,19 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
         };
         let mut framer = core::mem::take(&mut entry.framer);
         let before = data;
-        let outcome = match framer.next(&mut data, own.config.packet_bytes_max) {
+        let known = conn.session().is_some();
+        let bytes_max = own.config.largest_packet(known);
+        let outcome = match framer.next(&mut data, bytes_max) {
             Ok(None) => {
                 put_framer(own, c, stream, framer);
                 return;
             }
             Ok(Some(packet)) => handle_packet(own, c, stream, packet).map(|flow| (flow, packet)),
-            Err(error) => Err(Fault::from(error)),
+            Err(error) => {
+                let too_large = matches!(error, DecodeError::PacketTooLarge);
+                own.stats.connects_too_large += u64::from(too_large && !known);
+                Err(Fault::from(error))
+            }
         };
         match outcome {
             Ok((Flow::Continue, _)) => put_framer(own, c, stream, framer),

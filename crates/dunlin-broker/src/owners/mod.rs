@@ -14,7 +14,6 @@ pub(crate) mod pending;
 pub(crate) mod routing;
 pub(crate) mod session;
 pub(crate) mod sessions;
-mod subscribers;
 pub(crate) mod timers;
 pub(crate) mod walks;
 
