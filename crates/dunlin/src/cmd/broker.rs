@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use dunlin_base::transport::Transport;
 
+use crate::config::listener::{Anonymous, Kind, Listener};
 use crate::config::{Config, EXAMPLE};
 use crate::daemon::{Bound, Daemon};
 use crate::signals::{Signal, Signals};
@@ -104,11 +105,21 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
             out,
             "  access     clients without credentials: {}",
             match config.auth.anonymous {
-                crate::config::listener::Anonymous::Always => "from everywhere",
-                crate::config::listener::Anonymous::Loopback => "from this machine only",
-                crate::config::listener::Anonymous::Never => "none",
+                Anonymous::Always => "from everywhere",
+                Anonymous::Loopback => "from this machine only",
+                Anonymous::Never => "none",
             }
         )?;
+    }
+    let trusting = |l: &Listener| {
+        l.anonymous.unwrap_or(config.auth.anonymous) == Anonymous::Loopback
+            && l.transport != Kind::Quic
+    };
+    if config.listener.iter().any(trusting) {
+        tracing::warn!(
+            "clients on this machine need no credentials; behind a proxy on it that is \
+             everybody: say `anonymous = \"never\"` at such a listener"
+        );
     }
     let best = [Transport::Quic, Transport::Tls, Transport::Tcp]
         .into_iter()

@@ -29,6 +29,9 @@ pub struct Listener {
     pub path: Option<String>,
     /// Who may connect without credentials; as `[auth]` says when absent.
     pub anonymous: Option<Anonymous>,
+    /// Web pages that may connect; when absent all, but none that would need no
+    /// credentials.
+    pub origins: Option<Vec<String>>,
     /// Certificates; the development ones when absent.
     pub tls: Option<Tls>,
     /// How QUIC behaves here; as `[quic]` says when absent.
@@ -44,6 +47,7 @@ impl Listener {
             address: Some(Address::Any(transport.port())),
             path: None,
             anonymous: None,
+            origins: None,
             tls: None,
             quic: None,
         }
@@ -85,6 +89,17 @@ impl Listener {
             }
             _ => {}
         }
+        if let Some(origins) = &self.origins {
+            if !is_websocket {
+                let why =
+                    format!("a {name} listener is not open to web pages; only ws and wss are");
+                return Err(("origins", why));
+            }
+            if let Some(wrong) = origins.iter().find(|text| !is_origin(text)) {
+                let why = format!("`{wrong}` is not an origin such as \"https://app.example\"");
+                return Err(("origins", why));
+            }
+        }
         if let Some(tls) = &self.tls
             && tls.require_client_cert
             && tls.client_ca.is_none()
@@ -101,6 +116,13 @@ impl Listener {
         }
         Ok(())
     }
+}
+
+/// Whether a text is what browsers send as `Origin`, or stands for all of them.
+fn is_origin(text: &str) -> bool {
+    let authority = text.split_once("://").map(|(_, authority)| authority);
+    let is_plain = |c: char| c.is_ascii_graphic() && c != '/';
+    text == "*" || authority.is_some_and(|a| !a.is_empty() && a.chars().all(is_plain))
 }
 
 /// What a listener speaks.

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use early::EarlyData;
 pub use error::ConfigError;
-use listener::{Kind, Listener};
+use listener::{Anonymous, Kind, Listener};
 pub use sections::ShardThreads;
 use sections::{Auth, Limits, Log, Metrics, Quic, Store, Sys};
 
@@ -212,6 +212,22 @@ impl Config {
                 .as_ref()
                 .is_some_and(|tls| tls.client_ca.is_some()),
         }
+    }
+
+    /// Web pages that may open a WebSocket at a listener: those that it lists.
+    /// When it lists none, no page may use that a client needs no credentials.
+    pub(crate) fn origins(&self, listener: &Listener) -> dunlin_net::Origins {
+        use dunlin_net::OriginCheck;
+        let mut origins = dunlin_net::Origins::default();
+        let anonymous = listener.anonymous.unwrap_or(self.auth.anonymous);
+        origins.checked = match (&listener.origins, anonymous) {
+            (Some(_), _) | (None, Anonymous::Always) => OriginCheck::Always,
+            (None, Anonymous::Loopback) => OriginCheck::Loopback,
+            (None, Anonymous::Never) => OriginCheck::Never,
+        };
+        let allowed = listener.origins.iter().flatten();
+        origins.allowed = allowed.map(|text| text.as_str().into()).collect();
+        origins
     }
 
     /// How values fit together: key and sentence of the first that does not.

@@ -5,7 +5,9 @@
 use core::net::SocketAddr;
 use std::path::PathBuf;
 
-use dunlin_base::limits::{MQTT_PACKET_BYTES_MAX, PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT};
+use dunlin_base::limits::{
+    CONNECT_BYTES_DEFAULT, MQTT_PACKET_BYTES_MAX, PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT,
+};
 use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +36,8 @@ const KEEP_ALIVE_SECS_MAX: u64 = 65_535;
 pub struct Limits {
     /// Largest packet accepted.
     pub max_packet_size: Size,
+    /// Largest packet accepted before CONNACK.
+    pub max_connect_size: Size,
     /// Receive Maximum announced to clients.
     pub receive_maximum: u16,
     /// Topic Alias Maximum announced to clients.
@@ -69,6 +73,10 @@ pub struct Limits {
     pub max_handshakes_per_address: u32,
     /// Most handshakes going on.
     pub max_pending_handshakes: usize,
+    /// Most bytes from clients before CONNACK, all together.
+    pub max_unknown_bytes: Size,
+    /// Likewise, from one address to one shard.
+    pub max_unknown_bytes_per_address: Size,
     /// Most subscriptions of one session.
     pub max_subscriptions_per_session: usize,
     /// Most subscriptions of one session that one message can match.
@@ -81,6 +89,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_packet_size: Size(PACKET_BYTES_DEFAULT as u64),
+            max_connect_size: Size(CONNECT_BYTES_DEFAULT as u64),
             receive_maximum: RECEIVE_MAXIMUM_DEFAULT,
             topic_alias_maximum: 16,
             connect_timeout: Span::secs(10),
@@ -98,6 +107,8 @@ impl Default for Limits {
             max_connections_per_address: 0,
             max_handshakes_per_address: 0,
             max_pending_handshakes: 8192,
+            max_unknown_bytes: Size::mib(64),
+            max_unknown_bytes_per_address: Size::mib(16),
             max_subscriptions_per_session: 200_000,
             max_overlapping_subscriptions: 256,
             max_retained_messages: 1_000_000,
@@ -113,6 +124,12 @@ impl Limits {
             let why =
                 format!("{packet} is not between 256B and 268435460B, which MQTT can express");
             return Err(("max_packet_size", why));
+        }
+        let connect = self.max_connect_size;
+        if !(PACKET_BYTES_MIN..=u64::from(MQTT_PACKET_BYTES_MAX)).contains(&connect.0) {
+            let why =
+                format!("{connect} is not between 256B and 268435460B, which MQTT can express");
+            return Err(("max_connect_size", why));
         }
         if self.max_queued_bytes < packet {
             let why = format!(
@@ -443,4 +460,7 @@ impl Default for Sys {
 pub struct Metrics {
     /// Where; nowhere when absent.
     pub address: Option<SocketAddr>,
+    /// Names of this machine by which it may be asked, besides `localhost` and
+    /// addresses.
+    pub hosts: Vec<String>,
 }

@@ -56,6 +56,7 @@ fn example_shows_every_key() {
     let mut everything = full.clone();
     let first = everything.listener.first_mut().expect("listener");
     first.path = Some("/".into());
+    first.origins = Some(vec!["*".into()]);
     keys(
         "",
         &toml::Value::try_from(&everything).expect("toml"),

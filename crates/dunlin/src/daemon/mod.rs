@@ -226,6 +226,7 @@ impl Daemon {
             // Checked when the configuration was read.
             net_config.lb = config.quic.lb.layout().ok().flatten();
             net_config.shared = shared.clone();
+            net_config.accepts_peers = true;
             net_config.qlog.clone_from(&qlog);
             net_config.tickets = tickets.as_ref().map(|t| Arc::clone(&t.register));
             let net = Net::new(net_config).map_err(loops)?;
@@ -368,6 +369,7 @@ impl Daemon {
             threads: self.threads.in_use(),
             store: self.store.as_ref().map(RedbStore::metrics),
             qlog: self.qlog.clone(),
+            hosts: self.config.metrics.hosts.clone(),
             started: std::time::Instant::now(),
         };
         let started = Server::start(addr, sources);
@@ -558,6 +560,7 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
             settings.quic = config.quic_tuning(listener);
             settings.tls = tls.clone();
             settings.protocols = protocols(listener.transport.transport());
+            settings.origins = config.origins(listener);
             let addr = listen_on(index, listener, settings, parts)?;
             bound.push(Bound {
                 listener: index,

@@ -25,6 +25,7 @@ pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, secret: Secret) -
             sections::OtherUser::StartClean => OtherUser::StartClean,
         },
         packet_bytes_max: u32::try_from(limits.max_packet_size.0).unwrap_or(u32::MAX),
+        connect_bytes_max: u32::try_from(limits.max_connect_size.0).unwrap_or(u32::MAX),
         receive_maximum: limits.receive_maximum,
         topic_alias_maximum: limits.topic_alias_maximum,
         connect_timeout: limits.connect_timeout.0,
@@ -64,6 +65,13 @@ pub(crate) fn net(config: &Config) -> NetLimits {
     net.connections_per_address_max = limits.max_connections_per_address;
     net.handshakes_per_address_per_second = limits.max_handshakes_per_address;
     net.handshakes_pending_max = limits.max_pending_handshakes;
+    net.unknown_bytes_max = limits.max_unknown_bytes.as_usize();
+    net.unknown_bytes_per_address_max = limits.max_unknown_bytes_per_address.as_usize();
+    // Messages alone never hold up what a client sends.
+    let messages = limits.max_send_backlog.max(limits.max_qos0_backlog);
+    net.unread_answers_bytes_max = net
+        .unread_answers_bytes_max
+        .max(messages.as_usize().saturating_mul(2));
     net.quic_retry = quic.retry.into();
     net.quic_retry_pending = quic.retry_from_pending;
     net.quic_tokens = quic.tokens;

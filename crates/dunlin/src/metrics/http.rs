@@ -6,6 +6,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
+use dunlin_net::http;
+
 /// Bytes of a request's head at most.
 pub(crate) const REQUEST_BYTES_MAX: usize = 8 << 10;
 
@@ -22,6 +24,8 @@ pub(crate) struct Request {
     /// Path, still percent-encoded.
     pub(crate) path: String,
     query: String,
+    /// The machine as the client calls it, if it said so.
+    pub(crate) host: Option<String>,
     /// Sent by a page of some other site.
     pub(crate) foreign: bool,
 }
@@ -67,7 +71,10 @@ impl Request {
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(head) {
             Ok(httparse::Status::Partial) => return Ok(None),
-            Ok(httparse::Status::Complete(_)) => {}
+            Ok(httparse::Status::Complete(len)) => {
+                let whole = head.get(..len).unwrap_or_default();
+                http::check_head(whole, request.headers).map_err(|_| Refused::Malformed)?;
+            }
             Err(httparse::Error::TooManyHeaders) => return Err(Refused::TooLong),
             Err(_) => return Err(Refused::Malformed),
         }
@@ -87,6 +94,7 @@ impl Request {
             method: method.to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
+            host: http::value(request.headers, "host").map(str::to_owned),
             foreign,
         }))
     }
@@ -185,6 +193,9 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused() {
         for text in [
+            "GET / HTTP/1.1\nHost: h\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             "\x16\x03\x01\x02",
             "GET a HTTP/1.1\r\n\r\n",
             "GET / SPDY\r\n\r\n",

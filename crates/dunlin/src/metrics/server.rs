@@ -1,18 +1,20 @@
 //! The HTTP server: a thread that accepts, and few more that answer. What it
 //! shows it asks of the shards.
 
-use core::net::SocketAddr;
+use core::cmp::Reverse;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use dunlin_base::{ShardId, Text};
 use dunlin_broker::ClientView;
-use dunlin_net::Qlog;
+use dunlin_net::{Qlog, http};
 use dunlin_store_redb::StoreMetrics;
 use serde_json::json;
 
@@ -25,8 +27,13 @@ use super::{logs, page};
 use crate::daemon::mailbox::Address;
 use crate::daemon::query::Query;
 
-/// Requests answered at a time; more are sent away.
-const CONNECTIONS_MAX: usize = 8;
+/// Connections at a time. The oldest one of the address that has the most makes
+/// room for a new one: a request takes milliseconds, so it is one that is
+/// silent.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Requests answered at a time; more wait for their turn.
+const ANSWERS_MAX: usize = 8;
 
 /// Age up to which metrics are shown again instead of asked for: a flood of
 /// scrapes costs the shards no more than one a second.
@@ -45,6 +52,8 @@ pub(crate) struct Sources {
     pub(crate) threads: Arc<AtomicUsize>,
     pub(crate) store: Option<Arc<StoreMetrics>>,
     pub(crate) qlog: Option<Qlog>,
+    /// Names of this machine, besides `localhost` and addresses.
+    pub(crate) hosts: Vec<String>,
     pub(crate) started: Instant,
 }
 
@@ -67,7 +76,9 @@ impl Server {
             shards: Shards::new(sources.shards.clone()),
             sources,
             latest: Mutex::new(None),
-            busy: AtomicUsize::new(0),
+            open: Mutex::new(VecDeque::new()),
+            answering: Mutex::new(0),
+            answered: Condvar::new(),
         });
         let thread = std::thread::Builder::new()
             .name("metrics".into())
@@ -106,34 +117,46 @@ impl Drop for Server {
 fn accept(listener: &TcpListener, desk: &Arc<Desk>, stop: &AtomicBool) {
     /// Pause when no descriptor is left.
     const PAUSE: Duration = Duration::from_millis(100);
+    let mut number = 0;
     loop {
         let accepted = listener.accept();
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        let Ok((mut stream, _)) = accepted else {
+        let Ok((mut stream, peer)) = accepted else {
             std::thread::sleep(PAUSE);
             continue;
         };
-        if desk.busy.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-            desk.busy.fetch_sub(1, Ordering::Relaxed);
-            let busy = Response::refusal("503 Service Unavailable", "too many requests at a time");
-            let _ = busy.write(&mut stream, true);
+        number += 1;
+        let Ok(handle) = stream.try_clone() else {
             continue;
-        }
-        let busy = Arc::clone(desk);
+        };
+        desk.enter(Open {
+            number,
+            ip: peer.ip().to_canonical(),
+            stream: handle,
+        });
+        let shared = Arc::clone(desk);
         let spawned = std::thread::Builder::new()
             .name("metrics-answer".into())
             .spawn(move || {
-                if let Err(error) = busy.serve(&mut stream) {
+                if let Err(error) = shared.serve(&mut stream) {
                     tracing::debug!(%error, "a request for metrics was not answered");
                 }
-                busy.busy.fetch_sub(1, Ordering::Relaxed);
+                shared.leave(number);
             });
         if spawned.is_err() {
-            desk.busy.fetch_sub(1, Ordering::Relaxed);
+            desk.leave(number);
         }
     }
+}
+
+/// A connection under way.
+struct Open {
+    number: u64,
+    ip: IpAddr,
+    /// To end it from another thread.
+    stream: TcpStream,
 }
 
 /// What the answering threads share.
@@ -142,15 +165,67 @@ struct Desk {
     shards: Shards,
     /// The latest metrics, and when they were asked for.
     latest: Mutex<Option<(Instant, String)>>,
-    busy: AtomicUsize,
+    /// Connections, the oldest first.
+    open: Mutex<VecDeque<Open>>,
+    answering: Mutex<usize>,
+    /// One of those is over.
+    answered: Condvar,
 }
 
 impl Desk {
+    /// Lists a connection, and ends another one if there are too many.
+    fn enter(&self, new: Open) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= CONNECTIONS_MAX
+            && let Some(oldest) = crowded(open.iter().map(|o| o.ip))
+            && let Some(oldest) = open.remove(oldest)
+        {
+            let _ = oldest.stream.shutdown(Shutdown::Both);
+        }
+        open.push_back(new);
+    }
+
+    fn leave(&self, number: u64) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|o| o.number != number);
+    }
+
+    /// Answers in turn with the others.
+    fn in_turn(&self, answer: impl FnOnce() -> Response) -> Response {
+        let full = |answering: &mut usize| *answering >= ANSWERS_MAX;
+        let answering = self.answering.lock();
+        let answering = answering.unwrap_or_else(PoisonError::into_inner);
+        let waited = self.answered.wait_while(answering, full);
+        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
+        let response = answer();
+        let answering = self.answering.lock();
+        *answering.unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.answered.notify_one();
+        response
+    }
+
+    /// Whether a client calls this machine by a name that is its own. Any other
+    /// is of a web page whose name was pointed here (DNS rebinding).
+    fn is_expected(&self, host: Option<&str>) -> bool {
+        host.is_none_or(|host| {
+            let name = http::name_of(host);
+            let listed = |known: &String| known.eq_ignore_ascii_case(name);
+            http::is_local_name(host) || self.sources.hosts.iter().any(listed)
+        })
+    }
+
     fn serve(&self, stream: &mut TcpStream) -> io::Result<()> {
         let (response, with_body) = match Request::read(stream)? {
+            Ok(request) if !self.is_expected(request.host.as_deref()) => {
+                let why = "this machine is not known by that name: see `metrics.hosts`";
+                (Response::refusal("421 Misdirected Request", why), true)
+            }
             Ok(request) => {
                 let here = stream.peer_addr()?.ip().is_loopback() && !request.foreign;
-                (self.answer(&request, here), request.method != "HEAD")
+                (
+                    self.in_turn(|| self.answer(&request, here)),
+                    request.method != "HEAD",
+                )
             }
             Err(Refused::Malformed) => (
                 Response::refusal("400 Bad Request", "that is not HTTP"),
@@ -315,6 +390,18 @@ impl Desk {
         }
         answered.then_some(None)
     }
+}
+
+/// Index of the oldest connection of the address that has the most of them.
+fn crowded(ips: impl Iterator<Item = IpAddr>) -> Option<usize> {
+    let mut of: HashMap<IpAddr, (usize, usize)> = HashMap::new();
+    for (index, ip) in ips.enumerate() {
+        of.entry(ip).or_insert((0, index)).0 += 1;
+    }
+    let most = of
+        .into_values()
+        .max_by_key(|(n, oldest)| (*n, Reverse(*oldest)));
+    most.map(|(_, oldest)| oldest)
 }
 
 /// How many shards there are, how many of them have answered, and how many

@@ -106,3 +106,75 @@ fn a_busy_port_and_a_second_broker_on_the_data_are_refused() {
         assert!(error.contains(&addr.to_string()), "{error}");
     }
 }
+
+#[test]
+fn a_large_packet_before_connack_ends_the_connection_at_once() {
+    let settings = [
+        "metrics.address=127.0.0.1:0",
+        "limits.connect_timeout=\"60s\"",
+    ];
+    let broker = Broker::start_with(1, &settings);
+    // CONNECT of 1 MiB, and of 64 KiB and one byte.
+    for head in [&[0x10, 0x80, 0x80, 0x40], &[0x10, 0xfe, 0xff, 0x03]] {
+        let _ = answer(&broker, head);
+    }
+    let (_, text) = crate::metrics::get(&broker, "/metrics");
+    let counted = crate::metrics::sum(&text, "dunlin_connects_too_large_total", "");
+    assert!((counted - 2.0).abs() < 0.1, "{text}");
+    // After it the limit is another.
+    let payload = vec![b'x'; 200_000];
+    run(async {
+        let (client, mut messages) = broker.client(Transport::Tcp).connect().await.expect("open");
+        client
+            .subscribe("t", QoS::AtLeastOnce)
+            .await
+            .expect("subscribed");
+        client
+            .publish(Publish::new("t", payload.clone()).qos(QoS::AtLeastOnce))
+            .await
+            .expect("published");
+        let message = messages.next().await.expect("a message");
+        assert_eq!(message.payload.len(), payload.len());
+        client.disconnect().await;
+    });
+}
+
+/// Status line of the answer to a WebSocket request.
+fn upgrade(broker: &Broker, host: &str, origin: &str) -> String {
+    let mut socket = TcpStream::connect(broker.addr(Transport::Ws)).expect("connected");
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    let request = format!(
+        "GET /mqtt HTTP/1.1\r\nHost: {host}\r\n{origin}Upgrade: websocket\r\n\
+         Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).expect("written");
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).expect("an answer");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn pages_connect_only_where_credentials_or_the_operator_let_them() {
+    let (page, app) = (
+        "Origin: http://evil.example\r\n",
+        "Origin: https://app.example\r\n",
+    );
+    let cases: [(&[&str], &str, &str); 6] = [
+        (&[], "", "101"),
+        (&[], page, "403"),
+        (&[], "Origin: http://localhost:1\r\n", "101"),
+        (&["auth.anonymous=never"], page, "101"),
+        (&["auth.anonymous=always"], page, "403"),
+        (
+            &["listener.3.origins=[\"https://app.example\"]"],
+            app,
+            "101",
+        ),
+    ];
+    for (settings, origin, status) in cases {
+        let broker = Broker::start_with(1, settings);
+        let got = upgrade(&broker, "localhost:1", origin);
+        assert!(got.ends_with(status), "{settings:?} {origin}: {got}");
+    }
+}
