@@ -417,6 +417,7 @@ impl World {
             | NetCommandKind::SetIdleTimeout { .. }
             | NetCommandKind::IsolateStreams { .. }
             | NetCommandKind::RepeatPackets { .. }
+            | NetCommandKind::ReadOnly { .. }
             | NetCommandKind::ExpectMore => {}
             NetCommandKind::FinishStream { stream, .. } => {
                 self.deliver(conn, ToClient::Finished(stream));

@@ -107,6 +107,12 @@ pub enum NetCommandKind {
         /// Stop or resume.
         paused: bool,
     },
+    /// Read control and one other stream only, so that the peer has to wait on
+    /// all others; `None`: read all.
+    ReadOnly {
+        /// The other stream.
+        stream: Option<StreamId>,
+    },
 }
 
 impl NetCommand {

@@ -32,6 +32,7 @@ pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, byt
 /// The streams of a connection have changed, and with them perhaps the
 /// stream of what was passed over.
 fn streams_changed(own: &mut Owners, c: ConnIdx) {
+    take_turns(own, c);
     let conn = own.conns.get(c);
     if conn.is_some_and(|conn| conn.link.streams.is_any_blocked()) {
         go_on(own, c);
@@ -54,6 +55,18 @@ fn go_on(own: &mut Owners, c: ConnIdx) {
     }
     pump::pump(own, s);
     throttle::release_publishers(own, c);
+}
+
+/// Has one data stream read alone while packets on too many are unfinished,
+/// and all of them again afterwards.
+pub(crate) fn take_turns(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    if let Some(stream) = conn.link.streams.next_turn() {
+        let command = NetCommandKind::ReadOnly { stream };
+        own.outbox.command(conn.id, command);
+    }
 }
 
 pub(crate) fn reset_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, reason: ReasonCode) {

@@ -88,7 +88,7 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
         let outcome = match framer.next(&mut data, bytes_max) {
             Ok(None) => {
                 put_framer(own, c, stream, framer);
-                return;
+                return data_streams::take_turns(own, c);
             }
             Ok(Some(packet)) => handle_packet(own, c, stream, packet).map(|flow| (flow, packet)),
             Err(error) => {

@@ -43,6 +43,8 @@ pub struct Census {
     pub backlog_bytes: usize,
     /// Bytes parked until CONNACK.
     pub parked_bytes: usize,
+    /// Bytes of packets on data streams that have not come whole.
+    pub unfinished_bytes: usize,
 }
 
 impl Census {
@@ -67,6 +69,7 @@ impl Census {
             receiving: self.receiving + other.receiving,
             backlog_bytes: self.backlog_bytes + other.backlog_bytes,
             parked_bytes: self.parked_bytes + other.parked_bytes,
+            unfinished_bytes: self.unfinished_bytes + other.unfinished_bytes,
         }
     }
 }
@@ -98,6 +101,7 @@ pub(crate) fn census(own: &Owners) -> Census {
         }
         census.backlog_bytes += conn.link.backlog();
         census.parked_bytes += conn.link.parked.bytes();
+        census.unfinished_bytes += conn.link.streams.unfinished();
     }
     census
 }

@@ -54,6 +54,16 @@ impl Framer {
         self.complete(data, packet_bytes_max)
     }
 
+    /// Bytes held of a packet that has not come whole.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        if self.handed_out {
+            0
+        } else {
+            self.partial.len()
+        }
+    }
+
     /// Whether the stream ended inside a packet.
     #[must_use]
     pub fn has_partial(&self) -> bool {
@@ -77,6 +87,11 @@ impl Framer {
         };
         let missing = total.saturating_sub(self.partial.len());
         let (head, rest) = data.split_at(missing.min(data.len()));
+        // Grows as usual, but not beyond the packet.
+        if self.partial.capacity() - self.partial.len() < head.len() {
+            let more = self.partial.len().max(head.len());
+            self.partial.reserve_exact(more.min(missing));
+        }
         self.partial.extend_from_slice(head);
         *data = rest;
         if self.partial.len() < total {

@@ -404,6 +404,7 @@ impl QuicConn {
         // What arrived before the end is delivered before it, paused or not;
         // the receive window bounds it.
         self.reading.pause(false, cx.now);
+        self.streams.read_all();
         let mut unbounded = usize::MAX;
         self.read().unread(&mut unbounded, cx);
         self.read().datagrams(cx);

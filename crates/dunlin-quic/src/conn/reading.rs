@@ -96,6 +96,9 @@ impl ReadMut<'_> {
             self.streams.note_unread(id);
             return;
         }
+        if self.streams.waits(id) {
+            return;
+        }
         let (conn, stream) = (self.id, StreamId(id.into()));
         let mut read = 0;
         let mut recv = self.proto.recv_stream(id);

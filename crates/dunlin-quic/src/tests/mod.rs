@@ -2,6 +2,7 @@
 //! come from other addresses, and are copied by those who see them.
 
 mod paths;
+mod windows;
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -78,8 +79,9 @@ pub(super) struct Side {
     endpoint: QuicEndpoint,
     pub(super) conn: Option<QuicConn>,
     pub(super) counters: Counters,
-    /// Bytes received on control, with the time of the last.
     pub(super) received: Vec<u8>,
+    /// Bytes received, by stream.
+    by_stream: BTreeMap<StreamId, usize>,
     pub(super) opened: bool,
     pub(super) migrated: Vec<SocketAddr>,
     out: Vec<(SocketAddr, Vec<u8>)>,
@@ -105,6 +107,7 @@ impl Side {
             conn: None,
             counters: Counters::default(),
             received: Vec::new(),
+            by_stream: BTreeMap::new(),
             opened: false,
             migrated: Vec::new(),
             out: Vec::new(),
@@ -172,10 +175,14 @@ impl Side {
             return;
         };
         let mut gather = Vec::new();
+        let by_stream = &mut self.by_stream;
         let (received, migrated, opened) =
             (&mut self.received, &mut self.migrated, &mut self.opened);
         let mut out = |event: NetEvent<&[u8]>| match event.kind {
-            NetEventKind::Bytes { data, .. } => received.extend_from_slice(data),
+            NetEventKind::Bytes { stream, data } => {
+                *by_stream.entry(stream).or_default() += data.len();
+                received.extend_from_slice(data);
+            }
             NetEventKind::Migrated { addr } => migrated.push(addr),
             NetEventKind::Opened { .. } => *opened = true,
             _ => {}
@@ -207,10 +214,30 @@ impl Side {
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) {
+        self.send_on(StreamId::CONTROL, bytes);
+    }
+
+    pub(super) fn open(&mut self) -> Option<StreamId> {
+        self.conn.as_mut()?.streams().open(true)
+    }
+
+    pub(super) fn read_only(&mut self, stream: Option<StreamId>) {
+        if let Some(conn) = &mut self.conn {
+            conn.streams().read_only(stream, &limits());
+        }
+    }
+
+    /// Bytes received on some streams.
+    pub(super) fn received_on(&self, on: impl Fn(StreamId) -> bool) -> usize {
+        let some = self.by_stream.iter().filter(|(stream, _)| on(**stream));
+        some.map(|(_, bytes)| bytes).sum()
+    }
+
+    pub(super) fn send_on(&mut self, stream: StreamId, bytes: &[u8]) {
         let mut data = SendBuf::new();
         data.put_slice(bytes);
         if let Some(conn) = &mut self.conn {
-            let _ = conn.send(StreamId::CONTROL, &mut data, &limits(), &mut self.counters);
+            let _ = conn.send(stream, &mut data, &limits(), &mut self.counters);
         }
     }
 

@@ -222,7 +222,7 @@ impl ShardReport {
     }
 
     #[rustfmt::skip]
-    fn sizes(&self) -> [(&'static str, &'static str, usize); 16] {
+    fn sizes(&self) -> [(&'static str, &'static str, usize); 17] {
         let c = &self.census;
         [
             ("inbox_bytes", "Bytes of mail that wait for the shard.", self.inbox_bytes),
@@ -241,6 +241,7 @@ impl ShardReport {
             ("receiving_messages", "QoS 2 messages on their way from clients.", c.receiving),
             ("backlog_bytes", "Bytes on their way to clients.", c.backlog_bytes),
             ("parked_bytes", "Bytes of clients that wait for their CONNACK.", c.parked_bytes),
+            ("unfinished_bytes", "Bytes of packets on QUIC data streams that have not come whole.", c.unfinished_bytes),
         ]
     }
 }

@@ -7,7 +7,9 @@ use std::net::TcpStream;
 use dunlin_base::transport::Transport;
 use dunlin_client::{Publish, QoS};
 
+use crate::metrics::{get, sum};
 use crate::support::{Broker, PATIENCE, run};
+use crate::wire::Wire;
 
 /// CONNECT of MQTT 5.0, keep alive 0, client identifier `h`.
 const CONNECT: &[u8] = &[
@@ -176,5 +178,38 @@ fn pages_connect_only_where_credentials_or_the_operator_let_them() {
         let broker = Broker::start_with(1, settings);
         let got = upgrade(&broker, "localhost:1", origin);
         assert!(got.ends_with(status), "{settings:?} {origin}: {got}");
+    }
+}
+
+/// Sixteen streams with 0.95 MB each of a packet that never comes whole.
+#[test]
+fn unfinished_packets_hold_little_and_go_with_their_connection() {
+    /// What all streams hold together, one packet, and what one read brings.
+    const MOST: f64 = (256 * 1024 + 1_000_000 + 256 * 1024) as f64;
+    let mut packet = String::from("30 C0 84 3D");
+    packet.push_str(&" 00".repeat(950_000));
+    for shards in [1, 2] {
+        let broker = Broker::start_with(shards, &["metrics.address=127.0.0.1:0"]);
+        let held = || sum(&get(&broker, "/metrics").1, "dunlin_unfinished_bytes{", "");
+        let mut wire = Wire::new(&broker, "mqtt");
+        wire.run("a > CONNECT a clean\na < CONNACK");
+        for n in 1..=16 {
+            wire.run(&format!("a@{} > hex {packet}", 4 * n));
+            wire.run("a > PINGREQ\na < PINGRESP");
+        }
+        let mut most = 0.0_f64;
+        for _ in 0..10 {
+            // Control is read all the time.
+            wire.run("a > PINGREQ\na < PINGRESP");
+            most = most.max(held());
+        }
+        println!("{shards} shards: at most {most} bytes");
+        assert!(most >= 950_000.0, "one stream is read: {most}");
+        assert!(most <= MOST, "{most} bytes");
+        wire.run("a cut");
+        let start = std::time::Instant::now();
+        while held() > 0.0 {
+            assert!(start.elapsed() < PATIENCE, "{} bytes", held());
+        }
     }
 }

@@ -254,3 +254,27 @@ fn deliveries_come_on_streams_and_in_datagrams() {
         datagrams.disconnect().await;
     });
 }
+
+/// More than the broker holds of packets that are not whole: their streams
+/// take turns.
+#[test]
+fn many_large_messages_at_once_all_arrive() {
+    for shards in [1, 2] {
+        let broker = Broker::start(shards);
+        run(async {
+            let client = broker.client(Transport::Quic);
+            let client = client.streams(StreamPolicy::PerPublish);
+            let (client, _) = client.connect().await.expect("connected");
+            let mut deliveries = Vec::new();
+            for n in 0..24 {
+                let message = Publish::new(format!("large/{n}"), vec![n; 900_000]);
+                let message = message.qos(QoS::AtLeastOnce);
+                deliveries.push(client.start_publish(message).await.expect("taken"));
+            }
+            for delivery in deliveries {
+                delivery.await.expect("published");
+            }
+            client.disconnect().await;
+        });
+    }
+}

@@ -27,7 +27,7 @@ pub use keep_alive::KeepAlive;
 pub use lanes::{Action, Lanes, Opened, Place};
 pub use parked::{PARKED_BYTES_MAX, Parked, ParkedBytes};
 pub use stream::{Head, HeadRead, LinkStream, StreamEnd};
-pub use streams::Streams;
+pub use streams::{Streams, UNFINISHED_BYTES_MAX};
 pub use terms::{Agreement, Offer, StreamOptions, Terms};
 
 #[cfg(test)]

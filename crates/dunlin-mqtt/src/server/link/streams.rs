@@ -10,6 +10,10 @@ use super::stream::{LinkStream, StreamEnd};
 /// batch of events.
 const ABANDONED_MAX: usize = 64;
 
+/// Bytes of unfinished packets on all data streams together, above which one of
+/// these streams is read until its packet is whole, and the others wait.
+pub const UNFINISHED_BYTES_MAX: usize = 256 * 1024;
+
 /// The control stream and all others.
 #[derive(Debug, Default)]
 pub struct Streams {
@@ -22,6 +26,8 @@ pub struct Streams {
     unsent: i64,
     /// Some stream takes nothing.
     any_blocked: bool,
+    /// The only data stream that is read, until its packet is whole.
+    turn: Option<StreamId>,
 }
 
 impl Streams {
@@ -156,6 +162,29 @@ impl Streams {
     /// Finds out again whether a stream is blocked, after one was or is gone.
     pub fn recheck_blocked(&mut self) {
         self.any_blocked = self.data.iter().any(|(_, data)| data.blocked);
+    }
+
+    /// Bytes of packets on data streams that have not come whole.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.data.iter().map(|(_, data)| data.framer.held()).sum()
+    }
+
+    /// Bytes came, or a stream ended: the only data stream to read from now
+    /// on, or `Some(None)` for all of them, if that has changed. Control is
+    /// always read: what waits for other streams may depend on it.
+    pub fn next_turn(&mut self) -> Option<Option<StreamId>> {
+        let unfinished = |stream: &StreamId| self.get(*stream).is_some_and(|s| s.framer.held() > 0);
+        if self.turn.as_ref().is_some_and(unfinished) {
+            return None;
+        }
+        let mut next = None;
+        if self.unfinished() > UNFINISHED_BYTES_MAX {
+            // What is nearest to its end sets most free.
+            let longest = self.data.iter().max_by_key(|(_, data)| data.framer.held());
+            next = longest.map(|(stream, _)| *stream);
+        }
+        (core::mem::replace(&mut self.turn, next) != next).then_some(next)
     }
 
     /// Bytes on their way out: in the transport and not yet given to it.

@@ -1,5 +1,6 @@
 //! A connection: what is agreed on, streams, parking, aliases, sizes.
 
+use alloc::vec;
 use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
@@ -340,4 +341,61 @@ fn a_datagram_is_one_publish_of_qos_0() {
             "{bytes:?}"
         );
     }
+}
+
+/// Sixteen packets of 0.95 MB begin at once: one at a time is read to its end.
+#[test]
+fn unfinished_packets_take_turns() {
+    const PACKET: usize = 950_000;
+    let mut packet = vec![0x30];
+    packet.extend([
+        0x80 | (PACKET % 128) as u8,
+        0x80 | (PACKET / 128 % 128) as u8,
+    ]);
+    packet.push((PACKET / 128 / 128) as u8);
+    packet.resize(packet.len() + PACKET, 0);
+    let (mut link, mut turn) = (link(), None);
+    let streams: Vec<_> = (1..=16).map(|n| StreamId(4 * n)).collect();
+    let mut sent = vec![0; streams.len()];
+    let (mut whole, mut most) = (0, 0);
+    while whole < streams.len() {
+        let before = (sent.clone(), whole);
+        for (stream, sent) in streams.iter().zip(&mut sent) {
+            let end = packet.len().min(*sent + 10_000);
+            if *sent == end || turn.is_some_and(|only| only != *stream) {
+                continue;
+            }
+            assert!(link.streams.enter(*stream, 16));
+            let framer = &mut link.streams.get_mut(*stream).unwrap().framer;
+            let mut data = &packet[*sent..end];
+            while framer.next(&mut data, 1 << 20).unwrap().is_some() {
+                whole += 1;
+            }
+            *sent = end;
+            if let Some(next) = link.streams.next_turn() {
+                turn = next;
+            }
+            most = most.max(link.streams.unfinished());
+        }
+        assert_ne!(before, (sent.clone(), whole), "no stream gets on");
+    }
+    assert!(most <= UNFINISHED_BYTES_MAX + packet.len(), "{most} bytes");
+    assert_eq!((turn, link.streams.unfinished()), (None, 0));
+    // A stream that ends within its packet gives the turn to another.
+    let long = |link: &mut Link, stream| {
+        let framer = &mut link.streams.get_mut(stream).unwrap().framer;
+        let mut data = &packet[..UNFINISHED_BYTES_MAX];
+        assert_eq!(framer.next(&mut data, 1 << 20), Ok(None));
+        link.streams.next_turn()
+    };
+    let [first, second, third, ..] = streams[..] else {
+        panic!("16 streams");
+    };
+    assert_eq!(long(&mut link, first), None);
+    assert_eq!(long(&mut link, second), Some(Some(second)));
+    assert_eq!(long(&mut link, third), None);
+    link.streams.abandon(second);
+    assert_eq!(link.streams.next_turn(), Some(Some(third)));
+    link.streams.forget(third);
+    assert_eq!(link.streams.next_turn(), Some(None));
 }

@@ -277,6 +277,16 @@ impl ConnMut<'_> {
         }
     }
 
+    /// Reads control and one other stream only (QUIC); `None`: reads all. What
+    /// may come on the others meanwhile does not count against the bytes that
+    /// the peer may send ahead on the connection.
+    pub fn read_only(&mut self, stream: Option<StreamId>) {
+        let limits = self.env.quic.limits().clone();
+        if self.with_quic(|quic| quic.streams().read_only(stream, &limits)) == Some(true) {
+            self.conns.ready.push(self.id.serial());
+        }
+    }
+
     /// Its client is known. Where identifiers decide which connections are
     /// logged, this one's log (QUIC) goes on or is given up.
     pub fn name_log(&mut self, client_id: &str) {
@@ -347,6 +357,7 @@ impl ConnMut<'_> {
             NetCommandKind::Close { code, promptly } => self.close_as(*code, *promptly),
             NetCommandKind::SetIdleTimeout { timeout } => self.set_idle_timeout(*timeout),
             NetCommandKind::PauseReading { paused } => self.pause_reading(*paused),
+            NetCommandKind::ReadOnly { stream } => self.read_only(*stream),
         }
         None
     }

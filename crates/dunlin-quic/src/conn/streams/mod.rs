@@ -58,9 +58,19 @@ pub(super) struct Streams {
     /// Streams that were not read to their end, for want of budget or because
     /// reading is paused.
     unread: Vec<QuicStreamId>,
+    /// Which streams are read; `None`: all.
+    only: Option<Only>,
     turn: Turn,
     /// Dialled: what was sent before the handshake, until its end.
     flight: Option<Box<Flight>>,
+}
+
+/// Control and one other stream are read.
+#[derive(Debug)]
+struct Only {
+    stream: QuicStreamId,
+    /// Those with something to read that are not.
+    waiting: Vec<QuicStreamId>,
 }
 
 #[derive(Debug)]
@@ -110,6 +120,7 @@ impl Streams {
             backlogs: Vec::new(),
             blocked_news: Vec::new(),
             unread: Vec::new(),
+            only: None,
             turn: Turn::default(),
             flight: None,
         }
@@ -151,6 +162,28 @@ impl Streams {
         if !self.unread.contains(&id) {
             self.unread.push(id);
         }
+    }
+
+    /// Whether a stream with something to read has to wait.
+    pub(super) fn waits(&mut self, id: QuicStreamId) -> bool {
+        let control = QuicStreamId::new(Side::Client, Dir::Bi, 0);
+        let others = self.only.as_mut();
+        let Some(only) = others.filter(|only| id != only.stream && id != control) else {
+            return false;
+        };
+        if !only.waiting.contains(&id) {
+            only.waiting.push(id);
+        }
+        true
+    }
+
+    /// All streams are read again; whether one waited.
+    pub(super) fn read_all(&mut self) -> bool {
+        let waiting = self.only.take().map_or_else(Vec::new, |only| only.waiting);
+        for id in &waiting {
+            self.note_unread(*id);
+        }
+        !waiting.is_empty()
     }
 
     pub(super) const fn set_writable(&mut self) {
@@ -441,6 +474,32 @@ impl<'a> StreamsMut<'a> {
         found.map_or(0, |backlog| backlog.bytes.len())
     }
 
+    /// Has control and one other stream read only; `None`: all. The others
+    /// fill their own windows at most, for which the connection's window is
+    /// made larger: else they could keep away what the one needs. Returns
+    /// whether there may be something to read now.
+    pub fn read_only(&mut self, stream: Option<StreamId>, limits: &QuicLimits) -> bool {
+        let waited = self.state.read_all();
+        self.state.only = stream.and_then(quic_id).map(|stream| Only {
+            stream,
+            waiting: Vec::new(),
+        });
+        self.set_window(limits);
+        waited
+    }
+
+    /// Sets how much the peer may send ahead on the connection.
+    fn set_window(&mut self, limits: &QuicLimits) {
+        let mut window = u64::from(limits.receive_window);
+        if self.state.only.is_some() {
+            let [bidi, uni] = self.state.granted;
+            let others = u64::from(bidi.saturating_add(uni));
+            window += others * u64::from(limits.stream_receive_window);
+        }
+        let window = VarInt::from_u64(window).unwrap_or(VarInt::MAX);
+        self.proto.set_receive_window(window);
+    }
+
     /// Has what we send on a stream leave before what we send on streams with
     /// a lower number.
     pub fn set_priority(&mut self, stream: StreamId, priority: i32) {
@@ -546,6 +605,9 @@ impl<'a> StreamsMut<'a> {
             *granted = granted.saturating_mul(2).min(max);
             self.proto
                 .set_max_concurrent_streams(dir, VarInt::from_u32(*granted));
+            if self.state.only.is_some() {
+                self.set_window(limits);
+            }
         }
     }
 
