@@ -397,7 +397,7 @@ fn what_happens_to_access_is_in_the_log() {
                 Event::Access(event) => {
                     assert_eq!(event.peer.addr.to_string(), "127.0.0.1:40000");
                     let or_dash = |text: Option<dunlin_base::Text>| {
-                        text.map_or("-".to_owned(), |text| text.to_string())
+                        text.map_or_else(|| "-".to_owned(), |text| text.to_string())
                     };
                     let (user, topic) = (or_dash(event.user), or_dash(event.topic));
                     let (kind, cause) = (event.kind.name(), event.cause);
