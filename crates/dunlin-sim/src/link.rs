@@ -47,6 +47,8 @@ pub struct Link {
     /// The server does not read.
     pub(crate) paused: bool,
     pub(crate) waiting: VecDeque<ToServer>,
+    /// The only stream besides control that the server reads.
+    pub(crate) read_only: Option<StreamId>,
     /// The client does not read: what the server sent waits here.
     pub(crate) stalled: bool,
     pub(crate) unread: VecDeque<ToClient>,
@@ -80,6 +82,17 @@ impl Link {
             _ => 0,
         };
         self.waiting.iter().map(bytes).sum()
+    }
+
+    /// Whether the server reads the stream that this came on.
+    pub(crate) fn is_read(&self, what: &ToServer) -> bool {
+        let (ToServer::Bytes(stream, _) | ToServer::Finished(stream) | ToServer::Reset(stream, _)) =
+            what
+        else {
+            return true;
+        };
+        let only = self.read_only;
+        *stream == StreamId::CONTROL || only.is_none_or(|only| only == *stream)
     }
 
     /// Opens a stream from the server's side, if there is credit.

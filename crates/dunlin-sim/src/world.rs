@@ -3,7 +3,7 @@
 
 mod clients;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -273,7 +273,7 @@ impl World {
         let Some(link) = self.links.get_mut(&conn) else {
             return;
         };
-        if link.paused {
+        if link.paused || !link.is_read(&what) {
             link.waiting.push_back(what);
             return;
         }
@@ -417,7 +417,6 @@ impl World {
             | NetCommandKind::SetIdleTimeout { .. }
             | NetCommandKind::IsolateStreams { .. }
             | NetCommandKind::RepeatPackets { .. }
-            | NetCommandKind::ReadOnly { .. }
             | NetCommandKind::ExpectMore => {}
             NetCommandKind::FinishStream { stream, .. } => {
                 self.deliver(conn, ToClient::Finished(stream));
@@ -442,6 +441,13 @@ impl World {
                 }
             }
             NetCommandKind::PauseReading { paused, .. } => self.pause(conn, paused),
+            NetCommandKind::ReadOnly { stream } => {
+                if let Some(link) = self.links.get_mut(&conn) {
+                    link.read_only = stream;
+                    let waiting = core::mem::take(&mut link.waiting);
+                    self.go_on(conn, waiting);
+                }
+            }
         }
     }
 
@@ -451,13 +457,16 @@ impl World {
         };
         link.paused = paused;
         if !paused {
-            // Ahead of what is still under way.
             let waiting = core::mem::take(&mut link.waiting);
-            let mut all: Vec<ToServer> = waiting.into();
-            all.extend(self.agenda.take_to_server(conn));
-            for what in all {
-                self.client_does(conn, what);
-            }
+            self.go_on(conn, waiting);
+        }
+    }
+
+    /// What waited arrives, ahead of what is still under way.
+    fn go_on(&mut self, conn: ConnId, waiting: VecDeque<ToServer>) {
+        let later = self.agenda.take_to_server(conn);
+        for what in waiting.into_iter().chain(later) {
+            self.client_does(conn, what);
         }
     }
 

@@ -29,7 +29,7 @@ const WIDE_EVERY: u64 = 5;
 
 /// Bytes that the broker may hold for all clients together, with what is on
 /// its way to them and its store.
-const HELD_BYTES_MAX: usize = 5 << 20;
+const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// The same where there are many subscriptions.
 const HELD_BYTES_MAX_WIDE: usize = 48 << 20;
@@ -108,7 +108,7 @@ fn run(seed: u64, verbose: bool, worst: &mut Worst) -> Result<(), String> {
         }
         script.world.take_log();
         let used = memory::used().saturating_sub(begun);
-        let held = memory::held().saturating_sub(before);
+        let held = memory::held().saturating_sub(before + program.waiting_bytes());
         let sent = u32::try_from(program.sent).unwrap_or(u32::MAX);
         let time_max = (STEP_TIME_MAX + BYTE_TIME_MAX * sent) * SLOW;
         if verbose {
@@ -137,7 +137,7 @@ fn setup(seed: u64, wide: bool, random: &mut Random) -> Setup {
     // Bytes arrive as they were sent: pieces cost the simulator.
     setup.pace.split = false;
     setup.config = Config {
-        packet_bytes_max: 32 << 10,
+        packet_bytes_max: 256 << 10,
         receive_maximum: 50,
         inflight_max: 50,
         queue_messages_max: 200,

@@ -2,7 +2,7 @@
 //! kind. What a step sends it sends without waiting.
 
 use dunlin_mqtt_codec::Version;
-use dunlin_sim::{Random, Script, encode};
+use dunlin_sim::{Link, Random, Script, encode};
 
 /// Hostile clients with a session.
 pub(crate) const CLIENTS: [&str; 3] = ["a", "b", "c"];
@@ -12,6 +12,9 @@ const STRANGERS: u64 = 20;
 
 /// Streams of a client that it begins packets on.
 const STREAMS: u64 = 16;
+
+/// Payload of a packet that is not finished.
+const UNFINISHED_BYTES: usize = 250 << 10;
 
 /// Largest payload of a message.
 const PAYLOAD_BYTES_MAX: u64 = 8 << 10;
@@ -76,6 +79,14 @@ impl Program {
         self.script.send_bytes(name, bytes);
     }
 
+    /// Bytes that wait at the clients, because the broker does not read them.
+    pub(crate) fn waiting_bytes(&mut self) -> usize {
+        let conns = CLIENTS.map(|name| self.script.conn(name));
+        let links = conns.into_iter().flatten();
+        let links = links.filter_map(|conn| self.script.world.link(conn));
+        links.map(Link::waiting_bytes).sum()
+    }
+
     /// Does one step; what it was, for people.
     pub(crate) fn step(&mut self) -> String {
         let name = CLIENTS[self.below(CLIENTS.len() as u64) as usize];
@@ -86,7 +97,7 @@ impl Program {
         match self.below(14) {
             0 => self.subscribe(name, 1),
             1 => {
-                let times = if self.below(2) == 0 { 300 } else { 10 };
+                let times = if self.below(2) == 0 { 500 } else { 10 };
                 if times > 10 {
                     self.change(name, "stall");
                 }
@@ -219,7 +230,7 @@ impl Program {
     /// All but the end of a packet, on every stream.
     fn unfinished(&mut self, name: &str) -> String {
         let whole = encode(
-            &format!("PUBLISH t/1 {}", "u".repeat(30 << 10)),
+            &format!("PUBLISH t/1 {}", "u".repeat(UNFINISHED_BYTES)),
             Version::V5,
         );
         let most = &whole[..whole.len() - 1];
