@@ -22,7 +22,6 @@ GENERATOR = os.path.abspath(os.environ["DUNLIN"])
 BASELINE = os.environ.get("BASELINE")
 
 
-
 def chosen(*names):
     """Those of a kind that the command line names; all if it names none."""
     return [name for name in names if name in PARTS] or list(names)
@@ -43,6 +42,9 @@ CELLS = [
     ("as they fall", 2, None),
 ]
 ONE, ON_ONE, LOCAL, CROSSING, FALL = range(len(CELLS))
+
+# Runs of the generator until it has all ports that it wants.
+PORTS_TRIED = 3
 
 notes = []
 
@@ -72,7 +74,11 @@ def bench(broker, transport, placement, options):
         command += ["--ca", broker.ca]
     if placement:
         command += ["--placement", placement, "--metrics", broker.metrics]
-    result = subprocess.run(command + options, capture_output=True, text=True)
+    for _ in range(PORTS_TRIED):
+        result = subprocess.run(command + options, capture_output=True, text=True)
+        # A port that led to the right shard may have been taken meanwhile.
+        if "Cannot assign requested address" not in result.stderr:
+            break
     if result.returncode != 0:
         raise RuntimeError(f"{broker.name} {transport} {options}: {result.stderr.strip()}")
     report = json.loads(result.stdout)

@@ -11,6 +11,7 @@ pub mod handshakes;
 pub mod limits;
 mod pacer;
 pub mod placement;
+pub mod places;
 pub mod plan;
 pub mod proc;
 mod publisher;
@@ -142,7 +143,7 @@ impl Conductor<'_> {
         let before = self.memory();
         self.connect()?;
         if let Some(places) = &self.plan.places {
-            places.check(self.plan)?;
+            placement::check(places, self.plan)?;
         }
         thread::sleep(BREATH);
         let spent = if self.plan.idle > 0 {

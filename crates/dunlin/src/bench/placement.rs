@@ -17,11 +17,11 @@ use std::net::TcpStream;
 use anyhow::{Context as _, bail, ensure};
 use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, SendBuf, StreamId};
-use dunlin_broker::home_shard;
 use dunlin_mqtt_codec::{Connect, Packet, decode};
 use dunlin_net::{Clock, DialConfig, Net, NetConfig};
 use serde_json::Value;
 
+use super::places::{Placement, Places};
 use super::plan::{Plan, Target};
 use super::wire::Framer;
 
@@ -35,139 +35,82 @@ const UDP_PORTS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Connections asked for with one request.
 const PAGE: usize = 1000;
-/// Characters appended to a client identifier at most.
-const SUFFIX_MAX: u32 = 10_000;
 
-/// Which clients are on which shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Placement {
-    /// All clients on the first shard.
-    OneShard,
-    /// Publisher and subscriber of a pair on one shard, pairs in turn.
-    Local,
-    /// Publisher and subscriber of a pair on different shards, pairs in turn.
-    Crossing,
+/// Finds ports for all clients of a plan. `metrics` is the address of the
+/// broker's metrics.
+///
+/// # Errors
+/// The broker shows no metrics there, refuses connections, or not enough
+/// ports lead to a shard.
+pub fn find(plan: &Plan, placement: Placement, metrics: SocketAddr) -> anyhow::Result<Places> {
+    let mut places = Places::new(placement, metrics, shard_count(metrics)?);
+    let wanted = wanted(&places, plan);
+    let mut found = vec![Vec::new(); wanted.len()];
+    let mut survey = Survey::new(plan)?;
+    for round in 0..ROUNDS_MAX {
+        let missing = |(wanted, found): (&usize, &Vec<_>)| wanted.saturating_sub(found.len());
+        let missing: usize = wanted.iter().zip(&found).map(missing).sum();
+        if missing == 0 {
+            assign(&mut places, plan, &found);
+            return Ok(places);
+        }
+        let count = (missing * wanted.len()).clamp(8, ROUND_MAX);
+        for (shard, addr) in survey.round(round, count, metrics)? {
+            if let Some(found) = found.get_mut(usize::from(shard)) {
+                found.push(addr);
+            }
+        }
+    }
+    bail!(
+        "not enough ports lead to each of {} shards",
+        places.shards()
+    )
 }
 
-impl Placement {
-    fn shard(self, role: char, number: usize, shards: u16) -> u16 {
-        let number = match (self, role) {
-            (Self::OneShard, _) => 0,
-            (Self::Crossing, 's') => number + 1,
-            _ => number,
-        };
-        (number % usize::from(shards.max(1))) as u16
+/// Gives every client an address that leads to its shard; there are fewer
+/// of them than clients where connections share a socket.
+fn assign(places: &mut Places, plan: &Plan, found: &[Vec<SocketAddr>]) {
+    let mut cycles: Vec<_> = found.iter().map(|found| found.iter().cycle()).collect();
+    for (role, number) in clients(plan) {
+        let cycle = cycles.get_mut(usize::from(places.shard(role, number)));
+        if let Some(addr) = cycle.and_then(Iterator::next) {
+            places.connect_from(role, number, *addr);
+        }
     }
 }
 
-/// Where each client connects from.
-#[derive(Clone, Debug)]
-pub struct Places {
-    placement: Placement,
-    metrics: SocketAddr,
-    shards: u16,
-    sources: HashMap<(char, usize), SocketAddr>,
+/// How many sources each shard needs.
+fn wanted(places: &Places, plan: &Plan) -> Vec<usize> {
+    let mut wanted = vec![0; usize::from(places.shards())];
+    for (role, number) in clients(plan) {
+        if let Some(count) = wanted.get_mut(usize::from(places.shard(role, number))) {
+            *count += 1;
+        }
+    }
+    if plan.target.transport == Transport::Quic {
+        wanted.iter_mut().for_each(|n| *n = (*n).min(UDP_PORTS));
+    }
+    wanted
 }
 
-impl Places {
-    /// Finds ports for all clients of a plan. `metrics` is the address of the
-    /// broker's metrics.
-    ///
-    /// # Errors
-    /// The broker shows no metrics there, refuses connections, or not enough
-    /// ports lead to a shard.
-    pub fn find(plan: &Plan, placement: Placement, metrics: SocketAddr) -> anyhow::Result<Self> {
-        let mut places = Self {
-            placement,
-            metrics,
-            shards: shard_count(metrics)?,
-            sources: HashMap::new(),
-        };
-        let wanted = places.wanted(plan);
-        let mut found = vec![Vec::new(); wanted.len()];
-        let mut survey = Survey::new(plan)?;
-        for round in 0..ROUNDS_MAX {
-            let missing = |(wanted, found): (&usize, &Vec<_>)| wanted.saturating_sub(found.len());
-            let missing: usize = wanted.iter().zip(&found).map(missing).sum();
-            if missing == 0 {
-                places.assign(plan, &found);
-                return Ok(places);
-            }
-            let count = (missing * wanted.len()).clamp(8, ROUND_MAX);
-            for (shard, addr) in survey.round(round, count, metrics)? {
-                if let Some(found) = found.get_mut(usize::from(shard)) {
-                    found.push(addr);
-                }
-            }
-        }
-        bail!("not enough ports lead to each of {} shards", places.shards)
+/// Checks that every client is where it should be.
+///
+/// # Errors
+/// One is not, or the broker does not say where.
+pub fn check(places: &Places, plan: &Plan) -> anyhow::Result<()> {
+    let found = connections(places.metrics())?;
+    for (role, number) in clients(plan) {
+        let id = plan.client_id(role, number);
+        let (shard, _) = found
+            .get(&id)
+            .with_context(|| format!("the broker does not list {id}"))?;
+        let wanted = places.shard(role, number);
+        ensure!(
+            *shard == wanted,
+            "{id} is on shard {shard}, not on {wanted}"
+        );
     }
-
-    /// Gives every client an address that leads to its shard; there are fewer
-    /// of them than clients where connections share a socket.
-    fn assign(&mut self, plan: &Plan, found: &[Vec<SocketAddr>]) {
-        let mut cycles: Vec<_> = found.iter().map(|found| found.iter().cycle()).collect();
-        for (role, number) in clients(plan) {
-            let cycle = cycles.get_mut(usize::from(self.shard(role, number)));
-            if let Some(addr) = cycle.and_then(Iterator::next) {
-                self.sources.insert((role, number), *addr);
-            }
-        }
-    }
-
-    /// How many sources each shard needs.
-    fn wanted(&self, plan: &Plan) -> Vec<usize> {
-        let mut wanted = vec![0; usize::from(self.shards)];
-        for (role, number) in clients(plan) {
-            if let Some(count) = wanted.get_mut(usize::from(self.shard(role, number))) {
-                *count += 1;
-            }
-        }
-        if plan.target.transport == Transport::Quic {
-            wanted.iter_mut().for_each(|n| *n = (*n).min(UDP_PORTS));
-        }
-        wanted
-    }
-
-    fn shard(&self, role: char, number: usize) -> u16 {
-        self.placement.shard(role, number, self.shards)
-    }
-
-    /// Where a client connects from.
-    #[must_use]
-    pub fn source(&self, role: char, number: usize) -> Option<SocketAddr> {
-        self.sources.get(&(role, number)).copied()
-    }
-
-    /// A client identifier that begins with `name` and belongs to the shard.
-    #[must_use]
-    pub fn client_id(&self, name: &str, role: char, number: usize) -> String {
-        let shard = self.shard(role, number);
-        (0..SUFFIX_MAX)
-            .map(|suffix| format!("{name}-{suffix}"))
-            .find(|id| home_shard(id, self.shards) == shard)
-            .unwrap_or_else(|| name.to_owned())
-    }
-
-    /// Checks that every client is where it should be.
-    ///
-    /// # Errors
-    /// One is not, or the broker does not say where.
-    pub fn check(&self, plan: &Plan) -> anyhow::Result<()> {
-        let found = connections(self.metrics)?;
-        for (role, number) in clients(plan) {
-            let id = plan.client_id(role, number);
-            let (shard, _) = found
-                .get(&id)
-                .with_context(|| format!("the broker does not list {id}"))?;
-            let wanted = self.shard(role, number);
-            ensure!(
-                *shard == wanted,
-                "{id} is on shard {shard}, not on {wanted}"
-            );
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Subscribers, then publishers, as they connect.
@@ -351,19 +294,16 @@ fn get(addr: SocketAddr, path: &str) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use dunlin_broker::home_shard;
+
     use super::super::plan::Pattern;
     use super::super::plan::tests::plan;
     use super::*;
 
     fn places(placement: Placement, plan: &Plan) -> Places {
         let addr = |shard: u16| (1..=12).map(move |n| ([127, 0, 0, 1], shard * 100 + n).into());
-        let mut places = Places {
-            placement,
-            metrics: ([127, 0, 0, 1], 1).into(),
-            shards: 2,
-            sources: HashMap::new(),
-        };
-        places.assign(plan, &[addr(1).collect(), addr(2).collect()]);
+        let mut places = Places::new(placement, ([127, 0, 0, 1], 1).into(), 2);
+        assign(&mut places, plan, &[addr(1).collect(), addr(2).collect()]);
         places
     }
 

@@ -10,7 +10,7 @@ use dunlin_base::transport::Transport;
 use dunlin_mqtt_codec::{QoS, Version};
 use dunlin_net::{ClientTls, QuicTuning};
 
-use super::placement::Places;
+use super::places::Places;
 use super::wire::STAMP_BYTES;
 
 /// Connections of one run at most.

@@ -20,7 +20,8 @@ use dunlin_net::{ClientTls, ClientTlsBuilder};
 use super::network::Network;
 use crate::bench;
 use crate::bench::handshakes::{self, Visits};
-use crate::bench::placement::{Placement, Places};
+use crate::bench::placement;
+use crate::bench::places::Placement;
 use crate::bench::plan::{Pattern, Plan, Target};
 use crate::bench::proc::Process;
 use crate::files;
@@ -324,7 +325,7 @@ impl Bench {
         }
         plan.check()?;
         if let (Some(placement), Some(metrics)) = (connect.placement, connect.metrics) {
-            plan.places = Some(Places::find(&plan, placement, metrics)?);
+            plan.places = Some(placement::find(&plan, placement, metrics)?);
         }
         Ok(plan)
     }

@@ -120,8 +120,8 @@ fn a_large_packet_before_connack_ends_the_connection_at_once() {
     for head in [&[0x10, 0x80, 0x80, 0x40], &[0x10, 0xfe, 0xff, 0x03]] {
         let _ = answer(&broker, head);
     }
-    let (_, text) = crate::metrics::get(&broker, "/metrics");
-    let counted = crate::metrics::sum(&text, "dunlin_connects_too_large_total", "");
+    let (_, text) = get(&broker, "/metrics");
+    let counted = sum(&text, "dunlin_connects_too_large_total", "");
     assert!((counted - 2.0).abs() < 0.1, "{text}");
     // After it the limit is another.
     let payload = vec![b'x'; 200_000];
