@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use dunlin_mqtt_codec::PacketId;
-use hashbrown::HashMap;
+pub use dunlin_queue::Window;
 
 /// Gives identifiers out in a circle, so that freed ones rest as long as
 /// possible before they are used again.
@@ -39,7 +39,7 @@ impl PacketIdCounter {
 /// The identifiers in use and the order of their use.
 #[derive(Debug)]
 pub struct PacketIds<T> {
-    used: HashMap<PacketId, Entry<T>>,
+    used: Window<PacketId, Entry<T>>,
     counter: PacketIdCounter,
     next_order: u64,
 }
@@ -53,7 +53,7 @@ struct Entry<T> {
 impl<T> Default for PacketIds<T> {
     fn default() -> Self {
         Self {
-            used: HashMap::new(),
+            used: Window::default(),
             counter: PacketIdCounter::default(),
             next_order: 0,
         }
@@ -65,7 +65,7 @@ impl<T> PacketIds<T> {
     /// [`PacketIds::insert`].
     #[must_use]
     pub fn next_free(&self) -> Option<PacketId> {
-        let is_used = |id| self.used.contains_key(&id);
+        let is_used = |id| self.used.contains(id);
         self.counter.next_free(self.used.len(), is_used)
     }
 
@@ -79,7 +79,7 @@ impl<T> PacketIds<T> {
 
     /// Moves an identifier behind all others in order.
     pub fn move_to_end(&mut self, id: PacketId) {
-        if let Some(entry) = self.used.get_mut(&id) {
+        if let Some(entry) = self.used.get_mut(id) {
             entry.order = self.next_order;
             self.next_order += 1;
         }
@@ -88,22 +88,17 @@ impl<T> PacketIds<T> {
     /// What an identifier is used for.
     #[must_use]
     pub fn get(&self, id: PacketId) -> Option<&T> {
-        self.used.get(&id).map(|entry| &entry.value)
+        self.used.get(id).map(|entry| &entry.value)
     }
 
     /// What an identifier is used for, to be changed.
     pub fn get_mut(&mut self, id: PacketId) -> Option<&mut T> {
-        self.used.get_mut(&id).map(|entry| &mut entry.value)
+        self.used.get_mut(id).map(|entry| &mut entry.value)
     }
 
     /// Frees an identifier.
     pub fn remove(&mut self, id: PacketId) -> Option<T> {
-        let entry = self.used.remove(&id)?;
-        if self.used.is_empty() {
-            // An idle session keeps no table.
-            self.used.shrink_to_fit();
-        }
-        Some(entry.value)
+        self.used.take(id).map(|entry| entry.value)
     }
 
     /// Identifiers in use.
@@ -120,12 +115,12 @@ impl<T> PacketIds<T> {
 
     /// All values, in no order.
     pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.used.values().map(|entry| &entry.value)
+        self.used.iter().map(|(_, entry)| &entry.value)
     }
 
     /// All values, in no order, to be changed.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.used.values_mut().map(|entry| &mut entry.value)
+        self.used.iter_mut().map(|(_, entry)| &mut entry.value)
     }
 
     /// The identifiers whose value is wanted, in order.
@@ -133,14 +128,14 @@ impl<T> PacketIds<T> {
     pub fn in_order(&self, wanted: impl Fn(&T) -> bool) -> Vec<PacketId> {
         let entries = self.used.iter();
         let entries = entries.filter(|(_, entry)| wanted(&entry.value));
-        let mut ids: Vec<_> = entries.map(|(id, entry)| (entry.order, *id)).collect();
+        let mut ids: Vec<_> = entries.map(|(id, entry)| (entry.order, id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Frees all identifiers.
     pub fn clear(&mut self) {
-        self.used = HashMap::new();
+        self.used = Window::default();
     }
 }
 

@@ -32,4 +32,4 @@ pub use consumer::{Consumer, Next, Receipt, Settled, Transfer};
 pub use delivery::{Content, Delivery, Identifiers};
 pub use queue::Queue;
 pub use state::{Event, Outcome, State, Step};
-pub use window::Key;
+pub use window::{Key, Window};

@@ -38,7 +38,7 @@ impl Key for u32 {
 
 /// Values by key. None of the two ends is free.
 #[derive(Debug)]
-pub(crate) struct Window<K, T> {
+pub struct Window<K, T> {
     places: VecDeque<(K, Option<T>)>,
     len: usize,
 }
@@ -53,31 +53,40 @@ impl<K, T> Default for Window<K, T> {
 }
 
 impl<K: Key, T> Window<K, T> {
-    pub(crate) const fn len(&self) -> usize {
+    /// Values in it.
+    #[must_use]
+    pub const fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(crate) fn contains(&self, key: K) -> bool {
+    /// Whether a key has a value.
+    #[must_use]
+    pub fn contains(&self, key: K) -> bool {
         self.get(key).is_some()
     }
 
-    pub(crate) fn get(&self, key: K) -> Option<&T> {
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, key: K) -> Option<&T> {
         let place = self.find(key).ok()?;
         self.places.get(place)?.1.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+    /// The value of a key, to be changed.
+    pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         let place = self.find(key).ok()?;
         self.places.get_mut(place)?.1.as_mut()
     }
 
     /// Adds a value, instead of one that had the key before. The value, in its
     /// place.
-    pub(crate) fn insert(&mut self, key: K, value: T) -> Option<&mut T> {
+    pub fn insert(&mut self, key: K, value: T) -> Option<&mut T> {
         let place = match self.find(key) {
             Err(place) if place == self.places.len() => {
                 self.places.push_back((key, Some(value)));
@@ -95,17 +104,14 @@ impl<K: Key, T> Window<K, T> {
         Some(there.insert(value))
     }
 
-    pub(crate) fn remove(&mut self, key: K) -> bool {
+    /// Removes the value of a key; `false` if there is none.
+    pub fn remove(&mut self, key: K) -> bool {
         self.remove_with(key, |_| Some(())).is_some()
     }
 
     /// Removes a value if `take` takes what is wanted of it. The rest is dropped
     /// in its place: values are large, and mostly nothing is wanted.
-    pub(crate) fn remove_with<R>(
-        &mut self,
-        key: K,
-        take: impl FnOnce(&mut T) -> Option<R>,
-    ) -> Option<R> {
+    pub fn remove_with<R>(&mut self, key: K, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         let place = self.find(key).ok()?;
         let (_, value) = self.places.get_mut(place)?;
         let taken = take(value.as_mut()?)?;
@@ -115,14 +121,30 @@ impl<K: Key, T> Window<K, T> {
         Some(taken)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+    /// Removes the value of a key and gives it.
+    pub fn take(&mut self, key: K) -> Option<T> {
+        let place = self.find(key).ok()?;
+        let taken = self.places.get_mut(place)?.1.take()?;
+        self.len -= 1;
+        self.tidy();
+        Some(taken)
+    }
+
+    /// All values, in the order of their keys from the oldest.
+    pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         let places = self.places.iter();
         places.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
+    /// All values, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
         let places = self.places.iter_mut();
         places.filter_map(|(key, value)| Some((*key, value.as_mut()?)))
+    }
+
+    /// All values, in the order of their keys from the oldest.
+    pub fn into_values(self) -> impl Iterator<Item = T> {
+        self.places.into_iter().filter_map(|(_, value)| value)
     }
 
     /// The place of a key, or where it belongs.
@@ -213,7 +235,10 @@ mod tests {
                 };
                 let mut keys = model.range(from..).chain(&model).map(|(key, _)| *key);
                 if let Some(key) = keys.find(|key| *key != 3) {
-                    let removed = window.remove_with(id(key), |value| Some(*value));
+                    let removed = match draw % 2 {
+                        0 => window.remove_with(id(key), |value| Some(*value)),
+                        _ => window.take(id(key)),
+                    };
                     assert_eq!(removed, model.remove(&key));
                     assert!(!window.remove(id(key)));
                 }

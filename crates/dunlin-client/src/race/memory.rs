@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn files_survive_and_broken_ones_are_begun_anew() {
+    fn files_survive_and_broken_ones_are_begun_again() {
         let mut entries = BTreeMap::new();
         let entry = Entry {
             seen: 5,

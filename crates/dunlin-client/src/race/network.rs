@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_are_told_apart_by_prefix_and_gateway() {
+    fn networks_differ_by_prefix_and_gateway() {
         let routes = format!(
             "Iface\tDestination\tGateway\tFlags\n\
              eth0\t0002000A\t00000000\t0001\n\

@@ -6,7 +6,6 @@ mod events;
 mod tests;
 
 use core::time::Duration;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use dunlin_base::transport::Transport;
@@ -17,6 +16,7 @@ use dunlin_mqtt::client::{
 use dunlin_mqtt::codec::{
     self, Disconnect, DisconnectProperties, PacketId, PublishProperties, ReasonCode, Version,
 };
+use dunlin_mqtt::packet_ids::Window;
 use dunlin_mqtt::scram;
 use tokio::sync::oneshot;
 
@@ -44,7 +44,7 @@ pub(super) struct Exchange {
     fault: Option<DisconnectCause>,
     /// A message was acknowledged or received on this connection.
     is_useful: bool,
-    in_flight: HashMap<PacketId, QueuedPublish>,
+    in_flight: Window<PacketId, QueuedPublish>,
     requests: Requests,
     /// Room for acknowledgements on their way.
     receipts: Vec<Receipt>,
@@ -73,7 +73,7 @@ impl Exchange {
             scram: None,
             fault: None,
             is_useful: false,
-            in_flight: HashMap::new(),
+            in_flight: Window::default(),
             requests: Requests::default(),
             receipts: Vec::new(),
         }
@@ -174,7 +174,7 @@ impl Exchange {
         self.session.handle_closed();
         self.scram = None;
         self.shared.set_connection(None);
-        for queued in self.in_flight.values_mut() {
+        for (_, queued) in self.in_flight.iter_mut() {
             queued.stream = None;
         }
     }
@@ -182,7 +182,7 @@ impl Exchange {
     /// The client is over.
     pub(super) fn end(&mut self, cause: &DisconnectCause) {
         self.shared.set_connection(None);
-        for (_, queued) in self.in_flight.drain() {
+        for queued in core::mem::take(&mut self.in_flight).into_values() {
             queued.finish(Err(PublishError::Closed(cause.clone())));
         }
         self.requests.end(cause);
@@ -299,7 +299,7 @@ impl Exchange {
     /// belongs to.
     pub(super) fn owed(&self) -> Option<Option<StreamId>> {
         Some(match self.session.owed()? {
-            Owed::Release(id) => self.in_flight.get(&id).and_then(|queued| queued.stream),
+            Owed::Release(id) => self.in_flight.get(id).and_then(|queued| queued.stream),
             _ => None,
         })
     }
@@ -316,7 +316,7 @@ impl Exchange {
         while let Some(resume) = self.session.poll_resume() {
             match resume {
                 Resume::Completed(id) => {
-                    if let Some(queued) = self.in_flight.remove(&id) {
+                    if let Some(queued) = self.in_flight.take(id) {
                         queued.finish(Ok(ReasonCode::Success));
                     }
                 }
@@ -328,7 +328,7 @@ impl Exchange {
     }
 
     fn send_again(&mut self, now: Instant, id: PacketId, out: &mut SendBuf) -> Option<Text> {
-        let Some(queued) = self.in_flight.get_mut(&id) else {
+        let Some(queued) = self.in_flight.get_mut(id) else {
             tracing::error!("a message in flight is missing");
             self.session.abandon(id);
             return None;
@@ -349,7 +349,7 @@ impl Exchange {
             }
             Err(error) => {
                 self.session.abandon(id);
-                if let Some(queued) = self.in_flight.remove(&id) {
+                if let Some(queued) = self.in_flight.take(id) {
                     queued.finish(Err(self.unsupported(error)));
                 }
                 None

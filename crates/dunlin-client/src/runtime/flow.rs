@@ -1,7 +1,23 @@
-//! The flow header of the MQTT-next draft that a stream of the server may begin
-//! with. Nothing else in this crate knows the draft.
+//! The MQTT-next draft: the flow header that a stream of the server may begin
+//! with, and the codes by which streams are refused and given up. Nothing else
+//! in this crate knows the draft.
 
-use dunlin_mqtt::flow::{FlowFlags, FlowHeader};
+use dunlin_base::{ConnId, StreamId};
+use dunlin_mqtt::flow::{FlowFlags, FlowHeader, stream_code};
+use dunlin_net::Net;
+
+/// Wants nothing of a stream of the server.
+pub(super) fn refuse(net: &mut Net, conn: ConnId, stream: StreamId) {
+    net.conn(conn).stop_stream(stream, stream_code::STREAM_TYPE);
+    net.conn(conn)
+        .reset_stream(stream, stream_code::STREAM_TYPE);
+}
+
+/// What was written on a stream is of no use any more.
+pub(super) fn give_up(net: &mut Net, conn: ConnId, stream: StreamId) {
+    let code = stream_code::FLOW_PACKET_CANCELLED;
+    net.conn(conn).reset_stream(stream, code);
+}
 
 /// Length of the flow header that a server's stream begins with, 0 if it has
 /// none, `None` if more bytes are needed to tell; an error if it is not one

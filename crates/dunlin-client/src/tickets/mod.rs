@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_good_is_begun_anew_and_kept_private() {
+    fn a_file_that_is_no_good_is_begun_again_and_kept_private() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("tickets");
         let scope = scope(dir.path(), "a");

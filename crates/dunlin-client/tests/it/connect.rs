@@ -101,7 +101,7 @@ fn a_silent_server_is_given_up() {
 }
 
 #[test]
-fn nobody_there_is_an_error() {
+fn no_server_is_an_error() {
     run(async {
         // A port that was free a moment ago.
         let port = {
@@ -131,7 +131,7 @@ fn nobody_there_is_an_error() {
 }
 
 #[test]
-fn dropping_all_handles_says_goodbye() {
+fn dropping_all_handles_disconnects() {
     let server = Server::run(|listener| {
         let mut peer = listener.accept_session(false);
         peer.expect("DISCONNECT expiry=0");
@@ -204,7 +204,7 @@ fn disconnecting_in_three_ways() {
 }
 
 #[test]
-fn a_server_that_does_not_read_cannot_hold_up_a_goodbye() {
+fn a_server_that_does_not_read_cannot_hold_up_a_disconnect() {
     let (ended, wait) = std::sync::mpsc::channel();
     let server = Server::run(move |listener| {
         let _peer = listener.accept_session(false);

@@ -49,7 +49,7 @@ fn prefer(from: &str) {
 }
 
 #[test]
-fn a_client_whose_address_is_gone_connects_anew_at_once() {
+fn a_client_whose_address_is_gone_connects_again_at_once() {
     in_namespace("address_removed");
 }
 

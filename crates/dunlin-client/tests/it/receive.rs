@@ -109,7 +109,7 @@ fn a_slow_application_slows_the_server_down() {
 }
 
 #[test]
-fn nobody_listens_but_everything_is_acknowledged() {
+fn without_a_listener_everything_is_acknowledged() {
     let server = Server::run(|listener| {
         let mut peer = listener.accept_session(false);
         peer.expect("PUBLISH deaf");
@@ -130,7 +130,7 @@ fn nobody_listens_but_everything_is_acknowledged() {
 }
 
 #[test]
-fn what_was_not_taken_is_not_acknowledged_by_a_goodbye() {
+fn what_was_not_taken_is_not_acknowledged_by_a_disconnect() {
     let server = Server::run(|listener| {
         let mut peer = listener.accept_session(false);
         peer.send("PUBLISH 1 q1 a");

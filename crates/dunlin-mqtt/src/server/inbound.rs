@@ -69,7 +69,7 @@ struct Qos2 {
     counted: bool,
     /// What routing waits for.
     work: AckToken,
-    /// PUBREL came, and the store is being told.
+    /// PUBREL came, and the store is being asked.
     releasing: bool,
     /// Where PUBCOMP is due when the store knows.
     asked: Option<StreamId>,
@@ -332,7 +332,7 @@ impl Inbound {
     /// Looks at a PUBLISH with QoS 2 before [`Inbound::handle_publish`]. A
     /// repeated one on a data stream may be of one that an earlier stream, or
     /// connection, left open; those wait on control. One that is not repeated
-    /// is new, whatever an earlier stream left open under its identifier.
+    /// is new, also if an earlier stream left open under its identifier.
     pub fn resume(&mut self, stream: StreamId, packet_id: NonZeroU16, dup: bool) {
         let control = (StreamId::CONTROL, packet_id);
         let Some(open) = self.qos2.get_mut(&control) else {

@@ -2,12 +2,18 @@
 //! that topics do not hold each other up and each keeps its order. Decisions
 //! only: no transport, no packets, no messages.
 //!
-//! [`publish`] plans for a client, whose server may be any: a topic has a
-//! stream to itself or is on the first one, and changes its place only when
-//! nothing of it can still be on its way. [`delivery`] plans for a broker,
-//! whose client allows it a number of streams: topics share them, and messages
-//! wait with their stream. Both keep topics in the same bounded table and give
-//! up first what was used least recently.
+//! [`publish`] plans for a client, [`delivery`] for a broker. Both keep topics in
+//! the same bounded table and give up first what was used least recently. They
+//! are two because what is known differs, and with it what a topic waits for:
+//!
+//! - A client's server may be any. Its streams are read at its own pace and no
+//!   stream is agreed, so that a topic has one to itself or is on the first one,
+//!   and changes its place only when nothing of it can still be on its way: the
+//!   topic waits, and its messages stay in the client's queue, where they may
+//!   become obsolete.
+//! - A broker's client has asked for a number of streams and its transport says
+//!   what has arrived. Topics share streams, and a stream that is not there yet
+//!   holds bytes that are encoded and counted already; no topic waits.
 
 pub mod delivery;
 pub mod publish;

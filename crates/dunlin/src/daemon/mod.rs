@@ -2,6 +2,7 @@
 //! threads, stops them again. The library form of `dunlin broker`, which tests and
 //! embedders use too.
 
+mod answers;
 mod authenticator;
 mod check;
 mod keys;

@@ -1,5 +1,5 @@
-//! Questions to a shard about itself, and its answers. They come as mail
-//! between batches, so that an answer takes no lock on the shard's state.
+//! Questions to a shard about itself. They come as mail between batches, so that
+//! an answer takes no lock on the shard's state.
 
 use std::sync::mpsc::Sender;
 
@@ -7,8 +7,7 @@ use dunlin_base::{ConnId, Text};
 use dunlin_broker::ClientView;
 use dunlin_net::ConnStats;
 
-use super::worker::Worker;
-use crate::metrics::{SAMPLES_MAX, ShardReport};
+use crate::metrics::ShardReport;
 
 /// A question, with the channel for its answer, or a request.
 #[derive(Debug)]
@@ -64,62 +63,4 @@ pub(crate) enum Query {
         /// Where the answer goes.
         reply: Sender<Vec<(ConnId, ConnStats)>>,
     },
-}
-
-impl Worker {
-    /// Answers a question.
-    pub(crate) fn query(&mut self, query: Query) {
-        // The asker may have given up waiting.
-        let _received = match query {
-            Query::Report(reply) => reply.send(self.report()).is_ok(),
-            Query::Clients {
-                after,
-                limit,
-                reply,
-            } => reply.send(self.shard.clients(after, limit)).is_ok(),
-            Query::Client { client_id, reply } => reply.send(self.shard.client(&client_id)).is_ok(),
-            Query::Conns { conns, reply } => {
-                let net = &mut self.net;
-                let found = conns
-                    .into_iter()
-                    .filter_map(|conn| Some((conn, net.conn(conn).stats()?)));
-                reply.send(found.collect()).is_ok()
-            }
-            Query::Watched {
-                after,
-                limit,
-                reply,
-            } => reply.send(self.shard.watched_clients(after, limit)).is_ok(),
-            Query::Publish { client_id, payload } => {
-                let now = self.clock.now();
-                self.shard.publish_client(now, &client_id, payload);
-                true
-            }
-            Query::Name { conn, client_id } => {
-                self.net.conn(conn).name_log(&client_id);
-                true
-            }
-            Query::Log(conn) => {
-                self.net.conn(conn).begin_log();
-                true
-            }
-        };
-    }
-
-    fn report(&mut self) -> ShardReport {
-        let paths = &mut self.paths;
-        self.net
-            .sample_quic(SAMPLES_MAX, &mut |stats| paths.observe(stats));
-        let address = self.shards.get(usize::from(self.id.0));
-        ShardReport {
-            shard: self.id.0,
-            stats: *self.shard.stats(),
-            census: self.shard.census(),
-            counters: *self.net.counters(),
-            held: self.net.held(),
-            handshakes_pending: self.net.handshakes_pending(),
-            inbox_bytes: address.map_or(0, |address| address.waiting()),
-            paths: self.paths.clone(),
-        }
-    }
 }

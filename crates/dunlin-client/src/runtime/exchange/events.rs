@@ -1,13 +1,13 @@
 //! What the server's packets mean for what is under way.
 
 use core::time::Duration;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use dunlin_base::{MessageProperties, StreamId, Text};
 use dunlin_mqtt::client::{Event, Receipt};
 use dunlin_mqtt::codec::{Ack, ConnAck, PacketId, Publish, ReasonCode};
 use dunlin_mqtt::flow::option;
+use dunlin_mqtt::packet_ids::Window;
 
 use super::super::requests::Requests;
 use super::super::scram::Scram;
@@ -50,7 +50,7 @@ pub(super) struct Events<'a> {
     pub(super) scram: Option<&'a Scram>,
     pub(super) fault: &'a mut Option<DisconnectCause>,
     pub(super) is_useful: &'a mut bool,
-    pub(super) in_flight: &'a mut HashMap<PacketId, QueuedPublish>,
+    pub(super) in_flight: &'a mut Window<PacketId, QueuedPublish>,
     pub(super) requests: &'a mut Requests,
 }
 
@@ -141,7 +141,7 @@ impl Events<'_> {
     }
 
     fn on_recorded(&mut self, id: PacketId) -> Received {
-        let Some(queued) = self.in_flight.get_mut(&id) else {
+        let Some(queued) = self.in_flight.get_mut(id) else {
             tracing::error!("a message in flight is missing");
             return Received::Nothing;
         };
@@ -150,7 +150,7 @@ impl Events<'_> {
     }
 
     fn on_published(&mut self, ack: &Ack<'_>) -> Received {
-        let Some(queued) = self.in_flight.remove(&ack.packet_id) else {
+        let Some(queued) = self.in_flight.take(ack.packet_id) else {
             tracing::error!("a message in flight is missing");
             return Received::Nothing;
         };

@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 
 use dunlin_base::{ConnId, SendBuf, StreamId, Text};
 use dunlin_mqtt::codec::ReasonCode;
-use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::streams::publish::PublishPlanner;
 
 use super::super::context::Context;
+use super::super::flow;
 use crate::error::PublishError;
 use crate::streams::StreamOptions;
 use crate::work::QueuedPublish;
@@ -158,14 +158,7 @@ impl DataStreams {
             context.net.conn(conn).finish_stream(stream);
         }
         for stream in self.refused.drain(..) {
-            context
-                .net
-                .conn(conn)
-                .stop_stream(stream, stream_code::STREAM_TYPE);
-            context
-                .net
-                .conn(conn)
-                .reset_stream(stream, stream_code::STREAM_TYPE);
+            flow::refuse(context.net, conn, stream);
         }
     }
 
@@ -196,8 +189,7 @@ impl DataStreams {
         conn: ConnId,
         stream: StreamId,
     ) -> Vec<QueuedPublish> {
-        let code = stream_code::FLOW_PACKET_CANCELLED;
-        context.net.conn(conn).reset_stream(stream, code);
+        flow::give_up(context.net, conn, stream);
         let outgoing = self.open.get_mut(&stream);
         outgoing.map_or_else(Vec::new, |o| core::mem::take(&mut o.held))
     }

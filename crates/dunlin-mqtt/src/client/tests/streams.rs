@@ -4,7 +4,7 @@ use super::*;
 use crate::client::Owed;
 
 #[test]
-fn a_release_is_told_from_what_belongs_anywhere() {
+fn a_release_differs_from_what_belongs_anywhere() {
     let mut rig = Rig::connected();
     assert_eq!(rig.engine.owed(), None);
     assert_eq!(rig.publish("a", 2), Ok(Some(id(1))));

@@ -1,0 +1,63 @@
+//! What a shard answers when it is asked about itself.
+
+use super::query::Query;
+use super::worker::Worker;
+use crate::metrics::{SAMPLES_MAX, ShardReport};
+
+impl Worker {
+    /// Answers a question.
+    pub(crate) fn query(&mut self, query: Query) {
+        // The asker may have given up waiting.
+        let _received = match query {
+            Query::Report(reply) => reply.send(self.report()).is_ok(),
+            Query::Clients {
+                after,
+                limit,
+                reply,
+            } => reply.send(self.shard.clients(after, limit)).is_ok(),
+            Query::Client { client_id, reply } => reply.send(self.shard.client(&client_id)).is_ok(),
+            Query::Conns { conns, reply } => {
+                let net = &mut self.net;
+                let found = conns
+                    .into_iter()
+                    .filter_map(|conn| Some((conn, net.conn(conn).stats()?)));
+                reply.send(found.collect()).is_ok()
+            }
+            Query::Watched {
+                after,
+                limit,
+                reply,
+            } => reply.send(self.shard.watched_clients(after, limit)).is_ok(),
+            Query::Publish { client_id, payload } => {
+                let now = self.clock.now();
+                self.shard.publish_client(now, &client_id, payload);
+                true
+            }
+            Query::Name { conn, client_id } => {
+                self.net.conn(conn).name_log(&client_id);
+                true
+            }
+            Query::Log(conn) => {
+                self.net.conn(conn).begin_log();
+                true
+            }
+        };
+    }
+
+    fn report(&mut self) -> ShardReport {
+        let paths = &mut self.paths;
+        self.net
+            .sample_quic(SAMPLES_MAX, &mut |stats| paths.observe(stats));
+        let address = self.shards.get(usize::from(self.id.0));
+        ShardReport {
+            shard: self.id.0,
+            stats: *self.shard.stats(),
+            census: self.shard.census(),
+            counters: *self.net.counters(),
+            held: self.net.held(),
+            handshakes_pending: self.net.handshakes_pending(),
+            inbox_bytes: address.map_or(0, |address| address.waiting()),
+            paths: self.paths.clone(),
+        }
+    }
+}
