@@ -14,6 +14,7 @@ pub(crate) mod pending;
 pub(crate) mod routing;
 pub(crate) mod session;
 pub(crate) mod sessions;
+mod subscribers;
 pub(crate) mod timers;
 pub(crate) mod walks;
 

@@ -9,8 +9,7 @@ use core::ops::ControlFlow;
 use dunlin_base::topic::Filter;
 use dunlin_base::{Message, ShardId, StreamId, Text};
 use dunlin_mqtt::server::Identifiers;
-use dunlin_mqtt::server::session::Subscription;
-use dunlin_router::{Interest, Match, Page, RetainedTree, SharedMatch, SubscriptionTree};
+use dunlin_router::{Interest, Match, Page, RetainedTree, SharedMatch};
 use dunlin_store::SessionKey;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -18,6 +17,8 @@ use smallvec::SmallVec;
 use crate::ids::SessionIdx;
 use crate::io::InterestChange;
 use crate::owners::keepers::Keepers;
+use crate::owners::subscribers::Subscribers;
+pub(crate) use crate::owners::subscribers::{Subscribed, Subscriber};
 
 /// No Local in the options byte of a subscription.
 const NO_LOCAL: u8 = 0b0100;
@@ -35,39 +36,6 @@ const IDENTIFIERS_SCANNED_MAX: usize = 16;
 
 /// Topics looked at for one page.
 const STEPS_MAX: usize = 4096;
-
-/// Who is behind a subscription in the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Subscriber {
-    /// A session of this shard.
-    Session(u32),
-    /// Some session of another shard.
-    Shard(ShardId),
-}
-
-/// What the tree keeps with a subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subscribed {
-    pub(crate) options: u8,
-    /// The rules in force do not allow all that it matches: each message is
-    /// checked.
-    pub(crate) restricted: bool,
-    /// Subscription identifier; 0: none.
-    pub(crate) identifier: u32,
-    pub(crate) stream: StreamId,
-}
-
-impl Subscribed {
-    /// What the tree keeps of a subscription.
-    pub(crate) fn of(subscription: &Subscription) -> Self {
-        Self {
-            options: subscription.options.to_byte(),
-            restricted: false,
-            identifier: subscription.identifier.unwrap_or(0),
-            stream: subscription.stream,
-        }
-    }
-}
 
 /// A session that a message goes to, overlapping subscriptions merged.
 #[derive(Debug)]
@@ -175,7 +143,7 @@ struct Mark {
 /// Subscriptions, interest and retained messages.
 #[derive(Debug)]
 pub(crate) struct Routing {
-    tree: SubscriptionTree<Subscriber, Subscribed>,
+    subscribers: Subscribers,
     interest: Interest,
     retained: RetainedTree<Arc<Message>>,
     pub(crate) keepers: Keepers,
@@ -194,7 +162,7 @@ pub(crate) struct Routing {
 impl Routing {
     pub(crate) fn new(hash_key: u64) -> Self {
         Self {
-            tree: SubscriptionTree::new(hash_key),
+            subscribers: Subscribers::new(hash_key),
             interest: Interest::new(),
             retained: RetainedTree::new(),
             keepers: Keepers::default(),
@@ -238,7 +206,7 @@ impl Routing {
             may_receive,
         };
         if scope.is_none_or(|scope| scope.plain) {
-            self.tree.matches(topic, |found| match found {
+            self.subscribers.matches(topic, |found| match found {
                 Match::Subscriber { key, value } => finder.add(key, value, None),
                 Match::Shared(shared) if scope.is_none() => finder.add_shared(&shared),
                 _ => {}
@@ -247,7 +215,7 @@ impl Routing {
         for share in scope.map_or(&[][..], |scope| scope.shares) {
             let before = finder.found.hits.len();
             if let Some((group, filter)) = split_share(share)
-                && let Some(shared) = self.tree.shared_group(group, filter)
+                && let Some(shared) = self.subscribers.tree().shared_group(group, filter)
             {
                 finder.add_shared(&shared);
             }
@@ -280,7 +248,7 @@ impl Routing {
         mut accepts: impl FnMut(Subscriber) -> bool,
     ) -> Option<(Subscriber, Subscribed)> {
         let (group, filter) = split_share(share)?;
-        let shared = self.tree.shared_group(group, filter)?;
+        let shared = self.subscribers.tree().shared_group(group, filter)?;
         let chosen = shared
             .select(|key, _| prefers(*key))
             .or_else(|| shared.select(|key, _| accepts(*key)));
@@ -290,7 +258,8 @@ impl Routing {
     /// Sessions of this shard in a shared subscription.
     pub(crate) fn members(&self, share: &str) -> impl Iterator<Item = SessionIdx> + use<'_> {
         let group = split_share(share);
-        let group = group.and_then(|(group, filter)| self.tree.shared_group(group, filter));
+        let group =
+            group.and_then(|(group, filter)| self.subscribers.tree().shared_group(group, filter));
         let members = group.into_iter().flat_map(|group| group.members());
         members.filter_map(|member| match member.key {
             Subscriber::Session(s) => Some(s as usize),
@@ -309,11 +278,18 @@ impl Routing {
         let filter = Filter::parse(text).ok()?;
         let key = Subscriber::Session(s as u32);
         let Some(group) = filter.share else {
-            let is_new = self.tree.insert(filter.filter, key, value).is_none();
+            let is_new = self
+                .subscribers
+                .tree_mut()
+                .insert(filter.filter, key, value)
+                .is_none();
             let first = is_new && self.interest.add(filter.filter);
             return first.then(|| InterestChange::Add(Text::from(text)));
         };
-        let old = self.tree.insert_shared(group, filter.filter, key, value, 1);
+        let old = self
+            .subscribers
+            .tree_mut()
+            .insert_shared(group, filter.filter, key, value, 1);
         old.is_none().then(|| {
             let members = self.interest.add_shared(group, filter.filter);
             InterestChange::Share(Text::from(text), members)
@@ -326,11 +302,13 @@ impl Routing {
         let filter = Filter::parse(text).ok()?;
         let key = Subscriber::Session(s as u32);
         let Some(group) = filter.share else {
-            self.tree.remove(filter.filter, key)?;
+            self.subscribers.tree_mut().remove(filter.filter, key)?;
             let last = self.interest.remove(filter.filter);
             return last.then(|| InterestChange::Remove(Text::from(text)));
         };
-        self.tree.remove_shared(group, filter.filter, key)?;
+        self.subscribers
+            .tree_mut()
+            .remove_shared(group, filter.filter, key)?;
         let members = self.interest.remove_shared(group, filter.filter);
         let members = members.unwrap_or(0);
         Some(InterestChange::Share(Text::from(text), members))
@@ -347,10 +325,10 @@ impl Routing {
         };
         match change {
             InterestChange::Add(filter) => {
-                self.tree.insert(filter, key, value);
+                self.subscribers.tree_mut().insert(filter, key, value);
             }
             InterestChange::Remove(filter) => {
-                self.tree.remove(filter, key);
+                self.subscribers.tree_mut().remove(filter, key);
             }
             InterestChange::Keeper(text, keeper) => self.keepers.set(text, from, *keeper),
             InterestChange::Share(text, members) => {
@@ -358,9 +336,13 @@ impl Routing {
                     return;
                 };
                 if *members == 0 {
-                    self.tree.remove_shared(group, filter, key);
+                    self.subscribers
+                        .tree_mut()
+                        .remove_shared(group, filter, key);
                 } else {
-                    self.tree.insert_shared(group, filter, key, value, *members);
+                    self.subscribers
+                        .tree_mut()
+                        .insert_shared(group, filter, key, value, *members);
                 }
             }
         }
@@ -369,13 +351,13 @@ impl Routing {
     /// Whether a session wants messages of this topic.
     pub(crate) fn is_wanted(&self, topic: &str) -> bool {
         let mut wanted = false;
-        self.tree.matches(topic, |_| wanted = true);
+        self.subscribers.tree().matches(topic, |_| wanted = true);
         wanted
     }
 
     /// Subscriptions, those of other shards included.
     pub(crate) fn subscriptions(&self) -> usize {
-        self.tree.subscription_count()
+        self.subscribers.tree().subscription_count()
     }
 
     /// Puts a retained message into the index, or takes one with an empty
