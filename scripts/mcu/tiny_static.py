@@ -237,7 +237,7 @@ def main() -> None:
             subscriptions(tiny, folder)
             memory(program, broker)
         passwords, rules = folder / "passwords", folder / "rules"
-        make = [broker.binary, "passwd", "-b", "secret", str(passwords), "gate"]
+        make = [broker.binary, "passwd", "-b", str(passwords), "gate", "secret"]
         subprocess.run(make, check=True, capture_output=True)
         rules.write_text("user gate\ntopic readwrite tiny/#\n")
         auth = f'[auth]\npassword_file = "{passwords}"\nacl_file = "{rules}"\n'
