@@ -3,7 +3,6 @@
 use dunlin_base::{Instant, StreamId};
 
 use super::QuicConn;
-use super::path::{Kept, Path};
 use crate::datagram::{DatagramSender, Transmit};
 use crate::{Clock, Counters};
 
@@ -46,7 +45,6 @@ impl QuicConn {
         if let Some(repeats) = &mut self.repeats {
             repeats.send(now, port, counters);
         }
-        send_again(&mut self.path, port, now, counters);
         while !port.is_blocked() && transmits < TRANSMITS_MAX {
             // Datagrams are not sent again when the server refuses early data.
             if !self.streams.is_in_flight() {
@@ -54,10 +52,6 @@ impl QuicConn {
             }
             buf.clear();
             let segments = port.max_segments();
-            let segments = self.path.datagrams(self.proto.current_mtu(), segments);
-            if segments == 0 {
-                break;
-            }
             let Some(transmit) = self.proto.poll_transmit(std_now, segments, buf) else {
                 if let Some(credit) = self.streams().take_turn() {
                     left += credit;
@@ -70,12 +64,12 @@ impl QuicConn {
             };
             transmits += 1;
             let mut transmit = Transmit::from(transmit);
-            if self.path.route(&mut transmit, buf, &self.proto, now) {
+            if self.path.lets_leave(&transmit, &self.proto) {
                 transmit.src_ip = self.path.pinned_ip().or(transmit.src_ip);
                 self.note_transmit(&transmit, buf, now);
-                send(&mut self.path, transmit, buf, port, counters);
-            } else {
-                counters.datagrams_unproved += 1;
+                self.path
+                    .note_ecn(port.marks_ecn() && transmit.ecn.is_some());
+                port.send(transmit, buf, counters);
             }
         }
         self.answer.flushed(transmits, self.life.is_confirmed());
@@ -105,52 +99,5 @@ impl QuicConn {
             repeats.note(transmit, buf, &self.proto, is_open, now);
         }
         self.streams.note_transmit(transmit);
-    }
-}
-
-/// Sends to the address that counts, and perhaps to the one that is tried.
-fn send(
-    path: &mut Path,
-    transmit: Transmit,
-    contents: &[u8],
-    port: &mut dyn DatagramSender,
-    counters: &mut Counters,
-) {
-    path.note_ecn(port.marks_ecn() && transmit.ecn.is_some());
-    if let Some(destination) = path.copies_to(&transmit, contents) {
-        let copy = Transmit {
-            destination,
-            ..transmit.clone()
-        };
-        port.send(copy, contents, counters);
-    }
-    port.send(transmit, contents, counters);
-}
-
-/// Sends a challenge again that an address has not answered, and what went to
-/// the former address until another one was proved.
-fn send_again(
-    path: &mut Path,
-    port: &mut dyn DatagramSender,
-    now: Instant,
-    counters: &mut Counters,
-) {
-    let destination = path.addr();
-    for Kept { transmit, contents } in path.take_again() {
-        let transmit = Transmit {
-            destination,
-            ..transmit
-        };
-        port.send(transmit, &contents, counters);
-    }
-    if let Some((destination, datagram)) = path.due_challenge(now) {
-        let transmit = Transmit {
-            destination,
-            ecn: None,
-            size: datagram.len(),
-            segment_size: None,
-            src_ip: None,
-        };
-        port.send(transmit, datagram, counters);
     }
 }
