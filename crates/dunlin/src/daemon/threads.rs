@@ -343,7 +343,10 @@ impl Host {
     /// A turn of each shard that has something to do, then a wait for any.
     fn round(&mut self, bound: Option<Duration>) {
         for served in &mut self.served {
-            if core::mem::take(&mut served.is_ready) {
+            if served.is_ready {
+                // A shard that is held up leaves its sockets for a later turn;
+                // the set reports them only once.
+                served.is_ready = served.worker.is_held_up();
                 served.worker.turn(Some(Duration::ZERO));
             }
         }
@@ -355,8 +358,11 @@ impl Host {
         }
         let mut timeout = bound;
         for served in &mut self.served {
-            let (bound, is_ready) = served.worker.prepare_wait();
-            served.is_ready = is_ready;
+            let (mut bound, is_ready) = served.worker.prepare_wait();
+            if served.is_ready && !is_ready {
+                bound = Some(Duration::ZERO);
+            }
+            served.is_ready |= is_ready;
             timeout = match (timeout, bound) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),

@@ -139,7 +139,7 @@ impl Worker {
     }
 
     /// Whether reading more would only make a queue longer.
-    fn is_held_up(&self) -> bool {
+    pub(crate) fn is_held_up(&self) -> bool {
         !self.held.is_empty() || self.shards.iter().any(Address::is_full)
     }
 
