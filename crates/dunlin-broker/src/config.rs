@@ -9,6 +9,7 @@ use dunlin_base::limits::{CONNECT_BYTES_DEFAULT, PACKET_BYTES_DEFAULT, RECEIVE_M
 use dunlin_base::{ShardId, Text};
 
 use crate::auth::AuthPolicy;
+use crate::memory::Memory;
 use crate::random::Secret;
 
 /// What happens to a QoS 1 or 2 message when the queue of one of its receivers
@@ -104,6 +105,8 @@ pub struct Config {
     pub overlaps_max: usize,
     /// Most retained messages.
     pub retained_max: usize,
+    /// What clients may make the broker keep, in bytes.
+    pub memory: Memory,
     /// Client-opened QUIC streams besides control, per connection.
     pub data_streams_max: usize,
     /// Streams that the broker opens for deliveries to a client that takes
@@ -148,6 +151,7 @@ impl Default for Config {
             subscriptions_max: 200_000,
             overlaps_max: 256,
             retained_max: 1_000_000,
+            memory: Memory::default(),
             data_streams_max: 16,
             delivery_streams_max: 32,
             datagrams: true,

@@ -13,6 +13,7 @@ use dunlin_base::{ConnId, Message, ShardId, Text};
 use dunlin_store::{Request, SessionKey, StoreDone, StoreOp};
 
 use crate::auth::{AuthAnswer, AuthRequest};
+use crate::memory::Part;
 
 /// Something happened.
 #[derive(Debug)]
@@ -120,6 +121,8 @@ pub enum BusMessage {
         /// The client identifier.
         client_id: Text,
     },
+    /// So many sessions these users have with the sender now.
+    UserSessions(Vec<(Text, usize)>),
     /// The session under this claim has ended.
     Left {
         /// Of the claim.
@@ -343,6 +346,9 @@ pub enum Event {
         /// How many of one SUBSCRIBE.
         refused: u64,
     },
+    /// A part of the memory budget is used up: more is refused. Once a
+    /// minute.
+    MemoryFull(Part),
     /// A queue has no room: messages are dropped or publishers refused, by
     /// policy. Once until the client comes back.
     QueueFull {

@@ -43,6 +43,7 @@ mod fault;
 mod front;
 mod ids;
 mod io;
+mod memory;
 mod messages;
 mod mqtt;
 mod owners;
@@ -59,6 +60,7 @@ pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Missed, Output,
     Preparation,
 };
+pub use memory::{Memory, Part, Totals};
 pub use random::{SECRET_BYTES, Secret, home_shard};
 pub use reports::census::Census;
 pub use reports::clients::ClientView;

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
+use crate::memory::Part;
 use crate::messages::{shared, stored};
 use crate::mqtt::{ending, send};
 use crate::owners::conn::Phase;
@@ -83,6 +84,14 @@ impl Shard {
     #[must_use]
     pub fn census(&self) -> Census {
         census::census(&self.own)
+    }
+
+    /// What this shard keeps of each part of the memory budget, and what all
+    /// shards together may keep, in bytes.
+    pub fn memory(&self) -> impl Iterator<Item = (Part, usize, usize)> {
+        let budget = &self.own.budget;
+        let parts = Part::ALL.into_iter();
+        parts.map(|part| (part, budget.here(part), budget.limit(part)))
     }
 
     /// Whether a round of `$SYS` messages was published since the last call,
@@ -197,8 +206,12 @@ impl Shard {
                 send::flush(&mut self.own, c);
                 continue;
             }
-            let batch = self.own.commits.poll_batch()?;
-            return Some(Output::Store(Request::Write(batch)));
+            if let Some(batch) = self.own.commits.poll_batch() {
+                return Some(Output::Store(Request::Write(batch)));
+            }
+            if !self.own.tell() {
+                return None;
+            }
         }
     }
 

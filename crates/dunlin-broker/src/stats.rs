@@ -3,6 +3,8 @@
 
 use dunlin_base::QoS;
 
+use crate::memory::Part;
+
 dunlin_base::totals! {
     /// Counters since the start of the shard.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +65,20 @@ dunlin_base::totals! {
         pub datagrams_dropped: u64,
         /// Address changes of QUIC connections.
         pub migrations: u64,
+        /// Requests refused for want of room in a part of the memory budget.
+        pub memory_refused_sessions: u64,
+        /// Requests refused for want of room in a part of the memory budget.
+        pub memory_refused_subscriptions: u64,
+        /// Requests refused for want of room in a part of the memory budget.
+        pub memory_refused_wills: u64,
+        /// Requests refused for want of room in a part of the memory budget.
+        pub memory_refused_retained: u64,
+        /// Requests refused for want of room in a part of the memory budget.
+        pub memory_refused_queued: u64,
+        /// Requests refused for want of room in a part of the memory budget.
+        pub memory_refused_unsent: u64,
+        /// Requests refused for want of room in a part of the memory budget.
+        pub memory_refused_unfinished: u64,
         /// Table entries that were missing although they cannot be: bugs.
         pub internal_errors: u64,
     }
@@ -87,6 +103,19 @@ impl Stats {
             QoS::AtLeastOnce => self.messages_received_qos1 += 1,
             QoS::ExactlyOnce => self.messages_received_qos2 += 1,
         }
+    }
+
+    pub(crate) const fn note_refused(&mut self, part: Part, times: u64) {
+        let refused = match part {
+            Part::Sessions => &mut self.memory_refused_sessions,
+            Part::Subscriptions => &mut self.memory_refused_subscriptions,
+            Part::Wills => &mut self.memory_refused_wills,
+            Part::Retained => &mut self.memory_refused_retained,
+            Part::Queued => &mut self.memory_refused_queued,
+            Part::Unsent => &mut self.memory_refused_unsent,
+            Part::Unfinished => &mut self.memory_refused_unfinished,
+        };
+        *refused += times;
     }
 
     pub(crate) const fn note_sent(&mut self, qos: QoS) {

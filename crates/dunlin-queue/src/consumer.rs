@@ -129,6 +129,10 @@ impl Unsettled {
         self.delivery.as_ref().map(|delivery| delivery.qos)
     }
 
+    fn cost(&self) -> usize {
+        self.delivery.as_ref().map_or(0, Delivery::cost)
+    }
+
     /// It leaves its consumer.
     fn end(&mut self, outcome: Outcome) -> Settled {
         let key_stored = self.key_stored;
@@ -162,6 +166,8 @@ pub struct Consumer<K> {
     /// has.
     acquired: VecDeque<(K, bool)>,
     next_order: u64,
+    /// Of the messages in `unsettled`.
+    bytes: usize,
 }
 
 impl<K> Default for Consumer<K> {
@@ -171,6 +177,7 @@ impl<K> Default for Consumer<K> {
             due: VecDeque::new(),
             acquired: VecDeque::new(),
             next_order: 0,
+            bytes: 0,
         }
     }
 }
@@ -180,6 +187,18 @@ impl<K: Key> Consumer<K> {
     #[must_use]
     pub const fn len(&self) -> usize {
         self.unsettled.len()
+    }
+
+    /// Bytes of messages held in memory for deliveries that are not settled.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Messages in memory of deliveries that are not settled.
+    pub fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
+        let open = self.unsettled.iter();
+        open.filter_map(|(_, entry)| entry.delivery.as_ref()?.held())
     }
 
     /// Whether all deliveries are settled.
@@ -242,6 +261,7 @@ impl<K: Key> Consumer<K> {
     /// Takes a delivery from the queue.
     fn take(&mut self, key: K, delivery: Delivery) -> Option<Next<K>> {
         let seq = delivery.seq;
+        let bytes = delivery.cost();
         let record = seq.is_some() && delivery.qos == QoS::ExactlyOnce;
         let Step::To(state) = State::Waiting.after(Event::Take { record }) else {
             return None;
@@ -255,6 +275,7 @@ impl<K: Key> Consumer<K> {
             delivery: Some(delivery),
         };
         self.next_order += 1;
+        self.bytes += bytes;
         let entry = self.unsettled.insert(key, entry)?;
         match seq {
             Some(seq) if record => {
@@ -336,11 +357,15 @@ impl<K: Key> Consumer<K> {
     /// [`Consumer::complete`] only.
     pub fn settle(&mut self, queue: &mut Queue, key: K, outcome: Outcome) -> Settled {
         let event = Event::Settle(outcome);
+        let bytes = &mut self.bytes;
         let ended = self.unsettled.remove_with(key, |entry| {
             let in_one_step = entry.qos() == Some(QoS::AtLeastOnce);
             let may_end = in_one_step || outcome != Outcome::Accepted;
             match entry.state.after(event) {
-                Step::End(outcome) if may_end => Some(entry.end(outcome)),
+                Step::End(outcome) if may_end => {
+                    *bytes = bytes.saturating_sub(entry.cost());
+                    Some(entry.end(outcome))
+                }
                 _ => None,
             }
         });
@@ -380,6 +405,7 @@ impl<K: Key> Consumer<K> {
             return Receipt::Unknown;
         }
         entry.state = state;
+        self.bytes = self.bytes.saturating_sub(entry.cost());
         entry.delivery = None;
         match (state, seq) {
             (State::Received, Some(seq)) => Receipt::Store { seq },
@@ -400,10 +426,14 @@ impl<K: Key> Consumer<K> {
 
     /// The receiver has settled in the second step.
     pub fn complete(&mut self, queue: &mut Queue, key: K) -> Settled {
+        let bytes = &mut self.bytes;
         let ended =
             self.unsettled
                 .remove_with(key, |entry| match entry.state.after(Event::Complete) {
-                    Step::End(outcome) => Some(entry.end(outcome)),
+                    Step::End(outcome) => {
+                        *bytes = bytes.saturating_sub(entry.cost());
+                        Some(entry.end(outcome))
+                    }
                     _ => None,
                 });
         self.release_if_idle(queue);
@@ -450,6 +480,7 @@ impl<K: Key> Consumer<K> {
             delivery,
         };
         self.next_order += 1;
+        self.bytes += entry.cost();
         self.unsettled.insert(key, entry);
     }
 
@@ -491,6 +522,7 @@ impl<K: Key> Consumer<K> {
         let entry = self.unsettled.get_mut(key);
         if let Some(delivery) = entry.and_then(|entry| entry.delivery.as_mut()) {
             delivery.content = Content::Held(Arc::clone(message));
+            self.bytes += message.cost();
         }
         true
     }
@@ -510,7 +542,10 @@ impl<K: Key> Consumer<K> {
             self.unsettled
                 .remove_with(key, |entry| entry.delivery.take())
         });
-        ended.collect()
+        let ended: Vec<_> = ended.collect();
+        let bytes: usize = ended.iter().map(Delivery::cost).sum();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        ended
     }
 }
 

@@ -60,6 +60,14 @@ impl Delivery {
         }
     }
 
+    /// The message, if it is in memory.
+    pub(crate) const fn held(&self) -> Option<&Arc<Message>> {
+        match &self.content {
+            Content::Held(message) => Some(message),
+            Content::Stored { .. } => None,
+        }
+    }
+
     pub(crate) const fn is_stored(&self) -> bool {
         matches!(self.content, Content::Stored { .. })
     }

@@ -170,6 +170,18 @@ impl Levels {
         self.levels.iter().take(known).flat_map(|l| &l.front)
     }
 
+    /// All that are not packed, in no order.
+    pub(crate) fn unpacked(&self) -> impl Iterator<Item = &Delivery> {
+        let levels = self.levels.iter();
+        levels.flat_map(|level| {
+            let rest = level.rest.iter().filter_map(|segment| match segment {
+                Segment::Plain(plain) => Some(plain),
+                Segment::Packed(_) => None,
+            });
+            level.front.iter().chain(rest.flatten())
+        })
+    }
+
     /// A delivery near the front by its sequence number.
     pub(crate) fn find_mut(&mut self, seq: u64) -> Option<&mut Delivery> {
         let mut fronts = self.levels.iter_mut().flat_map(|level| &mut level.front);

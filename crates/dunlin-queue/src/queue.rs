@@ -92,6 +92,12 @@ impl Queue {
         self.bytes
     }
 
+    /// Waiting messages that are in memory.
+    pub fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
+        let all = self.levels.unpacked().chain(&self.aside);
+        all.filter_map(Delivery::held)
+    }
+
     /// The delivery that is taken next.
     #[must_use]
     pub fn front(&self) -> Option<&Delivery> {

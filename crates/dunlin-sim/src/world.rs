@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetCommand, NetCommandKind, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, ShardId, StreamId};
 use dunlin_broker::access::{Access, Acl};
-use dunlin_broker::{Census, Config, Event, Input, Output, Secret, Shard};
+use dunlin_broker::{Census, Config, Event, Input, Memory, Output, Secret, Shard, Totals};
 use dunlin_store::Recovered;
 
 use crate::agenda::{Agenda, BEGIN, Happening};
@@ -193,12 +193,17 @@ impl World {
     }
 
     fn start(&mut self, recovered: &Recovered) {
+        let totals = Totals::default();
         self.shards = (0..self.setup.shards)
             .map(|number| {
                 let config = Config {
                     shard: ShardId(number),
                     shards: self.setup.shards,
                     secret: Secret::of_seed(self.setup.seed),
+                    memory: Memory {
+                        totals: totals.clone(),
+                        ..self.setup.config.memory.clone()
+                    },
                     ..self.setup.config.clone()
                 };
                 Shard::new(config, self.agenda.now)

@@ -40,6 +40,9 @@ pub(crate) fn accept(
     if is_home && !rights::may_have(own, &client_id, identity.user.as_ref()) {
         return refuse(own, c);
     }
+    if let Some(fault) = own.lacks_room(connect, &client_id, identity.user.as_ref()) {
+        return ending::refuse(own, c, fault);
+    }
     if is_home && own.sessions.elsewhere(&client_id).is_none() {
         return accept::accept(own, c, connect, pending.assigned, identity, 0);
     }

@@ -13,6 +13,7 @@ use crate::config::QueueFull;
 use crate::fault::Fault;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::io::Event;
+use crate::memory::Part;
 use crate::messages::pump;
 use crate::messages::source::Source;
 use crate::mqtt::throttle::QUEUE_HIGH;
@@ -36,10 +37,11 @@ pub(crate) fn deliver_hits(
         return true;
     }
     let published = source.qos();
+    let memory = published == QoS::AtMostOnce || own.has_memory(source.cost());
     if published != QoS::AtMostOnce
-        && let Some(full) = without_room(own, hits, source)
+        && let Some(full) = without_room(own, hits, source, memory)
     {
-        report_full(own, full);
+        report_full(own, full, memory);
         return false;
     }
     let mut batch = Parts::new();
@@ -53,9 +55,15 @@ pub(crate) fn deliver_hits(
         if qos == QoS::AtMostOnce {
             encode::deliver_qos0(own, source, &hit, retain);
         } else {
-            deliver_acknowledged(own, source, hit, qos, retain, due, &mut batch);
+            let room = has_room(own, hit.session, source, 1, memory);
+            if !room {
+                report_full(own, hit.session, memory);
+            }
+            deliver_acknowledged(own, source, hit, (qos, retain), room, due, &mut batch);
+            own.budget.set_copies(true);
         }
     }
+    own.budget.set_copies(false);
     ops.extend(batch.into_iter().map(|part| StoreOp::Enqueue {
         seq: part.seq,
         message: source.message(),
@@ -70,13 +78,12 @@ fn deliver_acknowledged(
     own: &mut Owners,
     source: &mut Source<'_>,
     hit: Hit,
-    qos: QoS,
-    retain: bool,
+    (qos, retain): (QoS, bool),
+    room: bool,
     due: &mut Vec<Due>,
     batch: &mut Parts,
 ) {
     let s = hit.session;
-    let room = has_room(own, s, source, 1);
     let message = source.message();
     let level = source.level(&own.config);
     let Some(session) = own.sessions.get_mut(s) else {
@@ -102,7 +109,6 @@ fn deliver_acknowledged(
         // with its connection does not keep up: its end is a matter
         // between the two of them, not of the publisher.
         own.stats.messages_dropped_full += 1;
-        report_full(own, s);
         if !persistent && own.config.queue_full == QueueFull::Reject {
             let fault = Fault::new(ReasonCode::QuotaExceeded, "the client does not keep up");
             own.later.extend(conn.map(|c| Later::Fail(c, fault)));
@@ -197,25 +203,32 @@ fn place(own: &mut Owners, batch: &mut Parts, receiver: SessionKey, target: Targ
     seq
 }
 
-/// Whether a session has room for so many copies of a message.
+/// Whether a session has room for so many copies of a message. `memory`: there is
+/// some for all that get it.
 pub(crate) fn has_room(
     own: &Owners,
     s: SessionIdx,
     source: &mut Source<'_>,
     copies: usize,
+    memory: bool,
 ) -> bool {
     let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
     let cost = source.message().cost();
     own.sessions.get(s).is_some_and(|session| {
         let outbound = &session.mqtt.outbound;
         outbound.has_room(copies, cost, messages, bytes)
-    })
+    }) && (memory || own.holds_little(s, cost))
 }
 
 /// The first session whose queue does not have room for all of its copies, as
 /// far as the publisher is refused for it. More copies than a queue ever has
 /// room for are the matter of their receiver.
-fn without_room(own: &Owners, hits: &[Hit], source: &mut Source<'_>) -> Option<SessionIdx> {
+fn without_room(
+    own: &Owners,
+    hits: &[Hit],
+    source: &mut Source<'_>,
+    memory: bool,
+) -> Option<SessionIdx> {
     if own.config.queue_full == QueueFull::DropNewest || source.is_lossy() {
         return None;
     }
@@ -229,7 +242,7 @@ fn without_room(own: &Owners, hits: &[Hit], source: &mut Source<'_>) -> Option<S
     // Only groups give a session more than one copy.
     if hits.iter().all(|hit| hit.share.is_none()) {
         let mut kept = hits.iter().filter(kept).map(|hit| hit.session);
-        return kept.find(|s| !has_room(own, *s, source, 1));
+        return kept.find(|s| !has_room(own, *s, source, 1, memory));
     }
     let mut kept: Vec<SessionIdx> = hits.iter().filter(kept).map(|hit| hit.session).collect();
     kept.sort_unstable();
@@ -237,14 +250,17 @@ fn without_room(own: &Owners, hits: &[Hit], source: &mut Source<'_>) -> Option<S
     let full = copies.find(|copies| {
         let wanted = copies.len().min(own.config.queue_messages_max);
         let s = copies.first();
-        s.is_some_and(|s| !has_room(own, *s, source, wanted))
+        s.is_some_and(|s| !has_room(own, *s, source, wanted, memory))
     });
     full.and_then(|copies| copies.first().copied())
 }
 
 /// Says whose queue is full: once until its client comes back, so that the log
 /// cannot be filled.
-fn report_full(own: &mut Owners, s: SessionIdx) {
+fn report_full(own: &mut Owners, s: SessionIdx, memory: bool) {
+    if !memory {
+        return own.note_refused(Part::Queued, 1);
+    }
     if let Some(session) = own.sessions.get_mut(s)
         && !core::mem::replace(&mut session.full, true)
     {

@@ -50,6 +50,11 @@ fn pass_over(own: &mut Owners, s: SessionIdx, c: ConnIdx) -> Option<bool> {
 
 /// Sends what the session's queue, window and transport allow.
 pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
+    send_waiting(own, s);
+    own.weigh_queue(s);
+}
+
+fn send_waiting(own: &mut Owners, s: SessionIdx) {
     loop {
         let Some(session) = own.sessions.get_mut(s) else {
             return;
@@ -65,7 +70,8 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
         }
         let level = session.mqtt.outbound.next_level();
         let apart = conn.link.lanes.is_some();
-        if conn.link.backlog() >= own.config.backlog_limit(level, apart) {
+        let limit = own.config.backlog_limit(level, apart);
+        if conn.link.backlog() >= own.budget.unsent_limit(limit) {
             conn.blocked = true;
             return;
         }

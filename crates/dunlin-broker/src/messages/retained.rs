@@ -9,6 +9,7 @@ use dunlin_base::{Message, ShardId};
 use dunlin_store::StoreOp;
 
 use crate::io::BusMessage;
+use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::pending::RetainedChange;
 
@@ -30,8 +31,12 @@ pub(crate) fn own_retained(
             topic: topic.clone(),
         }
     } else {
+        let known = own.routing.retained(topic).map_or(0, |known| known.cost());
         let full = own.routing.retained_len() >= own.config.retained_max;
-        if full && own.routing.retained(topic).is_none() {
+        let more = message.cost().saturating_sub(known);
+        own.budget.look();
+        if (full && known == 0) || more > own.budget.room(Part::Retained) {
+            own.note_refused(Part::Retained, 1);
             return false;
         }
         StoreOp::PutRetained {
@@ -87,7 +92,10 @@ pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored:
 
 /// Brings an owned retained message into force everywhere.
 fn set_retained(own: &mut Owners, message: &Arc<Message>) {
+    let cost = |own: &Owners| own.routing.retained(&message.topic).map_or(0, |m| m.cost());
+    let before = cost(own);
     own.routing.retain(message);
+    own.budget.change(Part::Retained, before, cost(own));
     for shard in 0..own.config.shards {
         let to = ShardId(shard);
         if to != own.config.shard {

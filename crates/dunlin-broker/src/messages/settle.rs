@@ -218,6 +218,8 @@ pub(crate) fn settle_due(
             }
             entry.mqtt.outbound.push(delivery);
             pump::pump(own, session.at);
+            own.budget.set_copies(true);
         }
     }
+    own.budget.set_copies(false);
 }

@@ -114,7 +114,8 @@ fn give(
         Subscriber::Session(s) => {
             let view = delivery::view(message, own.now);
             let mut source = Source::from_message(message, &view, own.now);
-            if !deliver::has_room(own, s as usize, &mut source, 1) {
+            let memory = own.has_memory(message.cost());
+            if !deliver::has_room(own, s as usize, &mut source, 1, memory) {
                 return false;
             }
             let keeper = own.routing.keepers.any(&share);

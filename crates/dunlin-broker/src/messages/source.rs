@@ -113,6 +113,14 @@ impl<'a> Source<'a> {
         *self.level.get_or_insert_with(|| config.level(topic))
     }
 
+    /// What the message costs to keep, about.
+    pub(crate) fn cost(&self) -> usize {
+        match &self.message {
+            Some(message) => message.cost(),
+            None => Message::default().cost() + self.view.topic.len() + self.view.payload.len(),
+        }
+    }
+
     /// The message as something that can be kept.
     pub(crate) fn message(&mut self) -> Arc<Message> {
         let (view, now) = (&self.view, self.now);

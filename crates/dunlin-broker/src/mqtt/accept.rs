@@ -57,8 +57,10 @@ pub(crate) fn accept(
         return;
     };
     session.mqtt.version = connect.version;
-    let new_user = session.user != identity.user;
-    session.user = identity.user;
+    let before = core::mem::replace(&mut session.user, identity.user);
+    let new_user = session.user != before;
+    let users = &mut own.budget.users;
+    users.moved(before.as_ref(), session.user.as_ref());
     session.standing = identity.standing;
     let outlived = session.is_persistent();
     session.mqtt.lifetime.handle_connected(expiry);
@@ -67,6 +69,10 @@ pub(crate) fn accept(
     session.conn = Some(c);
     session.claim = claim;
     session.full = false;
+    match session_present {
+        true => own.weigh(s),
+        false => own.count_in(s),
+    }
     if session_present && new_user {
         rights::handle_new_user(own, s);
     }

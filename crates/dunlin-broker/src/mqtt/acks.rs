@@ -66,8 +66,12 @@ pub(crate) fn handle_ack(
         }
         Step::Answer(kind, reason) => {
             send::send_ack(own, c, stream, kind, packet_id, reason);
+            own.weigh_queue(s);
         }
-        Step::StoreRelease { seq } => store_release(own, session_ref, packet_id, Seq(seq)),
+        Step::StoreRelease { seq } => {
+            store_release(own, session_ref, packet_id, Seq(seq));
+            own.weigh_queue(s);
+        }
         Step::Release if stored => store_complete(own, session_ref, stream, packet_id),
         Step::Release => send_pubcomp(own, session_ref, stream, packet_id),
         Step::Nothing => {}

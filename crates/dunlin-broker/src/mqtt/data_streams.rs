@@ -32,6 +32,7 @@ pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, byt
 /// The streams of a connection have changed, and with them perhaps the
 /// stream of what was passed over.
 fn streams_changed(own: &mut Owners, c: ConnIdx) {
+    own.weigh_conn(c);
     take_turns(own, c);
     let conn = own.conns.get(c);
     if conn.is_some_and(|conn| conn.link.streams.is_any_blocked()) {

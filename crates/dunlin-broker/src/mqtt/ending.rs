@@ -79,6 +79,7 @@ pub(crate) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
 pub(crate) fn remove_conn(own: &mut Owners, c: ConnIdx) {
     throttle::release_all(own, c);
     if let Some(mut conn) = own.conns.remove(c) {
+        own.count_out_conn(conn.weight);
         let timer = Timer::Conn(conn.id);
         own.timers.cancel(timer, &mut conn.alarm);
     }
@@ -205,6 +206,7 @@ fn close_link(own: &mut Owners, c: ConnIdx, code: u64, promptly: bool) {
     conn.phase = Phase::Closing;
     conn.link.parked.take();
     let conn = conn.id;
+    own.weigh_conn(c);
     own.outbox
         .command(conn, NetCommandKind::Close { code, promptly });
 }

@@ -88,7 +88,10 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
         let outcome = match framer.next(&mut data, bytes_max) {
             Ok(None) => {
                 put_framer(own, c, stream, framer);
-                return data_streams::take_turns(own, c);
+                match own.weigh_input(c) {
+                    Ok(()) => return data_streams::take_turns(own, c),
+                    Err(fault) => return ending::fail(own, c, fault),
+                }
             }
             Ok(Some(packet)) => handle_packet(own, c, stream, packet).map(|flow| (flow, packet)),
             Err(error) => {
@@ -133,6 +136,7 @@ fn hand_over(own: &mut Owners, c: ConnIdx, to: ShardId, data: Bytes) {
         data,
     };
     let parked = entry.link.parked.take();
+    own.weigh_conn(c);
     own.outbox.bus(to, message);
     let streams = parked.streams.into_iter().map(|(stream, bytes)| {
         let data = bytes.into();
@@ -297,12 +301,14 @@ fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
         return;
     };
     conn.link.streams.handle_sent(bytes);
-    if conn.blocked && conn.link.backlog() <= own.config.send_backlog_bytes / 2 {
+    let low = own.config.send_backlog_bytes / 2;
+    if conn.blocked && conn.link.backlog() <= own.budget.unsent_limit(low) {
         conn.blocked = false;
         if let Phase::Connected(s) = conn.phase {
             pump::pump(own, s);
         }
     }
+    own.weigh_conn(c);
     throttle::release_publishers(own, c);
 }
 
@@ -329,8 +335,9 @@ fn park(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &[u8]) {
         .push(stream, data, own.config.data_streams_max)
     {
         let fault = Fault::new(ReasonCode::QuotaExceeded, "too much before CONNACK");
-        ending::fail(own, c, fault);
+        return ending::fail(own, c, fault);
     }
+    own.weigh_conn(c);
 }
 
 /// Handles what came before the CONNECT was decided.
@@ -339,6 +346,7 @@ pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
         return;
     };
     let parked = conn.link.parked.take();
+    own.weigh_conn(c);
     for (stream, bytes) in parked.streams {
         handle_bytes(own, c, stream, &bytes);
     }

@@ -64,4 +64,5 @@ pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
         own.outbox
             .command(id, NetCommandKind::Send { stream, data });
     }
+    own.weigh_conn(c);
 }

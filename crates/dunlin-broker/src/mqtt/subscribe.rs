@@ -12,6 +12,7 @@ use dunlin_store::StoreOp;
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{Event, InterestChange};
+use crate::memory::Part;
 use crate::messages::pump;
 use crate::mqtt::send;
 use crate::owners::Owners;
@@ -43,9 +44,13 @@ pub(crate) fn handle_subscribe(
     let (Some(conn), Some(session)) = (own.conns.get(c), own.sessions.get_mut(s)) else {
         return;
     };
+    own.budget.look();
     let limits = Limits {
         subscriptions_max: own.config.subscriptions_max,
         overlaps_max: own.config.overlaps_max,
+        bytes_max: own
+            .budget
+            .subscription_bytes_max(session.mqtt.subscriptions.bytes()),
     };
     let allowed = |at| allowed.get(at).copied().unwrap_or_default();
     let mqtt = &mut session.mqtt;
@@ -74,6 +79,8 @@ pub(crate) fn handle_subscribe(
             pending.walks.push(made.filter);
         }
     }
+    own.weigh(s);
+    own.note_refused(Part::Subscriptions, pending.subscribing.refused);
     report_overlapping(own, s, pending.conn, pending.subscribing.overlapping);
     announce(own, c, changes, pending);
 }

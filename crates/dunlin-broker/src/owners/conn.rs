@@ -14,6 +14,7 @@ use dunlin_mqtt::server::{AuthExchange, Link, Stage};
 use crate::ids::SessionIdx;
 use crate::owners::session::Standing;
 use crate::owners::timers::Alarm;
+use crate::owners::weigh::ConnWeight;
 
 /// The protocol that a connection speaks. Another one is a variant here and a
 /// room beside `mqtt`.
@@ -121,6 +122,8 @@ pub(crate) struct Conn {
     /// Publishers that it holds up.
     pub(crate) holds: Vec<ConnId>,
     pub(crate) alarm: Alarm,
+    /// What the budget counts for it.
+    pub(crate) weight: ConnWeight,
 }
 
 impl Conn {
@@ -138,6 +141,7 @@ impl Conn {
             behind_since: None,
             holds: Vec::new(),
             alarm: Alarm::default(),
+            weight: ConnWeight::default(),
         }
     }
 

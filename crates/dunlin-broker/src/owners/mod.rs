@@ -1,9 +1,11 @@
-//! The four owners of a shard, wired: connections, sessions, routing, commits.
+//! The owners of a shard, wired: connections, sessions, routing, commits, and the
+//! budget of what they keep.
 //! What happens to a packet is a function over them, in the file of its name;
 //! each of these functions gets the owners and hands its result on, in one
 //! direction: front, routing, queues, commits, front.
 
 pub(crate) mod audit;
+pub(crate) mod budget;
 pub(crate) mod commits;
 pub(crate) mod conn;
 pub(crate) mod connections;
@@ -16,7 +18,9 @@ pub(crate) mod session;
 pub(crate) mod sessions;
 mod subscribers;
 pub(crate) mod timers;
+pub(crate) mod users;
 pub(crate) mod walks;
+pub(crate) mod weigh;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -30,6 +34,7 @@ use crate::config::Config;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::audit::Audit;
+use crate::owners::budget::Budget;
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
 use crate::owners::outbox::Outbox;
@@ -66,6 +71,7 @@ pub(crate) struct Owners {
     pub(crate) sessions: Sessions,
     pub(crate) routing: Routing,
     pub(crate) commits: Commits,
+    pub(crate) budget: Budget,
     pub(crate) timers: Timers,
     pub(crate) outbox: Outbox,
     pub(crate) later: VecDeque<Later>,
@@ -97,6 +103,7 @@ impl Owners {
             sessions: Sessions::new(shard),
             routing: Routing::new(hash_key),
             commits: Commits::new(shard, config.durable),
+            budget: Budget::new(config.memory.clone(), config.shards),
             timers: Timers::default(),
             outbox: Outbox::new(shard, config.shards),
             later: VecDeque::new(),

@@ -12,6 +12,7 @@ use crate::access::{Access, Action};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::timers::Alarm;
 use crate::owners::walks::Walks;
+use crate::owners::weigh::Weight;
 
 /// Who vouches for the user name of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub(crate) struct Session {
     /// record is written with it.
     pub(crate) will_under_way: Option<u64>,
     pub(crate) alarm: Alarm,
+    /// What the budget counts for it.
+    pub(crate) weight: Weight,
     /// The token under which its home granted its client identifier; 0: its
     /// home is here.
     pub(crate) claim: u64,
@@ -99,6 +102,7 @@ impl Session {
             will: None,
             will_under_way: None,
             alarm: Alarm::default(),
+            weight: Weight::default(),
             claim: 0,
             overlapping: false,
             full: false,

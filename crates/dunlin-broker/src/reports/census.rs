@@ -1,8 +1,10 @@
 //! What a shard keeps at this moment, counted: for `$SYS`, for metrics, and
 //! for tests that nothing is left behind.
 
+use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::conn::Phase;
+use crate::owners::weigh::Weight;
 
 /// Sizes of a shard's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,9 @@ pub struct Census {
     pub parked_bytes: usize,
     /// Bytes of packets on data streams that have not come whole.
     pub unfinished_bytes: usize,
+    /// Bytes by which the memory budget's counts of sessions, subscriptions, wills
+    /// and queues are wrong: 0.
+    pub miscounted_bytes: usize,
 }
 
 impl Census {
@@ -70,6 +75,7 @@ impl Census {
             backlog_bytes: self.backlog_bytes + other.backlog_bytes,
             parked_bytes: self.parked_bytes + other.parked_bytes,
             unfinished_bytes: self.unfinished_bytes + other.unfinished_bytes,
+            miscounted_bytes: self.miscounted_bytes + other.miscounted_bytes,
         }
     }
 }
@@ -85,6 +91,7 @@ pub(crate) fn census(own: &Owners) -> Census {
         pending: own.commits.pending(),
         prepared: own.commits.prepared_len() + own.routing.changing(),
         store_requests: own.commits.unanswered(),
+        miscounted_bytes: miscounted(own),
         ..Census::default()
     };
     for (_, session) in own.sessions.iter() {
@@ -104,4 +111,21 @@ pub(crate) fn census(own: &Owners) -> Census {
         census.unfinished_bytes += conn.link.streams.unfinished();
     }
     census
+}
+
+/// Compares what the budget counts with what is there.
+fn miscounted(own: &Owners) -> usize {
+    let mut sum = Weight::default();
+    for (_, session) in own.sessions.iter() {
+        let weight = Weight::of(session);
+        sum.sessions += weight.sessions;
+        sum.subscriptions += weight.subscriptions;
+        sum.wills += weight.wills;
+        sum.queued += weight.queued;
+    }
+    let budget = &own.budget;
+    budget.here(Part::Sessions).abs_diff(sum.sessions)
+        + budget.here(Part::Subscriptions).abs_diff(sum.subscriptions)
+        + budget.here(Part::Wills).abs_diff(sum.wills)
+        + budget.queued_sum().abs_diff(sum.queued)
 }

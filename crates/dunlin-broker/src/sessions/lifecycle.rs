@@ -72,6 +72,7 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         let timer = Timer::Session(session.reference(s));
         own.timers.remind(at, timer, &mut session.alarm);
     }
+    own.weigh(s);
     records::put(own, s);
 }
 
@@ -89,6 +90,7 @@ pub(crate) fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
             session.mqtt.outbound.push(delivery);
         }
     }
+    own.weigh_queue(s);
 }
 
 /// A session's will or expiry may be due.
@@ -125,6 +127,7 @@ fn publish_will(own: &mut Owners, s: SessionIdx, record: Option<Record>) {
     };
     session.mqtt.lifetime.clear_will();
     let will = session.will.take();
+    own.weigh(s);
     let topic = will.as_deref().map(|will| will.message.topic.clone());
     let allowed = topic.is_some_and(|topic| own.may(s, Action::Publish, &topic));
     match will.filter(|_| allowed) {
@@ -204,6 +207,7 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     let Some(mut session) = own.sessions.remove(s) else {
         return;
     };
+    own.count_out(&session);
     let timer = Timer::Session(session.reference(s));
     own.timers.cancel(timer, &mut session.alarm);
     if session.claim != 0 {

@@ -16,6 +16,7 @@ use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession, Stored
 
 use crate::access;
 use crate::io::InterestChange;
+use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::routing::Subscribed;
 use crate::owners::session::{Session, Standing};
@@ -30,10 +31,14 @@ use crate::sessions::lifecycle;
 pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     own.commits.skip_seqs(recovered.last_seq);
     own.sessions.skip_keys(recovered.next_session);
+    let own_shard = own.config.shard.0;
     // Earlier versions let clients publish to the server's topics.
     let retained = recovered.retained.iter();
     for message in retained.filter(|message| !access::is_reserved(&message.topic)) {
         own.routing.retain(&Arc::new(message.clone()));
+        if home_shard(&message.topic, own.config.shards) == own_shard {
+            own.budget.change(Part::Retained, 0, message.cost());
+        }
     }
     let mut replaced = Vec::new();
     let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
@@ -137,6 +142,8 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Stor
             note_keeper(own, own.config.shard, text, from);
         }
     }
+    own.budget.users.moved(None, record.user_name.as_ref());
+    own.count_in(s);
     will
 }
 

@@ -79,6 +79,7 @@ pub(crate) fn remove(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) -> Vec
                 .write(StoreOp::DeleteSubscription { key, filter });
         }
     }
+    own.weigh(s);
     changes
 }
 

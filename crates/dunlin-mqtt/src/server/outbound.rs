@@ -62,7 +62,8 @@ pub struct Outbound {
 
 impl Outbound {
     /// Whether so many copies of a message of `cost` bytes fit, given limits in
-    /// messages and in bytes for queue and reservations together.
+    /// messages for queue and reservations, and in bytes for these and what is in
+    /// flight together.
     #[must_use]
     pub fn has_room(
         &self,
@@ -71,6 +72,7 @@ impl Outbound {
         messages_max: usize,
         bytes_max: usize,
     ) -> bool {
+        let bytes_max = bytes_max.saturating_sub(self.consumer.bytes());
         self.queue.has_room(copies, cost, messages_max, bytes_max)
     }
 
@@ -115,6 +117,17 @@ impl Outbound {
     #[must_use]
     pub const fn queue_bytes(&self) -> usize {
         self.queue.bytes()
+    }
+
+    /// Bytes of messages held in memory, those in flight included.
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        self.queue.bytes() + self.consumer.bytes()
+    }
+
+    /// These messages.
+    pub fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
+        self.queue.held().chain(self.consumer.held())
     }
 
     /// Messages in flight.

@@ -107,6 +107,7 @@ fn run(seed: u64, verbose: bool, worst: &mut Worst) -> Result<(), String> {
             while script.pop(&name).is_some() {}
         }
         script.world.take_log();
+        let miscounted = script.world.census().miscounted_bytes;
         let used = memory::used().saturating_sub(begun);
         let held = memory::held().saturating_sub(before + program.waiting_bytes());
         let sent = u32::try_from(program.sent).unwrap_or(u32::MAX);
@@ -116,6 +117,8 @@ fn run(seed: u64, verbose: bool, worst: &mut Worst) -> Result<(), String> {
         }
         let breach = if held > held_max {
             format!("{held} bytes are held")
+        } else if miscounted > 0 {
+            format!("the budget is wrong by {miscounted} bytes")
         } else if used > time_max {
             format!("{used:?} for {sent} bytes")
         } else if latency > LATENCY_MAX {

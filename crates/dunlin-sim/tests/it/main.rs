@@ -4,6 +4,7 @@
 mod access;
 mod auth;
 mod blocked;
+mod budget;
 mod claims;
 mod connect;
 mod corpus;

@@ -15,10 +15,13 @@ use super::error::Wrong;
 use super::lb::Lb;
 use super::listener::Anonymous;
 use super::path::{Control, Path, Retry};
-use super::units::{Expiry, Size, Span};
+use super::units::{Expiry, Share, Size, Span};
 
 /// Smallest `max_packet_size` that is accepted: a CONNECT with a will fits.
 const PACKET_BYTES_MIN: u64 = 256;
+
+/// Smallest `memory` that is accepted: each part has room for a large packet.
+const MEMORY_MIN: Size = Size::mib(16);
 
 /// Most address tokens for a client: each is sent to it after its handshake.
 const TOKENS_MAX: u32 = 8;
@@ -83,6 +86,18 @@ pub struct Limits {
     pub max_overlapping_subscriptions: usize,
     /// Most retained messages.
     pub max_retained_messages: usize,
+    /// Most bytes of what is kept for clients, all together.
+    pub memory: Share,
+    /// Most sessions.
+    pub max_sessions: usize,
+    /// Most sessions of one user; 0: no limit.
+    pub max_sessions_per_user: usize,
+    /// Most bytes of retained messages.
+    pub max_retained_bytes: Option<Size>,
+    /// Most bytes of wills.
+    pub max_will_bytes: Option<Size>,
+    /// Most bytes of the subscriptions of one session.
+    pub max_subscription_bytes_per_session: Size,
 }
 
 impl Default for Limits {
@@ -112,6 +127,12 @@ impl Default for Limits {
             max_subscriptions_per_session: 200_000,
             max_overlapping_subscriptions: 256,
             max_retained_messages: 1_000_000,
+            memory: Share::Percent(50),
+            max_sessions: 1_000_000,
+            max_sessions_per_user: 0,
+            max_retained_bytes: None,
+            max_will_bytes: None,
+            max_subscription_bytes_per_session: Size::mib(256),
         }
     }
 }
@@ -131,6 +152,11 @@ impl Limits {
                 format!("{connect} is not between 256B and 268435460B, which MQTT can express");
             return Err(("max_connect_size", why));
         }
+        if let Share::Bytes(memory) = self.memory
+            && memory < MEMORY_MIN
+        {
+            return Err(("memory", format!("{memory} is less than {MEMORY_MIN}")));
+        }
         if self.max_queued_bytes < packet {
             let why = format!(
                 "{} is less than max_packet_size, {packet}",
@@ -146,6 +172,7 @@ impl Limits {
             ("max_send_backlog", self.max_send_backlog.as_usize()),
             ("max_qos0_backlog", self.max_qos0_backlog.as_usize()),
             ("max_connections", self.max_connections),
+            ("max_sessions", self.max_sessions),
             ("max_pending_handshakes", self.max_pending_handshakes),
         ] {
             if value == 0 {

@@ -106,6 +106,45 @@ impl fmt::Display for Size {
     }
 }
 
+/// Memory: so much, or a part of what the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// A percentage of the machine's.
+    Percent(u8),
+    /// So much.
+    Bytes(Size),
+}
+
+impl Share {
+    /// In bytes, on a machine with so many.
+    #[must_use]
+    pub fn of(self, machine: u64) -> usize {
+        let bytes = match self {
+            Self::Percent(percent) => machine / 100 * u64::from(percent),
+            Self::Bytes(size) => size.0,
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let percent = text.strip_suffix('%').map(str::parse);
+        match percent {
+            Some(Ok(percent @ 1..=100)) => Ok(Self::Percent(percent)),
+            Some(_) => Err(format!("`{text}` is not between \"1%\" and \"100%\"")),
+            None => Size::parse(text).map(Self::Bytes),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Percent(percent) => write!(f, "{percent}%"),
+            Self::Bytes(size) => size.fmt(f),
+        }
+    }
+}
+
 /// How long a session may outlive its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
@@ -182,6 +221,7 @@ macro_rules! as_text {
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                         f.write_str(match stringify!($unit) {
                             "Size" => "a size in quotes such as \"1MiB\"",
+                            "Share" => "a size in quotes such as \"2GiB\" or \"50%\"",
                             _ => "a duration in quotes such as \"10s\"",
                         })
                     }
@@ -203,7 +243,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(Span Size Expiry);
+as_text!(Span Size Share Expiry);
 
 #[cfg(test)]
 mod tests {
@@ -257,6 +297,17 @@ mod tests {
         for text in ["1MB", "1M", "1", "one", "99999999999GiB"] {
             let error = Size::parse(text).expect_err(text);
             assert!(error.contains("is not a size such as"), "{error}");
+        }
+    }
+
+    #[test]
+    fn memory_is_a_size_or_a_part_of_the_machine() {
+        for (text, bytes) in [("50%", 5_000), ("100%", 10_000), ("3KiB", 3_072)] {
+            let share = Share::parse(text).expect(text);
+            assert_eq!((share.of(10_000), share.to_string()), (bytes, text.into()));
+        }
+        for text in ["0%", "101%", "%", "half", "-1%"] {
+            assert!(Share::parse(text).is_err(), "{text}");
         }
     }
 

@@ -53,6 +53,7 @@ impl Worker {
             shard: self.id.0,
             stats: *self.shard.stats(),
             census: self.shard.census(),
+            memory: self.shard.memory().collect(),
             counters: *self.net.counters(),
             held: self.net.held(),
             handshakes_pending: self.net.handshakes_pending(),

@@ -6,6 +6,7 @@ mod answers;
 mod authenticator;
 mod check;
 mod keys;
+mod machine;
 pub(crate) mod mailbox;
 mod memory;
 pub(crate) mod query;
@@ -397,9 +398,11 @@ impl Daemon {
     ) -> Result<(), StartError> {
         let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
         let secret = random_secret()?;
+        let memory = settings::memory(&self.config, machine::memory());
+        tracing::info!(bytes = memory.bytes, "memory for clients (limits.memory)");
         let mut workers = Vec::with_capacity(parts.len());
         for (id, part) in (0..count).map(ShardId).zip(parts) {
-            let settings = settings::shard(&self.config, id, count, secret.clone());
+            let settings = settings::shard(&self.config, id, count, secret.clone(), memory.clone());
             let mut shard = Shard::new(settings, clock.now());
             shard.restore(recovered);
             shard.set_access(clock.now(), access.clone());

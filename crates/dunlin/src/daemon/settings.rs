@@ -1,14 +1,21 @@
 //! From the configuration file to the settings of shards, loops and store.
 
 use dunlin_base::ShardId;
-use dunlin_broker::{Config as ShardConfig, OtherUser, QueueFull, Secret};
+use dunlin_broker::{Config as ShardConfig, Memory, OtherUser, QueueFull, Secret, Totals};
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
+use crate::config::units::Size;
 use crate::config::{Config, priority, sections};
 
 /// Settings of one shard.
-pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, secret: Secret) -> ShardConfig {
+pub(crate) fn shard(
+    config: &Config,
+    id: ShardId,
+    shards: u16,
+    secret: Secret,
+    memory: Memory,
+) -> ShardConfig {
     let limits = &config.limits;
     let keep_alive = u16::try_from(limits.max_keep_alive.0.as_secs()).unwrap_or(u16::MAX);
     ShardConfig {
@@ -46,6 +53,7 @@ pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, secret: Secret) -
         subscriptions_max: limits.max_subscriptions_per_session,
         overlaps_max: limits.max_overlapping_subscriptions,
         retained_max: limits.max_retained_messages,
+        memory,
         data_streams_max: config.quic.max_data_streams as usize,
         delivery_streams_max: config.quic.delivery_streams as usize,
         datagrams: config.quic.datagrams,
@@ -56,10 +64,24 @@ pub(crate) fn shard(config: &Config, id: ShardId, shards: u16, secret: Secret) -
     }
 }
 
+/// What clients may make all shards keep, on a machine with so much memory.
+pub(crate) fn memory(config: &Config, machine: u64) -> Memory {
+    let limits = &config.limits;
+    Memory {
+        bytes: limits.memory.of(machine),
+        retained_bytes_max: limits.max_retained_bytes.map(Size::as_usize),
+        will_bytes_max: limits.max_will_bytes.map(Size::as_usize),
+        subscription_bytes_max: limits.max_subscription_bytes_per_session.as_usize(),
+        sessions_max: limits.max_sessions,
+        sessions_per_user_max: limits.max_sessions_per_user,
+        totals: Totals::default(),
+    }
+}
+
 /// Limits of one shard's transports.
 pub(crate) fn net(config: &Config) -> NetLimits {
     let (limits, quic) = (&config.limits, &config.quic);
-    let window = |size: crate::config::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+    let window = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
     let mut net = NetLimits::default();
     net.connections_max = limits.max_connections.min(net.connections_max);
     net.connections_per_address_max = limits.max_connections_per_address;

@@ -408,6 +408,10 @@ fn log(event: &Event) {
             refused,
             "subscriptions refused: one message could match too many of this client"
         ),
+        Event::MemoryFull(part) => tracing::warn!(
+            part = part.name(),
+            "this part of limits.memory is used up: more is refused"
+        ),
         Event::QueueFull { client_id } => tracing::warn!(
             ?client_id,
             "the queue of this client is full: limits.queue_full says what follows"

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
-use dunlin_broker::{Census, Stats};
+use dunlin_broker::{Census, Part, Stats};
 use dunlin_net::{Counters, Held, QuicStats};
 use dunlin_store_redb::{COMMIT_MICROS, StoreMetrics};
 
@@ -108,6 +108,8 @@ pub(crate) struct ShardReport {
     pub(crate) shard: u16,
     pub(crate) stats: Stats,
     pub(crate) census: Census,
+    /// Parts of the memory budget: bytes here, and the limit of all shards.
+    pub(crate) memory: Vec<(Part, usize, usize)>,
     pub(crate) counters: Counters,
     pub(crate) held: Held,
     pub(crate) handshakes_pending: usize,
@@ -118,7 +120,7 @@ pub(crate) struct ShardReport {
 /// Families that divide totals by a label: what the name of a total begins
 /// with, the family, the label. A new total of such a beginning needs no line
 /// here.
-const DIVIDED: [(&str, &str, &str, &str); 5] = [
+const DIVIDED: [(&str, &str, &str, &str); 6] = [
     (
         "refused_",
         "connections_refused",
@@ -130,6 +132,12 @@ const DIVIDED: [(&str, &str, &str, &str); 5] = [
         "early_data_refused",
         "cause",
         "Connections whose 0-RTT data was refused, by cause.",
+    ),
+    (
+        "memory_refused_",
+        "memory_refused",
+        "part",
+        "Requests refused for want of room in a part of the memory budget.",
     ),
     (
         "messages_dropped_",
@@ -207,6 +215,11 @@ impl ShardReport {
             let name = format!("dunlin_{name}");
             out.gauge(&name, help, &[("shard", shard)], value as f64);
         }
+        for (part, bytes, _) in &self.memory {
+            let labels = [("shard", shard), ("part", part.name())];
+            let help = "Bytes kept for clients, by part of the memory budget.";
+            out.gauge("dunlin_memory_bytes", help, &labels, *bytes as f64);
+        }
         let paths = &self.paths;
         let help = "Smoothed round-trip times of QUIC connections, a sample at each scrape.";
         paths
@@ -261,6 +274,11 @@ pub(crate) fn metrics(
     out.gauge("dunlin_uptime_seconds", help, &[], uptime);
     for report in reports {
         report.show(&mut out);
+    }
+    for (part, _, limit) in reports.first().map_or(&[][..], |report| &report.memory) {
+        let labels = [("part", part.name())];
+        let help = "Bytes that all shards may keep for clients, by part.";
+        out.gauge("dunlin_memory_limit_bytes", help, &labels, *limit as f64);
     }
     // The shards share the count.
     let pending = reports.iter().map(|report| report.handshakes_pending).max();

@@ -114,6 +114,13 @@ impl Link {
         self.streams.backlog() + held
     }
 
+    /// Bytes of packets that have not come whole, and of those that wait for
+    /// CONNACK.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.streams.held() + self.parked.bytes()
+    }
+
     /// Whether messages of a topic would go to a stream of which the client
     /// takes nothing. `stream` is that of their subscription.
     #[must_use]

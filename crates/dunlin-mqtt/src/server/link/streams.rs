@@ -170,6 +170,12 @@ impl Streams {
         self.data.iter().map(|(_, data)| data.framer.held()).sum()
     }
 
+    /// As [`Streams::unfinished`], with the control stream.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.control.framer.held() + self.unfinished()
+    }
+
     /// Bytes came, or a stream ended: the only data stream to read from now
     /// on, or `Some(None)` for all of them, if that has changed. Control is
     /// always read: what waits for other streams may depend on it.

@@ -20,6 +20,10 @@ pub struct Limits {
     pub subscriptions_max: usize,
     /// Those that one message can match.
     pub overlaps_max: usize,
+    /// What all of them may take in memory, as [`Subscriptions::bytes`] counts it.
+    ///
+    /// [`Subscriptions::bytes`]: super::Subscriptions::bytes
+    pub bytes_max: usize,
 }
 
 /// A subscription that a SUBSCRIBE made or changed.
@@ -37,6 +41,27 @@ pub struct Made {
     pub outlives: bool,
 }
 
+/// Why a subscription is refused.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    Invalid,
+    NotAllowed,
+    /// The session has as many as it may have, or as take as much memory.
+    TooMuch,
+    /// One message could match too many of the session.
+    Overlaps,
+}
+
+impl Refusal {
+    const fn reason(self) -> ReasonCode {
+        match self {
+            Self::Invalid => ReasonCode::TopicFilterInvalid,
+            Self::NotAllowed => ReasonCode::NotAuthorized,
+            Self::TooMuch | Self::Overlaps => ReasonCode::QuotaExceeded,
+        }
+    }
+}
+
 /// A SUBSCRIBE or UNSUBSCRIBE that is not in force everywhere yet.
 #[derive(Debug)]
 pub struct Subscribing {
@@ -49,6 +74,9 @@ pub struct Subscribing {
     unsubscribes: bool,
     /// Filters that were refused because one message could match too many.
     pub overlapping: u64,
+    /// Filters that were refused because there were too many, or they took too
+    /// much memory.
+    pub refused: u64,
 }
 
 impl Subscribing {
@@ -88,7 +116,7 @@ impl Session {
         let outlives = self.lifetime.is_persistent() && self.outlives(stream, flow, durable);
         let mut made = Vec::new();
         let mut reasons = Vec::new();
-        let mut overlapping = 0;
+        let (mut overlapping, mut refused) = (0, 0);
         for (at, request) in subscribe.filters.iter().enumerate() {
             let mut options = request.options;
             if link.terms.bridge {
@@ -102,16 +130,12 @@ impl Session {
                 stream,
                 flow,
             };
-            let one = self.subscribe(
-                &request,
-                subscription,
-                limits,
-                allowed(at),
-                &mut overlapping,
-            );
+            let one = self.subscribe(&request, subscription, limits, allowed(at));
+            overlapping += u64::from(matches!(one, Err(Refusal::Overlaps)));
+            refused += u64::from(matches!(one, Err(Refusal::TooMuch)));
             reasons.push(match &one {
                 Ok(_) => subscription.granted(),
-                Err(reason) => *reason,
+                Err(refusal) => refusal.reason(),
             });
             made.extend(one.map(|made| Made { outlives, ..made }));
         }
@@ -123,6 +147,7 @@ impl Session {
             added: new.map(|made| made.filter.clone()).collect(),
             unsubscribes: false,
             overlapping,
+            refused,
         };
         (subscribing, made)
     }
@@ -133,21 +158,20 @@ impl Session {
         subscription: Subscription,
         limits: &Limits,
         allowed: bool,
-        overlapping: &mut u64,
-    ) -> Result<Made, ReasonCode> {
+    ) -> Result<Made, Refusal> {
         let text = request.filter;
-        let filter = Filter::parse(text).map_err(|_| ReasonCode::TopicFilterInvalid)?;
+        let filter = Filter::parse(text).map_err(|_| Refusal::Invalid)?;
         if !allowed {
-            return Err(ReasonCode::NotAuthorized);
+            return Err(Refusal::NotAllowed);
         }
         let subscriptions = &mut self.subscriptions;
         let is_new = !subscriptions.contains(text);
-        if is_new && subscriptions.len() >= limits.subscriptions_max {
-            return Err(ReasonCode::QuotaExceeded);
+        let full = subscriptions.len() >= limits.subscriptions_max;
+        if is_new && (full || subscriptions.bytes_with(text) > limits.bytes_max) {
+            return Err(Refusal::TooMuch);
         }
         if is_new && subscriptions.overlaps(text, limits.overlaps_max) {
-            *overlapping += 1;
-            return Err(ReasonCode::QuotaExceeded);
+            return Err(Refusal::Overlaps);
         }
         //= mqtt5#[MQTT-3.8.4-3]
         subscriptions.insert(Text::from(text), subscription);
@@ -185,6 +209,7 @@ impl Session {
             added: Vec::new(),
             unsubscribes: true,
             overlapping: 0,
+            refused: 0,
         };
         (subscribing, ended)
     }
@@ -222,6 +247,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         subscriptions_max: 4,
         overlaps_max: 2,
+        bytes_max: 8192,
     };
 
     fn subscribe(
@@ -272,7 +298,7 @@ mod tests {
         let full = R::QuotaExceeded;
         let granted = R::Success;
         assert_eq!(answer.reasons, [granted, full, granted, granted, full]);
-        assert_eq!(answer.overlapping, 1);
+        assert_eq!((answer.overlapping, answer.refused), (1, 1));
         let want = "$share/g/a:true:false c:true:true d:true:true ";
         assert_eq!(made(&all), want);
         assert!(matches!(answer.answer(), Packet::SubAck(_)));
@@ -280,6 +306,21 @@ mod tests {
         assert_eq!(answer.reasons, [R::Success, R::NoSubscriptionExisted]);
         assert_eq!((ended.len(), session.subscriptions.len()), (1, 3));
         assert!(matches!(answer.answer(), Packet::UnsubAck(_)));
+    }
+
+    #[test]
+    fn long_filters_are_counted_in_bytes() {
+        use ReasonCode as R;
+        let mut session = Session::default();
+        let long = "x".repeat(1000);
+        let deep = "a/".repeat(30);
+        let (answer, _) = subscribe(&mut session, &[&long, &deep, &long], |_| true);
+        assert_eq!(answer.reasons, [R::Success, R::QuotaExceeded, R::Success]);
+        assert_eq!(answer.refused, 1);
+        let bytes = session.subscriptions.bytes();
+        assert!((4000..8192).contains(&bytes), "{bytes}");
+        unsubscribe(&mut session, &[&long]);
+        assert_eq!(session.subscriptions.bytes(), 0);
     }
 
     #[test]

@@ -9,6 +9,20 @@ use dunlin_mqtt_codec::{ReasonCode, RetainHandling, SubscribeOptions};
 
 use super::shapes::Shapes;
 
+/// What a subscription takes in memory besides the bytes of its filter: its
+/// entries in tables, and a node of the tree for each level.
+const FLAT_BYTES: usize = 384;
+const LEVEL_BYTES: usize = 256;
+
+/// How often the bytes of a filter are kept.
+const COPIES: usize = 4;
+
+/// What a subscription with this filter takes in memory, about.
+fn cost(filter: &str) -> usize {
+    let levels = 1 + filter.bytes().filter(|byte| *byte == b'/').count();
+    FLAT_BYTES + levels * LEVEL_BYTES + filter.len() * COPIES
+}
+
 /// One subscription of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscription {
@@ -51,6 +65,7 @@ impl Subscription {
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     by_filter: BTreeMap<Text, Subscription>,
+    bytes: usize,
     /// Kept once there are more than a message may match.
     shapes: Option<Box<Shapes>>,
 }
@@ -60,6 +75,18 @@ impl Subscriptions {
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_filter.len()
+    }
+
+    /// What they take in memory, with their places in the tree, about.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// As [`Subscriptions::bytes`], if one with this filter were added.
+    #[must_use]
+    pub fn bytes_with(&self, filter: &str) -> usize {
+        self.bytes + cost(filter)
     }
 
     /// Whether there is none.
@@ -98,12 +125,18 @@ impl Subscriptions {
         {
             shapes.add(&filter);
         }
-        self.by_filter.insert(filter, subscription);
+        let bytes = cost(&filter);
+        if self.by_filter.insert(filter, subscription).is_none() {
+            self.bytes += bytes;
+        }
     }
 
     /// Removes one; `false` if there is none [MQTT-3.10.4-1].
     pub fn remove(&mut self, filter: &str) -> bool {
         let removed = self.by_filter.remove(filter.as_bytes()).is_some();
+        if removed {
+            self.bytes = self.bytes.saturating_sub(cost(filter));
+        }
         if removed && let Some(shapes) = &mut self.shapes {
             shapes.remove(filter);
         }

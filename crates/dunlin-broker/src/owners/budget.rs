@@ -1,0 +1,324 @@
+//! The fifth owner of a shard: what it keeps for clients, in bytes and by part,
+//! against limits that all shards share.
+//!
+//! Counts are plain integers. Once a turn the shard tells the others how much
+//! it keeps, if that has changed by a thousandth of a limit, and looks at what
+//! they keep. An eighth of most parts is left to clients that have taken
+//! little, so that one that takes all it gets costs no other.
+
+use core::time::Duration;
+
+use dunlin_base::Instant;
+
+use crate::memory::{Kept, Memory, Part, Parts};
+use crate::owners::users::Users;
+
+/// The part of a limit that is left to clients that have taken little.
+const LEFT: usize = 8;
+
+/// Told differences are at most this part of a limit, all shards together.
+const GRAIN: usize = 1024;
+
+/// The part of a limit after which queues are looked through again.
+const LOOK_AGAIN: usize = 16;
+
+/// Time between two lines of the log about one part.
+const REPORT_EVERY: Duration = Duration::from_secs(60);
+
+/// What a shard keeps, and may keep.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    memory: Memory,
+    alone: bool,
+    limits: Parts<usize>,
+    grains: Parts<usize>,
+    here: Kept,
+    told: Kept,
+    others: Kept,
+    version: usize,
+    queues: Queues,
+    /// When the log was last told that there is no room.
+    full: Parts<Option<Instant>>,
+    pub(crate) users: Users,
+}
+
+/// Messages in queues. One that waits for several sessions is in memory once,
+/// so that the sum over all queues is too high.
+#[derive(Debug)]
+struct Queues {
+    /// The sum.
+    sum: usize,
+    /// What they take at most: what they took at the last look through them, and
+    /// what came since.
+    ceiling: usize,
+    /// What came since.
+    since: usize,
+    /// What comes now is one more copy of a message that has been counted.
+    copies: bool,
+}
+
+impl Budget {
+    pub(crate) fn new(memory: Memory, shards: u16) -> Self {
+        let (mut limits, mut grains) = (Parts::default(), Parts::default());
+        for part in Part::ALL {
+            let limit = memory.limit(part);
+            *limits.get_mut(part) = limit;
+            *grains.get_mut(part) = limit / GRAIN / usize::from(shards.max(1));
+        }
+        Self {
+            alone: shards <= 1,
+            limits,
+            grains,
+            here: Kept::default(),
+            told: Kept::default(),
+            others: Kept::default(),
+            version: 0,
+            queues: Queues {
+                sum: 0,
+                ceiling: 0,
+                since: 0,
+                copies: false,
+            },
+            full: Parts::default(),
+            users: Users::new(memory.sessions_per_user_max),
+            memory,
+        }
+    }
+
+    /// Bytes that a part has, on all shards.
+    pub(crate) const fn used(&self, part: Part) -> usize {
+        let here = *self.here.bytes.get(part);
+        here.saturating_add(*self.others.bytes.get(part))
+    }
+
+    /// Bytes that a part has on this shard.
+    pub(crate) const fn here(&self, part: Part) -> usize {
+        *self.here.bytes.get(part)
+    }
+
+    /// Bytes that a part may have.
+    pub(crate) const fn limit(&self, part: Part) -> usize {
+        *self.limits.get(part)
+    }
+
+    /// Bytes that a part may have more.
+    pub(crate) const fn room(&self, part: Part) -> usize {
+        self.limit(part).saturating_sub(self.used(part))
+    }
+
+    /// Whether a client may take so much more of a part of which it then has
+    /// `then`: what it likes until little is left, and its fair share of that.
+    pub(crate) const fn has_room(&self, part: Part, more: usize, then: usize) -> bool {
+        self.used(part).saturating_add(more) <= self.common(part) || self.is_fair(part, then)
+    }
+
+    /// The part of a limit that goes to who comes first.
+    const fn common(&self, part: Part) -> usize {
+        self.limit(part) - self.limit(part) / LEFT
+    }
+
+    /// Whether `then` bytes of a part are a client's fair share of what is left.
+    pub(crate) const fn is_fair(&self, part: Part, then: usize) -> bool {
+        then <= self.fair_share(part)
+    }
+
+    /// A client's fair share of what is left when a part is used up.
+    const fn fair_share(&self, part: Part) -> usize {
+        let sessions = self.here.sessions.saturating_add(self.others.sessions);
+        let sessions = if sessions == 0 { 1 } else { sessions };
+        self.limit(part) / LEFT / sessions
+    }
+
+    /// Unsent bytes at which a connection gets no more, if it is `limit` while
+    /// there is memory.
+    pub(crate) fn unsent_limit(&self, limit: usize) -> usize {
+        let part = Part::Unsent;
+        match self.used(part) <= self.common(part) {
+            true => limit,
+            false => limit.min(self.fair_share(part)).max(1),
+        }
+    }
+
+    /// Whether there may be one session more.
+    pub(crate) const fn has_room_for_session(&self) -> bool {
+        let sessions = self.here.sessions.saturating_add(self.others.sessions);
+        sessions < self.memory.sessions_max && self.room(Part::Sessions) > 0
+    }
+
+    /// Bytes that the subscriptions of a session may have which have `now`.
+    pub(crate) fn subscription_bytes_max(&self, now: usize) -> usize {
+        let part = Part::Subscriptions;
+        let common = self.common(part).saturating_sub(self.used(part));
+        let more = now.saturating_add(common);
+        let shared = more.max(self.fair_share(part));
+        shared.min(self.memory.subscription_bytes_max)
+    }
+
+    /// What was `from` bytes of a part is `to` bytes.
+    pub(crate) fn change(&mut self, part: Part, from: usize, to: usize) {
+        let here = self.here.bytes.get_mut(part);
+        *here = here.saturating_add(to).saturating_sub(from);
+    }
+
+    /// As [`Budget::change`] of [`Part::Queued`].
+    pub(crate) fn change_queue(&mut self, from: usize, to: usize) {
+        let queues = &mut self.queues;
+        queues.sum = queues.sum.saturating_add(to).saturating_sub(from);
+        let more = match queues.copies {
+            true => 0,
+            false => to.saturating_sub(from),
+        };
+        queues.since = queues.since.saturating_add(more);
+        queues.ceiling = queues.ceiling.saturating_add(more);
+        *self.here.bytes.get_mut(Part::Queued) = queues.sum.min(queues.ceiling);
+    }
+
+    /// Whether further copies of one message go to queues now.
+    pub(crate) const fn set_copies(&mut self, copies: bool) {
+        self.queues.copies = copies;
+    }
+
+    /// What all queues hold, each for itself.
+    pub(crate) const fn queued_sum(&self) -> usize {
+        self.queues.sum
+    }
+
+    /// Whether it is worth a look what the queues really take.
+    pub(crate) const fn is_look_due(&self) -> bool {
+        self.queues.since > self.limit(Part::Queued) / LOOK_AGAIN
+    }
+
+    /// What the queues really take now.
+    pub(crate) fn note_look(&mut self, bytes: usize) {
+        self.queues.ceiling = bytes;
+        self.queues.since = 0;
+        self.change_queue(0, 0);
+    }
+
+    /// The number of sessions has changed by one.
+    pub(crate) const fn count_session(&mut self, begins: bool) {
+        self.here.sessions = match begins {
+            true => self.here.sessions.saturating_add(1),
+            false => self.here.sessions.saturating_sub(1),
+        };
+    }
+
+    /// Something was refused for want of room in a part; whether the log has not
+    /// been told for a while.
+    pub(crate) fn note_full(&mut self, part: Part, now: Instant) -> bool {
+        let told = self.full.get(part);
+        let told = told.is_some_and(|last| now < last + REPORT_EVERY);
+        if told || self.has_plenty(part) {
+            return false;
+        }
+        *self.full.get_mut(part) = Some(now);
+        true
+    }
+
+    /// Whether more is left than what is shared fairly, and as much again.
+    pub(crate) const fn has_plenty(&self, part: Part) -> bool {
+        self.room(part) > self.limit(part) / LEFT * 2
+    }
+
+    /// Tells the other shards, and looks at what they have told.
+    pub(crate) fn turn(&mut self) {
+        if !self.alone {
+            let totals = &self.memory.totals;
+            totals.tell(&self.here, &mut self.told, &self.grains);
+            self.look();
+        }
+    }
+
+    /// Looks at what the other shards have told, before a decision that is rare.
+    pub(crate) fn look(&mut self) {
+        let totals = &self.memory.totals;
+        if let Some(others) = totals.others(&self.told, &mut self.version) {
+            self.others = others;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(bytes: usize) -> Budget {
+        let memory = Memory {
+            bytes,
+            sessions_max: 3,
+            subscription_bytes_max: 1_000,
+            ..Memory::default()
+        };
+        Budget::new(memory, 1)
+    }
+
+    #[test]
+    fn what_is_left_is_shared_fairly() {
+        let mut budget = budget(16_000);
+        for _ in 0..3 {
+            assert!(budget.has_room_for_session());
+            budget.count_session(true);
+        }
+        assert!(!budget.has_room_for_session());
+        // Of 2,000 bytes 250 are left to those that have little.
+        budget.change(Part::Unsent, 0, 1_700);
+        assert!(budget.has_room(Part::Unsent, 50, 1_750));
+        assert_eq!(budget.unsent_limit(9_000), 9_000);
+        assert!(!budget.has_room(Part::Unsent, 51, 1_751));
+        assert!(budget.has_room(Part::Unsent, 51, 83));
+        budget.change(Part::Unsent, 0, 100);
+        assert_eq!(budget.unsent_limit(9_000), 83);
+        assert_eq!(budget.unsent_limit(40), 40);
+        budget.change(Part::Unsent, 1_800, 0);
+        assert_eq!(budget.used(Part::Unsent), 0);
+        assert_eq!(budget.subscription_bytes_max(0), 1_000);
+        budget.change(Part::Subscriptions, 0, 2_525);
+        assert_eq!(budget.subscription_bytes_max(700), 800);
+        budget.change(Part::Subscriptions, 0, 300);
+        assert_eq!(budget.subscription_bytes_max(700), 700);
+        assert_eq!(budget.subscription_bytes_max(10), 125);
+    }
+
+    #[test]
+    fn a_message_for_many_queues_counts_once() {
+        let mut budget = budget(16_000);
+        for copy in 0..50 {
+            budget.set_copies(copy > 0);
+            budget.change_queue(0, 100);
+        }
+        budget.set_copies(false);
+        assert_eq!(
+            (budget.here(Part::Queued), budget.queued_sum()),
+            (100, 5_000)
+        );
+        // What comes counts, though as much may have left.
+        for _ in 0..5 {
+            budget.change_queue(100, 0);
+            budget.change_queue(0, 100);
+        }
+        assert_eq!(budget.here(Part::Queued), 600);
+        assert!(budget.is_look_due());
+        budget.note_look(200);
+        assert_eq!(budget.here(Part::Queued), 200);
+        assert!(!budget.is_look_due());
+        for _ in 0..49 {
+            budget.change_queue(100, 0);
+        }
+        assert_eq!(budget.here(Part::Queued), 100);
+        budget.change_queue(100, 0);
+        assert_eq!(budget.here(Part::Queued), 0);
+    }
+
+    #[test]
+    fn a_full_part_is_reported_once_in_a_while() {
+        let mut budget = budget(16_000);
+        budget.change(Part::Wills, 0, 1_000);
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        assert!(budget.note_full(Part::Wills, at(1)));
+        assert!(!budget.note_full(Part::Wills, at(60)));
+        assert!(!budget.note_full(Part::Retained, at(1)), "there is room");
+        assert!(budget.note_full(Part::Wills, at(61)));
+        budget.change(Part::Wills, 1_000, 500);
+        assert!(!budget.note_full(Part::Wills, at(200)), "there is room");
+    }
+}

@@ -1,0 +1,382 @@
+//! The memory budget: what happens when a part of it is used up, to who used it
+//! up and to the others.
+
+use core::time::Duration;
+
+use dunlin_broker::{Event, Part, Stats};
+use dunlin_sim::{Script, Setup, check};
+
+/// A conversation under a budget of so many KiB, of which most parts get an
+/// eighth.
+fn small(shards: u16, kib: usize, change: impl Fn(&mut Setup)) -> Script {
+    let mut setup = Setup::new(shards, 21);
+    setup.config.memory.bytes = kib << 10;
+    change(&mut setup);
+    let mut script = Script::new(setup);
+    for line in ["i > CONNECT i clean", "i < CONNACK"] {
+        script.step(line).expect(line);
+    }
+    for line in ["i > SUBSCRIBE 1 i|q1 j", "i < SUBACK 1 01 00"] {
+        script.step(line).expect(line);
+    }
+    script
+}
+
+fn ignore(script: &mut Script, name: &str) {
+    while script.pop(name).is_some() {}
+}
+
+/// The innocent client is served.
+fn serve(script: &mut Script, name: &str) {
+    script.step("i > PUBLISH i x q1 #1").expect("PUBLISH");
+    let mut got: Vec<String> = core::iter::from_fn(|| script.pop("i")).collect();
+    got.sort();
+    assert_eq!(got.len(), 2, "{name}: {got:?}");
+    assert_eq!(got[0], "PUBACK 1", "{name}");
+    let id = got[1].split('#').nth(1).expect("an identifier").to_owned();
+    let ack = format!("i > PUBACK {id}");
+    script.step(&ack).expect("PUBACK");
+    script.step("i > PUBLISH j x").expect("PUBLISH");
+    assert_eq!(script.pop("i").as_deref(), Some("PUBLISH j x"), "{name}");
+}
+
+fn refused(script: &Script, count: impl Fn(&Stats) -> u64) -> u64 {
+    let shards = script.world.shards().iter();
+    shards.map(|shard| count(shard.stats())).sum()
+}
+
+fn reported(script: &mut Script, part: Part) -> usize {
+    let log = script.world.take_log();
+    let full = |event: &&Event| matches!(event, Event::MemoryFull(full) if *full == part);
+    log.iter().filter(full).count()
+}
+
+/// Bytes of a part on all shards, and their limit.
+fn used(script: &Script, part: Part) -> (usize, usize) {
+    let shards = script.world.shards().iter();
+    let parts = shards.flat_map(|shard| shard.memory());
+    let of_part = parts.filter(|(of, ..)| *of == part);
+    of_part.fold((0, 0), |(sum, _), (_, used, limit)| (sum + used, limit))
+}
+
+#[test]
+fn sessions_are_limited() {
+    check(
+        "
+        set sessions_max=2
+        a > CONNECT a expiry=100
+        a < CONNACK
+        b > CONNECT b clean
+        b < CONNACK
+        c > CONNECT c clean
+        c < CONNACK 0x97
+        c < closed
+        d > CONNECT d v4 clean
+        d < CONNACK 0x88
+        d < closed
+        # A session that waits counts, and its client comes back to it.
+        a > DISCONNECT
+        a < closed
+        c > CONNECT c clean
+        c < CONNACK 0x97
+        c < closed
+        crash
+        a > CONNECT a expiry=100
+        a < CONNACK present
+        b > CONNECT b clean
+        b < CONNACK
+        c > CONNECT c clean
+        c < CONNACK 0x97
+        c < closed
+        b > DISCONNECT
+        b < closed
+        c > CONNECT c clean
+        c < CONNACK
+    ",
+    );
+}
+
+#[test]
+fn sessions_of_a_user_are_limited() {
+    check(
+        "
+        set access=passwords
+        set sessions_per_user_max=2
+        a > CONNECT a expiry=100 user=alice pass=secret
+        a < CONNACK
+        b > CONNECT b clean user=alice pass=secret
+        b < CONNACK
+        c > CONNECT c clean user=alice pass=secret
+        c < CONNACK 0x97
+        c < closed
+        d > CONNECT d clean user=bob pass=hunter2
+        d < CONNACK
+        # Who comes back needs no room.
+        a cut
+        a > CONNECT a expiry=100 user=alice pass=secret
+        a < CONNACK present
+        b > DISCONNECT
+        b < closed
+        c > CONNECT c clean user=alice pass=secret
+        c < CONNACK
+        b > CONNECT b clean user=alice pass=secret
+        b < CONNACK 0x97
+        b < closed
+    ",
+    );
+}
+
+#[test]
+fn wills_are_limited_in_bytes() {
+    let will = "w".repeat(600);
+    check(&format!(
+        "
+        set will_bytes_max=1000
+        a > CONNECT a expiry=100 will=t:{will}
+        a < CONNACK
+        b > CONNECT b clean will=t:{will}
+        b < CONNACK 0x97
+        b < closed
+        b > CONNECT b clean will=t:short
+        b < CONNACK
+        c > CONNECT c clean
+        c < CONNACK
+        a > DISCONNECT
+        a < closed
+        d > CONNECT d clean will=t:{will}
+        d < CONNACK
+    "
+    ));
+}
+
+#[test]
+fn retained_messages_are_limited_in_bytes() {
+    let payload = "r".repeat(600);
+    check(&format!(
+        "
+        set retained_bytes_max=1000
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a > PUBLISH r/1 {payload} q1 #1 retain
+        a < PUBACK 1 0x10
+        a > PUBLISH r/2 {payload} q1 #2 retain
+        a < PUBACK 2 0x97
+        a > PUBLISH r/3 {payload} retain
+        a > PUBLISH r/4 short q1 #3 retain
+        a < PUBACK 3 0x10
+        # Another message of the same topic takes the place of the first.
+        a > PUBLISH r/1 {payload} q1 #4 retain
+        a < PUBACK 4 0x10
+        crash
+        a > CONNECT a expiry=100
+        a < CONNACK present
+        a > PUBLISH r/2 {payload} q1 #5 retain
+        a < PUBACK 5 0x97
+        a > PUBLISH r/1 - q1 #6 retain
+        a < PUBACK 6 0x10
+        a > PUBLISH r/2 {payload} q1 #7 retain
+        a < PUBACK 7 0x10
+        a > SUBSCRIBE 1 r/#
+        a < SUBACK 1 00
+        a < PUBLISH r/2 <600> retain
+        a < PUBLISH r/4 short retain
+    "
+    ));
+}
+
+#[test]
+fn subscriptions_of_a_session_are_limited_in_bytes() {
+    let long = "x".repeat(400);
+    check(&format!(
+        "
+        set subscription_bytes_max=3000
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a > SUBSCRIBE 1 a/{long} b/{long}
+        a < SUBACK 1 00 97
+        crash
+        a > CONNECT a expiry=100
+        a < CONNACK present
+        a > SUBSCRIBE 2 b/{long} a/{long}
+        a < SUBACK 2 97 00
+        a > UNSUBSCRIBE 3 a/{long}
+        a < UNSUBACK 3 00
+        a > SUBSCRIBE 4 b/{long}
+        a < SUBACK 4 00
+    "
+    ));
+}
+
+#[test]
+fn subscriptions_of_all_sessions_are_limited_in_bytes() {
+    for shards in [1, 2] {
+        let mut script = small(shards, 1024, |_| {});
+        let mut granted = 0;
+        for n in 0..20 {
+            let line = format!("a{n} > CONNECT a{n} clean");
+            script.step(&line).expect("CONNECT");
+            let name = format!("a{n}");
+            ignore(&mut script, &name);
+            let long: Vec<String> = (0..9).map(|f| format!("{f}{}", "y".repeat(900))).collect();
+            let line = format!("a{n} > SUBSCRIBE 1 {}", long.join(" "));
+            script.step(&line).expect("SUBSCRIBE");
+            granted += script.pop(&name).expect("SUBACK").matches(" 00").count();
+        }
+        let (used, limit) = used(&script, Part::Subscriptions);
+        assert!(used <= limit && used > limit / 2, "{used} of {limit}");
+        assert!((20..60).contains(&granted), "{granted}");
+        let all = refused(&script, |stats| stats.memory_refused_subscriptions);
+        assert_eq!(all, 180 - granted as u64);
+        assert!((1..=2).contains(&reported(&mut script, Part::Subscriptions)));
+        serve(&mut script, "subscriptions");
+    }
+}
+
+/// Clients that leave a queue behind, on topics of their own.
+fn leave_queues(script: &mut Script, clients: usize, messages: usize, topic: &str) -> usize {
+    for n in 0..clients {
+        let name = format!("a{n}");
+        let filter = topic.replace('N', &n.to_string());
+        for line in ["CONNECT NAME expiry=100", "SUBSCRIBE 1 FILTER|q1"] {
+            let line = line.replace("NAME", &name).replace("FILTER", &filter);
+            script.step(&format!("{name} > {line}")).expect(&line);
+            ignore(script, &name);
+        }
+        script.step(&format!("{name} cut")).expect("cut");
+        ignore(script, &name);
+    }
+    let topics: Vec<String> = match topic.contains('N') {
+        true => (0..clients)
+            .map(|n| topic.replace('N', &n.to_string()))
+            .collect(),
+        false => vec![topic.to_owned()],
+    };
+    let mut refused = 0;
+    for _ in 0..messages {
+        for topic in &topics {
+            let line = format!("i > PUBLISH {topic} {} q1 #9", "q".repeat(4000));
+            script.step(&line).expect("PUBLISH");
+            let answer = script.pop("i").expect("PUBACK");
+            assert!(["PUBACK 9", "PUBACK 9 0x97"].contains(&answer.as_str()));
+            refused += usize::from(answer.ends_with("0x97"));
+        }
+    }
+    refused
+}
+
+#[test]
+fn queues_of_all_sessions_are_limited_in_bytes() {
+    for shards in [1, 2] {
+        // 192 KiB for queues, of which nothing can be put off to a store.
+        let mut script = small(shards, 1024, |setup| setup.config.durable = false);
+        let refused_to_i = leave_queues(&mut script, 10, 10, "t/N");
+        assert!((50..70).contains(&refused_to_i), "{refused_to_i}");
+        let (used, limit) = used(&script, Part::Queued);
+        assert!(used <= limit && used > limit / 2, "{used} of {limit}");
+        let counted = refused(&script, |stats| stats.memory_refused_queued);
+        assert_eq!(counted, refused_to_i as u64);
+        assert!((1..=2).contains(&reported(&mut script, Part::Queued)));
+        serve(&mut script, "queues");
+        assert_eq!(script.world.census().miscounted_bytes, 0);
+    }
+}
+
+#[test]
+fn queues_of_durable_sessions_go_to_the_store_when_memory_is_short() {
+    for shards in [1, 2] {
+        let mut script = small(shards, 8192, |_| {});
+        // 1.5 MiB for queues; six times as much waits.
+        assert_eq!(leave_queues(&mut script, 3, 800, "t/N"), 0);
+        let (used, limit) = used(&script, Part::Queued);
+        assert!(used <= limit, "{used} of {limit}");
+        let census = script.world.census();
+        assert_eq!((census.queued, census.miscounted_bytes), (2400, 0));
+        serve(&mut script, "queues in the store");
+        script.step("a1 > CONNECT a1 expiry=100").expect("CONNECT");
+        let mut got = 0;
+        while let Some(line) = script.pop("a1") {
+            if let Some(id) = line.split('#').nth(1) {
+                got += 1;
+                script.send_line("a1", &format!("PUBACK {id}"));
+                script.settle();
+            }
+        }
+        assert_eq!(got, 800);
+    }
+}
+
+#[test]
+fn a_message_for_many_sessions_counts_once() {
+    for shards in [1, 2] {
+        // 384 KiB for queues; 30 times 40 messages of 4,000 bytes in 160 KiB.
+        let mut script = small(shards, 2048, |setup| setup.config.durable = false);
+        assert_eq!(leave_queues(&mut script, 30, 40, "t"), 0);
+        let census = script.world.census();
+        assert_eq!((census.queued, census.miscounted_bytes), (1200, 0));
+        assert_eq!(reported(&mut script, Part::Queued), 0);
+    }
+}
+
+#[test]
+fn unsent_bytes_of_all_clients_are_limited() {
+    for shards in [1, 2] {
+        // 1 MiB for unsent bytes, where each client may have as much.
+        let mut script = small(shards, 8192, |_| {});
+        for n in 0..12 {
+            let name = format!("a{n}");
+            for line in ["CONNECT NAME clean", "SUBSCRIBE 1 t"] {
+                let line = line.replace("NAME", &name);
+                script.step(&format!("{name} > {line}")).expect(&line);
+                ignore(&mut script, &name);
+            }
+            script.step(&format!("{name} stall")).expect("stall");
+        }
+        let mut most = 0;
+        for _ in 0..300 {
+            let line = format!("i >> PUBLISH t {}", "u".repeat(4000));
+            script.step(&line).expect("PUBLISH");
+            script.run_for(Duration::from_millis(20));
+            most = most.max(script.world.census().backlog_bytes);
+        }
+        let (_, limit) = used(&script, Part::Unsent);
+        assert!(most <= limit && most > limit / 2, "{most} of {limit}");
+        serve(&mut script, "unsent");
+        // Who reads again gets messages again.
+        script.step("a3 read").expect("read");
+        ignore(&mut script, "a3");
+        script.step("i > PUBLISH t fresh").expect("PUBLISH");
+        assert_eq!(script.pop("a3").as_deref(), Some("PUBLISH t fresh"));
+        ignore(&mut script, "i");
+    }
+}
+
+#[test]
+fn unfinished_packets_of_all_clients_are_limited() {
+    for shards in [1, 2] {
+        // 1 MiB for packets that have not come whole.
+        let mut script = small(shards, 16 << 10, |_| {});
+        let line = format!("PUBLISH t {}", "u".repeat(300 << 10));
+        let whole = dunlin_sim::encode(&line, dunlin_mqtt_codec::Version::V5);
+        let mut ended = 0;
+        for n in 0..20 {
+            let name = format!("a{n}");
+            script
+                .step(&format!("{name} > CONNECT {name} clean"))
+                .expect("CONNECT");
+            ignore(&mut script, &name);
+            script.send_bytes(&name, &whole[..whole.len() - 1]);
+            script.settle();
+            if let Some(line) = script.pop(&name) {
+                assert_eq!(line, "DISCONNECT 0x97");
+                assert_eq!(script.pop(&name).as_deref(), Some("closed"));
+                ended += 1;
+            }
+        }
+        let (used, limit) = used(&script, Part::Unfinished);
+        assert!(used <= limit && used > limit / 2, "{used} of {limit}");
+        let counted = refused(&script, |stats| stats.memory_refused_unfinished);
+        assert_eq!((ended, counted), (18, 18));
+        assert!((1..=2).contains(&reported(&mut script, Part::Unfinished)));
+        serve(&mut script, "unfinished");
+    }
+}
