@@ -151,7 +151,7 @@ impl<T> Parts<T> {
     }
 }
 
-/// What all shards of a broker keep, as each of them has last told.
+/// What all shards of a broker keep, as each of them has last reported it.
 #[derive(Clone, Debug, Default)]
 pub struct Totals(Arc<Shared>);
 
@@ -171,23 +171,23 @@ pub(crate) struct Kept {
 }
 
 impl Totals {
-    /// A shard keeps `now` and has told `told`, which follows where the
-    /// difference is more than a grain of a limit. Whether anything was told.
-    pub(crate) fn tell(&self, now: &Kept, told: &mut Kept, grains: &Parts<usize>) -> bool {
+    /// A shard keeps `now` and has reported `reported`, which follows where the
+    /// difference is more than a grain of a limit. Whether anything was reported.
+    pub(crate) fn tell(&self, now: &Kept, reported: &mut Kept, grains: &Parts<usize>) -> bool {
         let mut changed = false;
         for part in Part::ALL {
-            let (now, told) = (*now.bytes.get(part), told.bytes.get_mut(part));
-            if now.abs_diff(*told) > *grains.get(part) {
+            let (now, reported) = (*now.bytes.get(part), reported.bytes.get_mut(part));
+            if now.abs_diff(*reported) > *grains.get(part) {
                 let total = self.0.bytes.get(part);
-                total.fetch_add(now.wrapping_sub(*told), Ordering::Relaxed);
-                *told = now;
+                total.fetch_add(now.wrapping_sub(*reported), Ordering::Relaxed);
+                *reported = now;
                 changed = true;
             }
         }
-        if now.sessions != told.sessions {
-            let more = now.sessions.wrapping_sub(told.sessions);
+        if now.sessions != reported.sessions {
+            let more = now.sessions.wrapping_sub(reported.sessions);
             self.0.sessions.fetch_add(more, Ordering::Relaxed);
-            told.sessions = now.sessions;
+            reported.sessions = now.sessions;
             changed = true;
         }
         if changed {
@@ -196,21 +196,21 @@ impl Totals {
         changed
     }
 
-    /// What the others keep, for a shard that has told `told`, unless nothing
+    /// What the others keep, for a shard that has reported `reported`, unless nothing
     /// has changed since `version`.
-    pub(crate) fn others(&self, told: &Kept, version: &mut usize) -> Option<Kept> {
+    pub(crate) fn others(&self, reported: &Kept, version: &mut usize) -> Option<Kept> {
         let now = self.0.version.load(Ordering::Acquire);
         if core::mem::replace(version, now) == now {
             return None;
         }
         let sessions = self.0.sessions.load(Ordering::Relaxed);
         let mut others = Kept {
-            sessions: sessions.wrapping_sub(told.sessions),
+            sessions: sessions.wrapping_sub(reported.sessions),
             ..Kept::default()
         };
         for part in Part::ALL {
             let total = self.0.bytes.get(part).load(Ordering::Relaxed);
-            *others.bytes.get_mut(part) = total.wrapping_sub(*told.bytes.get(part));
+            *others.bytes.get_mut(part) = total.wrapping_sub(*reported.bytes.get(part));
         }
         Some(others)
     }
@@ -240,22 +240,22 @@ mod tests {
         let totals = Totals::default();
         let mut grains = Parts::default();
         *grains.get_mut(Part::Wills) = 10;
-        let (mut now, mut told, mut version) = (Kept::default(), Kept::default(), 0);
+        let (mut now, mut reported, mut version) = (Kept::default(), Kept::default(), 0);
         now.sessions = 2;
         *now.bytes.get_mut(Part::Retained) = 100;
         *now.bytes.get_mut(Part::Wills) = 10;
-        assert!(totals.tell(&now, &mut told, &grains));
-        assert!(!totals.tell(&now, &mut told, &grains));
+        assert!(totals.tell(&now, &mut reported, &grains));
+        assert!(!totals.tell(&now, &mut reported, &grains));
         let nothing = Kept::default();
         let others = totals.others(&nothing, &mut version).expect("a change");
         assert_eq!(others.sessions, 2);
         assert_eq!(*others.bytes.get(Part::Retained), 100);
-        assert_eq!(*others.bytes.get(Part::Wills), 0, "a grain is not told");
+        assert_eq!(*others.bytes.get(Part::Wills), 0, "a grain is not reported");
         assert!(totals.others(&nothing, &mut version).is_none());
-        let own = totals.others(&told, &mut 0).expect("first look");
+        let own = totals.others(&reported, &mut 0).expect("first look");
         assert_eq!((own.sessions, *own.bytes.get(Part::Retained)), (0, 0));
         *now.bytes.get_mut(Part::Retained) = 40;
-        assert!(totals.tell(&now, &mut told, &grains));
+        assert!(totals.tell(&now, &mut reported, &grains));
         let others = totals.others(&nothing, &mut version).expect("a change");
         assert_eq!(*others.bytes.get(Part::Retained), 40);
     }

@@ -33,11 +33,11 @@ pub(crate) struct Budget {
     limits: Parts<usize>,
     grains: Parts<usize>,
     here: Kept,
-    told: Kept,
+    reported: Kept,
     others: Kept,
     version: usize,
     queues: Queues,
-    /// When the log was last told that there is no room.
+    /// When the log was last reported that there is no room.
     full: Parts<Option<Instant>>,
     pub(crate) users: Users,
 }
@@ -70,7 +70,7 @@ impl Budget {
             limits,
             grains,
             here: Kept::default(),
-            told: Kept::default(),
+            reported: Kept::default(),
             others: Kept::default(),
             version: 0,
             queues: Queues {
@@ -204,11 +204,11 @@ impl Budget {
     }
 
     /// Something was refused for want of room in a part; whether the log has not
-    /// been told for a while.
+    /// been reported for a while.
     pub(crate) fn note_full(&mut self, part: Part, now: Instant) -> bool {
-        let told = self.full.get(part);
-        let told = told.is_some_and(|last| now < last + REPORT_EVERY);
-        if told || self.has_plenty(part) {
+        let reported = self.full.get(part);
+        let reported = reported.is_some_and(|last| now < last + REPORT_EVERY);
+        if reported || self.has_plenty(part) {
             return false;
         }
         *self.full.get_mut(part) = Some(now);
@@ -220,19 +220,19 @@ impl Budget {
         self.room(part) > self.limit(part) / LEFT * 2
     }
 
-    /// Tells the other shards, and looks at what they have told.
+    /// Tells the other shards, and looks at what they have reported.
     pub(crate) fn turn(&mut self) {
         if !self.alone {
             let totals = &self.memory.totals;
-            totals.tell(&self.here, &mut self.told, &self.grains);
+            totals.tell(&self.here, &mut self.reported, &self.grains);
             self.look();
         }
     }
 
-    /// Looks at what the other shards have told, before a decision that is rare.
+    /// Looks at what the other shards have reported, before a decision that is rare.
     pub(crate) fn look(&mut self) {
         let totals = &self.memory.totals;
-        if let Some(others) = totals.others(&self.told, &mut self.version) {
+        if let Some(others) = totals.others(&self.reported, &mut self.version) {
             self.others = others;
         }
     }

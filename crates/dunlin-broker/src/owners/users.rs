@@ -88,7 +88,7 @@ impl Users {
         changes
     }
 
-    /// Another shard has told how many sessions users have there.
+    /// Another shard has reported how many sessions users have there.
     pub(crate) fn handle_changes(&mut self, from: ShardId, changes: Vec<(Text, usize)>) {
         for (user, sessions) in changes {
             let entry = self.by_user.entry(user.clone()).or_default();

@@ -8,6 +8,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use dunlin_base::QoS;
+use dunlin_broker::home_shard;
 use dunlin_mqtt_codec::Version;
 use dunlin_sim::{Peer, PeerOptions, Random, Setup, World, run};
 
@@ -32,6 +33,14 @@ fn peer(client_id: &str, expiry_secs: u32, filters: &[&str]) -> Peer {
     })
 }
 
+/// A client identifier whose session lives on another shard than that of this one:
+/// a will is stored when that shard has said what it needs.
+fn away_from(client_id: &str) -> String {
+    let all = (0..100).map(|n| format!("wills-{n}"));
+    let mut away = all.filter(|id| home_shard(id, 2) != home_shard(client_id, 2));
+    away.next().expect("one of a hundred")
+}
+
 fn program(seed: u64) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut setup = Setup::new(2, seed);
@@ -47,7 +56,7 @@ fn program(seed: u64) -> Result<(), String> {
             1000,
             &["$share/x/m/#", "$share/y/m/#", "$share/z/m/#"],
         ),
-        peer("wills", 1000, &["w/#"]),
+        peer(&away_from("leaving"), 1000, &["w/#"]),
         peer("leaving", 1000, &[]),
     ];
     peers[LEAVING].will = Some("w/leaving".into());
