@@ -13,10 +13,10 @@ mod program;
 use core::ops::Range;
 use core::time::Duration;
 
-use dunlin_broker::{Config, QueueFull};
+use dunlin_broker::{Config, Memory, QueueFull};
 use dunlin_sim::{Random, Script, Setup};
 
-use program::{CLIENTS, Program};
+use program::{CLIENTS, CROWD, Program, STRANGERS};
 
 /// Programs without `ATTACK_SEEDS`.
 const SEEDS: Range<u64> = 0..if cfg!(debug_assertions) { 40 } else { 1000 };
@@ -33,6 +33,11 @@ const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// The same where there are many subscriptions.
 const HELD_BYTES_MAX_WIDE: usize = 48 << 20;
+
+/// The memory budget of the broker, which the store is not in, nor what is on its
+/// way.
+const BUDGET_BYTES: usize = 6 << 20;
+const BUDGET_BYTES_WIDE: usize = 36 << 20;
 
 /// Processor time of one step, and of each byte that the clients sent in it;
 /// builds without optimization take about ten times as long.
@@ -102,8 +107,10 @@ fn run(seed: u64, verbose: bool, worst: &mut Worst) -> Result<(), String> {
         let script = &mut program.script;
         let latency = serve(script, &mut number);
         script.settle();
-        let crowd = (0..20).map(|n| format!("x{n}"));
-        for name in CLIENTS.map(String::from).into_iter().chain(crowd) {
+        let strangers = (0..STRANGERS).map(|n| format!("x{n}"));
+        let crowd = (0..CROWD).map(|n| format!("y{n}"));
+        let all = CLIENTS.map(String::from).into_iter();
+        for name in all.chain(strangers).chain(crowd) {
             while script.pop(&name).is_some() {}
         }
         script.world.take_log();
@@ -153,6 +160,10 @@ fn setup(seed: u64, wide: bool, random: &mut Random) -> Setup {
         qos0_backlog_bytes: 64 << 10,
         retained_max: 200,
         subscriptions_max: if wide { 20_000 } else { 2_000 },
+        memory: Memory {
+            bytes: if wide { BUDGET_BYTES_WIDE } else { BUDGET_BYTES },
+            ..Memory::default()
+        },
         ..setup.config
     };
     setup

@@ -8,7 +8,19 @@ use dunlin_sim::{Link, Random, Script, encode};
 pub(crate) const CLIENTS: [&str; 3] = ["a", "b", "c"];
 
 /// Connections that never finish a CONNECT.
-const STRANGERS: u64 = 20;
+pub(crate) const STRANGERS: u64 = 40;
+
+/// Bytes of each of its properties.
+const STRANGER_BYTES: usize = 60 << 10;
+
+/// Most of these properties.
+const STRANGER_PROPERTIES_MAX: u64 = 4;
+
+/// Clients that only have a will.
+pub(crate) const CROWD: u64 = 150;
+
+/// Payload of such a will.
+const CROWD_WILL_BYTES: usize = 60 << 10;
 
 /// Streams of a client that it begins packets on.
 const STREAMS: u64 = 16;
@@ -94,7 +106,7 @@ impl Program {
         if self.script.conn(name).is_none() {
             return self.connect(name);
         }
-        match self.below(14) {
+        match self.below(15) {
             0 => self.subscribe(name, 1),
             1 => {
                 let times = if self.below(2) == 0 { 500 } else { 10 };
@@ -118,6 +130,7 @@ impl Program {
                 format!("{name}: {pings} PINGREQ")
             }
             12 => self.change(name, "cut"),
+            13 => self.crowd(),
             _ => {
                 self.script.world.crash();
                 self.script.settle();
@@ -242,14 +255,31 @@ impl Program {
 
     /// Connections with all but the end of a CONNECT.
     fn strangers(&mut self) -> String {
-        let client = "s".repeat(20 << 10);
-        let whole = encode(&format!("CONNECT {client} clean"), Version::V5);
+        let properties = self.below(STRANGER_PROPERTIES_MAX + 1);
+        let mut line = format!("CONNECT {} clean", "s".repeat(20 << 10));
+        for _ in 0..properties {
+            line += &format!(" u=k:{}", "v".repeat(STRANGER_BYTES));
+        }
+        let whole = encode(&line, Version::V5);
         for number in 0..STRANGERS {
             let name = format!("x{number}");
             if self.script.conn(&name).is_none() {
                 self.bytes(&name, &whole[..whole.len() - 1]);
             }
         }
-        "strangers with most of a CONNECT".into()
+        format!("strangers with most of a CONNECT of {} bytes", whole.len())
+    }
+
+    /// Sessions with a large will each.
+    fn crowd(&mut self) -> String {
+        let payload = "y".repeat(CROWD_WILL_BYTES);
+        for number in 0..CROWD {
+            let name = format!("y{number}");
+            if self.script.conn(&name).is_none() {
+                let line = format!("CONNECT {name} expiry=100000 will=y/w:{payload} wq=1");
+                self.packet(&name, &line);
+            }
+        }
+        "a crowd with wills".into()
     }
 }
