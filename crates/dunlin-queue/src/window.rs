@@ -130,6 +130,21 @@ impl<K: Key, T> Window<K, T> {
         Some(taken)
     }
 
+    /// The oldest key.
+    #[must_use]
+    pub fn oldest(&self) -> Option<K> {
+        self.places.front().map(|(key, _)| *key)
+    }
+
+    /// The oldest value whose key is given out with this one or after it. The
+    /// key is not given out before [`Window::oldest`].
+    #[must_use]
+    pub fn at_or_after(&self, key: K) -> Option<(K, &T)> {
+        let (Ok(place) | Err(place)) = self.find(key);
+        let mut places = self.places.range(place..);
+        places.find_map(|(key, value)| Some((*key, value.as_ref()?)))
+    }
+
     /// All values, in the order of their keys from the oldest.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         let places = self.places.iter();
@@ -255,6 +270,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn ranges_are_found_from_any_key() {
+        let mut window = Window::default();
+        let keys = [u32::MAX - 1, u32::MAX, 0, 1, 5, 6];
+        for key in keys {
+            window.insert(key, key);
+        }
+        window.remove(0);
+        window.remove(5);
+        assert_eq!(window.oldest(), Some(u32::MAX - 1));
+        let next = |key| window.at_or_after(key).map(|(key, value)| (key, *value));
+        for (from, found) in [(u32::MAX, u32::MAX), (0, 1), (2, 6), (5, 6), (6, 6)] {
+            assert_eq!(next(from), Some((found, found)), "{from}");
+        }
+        assert_eq!(next(7), None);
+        window.remove(u32::MAX - 1);
+        assert_eq!(window.oldest(), Some(u32::MAX));
+        assert_eq!(Window::<u32, ()>::default().at_or_after(3), None);
     }
 
     #[test]

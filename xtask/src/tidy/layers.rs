@@ -65,7 +65,11 @@ const TABLE: &[Layer] = &[
         "dunlin-mqtt",
         &["dunlin-base", "dunlin-mqtt-codec", "dunlin-queue"],
     ),
-    layer(2, "dunlin-amqp", &["dunlin-base", "dunlin-amqp-codec"]),
+    layer(
+        2,
+        "dunlin-amqp",
+        &["dunlin-base", "dunlin-amqp-codec", "dunlin-queue"],
+    ),
     mini(2, "dunlin-quic-mini", &["dunlin-mini-crypto"]),
     layer(2, "dunlin-router", &["dunlin-base"]),
     layer(2, "dunlin-store", &["dunlin-base"]),
