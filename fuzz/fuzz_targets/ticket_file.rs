@@ -6,7 +6,7 @@
 #[path = "../bodies/ticket_file.rs"]
 mod body;
 #[allow(dead_code)]
-#[path = "../../crates/dunlin-client/src/tickets/format.rs"]
+#[path = "../../crates/dunlin-dial/src/tickets/format.rs"]
 mod format;
 
 use format::{decode, encode};

@@ -7,21 +7,18 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
+use dunlin_dial::{
+    Backoff, LinkOptions, NetworkOptions, Protocol, Race, TicketFile, TlsOptions, Url, UrlError,
+};
 use dunlin_mqtt::codec::Version;
 
 use crate::arguments::{Payload, TextArg};
-use crate::backoff::Backoff;
 use crate::client::{Client, Connecting};
 use crate::error::ConnectError;
 use crate::message::Will;
 use crate::messages::Messages;
-use crate::network::NetworkOptions;
 use crate::options::{IN_FLIGHT_MAX, Options};
-use crate::race::Race;
 use crate::runtime::Runtime;
-use crate::tickets::TicketFile;
-use crate::tls::TlsOptions;
-use crate::url::{Url, UrlError};
 
 /// Builds a [`Client`]. Every option has a default.
 ///
@@ -57,6 +54,10 @@ impl Builder {
             options: Options::new(url),
             runtime: None,
         }
+    }
+
+    fn link(&mut self) -> &mut LinkOptions {
+        Arc::make_mut(&mut self.options.link)
     }
 
     /// Sets the client identifier. Default: a random one.
@@ -134,7 +135,7 @@ impl Builder {
     /// Sets what to trust on `quic`, `mqtts` and `wss`. Default: what the
     /// operating system trusts.
     pub fn tls(mut self, tls: TlsOptions) -> Self {
-        self.options.link.tls = tls;
+        self.link().tls = tls;
         self
     }
 
@@ -180,13 +181,13 @@ impl Builder {
 
     /// How to connect again after a failure. On by default.
     pub fn reconnect(mut self, backoff: Backoff) -> Self {
-        self.options.link.reconnect = Some(backoff);
+        self.link().reconnect = Some(backoff);
         self
     }
 
     /// Ends the client with its first connection.
     pub fn no_reconnect(mut self) -> Self {
-        self.options.link.reconnect = None;
+        self.link().reconnect = None;
         self
     }
 
@@ -196,7 +197,7 @@ impl Builder {
     /// them is then the likely cause. What waits fails with that reason. 0: never.
     /// Default 20. Attempts that the server did not accept do not count.
     pub fn losses_max(mut self, losses: u32) -> Self {
-        self.options.link.losses_max = losses;
+        self.link().losses_max = losses;
         self
     }
 
@@ -204,19 +205,19 @@ impl Builder {
     /// 20 s. Also bounds, if it is less than 5 s, how long a disconnect waits for
     /// messages to leave.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.options.link.connect_timeout = timeout;
+        self.link().connect_timeout = timeout;
         self
     }
 
     /// Sends from this address of the machine.
     pub fn local_addr(mut self, addr: IpAddr) -> Self {
-        self.options.link.local_addr = Some(addr);
+        self.link().local_addr = Some(addr);
         self
     }
 
     /// How QUIC behaves towards the network.
     pub fn network(mut self, network: NetworkOptions) -> Self {
-        self.options.link.network = network;
+        self.link().network = network;
         self
     }
 
@@ -224,7 +225,7 @@ impl Builder {
     /// that is started again sends CONNECT and its first messages in the first
     /// datagram. On QUIC only.
     pub fn tickets(mut self, file: TicketFile) -> Self {
-        self.options.link.tickets = Some(file);
+        self.link().tickets = Some(file);
         self
     }
 
@@ -234,7 +235,7 @@ impl Builder {
     /// is not known, so that an attacker who records and repeats a first datagram
     /// might repeat the messages in it.
     pub fn early_data(mut self, send: bool) -> Self {
-        self.options.link.early_data = send;
+        self.link().early_data = send;
         self
     }
 
@@ -246,7 +247,7 @@ impl Builder {
     /// next attempt waits for what it says in CONNACK. Off by default; early
     /// data ([`Builder::early_data`]) does so in any case.
     pub fn pipelined(mut self, pipelined: bool) -> Self {
-        self.options.link.pipelined = pipelined;
+        self.link().pipelined = pipelined;
         self
     }
 
@@ -271,7 +272,7 @@ impl Builder {
     /// that had to take TLS goes back to QUIC when that becomes possible. Only
     /// the winner carries a CONNECT; nothing is ever sent in the clear.
     pub fn race(mut self, race: Race) -> Self {
-        self.options.link.race = Some(race);
+        self.link().race = Some(race);
         self
     }
 
@@ -346,9 +347,11 @@ impl Client {
     /// `wss://host/mqtt`.
     ///
     /// # Errors
-    /// The URL is wrong.
+    /// The URL is wrong, or not one of MQTT.
     pub fn builder(url: impl AsRef<str>) -> Result<Builder, UrlError> {
-        Ok(Builder::new(url.as_ref().parse::<Url>()?))
+        let url = url.as_ref().parse::<Url>()?;
+        url.require(Protocol::Mqtt)?;
+        Ok(Builder::new(url))
     }
 }
 
@@ -391,6 +394,11 @@ mod tests {
         for (builder, want) in cases {
             assert_eq!(builder.options.check(), Err(want));
         }
+        let amqp: Url = "amqp://h".parse().expect("URL");
+        let refused = amqp.require(Protocol::Mqtt);
+        assert_eq!(Client::builder("amqp://h").err(), refused.clone().err());
+        let checked = Builder::new(amqp).options.check();
+        assert_eq!(checked, refused.map_err(OptionError::Url));
         assert_eq!(base().options.check(), Ok(()));
     }
 }

@@ -1,22 +1,19 @@
 //! What the background thread is asked to do, and the way to it.
 
-use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use dunlin_dial::Key;
+use dunlin_dial::Resolved;
 use dunlin_mqtt::codec::ReasonCode;
-use dunlin_net::{ClientTls, Waker};
+use dunlin_net::Waker;
 use tokio::sync::oneshot;
 
 use crate::error::DisconnectCause;
 use crate::options::Options;
 use crate::shared::Shared;
 use crate::work::{Migration, QueuedPublish, Request};
-
-/// Names a client towards the background thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key(u64);
 
 /// What the background thread is asked to do. Bounded by what may be in
 /// flight: publishes and requests need a permit, the others happen once.
@@ -45,9 +42,6 @@ pub(crate) enum Command {
     /// All handles of the runtime and of its clients are gone.
     End,
 }
-
-/// Addresses of a name, and TLS where it was asked for.
-pub(crate) type Resolved = Result<(Vec<SocketAddr>, Option<Arc<ClientTls>>), DisconnectCause>;
 
 pub(crate) struct NewClient {
     pub(crate) shared: Arc<Shared>,

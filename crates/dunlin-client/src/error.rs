@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use dunlin_base::topic::TopicError;
 use dunlin_base::transport::CloseCause;
+use dunlin_dial::{Cause, DialError, UrlError};
 use dunlin_mqtt::client::{CommandError, PeerError};
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_mqtt::scram::ScramError;
@@ -109,6 +110,55 @@ impl Error for DisconnectCause {
             | Self::Refused { .. }
             | Self::StreamRefused
             | Self::Local => None,
+        }
+    }
+}
+
+impl From<DialError> for DisconnectCause {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Transport(cause) => Self::Transport(cause),
+            DialError::Resolve { host, error } => Self::Resolve { host, error },
+            DialError::Tls(error) => Self::Tls(error),
+            DialError::Net(error) => Self::Net(error),
+            other => Self::Transport(CloseCause::failed(&other.to_string())),
+        }
+    }
+}
+
+impl Cause for DisconnectCause {
+    fn local() -> Self {
+        Self::Local
+    }
+
+    fn transport(&self) -> Option<&CloseCause> {
+        match self {
+            Self::Transport(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    fn is_by_server(&self) -> bool {
+        matches!(self, Self::Server { .. })
+    }
+
+    /// The server threw this client out for another one of its name, or will
+    /// never take it or what it sends.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Server { reason, .. } | Self::Refused { reason, .. } => {
+                matches!(
+                    reason,
+                    ReasonCode::SessionTakenOver
+                        | ReasonCode::Banned
+                        | ReasonCode::BadAuthenticationMethod
+                        | ReasonCode::UnsupportedProtocolVersion
+                        | ReasonCode::ClientIdentifierNotValid
+                        | ReasonCode::PacketTooLarge
+                )
+            }
+            Self::Options(_) => true,
+            _ => false,
         }
     }
 }
@@ -282,6 +332,9 @@ pub enum OptionError {
     /// MQTT 3.1.1 has no enhanced authentication.
     #[error("SCRAM needs MQTT 5.0")]
     ScramVersion,
+    /// The URL is not one of MQTT.
+    #[error(transparent)]
+    Url(#[from] UrlError),
     /// An option of the network cannot be.
     #[error(transparent)]
     Network(#[from] dunlin_net::TuningError),

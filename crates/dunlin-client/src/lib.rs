@@ -46,7 +46,6 @@
 )]
 
 mod arguments;
-mod backoff;
 mod builder;
 mod client;
 mod command;
@@ -55,25 +54,23 @@ mod events;
 mod inbox;
 mod message;
 mod messages;
-mod network;
 mod options;
 mod outbox;
-mod race;
 mod repeat;
 mod runtime;
 mod shared;
 mod streams;
-mod tickets;
-mod tls;
 mod url;
 mod work;
 
 pub use arguments::{Payload, TextArg, Topic};
-pub use backoff::Backoff;
 pub use builder::Builder;
 pub use client::{Client, Connecting, Delivery, Subscribe, Subscription};
 pub use dunlin_base::transport::Transport;
 pub use dunlin_base::{MessageProperties, QoS, Repeat, Text};
+pub use dunlin_dial::{
+    Backoff, NetworkOptions, Race, RaceMemory, TicketFile, TlsOptions, Url, UrlError,
+};
 pub use dunlin_mqtt::client::{CommandError, Negotiated, PeerError};
 pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
 pub use dunlin_net::{Cipher, Congestion, Group, TuningError};
@@ -84,10 +81,6 @@ pub use error::{
 pub use events::{ConnectionEvent, Events, Migrated, StreamStatistics};
 pub use message::{Message, Publish, Will};
 pub use messages::Messages;
-pub use network::NetworkOptions;
-pub use race::{Race, RaceMemory};
 pub use runtime::{Runtime, RuntimeLimits};
 pub use streams::{Priority, PriorityError, StreamDialect, StreamPolicy};
-pub use tickets::TicketFile;
-pub use tls::TlsOptions;
-pub use url::{Url, UrlError, default_port};
+pub use url::{default_port, scheme};

@@ -1,26 +1,21 @@
 //! The options of a client with their defaults, and CONNECT made of them.
 
-use core::net::IpAddr;
 use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
+use std::sync::Arc;
 
 use dunlin_base::Text;
 use dunlin_base::limits::{MQTT_STRING_BYTES_MAX, PACKET_BYTES_DEFAULT};
 use dunlin_base::topic::validate_name;
+use dunlin_dial::{LinkOptions, Protocol, Url, random_u64};
 use dunlin_mqtt::codec;
 use dunlin_mqtt::codec::{ConnectProperties, Version, WillProperties};
 use dunlin_mqtt::scram;
 
 use crate::arguments::Payload;
-use crate::backoff::Backoff;
 use crate::error::OptionError;
 use crate::message::Will;
-use crate::network::NetworkOptions;
-use crate::race::Race;
 use crate::streams::StreamOptions;
-use crate::tickets::TicketFile;
-use crate::tls::TlsOptions;
-use crate::url::Url;
 
 /// Messages that may be in flight at a time by default.
 const IN_FLIGHT_DEFAULT: u16 = 256;
@@ -35,9 +30,6 @@ const RECEIVE_QUEUE_DEFAULT: usize = 1024;
 /// nothing else is said.
 const SESSION_EXPIRY_DEFAULT: Duration = Duration::from_secs(300);
 
-/// Equal losses in a row that end a client by default.
-const LOSSES_MAX_DEFAULT: u32 = 20;
-
 /// Topic aliases used by default, in each direction.
 const TOPIC_ALIASES_DEFAULT: u16 = 16;
 
@@ -51,28 +43,10 @@ pub(crate) const REQUESTS_MAX: u16 = 16;
 /// Everything about one client, grouped by what it configures.
 #[derive(Clone)]
 pub(crate) struct Options {
-    pub(crate) link: LinkOptions,
+    pub(crate) link: Arc<LinkOptions>,
     pub(crate) session: SessionOptions,
     pub(crate) inbox: InboxOptions,
     pub(crate) streams: StreamOptions,
-}
-
-/// How a connection comes about and comes back.
-#[derive(Clone)]
-pub(crate) struct LinkOptions {
-    pub(crate) url: Url,
-    pub(crate) race: Option<Race>,
-    pub(crate) tls: TlsOptions,
-    pub(crate) network: NetworkOptions,
-    pub(crate) local_addr: Option<IpAddr>,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) reconnect: Option<Backoff>,
-    /// Equal losses in a row that end the client; 0: none do.
-    pub(crate) losses_max: u32,
-    pub(crate) early_data: bool,
-    /// Other packets may leave before CONNACK has come.
-    pub(crate) pipelined: bool,
-    pub(crate) tickets: Option<TicketFile>,
 }
 
 /// The MQTT session: what CONNECT says, and how much may be in flight.
@@ -126,19 +100,7 @@ impl Options {
                 maximum_packet_size: PACKET_BYTES_DEFAULT,
                 topic_aliases: TOPIC_ALIASES_DEFAULT,
             },
-            link: LinkOptions {
-                race: url.is_auto().then(Race::new),
-                url,
-                tls: TlsOptions::new(),
-                network: NetworkOptions::new(),
-                local_addr: None,
-                connect_timeout: Duration::from_secs(20),
-                reconnect: Some(Backoff::default()),
-                losses_max: LOSSES_MAX_DEFAULT,
-                early_data: true,
-                pipelined: false,
-                tickets: None,
-            },
+            link: Arc::new(LinkOptions::new(url)),
             inbox: InboxOptions {
                 messages_max: RECEIVE_QUEUE_DEFAULT,
                 manual_acknowledgement: false,
@@ -159,6 +121,7 @@ impl Options {
 
     /// Whether the options are possible.
     pub(crate) fn check(&self) -> Result<(), OptionError> {
+        self.link.url.require(Protocol::Mqtt)?;
         let session = &self.session;
         let too_long = |what, len: usize| match len > MQTT_STRING_BYTES_MAX {
             true => Err(OptionError::TooLong(what)),
@@ -191,6 +154,15 @@ impl Options {
         }
         self.link.network.check()?;
         Ok(())
+    }
+
+    /// Whose session tickets are used: its own where the application chose
+    /// a client identifier.
+    pub(crate) fn tickets_of(&self) -> &str {
+        match self.session.random_id {
+            true => "",
+            false => self.session.client_id.as_str(),
+        }
     }
 
     /// Session Expiry Interval of CONNECT.
@@ -273,19 +245,6 @@ pub(crate) fn whole_seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_secs().saturating_add(up)).unwrap_or(u32::MAX)
 }
 
-/// Random bits; from the clock's address space if the system has none, which
-/// only makes names less unlikely to collide.
-pub(crate) fn random_u64() -> u64 {
-    let mut bytes = [0; 8];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => u64::from_le_bytes(bytes),
-        Err(_) => {
-            use core::hash::BuildHasher as _;
-            std::hash::RandomState::new().hash_one(0)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,7 +271,7 @@ mod tests {
             assert_eq!(got, clean);
         }
         assert_eq!(options.session_expiry_seconds(), 300);
-        options.link.reconnect = None;
+        Arc::make_mut(&mut options.link).reconnect = None;
         assert_eq!(options.session_expiry_seconds(), 0);
         options.session.session_expiry = Some(Duration::MAX);
         assert_eq!(options.session_expiry_seconds(), u32::MAX);

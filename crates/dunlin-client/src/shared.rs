@@ -2,10 +2,12 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll};
+use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dunlin_base::Text;
 use dunlin_base::transport::Transport;
+use dunlin_dial::Watch;
 use dunlin_mqtt::client::{Negotiated, Receipt};
 use tokio::sync::{Semaphore, broadcast};
 
@@ -116,6 +118,20 @@ impl Shared {
             }
             Some(popped.message)
         })
+    }
+}
+
+impl Watch for Shared {
+    type Cause = DisconnectCause;
+
+    fn disconnected(&self, cause: &DisconnectCause) {
+        self.emit(ConnectionEvent::Disconnected {
+            cause: cause.clone(),
+        });
+    }
+
+    fn reconnecting(&self, wait: Duration) {
+        self.emit(ConnectionEvent::Reconnecting { wait });
     }
 }
 

@@ -110,10 +110,11 @@ const TABLE: &[Layer] = &[
             "dunlin-broker",
         ],
     ),
+    layer(5, "dunlin-dial", &["dunlin-base", "dunlin-net"]),
     layer(
         5,
         "dunlin-client",
-        &["dunlin-base", "dunlin-mqtt", "dunlin-amqp", "dunlin-net"],
+        &["dunlin-base", "dunlin-mqtt", "dunlin-net", "dunlin-dial"],
     ),
     mini(
         5,
@@ -140,6 +141,7 @@ const TABLE: &[Layer] = &[
             "dunlin-net",
             "dunlin-store-redb",
             "dunlin-sim",
+            "dunlin-dial",
             "dunlin-client",
         ],
     ),

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use dunlin_base::transport::NetEventKind;
 use dunlin_base::{ConnId, Instant};
+use dunlin_dial::{Context, Resolver};
 use dunlin_net::{Clock, Net};
 
-use super::context::Context;
-use super::resolver::Resolver;
 use super::task::ClientTask;
 use crate::command::{Command, Key, Queue};
 
@@ -30,7 +29,7 @@ pub(super) struct Io {
 impl Io {
     pub(super) fn new(net: Net, clock: Clock, queue: Arc<Queue>) -> Self {
         Self {
-            resolver: Resolver::new(&queue),
+            resolver: resolver(&queue),
             net,
             clock,
             queue,
@@ -168,6 +167,18 @@ impl Io {
         }
         self.touched = touched;
     }
+}
+
+/// Its answers become commands.
+fn resolver(queue: &Arc<Queue>) -> Resolver {
+    let queue = Arc::downgrade(queue);
+    Resolver::new(move |key, attempt, resolved| {
+        let queue = queue.upgrade();
+        if let Some(queue) = &queue {
+            queue.push(Command::Resolved(key, attempt, resolved));
+        }
+        queue.is_some()
+    })
 }
 
 /// Also when the thread panics: tasks that wait for it must notice.

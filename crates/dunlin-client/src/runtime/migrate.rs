@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use dunlin_base::ConnId;
+use dunlin_dial::Context;
 use tokio::sync::oneshot;
 
-use super::context::Context;
 use crate::error::MigrateError;
 use crate::events::Migrated;
 use crate::work::Migration;

@@ -1,14 +1,11 @@
 //! The background thread: what starts it, what it may hold, when it ends.
 
-mod context;
 mod exchange;
 mod flow;
 mod io;
-mod link;
 mod migrate;
 mod receive;
 mod requests;
-mod resolver;
 mod scram;
 mod send;
 mod task;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dunlin_base::{Instant, QoS, StreamId};
+use dunlin_dial::Link;
 use dunlin_mqtt::codec::{Packet, Version, decode_from_server};
 
 use super::exchange::{Exchange, Received};
 use super::flow::header_len;
-use super::link::Link;
 use super::send::Sender;
 use crate::events::ConnectionEvent;
 use crate::shared::Shared;
@@ -45,7 +45,7 @@ struct Input {
 
 /// The parts of a client that packets change.
 pub(super) struct Parts<'a> {
-    pub(super) link: &'a mut Link,
+    pub(super) link: &'a mut Link<Shared>,
     pub(super) exchange: &'a mut Exchange,
     pub(super) sender: &'a mut Sender,
 }

@@ -1,9 +1,8 @@
 //! A SCRAM exchange of one connection, from the client's first message to the
 //! server's proof.
 
+use dunlin_dial::random_u64;
 use dunlin_mqtt::scram::{Client, ExpectServerFinal, ScramError};
-
-use crate::options::random_u64;
 
 /// The exchange. The password stays with the options.
 pub(super) struct Scram {

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, StreamId};
+use dunlin_dial::{Context, Link, SessionFacts, Standing, Step};
 use dunlin_mqtt::codec::ReasonCode;
 use tokio::sync::oneshot;
 
-use super::context::Context;
 use super::exchange::Exchange;
-use super::link::{Link, SessionFacts, Standing, Step};
 use super::migrate::Migrations;
 use super::receive::{Parts, Receiver};
 use super::send::Sender;
@@ -24,11 +23,15 @@ use crate::shared::Shared;
 /// Time in which messages handed over before a disconnect must leave.
 const DISCONNECT_MAX: Duration = Duration::from_secs(5);
 
+/// Messages of QoS 1 and 2 that go out before the server has said how many it
+/// takes at a time. The smallest limit that common servers have is 10.
+const EARLY_PUBLISHES_MAX: u16 = 10;
+
 /// One client.
 pub(super) struct ClientTask {
     shared: Arc<Shared>,
     options: Arc<Options>,
-    link: Link,
+    link: Link<Shared>,
     exchange: Exchange,
     sender: Sender,
     receiver: Receiver,
@@ -69,10 +72,15 @@ impl ClientTask {
             connected,
         } = new;
         let own = || (Arc::clone(&shared), Arc::clone(&options));
-        let ((link, of_link), (sender, of_sender)) = (own(), own());
+        let (sender, of_sender) = own();
         let (exchange, of_exchange) = own();
         Self {
-            link: Link::new(link, of_link),
+            link: Link::new(
+                Arc::clone(&shared),
+                shared.key,
+                Arc::clone(&options.link),
+                options.tickets_of(),
+            ),
             exchange: Exchange::new(exchange, of_exchange, connected),
             sender: Sender::new(sender, of_sender),
             receiver: Receiver::new(Arc::clone(&shared), options.session.version),
@@ -224,7 +232,7 @@ impl ClientTask {
         }
     }
 
-    fn follow(&mut self, context: &Context<'_>, step: Step) {
+    fn follow(&mut self, context: &Context<'_>, step: Step<DisconnectCause>) {
         match step {
             Step::Rest => {}
             Step::Begin(conn) => self.begin(context, conn),
@@ -234,7 +242,10 @@ impl ClientTask {
 
     /// A transport is open: writes CONNECT.
     fn begin(&mut self, context: &Context<'_>, conn: ConnId) {
-        let early = self.link.early_publishes(conn);
+        let early = match self.link.may_run_ahead(conn) {
+            true => EARLY_PUBLISHES_MAX,
+            false => 0,
+        };
         let is_reconnection = self.link.was_connected();
         let out = self.sender.control();
         self.exchange
@@ -273,7 +284,7 @@ impl ClientTask {
             self.exchange.write_requests(now, out);
             self.sender.write_again(now, &mut self.exchange);
             self.write_queue(context, conn);
-        } else if self.link.early_publishes(conn) > 0 {
+        } else if self.link.may_run_ahead(conn) {
             let out = self.sender.control();
             let before = out.len();
             self.exchange.write_requests(now, out);

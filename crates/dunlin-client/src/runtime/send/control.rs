@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use dunlin_base::{ConnId, SendBuf, StreamId};
+use dunlin_dial::Context;
 use dunlin_mqtt::codec::ReasonCode;
 
-use super::super::context::Context;
 use crate::error::PublishError;
 use crate::work::QueuedPublish;
 

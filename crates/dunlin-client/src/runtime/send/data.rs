@@ -4,10 +4,10 @@
 use std::collections::{HashMap, VecDeque};
 
 use dunlin_base::{ConnId, SendBuf, StreamId, Text};
+use dunlin_dial::Context;
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_mqtt::streams::publish::PublishPlanner;
 
-use super::super::context::Context;
 use super::super::flow;
 use crate::error::PublishError;
 use crate::streams::StreamOptions;

@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use dunlin_base::{ConnId, SendBuf};
+use dunlin_dial::Context;
 use dunlin_mqtt::codec::ReasonCode;
 
-use super::super::context::Context;
 use super::super::exchange::Exchange;
 use crate::shared::Shared;
 use crate::streams::DATAGRAM_AGE;

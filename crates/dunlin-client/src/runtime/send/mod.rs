@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, Instant, QoS, SendBuf, StreamId, Text};
+use dunlin_dial::Context;
 use dunlin_mqtt::client::CommandError;
 use dunlin_mqtt::streams::publish::{Ended, Way};
 
-use super::context::Context;
 use super::exchange::Exchange;
 use crate::error::{DisconnectCause, PublishError};
 use crate::events::ConnectionEvent;

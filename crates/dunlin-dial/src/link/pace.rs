@@ -127,7 +127,7 @@ mod tests {
 
     fn scope(dir: &std::path::Path) -> Arc<Scope> {
         let file = TicketFile::open(dir.join("tickets")).expect("opened");
-        file.scope("host", 14567, "c")
+        file.scope(&"quic://host".parse().expect("a URL"), "c")
     }
 
     /// A process that starts again, connects and measures.

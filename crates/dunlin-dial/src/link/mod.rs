@@ -1,4 +1,4 @@
-//! How connections of a client come and go: look up, dial, the way back to
+//! How connections come and go, one at a time: look up, dial, the way back to
 //! QUIC, and again after a failure. Knows no packet.
 
 mod dialing;
@@ -12,34 +12,49 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use dunlin_base::transport::{CloseCause, Transport, close_code};
+use dunlin_base::transport::{CloseCause, Transport};
 use dunlin_base::{ConnId, Instant, Text};
-use dunlin_mqtt::codec::ReasonCode;
 use dunlin_net::{ClientTls, DialConfig};
 
-use super::context::Context;
-use super::resolver::Job;
-use crate::command::Resolved;
-use crate::error::DisconnectCause;
-use crate::events::ConnectionEvent;
-use crate::options::{Options, random_u64};
-use crate::shared::Shared;
+use crate::backoff::random_u64;
+use crate::context::Context;
+use crate::error::{Cause, DialError};
+use crate::options::LinkOptions;
+use crate::resolver::{Job, Key, Resolved};
 use dialing::Dialing;
 use early::Early;
 use losses::Losses;
-pub(super) use upgrade::SessionFacts;
+pub use upgrade::SessionFacts;
 use upgrade::{Due, Upgrade};
 
-/// What is spoken, as ALPN and WebSocket call it.
-const PROTOCOL: &str = "mqtt";
+/// QUIC application error code of a normal end, in every protocol.
+const CLOSE_NORMAL: u64 = 0;
 
-/// Path of a WebSocket unless the URL says another.
-const WS_PATH: &str = "/mqtt";
+/// The owner of a link: what it hears of its connections.
+pub trait Watch {
+    /// Why a connection ended.
+    type Cause: Cause;
 
-/// The connections of one client, one at a time.
-pub(super) struct Link {
-    shared: Arc<Shared>,
-    options: Arc<Options>,
+    /// A connection ended, or an attempt failed.
+    fn disconnected(&self, cause: &Self::Cause);
+
+    /// The next attempt follows after this time.
+    fn reconnecting(&self, wait: Duration);
+}
+
+/// The connections of one owner, one at a time.
+///
+/// The owner runs [`Link::run`] when something happened on one of them, when a
+/// name was looked up, and at [`Link::deadline`]; does what its [`Step`] says;
+/// and tells the link of what it saw: [`Link::opened`], [`Link::verdict`],
+/// [`Link::finished`], [`Link::closed`], [`Link::resolved`], and
+/// [`Link::connected`] when the server has accepted the protocol's opening. When
+/// the transport is to end, [`Link::close`]; when it is gone,
+/// [`Link::take_closed`], then [`Link::switch`] or [`Link::lost`].
+pub struct Link<W: Watch> {
+    watch: Arc<W>,
+    key: Key,
+    options: Arc<LinkOptions>,
     state: State,
     /// How the current connection is made.
     transport: Transport,
@@ -56,7 +71,7 @@ pub(super) struct Link {
     upgrade: Upgrade,
 }
 
-/// Where the client's connection stands.
+/// Where the connection stands.
 enum State {
     /// An attempt is due.
     Idle,
@@ -65,7 +80,7 @@ enum State {
     /// It has been looked up.
     Resolved(Vec<SocketAddr>),
     /// The attempt is over.
-    Failed(DisconnectCause),
+    Failed(DialError),
     /// Transports are being opened.
     Dialing(Dialing),
     /// A transport is open.
@@ -88,18 +103,18 @@ struct Conn {
 
 /// What the owner does after [`Link::run`] or [`Link::lost`].
 #[derive(Debug)]
-pub(super) enum Step {
+pub enum Step<C> {
     /// Nothing.
     Rest,
-    /// A transport is open: MQTT begins on it.
+    /// A transport is open: the protocol begins on it.
     Begin(ConnId),
     /// There will be no further attempt.
-    End(DisconnectCause),
+    End(C),
 }
 
 /// What became of an open transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub enum Standing {
     /// It is open.
     Open(ConnId),
     /// It is gone, and is still to be closed by this side.
@@ -108,13 +123,18 @@ pub(super) enum Standing {
     None,
 }
 
-impl Link {
-    pub(super) fn new(shared: Arc<Shared>, options: Arc<Options>) -> Self {
+impl<W: Watch> Link<W> {
+    /// A link that has not begun: [`Link::run`] begins. `id`: whose session
+    /// tickets are used, among the clients of one server; empty for all that
+    /// have no name.
+    #[must_use]
+    pub fn new(watch: Arc<W>, key: Key, options: Arc<LinkOptions>, id: &str) -> Self {
         Self {
-            transport: options.link.url.transport(),
-            early: Early::new(&options),
-            losses: Losses::new(options.link.losses_max),
-            shared,
+            transport: options.url.transport(),
+            early: Early::new(&options, id),
+            losses: Losses::new(options.losses_max),
+            watch,
+            key,
             options,
             state: State::Idle,
             tls: None,
@@ -125,15 +145,18 @@ impl Link {
         }
     }
 
-    /// The connection that MQTT runs on.
-    pub(super) fn open_conn(&self) -> Option<ConnId> {
+    /// The connection that the protocol runs on.
+    #[must_use]
+    pub fn open_conn(&self) -> Option<ConnId> {
         match self.standing() {
             Standing::Open(conn) => Some(conn),
             Standing::Gone(_) | Standing::None => None,
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    /// What became of the open transport.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
         match &self.state {
             State::Open(open) if open.closed.is_some() => Standing::Gone(open.conn),
             State::Open(open) => Standing::Open(open.conn),
@@ -142,46 +165,54 @@ impl Link {
     }
 
     /// Whether the server will send nothing more.
-    pub(super) fn is_finished(&self) -> bool {
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
         matches!(&self.state, State::Open(open) if open.finished)
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    /// There will be no further attempt.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended)
     }
 
-    /// The client is over.
-    pub(super) fn end(&mut self) {
+    /// The owner is over.
+    pub fn end(&mut self) {
         self.state = State::Ended;
     }
 
-    pub(super) fn transport(&self) -> Transport {
+    /// How the current connection is made.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
         self.transport
     }
 
     /// Whether the server has accepted a connection before.
-    pub(super) fn was_connected(&self) -> bool {
+    #[must_use]
+    pub fn was_connected(&self) -> bool {
         self.was_connected
     }
 
     /// Messages wait for a better connection.
-    pub(super) fn is_switching(&self) -> bool {
+    #[must_use]
+    pub fn is_switching(&self) -> bool {
         self.upgrade.is_switching()
     }
 
-    /// Messages of QoS 1 and 2 that need not wait for CONNACK; with 0 nothing
-    /// does but CONNECT.
-    pub(super) fn early_publishes(&self, conn: ConnId) -> u16 {
-        self.early.publishes(conn)
+    /// Whether more than the protocol's opening may leave before the server has
+    /// answered that.
+    #[must_use]
+    pub fn may_run_ahead(&self, conn: ConnId) -> bool {
+        self.early.may_run_ahead(conn)
     }
 
-    /// Something was written ahead of CONNACK.
-    pub(super) fn ran_ahead(&mut self, now: Instant) {
+    /// Something was written ahead of that answer.
+    pub fn ran_ahead(&mut self, now: Instant) {
         self.early.ran_ahead(now);
     }
 
     /// A connection opened, perhaps before its handshake.
-    pub(super) fn opened(&mut self, now: Instant, conn: ConnId, early: bool) {
+    pub fn opened(&mut self, now: Instant, conn: ConnId, early: bool) {
         self.early.opened(now, conn, early);
         self.upgrade.opened(now, conn);
         if let State::Dialing(dialing) = &mut self.state {
@@ -190,12 +221,12 @@ impl Link {
     }
 
     /// The handshake is complete. Tells whether early data waited for that.
-    pub(super) fn verdict(&mut self, now: Instant, conn: ConnId) -> bool {
+    pub fn verdict(&mut self, now: Instant, conn: ConnId) -> bool {
         self.early.verdict(now, conn)
     }
 
     /// The server ended the control stream.
-    pub(super) fn finished(&mut self, conn: ConnId) {
+    pub fn finished(&mut self, conn: ConnId) {
         if let State::Open(open) = &mut self.state
             && open.conn == conn
         {
@@ -203,7 +234,8 @@ impl Link {
         }
     }
 
-    pub(super) fn closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause) {
+    /// A connection ended.
+    pub fn closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause) {
         self.upgrade.closed(now, conn);
         match &mut self.state {
             State::Dialing(dialing) => dialing.closed(conn, cause),
@@ -215,7 +247,7 @@ impl Link {
     }
 
     /// A name was looked up, for an attempt that may be over.
-    pub(super) fn resolved(&mut self, attempt: u64, resolved: Resolved) {
+    pub fn resolved(&mut self, attempt: u64, resolved: Resolved) {
         if !(attempt == self.attempt && matches!(self.state, State::Resolving)) {
             return;
         }
@@ -231,14 +263,15 @@ impl Link {
     }
 
     /// The server accepted the connection.
-    pub(super) fn connected(&mut self, now: Instant) {
+    pub fn connected(&mut self, now: Instant) {
         self.losses.accepted(now);
         self.was_connected = true;
         self.early.connected();
     }
 
     /// When to run again.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
         let state = match &self.state {
             State::Dialing(dialing) => Some(dialing.deadline()),
             State::Waiting(until) => Some(*until),
@@ -250,7 +283,7 @@ impl Link {
     }
 
     /// Goes as far as it can towards a connection.
-    pub(super) fn run(&mut self, context: &mut Context<'_>) -> Step {
+    pub fn run(&mut self, context: &mut Context<'_>) -> Step<W::Cause> {
         if let Some(conn) = self.early.overdue(context.now) {
             context.net.conn(conn).abort();
         }
@@ -264,7 +297,7 @@ impl Link {
                     self.start_dialing(context, &addrs);
                     None
                 }
-                State::Failed(cause) => self.attempt_failed(context, cause),
+                State::Failed(cause) => Some(self.attempt_failed(context, cause)),
                 State::Dialing(dialing) => self.run_dialing(context, dialing),
                 State::Waiting(until) if until <= context.now => None,
                 other => {
@@ -279,7 +312,7 @@ impl Link {
     }
 
     /// Ends what is under way towards a connection; `false` if there is one.
-    pub(super) fn give_up(&self, context: &mut Context<'_>) -> bool {
+    pub fn give_up(&self, context: &mut Context<'_>) -> bool {
         match &self.state {
             State::Open(_) | State::Closing(_) | State::Ended => return false,
             State::Dialing(dialing) => dialing.abort(context, None),
@@ -290,7 +323,7 @@ impl Link {
 
     fn look_up(&mut self, context: &mut Context<'_>) {
         self.attempt += 1;
-        let options = &self.options.link;
+        let options = &*self.options;
         let url = &options.url;
         let encrypted = url.transport().is_encrypted() || options.race.is_some();
         let needs_tls = encrypted && self.tls.is_none();
@@ -299,7 +332,7 @@ impl Link {
             return;
         }
         let started = context.resolver.start(Job {
-            key: self.shared.key,
+            key: self.key,
             attempt: self.attempt,
             host: url.host().to_owned(),
             port: url.port(),
@@ -318,8 +351,8 @@ impl Link {
         transport: Transport,
         addr: SocketAddr,
         early: bool,
-    ) -> Result<ConnId, DisconnectCause> {
-        let options = &self.options.link;
+    ) -> Result<ConnId, DialError> {
+        let options = &*self.options;
         let url = &options.url;
         let mut config = DialConfig::new(transport, addr, url.host());
         config.tls.clone_from(&self.tls);
@@ -327,22 +360,18 @@ impl Link {
         config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
         config.handshake_timeout = Some(options.connect_timeout);
         self.early.configure(&mut config, early);
-        config.protocols = vec![Text::from_static(PROTOCOL)];
-        let path = match url.path() {
-            "" => WS_PATH,
-            path => path,
-        };
-        path.clone_into(&mut config.ws_path);
+        config.protocols = vec![Text::from_static(url.protocol().name())];
+        url.path().clone_into(&mut config.ws_path);
         let conn = context
             .net
             .dial(&config)
-            .map_err(|error| DisconnectCause::Net(Arc::new(error)))?;
-        context.conns.insert(conn, self.shared.key);
+            .map_err(|error| DialError::Net(Arc::new(error)))?;
+        context.conns.insert(conn, self.key);
         Ok(conn)
     }
 
-    /// A transport is open and carries MQTT from now on.
-    fn take(&mut self, conn: ConnId, transport: Transport) -> Step {
+    /// A transport is open and carries the protocol from now on.
+    fn take(&mut self, conn: ConnId, transport: Transport) -> Step<W::Cause> {
         self.transport = transport;
         self.state = State::Open(Conn {
             conn,
@@ -354,7 +383,7 @@ impl Link {
 
     /// Notes how long a round trip takes, if that is to be remembered. `last`:
     /// the connection is about to end.
-    pub(super) fn measure(&mut self, context: &mut Context<'_>, last: bool) {
+    pub fn measure(&mut self, context: &mut Context<'_>, last: bool) {
         if let Some(conn) = self.open_conn()
             && let Some(home) = self.early.wants_rtt(last)
             && let Some(quic) = context.net.conn(conn).stats().and_then(|stats| stats.quic)
@@ -364,9 +393,9 @@ impl Link {
     }
 
     /// Closes the transport. From here on the transport bounds the time.
-    pub(super) fn close(&mut self, context: &mut Context<'_>, conn: ConnId) {
+    pub fn close(&mut self, context: &mut Context<'_>, conn: ConnId) {
         self.measure(context, true);
-        context.net.close(conn, close_code::NO_ERROR);
+        context.net.close(conn, CLOSE_NORMAL);
         self.start_closing();
     }
 
@@ -378,7 +407,7 @@ impl Link {
     }
 
     /// Why the transport that was being closed is gone, once.
-    pub(super) fn take_closed(&mut self) -> Option<CloseCause> {
+    pub fn take_closed(&mut self) -> Option<CloseCause> {
         match &mut self.state {
             State::Closing(closing) => closing.closed.take(),
             _ => None,
@@ -388,7 +417,7 @@ impl Link {
     /// Does what is due for the way back to QUIC. Gives the connections to
     /// leave and to go on with, when the session can change over:
     /// [`Link::leave`] follows.
-    pub(super) fn run_upgrade(
+    pub fn run_upgrade(
         &mut self,
         context: &mut Context<'_>,
         session: SessionFacts,
@@ -415,17 +444,17 @@ impl Link {
         }
     }
 
-    /// DISCONNECT is written on the old connection: closes it and waits for
+    /// The protocol's end is written on the old connection: closes it and waits for
     /// its end.
-    pub(super) fn leave(&mut self, context: &mut Context<'_>, old: ConnId, new: ConnId) {
-        context.net.close(old, close_code::NO_ERROR);
+    pub fn leave(&mut self, context: &mut Context<'_>, old: ConnId, new: ConnId) {
+        context.net.close(old, CLOSE_NORMAL);
         self.upgrade.leaving(new);
         self.start_closing();
     }
 
     /// The transport is gone: takes the connection that the session changes
     /// over to, if there is one and it is `wanted`.
-    pub(super) fn switch(&mut self, context: &mut Context<'_>, wanted: bool) -> Option<ConnId> {
+    pub fn switch(&mut self, context: &mut Context<'_>, wanted: bool) -> Option<ConnId> {
         let (next, probe) = self.upgrade.take_next(wanted);
         if let Some(conn) = probe {
             drop_probe(context, conn);
@@ -439,80 +468,61 @@ impl Link {
     /// The transport is gone, and the session does not go on with another.
     /// `fault`: why this side ended it. `is_last`: the client wants no further
     /// connection. `is_useful`: as for [`Losses::lost`].
-    pub(super) fn lost(
+    pub fn lost(
         &mut self,
         context: &Context<'_>,
-        fault: Option<DisconnectCause>,
+        fault: Option<W::Cause>,
         cause: CloseCause,
         is_last: bool,
         is_useful: bool,
-    ) -> Step {
+    ) -> Step<W::Cause> {
         let by_server = match &fault {
-            Some(fault) => matches!(fault, DisconnectCause::Server { .. }),
+            Some(fault) => fault.is_by_server(),
             None => matches!(cause, CloseCause::Peer { .. } | CloseCause::Failed(_)),
         };
         let unheard = self.early.lost(context.now, by_server);
         if is_last {
-            self.shared.emit(ConnectionEvent::Disconnected {
-                cause: DisconnectCause::Local,
-            });
-            return Step::End(DisconnectCause::Local);
+            self.watch.disconnected(&W::Cause::local());
+            return Step::End(W::Cause::local());
         }
         if unheard && fault.is_none() {
             self.state = State::Waiting(context.now);
             return Step::Rest;
         }
-        let cause = fault.unwrap_or(DisconnectCause::Transport(cause));
+        let cause = fault.unwrap_or_else(|| DialError::Transport(cause).into());
         if self.losses.lost(context.now, &cause, is_useful) {
             self.failures = 0;
         }
-        self.attempt_failed(context, cause).unwrap_or(Step::Rest)
+        self.ended(context, cause)
+    }
+
+    /// An attempt came to nothing.
+    fn attempt_failed(&mut self, context: &Context<'_>, cause: DialError) -> Step<W::Cause> {
+        self.ended(context, cause.into())
     }
 
     /// An attempt or a connection ended: waits, or gives up.
-    fn attempt_failed(&mut self, context: &Context<'_>, cause: DisconnectCause) -> Option<Step> {
-        self.shared.emit(ConnectionEvent::Disconnected {
-            cause: cause.clone(),
-        });
-        let backoff = self.options.link.reconnect.filter(|_| self.was_connected);
-        let is_over = is_final(&cause) || self.losses.are_enough();
+    fn ended(&mut self, context: &Context<'_>, cause: W::Cause) -> Step<W::Cause> {
+        self.watch.disconnected(&cause);
+        let backoff = self.options.reconnect.filter(|_| self.was_connected);
+        let is_over = cause.is_final() || self.losses.are_enough();
         let Some(backoff) = backoff.filter(|_| !is_over) else {
-            return Some(Step::End(cause));
+            return Step::End(cause);
         };
         self.failures = self.failures.saturating_add(1);
         // Nothing is wrong with the server where this side's address changed.
-        let gone = matches!(cause, DisconnectCause::Transport(CloseCause::AddressGone));
+        let gone = cause.transport() == Some(&CloseCause::AddressGone);
         let wait = match gone && self.failures == 1 {
             true => Duration::ZERO,
             false => backoff.wait(self.failures, (random_u64() >> 32) as u32),
         };
-        self.shared.emit(ConnectionEvent::Reconnecting { wait });
+        self.watch.reconnecting(wait);
         self.state = State::Waiting(context.now + wait);
-        Some(Step::Rest)
+        Step::Rest
     }
 }
 
 fn drop_probe(context: &mut Context<'_>, conn: ConnId) {
     context.conns.remove(&conn);
     context.net.conn(conn).abort();
-}
-
-/// Whether another attempt would only do harm: the server threw this client
-/// out for another one of its name, or will never take it or what it sends.
-fn is_final(cause: &DisconnectCause) -> bool {
-    match cause {
-        DisconnectCause::Server { reason, .. } | DisconnectCause::Refused { reason, .. } => {
-            matches!(
-                reason,
-                ReasonCode::SessionTakenOver
-                    | ReasonCode::Banned
-                    | ReasonCode::BadAuthenticationMethod
-                    | ReasonCode::UnsupportedProtocolVersion
-                    | ReasonCode::ClientIdentifierNotValid
-                    | ReasonCode::PacketTooLarge
-            )
-        }
-        DisconnectCause::Options(_) => true,
-        _ => false,
-    }
 }

@@ -1,18 +1,18 @@
 //! Opening a transport: several addresses with a head start for the first
 //! (RFC 8305), and QUIC and TLS side by side where they race. Only the winner
-//! ever carries a CONNECT.
+//! ever carries the protocol.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use dunlin_base::transport::{CloseCause, Transport, close_code};
+use dunlin_base::transport::{CloseCause, Transport};
 use dunlin_base::{ConnId, Instant};
 
-use super::super::context::Context;
 use super::knock::Knock;
-use super::{Link, State, Step as LinkStep};
-use crate::error::DisconnectCause;
+use super::{CLOSE_NORMAL, Link, State, Step as LinkStep, Watch};
+use crate::context::Context;
+use crate::error::DialError;
 use crate::race::{Plan, RaceMemory, Runner, Running, Step, network_name, wall_clock};
 
 /// Head start of an address before the next one is tried as well (RFC 8305
@@ -27,7 +27,7 @@ pub(super) struct Dialing {
     /// When to look again.
     wake: Instant,
     /// Why the last one failed.
-    cause: DisconnectCause,
+    cause: DialError,
     network: Option<Network>,
 }
 
@@ -105,7 +105,7 @@ impl Dialing {
                 self.race.failed(lane.runner);
             }
         }
-        self.cause = DisconnectCause::Transport(cause);
+        self.cause = DialError::Transport(cause);
     }
 
     /// TLS found an address that answers, which may not be the first one: QUIC
@@ -141,7 +141,7 @@ impl Dialing {
                 context.conns.remove(conn);
                 match lane.opened == Some(*conn) {
                     // The server has accepted it: its end is said.
-                    true => context.net.close(*conn, close_code::NO_ERROR),
+                    true => context.net.close(*conn, CLOSE_NORMAL),
                     false => context.net.conn(*conn).abort(),
                 }
             }
@@ -149,10 +149,10 @@ impl Dialing {
     }
 }
 
-impl Link {
+impl<W: Watch> Link<W> {
     /// The addresses are known.
     pub(super) fn start_dialing(&mut self, context: &Context<'_>, addrs: &[SocketAddr]) {
-        let options = &self.options.link;
+        let options = &*self.options;
         let (url, now) = (&options.url, context.now);
         let mut lanes = Vec::new();
         let mut network = None;
@@ -200,7 +200,7 @@ impl Link {
             lanes,
             deadline: now + options.connect_timeout,
             wake: now,
-            cause: DisconnectCause::Transport(CloseCause::HandshakeTimeout),
+            cause: DialError::Transport(CloseCause::HandshakeTimeout),
             network,
         });
     }
@@ -210,11 +210,11 @@ impl Link {
         &mut self,
         context: &mut Context<'_>,
         mut dialing: Dialing,
-    ) -> Option<LinkStep> {
+    ) -> Option<LinkStep<W::Cause>> {
         if dialing.deadline <= context.now {
             dialing.abort(context, None);
-            let cause = DisconnectCause::Transport(CloseCause::HandshakeTimeout);
-            return self.attempt_failed(context, cause);
+            let cause = DialError::Transport(CloseCause::HandshakeTimeout);
+            return Some(self.attempt_failed(context, cause));
         }
         loop {
             let mut wake = self.run_lanes(context, &mut dialing);
@@ -227,7 +227,7 @@ impl Link {
                     }
                 }
                 Step::Win(runner) => return self.take_winner(context, &dialing, runner),
-                Step::Lost => return self.attempt_failed(context, dialing.cause),
+                Step::Lost => return Some(self.attempt_failed(context, dialing.cause)),
                 Step::Wait(until) => {
                     wake = wake.into_iter().chain(until).min();
                     dialing.wake = wake.unwrap_or(dialing.deadline);
@@ -277,7 +277,7 @@ impl Link {
         let lanes = dialing.lanes.iter_mut();
         let knocks = lanes.filter(|lane| lane.opened.is_none());
         let knocks = knocks.flat_map(|lane| &mut lane.knocks);
-        let local = self.options.link.local_addr;
+        let local = self.options.local_addr;
         let refused = knocks.filter_map(|knock| {
             let refused = knock.is_refused(context.now, local);
             refused.then_some(knock.conn)
@@ -294,10 +294,10 @@ impl Link {
         context: &mut Context<'_>,
         dialing: &Dialing,
         runner: Runner,
-    ) -> Option<LinkStep> {
+    ) -> Option<LinkStep<W::Cause>> {
         let lane = dialing.lane(runner);
         let Some((lane, conn)) = lane.and_then(|lane| Some((lane, lane.opened?))) else {
-            return self.attempt_failed(context, dialing.cause.clone());
+            return Some(self.attempt_failed(context, dialing.cause.clone()));
         };
         dialing.abort(context, Some(conn));
         if let Some(network) = &dialing.network {
@@ -335,27 +335,32 @@ mod tests {
     use dunlin_base::transport::NetEventKind;
     use dunlin_net::{Clock, Net, NetConfig};
 
-    use super::super::super::resolver::Resolver;
     use super::*;
-    use crate::command::{Queue, Remote};
-    use crate::options::Options;
-    use crate::shared::Shared;
+    use crate::options::LinkOptions;
+    use crate::resolver::{Key, Resolver};
+
+    /// An owner that does not look.
+    struct Blind;
+
+    impl Watch for Blind {
+        type Cause = DialError;
+
+        fn disconnected(&self, _: &DialError) {}
+
+        fn reconnecting(&self, _: Duration) {}
+    }
 
     /// A name with two addresses, of which the first refuses.
     #[test]
     fn the_second_address_of_a_name_is_tried() {
         let config = NetConfig::client(Clock::new()).expect("a configuration");
         let mut net = Net::new(config).expect("an event loop");
-        let queue = Arc::new(Queue::new(net.waker()));
-        let remote = Remote::new(&queue);
-        let key = remote.register(1).expect("a place");
         let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
         let second = listener.local_addr().expect("an address");
         let url = format!("mqtt://name.invalid:{}", second.port());
-        let options = Arc::new(Options::new(url.parse().expect("a URL")));
-        let shared = Arc::new(Shared::new(key, remote, &options));
-        let mut link = Link::new(shared, options);
-        let (mut conns, mut resolver) = (HashMap::new(), Resolver::new(&queue));
+        let options = Arc::new(LinkOptions::new(url.parse().expect("a URL")));
+        let mut link = Link::new(Arc::new(Blind), Key(0), options, "");
+        let (mut conns, mut resolver) = (HashMap::new(), Resolver::new(|_, _, _| true));
         let first = SocketAddr::new([127, 0, 0, 1].into(), second.port());
         let mut found = Some(Ok((vec![first, second], None)));
         loop {

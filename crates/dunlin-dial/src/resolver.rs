@@ -5,31 +5,41 @@ use core::net::{IpAddr, SocketAddr};
 use std::io;
 use std::net::ToSocketAddrs;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use dunlin_net::TlsError;
+use dunlin_net::ClientTls;
 
-use crate::command::{Command, Key, Queue, Resolved};
-use crate::error::DisconnectCause;
+use crate::error::DialError;
 use crate::race::RaceMemory;
 use crate::tls::TlsOptions;
 
 /// Lookups at a time: each may block for as long as the resolver is patient.
 const THREADS_MAX: usize = 4;
 
-/// Lookups waiting for a thread. One client has one lookup at a time.
+/// Lookups waiting for a thread. One link has one lookup at a time.
 const WAITING_MAX: usize = 65_536;
 
+/// Names a link towards the loop that it shares with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub u64);
+
+/// Addresses of a name, and TLS where it was asked for.
+pub type Resolved = Result<(Vec<SocketAddr>, Option<Arc<ClientTls>>), DialError>;
+
+/// Takes what was looked up for an attempt of a link, on any thread; `false`:
+/// the event loop is gone.
+type Deliver = dyn Fn(Key, u64, Resolved) -> bool + Send + Sync;
+
 /// A lookup.
-pub(super) struct Job {
-    pub(super) key: Key,
-    /// Which attempt of the client it is for.
-    pub(super) attempt: u64,
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct Job {
+    pub(crate) key: Key,
+    /// Which attempt of the link it is for.
+    pub(crate) attempt: u64,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// TLS options to make ready.
-    pub(super) tls: Option<TlsOptions>,
+    pub(crate) tls: Option<TlsOptions>,
 }
 
 /// What a thread is asked to do.
@@ -39,28 +49,31 @@ enum Work {
 }
 
 /// Threads that look up, started as they are needed.
-pub(super) struct Resolver {
-    queue: Weak<Queue>,
+pub struct Resolver {
+    deliver: Arc<Deliver>,
     threads: usize,
     jobs: SyncSender<Work>,
     take: Arc<Mutex<Receiver<Work>>>,
 }
 
 impl Resolver {
-    pub(super) fn new(queue: &Arc<Queue>) -> Self {
+    /// Answers go to `deliver`, on a thread of the resolver; it gives them to
+    /// [`Link::resolved`](crate::Link::resolved) of the link with this key, and
+    /// answers `false` when the event loop is gone.
+    pub fn new(deliver: impl Fn(Key, u64, Resolved) -> bool + Send + Sync + 'static) -> Self {
         let (jobs, take) = sync_channel(WAITING_MAX);
         Self {
-            queue: Arc::downgrade(queue),
+            deliver: Arc::new(deliver),
             threads: 0,
             jobs,
             take: Arc::new(Mutex::new(take)),
         }
     }
 
-    /// Starts a lookup; its end arrives as [`Command::Resolved`].
-    pub(super) fn start(&mut self, job: Job) -> Result<(), DisconnectCause> {
+    /// Starts a lookup; its end is delivered.
+    pub(crate) fn start(&mut self, job: Job) -> Result<(), DialError> {
         let host = job.host.clone();
-        let fail = |error: io::Error| DisconnectCause::Resolve {
+        let fail = |error: io::Error| DialError::Resolve {
             host: host.into(),
             error: Arc::new(error),
         };
@@ -77,7 +90,7 @@ impl Resolver {
     }
 
     /// Has what was learned about networks written down.
-    pub(super) fn save(&mut self, memory: &RaceMemory) {
+    pub(crate) fn save(&mut self, memory: &RaceMemory) {
         if memory.has_file() && self.jobs.try_send(Work::Save(memory.clone())).is_ok() {
             // Without a thread it is remembered by this process only.
             let _ = self.start_thread();
@@ -86,10 +99,10 @@ impl Resolver {
 
     fn start_thread(&mut self) -> io::Result<()> {
         if self.threads < THREADS_MAX {
-            let (take, queue) = (Arc::clone(&self.take), Weak::clone(&self.queue));
+            let (take, deliver) = (Arc::clone(&self.take), Arc::clone(&self.deliver));
             let started = thread::Builder::new()
                 .name("dunlin-resolve".into())
-                .spawn(move || work(&take, &queue));
+                .spawn(move || work(&take, &*deliver));
             started?;
             self.threads += 1;
         }
@@ -98,7 +111,7 @@ impl Resolver {
 }
 
 /// Looks up until the event loop is gone.
-fn work(take: &Mutex<Receiver<Work>>, queue: &Weak<Queue>) {
+fn work(take: &Mutex<Receiver<Work>>, deliver: &Deliver) {
     loop {
         // The lock is held while waiting: the others wait for the lock then.
         let job = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -112,27 +125,24 @@ fn work(take: &Mutex<Receiver<Work>>, queue: &Weak<Queue>) {
             }
             Err(_) => return,
         };
-        let resolved = resolve(&job);
-        let Some(queue) = queue.upgrade() else {
+        if !deliver(job.key, job.attempt, resolve(&job)) {
             return;
-        };
-        queue.push(Command::Resolved(job.key, job.attempt, resolved));
+        }
     }
 }
 
 fn resolve(job: &Job) -> Resolved {
     let tls = match &job.tls {
-        Some(options) => Some(
-            options
-                .build()
-                .map_err(|error: TlsError| DisconnectCause::Tls(Arc::new(error)))?,
-        ),
+        Some(options) => {
+            let built = options.build();
+            Some(built.map_err(|error| DialError::Tls(Arc::new(error)))?)
+        }
         None => None,
     };
     if let Ok(ip) = job.host.parse::<IpAddr>() {
         return Ok((vec![SocketAddr::new(ip, job.port)], tls));
     }
-    let fail = |error: io::Error| DisconnectCause::Resolve {
+    let fail = |error: io::Error| DialError::Resolve {
         host: job.host.as_str().into(),
         error: Arc::new(error),
     };

@@ -1,15 +1,14 @@
-//! Back to QUIC: a client that had to take TLS tries QUIC on the side, and
-//! moves its session there when it gets through. The session is one for the
-//! server (Clean Start 0, the same client identifier), so that messages of
-//! QoS 1 and 2 that are under way go on.
+//! Back to QUIC: a link that had to take TLS tries QUIC on the side, and its
+//! session moves there when it gets through. Only a session that the server
+//! keeps between connections can, so that what is under way goes on.
 
 use core::net::SocketAddr;
 use core::time::Duration;
 
 use dunlin_base::{ConnId, Instant};
 
-use super::super::context::Context;
 use super::dialing::Network;
+use crate::context::Context;
 use crate::race::wall_clock;
 
 /// No attempt before a connection has lasted this long.
@@ -23,12 +22,13 @@ const SWITCH_MAX: Duration = Duration::from_secs(5);
 
 /// What the session says before it changes over.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct SessionFacts {
-    pub(in super::super) is_connected: bool,
+pub struct SessionFacts {
+    /// The server has accepted the connection.
+    pub is_connected: bool,
     /// The server keeps it between connections.
-    pub(in super::super) is_kept: bool,
-    /// All messages of QoS 0 that were written have left.
-    pub(in super::super) has_left: bool,
+    pub is_kept: bool,
+    /// All that was written and is not sent again has left.
+    pub has_left: bool,
 }
 
 /// What is to be done on the transport.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use dunlin_net::{Cipher, ClientTls, Group, KeyLog, TlsError, TlsPolicy};
 
-/// TLS options of `quic`, `mqtts` and `wss`. Nothing set means: what the
+/// TLS options of every transport that is encrypted. Nothing set means: what the
 /// operating system trusts.
 ///
 /// # Examples
 /// ```
-/// use dunlin_client::TlsOptions;
+/// use dunlin_dial::TlsOptions;
 ///
 /// let tls = TlsOptions::new().ca_file("dunlin-data/ca.pem");
 /// ```

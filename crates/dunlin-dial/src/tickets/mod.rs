@@ -20,8 +20,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use dunlin_base::transport::Transport;
 use dunlin_net::{AddressTokens, SessionTickets};
 
+use crate::protocol::Protocol;
+use crate::url::Url;
 pub(crate) use format::PathRtt;
 use format::{ENTRIES_MAX, Entry, FILE_BYTES_MAX, ITEM_BYTES_MAX, TICKETS_MAX, TOKENS_MAX};
 use syncer::Syncer;
@@ -33,8 +36,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// A file with session tickets and address tokens of servers: with it, a
-/// client sends CONNECT, its subscriptions and its first messages in the first
-/// datagram (0-RTT), even when the process was started again. Several clients
+/// client sends its opening and its first messages in the first datagram
+/// (0-RTT), even when the process was started again. Several clients
 /// and processes may share one file; each ticket is used once.
 ///
 /// The file is private (mode 0600) and must stay so: who has it can
@@ -97,11 +100,17 @@ impl TicketFile {
         self.shared.notice.as_deref()
     }
 
-    /// What belongs to one server and client.
-    pub(crate) fn scope(&self, host: &str, port: u16, client_id: &str) -> Arc<Scope> {
+    /// What belongs to one server, QUIC port, and client: a ticket is good for
+    /// one protocol.
+    pub(crate) fn scope(&self, url: &Url, id: &str) -> Arc<Scope> {
+        let (host, port) = (url.host(), url.port_of(Transport::Quic));
+        let name = match url.protocol() {
+            Protocol::Mqtt => format!("{host}:{port}\0{id}"),
+            other => format!("{host}:{port}\0{}\0{id}", other.name()),
+        };
         Arc::new(Scope {
             place: Arc::clone(&self.shared),
-            name: format!("{host}:{port}\0{client_id}"),
+            name,
         })
     }
 }
@@ -336,7 +345,7 @@ mod tests {
 
     fn scope(dir: &Path, client_id: &str) -> Arc<Scope> {
         let file = TicketFile::open(dir.join("tickets")).expect("opened");
-        file.scope("host", 14567, client_id)
+        file.scope(&"quic://host".parse().expect("a URL"), client_id)
     }
 
     #[test]
@@ -372,6 +381,17 @@ mod tests {
             Some(&b"token"[..])
         );
         assert_eq!(AddressTokens::take(&*one, "host"), None);
+    }
+
+    #[test]
+    fn a_ticket_is_for_one_protocol() {
+        let dir = tempfile::tempdir().expect("directory");
+        let file = TicketFile::open(dir.path().join("tickets")).expect("opened");
+        let scope = |url: &str| file.scope(&url.parse().expect("a URL"), "a");
+        let (mqtt, amqp) = (scope("quic://h:7"), scope("amqp+quic://h:7"));
+        SessionTickets::insert(&*mqtt, vec![1]);
+        assert_eq!(SessionTickets::take(&*amqp), None);
+        assert_eq!(SessionTickets::take(&*mqtt), Some(vec![1]));
     }
 
     #[test]

@@ -12,8 +12,8 @@ pub(crate) use memory::wall_clock;
 pub(crate) use network::name as network_name;
 pub(crate) use plan::{Plan, Race as Running, Runner, Step};
 
-/// How QUIC and TLS over TCP race for a connection; see
-/// [`Builder::race`](crate::Builder::race).
+/// How QUIC and TLS over TCP race for a connection. QUIC is taken if it gets
+/// through, else TLS; only the winner ever carries the protocol.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Race {
@@ -26,7 +26,7 @@ pub struct Race {
 }
 
 impl Race {
-    /// Ports by the URL or, if it names none, 14567 and 8883; head start by
+    /// Ports by the URL or, if it names none, its protocol's; head start by
     /// what is remembered; back to QUIC when it becomes possible.
     pub fn new() -> Self {
         Self::default()
@@ -60,7 +60,7 @@ impl Race {
 
     /// Whether a client that had to take TLS goes back to QUIC when that
     /// becomes possible (default). It does only if the server keeps the
-    /// session ([`Builder::session_expiry`](crate::Builder::session_expiry)).
+    /// session between connections.
     pub fn upgrade(mut self, upgrade: bool) -> Self {
         self.stay = !upgrade;
         self

@@ -1,25 +1,20 @@
-//! Early data (0-RTT) of one client: when it is used, and what happens when
+//! Early data (0-RTT) of one link: when it is used, and what happens when
 //! there is no answer to it.
 
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, Instant};
 use dunlin_net::DialConfig;
 
 use super::pace::Pace;
-use crate::options::Options;
+use crate::options::LinkOptions;
 use crate::tickets::Scope;
 
-/// How long a server has to object to what was written ahead of its CONNACK:
-/// when it ends the connection later, that was not the cause.
+/// How long a server has to object to what was written before it had answered
+/// the protocol's opening: when it ends the connection later, that was not the cause.
 const TRIAL: Duration = Duration::from_secs(10);
-
-/// Messages of QoS 1 and 2 that go out before the server has said how many it
-/// takes at a time. The smallest limit that common servers have is 10.
-const PUBLISHES_MAX: u16 = 10;
 
 /// How long to wait for the server's side of the handshake, before connecting
 /// again without early data: the address may have become wrong.
@@ -33,11 +28,11 @@ const PATIENCE_IN_RACE_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     early_data: bool,
-    /// Messages do not wait for CONNACK in any case.
+    /// Nothing waits for the answer to the opening in any case.
     pipelined: bool,
 }
 
-/// Whether CONNACK has come, and the round-trip time has been measured.
+/// Whether the server has answered the opening, and the round-trip time has been measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Awaited,
@@ -45,7 +40,7 @@ enum Answer {
     Measured,
 }
 
-/// What a client knows about early data.
+/// What a link knows about early data.
 pub(super) struct Early {
     choice: Choice,
     patience: Duration,
@@ -60,11 +55,11 @@ pub(super) struct Early {
     current: Option<SocketAddr>,
     /// The attempt before came to nothing.
     skip: bool,
-    /// Something was written ahead of CONNACK: until when the server may
+    /// Something was written ahead of the answer: until when the server may
     /// object.
     ahead: Option<Instant>,
     answer: Answer,
-    /// It did object, perhaps: this time all but CONNECT waits for its limits.
+    /// It did object, perhaps: this time all but the opening waits for its limits.
     wait: bool,
     /// The connection whose verdict is awaited, since when and until when.
     pending: Option<Pending>,
@@ -77,16 +72,10 @@ struct Pending {
 }
 
 impl Early {
-    pub(super) fn new(options: &Options) -> Self {
-        let (link, session) = (&options.link, &options.session);
-        let url = &link.url;
-        let id = match session.random_id {
-            true => "",
-            false => session.client_id.as_str(),
-        };
+    /// `id`: whose tickets they are, among the clients of one server.
+    pub(super) fn new(link: &LinkOptions, id: &str) -> Self {
         let file = link.tickets.as_ref();
-        let port = url.port_of(Transport::Quic);
-        let scope = file.map(|file| file.scope(url.host(), port, id));
+        let scope = file.map(|file| file.scope(&link.url, id));
         let (home, rtt) = scope.as_ref().map_or((None, None), |scope| scope.place());
         let (assumed, chosen) = link.network.assumed_rtt();
         Self {
@@ -128,7 +117,8 @@ impl Early {
         self.skip
     }
 
-    /// Settings of a connection; `now`: MQTT begins on it as soon as it opens.
+    /// Settings of a connection; `now`: the protocol begins on it as soon as it
+    /// opens.
     pub(super) fn configure(&self, config: &mut DialConfig, now: bool) {
         let is_home = self.home == Some(config.addr);
         config.early_data = now && self.choice.early_data && self.is_known && !self.skip && is_home;
@@ -152,7 +142,7 @@ impl Early {
         }
     }
 
-    /// Something is written ahead of CONNACK.
+    /// Something is written ahead of the answer to the opening.
     pub(super) fn ran_ahead(&mut self, now: Instant) {
         self.ahead = Some(now + TRIAL);
     }
@@ -207,7 +197,7 @@ impl Early {
 
     /// The connection is gone; `by_server`: the server ended it. Tells whether
     /// it is worth another attempt at once: nothing was ever heard of the
-    /// server, or it gave no answer to CONNECT with more behind it.
+    /// server, or it gave no answer to an opening with more behind it.
     pub(super) fn lost(&mut self, now: Instant, by_server: bool) -> bool {
         let objects = self.ahead.take().is_some_and(|until| now < until);
         let objects = objects && by_server && !self.wait;
@@ -221,13 +211,9 @@ impl Early {
         pending.is_some_and(|pending| pending.conn == conn)
     }
 
-    /// Messages of QoS 1 and 2 that need not wait for CONNACK; with 0 nothing
-    /// does but CONNECT.
-    pub(super) fn publishes(&self, conn: ConnId) -> u16 {
-        match (self.choice.pipelined || self.is_pending(conn)) && !self.wait {
-            true => PUBLISHES_MAX,
-            false => 0,
-        }
+    /// More than the opening need not wait for its answer.
+    pub(super) fn may_run_ahead(&self, conn: ConnId) -> bool {
+        (self.choice.pipelined || self.is_pending(conn)) && !self.wait
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -252,9 +238,9 @@ mod tests {
     }
 
     fn early(pipelined: bool) -> Early {
-        let mut options = Options::new("quic://h".parse().expect("URL"));
-        options.link.pipelined = pipelined;
-        Early::new(&options)
+        let mut options = LinkOptions::new("quic://h".parse().expect("URL"));
+        options.pipelined = pipelined;
+        Early::new(&options, "")
     }
 
     fn conn() -> ConnId {
@@ -265,16 +251,16 @@ mod tests {
     fn messages_run_ahead_until_the_server_objects() {
         let mut early = early(true);
         early.begin(None, None);
-        assert_eq!(early.publishes(conn()), PUBLISHES_MAX);
+        assert!(early.may_run_ahead(conn()));
         early.ran_ahead(at(0));
         // It ends the connection without an answer: once more, without them.
         assert!(early.lost(at(1), true));
         early.begin(None, None);
-        assert_eq!(early.publishes(conn()), 0);
+        assert!(!early.may_run_ahead(conn()));
         early.ran_ahead(at(1));
         assert!(!early.lost(at(2), true));
         early.connected();
-        assert_eq!(early.publishes(conn()), PUBLISHES_MAX);
+        assert!(early.may_run_ahead(conn()));
     }
 
     #[test]
@@ -283,15 +269,15 @@ mod tests {
         early.ran_ahead(at(0));
         early.connected();
         assert!(!early.lost(at(0) + TRIAL, true));
-        assert_eq!(early.publishes(conn()), PUBLISHES_MAX);
+        assert!(early.may_run_ahead(conn()));
     }
 
     #[test]
     fn early_data_without_an_answer_is_tried_again_without() {
         let mut early = early(false);
-        assert_eq!(early.publishes(conn()), 0);
+        assert!(!early.may_run_ahead(conn()));
         early.opened(at(0), conn(), true);
-        assert_eq!(early.publishes(conn()), PUBLISHES_MAX);
+        assert!(early.may_run_ahead(conn()));
         assert_eq!(early.overdue(at(0) + PATIENCE), Some(conn()));
         assert!(early.lost(at(5), false));
         assert!(early.was_silent());

@@ -1,4 +1,4 @@
-//! How QUIC behaves towards the network, as options of a client.
+//! How QUIC behaves towards the network, as options of a link.
 
 use core::time::Duration;
 
@@ -9,7 +9,8 @@ use dunlin_net::{Congestion, QuicTuning, TuningError};
 ///
 /// # Examples
 /// ```
-/// use dunlin_client::{Congestion, NetworkOptions};
+/// use dunlin_dial::NetworkOptions;
+/// use dunlin_net::Congestion;
 /// use std::time::Duration;
 ///
 /// let satellite = NetworkOptions::new()
@@ -38,7 +39,7 @@ impl NetworkOptions {
 
     /// Round-trip time assumed until one is measured, 1 ms to 30 s: when the
     /// first packets are sent again. Also where an earlier connection measured
-    /// one and [`Builder::tickets`](crate::Builder::tickets) remembers it.
+    /// one and a [`TicketFile`](crate::TicketFile) remembers it.
     pub const fn initial_rtt(mut self, rtt: Duration) -> Self {
         self.tuning.initial_rtt = rtt;
         self.rtt_chosen = true;
@@ -99,7 +100,11 @@ impl NetworkOptions {
         (self.tuning.initial_rtt, self.rtt_chosen)
     }
 
-    pub(crate) fn check(&self) -> Result<(), TuningError> {
+    /// Whether the options are possible.
+    ///
+    /// # Errors
+    /// One is not.
+    pub fn check(&self) -> Result<(), TuningError> {
         self.tuning.check()
     }
 

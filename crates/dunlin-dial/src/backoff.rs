@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt to connect.
+//! How long to wait before the next attempt to connect, and random bits.
 
 use core::time::Duration;
 
@@ -34,6 +34,20 @@ impl Backoff {
         let wait = self.min.saturating_mul(1 << doublings).min(self.max);
         let part = f64::from(random) / f64::from(u32::MAX) * self.jitter.clamp(0.0, 1.0);
         wait.mul_f64(1.0 - part)
+    }
+}
+
+/// Random bits; from the clock's address space if the system has none, which
+/// only makes names less unlikely to collide.
+#[must_use]
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(_) => {
+            use core::hash::BuildHasher as _;
+            std::hash::RandomState::new().hash_one(0)
+        }
     }
 }
 

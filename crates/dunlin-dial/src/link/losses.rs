@@ -7,14 +7,14 @@ use core::time::Duration;
 use dunlin_base::Instant;
 use dunlin_base::transport::CloseCause;
 
-use crate::error::DisconnectCause;
+use crate::error::Cause;
 
 /// A connection that lasted this long does not count.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Equal losses in a row.
 pub(super) struct Losses {
-    /// How many end the client; 0: none do.
+    /// How many end the link; 0: none do.
     max: u32,
     count: u32,
     /// The cause that they share.
@@ -37,13 +37,13 @@ impl Losses {
         self.accepted = Some(now);
     }
 
-    /// The connection is gone. `is_useful`: a message was acknowledged or
-    /// received on it. Tells whether it was a connection as it should be.
-    pub(super) fn lost(&mut self, now: Instant, cause: &DisconnectCause, is_useful: bool) -> bool {
+    /// The connection is gone. `is_useful`: something was achieved on
+    /// it. Tells whether it was a connection as it should be.
+    pub(super) fn lost(&mut self, now: Instant, cause: &impl Cause, is_useful: bool) -> bool {
         let Some(accepted) = self.accepted.take() else {
             return false;
         };
-        let gone = matches!(cause, DisconnectCause::Transport(CloseCause::AddressGone));
+        let gone = cause.transport() == Some(&CloseCause::AddressGone);
         let lasted = now.saturating_duration_since(accepted) >= SOON;
         if is_useful || gone || lasted {
             self.count = 0;
@@ -66,13 +66,14 @@ impl Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::DialError;
 
     fn at(seconds: u64) -> Instant {
         Instant::from_micros(seconds * 1_000_000)
     }
 
-    fn cause(text: &str) -> DisconnectCause {
-        DisconnectCause::Transport(CloseCause::failed(text))
+    fn cause(text: &str) -> DialError {
+        DialError::Transport(CloseCause::failed(text))
     }
 
     fn lose(losses: &mut Losses, seconds: u64, text: &str, is_useful: bool) -> bool {

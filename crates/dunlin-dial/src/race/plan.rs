@@ -143,7 +143,7 @@ impl Race {
         *self.state(runner) = State::Running(now);
     }
 
-    /// It could carry MQTT now.
+    /// It could carry the protocol now.
     pub(crate) fn opened(&mut self, runner: Runner, now: Instant) {
         if let State::Running(since) = *self.state(runner) {
             *self.state(runner) = State::Open { since, at: now };
