@@ -161,7 +161,11 @@ fn setup(seed: u64, wide: bool, random: &mut Random) -> Setup {
         retained_max: 200,
         subscriptions_max: if wide { 20_000 } else { 2_000 },
         memory: Memory {
-            bytes: if wide { BUDGET_BYTES_WIDE } else { BUDGET_BYTES },
+            bytes: if wide {
+                BUDGET_BYTES_WIDE
+            } else {
+                BUDGET_BYTES
+            },
             ..Memory::default()
         },
         ..setup.config
