@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_see_what_others_have_told() {
+    fn shards_see_what_others_have_reported() {
         let totals = Totals::default();
         let mut grains = Parts::default();
         *grains.get_mut(Part::Wills) = 10;

@@ -51,13 +51,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
                 own.outbox.bus(from, message);
             }
         }
-        BusMessage::InterestNoted { token } => match own.commits.take(token) {
-            Some(Pending::Subscribe(pending)) => subscribe::advance_subscribe(own, token, pending),
-            Some(other) => {
-                own.commits.wait(token, other);
-            }
-            None => {}
-        },
+        BusMessage::InterestNoted { token } => handle_noted(own, token),
         BusMessage::Forward { forward, token } => {
             publish::handle_forward(own, from, &forward, token)
         }
@@ -80,6 +74,15 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             }
         }
         BusMessage::Retained { message } => own.routing.retain(&message),
+    }
+}
+
+/// Another shard knows what changed for it with a SUBSCRIBE.
+fn handle_noted(own: &mut Owners, token: u64) {
+    match own.commits.take(token) {
+        Some(Pending::Subscribe(pending)) => subscribe::advance_subscribe(own, token, pending),
+        Some(other) => own.commits.wait(token, other),
+        None => {}
     }
 }
 

@@ -88,10 +88,7 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
         let outcome = match framer.next(&mut data, bytes_max) {
             Ok(None) => {
                 put_framer(own, c, stream, framer);
-                match own.weigh_input(c) {
-                    Ok(()) => return data_streams::take_turns(own, c),
-                    Err(fault) => return ending::fail(own, c, fault),
-                }
+                return wait_for_more(own, c);
             }
             Ok(Some(packet)) => handle_packet(own, c, stream, packet).map(|flow| (flow, packet)),
             Err(error) => {
@@ -110,6 +107,14 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
             }
             Err(fault) => return fail(own, c, stream, fault),
         }
+    }
+}
+
+/// All that has come is handled but the beginning of a packet.
+fn wait_for_more(own: &mut Owners, c: ConnIdx) {
+    match own.weigh_input(c) {
+        Ok(()) => data_streams::take_turns(own, c),
+        Err(fault) => ending::fail(own, c, fault),
     }
 }
 
