@@ -16,7 +16,7 @@ use crate::owners::users::Users;
 /// The part of a limit that is left to clients that have taken little.
 const LEFT: usize = 8;
 
-/// Told differences are at most this part of a limit, all shards together.
+/// What has not been reported is at most this part of a limit, all shards together.
 const GRAIN: usize = 1024;
 
 /// The part of a limit after which queues are looked through again.
