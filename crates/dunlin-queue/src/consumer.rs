@@ -113,7 +113,8 @@ struct Unsettled {
     state: State,
     sent: bool,
     key_stored: bool,
-    order: u64,
+    /// When it was taken first, among all of its queue.
+    turn: u64,
     stream: StreamId,
     /// Gone once the receiver has it and keeps only its key.
     delivery: Option<Delivery>,
@@ -165,7 +166,6 @@ pub struct Consumer<K> {
     /// Keys that the store is being asked to record, in order, and whether it
     /// has.
     acquired: VecDeque<(K, bool)>,
-    next_order: u64,
     /// Of the messages in `unsettled`.
     bytes: usize,
 }
@@ -176,7 +176,6 @@ impl<K> Default for Consumer<K> {
             unsettled: Window::default(),
             due: VecDeque::new(),
             acquired: VecDeque::new(),
-            next_order: 0,
             bytes: 0,
         }
     }
@@ -248,18 +247,18 @@ impl<K: Key> Consumer<K> {
             return None;
         }
         if queue.is_front_expired(now) {
-            return queue.take().map(Next::Expired);
+            return queue.take().map(|(_, delivery)| Next::Expired(delivery));
         }
         if queue.front()?.is_stored() {
             return queue.begin_loading().then_some(Next::Load);
         }
         let key = next_key(self)?;
-        let delivery = queue.take()?;
-        self.take(key, delivery)
+        let (turn, delivery) = queue.take()?;
+        self.take(key, turn, delivery)
     }
 
     /// Takes a delivery from the queue.
-    fn take(&mut self, key: K, delivery: Delivery) -> Option<Next<K>> {
+    fn take(&mut self, key: K, turn: u64, delivery: Delivery) -> Option<Next<K>> {
         let seq = delivery.seq;
         let bytes = delivery.cost();
         let record = seq.is_some() && delivery.qos == QoS::ExactlyOnce;
@@ -270,11 +269,10 @@ impl<K: Key> Consumer<K> {
             state,
             sent: !record,
             key_stored: record,
-            order: self.next_order,
+            turn,
             stream: delivery.stream,
             delivery: Some(delivery),
         };
-        self.next_order += 1;
         self.bytes += bytes;
         let entry = self.unsettled.insert(key, entry)?;
         match seq {
@@ -358,6 +356,7 @@ impl<K: Key> Consumer<K> {
     pub fn settle(&mut self, queue: &mut Queue, key: K, outcome: Outcome) -> Settled {
         let event = Event::Settle(outcome);
         let bytes = &mut self.bytes;
+        let turn = self.unsettled.get(key).map_or(0, |entry| entry.turn);
         let ended = self.unsettled.remove_with(key, |entry| {
             let in_one_step = entry.qos() == Some(QoS::AtLeastOnce);
             let may_end = in_one_step || outcome != Outcome::Accepted;
@@ -383,7 +382,7 @@ impl<K: Key> Consumer<K> {
                 delivery,
                 key_stored,
             }) if delivery.share.is_none() && !elsewhere => {
-                queue.push_front(delivery);
+                queue.put_back(turn, delivery);
                 Settled::Requeued { key_stored }
             }
             Some(settled) => settled,
@@ -452,8 +451,8 @@ impl<K: Key> Consumer<K> {
     pub fn handle_resumed(&mut self, queue: &mut Queue) {
         let open = self.unsettled.iter();
         let due = open.filter(|(_, entry)| matches!(entry.state, State::Sent | State::Settling));
-        let mut keys: Vec<_> = due.map(|(key, entry)| (entry.order, key)).collect();
-        keys.sort_unstable_by_key(|(order, _)| *order);
+        let mut keys: Vec<_> = due.map(|(key, entry)| (entry.turn, key)).collect();
+        keys.sort_unstable_by_key(|(turn, _)| *turn);
         self.due = keys.into_iter().map(|(_, key)| key).collect();
         for (_, entry) in self.unsettled.iter_mut() {
             entry.stream = StreamId::CONTROL;
@@ -466,7 +465,7 @@ impl<K: Key> Consumer<K> {
 
     /// Restores from the store what was sent, or whose second step was due,
     /// when an earlier process ended.
-    pub fn restore(&mut self, key: K, delivery: Option<Delivery>) {
+    pub fn restore(&mut self, queue: &mut Queue, key: K, delivery: Option<Delivery>) {
         let state = match delivery {
             Some(_) => State::Sent,
             None => State::Settling,
@@ -475,11 +474,10 @@ impl<K: Key> Consumer<K> {
             state,
             sent: true,
             key_stored: true,
-            order: self.next_order,
+            turn: queue.next_turn(),
             stream: StreamId::CONTROL,
             delivery,
         };
-        self.next_order += 1;
         self.bytes += entry.cost();
         self.unsettled.insert(key, entry);
     }
@@ -536,8 +534,8 @@ impl<K: Key> Consumer<K> {
             shared && entry.state == State::Sent && entry.qos() == Some(QoS::AtLeastOnce)
         };
         let open = self.unsettled.iter().filter(|(_, entry)| may_leave(entry));
-        let mut keys: Vec<_> = open.map(|(key, entry)| (entry.order, key)).collect();
-        keys.sort_unstable_by_key(|(order, _)| *order);
+        let mut keys: Vec<_> = open.map(|(key, entry)| (entry.turn, key)).collect();
+        keys.sort_unstable_by_key(|(turn, _)| *turn);
         let ended = keys.into_iter().filter_map(|(_, key)| {
             self.unsettled
                 .remove_with(key, |entry| entry.delivery.take())

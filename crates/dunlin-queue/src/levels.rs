@@ -32,6 +32,9 @@ struct Level {
     level: u8,
     /// Empty only with the level.
     front: VecDeque<Delivery>,
+    /// Turns of the first ones of the front, which were taken before and came
+    /// back, in order.
+    returned: VecDeque<u64>,
     /// Everything behind the front, none of them empty.
     rest: VecDeque<Segment>,
 }
@@ -109,6 +112,7 @@ impl Level {
             level: self.level,
             ..Self::default()
         };
+        let mut returned = self.returned.into_iter();
         let mut place = before;
         let front = core::iter::once(Segment::Plain(self.front));
         for segment in front.chain(self.rest) {
@@ -117,8 +121,12 @@ impl Level {
                 Segment::Packed(packed) => kept.rest.push_back(Segment::Packed(packed)),
                 Segment::Plain(plain) => {
                     let stay = plain.into_iter().enumerate();
-                    for delivery in stay.filter_map(|(index, d)| visit(place + index, d)) {
-                        kept.push(delivery);
+                    for (index, delivery) in stay {
+                        let turn = returned.next();
+                        if let Some(delivery) = visit(place + index, delivery) {
+                            kept.push(delivery);
+                            kept.returned.extend(turn.filter(|_| kept.rest.is_empty()));
+                        }
                     }
                 }
             }
@@ -147,20 +155,34 @@ impl Levels {
         self.add(delivery.level, |level| level.push(delivery));
     }
 
-    /// Queues in front of all of its level.
+    /// Queues in front of all of its level that were never taken.
     pub(crate) fn push_front(&mut self, delivery: Delivery) {
-        self.add(delivery.level, |level| level.front.push_front(delivery));
+        self.add(delivery.level, |level| {
+            let place = level.returned.len().min(level.front.len());
+            level.front.insert(place, delivery);
+        });
     }
 
+    /// Queues what was taken in this turn, where it was.
+    pub(crate) fn put_back(&mut self, turn: u64, delivery: Delivery) {
+        self.add(delivery.level, |level| {
+            let place = level.returned.partition_point(|other| *other < turn);
+            level.returned.insert(place, turn);
+            level.front.insert(place, delivery);
+        });
+    }
+
+    /// Takes the delivery at the front, and its turn if it was taken before.
     #[inline]
-    pub(crate) fn pop_front(&mut self) -> Option<Delivery> {
+    pub(crate) fn pop_front(&mut self) -> Option<(Option<u64>, Delivery)> {
         let first = self.levels.first_mut()?;
         let delivery = first.front.pop_front()?;
+        let turn = first.returned.pop_front();
         self.len -= 1;
         if !first.refill() && (self.len > 0 || first.front.capacity() > KEPT_MAX) {
             self.levels.remove(0);
         }
-        Some(delivery)
+        Some((turn, delivery))
     }
 
     /// From the front on, as far as that is known without unpacking.
@@ -196,6 +218,9 @@ impl Levels {
                 continue;
             };
             let removed = level.front.remove(index);
+            if index < level.returned.len() {
+                level.returned.remove(index);
+            }
             if !level.refill() {
                 self.levels.remove(place);
             }
@@ -354,7 +379,7 @@ mod tests {
                     model.push(seq, level);
                 }
                 _ if !model.0.is_empty() => {
-                    let popped = queue.pop_front().map(|d| (d.seq, d.level));
+                    let popped = queue.pop_front().map(|(_, d)| (d.seq, d.level));
                     let (seq, level) = model.0.remove(0);
                     assert_eq!(popped, Some((Some(seq), level)));
                 }
@@ -371,7 +396,7 @@ mod tests {
             model
                 .0
                 .iter()
-                .all(|(seq, _)| left.next().and_then(|d| d.seq) == Some(*seq))
+                .all(|(seq, _)| left.next().and_then(|(_, d)| d.seq) == Some(*seq))
         );
         assert!(left.next().is_none());
         queue.release();
@@ -387,7 +412,7 @@ mod tests {
         assert!(is_packed(&queue));
         queue.forget_streams();
         queue.push(delivery(2000, 0, true));
-        let mut streams = core::iter::from_fn(|| queue.pop_front().map(|d| d.stream.0));
+        let mut streams = core::iter::from_fn(|| queue.pop_front().map(|(_, d)| d.stream.0));
         assert!(streams.by_ref().take(2000).all(|stream| stream == 0));
         assert_eq!(streams.next(), Some(4));
     }

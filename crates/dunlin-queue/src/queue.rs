@@ -22,6 +22,8 @@ pub struct Queue {
     bytes: usize,
     reserved: usize,
     reserved_bytes: usize,
+    /// How many deliveries were taken for the first time.
+    turns: u64,
     /// The store was asked for messages, of this queue or in flight.
     loading: bool,
 }
@@ -61,11 +63,11 @@ impl Queue {
         self.levels.push(delivery);
     }
 
-    /// Queues a delivery in front of all of its level: it was taken and comes
-    /// back, so that limits do not apply.
-    pub fn push_front(&mut self, delivery: Delivery) {
+    /// Queues a delivery that was taken in this turn where it was: in front of
+    /// all of its level that were taken later or never. Limits do not apply.
+    pub(crate) fn put_back(&mut self, turn: u64, delivery: Delivery) {
         self.bytes += delivery.cost();
-        self.levels.push_front(delivery);
+        self.levels.put_back(turn, delivery);
     }
 
     /// Messages that wait.
@@ -111,7 +113,7 @@ impl Queue {
         if self.aside.len() >= max {
             return false;
         }
-        self.aside.extend(self.levels.pop_front());
+        self.aside.extend(self.levels.pop_front().map(|(_, d)| d));
         true
     }
 
@@ -189,12 +191,19 @@ impl Queue {
         taken
     }
 
-    /// Takes the delivery at the front.
+    /// Takes the delivery at the front, and its turn among all that were taken:
+    /// one that came back keeps the turn that it had.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Delivery> {
-        let delivery = self.levels.pop_front()?;
+    pub(crate) fn take(&mut self) -> Option<(u64, Delivery)> {
+        let (turn, delivery) = self.levels.pop_front()?;
         self.bytes = self.bytes.saturating_sub(delivery.cost());
-        Some(delivery)
+        Some((turn.unwrap_or_else(|| self.next_turn()), delivery))
+    }
+
+    /// The turn of what is taken next.
+    pub(crate) const fn next_turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
     }
 
     /// Whether the delivery at the front is past its expiry.
@@ -268,7 +277,7 @@ mod tests {
         let front = |queue: &Queue| queue.front().and_then(|d| d.seq);
         assert_eq!(front(&queue), Some(4));
         assert!(queue.set_aside(2));
-        assert_eq!(queue.take().and_then(|d| d.seq), Some(5));
+        assert_eq!(queue.take().and_then(|(_, d)| d.seq), Some(5));
         assert!(queue.set_aside(2));
         assert!(!queue.set_aside(2));
         assert_eq!((front(&queue), queue.len()), (Some(2), 4));

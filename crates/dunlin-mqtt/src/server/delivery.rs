@@ -28,6 +28,7 @@ pub fn message(publish: &Publish<'_>, now: Instant) -> Message {
             .message_expiry_interval
             .map(|secs| now + Duration::from_secs(u64::from(secs))),
         properties: properties.to_owned(),
+        extra: None,
     }
 }
 
@@ -50,6 +51,7 @@ pub fn will_message(will: &Will<'_>) -> Message {
         retain: will.retain,
         expires: None,
         properties: properties.to_owned(),
+        extra: None,
     }
 }
 

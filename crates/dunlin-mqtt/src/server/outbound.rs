@@ -54,7 +54,8 @@ impl From<Settled> for Received {
 /// The sending half of one session.
 #[derive(Debug, Default)]
 pub struct Outbound {
-    queue: Queue,
+    /// What waits.
+    pub queue: Queue,
     consumer: Consumer<NonZeroU16>,
     /// Packet identifier given out last.
     ids: PacketIdCounter,
@@ -76,22 +77,6 @@ impl Outbound {
         self.queue.has_room(copies, cost, messages_max, bytes_max)
     }
 
-    /// Keeps room for a message that is being stored.
-    pub fn reserve(&mut self, cost: usize) {
-        self.queue.reserve(cost);
-    }
-
-    /// Gives back what [`Outbound::reserve`] kept.
-    pub fn unreserve(&mut self, cost: usize) {
-        self.queue.unreserve(cost);
-    }
-
-    /// Queues a delivery behind all of its level and of higher ones. The caller
-    /// has checked [`Outbound::has_room`].
-    pub fn push(&mut self, delivery: Delivery) {
-        self.queue.push(delivery);
-    }
-
     /// The level of the message that is sent next.
     #[must_use]
     pub fn next_level(&self) -> u8 {
@@ -99,24 +84,6 @@ impl Outbound {
             true => 0,
             false => self.queue.front().map_or(0, |next| next.level),
         }
-    }
-
-    /// Messages waiting, not in flight.
-    #[must_use]
-    pub fn queued(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// Messages waiting or about to.
-    #[must_use]
-    pub fn expected(&self) -> usize {
-        self.queue.expected()
-    }
-
-    /// Bytes of waiting messages held in memory.
-    #[must_use]
-    pub const fn queue_bytes(&self) -> usize {
-        self.queue.bytes()
     }
 
     /// Bytes of messages held in memory, those in flight included.
@@ -151,18 +118,6 @@ impl Outbound {
             Content::Held(message) => Some((next, message)),
             Content::Stored { .. } => None,
         }
-    }
-
-    /// Passes over the message at the front, so that others need not wait for
-    /// its stream; `false` if there are `max` such already. The caller passes
-    /// over all later ones of its topic too, or their order is lost.
-    pub fn set_aside(&mut self, max: usize) -> bool {
-        self.queue.set_aside(max)
-    }
-
-    /// Queues what was set aside in front of everything of its level.
-    pub fn take_back(&mut self) {
-        self.queue.take_back();
     }
 
     /// Starts a connection with Session Present: everything in flight is due
@@ -251,16 +206,9 @@ impl Outbound {
         self.consumer.handle_loaded(&mut self.queue, loaded);
     }
 
-    /// Lets go of the messages of durable deliveries beyond the first
-    /// `keep`, which are then loaded again when their turn comes. Returns the
-    /// bytes set free.
-    pub fn shed(&mut self, keep: usize) -> usize {
-        self.queue.shed(keep)
-    }
-
     /// Restores a message in flight from the store.
     pub fn restore_inflight(&mut self, packet_id: NonZeroU16, delivery: Option<Delivery>) {
-        self.consumer.restore(packet_id, delivery);
+        self.consumer.restore(&mut self.queue, packet_id, delivery);
     }
 
     /// Takes deliveries that came through a shared subscription and that the
@@ -313,7 +261,7 @@ mod tests {
         //= mqtt5#[MQTT-3.3.4-7] type=test
         let mut out = Outbound::default();
         for _ in 0..3 {
-            out.push(delivery(QoS::AtLeastOnce, None));
+            out.queue.push(delivery(QoS::AtLeastOnce, None));
         }
         assert_eq!(publish(&mut out, 2), Some((1, false)));
         assert_eq!(publish(&mut out, 2), Some((2, false)));
@@ -332,7 +280,7 @@ mod tests {
         //= mqtt5#[MQTT-4.6.0-1] type=test
         let mut out = Outbound::default();
         for _ in 0..4 {
-            out.push(delivery(QoS::ExactlyOnce, None));
+            out.queue.push(delivery(QoS::ExactlyOnce, None));
         }
         for id in 1..=3 {
             assert_eq!(publish(&mut out, 3), Some((id, false)));
@@ -354,7 +302,7 @@ mod tests {
     #[test]
     fn a_durable_qos_2_message_leaves_after_its_id_is_stored() {
         let mut out = Outbound::default();
-        out.push(delivery(QoS::ExactlyOnce, Some(9)));
+        out.queue.push(delivery(QoS::ExactlyOnce, Some(9)));
         let Some(Outgoing::Store {
             key: packet_id,
             seq: 9,
@@ -393,12 +341,12 @@ mod tests {
             share: Some(Arc::from("$share/g/t")),
             ..delivery(qos, None)
         };
-        out.push(shared(QoS::AtLeastOnce));
-        out.push(shared(QoS::ExactlyOnce));
-        out.push(delivery(QoS::AtLeastOnce, None));
+        out.queue.push(shared(QoS::AtLeastOnce));
+        out.queue.push(shared(QoS::ExactlyOnce));
+        out.queue.push(delivery(QoS::AtLeastOnce, None));
         assert!(publish(&mut out, 2).is_some() && publish(&mut out, 2).is_some());
-        out.push(shared(QoS::ExactlyOnce));
+        out.queue.push(shared(QoS::ExactlyOnce));
         assert_eq!(out.take_shared(true).len(), 2);
-        assert_eq!((out.inflight(), out.queued()), (1, 1));
+        assert_eq!((out.inflight(), out.queue.len()), (1, 1));
     }
 }

@@ -92,6 +92,33 @@ fn a_released_delivery_is_in_front_of_its_queue_again() {
 }
 
 #[test]
+fn released_deliveries_are_in_their_order_again() {
+    let front = |to: &mut Receiver, key| {
+        let sent = to.sent(9).map(|(key, _)| key);
+        assert_eq!(sent, Some(key));
+        to.consumer.delivery(key).and_then(|d| d.seq)
+    };
+    for order in [[1, 2, 3], [3, 2, 1], [2, 3, 1]] {
+        let mut to = Receiver::default();
+        for seq in [7, 8, 9, 10] {
+            to.push(ONCE, Some(seq));
+        }
+        for (key, seq) in [(1, 7), (2, 8), (3, 9)] {
+            assert_eq!(front(&mut to, key), Some(seq));
+        }
+        for key in order {
+            to.settle(key, Outcome::Released);
+        }
+        // One of them once more, in front of what came back with it.
+        assert_eq!(front(&mut to, 4), Some(7));
+        to.settle(4, Outcome::Released);
+        for (key, seq) in [(5, 7), (6, 8), (7, 9), (8, 10)] {
+            assert_eq!(front(&mut to, key), Some(seq), "released as {order:?}");
+        }
+    }
+}
+
+#[test]
 fn an_attempt_that_failed_is_sent_as_a_repetition() {
     let mut to = Receiver::default();
     to.push(ONCE, None);
@@ -202,8 +229,8 @@ fn what_is_restored_is_sent_again_and_loaded_first() {
     let mut to = Receiver::default();
     let mut stored = delivery(TWICE, Some(5));
     stored.shed();
-    to.consumer.restore(9, Some(stored));
-    to.consumer.restore(2, None);
+    to.consumer.restore(&mut to.queue, 9, Some(stored));
+    to.consumer.restore(&mut to.queue, 2, None);
     to.push(ONCE, Some(6));
     to.consumer.handle_resumed(&mut to.queue);
     assert!(to.consumer.is_behind());
@@ -227,7 +254,7 @@ fn a_restored_message_that_is_gone_ends_its_delivery() {
     let mut to = Receiver::default();
     let mut stored = delivery(TWICE, Some(5));
     stored.shed();
-    to.consumer.restore(9, Some(stored));
+    to.consumer.restore(&mut to.queue, 9, Some(stored));
     to.consumer.handle_resumed(&mut to.queue);
     assert!(matches!(to.poll(9), Some(Next::Load)));
     to.consumer.handle_loaded(&mut to.queue, &[(5, None)]);

@@ -238,7 +238,7 @@ fn ack(session: &mut Session, kind: PacketType, id: u16, reason: ReasonCode) -> 
 /// A session that has sent a message under identifier 1.
 fn sent(qos: QoS) -> Session {
     let mut session = Session::default();
-    session.outbound.push(Delivery {
+    session.outbound.queue.push(Delivery {
         content: Content::Held(Arc::new(Message::default())),
         seq: None,
         qos,
