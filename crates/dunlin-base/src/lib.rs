@@ -24,7 +24,7 @@ pub mod topic;
 mod totals;
 pub mod transport;
 
-pub use message::{Message, MessageProperties, QoS};
+pub use message::{Encoded, Form, Message, MessageExtra, MessageProperties, QoS};
 pub use random::Random;
 pub use sendbuf::SendBuf;
 pub use sink::{ByteSink, SinkFull};

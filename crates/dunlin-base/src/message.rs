@@ -49,6 +49,8 @@ pub struct Message {
     pub expires: Option<Instant>,
     /// Properties that travel with it unaltered; `None` when there are none.
     pub properties: Option<Box<MessageProperties>>,
+    /// What MQTT does not know of it; `None` when there is nothing.
+    pub extra: Option<Box<MessageExtra>>,
 }
 
 impl Message {
@@ -58,14 +60,78 @@ impl Message {
         self.expires.is_some_and(|at| at <= now)
     }
 
-    /// Bytes counted against queue limits: topic, payload, properties and a
-    /// flat charge for bookkeeping.
+    /// Bytes counted against queue limits: topic, payload, properties, the form
+    /// of another protocol, and a flat charge for bookkeeping.
     #[must_use]
     pub fn cost(&self) -> usize {
         /// What one queued message costs besides its bytes.
         const FLAT_BYTES: usize = 96;
         let properties = self.properties.as_ref().map_or(0, |p| p.cost());
-        FLAT_BYTES + self.topic.as_bytes().len() + self.payload.len() + properties
+        let extra = self.extra.as_ref().map_or(0, |e| e.cost(&self.payload));
+        FLAT_BYTES + self.topic.as_bytes().len() + self.payload.len() + properties + extra
+    }
+}
+
+/// What other protocols than MQTT know of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageExtra {
+    /// Priority, from 0; 4 is usual (AMQP 1.0 section 3.2.1).
+    pub priority: Option<u8>,
+    /// When it was made, in milliseconds since 1970 (AMQP 1.0 section 3.2.4).
+    pub created_ms: Option<i64>,
+    /// It as its protocol wrote it, for receivers of the same protocol.
+    pub encoded: Option<Encoded>,
+}
+
+/// A message in the form of its protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// Which protocol's.
+    pub form: Form,
+    /// The bytes, of which the payload of the message may be a slice.
+    pub bytes: Bytes,
+}
+
+/// A form of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Form {
+    /// Message annotations, if there are any, and the bare message of AMQP 1.0
+    /// (section 3.2).
+    Amqp = 1,
+}
+
+impl Form {
+    /// The form with this number, if there is one.
+    #[must_use]
+    pub const fn from_u8(value: u8) -> Option<Self> {
+        match value {
+            1 => Some(Self::Amqp),
+            _ => None,
+        }
+    }
+}
+
+impl MessageExtra {
+    /// Bytes counted against queue limits, besides those of the payload.
+    fn cost(&self, payload: &Bytes) -> usize {
+        let encoded = self.encoded.as_ref();
+        encoded.map_or(0, |encoded| match encoded.offset_of(payload) {
+            Some(_) => encoded.bytes.len() - payload.len(),
+            None => encoded.bytes.len(),
+        })
+    }
+}
+
+impl Encoded {
+    /// Where the payload is in the bytes, if it is a slice of them.
+    #[must_use]
+    pub fn offset_of(&self, payload: &Bytes) -> Option<usize> {
+        let begin = self.bytes.as_ptr() as usize;
+        let offset = (payload.as_ptr() as usize).checked_sub(begin)?;
+        let end = offset.checked_add(payload.len())?;
+        (end <= self.bytes.len()).then_some(offset)
     }
 }
 
@@ -108,5 +174,29 @@ impl MessageProperties {
                 .iter()
                 .map(|(k, v)| 64 + k.as_bytes().len() + v.as_bytes().len())
                 .sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_within_its_encoding_is_counted_once() {
+        let bytes = Bytes::from_static(b"\x00\x53\x75\xa0\x03abc");
+        let with = |payload: Bytes| Message {
+            payload,
+            extra: Some(Box::new(MessageExtra {
+                encoded: Some(Encoded {
+                    form: Form::Amqp,
+                    bytes: bytes.clone(),
+                }),
+                ..MessageExtra::default()
+            })),
+            ..Message::default()
+        };
+        let flat = Message::default().cost();
+        assert_eq!(with(bytes.slice(5..)).cost(), flat + 8);
+        assert_eq!(with(Bytes::from_static(b"json")).cost(), flat + 8 + 4);
     }
 }

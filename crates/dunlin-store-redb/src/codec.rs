@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dunlin_base::{Instant, Message, MessageProperties, QoS, Text};
+use dunlin_base::{Encoded, Form, Instant, Message, MessageExtra, MessageProperties, QoS, Text};
 use dunlin_store::{InflightState, Seq, SessionKey, SessionRecord, StoredWill, Target};
 
-const MESSAGE_VERSION: u8 = 1;
+/// 2 has what other protocols know of it; a message without that is written as
+/// version 1.
+const MESSAGE_VERSION: u8 = 2;
+const MESSAGE_VERSION_PLAIN: u8 = 1;
 const LOG_VERSION: u8 = 1;
 const MARK_VERSION: u8 = 1;
 const SUBSCRIPTION_VERSION: u8 = 1;
@@ -21,6 +24,12 @@ const QOS_BITS: u8 = 3;
 const RETAIN: u8 = 1 << 2;
 const EXPIRES: u8 = 1 << 3;
 const PROPERTIES: u8 = 1 << 4;
+
+const PRIORITY: u8 = 1 << 0;
+const CREATED: u8 = 1 << 1;
+const ENCODED: u8 = 1 << 2;
+/// The payload is a slice of the encoded message.
+const WITHIN: u8 = 1 << 3;
 
 const IDENTIFIERS: u8 = 1 << 3;
 const SHARED: u8 = 1 << 4;
@@ -136,14 +145,54 @@ pub(crate) fn encode_message(message: &Message, out: &mut Vec<u8>) {
     if message.properties.is_some() {
         flags |= PROPERTIES;
     }
-    out.extend_from_slice(&[MESSAGE_VERSION, flags]);
+    let version = match message.extra {
+        Some(_) => MESSAGE_VERSION,
+        None => MESSAGE_VERSION_PLAIN,
+    };
+    out.extend_from_slice(&[version, flags]);
     let expires = message.expires.map_or(0, Instant::as_micros);
     out.extend_from_slice(&expires.to_le_bytes());
     put_text(out, &message.topic);
     if let Some(properties) = &message.properties {
         encode_properties(properties, out);
     }
+    if let Some(extra) = &message.extra
+        && encode_extra(extra, &message.payload, out)
+    {
+        return;
+    }
     out.extend_from_slice(&message.payload);
+}
+
+/// Whether the payload is within what was appended.
+fn encode_extra(extra: &MessageExtra, payload: &Bytes, out: &mut Vec<u8>) -> bool {
+    let encoded = extra.encoded.as_ref();
+    let place = encoded.and_then(|encoded| encoded.offset_of(payload));
+    let mut flags = 0;
+    for (flag, set) in [
+        (PRIORITY, extra.priority.is_some()),
+        (CREATED, extra.created_ms.is_some()),
+        (ENCODED, encoded.is_some()),
+        (WITHIN, place.is_some()),
+    ] {
+        flags |= if set { flag } else { 0 };
+    }
+    out.push(flags);
+    out.extend(extra.priority);
+    if let Some(created) = extra.created_ms {
+        out.extend_from_slice(&created.to_le_bytes());
+    }
+    if let Some(encoded) = encoded {
+        out.push(encoded.form as u8);
+        put_blob(out, &encoded.bytes);
+    }
+    if let Some(place) = place {
+        for number in [place, payload.len()] {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+    place.is_some()
 }
 
 fn encode_properties(properties: &MessageProperties, out: &mut Vec<u8>) {
@@ -183,28 +232,65 @@ fn encode_properties(properties: &MessageProperties, out: &mut Vec<u8>) {
 /// Reads a message that takes all of `bytes`.
 pub(crate) fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
     let mut r = Reader { rest: bytes };
-    let (flags, expires) = message_head(&mut r)?;
+    let (version, flags, expires) = message_head(&mut r)?;
     let topic = r.text()?;
     let properties = if flags & PROPERTIES != 0 {
         Some(Box::new(decode_properties(&mut r)?))
     } else {
         None
     };
+    let (extra, within) = match version {
+        MESSAGE_VERSION => decode_extra(&mut r)?,
+        _ => (None, None),
+    };
     Ok(Message {
         topic,
-        payload: Bytes::copy_from_slice(r.rest),
+        payload: within.unwrap_or_else(|| Bytes::copy_from_slice(r.rest)),
         qos: decode_qos(flags)?,
         retain: flags & RETAIN != 0,
         expires,
         properties,
+        extra,
     })
 }
 
-fn message_head(r: &mut Reader<'_>) -> Result<(u8, Option<Instant>), DecodeError> {
-    r.version(MESSAGE_VERSION)?;
+/// Version, flags and expiry.
+fn message_head(r: &mut Reader<'_>) -> Result<(u8, u8, Option<Instant>), DecodeError> {
+    let version = r.u8()?;
+    if !(MESSAGE_VERSION_PLAIN..=MESSAGE_VERSION).contains(&version) {
+        return Err(DecodeError::Version);
+    }
     let flags = r.u8()?;
     let expires = Instant::from_micros(r.u64()?);
-    Ok((flags, (flags & EXPIRES != 0).then_some(expires)))
+    Ok((version, flags, (flags & EXPIRES != 0).then_some(expires)))
+}
+
+type Extra = (Option<Box<MessageExtra>>, Option<Bytes>);
+
+/// What other protocols know of a message, and its payload if that is a slice of
+/// its encoded form.
+fn decode_extra(r: &mut Reader<'_>) -> Result<Extra, DecodeError> {
+    let flags = r.u8()?;
+    let mut extra = MessageExtra::default();
+    if flags & PRIORITY != 0 {
+        extra.priority = Some(r.u8()?);
+    }
+    if flags & CREATED != 0 {
+        extra.created_ms = Some(r.array().map(i64::from_le_bytes)?);
+    }
+    let mut within = None;
+    if flags & ENCODED != 0 {
+        let form = Form::from_u8(r.u8()?).ok_or(DecodeError::BadNumber)?;
+        let bytes = Bytes::copy_from_slice(r.blob()?);
+        if flags & WITHIN != 0 {
+            let (place, len) = (r.u32()? as usize, r.u32()? as usize);
+            let end = place.checked_add(len).filter(|end| *end <= bytes.len());
+            let end = end.ok_or(DecodeError::Truncated)?;
+            within = Some(bytes.slice(place..end));
+        }
+        extra.encoded = Some(Encoded { form, bytes });
+    }
+    Ok((Some(Box::new(extra)), within))
 }
 
 fn decode_properties(r: &mut Reader<'_>) -> Result<MessageProperties, DecodeError> {
@@ -324,7 +410,7 @@ pub(crate) fn decode_log_head(bytes: &[u8]) -> Result<LogHead, DecodeError> {
     for _ in 0..r.u32()? {
         targets.push(read_target(&mut r)?);
     }
-    let (_, expires) = message_head(&mut r)?;
+    let (_, _, expires) = message_head(&mut r)?;
     Ok(LogHead {
         cost,
         expires,

@@ -223,6 +223,7 @@ fn full_message() -> Message {
                 (Text::from("b"), Text::from("2")),
             ],
         })),
+        extra: None,
     }
 }
 

@@ -22,6 +22,7 @@ fn message() -> Message {
             correlation_data: Some(Bytes::from_static(b"\xff")),
             user_properties: vec![(Text::from("k"), Text::from(""))],
         })),
+        extra: None,
     }
 }
 
@@ -64,6 +65,56 @@ const MESSAGE: &str = concat!(
     "00000000",
     "6f6e", // payload
 );
+
+/// A message of AMQP: its payload is a slice of its form there.
+fn foreign() -> Message {
+    let bytes = Bytes::from_static(b"\x00Su\xa0\x02on");
+    Message {
+        payload: bytes.slice(5..),
+        properties: None,
+        extra: Some(Box::new(MessageExtra {
+            priority: Some(4),
+            created_ms: Some(-2),
+            encoded: Some(Encoded {
+                form: Form::Amqp,
+                bytes,
+            }),
+        })),
+        ..message()
+    }
+}
+
+const FOREIGN: &str = concat!(
+    "02",               // version
+    "0e",               // QoS 2, RETAIN, expires
+    "0201000000000000", // expiry
+    "04000000612fc3a9", // topic
+    "0f",               // priority, creation, form, payload within it
+    "04",
+    "feffffffffffffff",
+    "01",
+    "07000000005375a0026f6e",
+    "0500000002000000", // the payload's place
+);
+
+#[test]
+fn what_other_protocols_know_of_a_message_is_kept() {
+    let mut out = Vec::new();
+    encode_message(&foreign(), &mut out);
+    assert_eq!(hex(&out), FOREIGN);
+    let back = decode_message(&out).expect("a message");
+    assert_eq!((&back, back.cost()), (&foreign(), foreign().cost()));
+    for len in 0..out.len() {
+        decode_message(&out[..len]).expect_err("cut off");
+    }
+    let apart = Message {
+        payload: Bytes::from_static(b"\"on\""),
+        ..foreign()
+    };
+    out.clear();
+    encode_message(&apart, &mut out);
+    assert_eq!(decode_message(&out).expect("a message"), apart);
+}
 
 const TARGET: &str = concat!(
     "0b0a000000000000", // session
@@ -164,6 +215,6 @@ fn damaged_bytes_are_refused_or_read() {
             }
         }
     }
-    assert_eq!(decode_message(&[2]), Err(DecodeError::Version));
+    assert_eq!(decode_message(&[3]), Err(DecodeError::Version));
     assert_eq!(decode_message(&[]), Err(DecodeError::Truncated));
 }

@@ -45,6 +45,7 @@ fn message(number: u64) -> Arc<Message> {
         retain: number.is_multiple_of(4),
         expires: (number.is_multiple_of(3)).then(|| Instant::from_micros(1 << 60)),
         properties: (number.is_multiple_of(5)).then(|| Box::new(properties)),
+        extra: None,
     })
 }
 

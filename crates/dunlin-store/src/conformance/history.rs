@@ -8,7 +8,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use dunlin_base::{Instant, Message, MessageProperties, QoS, Random, ShardId, Text};
+use dunlin_base::{
+    Encoded, Form, Instant, Message, MessageExtra, MessageProperties, QoS, Random, ShardId, Text,
+};
 
 use crate::{InflightState, Seq, SessionKey, SessionRecord, StoreOp, Target};
 
@@ -83,6 +85,7 @@ impl Histories {
                     ..MessageProperties::default()
                 })
             }),
+            extra: (expires.is_multiple_of(7)).then(|| Box::new(extra(expires))),
         })
     }
 
@@ -191,5 +194,17 @@ impl Histories {
         let at = self.below(self.queued.len() as u64) as usize;
         let (seq, session) = self.queued.swap_remove(at);
         StoreOp::Dequeue { seq, session }
+    }
+}
+
+/// What another protocol knows of a message, more or less.
+fn extra(draw: u64) -> MessageExtra {
+    MessageExtra {
+        priority: (draw.is_multiple_of(2)).then_some((draw % 10) as u8),
+        created_ms: (draw.is_multiple_of(3)).then_some(draw as i64 - (1 << 39)),
+        encoded: (draw.is_multiple_of(5)).then(|| Encoded {
+            form: Form::Amqp,
+            bytes: Bytes::from(vec![draw as u8; (draw % 300) as usize]),
+        }),
     }
 }

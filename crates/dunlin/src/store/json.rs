@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use dunlin_base::{Instant, Message, MessageProperties, QoS, Text};
+use dunlin_base::{Encoded, Form, Instant, Message, MessageExtra, MessageProperties, QoS, Text};
 use dunlin_store::{InflightState, Seq, SessionKey, SessionRecord, StoreOp, StoredWill, Target};
 use serde::{Deserialize, Serialize};
 
@@ -112,9 +112,22 @@ struct MessageLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     properties: Option<PropertiesLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    extra: Option<ExtraLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ExtraLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at_millis: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amqp_base64: Option<String>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -373,6 +386,11 @@ fn message_line(message: &Message) -> MessageLine {
                 .map(|(name, value)| (name.to_string(), value.to_string()))
                 .collect(),
         }),
+        extra: message.extra.as_deref().map(|of| ExtraLine {
+            priority: of.priority,
+            created_at_millis: of.created_ms,
+            amqp_base64: of.encoded.as_ref().map(|it| BASE64.encode(&it.bytes)),
+        }),
         payload,
         payload_base64,
     }
@@ -497,7 +515,20 @@ fn message_of(line: MessageLine) -> Result<Message, LineError> {
         retain: line.retain,
         expires: line.expires_at_micros.map(Instant::from_micros),
         properties: properties.map(Box::new),
+        extra: line.extra.map(extra_of).transpose()?,
     })
+}
+
+fn extra_of(line: ExtraLine) -> Result<Box<MessageExtra>, LineError> {
+    let bytes = line.amqp_base64.map(|data| BASE64.decode(data));
+    Ok(Box::new(MessageExtra {
+        priority: line.priority,
+        created_ms: line.created_at_millis,
+        encoded: bytes.transpose()?.map(|bytes| Encoded {
+            form: Form::Amqp,
+            bytes: Bytes::from(bytes),
+        }),
+    }))
 }
 
 fn properties_of(line: PropertiesLine) -> Result<MessageProperties, LineError> {
@@ -529,6 +560,14 @@ mod tests {
                 response_topic: Some(Text::from("r")),
                 correlation_data: Some(Bytes::from_static(b"\xfe")),
                 user_properties: vec![(Text::from("k"), Text::from("\n\"\u{2028}"))],
+            })),
+            extra: Some(Box::new(MessageExtra {
+                priority: Some(9),
+                created_ms: Some(-1),
+                encoded: Some(Encoded {
+                    form: Form::Amqp,
+                    bytes: Bytes::from_static(b"\x00Su\xa0\x02\xff\0"),
+                }),
             })),
         };
         let key = SessionKey(u64::MAX);
