@@ -7,7 +7,8 @@
 //! # Rooms
 //! `owners` has the state: connections, sessions, routing, commits. The others
 //! are functions over it: `front` is where a connection enters the front of its
-//! protocol, `mqtt` is the one there is, `messages` one message's way,
+//! protocol and `receivers` where a message leaves for it, `mqtt` is the one
+//! there is, `messages` one message's way,
 //! `sessions` what outlives a connection, `between` other shards, `reports` what
 //! a shard tells about itself. No file imports one that imports it.
 //!
@@ -48,6 +49,7 @@ mod messages;
 mod mqtt;
 mod owners;
 mod random;
+mod receivers;
 mod reports;
 mod sessions;
 mod shard;

@@ -16,9 +16,8 @@ use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
 use crate::memory::Part;
-use crate::messages::{shared, stored};
-use crate::mqtt::{ending, send};
-use crate::owners::conn::Phase;
+use crate::messages::{shared, stored, throttle};
+use crate::mqtt::ending;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::reports::audit;
@@ -174,7 +173,7 @@ impl Shard {
                 Timer::Retry => stored::retry(own),
                 Timer::Release(conn) => {
                     if let Some(c) = own.conns.find(conn) {
-                        front::release(own, c);
+                        throttle::release(own, c);
                     }
                 }
                 Timer::Sys => {
@@ -203,7 +202,7 @@ impl Shard {
                 return Some(output);
             }
             if let Some(c) = self.own.conns.next_touched() {
-                send::flush(&mut self.own, c);
+                front::flush(&mut self.own, c);
                 continue;
             }
             if let Some(batch) = self.own.commits.poll_batch() {
@@ -229,7 +228,7 @@ impl Shard {
         // A connection that was handed over is ended by the shard that has its
         // session, which alone can send DISCONNECT.
         let here = own.conns.iter();
-        let here = here.filter(|(_, conn)| !matches!(conn.phase, Phase::HandedOver(_)));
+        let here = here.filter(|(_, conn)| conn.handed_over().is_none());
         let conns: Vec<ConnIdx> = here.map(|(c, _)| c).collect();
         for c in conns {
             front::shut_down(own, c);
@@ -268,7 +267,7 @@ impl Shard {
                 continue;
             }
             match own.later.pop_front() {
-                Some(Later::Fail(c, fault)) => front::fail(own, c, fault),
+                Some(Later::Fail(c, breach)) => front::fail(own, c, breach),
                 Some(Later::Unpark(c)) => front::unpark(own, c),
                 Some(Later::EndStream(c, stream)) => front::end_stream(own, c, stream),
                 Some(Later::GiveAgain(old, delivery)) => {
@@ -324,9 +323,5 @@ impl Shard {
 
 fn locate(own: &Owners, conn: ConnId) -> Option<(ConnIdx, Option<ShardId>)> {
     let c = own.conns.find(conn)?;
-    let handed_over = match own.conns.get(c)?.phase {
-        Phase::HandedOver(to) => Some(to),
-        _ => None,
-    };
-    Some((c, handed_over))
+    Some((c, own.conns.get(c)?.handed_over()))
 }

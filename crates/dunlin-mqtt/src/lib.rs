@@ -2,8 +2,8 @@
 //! arguments, packets and deadlines come out as values.
 //!
 //! [`client`] and [`server`] are the two ends; what they share stands beside
-//! them: [`packet_ids`], [`quota`], [`aliases`], [`flow`], [`streams`] and
-//! [`scram`].
+//! them: [`packet_ids`], [`quota`], [`aliases`], [`flow`], [`streams`], [`scram`] and
+//! [`close_code`].
 //!
 //! This crate knows the codec and the neutral message. It knows no socket, no
 //! router and no store.
@@ -22,6 +22,7 @@ pub use dunlin_mqtt_codec as codec;
 
 pub mod aliases;
 pub mod client;
+pub mod close_code;
 pub mod flow;
 pub mod packet_ids;
 pub mod quota;

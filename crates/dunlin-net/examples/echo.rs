@@ -120,7 +120,7 @@ fn measure(transports: &[Transport], messages: usize) -> Result<()> {
             let run = run(transport, conns, in_flight, messages)?;
             println!(
                 "{:<9}  {conns:>5}  {in_flight:>9}  {:>10.0}  {:>21.3}  {:>21.3}",
-                transport.scheme(),
+                transport.name(),
                 messages as f64 / run.elapsed.as_secs_f64(),
                 run.server_cpu.as_secs_f64() * 1e6 / messages as f64,
                 run.client_cpu.as_secs_f64() * 1e6 / messages as f64,

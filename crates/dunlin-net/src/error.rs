@@ -16,7 +16,7 @@ pub enum NetError {
     #[error("cannot create the event loop: {0}")]
     Loop(#[source] io::Error),
     /// The address is taken, not ours, or needs privileges.
-    #[error("cannot listen on {transport} {addr}: {source}", transport = .transport.scheme())]
+    #[error("cannot listen on {transport} {addr}: {source}", transport = .transport.name())]
     Listen {
         /// What was to be listened for.
         transport: Transport,
@@ -34,7 +34,7 @@ pub enum NetError {
         source: io::Error,
     },
     /// An encrypted transport was asked for without TLS settings.
-    #[error("{} needs TLS settings (certificate and key, or trusted roots)", .0.scheme())]
+    #[error("{} needs TLS settings (certificate and key, or trusted roots)", .0.name())]
     TlsMissing(Transport),
     /// The server name to verify is neither a host name nor an address.
     #[error("'{0}' is not a valid server name")]

@@ -103,13 +103,13 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// URL scheme, as in `quic://`.
+    /// Its name, for people and in the configuration.
     #[must_use]
-    pub const fn scheme(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Quic => "quic",
-            Self::Tcp => "mqtt",
-            Self::Tls => "mqtts",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
             Self::Ws => "ws",
             Self::Wss => "wss",
         }
@@ -194,16 +194,6 @@ impl fmt::Display for CloseCause {
             Self::Failed(text) => f.write_str(text),
         }
     }
-}
-
-/// QUIC application error codes of a connection (as EMQX uses them).
-pub mod close_code {
-    /// Normal end.
-    pub const NO_ERROR: u64 = 0;
-    /// The control stream failed.
-    pub const CONTROL_STREAM_DOWN: u64 = 1;
-    /// The server is overloaded or shutting down.
-    pub const OVERLOADED: u64 = 2;
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! What other shards send.
 
+use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ShardId, StreamId};
 
-use crate::between::{claims, crossing};
+use crate::between::crossing;
 use crate::front;
 use crate::io::{BusMessage, Output, Preparation};
 use crate::messages::{publish, settle, shared};
-use crate::mqtt::subscribe;
+use crate::mqtt::{claims, subscribe};
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, Prepared};
 
@@ -17,16 +18,13 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             front::handle_opened(own, conn, peer);
             // Counted where its socket is.
             own.stats.connections -= 1;
-            if let Some(c) = own.conns.find(conn) {
-                let stream = StreamId::CONTROL;
-                front::handle_event(own, c, NetEventKind::Bytes { stream, data });
-            }
+            let stream = StreamId::CONTROL;
+            handle_net(
+                own,
+                NetEvent::new(conn, NetEventKind::Bytes { stream, data }),
+            );
         }
-        BusMessage::Net(NetEvent { conn, kind }) => {
-            if let Some(c) = own.conns.find(conn) {
-                front::handle_event(own, c, kind);
-            }
-        }
+        BusMessage::Net(event) => handle_net(own, event),
         BusMessage::Claim {
             token,
             client_id,
@@ -57,8 +55,8 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         }
         BusMessage::Messages(messages) => {
             let mut rest = &messages[..];
-            while let Some((token, message)) = crossing::take(&mut rest) {
-                publish::handle_message(own, from, token, &message);
+            while let Some((token, form)) = crossing::take(&mut rest) {
+                publish::handle_message(own, from, token, form);
             }
             own.outbox.recycle(messages);
         }
@@ -73,7 +71,14 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
                 settle::settle_due(own, due, retained, committed);
             }
         }
-        BusMessage::Retained { message } => own.routing.retain(&message),
+        BusMessage::Retained { message } => own.routing.retained.set(&message),
+    }
+}
+
+/// Something happened on a connection whose socket is elsewhere.
+fn handle_net(own: &mut Owners, event: NetEvent<Bytes>) {
+    if let Some(c) = own.conns.find(event.conn) {
+        front::handle_event(own, c, event.kind);
     }
 }
 

@@ -13,6 +13,8 @@ use core::num::NonZeroU16;
 use dunlin_base::QoS;
 use dunlin_mqtt::codec::{Packet, Publish, Version, decode, peek};
 
+use crate::mqtt::form::Form;
+
 /// Payloads from here on are shared instead of copied.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;
 
@@ -41,14 +43,17 @@ pub(crate) fn put(out: &mut Vec<u8>, token: Option<u64>, publish: &Publish<'_>) 
 }
 
 /// Takes the first message.
-pub(crate) fn take<'a>(bytes: &mut &'a [u8]) -> Option<(Option<u64>, Publish<'a>)> {
+pub(crate) fn take<'a>(bytes: &mut &'a [u8]) -> Option<(Option<u64>, Form<'a>)> {
     let (token, rest) = bytes.split_first_chunk::<TOKEN_BYTES>()?;
     let token = u64::from_le_bytes(*token);
     let len = peek(rest, u32::MAX).ok()??.total_len;
     let (packet, rest) = rest.split_at_checked(len)?;
     *bytes = rest;
     match decode(packet, Version::V5).ok()? {
-        Packet::Publish(publish) => Some(((token != 0).then_some(token), publish)),
+        Packet::Publish(publish) => {
+            let form = Form::of_packet(&publish, publish.topic);
+            Some(((token != 0).then_some(token), form))
+        }
         _ => None,
     }
 }
@@ -76,10 +81,10 @@ mod tests {
         }
         let mut rest = &bytes[..];
         let mut seen = Vec::new();
-        while let Some((token, publish)) = take(&mut rest) {
-            assert_eq!((publish.topic, publish.payload), ("a/b", &b"payload"[..]));
-            assert_eq!(publish.retain, publish.qos == QoS::AtLeastOnce);
-            seen.push((token, publish.qos as u8));
+        while let Some((token, form)) = take(&mut rest) {
+            assert_eq!((form.topic(), form.payload()), ("a/b", &b"payload"[..]));
+            assert_eq!(form.retain(), form.qos() == QoS::AtLeastOnce);
+            seen.push((token, form.qos() as u8));
         }
         assert_eq!(seen, [(None, 0), (Some(7), 1), (Some(u64::MAX), 2)]);
         assert!(rest.is_empty());

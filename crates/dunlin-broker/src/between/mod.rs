@@ -1,5 +1,4 @@
-//! Between shards: what they send each other, and where a session lives.
+//! Between shards: what they send each other.
 
 pub(crate) mod bus;
-pub(crate) mod claims;
 pub(crate) mod crossing;

@@ -4,24 +4,21 @@
 use alloc::vec::Vec;
 
 use dunlin_base::{QoS, Text};
-use dunlin_mqtt::codec::{ReasonCode, SubscribeOptions};
-use dunlin_mqtt::server::{Content, Delivery, delivery};
+use dunlin_queue::{Content, Delivery};
 use dunlin_store::{Seq, SessionKey, StoreOp, Target};
 use smallvec::SmallVec;
 
 use crate::config::QueueFull;
-use crate::fault::Fault;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::io::Event;
 use crate::memory::Part;
-use crate::messages::pump;
 use crate::messages::source::Source;
-use crate::mqtt::throttle::QUEUE_HIGH;
-use crate::mqtt::{encode, throttle};
+use crate::messages::throttle::{self, QUEUE_HIGH};
 use crate::owners::pending::Due;
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
-use crate::owners::{Later, Owners};
+use crate::owners::{Breach, Later, Owners};
+use crate::receivers;
 
 /// Delivers to `hits`. Deliveries that must be stored first go to
 /// `due`, what is to be stored to `ops`. `false`, and nothing delivered,
@@ -46,14 +43,11 @@ pub(crate) fn deliver_hits(
     }
     let mut batch = Parts::new();
     for hit in hits.drain(..) {
-        let Ok(options) = SubscribeOptions::from_byte(hit.options) else {
-            continue;
-        };
-        let qos = delivery::effective_qos(published, options.qos);
+        let qos = published.min(hit.qos());
         //= mqtt5#[MQTT-3.3.1-12]
-        let retain = options.retain_as_published && source.retain();
+        let retain = hit.retain_as_published() && source.retain();
         if qos == QoS::AtMostOnce {
-            encode::deliver_qos0(own, source, &hit, retain);
+            receivers::deliver_once(own, source, &hit, retain);
         } else {
             let room = has_room(own, hit.session, source, 1, memory);
             if !room {
@@ -91,7 +85,7 @@ fn deliver_acknowledged(
     };
     let persistent = session.is_persistent();
     let conn = session.conn;
-    let behind = session.mqtt.outbound.queued() >= QUEUE_HIGH;
+    let behind = session.queue().len() >= QUEUE_HIGH;
     let cost = message.cost();
     let mut delivery = Delivery {
         content: Content::Held(message),
@@ -110,8 +104,8 @@ fn deliver_acknowledged(
         // between the two of them, not of the publisher.
         own.stats.messages_dropped_full += 1;
         if !persistent && own.config.queue_full == QueueFull::Reject {
-            let fault = Fault::new(ReasonCode::QuotaExceeded, "the client does not keep up");
-            own.later.extend(conn.map(|c| Later::Fail(c, fault)));
+            own.later
+                .extend(conn.map(|c| Later::Fail(c, Breach::Behind)));
         }
     } else {
         let key = session.key;
@@ -151,17 +145,17 @@ fn enqueue(
     let Some(entry) = own.sessions.get_mut(session.at) else {
         return;
     };
-    let outbound = &mut entry.mqtt.outbound;
+    let queue = entry.queue_mut();
     if waits && own.config.durable {
-        outbound.reserve(cost);
+        queue.reserve(cost);
         due.push(Due {
             session,
             delivery,
             cost,
         });
     } else {
-        outbound.push(delivery);
-        pump::pump(own, session.at);
+        queue.push(delivery);
+        receivers::pump(own, session.at);
     }
 }
 
@@ -214,10 +208,9 @@ pub(crate) fn has_room(
 ) -> bool {
     let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
     let cost = source.message().cost();
-    own.sessions.get(s).is_some_and(|session| {
-        let outbound = &session.mqtt.outbound;
-        outbound.has_room(copies, cost, messages, bytes)
-    }) && (memory || own.holds_little(s, cost))
+    let session = own.sessions.get(s);
+    session.is_some_and(|session| session.has_room(copies, cost, messages, bytes))
+        && (memory || own.holds_little(s, cost))
 }
 
 /// The first session whose queue does not have room for all of its copies, as
@@ -233,7 +226,7 @@ fn without_room(
         return None;
     }
     let kept = |hit: &&Hit| {
-        (hit.options & 3) != QoS::AtMostOnce as u8
+        hit.qos() != QoS::AtMostOnce
             && own
                 .sessions
                 .get(hit.session)

@@ -3,9 +3,10 @@
 
 pub(crate) mod deliver;
 pub(crate) mod publish;
-pub(crate) mod pump;
 pub(crate) mod retained;
 pub(crate) mod settle;
 pub(crate) mod shared;
 pub(crate) mod source;
 pub(crate) mod stored;
+pub(crate) mod throttle;
+pub(crate) mod walk;

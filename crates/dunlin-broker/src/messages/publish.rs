@@ -1,90 +1,26 @@
-//! PUBLISH: from a client (or a will, or another shard) to the sessions of
+//! A publish: from a client (or a will, or another shard) to the sessions of
 //! this shard and to the shards that want it.
 //!
 //! A message that no durable receiver waits for goes straight from the
-//! publisher's packet into the receivers' send buffers. For QoS 1 and 2 with
+//! publisher's bytes into the receivers' send buffers. For QoS 1 and 2 with
 //! durable receivers the order is: every shard prepares, one batch is stored,
 //! receivers see it, the publisher is acknowledged.
 
 use alloc::vec::Vec;
 
-use dunlin_base::{QoS, ShardId, StreamId};
-use dunlin_mqtt::codec::{Publish, ReasonCode, Version};
-use dunlin_mqtt::server::session::Admission;
-use dunlin_mqtt::server::{AckToken, delivery};
+use dunlin_base::{QoS, ShardId};
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
-use crate::fault::Fault;
-use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::ids::{SessionIdx, SessionRef};
 use crate::io::{BusMessage, Forward, Missed, Preparation};
 use crate::messages::source::Source;
 use crate::messages::{deliver, retained, settle, shared};
-use crate::mqtt::acks;
+use crate::mqtt::form::Form;
 use crate::owners::Owners;
 use crate::owners::pending::{PendingPublish, Prepared, Record};
 use crate::owners::routing::{Forwards, Matches, Scope, Wanted};
 use crate::random::home_shard;
-use crate::reports::audit;
-
-/// A PUBLISH from a client. `arrived` is the stream that it came on, `stream`
-/// the one that it is answered on.
-pub(crate) fn handle_publish(
-    own: &mut Owners,
-    (c, s): (ConnIdx, SessionIdx),
-    arrived: StreamId,
-    stream: StreamId,
-    publish: &Publish<'_>,
-) -> Result<(), Fault> {
-    own.stats.note_received(publish.qos);
-    let maximum = own.config.topic_alias_maximum;
-    let alias_topic = match own.conns.get_mut(c) {
-        Some(conn) => conn.link.handle_publish(arrived, publish, maximum)?,
-        None => None,
-    };
-    let topic = alias_topic.as_deref().unwrap_or(publish.topic);
-    let Some(session) = own.sessions.get_mut(s) else {
-        return Ok(());
-    };
-    let origin = SessionRef {
-        key: session.key,
-        at: s,
-    };
-    let token = own.commits.token();
-    let mqtt = &mut session.mqtt;
-    match mqtt.handle_publish(publish, stream, AckToken(token))? {
-        Admission::New => {}
-        Admission::Pending => return Ok(()),
-        Admission::Repeated => {
-            acks::send_acks(own, s);
-            return Ok(());
-        }
-    }
-    if !own.may_publish(s, topic) {
-        audit::note_denied(own, s, "may not publish", topic);
-        acknowledge_now(own, s, token, publish.qos, ReasonCode::NotAuthorized);
-        return Ok(());
-    }
-    let mut source = Source::from_packet(publish, topic, Some(c), own.now);
-    dispatch(own, Some(origin), token, &mut source, None);
-    Ok(())
-}
-
-/// Acknowledges without routing. 3.1.1 has no reason codes: there a
-/// refusal looks like an acceptance [MQTT-3.3.5-2].
-fn acknowledge_now(own: &mut Owners, s: SessionIdx, token: u64, qos: QoS, reason: ReasonCode) {
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    if qos != QoS::AtMostOnce {
-        let reason = match session.mqtt.version {
-            Version::V5 => reason,
-            Version::V311 => ReasonCode::Success,
-        };
-        session.mqtt.inbound.complete(AckToken(token), reason);
-        acks::send_acks(own, s);
-    }
-}
 
 /// Who gets a message.
 fn find(
@@ -120,13 +56,11 @@ pub(crate) fn dispatch(
     let acknowledged = source.qos() != QoS::AtMostOnce;
     let mut publish = PendingPublish {
         origin: origin.filter(|_| acknowledged),
+        unmatched: found.hits.is_empty() && found.forwards.is_empty(),
         lossy: source.is_lossy(),
         record,
         ..PendingPublish::default()
     };
-    if found.hits.is_empty() && found.forwards.is_empty() {
-        publish.reason = ReasonCode::NoMatchingSubscribers;
-    }
     if source.retain() {
         place_retained(own, source, &mut publish, &mut found.forwards);
     }
@@ -138,24 +72,15 @@ pub(crate) fn dispatch(
         send_on(own, to, wanted, acknowledged.then_some(token), source);
     }
     if acknowledged {
-        remember_inbound(own, &mut publish, token, source.qos());
+        if source.qos() == QoS::ExactlyOnce
+            && let Some(origin) = publish.origin
+            && own.commits.is_durable()
+            && let Some(session) = own.sessions.peek(origin.at)
+        {
+            // It is stored with the message that it came exactly once.
+            publish.ops.extend(session.receipt(token));
+        }
         settle::line_up(own, token, publish);
-    }
-}
-
-/// A QoS 2 identifier of a persistent session is stored with the message.
-fn remember_inbound(own: &Owners, publish: &mut PendingPublish, token: u64, qos: QoS) {
-    if qos == QoS::ExactlyOnce
-        && let Some(origin) = publish.origin
-        && let Some(session) = own.sessions.peek(origin.at)
-        && session.is_persistent()
-        && own.commits.is_durable()
-        && let Some(packet_id) = session.mqtt.inbound.packet_id(AckToken(token))
-    {
-        publish.ops.push(StoreOp::PutInbound {
-            session: origin.key,
-            packet_id: packet_id.get(),
-        });
     }
 }
 
@@ -169,7 +94,7 @@ fn send_on(
     source: &mut Source<'_>,
 ) {
     let plain_only = wanted.plain && wanted.shares.is_empty() && !wanted.retain;
-    if plain_only && !source.is_held() && own.outbox.message(to, token, source.view()) {
+    if plain_only && !source.is_held() && own.outbox.message(to, token, source.form()) {
         return;
     }
     let forward = Forward {
@@ -183,17 +108,12 @@ fn send_on(
 }
 
 /// A message from another shard, as bytes.
-pub(crate) fn handle_message(
-    own: &mut Owners,
-    from: ShardId,
-    token: Option<u64>,
-    publish: &Publish<'_>,
-) {
+pub(crate) fn handle_message(own: &mut Owners, from: ShardId, token: Option<u64>, form: Form<'_>) {
     let scope = Scope {
         plain: true,
         shares: &[],
     };
-    let mut source = Source::from_packet(publish, publish.topic, None, own.now);
+    let mut source = Source::new(form, None, own.now);
     prepare(own, from, token, &scope, &mut source, Part::default());
 }
 
@@ -216,8 +136,7 @@ pub(crate) fn handle_forward(
         let taken = retained::own_retained(own, message, waits, &mut part.ops, change);
         part.refused = !taken && !forward.lossy;
     }
-    let view = delivery::view(message, own.now);
-    let mut source = Source::from_message(message, &view, own.now);
+    let mut source = Source::of(message, own.now);
     if forward.lossy {
         source = source.lossy();
     }

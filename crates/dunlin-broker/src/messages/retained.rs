@@ -31,8 +31,12 @@ pub(crate) fn own_retained(
             topic: topic.clone(),
         }
     } else {
-        let known = own.routing.retained(topic).map_or(0, |known| known.cost());
-        let full = own.routing.retained_len() >= own.config.retained_max;
+        let known = own
+            .routing
+            .retained
+            .get(topic)
+            .map_or(0, |known| known.cost());
+        let full = own.routing.retained.len() >= own.config.retained_max;
         let more = message.cost().saturating_sub(known);
         own.budget.look();
         if (full && known == 0) || more > own.budget.room(Part::Retained) {
@@ -44,8 +48,8 @@ pub(crate) fn own_retained(
         }
     };
     let waits = waits && own.commits.is_durable();
-    let order = own.routing.begin_change(topic, waits);
-    let previous = own.routing.retained(topic).map(Arc::clone);
+    let order = own.routing.retained.begin_change(topic, waits);
+    let previous = own.routing.retained.get(topic).map(Arc::clone);
     set_retained(own, message);
     if waits {
         ops.push(op);
@@ -65,11 +69,11 @@ pub(crate) fn own_retained(
 /// this one last.
 pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored: bool) {
     let topic = change.message.topic.clone();
-    let is_last = own.routing.end_change(&topic, change.order);
+    let is_last = own.routing.retained.end_change(&topic, change.order);
     match (stored, is_last) {
         (true, true) | (false, false) => {}
         (true, false) => {
-            let op = match own.routing.retained(&topic) {
+            let op = match own.routing.retained.get(&topic) {
                 Some(message) => StoreOp::PutRetained {
                     message: Arc::clone(message),
                 },
@@ -92,9 +96,12 @@ pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored:
 
 /// Brings an owned retained message into force everywhere.
 fn set_retained(own: &mut Owners, message: &Arc<Message>) {
-    let cost = |own: &Owners| own.routing.retained(&message.topic).map_or(0, |m| m.cost());
+    let cost = |own: &Owners| {
+        let retained = own.routing.retained.get(&message.topic);
+        retained.map_or(0, |m| m.cost())
+    };
     let before = cost(own);
-    own.routing.retain(message);
+    own.routing.retained.set(message);
     own.budget.change(Part::Retained, before, cost(own));
     for shard in 0..own.config.shards {
         let to = ShardId(shard);

@@ -4,17 +4,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use dunlin_mqtt::codec::{ReasonCode, Version};
-use dunlin_mqtt::server::AckToken;
 use dunlin_store::Seq;
 
-use crate::fault::Fault;
 use crate::ids::SessionRef;
 use crate::io::BusMessage;
-use crate::messages::{pump, retained};
-use crate::mqtt::acks;
-use crate::owners::pending::{Back, Due, Pending, PendingPublish, Record, RetainedChange};
+use crate::messages::retained;
+use crate::owners::pending::{Back, Due, Pending, PendingPublish, Record, RetainedChange, Verdict};
 use crate::owners::{Later, Owners};
+use crate::receivers;
 use crate::sessions::records;
 
 /// How many times as many messages are kept in memory for a client that is
@@ -140,24 +137,16 @@ pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPubli
     let Some(origin) = publish.origin else {
         return;
     };
-    let Some(session) = own.sessions.resolve_mut(origin) else {
+    if own.sessions.resolve(origin).is_none() {
         return;
-    };
-    let mut reason = publish.reason;
-    if !stored {
-        own.stats.publishes_refused += 1;
-        reason = ReasonCode::QuotaExceeded;
-        if session.mqtt.version == Version::V311 {
-            // It has no way to refuse: the client is cut off and sends it again.
-            session.mqtt.inbound.abandon(AckToken(token));
-            let fault = Fault::new(reason, "the publish cannot be kept");
-            own.later
-                .extend(session.conn.map(|c| Later::Fail(c, fault)));
-            return;
-        }
     }
-    session.mqtt.inbound.complete(AckToken(token), reason);
-    acks::send_acks(own, origin.at);
+    own.stats.publishes_refused += u64::from(!stored);
+    let verdict = match (stored, publish.unmatched) {
+        (false, _) => Verdict::Refused,
+        (true, true) => Verdict::Unmatched,
+        (true, false) => Verdict::Accepted,
+    };
+    receivers::answer(own, origin, token, verdict);
 }
 
 /// The store refused to move a message of a group: who had it has it again, or,
@@ -169,8 +158,8 @@ fn give_back(own: &mut Owners, back: Box<Back>) {
     }
     match own.sessions.resolve_mut(old) {
         Some(session) => {
-            session.mqtt.outbound.push(back.delivery);
-            pump::pump(own, old.at);
+            session.queue_mut().push(back.delivery);
+            receivers::pump(own, old.at);
         }
         None => own.retry_later(Pending::GiveAgain(back)),
     }
@@ -204,7 +193,7 @@ pub(crate) fn settle_due(
             }
             continue;
         };
-        entry.mqtt.outbound.unreserve(cost);
+        entry.queue_mut().unreserve(cost);
         if stored {
             // A client that is away takes it later, from the store. What came
             // through a shared subscription may still go to another member.
@@ -213,11 +202,11 @@ pub(crate) fn settle_due(
                 Some(_) => held_max.saturating_mul(HELD_CONNECTED_FACTOR),
                 None => held_max,
             };
-            if entry.mqtt.outbound.queued() >= held_max {
+            if entry.queue().len() >= held_max {
                 delivery.shed();
             }
-            entry.mqtt.outbound.push(delivery);
-            pump::pump(own, session.at);
+            entry.queue_mut().push(delivery);
+            receivers::pump(own, session.at);
             own.budget.set_copies(true);
         }
     }

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use dunlin_base::{Message, QoS, Text};
-use dunlin_mqtt::server::{Content, Delivery, delivery};
+use dunlin_queue::{Content, Delivery};
 use dunlin_store::{Seq, StoreOp};
 
 use crate::ids::{SessionIdx, SessionRef};
@@ -112,8 +112,7 @@ fn give(
 ) -> bool {
     match key {
         Subscriber::Session(s) => {
-            let view = delivery::view(message, own.now);
-            let mut source = Source::from_message(message, &view, own.now);
+            let mut source = Source::of(message, own.now);
             let memory = own.has_memory(message.cost());
             if !deliver::has_room(own, s as usize, &mut source, 1, memory) {
                 return false;
@@ -148,7 +147,7 @@ const SHARED_QUEUE_MAX: usize = 64;
 pub(crate) fn member(sessions: &Sessions, conns: &Connections, s: SessionIdx) -> Member {
     let session = sessions.get(s);
     let available = session.is_some_and(|session| {
-        session.mqtt.outbound.queued() < SHARED_QUEUE_MAX
+        session.queue().len() < SHARED_QUEUE_MAX
             && session
                 .conn
                 .and_then(|c| conns.get(c))

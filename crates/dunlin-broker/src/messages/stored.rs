@@ -1,17 +1,21 @@
 //! What follows when the store has answered: work goes on, or is asked for
 //! again.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use dunlin_base::Message;
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::Seq;
 
+use crate::ids::SessionRef;
 use crate::io::Event;
-use crate::messages::{pump, settle, shared};
-use crate::mqtt::{accept, acks, ending, subscribe};
+use crate::messages::{settle, shared};
+use crate::mqtt::{accept, acks, ending, pump, subscribe};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
+use crate::receivers;
 use crate::sessions::records;
 
 /// Something that waited for the store goes on.
@@ -25,13 +29,23 @@ pub(crate) fn handle_done(own: &mut Owners, done: Done) {
         Done::Settled { token, pending, .. } => handle_refused(own, token, pending),
         Done::Loaded { session, messages } => {
             let messages: Vec<_> = messages.into_iter().map(|(seq, m)| (seq.0, m)).collect();
-            pump::handle_loaded(own, session, &messages);
+            handle_loaded(own, session, &messages);
         }
         Done::LoadFailed { session } => {
-            pump::handle_loaded(own, session, &[]);
+            handle_loaded(own, session, &[]);
             own.retry_later(Pending::Load { session });
         }
         Done::Refused(error) => own.outbox.event(Event::StoreFailed(error)),
+    }
+}
+
+/// Messages that a session wanted came from the store, or are lost.
+fn handle_loaded(own: &mut Owners, session: SessionRef, messages: &[(u64, Option<Arc<Message>>)]) {
+    if let Some(entry) = own.sessions.resolve_mut(session) {
+        entry.handle_loaded(messages);
+        if !messages.is_empty() {
+            receivers::pump(own, session.at);
+        }
     }
 }
 
@@ -50,7 +64,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
             }
         }
         Pending::Outgoing { session, packet_id } => {
-            if let Some(entry) = own.sessions.resolve_mut(session) {
+            if let Some(entry) = own.sessions.resolve_mqtt(session) {
                 entry.mqtt.outbound.handle_stored(packet_id);
                 pump::pump(own, session.at);
             }
@@ -58,7 +72,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Release {
             session, packet_id, ..
         } => {
-            if let Some(entry) = own.sessions.resolve_mut(session) {
+            if let Some(entry) = own.sessions.resolve_mqtt(session) {
                 entry.mqtt.outbound.handle_release_stored(packet_id);
                 pump::pump(own, session.at);
             }
@@ -109,7 +123,7 @@ pub(crate) fn retry(own: &mut Owners) {
     for pending in own.commits.take_refused() {
         match pending {
             Pending::Outgoing { session, packet_id } => {
-                let entry = own.sessions.resolve_mut(session);
+                let entry = own.sessions.resolve_mqtt(session);
                 let delivery = entry.and_then(|entry| entry.mqtt.outbound.delivery(packet_id));
                 if let Some(seq) = delivery.and_then(|delivery| delivery.seq) {
                     pump::store_outgoing(own, session, packet_id, Seq(seq));
@@ -129,7 +143,7 @@ pub(crate) fn retry(own: &mut Owners) {
             Pending::Forget { session, client_id } => records::forget(own, session, client_id),
             Pending::Load { session } => {
                 if own.sessions.resolve(session).is_some() {
-                    pump::pump(own, session.at);
+                    receivers::pump(own, session.at);
                 }
             }
             Pending::Claim { .. }

@@ -4,8 +4,9 @@
 use alloc::boxed::Box;
 
 use dunlin_base::transport::NetCommandKind;
-use dunlin_base::transport::{Transport, close_code};
+use dunlin_base::transport::Transport;
 use dunlin_base::{Repeat, StreamId, Text};
+use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::Connect;
 use dunlin_mqtt::server::connect::{Accepted, Announced};
 use dunlin_mqtt::server::link::Offer;
@@ -14,9 +15,8 @@ use dunlin_store::StoredWill;
 
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
-use crate::messages::pump;
-use crate::mqtt::{acks, ending, send};
-use crate::owners::conn::{Conn, Identity, Phase};
+use crate::mqtt::{acks, ending, pump, send};
+use crate::owners::conn::{Identity, MqttConn, Phase};
 use crate::owners::pending::Pending;
 use crate::owners::session::Standing;
 use crate::owners::timers::Timer;
@@ -53,7 +53,7 @@ pub(crate) fn accept(
         auth_data: identity.data,
         ..Accepted::of(connect, expiry)
     };
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     session.mqtt.version = connect.version;
@@ -79,7 +79,7 @@ pub(crate) fn accept(
     if changed && session_present {
         subscriptions::lifetime_changed(own, s);
     }
-    if let Some(conn) = own.conns.get_mut(c) {
+    if let Some(conn) = own.conns.mqtt_mut(c) {
         conn.phase = Phase::Storing(s, Box::new(accepted));
     }
     store(own, c, s);
@@ -87,7 +87,7 @@ pub(crate) fn accept(
 
 /// Has the session's record stored, before CONNACK.
 fn store(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
-    let (Some(session), Some(conn)) = (own.sessions.get_mut(s), own.conns.get(c)) else {
+    let (Some(session), Some(conn)) = (own.sessions.mqtt_mut(s), own.conns.mqtt(c)) else {
         return;
     };
     // A session that was stored stays so although it now ends with its
@@ -106,7 +106,7 @@ fn store(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
 
 /// CONNACK, then everything that waited for it.
 pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let (s, accepted) = match core::mem::replace(&mut conn.phase, Phase::Closing) {
@@ -134,11 +134,11 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     own.outbox
         .command(id, NetCommandKind::SetIdleTimeout { timeout });
     send_connack(own, c, &accepted);
-    if own.conns.get(c).and_then(Conn::session).is_none() {
+    if own.conns.mqtt(c).and_then(MqttConn::session).is_none() {
         return;
     }
     own.stats.clients_accepted += 1;
-    let session = own.sessions.get(s);
+    let session = own.sessions.mqtt(s);
     let cause = match session.map(|session| (session.standing, session.user.is_some())) {
         Some((Standing::Listed, _)) if accepted.auth_method.is_some() => "SCRAM-SHA-256",
         Some((Standing::Listed, _)) => "password",
@@ -146,7 +146,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         _ => "no credentials needed",
     };
     audit::note(own, c, AccessKind::Accepted, cause);
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     let changes = session
@@ -171,7 +171,7 @@ fn send_connack(own: &mut Owners, c: ConnIdx, accepted: &Accepted) {
         topic_alias_maximum: own.config.topic_alias_maximum,
         data_streams_max: own.config.data_streams_max,
     };
-    let Some(terms) = own.conns.get(c).map(|conn| conn.link.terms.clone()) else {
+    let Some(terms) = own.conns.mqtt(c).map(|conn| conn.link.terms.clone()) else {
         return;
     };
     let sent = accepted.connack(&terms, &announced, |packet| {
@@ -187,7 +187,7 @@ fn send_connack(own: &mut Owners, c: ConnIdx, accepted: &Accepted) {
 /// Server Keep Alive if it differs.
 fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16> {
     let config = &own.config;
-    let conn = own.conns.get_mut(c)?;
+    let conn = own.conns.mqtt_mut(c)?;
     let offer = Offer {
         quic: conn.peer.transport == Transport::Quic,
         flow_headers: conn.speaks_next(),
@@ -219,14 +219,14 @@ fn take_session(
     user: Option<&Text>,
 ) -> (SessionIdx, bool) {
     if let Some(s) = own.sessions.find(client_id) {
-        let old = own.sessions.get(s).and_then(|session| session.conn);
+        let old = own.sessions.mqtt(s).and_then(|session| session.conn);
         if let Some(old) = old {
             ending::take_over(own, old);
         }
     }
     // The disconnection may have ended the session.
     if let Some(s) = own.sessions.find(client_id) {
-        let owner = own.sessions.get(s).and_then(|s| s.user.as_ref());
+        let owner = own.sessions.mqtt(s).and_then(|s| s.user.as_ref());
         if !connect.clean_start && (owner.is_none() || owner == user) {
             return (s, true);
         }

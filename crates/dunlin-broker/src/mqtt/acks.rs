@@ -3,29 +3,54 @@
 use core::num::NonZeroU16;
 
 use dunlin_base::{QoS, StreamId};
-use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode};
+use dunlin_mqtt::codec::{Ack, PacketType, ReasonCode, Version};
+use dunlin_mqtt::server::AckToken;
 use dunlin_mqtt::server::session::Step;
 use dunlin_store::{InflightState, Seq, StoreOp};
 
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
-use crate::messages::pump;
-use crate::mqtt::{send, throttle};
+use crate::messages::throttle;
+use crate::mqtt::{pump, send};
+use crate::owners::commits::Commits;
 use crate::owners::conn::Phase;
-use crate::owners::pending::Pending;
-use crate::owners::{Later, Owners};
+use crate::owners::pending::{Pending, Verdict};
+use crate::owners::{Breach, Later, Owners};
+
+/// What became of a publish is known: its acknowledgement leaves.
+pub(crate) fn answer_publish(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
+    let Some(session) = own.sessions.resolve_mqtt(origin) else {
+        return;
+    };
+    let (inbound, token) = (&mut session.mqtt.inbound, AckToken(token));
+    let reason = match verdict {
+        Verdict::Accepted => ReasonCode::Success,
+        Verdict::Unmatched => ReasonCode::NoMatchingSubscribers,
+        Verdict::Refused if session.mqtt.version == Version::V311 => {
+            // It has no way to refuse: the client is cut off and sends it again.
+            inbound.abandon(token);
+            let conn = session.conn;
+            own.later
+                .extend(conn.map(|c| Later::Fail(c, Breach::Unkept)));
+            return;
+        }
+        Verdict::Refused => ReasonCode::QuotaExceeded,
+    };
+    inbound.complete(token, reason);
+    send_acks(own, origin.at);
+}
 
 /// Sends the acknowledgements that may leave.
 pub(crate) fn send_acks(own: &mut Owners, s: SessionIdx) {
     loop {
-        let Some(session) = own.sessions.get_mut(s) else {
+        let Some(session) = own.sessions.mqtt_mut(s) else {
             return;
         };
         let Some(c) = session.conn else {
             return;
         };
         if !matches!(
-            own.conns.get(c).map(|conn| &conn.phase),
+            own.conns.mqtt(c).map(|conn| &conn.phase),
             Some(Phase::Connected(_))
         ) {
             return;
@@ -53,7 +78,7 @@ pub(crate) fn handle_ack(
     stream: StreamId,
     ack: &Ack<'_>,
 ) -> Result<(), Fault> {
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return Ok(());
     };
     let (session_ref, packet_id) = (session.reference(s), ack.packet_id);
@@ -95,13 +120,18 @@ pub(crate) fn store_release(
     });
     own.commits
         .write_together(StoreOp::Dequeue { seq, session: key });
-    let token = own.commits.token();
     let pending = Pending::Release {
         session,
         packet_id,
         seq,
     };
-    own.commits.when_stored(token, pending);
+    go_on(own, pending, Commits::when_stored);
+}
+
+/// Goes on once the store has what was written last.
+fn go_on(own: &mut Owners, pending: Pending, when: fn(&mut Commits, u64, Pending)) {
+    let token = own.commits.token();
+    when(&mut own.commits, token, pending);
 }
 
 /// Has the store forget an inbound identifier; PUBCOMP leaves then. A
@@ -117,13 +147,12 @@ pub(crate) fn store_complete(
         session: session.key,
         packet_id: packet_id.get(),
     });
-    let token = own.commits.token();
     let pending = Pending::Complete {
         session,
         stream,
         packet_id,
     };
-    own.commits.when_removed(token, pending);
+    go_on(own, pending, Commits::when_removed);
 }
 
 /// The identifier of a QoS 2 message is free: PUBCOMP, if the client is
@@ -134,12 +163,12 @@ pub(crate) fn send_pubcomp(
     stream: StreamId,
     packet_id: NonZeroU16,
 ) {
-    let Some(session) = own.sessions.resolve_mut(session) else {
+    let Some(session) = own.sessions.resolve_mqtt(session) else {
         return;
     };
     let asked = session.mqtt.inbound.handle_released(stream, packet_id);
     if let (Some(c), Some(stream)) = (session.conn, asked)
-        && let Some(Phase::Connected(_)) = own.conns.get(c).map(|conn| &conn.phase)
+        && let Some(Phase::Connected(_)) = own.conns.mqtt(c).map(|conn| &conn.phase)
     {
         let reason = ReasonCode::Success;
         send::send_ack(own, c, stream, PacketType::PubComp, packet_id, reason);

@@ -11,10 +11,10 @@ use dunlin_mqtt::scram::StoredKeys;
 use dunlin_mqtt::server::{AuthExchange, NOT_AUTHORIZED, Reauth, auth_packet};
 
 use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
-use crate::between::claims;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
+use crate::mqtt::claims;
 use crate::mqtt::{ending, send};
 use crate::owners::Owners;
 use crate::owners::conn::{Identity, PendingConnect, Phase};
@@ -37,7 +37,7 @@ pub(crate) fn authenticate(
     if let Some(method) = connect.properties.authentication_method {
         return begin_exchange(own, c, method, connect, pending);
     }
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
     let policy = policy(own, conn.peer.listener);
@@ -73,7 +73,7 @@ fn accept_pending(own: &mut Owners, c: ConnIdx, pending: PendingConnect, identit
 
 /// Asks the authenticator, with the connection in `phase` meanwhile.
 fn ask(own: &mut Owners, c: ConnIdx, phase: Phase, request: AuthRequest) {
-    if let Some(conn) = own.conns.get_mut(c) {
+    if let Some(conn) = own.conns.mqtt_mut(c) {
         conn.phase = phase;
         let conn = conn.id;
         own.outbox.push(Output::Auth { conn, request });
@@ -82,7 +82,7 @@ fn ask(own: &mut Owners, c: ConnIdx, phase: Phase, request: AuthRequest) {
 
 /// The authenticator answered for this connection.
 pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let pending = match core::mem::replace(&mut conn.phase, Phase::ExpectConnect) {
@@ -120,7 +120,7 @@ fn begin_exchange(
 ) {
     let known = own
         .conns
-        .get(c)
+        .mqtt(c)
         .is_some_and(|conn| policy(own, conn.peer.listener).passwords);
     if !known {
         let reason = ReasonCode::BadAuthenticationMethod;
@@ -130,7 +130,7 @@ fn begin_exchange(
     match AuthExchange::begin(method, connect.properties.authentication_data) {
         Ok(exchange) => {
             let user = exchange.user().clone();
-            let who = own.conns.get_mut(c).and_then(|conn| conn.who.as_mut());
+            let who = own.conns.mqtt_mut(c).and_then(|conn| conn.who.as_mut());
             who.into_iter()
                 .for_each(|who| who.user = Some(user.clone()));
             let phase = Phase::Exchanging(Box::new(pending), Box::new(exchange));
@@ -143,7 +143,7 @@ fn begin_exchange(
 /// The authenticator gave the keys of a user: the challenge leaves.
 fn challenge(own: &mut Owners, c: ConnIdx, answer: &AuthAnswer) {
     let nonce = format!("{:032x}", own.random.next());
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let (exchange, again) = match &mut conn.phase {
@@ -184,7 +184,7 @@ pub(crate) fn handle_auth_exchange(
     c: ConnIdx,
     auth: &Auth<'_>,
 ) -> Result<(), Fault> {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return Ok(());
     };
     let Phase::Exchanging(_, exchange) = &conn.phase else {
@@ -221,9 +221,9 @@ pub(crate) fn handle_reauth(
 ) -> Result<(), Fault> {
     let known = own
         .sessions
-        .get(s)
+        .mqtt(s)
         .and_then(|session| session.user.as_ref());
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return Ok(());
     };
     let link = &mut conn.link;

@@ -31,7 +31,7 @@ pub(crate) fn handle_connect(
     packet: &[u8],
     connect: &Connect<'_>,
 ) -> Result<Flow, Fault> {
-    if let Some(conn) = own.conns.get_mut(c) {
+    if let Some(conn) = own.conns.mqtt_mut(c) {
         conn.link.terms.version = connect.version;
         conn.who = Some(Box::new(Who {
             client_id: Text::from(connect.client_id),

@@ -13,16 +13,16 @@ use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::link::StreamEnd;
 
 use crate::ids::ConnIdx;
-use crate::messages::pump;
-use crate::mqtt::{outgoing_streams, send, throttle};
+use crate::messages::throttle;
+use crate::mqtt::{outgoing_streams, pump, send};
 use crate::owners::Owners;
-use crate::owners::conn::{Conn, Phase};
+use crate::owners::conn::{MqttConn, Phase};
 use crate::sessions::subscriptions;
 
 /// The client takes no more of a stream, or takes it again.
 pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, bytes: usize) {
     let limit = own.config.qos0_backlog_bytes;
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     conn.link.streams.handle_blocked(stream, bytes, limit);
@@ -34,14 +34,14 @@ pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, byt
 fn streams_changed(own: &mut Owners, c: ConnIdx) {
     own.weigh_conn(c);
     take_turns(own, c);
-    let conn = own.conns.get(c);
+    let conn = own.conns.mqtt(c);
     if conn.is_some_and(|conn| conn.link.streams.is_any_blocked()) {
         go_on(own, c);
     }
 }
 
 fn go_on(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     conn.link.streams.recheck_blocked();
@@ -51,8 +51,8 @@ fn go_on(own: &mut Owners, c: ConnIdx) {
     if conn.link.backlog() <= own.config.send_backlog_bytes / 2 {
         conn.blocked = false;
     }
-    if let Some(session) = own.sessions.get_mut(s) {
-        session.mqtt.outbound.take_back();
+    if let Some(session) = own.sessions.mqtt_mut(s) {
+        session.mqtt.outbound.queue.take_back();
     }
     pump::pump(own, s);
     throttle::release_publishers(own, c);
@@ -61,7 +61,7 @@ fn go_on(own: &mut Owners, c: ConnIdx) {
 /// Has one data stream read alone while packets on too many are unfinished,
 /// and all of them again afterwards.
 pub(crate) fn take_turns(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     if let Some(stream) = conn.link.streams.next_turn() {
@@ -77,12 +77,12 @@ pub(crate) fn reset_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, reaso
 /// The client sends no more on a data stream. Acknowledgements that are due
 /// on it still leave before our side ends.
 pub(crate) fn handle_finished(own: &mut Owners, c: ConnIdx, stream: StreamId) {
-    let session = own.conns.get(c).and_then(Conn::session);
-    let session = session.and_then(|s| own.sessions.get(s));
+    let session = own.conns.mqtt(c).and_then(MqttConn::session);
+    let session = session.and_then(|s| own.sessions.mqtt(s));
     if session.is_some_and(|session| session.mqtt.inbound.awaits(stream))
         && let Some(data) = own
             .conns
-            .get_mut(c)
+            .mqtt_mut(c)
             .and_then(|conn| conn.link.streams.data_mut(stream))
     {
         data.end = StreamEnd::ByClient;
@@ -94,12 +94,12 @@ pub(crate) fn handle_finished(own: &mut Owners, c: ConnIdx, stream: StreamId) {
 /// An acknowledgement left on a data stream: perhaps it was the last that
 /// its end waited for.
 pub(crate) fn end_if_answered(own: &mut Owners, c: ConnIdx, stream: StreamId) {
-    let session = own.conns.peek(c).and_then(Conn::session);
-    let session = session.and_then(|s| own.sessions.get(s));
+    let session = own.conns.peek_mqtt(c).and_then(MqttConn::session);
+    let session = session.and_then(|s| own.sessions.mqtt(s));
     let waits = session.is_some_and(|session| session.mqtt.inbound.awaits(stream));
     let data = own
         .conns
-        .get_mut(c)
+        .mqtt_mut(c)
         .and_then(|conn| conn.link.streams.data_mut(stream));
     if !waits && data.is_some_and(|data| data.end == StreamEnd::ByClient) {
         end_stream(own, c, stream, None);
@@ -112,13 +112,13 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
     if end_server_stream(own, c, stream, code) {
         return;
     }
-    if let Some(conn) = own.conns.get_mut(c)
+    if let Some(conn) = own.conns.mqtt_mut(c)
         && conn.link.parked.end(stream, code)
     {
         return;
     }
     send::flush(own, c);
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let (id, session) = (conn.id, conn.session());
@@ -136,7 +136,7 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
         own.outbox.command(id, command);
     }
     if let Some(s) = session
-        && let Some(session) = own.sessions.get_mut(s)
+        && let Some(session) = own.sessions.mqtt_mut(s)
     {
         let (in_order, now) = (code.is_none(), own.now);
         let changes = session
@@ -144,7 +144,7 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
             .handle_stream_ended(stream, flow, in_order, durable, now);
         subscriptions::apply(own, s, changes);
     }
-    if let Some(conn) = own.conns.get_mut(c) {
+    if let Some(conn) = own.conns.mqtt_mut(c) {
         match code {
             None => conn.link.streams.forget(stream),
             Some(_) => conn.link.streams.abandon(stream),
@@ -160,7 +160,7 @@ fn end_server_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: Optio
         return false;
     }
     send::flush(own, c);
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return true;
     };
     let id = conn.id;

@@ -4,23 +4,24 @@
 use alloc::sync::Arc;
 
 use dunlin_base::{Message, QoS, SendBuf, StreamId};
-use dunlin_mqtt::codec::{Publish, SubscriptionIdentifiers};
-use dunlin_mqtt::server::Identifiers;
+use dunlin_mqtt::codec::{Publish, SubscriptionIdentifiers, Version};
 use dunlin_mqtt::server::link::put_publish;
+use dunlin_queue::Identifiers;
 
 use crate::messages::source::Source;
-use crate::mqtt::{outgoing_streams, throttle};
+use crate::messages::throttle;
+use crate::mqtt::outgoing_streams;
 use crate::owners::Owners;
 use crate::owners::routing::Hit;
 
 /// QoS 0 goes out at once, or not at all.
 pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
-    let Some(c) = own.sessions.get(hit.session).and_then(|s| s.conn) else {
+    let Some(c) = own.sessions.mqtt(hit.session).and_then(|s| s.conn) else {
         return;
     };
     let level = source.level(&own.config);
     let limit = own.budget.unsent_limit(own.config.qos0_limit(level));
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
     let datagrams = !conn.link.terms.datagram_age.is_zero() && hit.stream == StreamId::CONTROL;
@@ -36,7 +37,7 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         own.stats.messages_dropped_slow += 1;
         return;
     }
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
     let (version, bytes_max) = (conn.link.terms.version, conn.link.terms.packet_bytes_max);
@@ -48,7 +49,7 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
     if hit.identifiers.is_empty() && !aliased {
         let (_, out) = outgoing_streams::delivery_out(own, c, hit.stream, source.topic());
         if let Some(out) = out {
-            source.append_qos0(version, retain, bytes_max, out);
+            append_qos0(source, version, retain, bytes_max, out);
         }
         return;
     }
@@ -56,29 +57,52 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         qos: QoS::AtMostOnce,
         packet_id: None,
         retain,
-        ..source.view().clone()
+        ..source.form().view().clone()
     };
     send_publish(own, c, hit.stream, publish, &hit.identifiers, None);
 }
 
+/// Appends the message as a QoS 0 PUBLISH without identifiers or alias, unless
+/// the client does not take one of that size or version.
+fn append_qos0(
+    source: &mut Source<'_>,
+    version: Version,
+    retain: bool,
+    bytes_max: u32,
+    out: &mut SendBuf,
+) {
+    let payload = source.payload();
+    let shared = payload.len() >= dunlin_base::sendbuf::SHARE_BYTES_MIN;
+    if !source
+        .form_mut()
+        .append_header(version, retain, bytes_max, out)
+    {
+        return;
+    }
+    match shared {
+        true => out.put_bytes(&source.message().payload),
+        false => out.put_slice(payload),
+    }
+}
+
 /// Sends a message as a datagram; `false` if it must go on a stream.
 fn deliver_datagram(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) -> bool {
-    let Some(c) = own.sessions.get(hit.session).and_then(|s| s.conn) else {
+    let Some(c) = own.sessions.mqtt(hit.session).and_then(|s| s.conn) else {
         return true;
     };
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return true;
     };
     let (version, bytes_max) = (conn.link.terms.version, conn.link.terms.packet_bytes_max);
     let mut packet = SendBuf::new();
     if hit.identifiers.is_empty() {
-        source.append_qos0(version, retain, bytes_max, &mut packet);
+        append_qos0(source, version, retain, bytes_max, &mut packet);
     } else {
         let mut publish = Publish {
             qos: QoS::AtMostOnce,
             packet_id: None,
             retain,
-            ..source.view().clone()
+            ..source.form().view().clone()
         };
         publish.properties.subscription_identifiers =
             SubscriptionIdentifiers::new(hit.identifiers.as_slice());
@@ -105,7 +129,7 @@ pub(crate) fn send_publish<'a>(
     identifiers: &'a Identifiers,
     shared: Option<&Arc<Message>>,
 ) -> Option<StreamId> {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return Some(stream);
     };
     let version = conn.link.terms.version;

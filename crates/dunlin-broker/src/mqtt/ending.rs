@@ -3,16 +3,18 @@
 
 use core::time::Duration;
 
+use dunlin_base::transport::CloseCause;
 use dunlin_base::transport::NetCommandKind;
-use dunlin_base::transport::{CloseCause, close_code};
 use dunlin_base::{StreamId, Text};
+use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode, Version};
 use dunlin_mqtt::server::connect;
 
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
-use crate::mqtt::{send, throttle};
+use crate::messages::throttle;
+use crate::mqtt::send;
 use crate::owners::Owners;
 use crate::owners::conn::Phase;
 use crate::owners::timers::{Timer, Timers};
@@ -33,7 +35,7 @@ pub(crate) fn handle_disconnect(
     s: SessionIdx,
     disconnect: &Disconnect<'_>,
 ) -> Result<(), Fault> {
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return Ok(());
     };
     if let Some(expiry) = disconnect.properties.session_expiry_interval {
@@ -41,7 +43,7 @@ pub(crate) fn handle_disconnect(
         session.mqtt.lifetime.change(expiry, max)?;
         subscriptions::lifetime_changed(own, s);
     }
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return Ok(());
     };
     let with_will = disconnect.reason != ReasonCode::Success;
@@ -50,7 +52,7 @@ pub(crate) fn handle_disconnect(
         session.will = None;
     }
     let client_id = session.client_id.clone();
-    if let Some(conn) = own.conns.get(c).map(|conn| conn.id) {
+    if let Some(conn) = own.conns.mqtt(c).map(|conn| conn.id) {
         own.outbox.event(Event::Disconnected {
             conn,
             client_id: Some(client_id),
@@ -62,9 +64,9 @@ pub(crate) fn handle_disconnect(
 }
 
 pub(crate) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
-    if let Some(conn) = own.conns.get(c) {
+    if let Some(conn) = own.conns.mqtt(c) {
         let (id, session) = (conn.id, conn.session());
-        let client_id = session.and_then(|s| Some(own.sessions.get(s)?.client_id.clone()));
+        let client_id = session.and_then(|s| Some(own.sessions.mqtt(s)?.client_id.clone()));
         let cause = Text::from(alloc::format!("{cause}"));
         own.outbox.event(Event::Disconnected {
             conn: id,
@@ -88,7 +90,7 @@ pub(crate) fn remove_conn(own: &mut Owners, c: ConnIdx) {
 /// The CONNECT deadline or the keep alive may have passed.
 pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
     let now = own.now;
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     Timers::came(&mut conn.alarm);
@@ -121,12 +123,12 @@ pub(crate) fn fail(own: &mut Owners, c: ConnIdx, fault: Fault) {
         audit::note(own, c, AccessKind::Refused, fault.text);
     }
     own.stats.protocol_errors += 1;
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
     let id = conn.id;
     let session = conn.session();
-    let client_id = session.and_then(|s| Some(own.sessions.get(s)?.client_id.clone()));
+    let client_id = session.and_then(|s| Some(own.sessions.mqtt(s)?.client_id.clone()));
     own.outbox.event(Event::Disconnected {
         conn: id,
         client_id,
@@ -147,7 +149,7 @@ pub(crate) fn take_over(own: &mut Owners, c: ConnIdx) {
 /// Sends DISCONNECT (or a refusing CONNACK) with a reason, publishes the
 /// will, closes.
 pub(crate) fn disconnect(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
     match (&conn.phase, conn.link.terms.version) {
@@ -197,7 +199,7 @@ fn part(own: &mut Owners, c: ConnIdx) {
 fn close_link(own: &mut Owners, c: ConnIdx, code: u64, promptly: bool) {
     lifecycle::detach(own, c, true);
     send::flush(own, c);
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     if matches!(conn.phase, Phase::Closing) {

@@ -11,13 +11,13 @@ use dunlin_mqtt::server::session::{Changes, FlowRefused, Wanted};
 use crate::ids::ConnIdx;
 use crate::mqtt::{data_streams, ending, send};
 use crate::owners::Owners;
-use crate::owners::conn::{Conn, Phase};
+use crate::owners::conn::{MqttConn, Phase};
 use crate::sessions::subscriptions;
 
 /// Reads the flow header that a stream may begin with. `false` while it is
 /// incomplete, or when it has ended the stream.
 pub(crate) fn read_head(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &mut &[u8]) -> bool {
-    let conn = own.conns.get_mut(c);
+    let conn = own.conns.mqtt_mut(c);
     let Some(entry) = conn.and_then(|conn| conn.link.streams.get_mut(stream)) else {
         return false;
     };
@@ -72,7 +72,7 @@ fn handle_head(own: &mut Owners, c: ConnIdx, stream: StreamId, header: FlowHeade
 fn break_off(own: &mut Owners, c: ConnIdx, code: u64) {
     own.stats.protocol_errors += 1;
     if matches!(
-        own.conns.get(c).map(|conn| &conn.phase),
+        own.conns.mqtt(c).map(|conn| &conn.phase),
         Some(Phase::Connected(_))
     ) {
         let packet = Packet::Disconnect(Disconnect {
@@ -86,8 +86,8 @@ fn break_off(own: &mut Owners, c: ConnIdx, code: u64) {
 
 /// Opens a flow, takes it over, or recovers it.
 fn open_flow(own: &mut Owners, c: ConnIdx, wanted: &Wanted) -> Result<(), u64> {
-    let s = own.conns.get(c).and_then(Conn::session);
-    let Some((s, session)) = s.and_then(|s| Some((s, own.sessions.get_mut(s)?))) else {
+    let s = own.conns.mqtt(c).and_then(MqttConn::session);
+    let Some((s, session)) = s.and_then(|s| Some((s, own.sessions.mqtt_mut(s)?))) else {
         return Err(stream_code::FLOW_REFUSED);
     };
     let mut changes = Changes::default();
@@ -106,7 +106,7 @@ fn open_flow(own: &mut Owners, c: ConnIdx, wanted: &Wanted) -> Result<(), u64> {
 /// A flow has its stream. What the one that it left did not carry whole is
 /// dropped.
 fn enter_flow(own: &mut Owners, c: ConnIdx, wanted: &Wanted, left: Option<StreamId>) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     if let Some(data) = conn.link.streams.data_mut(wanted.stream) {
@@ -122,7 +122,7 @@ fn enter_flow(own: &mut Owners, c: ConnIdx, wanted: &Wanted, left: Option<Stream
 
 /// There is nothing to recover. A client that asks again is cut off.
 fn miss_flow(own: &mut Owners, c: ConnIdx, id: u64) -> Result<(), u64> {
-    if let Some(conn) = own.conns.get_mut(c)
+    if let Some(conn) = own.conns.mqtt_mut(c)
         && !conn.link.note_failed_flow(id)
     {
         break_off(own, c, connection_code::TOO_MANY_RECOVER_ATTEMPTS);

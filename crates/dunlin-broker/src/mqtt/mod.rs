@@ -4,13 +4,16 @@
 pub(crate) mod accept;
 pub(crate) mod acks;
 pub(crate) mod authenticate;
+pub(crate) mod claims;
 pub(crate) mod connect;
 pub(crate) mod data_streams;
 pub(crate) mod encode;
 pub(crate) mod ending;
 pub(crate) mod flow_headers;
+pub(crate) mod form;
 pub(crate) mod outgoing_streams;
 pub(crate) mod packets;
+pub(crate) mod publish;
+pub(crate) mod pump;
 pub(crate) mod send;
 pub(crate) mod subscribe;
-pub(crate) mod throttle;

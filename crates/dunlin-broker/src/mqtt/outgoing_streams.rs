@@ -10,7 +10,7 @@ use dunlin_mqtt::server::link::{Action, LinkStream, Place, StreamEnd};
 use crate::ids::ConnIdx;
 use crate::mqtt::send;
 use crate::owners::Owners;
-use crate::owners::conn::Conn;
+use crate::owners::conn::MqttConn;
 
 /// Bytes up to which a PUBLISH is tried as a datagram: what every path takes
 /// (RFC 9000 section 14.1) without the headers of QUIC.
@@ -20,12 +20,12 @@ const DATAGRAM_BYTES_MAX: usize = 1150;
 fn take_back(own: &mut Owners, c: ConnIdx) {
     let conn = own
         .conns
-        .get(c)
+        .mqtt(c)
         .filter(|conn| conn.link.streams.is_any_blocked());
-    if let Some(s) = conn.and_then(Conn::session)
-        && let Some(session) = own.sessions.get_mut(s)
+    if let Some(s) = conn.and_then(MqttConn::session)
+        && let Some(session) = own.sessions.mqtt_mut(s)
     {
-        session.mqtt.outbound.take_back();
+        session.mqtt.outbound.queue.take_back();
     }
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn delivery_out<'a>(
     stream: StreamId,
     topic: &str,
 ) -> (StreamId, Option<&'a mut SendBuf>) {
-    let lanes = match own.conns.get_mut(c) {
+    let lanes = match own.conns.mqtt_mut(c) {
         Some(conn) if stream == StreamId::CONTROL => conn.link.lanes.as_mut(),
         _ => None,
     };
@@ -53,7 +53,7 @@ pub(crate) fn delivery_out<'a>(
         Place::Held(lane) => {
             let lanes = own
                 .conns
-                .get_mut(c)
+                .mqtt_mut(c)
                 .and_then(|conn| conn.link.lanes.as_mut());
             (stream, lanes.and_then(|lanes| lanes.held(lane)))
         }
@@ -62,7 +62,7 @@ pub(crate) fn delivery_out<'a>(
 
 /// Does what the lanes of a connection ask for.
 pub(crate) fn run_lanes(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let id = conn.id;
@@ -80,7 +80,7 @@ pub(crate) fn run_lanes(own: &mut Owners, c: ConnIdx) {
             Action::Finish(stream) => {
                 take_back(own, c);
                 send::flush(own, c);
-                let conn = own.conns.get_mut(c);
+                let conn = own.conns.mqtt_mut(c);
                 if let Some(data) = conn.and_then(|conn| conn.link.streams.data_mut(stream)) {
                     data.end = StreamEnd::ByServer;
                 }
@@ -100,7 +100,7 @@ pub(crate) fn run_lanes(own: &mut Owners, c: ConnIdx) {
 
 /// The transport opened a stream, or could not.
 pub(crate) fn handle_stream_opened(own: &mut Owners, c: ConnIdx, stream: Option<StreamId>) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let id = conn.id;
@@ -143,7 +143,7 @@ pub(crate) fn handle_stream_opened(own: &mut Owners, c: ConnIdx, stream: Option<
 pub(crate) fn send_held(own: &mut Owners, c: ConnIdx) {
     let lanes = own
         .conns
-        .get_mut(c)
+        .mqtt_mut(c)
         .and_then(|conn| conn.link.lanes.as_mut());
     let Some(mut held) = lanes.and_then(|lanes| lanes.take_displaced()) else {
         return;
@@ -156,7 +156,7 @@ pub(crate) fn send_held(own: &mut Owners, c: ConnIdx) {
 pub(crate) fn handle_streams_available(own: &mut Owners, c: ConnIdx) {
     if let Some(lanes) = own
         .conns
-        .get_mut(c)
+        .mqtt_mut(c)
         .and_then(|conn| conn.link.lanes.as_mut())
     {
         lanes.available();
@@ -167,7 +167,7 @@ pub(crate) fn handle_streams_available(own: &mut Owners, c: ConnIdx) {
 pub(crate) fn handle_delivered(own: &mut Owners, c: ConnIdx, stream: StreamId) {
     if let Some(lanes) = own
         .conns
-        .get_mut(c)
+        .mqtt_mut(c)
         .and_then(|conn| conn.link.lanes.as_mut())
     {
         lanes.delivered(stream);
@@ -178,7 +178,7 @@ pub(crate) fn handle_delivered(own: &mut Owners, c: ConnIdx, stream: StreamId) {
 /// Gives up the oldest streams that we ended and the client has not: it
 /// could have us remember any number of them.
 fn prune_server_streams(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let (id, max) = (conn.id, 2 * own.config.delivery_streams_max + 1);
@@ -195,7 +195,7 @@ fn prune_server_streams(own: &mut Owners, c: ConnIdx) {
 /// Sends a QoS 0 PUBLISH as a datagram, if the client takes them and it is
 /// not too large; `false` if it must go on a stream.
 pub(crate) fn send_datagram(own: &mut Owners, c: ConnIdx, packet: &SendBuf) -> bool {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return false;
     };
     let age = conn.link.terms.datagram_age;

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::ShardId;
+use dunlin_base::transport::Peer;
 use dunlin_base::transport::Transport;
 use dunlin_base::transport::{NetEvent, NetEventKind};
-use dunlin_base::transport::{Peer, close_code};
 use dunlin_base::{ConnId, StreamId};
+use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::{DecodeError, Packet, ReasonCode, decode};
 use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::{Framer, Incoming, answer_stream, connect as connect_engine};
@@ -16,25 +17,25 @@ use dunlin_mqtt::server::{Framer, Incoming, answer_stream, connect as connect_en
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{BusMessage, Event, Output};
-use crate::messages::{publish, pump};
+use crate::messages::throttle;
 use crate::mqtt::connect::Flow;
 use crate::mqtt::{
-    acks, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams, send,
-    subscribe, throttle,
+    acks, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams, publish,
+    pump, send, subscribe,
 };
 use crate::owners::Owners;
-use crate::owners::conn::{Conn, Phase};
+use crate::owners::conn::{Conn, MqttConn, Phase};
 use crate::owners::timers::Timer;
 
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
     own.stats.connections += 1;
     let over = own.conns.len() >= own.config.connections_max;
-    let mut entry = Conn::new(conn, peer, own.now);
+    let mut entry = MqttConn::new(conn, peer, own.now);
     if !(over || own.shutting_down) {
         let due = own.now + own.config.connect_timeout;
         own.timers.remind(due, Timer::Conn(conn), &mut entry.alarm);
     }
-    let c = own.conns.insert(entry);
+    let c = own.conns.insert(Conn::Mqtt(entry));
     if over || own.shutting_down {
         ending::close(own, c, close_code::OVERLOADED);
     }
@@ -42,14 +43,12 @@ pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
 
 /// Takes bytes of one stream and handles every whole packet in them.
 fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8]) {
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
-    match conn.phase {
+    match &conn.phase {
         Phase::Closing | Phase::HandedOver(_) => return,
-        Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..) => {
-            return park(own, c, stream, data);
-        }
+        phase if phase.is_pending() => return park(own, c, stream, data),
         Phase::ExpectConnect | Phase::Exchanging(..) if stream != StreamId::CONTROL => {
             return park(own, c, stream, data);
         }
@@ -59,7 +58,7 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
         return;
     }
     let streams_max = own.config.data_streams_max;
-    let conn = own.conns.get_mut(c);
+    let conn = own.conns.mqtt_mut(c);
     if !conn.is_some_and(|conn| conn.link.streams.enter(stream, streams_max)) {
         return data_streams::reset_stream(own, c, stream, ReasonCode::QuotaExceeded);
     }
@@ -67,14 +66,12 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
         return;
     }
     loop {
-        let Some(conn) = own.conns.get_mut(c) else {
+        let Some(conn) = own.conns.mqtt_mut(c) else {
             return;
         };
-        match conn.phase {
+        match &conn.phase {
             Phase::Closing | Phase::HandedOver(_) => return,
-            Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..) => {
-                return park(own, c, stream, data);
-            }
+            phase if phase.is_pending() => return park(own, c, stream, data),
             _ => {}
         }
         // A packet may have ended its stream.
@@ -121,7 +118,7 @@ fn wait_for_more(own: &mut Owners, c: ConnIdx) {
 /// Gives a connection to the shard where its session lives: whole, or over
 /// QUIC, whose ids lead here, event by event.
 fn hand_over(own: &mut Owners, c: ConnIdx, to: ShardId, data: Bytes) {
-    let Some(entry) = own.conns.get_mut(c) else {
+    let Some(entry) = own.conns.mqtt_mut(c) else {
         return;
     };
     if entry.peer.transport != Transport::Quic {
@@ -166,7 +163,7 @@ fn handle_packet(
     packet: &[u8],
 ) -> Result<Flow, Fault> {
     let now = own.now;
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return Ok(Flow::Continue);
     };
     conn.link.keep_alive.heard(now);
@@ -196,7 +193,7 @@ fn handle_packet(
 fn refuse_connect(own: &mut Owners, c: ConnIdx, packet: &[u8], error: &DecodeError) {
     own.stats.protocol_errors += 1;
     let refusal = connect_engine::refusal(packet, error);
-    let (Some((version, reason)), Some(conn)) = (refusal, own.conns.get_mut(c)) else {
+    let (Some((version, reason)), Some(conn)) = (refusal, own.conns.mqtt_mut(c)) else {
         return ending::close(own, c, close_code::NO_ERROR);
     };
     conn.link.terms.version = version;
@@ -256,7 +253,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
         }
         NetEventKind::Closed { cause } => ending::handle_closed(own, c, &cause),
         NetEventKind::Migrated { addr } => {
-            if let Some(conn) = own.conns.get_mut(c) {
+            if let Some(conn) = own.conns.mqtt_mut(c) {
                 conn.peer.addr = addr;
                 let conn = conn.id;
                 own.stats.migrations += 1;
@@ -302,7 +299,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
 
 /// Bytes left the transport: what waited for them may go on.
 fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     conn.link.streams.handle_sent(bytes);
@@ -321,17 +318,14 @@ fn park(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &[u8]) {
     if data.is_empty() {
         return;
     }
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
     // Before CONNECT a pause would keep CONNECT itself away.
-    if matches!(
-        conn.phase,
-        Phase::Authenticating(_) | Phase::Claiming(_) | Phase::Storing(..)
-    ) {
-        send::pause(own, c, true);
+    if conn.phase.is_pending() {
+        own.pause(c, true);
     }
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     if !conn
@@ -347,7 +341,7 @@ fn park(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &[u8]) {
 
 /// Handles what came before the CONNECT was decided.
 pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let parked = conn.link.parked.take();
@@ -356,7 +350,7 @@ pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
         handle_bytes(own, c, stream, &bytes);
     }
     for (stream, code) in parked.ends {
-        let conn = own.conns.peek(c);
+        let conn = own.conns.peek_mqtt(c);
         if !conn.is_some_and(|conn| matches!(conn.phase, Phase::Connected(_))) {
             break;
         }
@@ -365,11 +359,11 @@ pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
     for data in parked.datagrams {
         handle_datagram(own, c, &data);
     }
-    send::pause(own, c, false);
+    own.pause(c, false);
 }
 
 fn put_framer(own: &mut Owners, c: ConnIdx, stream: StreamId, framer: Framer) {
-    let conn = own.conns.get_mut(c);
+    let conn = own.conns.mqtt_mut(c);
     if let Some(place) = conn.and_then(|conn| conn.link.streams.get_mut(stream)) {
         place.framer = framer;
     }
@@ -381,7 +375,7 @@ fn handle_datagram(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     if data.first().is_none_or(|first| *first == 0) {
         return;
     }
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let s = match conn.phase {

@@ -11,7 +11,7 @@ use crate::owners::Owners;
 /// Encodes a packet onto a stream, unless the client does not take one of
 /// that size: `false`.
 pub(crate) fn send(own: &mut Owners, c: ConnIdx, stream: StreamId, packet: &Packet<'_>) -> bool {
-    let Some(conn) = own.conns.get(c) else {
+    let Some(conn) = own.conns.mqtt(c) else {
         return false;
     };
     let version = conn.link.terms.version;
@@ -34,21 +34,10 @@ pub(crate) fn send_ack(
     send(own, c, stream, &ack_packet(kind, packet_id, reason));
 }
 
-pub(crate) fn pause(own: &mut Owners, c: ConnIdx, paused: bool) {
-    if let Some(conn) = own.conns.get_mut(c)
-        && conn.paused != paused
-    {
-        conn.paused = paused;
-        let conn = conn.id;
-        own.outbox
-            .command(conn, NetCommandKind::PauseReading { paused });
-    }
-}
-
 /// Hands a connection's bytes to its transport.
 pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
     // It may have gone since it was marked.
-    let Some(conn) = own.conns.peek_mut(c) else {
+    let Some(conn) = own.conns.peek_mqtt_mut(c) else {
         return;
     };
     conn.dirty = false;

@@ -13,11 +13,11 @@ use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{Event, InterestChange};
 use crate::memory::Part;
-use crate::messages::pump;
-use crate::mqtt::send;
+use crate::mqtt::{pump, send};
 use crate::owners::Owners;
-use crate::owners::conn::{Conn, Phase};
+use crate::owners::conn::{MqttConn, Phase};
 use crate::owners::pending::{Pending, PendingSubscribe};
+use crate::owners::routing::Subscribed;
 use crate::owners::session::Session;
 use crate::reports::audit;
 use crate::sessions::subscriptions;
@@ -41,7 +41,7 @@ pub(crate) fn handle_subscribe(
             audit::note_denied(own, s, "may not subscribe", request.filter);
         }
     }
-    let (Some(conn), Some(session)) = (own.conns.get(c), own.sessions.get_mut(s)) else {
+    let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.mqtt_mut(s)) else {
         return;
     };
     own.budget.look();
@@ -66,7 +66,8 @@ pub(crate) fn handle_subscribe(
     let mut changes = Vec::new();
     for made in made {
         let subscription = made.subscription;
-        changes.extend(subscriptions::place(own, s, &made.filter, &subscription));
+        let value = Subscribed::of(&subscription);
+        changes.extend(subscriptions::place(own, s, &made.filter, value));
         if made.outlives {
             own.commits.write(StoreOp::PutSubscription {
                 key: pending.session.key,
@@ -90,7 +91,7 @@ pub(crate) fn handle_subscribe(
 fn report_overlapping(own: &mut Owners, s: SessionIdx, conn: ConnId, refused: u64) {
     own.stats.subscriptions_overlapping += refused;
     if refused > 0
-        && let Some(session) = own.sessions.get_mut(s)
+        && let Some(session) = own.sessions.mqtt_mut(s)
         && !core::mem::replace(&mut session.overlapping, true)
     {
         let client_id = session.client_id.clone();
@@ -109,7 +110,7 @@ pub(crate) fn handle_unsubscribe(
     stream: StreamId,
     unsubscribe: &Unsubscribe<'_>,
 ) {
-    let (Some(conn), Some(session)) = (own.conns.get(c), own.sessions.get_mut(s)) else {
+    let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.mqtt_mut(s)) else {
         return;
     };
     let (subscribing, ended) = session.mqtt.handle_unsubscribe(stream, unsubscribe);
@@ -136,7 +137,7 @@ fn announce(
     let token = own.commits.token();
     let session = own.sessions.peek(pending.session.at);
     let persistent = session.is_some_and(Session::is_persistent);
-    if let Some(conn) = own.conns.get_mut(c) {
+    if let Some(conn) = own.conns.mqtt_mut(c) {
         conn.link.subscribing = conn.link.subscribing.saturating_add(1);
     }
     pending.waiting = usize::from(own.config.shards) - 1;
@@ -166,21 +167,21 @@ pub(crate) fn advance_subscribe(own: &mut Owners, token: u64, mut pending: Pendi
     let Some(c) = own.conns.find(pending.conn) else {
         return;
     };
-    let phase = own.conns.get(c).map(|conn: &Conn| &conn.phase);
+    let phase = own.conns.mqtt(c).map(|conn: &MqttConn| &conn.phase);
     if !matches!(phase, Some(Phase::Connected(at)) if *at == s) {
         return;
     }
-    if let Some(conn) = own.conns.get_mut(c) {
+    if let Some(conn) = own.conns.mqtt_mut(c) {
         conn.link.subscribing = conn.link.subscribing.saturating_sub(1);
     }
     let subscribing = &pending.subscribing;
     send::send(own, c, subscribing.stream, &subscribing.answer());
-    if let Some(session) = own.sessions.get_mut(s) {
-        let subscriptions = &session.mqtt.subscriptions;
-        // An UNSUBSCRIBE may have come before this answer.
-        let walks = pending.walks.into_iter();
-        for filter in walks.filter(|filter| subscriptions.contains(filter)) {
-            session.walks.start(filter);
+    if let Some(session) = own.sessions.mqtt_mut(s) {
+        for filter in pending.walks {
+            // An UNSUBSCRIBE may have come before this answer.
+            if session.mqtt.subscriptions.contains(&filter) {
+                session.walks.start(filter);
+            }
         }
     }
     pump::pump(own, s);
@@ -192,7 +193,7 @@ pub(crate) fn refuse_subscribe(own: &mut Owners, pending: &mut PendingSubscribe)
     let Some(s) = own.sessions.resolve(pending.session) else {
         return;
     };
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     let ended = session.mqtt.handle_not_kept(&mut pending.subscribing);

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 use dunlin_base::transport::Peer;
@@ -15,16 +16,6 @@ use crate::ids::SessionIdx;
 use crate::owners::session::Standing;
 use crate::owners::timers::Alarm;
 use crate::owners::weigh::ConnWeight;
-
-/// The protocol that a connection speaks. Another one is a variant here and a
-/// room beside `mqtt`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Front {
-    /// Nothing has come.
-    Unknown,
-    /// MQTT, any version.
-    Mqtt,
-}
 
 /// Where a connection stands.
 #[derive(Debug)]
@@ -50,6 +41,14 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    /// Whether CONNECT was read and something else decides on it.
+    pub(crate) const fn is_pending(&self) -> bool {
+        matches!(
+            self,
+            Self::Authenticating(_) | Self::Claiming(_) | Self::Storing(..)
+        )
+    }
+
     /// What the engine knows of it.
     pub(crate) const fn stage(&self) -> Stage {
         match self {
@@ -101,16 +100,11 @@ pub(crate) struct Claiming {
     pub(crate) identity: Identity,
 }
 
-/// A network connection: what MQTT knows of it, and its place among the others
-/// of this shard.
+/// What every network connection has: its place among the others of this shard.
 #[derive(Debug)]
-pub(crate) struct Conn {
+pub(crate) struct ConnCore {
     pub(crate) id: ConnId,
     pub(crate) peer: Peer,
-    pub(crate) front: Front,
-    pub(crate) phase: Phase,
-    pub(crate) link: Link,
-    pub(crate) who: Option<Box<Who>>,
     /// In the shard's list of connections to flush.
     pub(crate) dirty: bool,
     /// Queued messages wait for the transport.
@@ -126,15 +120,28 @@ pub(crate) struct Conn {
     pub(crate) weight: ConnWeight,
 }
 
-impl Conn {
-    pub(crate) fn new(id: ConnId, peer: Peer, now: Instant) -> Self {
+/// A connection that speaks MQTT, or has not said anything yet.
+#[derive(Debug)]
+pub(crate) struct MqttConn {
+    core: ConnCore,
+    pub(crate) phase: Phase,
+    pub(crate) link: Link,
+    pub(crate) who: Option<Box<Who>>,
+}
+
+/// A network connection with the front of its protocol. Another protocol is a
+/// variant here and a room beside `mqtt`.
+#[derive(Debug)]
+pub(crate) enum Conn {
+    /// MQTT, any version.
+    Mqtt(MqttConn),
+}
+
+impl ConnCore {
+    pub(crate) fn new(id: ConnId, peer: Peer) -> Self {
         Self {
             id,
             peer,
-            front: Front::Unknown,
-            phase: Phase::ExpectConnect,
-            link: Link::new(now),
-            who: None,
             dirty: false,
             blocked: false,
             paused: false,
@@ -142,6 +149,108 @@ impl Conn {
             holds: Vec::new(),
             alarm: Alarm::default(),
             weight: ConnWeight::default(),
+        }
+    }
+}
+
+impl Deref for Conn {
+    type Target = ConnCore;
+
+    fn deref(&self) -> &ConnCore {
+        match self {
+            Self::Mqtt(conn) => conn,
+        }
+    }
+}
+
+impl DerefMut for Conn {
+    fn deref_mut(&mut self) -> &mut ConnCore {
+        match self {
+            Self::Mqtt(conn) => conn,
+        }
+    }
+}
+
+impl Deref for MqttConn {
+    type Target = ConnCore;
+
+    fn deref(&self) -> &ConnCore {
+        &self.core
+    }
+}
+
+impl DerefMut for MqttConn {
+    fn deref_mut(&mut self) -> &mut ConnCore {
+        &mut self.core
+    }
+}
+
+impl Conn {
+    pub(crate) const fn mqtt(&self) -> Option<&MqttConn> {
+        match self {
+            Self::Mqtt(conn) => Some(conn),
+        }
+    }
+
+    pub(crate) const fn mqtt_mut(&mut self) -> Option<&mut MqttConn> {
+        match self {
+            Self::Mqtt(conn) => Some(conn),
+        }
+    }
+
+    /// The session of its client, if it has one for all that it does.
+    pub(crate) const fn session(&self) -> Option<SessionIdx> {
+        match self {
+            Self::Mqtt(conn) => conn.session(),
+        }
+    }
+
+    /// The shard that has its session and sees everything that happens on it.
+    pub(crate) const fn handed_over(&self) -> Option<ShardId> {
+        match self {
+            Self::Mqtt(conn) => match conn.phase {
+                Phase::HandedOver(to) => Some(to),
+                _ => None,
+            },
+        }
+    }
+
+    /// Bytes on their way out.
+    pub(crate) fn backlog(&self) -> usize {
+        match self {
+            Self::Mqtt(conn) => conn.link.backlog(),
+        }
+    }
+
+    /// Bytes of packets that have not come whole, and of what came too early.
+    pub(crate) fn unfinished(&self) -> usize {
+        match self {
+            Self::Mqtt(conn) => conn.link.unfinished(),
+        }
+    }
+
+    /// Whether what it sends is read and handled as it comes.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Self::Mqtt(conn) => conn.session().is_some() && !conn.link.parked.has_bytes(),
+        }
+    }
+
+    /// Who its client says that it is, until it has its session.
+    pub(crate) fn who(&self) -> Option<&Who> {
+        match self {
+            Self::Mqtt(conn) => conn.who.as_deref(),
+        }
+    }
+}
+
+impl MqttConn {
+    pub(crate) fn new(id: ConnId, peer: Peer, now: Instant) -> Self {
+        Self {
+            core: ConnCore::new(id, peer),
+            phase: Phase::ExpectConnect,
+            link: Link::new(now),
+            who: None,
         }
     }
 

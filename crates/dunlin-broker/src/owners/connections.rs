@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::ids::ConnIdx;
-use crate::owners::conn::Conn;
+use crate::owners::conn::{Conn, MqttConn};
 
 /// Send buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 64;
@@ -63,6 +63,35 @@ impl Connections {
         self.table.get_mut(c)
     }
 
+    /// A connection that must be there and speak MQTT; it is a bug, and counted,
+    /// if not.
+    pub(crate) fn mqtt(&self, c: ConnIdx) -> Option<&MqttConn> {
+        let found = self.table.get(c).and_then(Conn::mqtt);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// As [`Connections::mqtt`].
+    pub(crate) fn mqtt_mut(&mut self, c: ConnIdx) -> Option<&mut MqttConn> {
+        let found = self.table.get_mut(c).and_then(Conn::mqtt_mut);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// A connection of MQTT that may have ended.
+    pub(crate) fn peek_mqtt(&self, c: ConnIdx) -> Option<&MqttConn> {
+        self.table.get(c).and_then(Conn::mqtt)
+    }
+
+    /// As [`Connections::peek_mqtt`].
+    pub(crate) fn peek_mqtt_mut(&mut self, c: ConnIdx) -> Option<&mut MqttConn> {
+        self.table.get_mut(c).and_then(Conn::mqtt_mut)
+    }
+
     pub(crate) fn insert(&mut self, conn: Conn) -> ConnIdx {
         let id = conn.id;
         let c = self.table.insert(conn);
@@ -99,10 +128,10 @@ impl Connections {
         self.touched.pop()
     }
 
-    /// The buffer of a stream, ready to be written to.
+    /// The buffer of a stream of MQTT, ready to be written to.
     pub(crate) fn out(&mut self, c: ConnIdx, stream: StreamId) -> Option<&mut SendBuf> {
         self.touch(c);
-        let conn = self.table.get_mut(c)?;
+        let conn = self.table.get_mut(c)?.mqtt_mut()?;
         let buf = conn.link.streams.out(stream);
         if buf.is_empty()
             && let Some(spare) = self.spare.pop()
@@ -159,7 +188,7 @@ mod tests {
             protocol: Text::new(),
             early_data: false,
         };
-        Conn::new(id(serial), peer, Instant::ZERO)
+        Conn::Mqtt(MqttConn::new(id(serial), peer, Instant::ZERO))
     }
 
     #[test]

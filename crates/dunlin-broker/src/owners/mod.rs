@@ -26,12 +26,13 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{Instant, StreamId};
-use dunlin_mqtt::server::Delivery;
+use dunlin_queue::Delivery;
+use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::access::{self, Access, Action};
 use crate::config::Config;
-use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::audit::Audit;
 use crate::owners::budget::Budget;
@@ -45,12 +46,22 @@ use crate::owners::timers::{Timer, Timers};
 use crate::random::Generator;
 use crate::stats::Stats;
 
+/// Why a connection ends that did nothing wrong with the last bytes it sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Breach {
+    /// Messages for it came faster than it took them, and its session ends with
+    /// it.
+    Behind,
+    /// A publish of it cannot be kept, and its protocol has no way to say so.
+    Unkept,
+}
+
 /// Work that a function leaves for the end of the call, because it may reach
 /// any connection and so must not happen in the middle of another one's work.
 #[derive(Debug)]
 pub(crate) enum Later {
     /// End a connection for this reason.
-    Fail(ConnIdx, Fault),
+    Fail(ConnIdx, Breach),
     /// Handle what came before CONNACK.
     Unpark(ConnIdx),
     /// End a data stream whose last acknowledgement has left.
@@ -111,6 +122,26 @@ impl Owners {
             audit: Audit::new(now),
             shutting_down: false,
             config,
+        }
+    }
+
+    /// Stops or resumes reading from a connection.
+    pub(crate) fn pause(&mut self, c: ConnIdx, paused: bool) {
+        if let Some(conn) = self.conns.get_mut(c)
+            && conn.paused != paused
+        {
+            conn.paused = paused;
+            let conn = conn.id;
+            self.outbox
+                .command(conn, NetCommandKind::PauseReading { paused });
+        }
+    }
+
+    /// Has the store remove a message from the queue of a session.
+    pub(crate) fn dequeue(&mut self, session: SessionKey, seq: Option<u64>) {
+        if let Some(seq) = seq.map(Seq) {
+            let session = self.commits.keeper(session, seq);
+            self.commits.write(StoreOp::Dequeue { seq, session });
         }
     }
 

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 use dunlin_base::transport::{NetCommand, NetCommandKind};
 use dunlin_base::{ConnId, ShardId};
-use dunlin_mqtt::codec::Publish;
 
 use crate::between::crossing;
 use crate::io::{BusMessage, Event, Output};
+use crate::mqtt::form::Form;
 
 /// Empty buffers kept for messages to other shards.
 const SPARE_BUFFERS_MAX: usize = 16;
@@ -65,8 +65,8 @@ impl Outbox {
 
     /// A message for the plain subscriptions of another shard. `false` if it
     /// cannot be gathered with others.
-    pub(crate) fn message(&mut self, to: ShardId, token: Option<u64>, view: &Publish<'_>) -> bool {
-        if view.payload.len() > crossing::PAYLOAD_BYTES_MAX {
+    pub(crate) fn message(&mut self, to: ShardId, token: Option<u64>, form: &Form<'_>) -> bool {
+        if form.payload().len() > crossing::PAYLOAD_BYTES_MAX {
             return false;
         }
         let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
@@ -77,7 +77,7 @@ impl Outbox {
         {
             gathered.messages = spare;
         }
-        let put = crossing::put(&mut gathered.messages, token, view);
+        let put = crossing::put(&mut gathered.messages, token, form.view());
         if gathered.messages.len() >= crossing::BUFFER_BYTES_MAX {
             self.end_gathering(to);
         }

@@ -6,9 +6,8 @@ use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
 use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
-use dunlin_mqtt::codec::ReasonCode;
-use dunlin_mqtt::server::Delivery;
 use dunlin_mqtt::server::session::Subscribing;
+use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::SessionRef;
@@ -22,13 +21,25 @@ pub(crate) struct Due {
     pub(crate) cost: usize,
 }
 
+/// What became of a publish, for who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Everything that depends on it is stored.
+    Accepted,
+    /// As accepted, and there is no receiver.
+    Unmatched,
+    /// A queue is full, or the store refused it: it was given to no receiver that
+    /// keeps it.
+    Refused,
+}
+
 /// A publish that is not settled yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingPublish {
     /// Publisher's session, and whether an acknowledgement is due there.
     pub(crate) origin: Option<SessionRef>,
-    /// Outcome if all goes well.
-    pub(crate) reason: ReasonCode,
+    /// Nothing but an acknowledgement comes of it.
+    pub(crate) unmatched: bool,
     /// Shards that have not said what they need stored.
     pub(crate) preparing: usize,
     /// What is to be stored, here and for the others.

@@ -11,7 +11,7 @@ use slab::Slab;
 
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::elsewhere::{Elsewhere, Forgetting, Free};
-use crate::owners::session::Session;
+use crate::owners::session::{MqttSession, Session};
 
 /// The sessions of a shard.
 #[derive(Debug)]
@@ -81,6 +81,29 @@ impl Sessions {
         found
     }
 
+    /// A session that must be there and of MQTT; it is a bug, and counted, if not.
+    pub(crate) fn mqtt(&self, s: SessionIdx) -> Option<&MqttSession> {
+        let found = self.table.get(s).and_then(Session::mqtt);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// As [`Sessions::mqtt`].
+    pub(crate) fn mqtt_mut(&mut self, s: SessionIdx) -> Option<&mut MqttSession> {
+        let found = self.table.get_mut(s).and_then(Session::mqtt_mut);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// As [`Sessions::resolve_mut`], of MQTT.
+    pub(crate) fn resolve_mqtt(&mut self, session: SessionRef) -> Option<&mut MqttSession> {
+        self.resolve_mut(session)?.mqtt_mut()
+    }
+
     /// A session that may have ended.
     pub(crate) fn peek(&self, s: SessionIdx) -> Option<&Session> {
         self.table.get(s)
@@ -91,7 +114,7 @@ impl Sessions {
     pub(crate) fn create(&mut self, client_id: Text, version: Version) -> SessionIdx {
         self.last_key += 1;
         let key = SessionKey((self.last_key << 16) | u64::from(self.shard.0));
-        self.insert(Session::new(key, client_id, version))
+        self.insert(Session::Mqtt(MqttSession::new(key, client_id, version)))
     }
 
     /// Adds a session that was kept in the store.

@@ -36,7 +36,7 @@ pub(crate) struct Subscribed {
 }
 
 impl Subscribed {
-    /// What the tree keeps of a subscription.
+    /// What the tree keeps of a subscription of MQTT.
     pub(crate) fn of(subscription: &Subscription) -> Self {
         Self {
             options: subscription.options.to_byte(),

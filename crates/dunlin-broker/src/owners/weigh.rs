@@ -38,9 +38,9 @@ impl Weight {
         let names = 2 * session.client_id.len() + user;
         Self {
             sessions: size_of::<Session>() + TABLES_BYTES + names,
-            subscriptions: session.mqtt.subscriptions.bytes(),
-            wills: session.will.as_ref().map_or(0, |w| w.message.cost()),
-            queued: session.mqtt.outbound.held_bytes(),
+            subscriptions: session.subscription_bytes(),
+            wills: session.will_bytes(),
+            queued: session.held_bytes(),
         }
     }
 }
@@ -54,7 +54,7 @@ pub(crate) struct ConnWeight {
 
 /// Whether a session is in a group.
 fn has_shared(session: &Session) -> bool {
-    let mut filters = session.mqtt.subscriptions.iter();
+    let mut filters = session.subscriptions().into_iter();
     filters.any(|(filter, _)| filter.starts_with("$share/"))
 }
 
@@ -80,7 +80,7 @@ impl Owners {
     /// As [`Owners::weigh`], when only its queue may have changed.
     pub(crate) fn weigh_queue(&mut self, s: SessionIdx) {
         if let Some(session) = self.sessions.get_mut(s) {
-            let now = session.mqtt.outbound.held_bytes();
+            let now = session.held_bytes();
             let before = core::mem::replace(&mut session.weight.queued, now);
             if before != now {
                 self.budget.change_queue(before, now);
@@ -105,8 +105,8 @@ impl Owners {
     pub(crate) fn weigh_conn(&mut self, c: ConnIdx) {
         if let Some(conn) = self.conns.peek_mut(c) {
             let now = ConnWeight {
-                unsent: conn.link.backlog(),
-                unfinished: conn.link.unfinished(),
+                unsent: conn.backlog(),
+                unfinished: conn.unfinished(),
             };
             let before = core::mem::replace(&mut conn.weight, now);
             self.reweigh_conn(before, now);
@@ -156,7 +156,7 @@ impl Owners {
     /// there is no memory.
     pub(crate) fn holds_little(&self, s: SessionIdx, bytes: usize) -> bool {
         let session = self.sessions.get(s);
-        let held = session.map_or(0, |session| session.mqtt.outbound.held_bytes());
+        let held = session.map_or(0, Session::held_bytes);
         self.budget
             .is_fair(Part::Queued, held.saturating_add(bytes))
     }
@@ -178,12 +178,12 @@ impl Owners {
             // Messages of a group may have to go to another member.
             let grouped = has_shared(session);
             if durable && session.is_persistent() && !grouped {
-                session.mqtt.outbound.shed(HELD_MIN);
+                session.queue_mut().shed(HELD_MIN);
                 self.weigh_queue(s);
             }
         }
         let held = self.sessions.iter();
-        let held = held.flat_map(|(_, session)| session.mqtt.outbound.held());
+        let held = held.flat_map(|(_, session)| session.held());
         let mut seen = HashSet::new();
         let once = held.filter(|message| seen.insert(core::ptr::from_ref(&***message)));
         let bytes = once.map(|message| message.cost()).sum();

@@ -35,7 +35,7 @@ fn write(
         return;
     };
     let session = session.and_then(|s| own.sessions.peek(s));
-    let (client_id, user) = match (session, &conn.who) {
+    let (client_id, user) = match (session, conn.who()) {
         (Some(session), _) => (session.client_id.clone(), session.user.clone()),
         (None, Some(who)) => (who.client_id.clone(), who.user.clone()),
         (None, None) => (Text::new(), None),

@@ -3,7 +3,6 @@
 
 use crate::memory::Part;
 use crate::owners::Owners;
-use crate::owners::conn::Phase;
 use crate::owners::weigh::Weight;
 
 /// Sizes of a shard's tables.
@@ -86,29 +85,31 @@ pub(crate) fn census(own: &Owners) -> Census {
         sessions: own.sessions.len(),
         elsewhere: own.sessions.elsewhere_len(),
         subscriptions: own.routing.subscriptions(),
-        retained: own.routing.retained_len(),
+        retained: own.routing.retained.len(),
         timers: own.timers.len(),
         pending: own.commits.pending(),
-        prepared: own.commits.prepared_len() + own.routing.changing(),
+        prepared: own.commits.prepared_len() + own.routing.retained.changing(),
         store_requests: own.commits.unanswered(),
         miscounted_bytes: miscounted(own),
         ..Census::default()
     };
     for (_, session) in own.sessions.iter() {
-        census.queued += session.mqtt.outbound.queued();
-        census.queued_bytes += session.mqtt.outbound.queue_bytes();
-        census.in_flight += session.mqtt.outbound.inflight();
+        census.queued += session.queue().len();
+        census.queued_bytes += session.queue().bytes();
+        census.in_flight += session.in_flight();
         census.walks += session.walks.len();
-        census.receiving += session.mqtt.inbound.open();
+        census.receiving += session.mqtt().map_or(0, |s| s.mqtt.inbound.open());
     }
     for (_, conn) in own.conns.iter() {
-        match conn.phase {
-            Phase::HandedOver(_) => census.handed_over += 1,
-            _ => census.conns += 1,
+        match conn.handed_over() {
+            Some(_) => census.handed_over += 1,
+            None => census.conns += 1,
         }
-        census.backlog_bytes += conn.link.backlog();
-        census.parked_bytes += conn.link.parked.bytes();
-        census.unfinished_bytes += conn.link.streams.unfinished();
+        census.backlog_bytes += conn.backlog();
+        if let Some(conn) = conn.mqtt() {
+            census.parked_bytes += conn.link.parked.bytes();
+            census.unfinished_bytes += conn.link.streams.unfinished();
+        }
     }
     census
 }

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::{ConnId, Instant, Message, Text};
-use dunlin_mqtt::server::delivery;
 
 use crate::messages::publish;
 use crate::messages::source::Source;
@@ -73,7 +72,7 @@ pub(crate) fn publish_counters(own: &mut Owners, started: Instant) {
         ("clients/migrations", stats.migrations),
         ("sessions/current", own.sessions.len() as u64),
         ("subscriptions/current", own.routing.subscriptions() as u64),
-        ("retained/current", own.routing.retained_len() as u64),
+        ("retained/current", own.routing.retained.len() as u64),
         ("messages/received", stats.messages_received()),
         ("messages/sent", stats.messages_sent()),
         ("messages/dropped/slow", stats.messages_dropped_slow),
@@ -100,8 +99,7 @@ fn publish_here(own: &mut Owners, topic: &str, payload: String) {
         payload: Bytes::from(payload.into_bytes()),
         ..Message::default()
     });
-    let view = delivery::view(&message, own.now);
-    let mut source = Source::from_message(&message, &view, own.now);
+    let mut source = Source::of(&message, own.now);
     let token = own.commits.token();
     publish::dispatch(own, None, token, &mut source, None);
 }

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use dunlin_base::{QoS, ShardId};
-use dunlin_mqtt::server::delivery;
 use dunlin_store::StoredWill;
 
 use crate::access::Action;
@@ -15,6 +14,7 @@ use crate::messages::{publish, settle, shared};
 use crate::owners::Owners;
 use crate::owners::elsewhere::Free;
 use crate::owners::pending::Record;
+use crate::owners::session::Session;
 use crate::owners::timers::{Timer, Timers};
 use crate::random::home_shard;
 use crate::sessions::{records, subscriptions};
@@ -23,14 +23,14 @@ use crate::sessions::{records, subscriptions};
 /// the will waits, it is published.
 pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
     let (now, shutting_down) = (own.now, own.shutting_down);
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let Some(s) = conn.take_session() else {
         return;
     };
     let durable = conn.link.terms.durable_streams;
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     session.conn = None;
@@ -44,7 +44,7 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         let ended = session.mqtt.handle_streams_lost(durable, now);
         subscriptions::end(own, s, ended);
     }
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     if !with_will {
@@ -61,12 +61,13 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         publish_will(own, s, Some(record));
     }
     release_shared(own, s, false);
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     session
         .mqtt
         .outbound
+        .queue
         .shed(own.config.queue_held_max * usize::from(own.commits.is_durable()));
     for at in session.mqtt.lifetime.deadlines() {
         let timer = Timer::Session(session.reference(s));
@@ -82,12 +83,11 @@ pub(crate) fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
         return;
     };
     let old = session.reference(s);
-    let taken = session.mqtt.outbound.take_shared(ends);
-    for delivery in taken {
+    for delivery in session.take_shared(ends) {
         if !shared::redeliver(own, &delivery, old, ends)
             && let Some(session) = own.sessions.get_mut(s)
         {
-            session.mqtt.outbound.push(delivery);
+            session.queue_mut().push(delivery);
         }
     }
     own.weigh_queue(s);
@@ -96,7 +96,7 @@ pub(crate) fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
 /// A session's will or expiry may be due.
 pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
     let now = own.now;
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     Timers::came(&mut session.alarm);
@@ -111,7 +111,7 @@ pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
         let record = Record::Put(session.reference(s));
         publish_will(own, s, Some(record));
     }
-    if let Some(session) = own.sessions.get_mut(s) {
+    if let Some(session) = own.sessions.mqtt_mut(s) {
         for at in session.mqtt.lifetime.deadlines() {
             let timer = Timer::Session(session.reference(s));
             own.timers.remind(at, timer, &mut session.alarm);
@@ -122,7 +122,7 @@ pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
 /// Publishes the session's will, once. Its record is written, or goes, in one
 /// batch with it.
 fn publish_will(own: &mut Owners, s: SessionIdx, record: Option<Record>) {
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     session.mqtt.lifetime.clear_will();
@@ -148,8 +148,7 @@ pub(crate) fn publish_message(own: &mut Owners, will: StoredWill, record: Option
         .message_expiry_secs
         .map(|secs| own.now + Duration::from_secs(u64::from(secs)));
     let message = Arc::new(message);
-    let view = delivery::view(&message, own.now);
-    let mut source = Source::from_message(&message, &view, own.now).lossy();
+    let mut source = Source::of(&message, own.now).lossy();
     let token = own.commits.token();
     // No acknowledgement is due, and no session is left for which a will could
     // be local.
@@ -161,7 +160,7 @@ pub(crate) fn publish_message(own: &mut Owners, will: StoredWill, record: Option
         return;
     }
     if let Some(Record::Put(session)) = record
-        && let Some(session) = own.sessions.resolve_mut(session)
+        && let Some(session) = own.sessions.resolve_mqtt(session)
     {
         session.will_under_way = Some(token);
     }
@@ -170,7 +169,45 @@ pub(crate) fn publish_message(own: &mut Owners, will: StoredWill, record: Option
 
 /// Ends a session: its will, its subscriptions, its record.
 pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
-    let Some(session) = own.sessions.get(s) else {
+    match own.sessions.get(s) {
+        Some(Session::Mqtt(_)) => end_record(own, s),
+        None => return,
+    }
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    let old = session.reference(s);
+    for delivery in session.take_shared(true) {
+        shared::give_again(own, &delivery, old);
+    }
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    let subscriptions = session.take_subscriptions();
+    let line = core::mem::take(&mut session.preparing);
+    let mut changes = Vec::new();
+    for filter in subscriptions {
+        changes.extend(subscriptions::leave(own, s, &filter));
+    }
+    subscriptions::announce(own, 0, &changes);
+    let Some(mut session) = own.sessions.remove(s) else {
+        return;
+    };
+    own.count_out(&session);
+    let timer = Timer::Session(session.reference(s));
+    own.timers.cancel(timer, &mut session.alarm);
+    if let Session::Mqtt(session) = session
+        && session.claim != 0
+    {
+        let home = ShardId(home_shard(&session.client_id, own.config.shards));
+        records::when_forgotten(own, &session.client_id, Free::Left(home, session.claim));
+    }
+    settle::release_line(own, line);
+}
+
+/// The will of a session that ends is published, and its record goes.
+fn end_record(own: &mut Owners, s: SessionIdx) {
+    let Some(session) = own.sessions.mqtt(s) else {
         return;
     };
     let (key, client_id) = (session.key, session.client_id.clone());
@@ -185,34 +222,6 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     if will_is_due {
         publish_will(own, s, Some(gone).filter(|_| stored));
     } else if stored && !settle::delete_with(own, under_way, &gone) {
-        records::forget(own, key, client_id.clone());
+        records::forget(own, key, client_id);
     }
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    let old = session.reference(s);
-    for delivery in session.mqtt.outbound.take_shared(true) {
-        shared::give_again(own, &delivery, old);
-    }
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    let subscriptions = session.mqtt.subscriptions.take();
-    let line = core::mem::take(&mut session.preparing);
-    let mut changes = Vec::new();
-    for filter in subscriptions {
-        changes.extend(subscriptions::leave(own, s, &filter));
-    }
-    subscriptions::announce(own, 0, &changes);
-    let Some(mut session) = own.sessions.remove(s) else {
-        return;
-    };
-    own.count_out(&session);
-    let timer = Timer::Session(session.reference(s));
-    own.timers.cancel(timer, &mut session.alarm);
-    if session.claim != 0 {
-        let home = ShardId(home_shard(&client_id, own.config.shards));
-        records::when_forgotten(own, &client_id, Free::Left(home, session.claim));
-    }
-    settle::release_line(own, line);
 }

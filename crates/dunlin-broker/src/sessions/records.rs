@@ -14,7 +14,7 @@ use crate::owners::pending::{Pending, Record};
 
 /// Writes the record of a session, unless it is written with its will.
 pub(crate) fn put(own: &mut Owners, s: SessionIdx) {
-    let Some(session) = own.sessions.get(s) else {
+    let Some(session) = own.sessions.mqtt(s) else {
         return;
     };
     if session.will_under_way.is_none() {
@@ -78,7 +78,7 @@ fn say(own: &mut Owners, client_id: &Text, free: Free) {
 pub(crate) fn with_will(own: &mut Owners, token: u64, record: &Record) -> Vec<StoreOp> {
     let session = match record {
         Record::Delete(key, _) => return alloc::vec![StoreOp::DeleteSession { key: *key }],
-        Record::Put(session) => own.sessions.resolve_mut(*session),
+        Record::Put(session) => own.sessions.resolve_mqtt(*session),
     };
     // A later will of the session may be under way.
     let Some(session) = session.filter(|session| session.will_under_way == Some(token)) else {
@@ -87,7 +87,7 @@ pub(crate) fn with_will(own: &mut Owners, token: u64, record: &Record) -> Vec<St
     session.will_under_way = None;
     let (key, record) = (session.key, session.record());
     // Its client has come back meanwhile, and CONNACK waits for the record.
-    if let Some(conn) = session.conn.and_then(|c| own.conns.get(c))
+    if let Some(conn) = session.conn.and_then(|c| own.conns.mqtt(c))
         && matches!(conn.phase, Phase::Storing(..))
     {
         let conn = conn.id;

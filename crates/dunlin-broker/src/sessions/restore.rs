@@ -11,7 +11,7 @@ use dunlin_base::topic::Filter;
 use dunlin_base::{QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{SubscribeOptions, Version};
 use dunlin_mqtt::server::session::Subscription;
-use dunlin_mqtt::server::{Content, Delivery, Identifiers};
+use dunlin_queue::{Content, Delivery, Identifiers};
 use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession, StoredWill};
 
 use crate::access;
@@ -19,7 +19,7 @@ use crate::io::InterestChange;
 use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::routing::Subscribed;
-use crate::owners::session::{Session, Standing};
+use crate::owners::session::{MqttSession, Session, Standing};
 use crate::owners::timers::Timer;
 use crate::random::home_shard;
 use crate::sessions::lifecycle;
@@ -35,7 +35,7 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     // Earlier versions let clients publish to the server's topics.
     let retained = recovered.retained.iter();
     for message in retained.filter(|message| !access::is_reserved(&message.topic)) {
-        own.routing.retain(&Arc::new(message.clone()));
+        own.routing.retained.set(&Arc::new(message.clone()));
         if home_shard(&message.topic, own.config.shards) == own_shard {
             own.budget.change(Part::Retained, 0, message.cost());
         }
@@ -84,7 +84,7 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Stor
     // The removal of a replaced session was lost, and its will with it: the
     // later one counts.
     if let Some(old) = own.sessions.find(&record.client_id) {
-        if let Some(session) = own.sessions.get_mut(old) {
+        if let Some(session) = own.sessions.mqtt_mut(old) {
             session.mqtt.lifetime.clear_will();
             will = session.will.take();
         }
@@ -94,7 +94,7 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Stor
         4 => Version::V311,
         _ => Version::V5,
     };
-    let mut session = Session::new(from.key, record.client_id.clone(), version);
+    let mut session = MqttSession::new(from.key, record.client_id.clone(), version);
     session.user = record.user_name.clone();
     // Records of version 1 do not say who vouches for the name.
     let certificates = own.config.listeners.iter().any(|l| l.certificates);
@@ -114,8 +114,8 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Stor
     session.stored = true;
     restore_queue(&mut session, from);
     let deadlines = session.mqtt.lifetime.deadlines();
-    let s = own.sessions.insert(session);
-    if let Some(session) = own.sessions.get_mut(s) {
+    let s = own.sessions.insert(Session::Mqtt(session));
+    if let Some(session) = own.sessions.mqtt_mut(s) {
         for at in deadlines {
             let timer = Timer::Session(session.reference(s));
             own.timers.remind(at, timer, &mut session.alarm);
@@ -132,7 +132,7 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Stor
             stream: StreamId::CONTROL,
             flow: 0,
         };
-        if let Some(session) = own.sessions.get_mut(s) {
+        if let Some(session) = own.sessions.mqtt_mut(s) {
             let subscriptions = &mut session.mqtt.subscriptions;
             subscriptions.insert(text.clone(), subscription);
         }
@@ -148,7 +148,7 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Stor
 }
 
 /// Queue, in-flight and inbound identifiers of a session.
-fn restore_queue(session: &mut Session, from: &RecoveredSession) {
+fn restore_queue(session: &mut MqttSession, from: &RecoveredSession) {
     let mut queued: BTreeMap<u64, Delivery> = from
         .queue
         .iter()
@@ -167,7 +167,7 @@ fn restore_queue(session: &mut Session, from: &RecoveredSession) {
         }
     }
     for delivery in queued.into_values() {
-        session.mqtt.outbound.push(delivery);
+        session.mqtt.outbound.queue.push(delivery);
     }
     for packet_id in from.inbound.iter().copied().filter_map(NonZeroU16::new) {
         session.mqtt.inbound.restore(packet_id);

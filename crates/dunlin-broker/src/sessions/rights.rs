@@ -74,6 +74,7 @@ fn update_standing(own: &mut Owners, s: SessionIdx) -> bool {
 /// Whether the password that a connection was, or is about to be, let in with
 /// is good no longer.
 fn is_revoked(own: &Owners, before: &Access, conn: &Conn) -> bool {
+    let Conn::Mqtt(conn) = conn;
     let user = match &conn.phase {
         Phase::Exchanging(_, exchange) => Some(exchange.user()),
         Phase::Claiming(claiming) if claiming.identity.standing == Standing::Listed => {
@@ -97,10 +98,8 @@ fn recheck(own: &mut Owners, s: SessionIdx, changes: &mut Vec<InterestChange>) {
     };
     session.allowed = None;
     session.recheck = true;
-    let all = session.mqtt.subscriptions.iter();
-    let all: Vec<_> = all.map(|(filter, sub)| (filter.clone(), *sub)).collect();
-    for (filter, subscription) in all {
-        changes.extend(subscriptions::place(own, s, &filter, &subscription));
+    for (filter, value) in session.subscriptions() {
+        changes.extend(subscriptions::place(own, s, &filter, value));
     }
 }
 

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use dunlin_base::{ShardId, Text};
-use dunlin_mqtt::server::session::{Changes, Subscription};
+use dunlin_mqtt::server::session::Changes;
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
@@ -21,7 +21,7 @@ pub(crate) fn place(
     own: &mut Owners,
     s: SessionIdx,
     filter: &str,
-    subscription: &Subscription,
+    value: Subscribed,
 ) -> Vec<InterestChange> {
     let restricted = !own.may(s, Action::Subscribe, filter);
     if restricted && filter.starts_with("$share/") {
@@ -29,7 +29,7 @@ pub(crate) fn place(
     }
     let value = Subscribed {
         restricted,
-        ..Subscribed::of(subscription)
+        ..value
     };
     let change = own.routing.insert(s, filter, value);
     let keeper = keeper(own, s, filter, true);
@@ -52,7 +52,7 @@ pub(crate) fn leave(
 pub(crate) fn apply(own: &mut Owners, s: SessionIdx, changes: Changes) {
     end(own, s, changes.ended);
     for (filter, subscription) in changes.moved {
-        let changes = place(own, s, &filter, &subscription);
+        let changes = place(own, s, &filter, Subscribed::of(&subscription));
         announce(own, 0, &changes);
     }
 }
@@ -115,9 +115,9 @@ pub(crate) fn lifetime_changed(own: &mut Owners, s: SessionIdx) {
     let Some(session) = own.sessions.get(s) else {
         return;
     };
-    let filters = session.mqtt.subscriptions.iter().map(|(filter, _)| filter);
-    let shared = filters.filter(|filter| filter.starts_with("$share/"));
-    let shared: Vec<Text> = shared.cloned().collect();
+    let filters = session.subscriptions().into_iter();
+    let filters = filters.map(|(filter, _)| filter);
+    let shared: Vec<Text> = filters.filter(|f| f.starts_with("$share/")).collect();
     let changes: Vec<_> = shared
         .iter()
         .filter_map(|filter| {

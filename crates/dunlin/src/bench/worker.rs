@@ -8,8 +8,9 @@ use std::collections::HashMap;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use dunlin_base::transport::{NetEvent, NetEventKind, close_code};
+use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, SendBuf};
+use dunlin_mqtt::close_code;
 use dunlin_mqtt_codec::Packet;
 use dunlin_net::{Clock, Net, NetConfig};
 

@@ -158,7 +158,7 @@ fn command(bound: &Bound, ca: Option<&Path>, verb: &str, rest: &str) -> String {
             core::net::IpAddr::V4(ip) => ip.to_string(),
         }
     };
-    let scheme = bound.transport.scheme();
+    let scheme = dunlin_client::scheme(bound.transport);
     let mut line = format!(
         "{program} {verb} --url {scheme}://{host}:{}",
         bound.addr.port()

@@ -355,7 +355,7 @@ impl Connect {
                     None => {}
                 }
                 if let Some(transport) = client.transport() {
-                    let scheme = transport.scheme();
+                    let scheme = dunlin_client::scheme(transport);
                     self.say(|| format!("Client {id} connected over {scheme}"));
                 }
                 self.say(|| format!("Client {id} received CONNACK (0)"));
@@ -421,7 +421,7 @@ impl Connect {
             true => format!("[{}]", self.host),
             false => self.host.clone(),
         };
-        let url = format!("{}://{host}:{port}", transport.scheme());
+        let url = format!("{}://{host}:{port}", dunlin_client::scheme(transport));
         url.parse()
             .with_context(|| format!("-h {} -p {port}", self.host))
     }

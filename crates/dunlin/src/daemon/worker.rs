@@ -380,7 +380,7 @@ fn log(event: &Event) {
             tracing::info!(
                 conn = %event.conn,
                 addr = %event.peer.addr,
-                transport = event.peer.transport.scheme(),
+                transport = event.peer.transport.name(),
                 listener = event.peer.listener,
                 client_id = event.client_id.as_str(),
                 user,

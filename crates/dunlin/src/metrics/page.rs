@@ -1,22 +1,12 @@
 //! Connections as JSON: what the session's shard and the socket's shard know of
 //! a client, in one object.
 
-use dunlin_base::transport::Transport;
 use dunlin_broker::ClientView;
 use dunlin_net::{ConnStats, QuicStats};
 use serde_json::{Value, json};
 
 /// Media type of the pages.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
-
-/// A transport, as the configuration calls it.
-pub(crate) const fn transport(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Tcp => "tcp",
-        Transport::Tls => "tls",
-        other => other.scheme(),
-    }
-}
 
 /// One client.
 pub(crate) fn client(view: &ClientView, stats: Option<&ConnStats>) -> Value {
@@ -25,7 +15,7 @@ pub(crate) fn client(view: &ClientView, stats: Option<&ConnStats>) -> Value {
         "user": view.user.as_deref(),
         "connection": view.conn.map(|conn| conn.to_string()),
         "address": address(view, stats),
-        "transport": view.peer.as_ref().map(|peer| transport(peer.transport)),
+        "transport": view.peer.as_ref().map(|peer| peer.transport.name()),
         "listener": view.peer.as_ref().map(|peer| peer.listener),
         "certificate": view.peer.as_ref().and_then(|peer| peer.identity.as_deref()),
         "mqtt_version": if view.version == 4 { "3.1.1" } else { "5.0" },

@@ -9,7 +9,6 @@ use dunlin_broker::{Census, Part, Stats};
 use dunlin_net::{Counters, Held, QuicStats};
 use dunlin_store_redb::{COMMIT_MICROS, StoreMetrics};
 
-use super::page;
 use super::text::Exposition;
 use crate::bench::proc::Process;
 
@@ -207,7 +206,7 @@ impl ShardReport {
         self.counters
             .each(|name, help, value| total(out, "net_", name, help, shard, value));
         for (transport, count) in self.held.iter() {
-            let labels = [("shard", shard), ("transport", page::transport(transport))];
+            let labels = [("shard", shard), ("transport", transport.name())];
             let help = "Network connections, by transport.";
             out.gauge("dunlin_net_connections", help, &labels, count as f64);
         }

@@ -16,7 +16,7 @@ use crate::support::Broker;
 fn plan(broker: &Broker, transport: Transport, run_id: &str) -> Plan {
     let tls = ClientTls::builder().dangerous_accept_any_certificate();
     let target = Target {
-        url: format!("{}://localhost", transport.scheme()),
+        url: format!("{}://localhost", dunlin_client::scheme(transport)),
         transport,
         addr: broker.addr(transport),
         server_name: "localhost".into(),

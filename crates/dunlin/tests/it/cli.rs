@@ -111,7 +111,10 @@ fn every_transport_by_url() {
         Transport::Wss,
     ] {
         let port = broker.addr(transport).port();
-        let mut at = format!("--url {}://localhost:{port}", transport.scheme());
+        let mut at = format!(
+            "--url {}://localhost:{port}",
+            dunlin_client::scheme(transport)
+        );
         if transport.is_encrypted() {
             at += &format!(" --ca {}", ca.display());
         }

@@ -112,7 +112,7 @@ impl Broker {
     /// A client that is about to connect.
     pub(crate) fn client(&self, transport: Transport) -> Builder {
         let port = self.addr(transport).port();
-        let url = format!("{}://localhost:{port}", transport.scheme());
+        let url = format!("{}://localhost:{port}", dunlin_client::scheme(transport));
         let builder = Client::builder(url).expect("a URL").no_reconnect();
         match self.daemon().development_ca() {
             Some(ca) if transport.is_encrypted() => builder.tls(TlsOptions::new().ca_file(ca)),

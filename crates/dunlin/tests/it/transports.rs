@@ -27,7 +27,7 @@ fn conversation(shards: u16, version: Version) {
             let (client, messages) = broker
                 .client(transport)
                 .version(version)
-                .client_id(format!("sub-{}", transport.scheme()))
+                .client_id(format!("sub-{}", dunlin_client::scheme(transport)))
                 .connect()
                 .await
                 .expect("connected");
@@ -42,12 +42,12 @@ fn conversation(shards: u16, version: Version) {
             let (client, _) = broker
                 .client(transport)
                 .version(version)
-                .client_id(format!("pub-{}", transport.scheme()))
+                .client_id(format!("pub-{}", dunlin_client::scheme(transport)))
                 .connect()
                 .await
                 .expect("connected");
             for qos in LEVELS {
-                let topic = format!("t/{}/{}", transport.scheme(), qos as u8);
+                let topic = format!("t/{}/{}", dunlin_client::scheme(transport), qos as u8);
                 let message = Publish::new(topic, large.clone()).qos(qos);
                 let reason = client.publish(message).await.expect("published");
                 assert_eq!(reason, ReasonCode::Success);

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use dunlin_base::transport::{NetEvent, NetEventKind, Transport, close_code};
+use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, QoS, SendBuf, StreamId, Text};
 use dunlin_client::Url;
 use dunlin_link::parse_duration;
@@ -197,7 +197,7 @@ impl Crowd {
             }
         }
         for conn in round.members.keys() {
-            net.close(*conn, close_code::NO_ERROR);
+            net.close(*conn, 0);
         }
         net.poll(Some(Duration::ZERO), &mut |_| {})?;
         let (mut crowded, steps) = (round.crowded, round.steps);

@@ -2,11 +2,14 @@
 //! has to do with it: what TLS asked is noted after each datagram, and a
 //! connection goes on when the use of its ticket has been kept.
 
-use dunlin_base::transport::{CloseCause, close_code};
+use dunlin_base::transport::CloseCause;
 use dunlin_quic::StrikeId;
 
 use super::super::env::Env;
 use super::{Conn, Conns};
+
+/// Application error code of a connection whose ticket cannot be kept.
+const OVERLOADED: u64 = 2;
 
 impl Conns {
     /// The use of a ticket has been kept, or cannot be; then the connection
@@ -28,8 +31,7 @@ impl Conns {
         }
         env.counters.early_data_unkept += 1;
         let clock = &env.config.clock;
-        quic.conn
-            .abort(Some(close_code::OVERLOADED), clock, clock.now());
+        quic.conn.abort(Some(OVERLOADED), clock, clock.now());
         let cause = CloseCause::failed("the use of a session ticket could not be stored");
         self.end(self.id(serial), cause, env);
     }

@@ -11,7 +11,6 @@
 use core::time::Duration;
 
 use crate::ids::{ConnIdx, SessionIdx};
-use crate::mqtt::send;
 use crate::owners::Owners;
 use crate::owners::conn::Conn;
 use crate::owners::timers::Timer;
@@ -34,12 +33,12 @@ pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<Conn
     let Some(c) = session.conn else {
         return;
     };
-    let behind = session.mqtt.outbound.queued() >= QUEUE_HIGH;
+    let behind = session.queue().len() >= QUEUE_HIGH;
     let (now, limit) = (own.now, own.config.send_backlog_bytes);
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    if !behind && conn.link.backlog() < limit {
+    if !behind && conn.backlog() < limit {
         return;
     }
     let since = *conn.behind_since.get_or_insert(now);
@@ -54,7 +53,7 @@ pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<Conn
         && !conn.holds.contains(&id)
     {
         conn.holds.push(id);
-        send::pause(own, publisher, true);
+        own.pause(publisher, true);
         own.timers.set(until, Timer::Release(id));
     }
 }
@@ -65,13 +64,13 @@ pub(crate) fn release_publishers(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.get(c) else {
         return;
     };
-    if conn.behind_since.is_none() || conn.link.backlog() > low {
+    if conn.behind_since.is_none() || conn.backlog() > low {
         return;
     }
     let queued = conn
         .session()
         .and_then(|s| own.sessions.get(s))
-        .map_or(0, |session| session.mqtt.outbound.queued());
+        .map_or(0, |session| session.queue().len());
     if queued <= QUEUE_HIGH / 2 {
         release_all(own, c);
     }
@@ -92,11 +91,8 @@ pub(crate) fn release_all(own: &mut Owners, c: ConnIdx) {
 
 /// A publisher has been held up long enough.
 pub(crate) fn release(own: &mut Owners, publisher: ConnIdx) {
-    if own
-        .conns
-        .get(publisher)
-        .is_some_and(|conn: &Conn| conn.session().is_some() && !conn.link.parked.has_bytes())
-    {
-        send::pause(own, publisher, false);
+    let conn = own.conns.get(publisher);
+    if conn.is_some_and(Conn::is_open) {
+        own.pause(publisher, false);
     }
 }

@@ -1,35 +1,24 @@
 //! From a session's queue to its connection: what queue, window and transport
-//! allow is sent.
+//! allow is sent as PUBLISH.
 
-use alloc::sync::Arc;
 use core::num::NonZeroU16;
 
-use dunlin_base::{Message, QoS};
-use dunlin_mqtt::codec::PacketId;
-use dunlin_mqtt::codec::{PacketType, Publish, ReasonCode};
-use dunlin_mqtt::server::session::Subscription;
-use dunlin_mqtt::server::{Content, Delivery, Identifiers, Outgoing, Received, Transfer, delivery};
-use dunlin_store::{InflightState, Seq, SessionKey, StoreOp, Target};
+use dunlin_mqtt::codec::{PacketId, PacketType, Publish, ReasonCode};
+use dunlin_mqtt::server::{Outgoing, Received, Transfer, delivery};
+use dunlin_store::{InflightState, Seq, SessionKey, StoreOp};
 
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::Output;
-use crate::messages::source::Source;
+use crate::messages::walk;
 use crate::mqtt::{encode, send};
 use crate::owners::Owners;
-use crate::owners::pending::{Due, Pending, PendingPublish};
-use crate::owners::routing::Hit;
+use crate::owners::conn::Phase;
+use crate::owners::pending::Pending;
 
 /// Messages loaded from the store at a time, and what they may cost together.
 const LOAD_MAX: usize = 256;
 const LOAD_BYTES_MAX: usize = 1 << 20;
-
-/// Queued messages of a session below which the next page of retained messages
-/// is taken.
-const QUEUE_LOW: usize = 128;
-
-/// Bytes of them, likewise.
-const QUEUE_LOW_BYTES: usize = 1 << 20;
 
 /// Queued messages of a session that are passed over because of their streams.
 const ASIDE_MAX: usize = 1024;
@@ -39,13 +28,13 @@ const ASIDE_MAX: usize = 1024;
 fn pass_over(own: &mut Owners, s: SessionIdx, c: ConnIdx) -> Option<bool> {
     let conn = own
         .conns
-        .get(c)
+        .mqtt(c)
         .filter(|conn| conn.link.streams.is_any_blocked())?;
-    let session = own.sessions.get_mut(s)?;
+    let session = own.sessions.mqtt_mut(s)?;
     let (delivery, message) = session.mqtt.outbound.next_new()?;
     conn.link
         .is_blocked_for(delivery.stream, &message.topic)
-        .then(|| session.mqtt.outbound.set_aside(ASIDE_MAX))
+        .then(|| session.mqtt.outbound.queue.set_aside(ASIDE_MAX))
 }
 
 /// Sends what the session's queue, window and transport allow.
@@ -56,16 +45,16 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
 
 fn send_waiting(own: &mut Owners, s: SessionIdx) {
     loop {
-        let Some(session) = own.sessions.get_mut(s) else {
+        let Some(session) = own.sessions.mqtt_mut(s) else {
             return;
         };
         let Some(c) = session.conn else {
             return;
         };
-        let Some(conn) = own.conns.get_mut(c) else {
+        let Some(conn) = own.conns.mqtt_mut(c) else {
             return;
         };
-        if !matches!(conn.phase, crate::owners::conn::Phase::Connected(_)) {
+        if !matches!(conn.phase, Phase::Connected(_)) {
             return;
         }
         let level = session.mqtt.outbound.next_level();
@@ -82,12 +71,12 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
             Some(false) => return,
             None => {}
         }
-        let Some(session) = own.sessions.get_mut(s) else {
+        let Some(session) = own.sessions.mqtt_mut(s) else {
             return;
         };
         let Some(outgoing) = session.mqtt.outbound.poll(own.now, window) else {
             session.recheck &= !session.mqtt.outbound.is_idle();
-            if !walk_retained(own, s) {
+            if !walk::walk_retained(own, s, encode::deliver_qos0) {
                 return;
             }
             continue;
@@ -97,7 +86,7 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
 }
 
 fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing) {
-    let Some(session) = own.sessions.get_mut(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     let key = session.key;
@@ -129,7 +118,7 @@ fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing
         //= mqtt5#[MQTT-3.3.2-5]
         Outgoing::Expired(delivery) => {
             own.stats.messages_expired += 1;
-            dequeue(own, key, delivery.seq);
+            own.dequeue(key, delivery.seq);
         }
     }
 }
@@ -154,7 +143,7 @@ pub(crate) fn store_outgoing(
 
 fn send_delivery(own: &mut Owners, s: SessionIdx, c: usize, transfer: &Transfer<PacketId>) {
     let (packet_id, message) = (transfer.key, &transfer.message);
-    let session = own.sessions.get(s);
+    let session = own.sessions.mqtt(s);
     if session.is_some_and(|session| session.recheck)
         && !own.may(s, Action::Receive, &message.topic)
     {
@@ -178,14 +167,14 @@ fn send_delivery(own: &mut Owners, s: SessionIdx, c: usize, transfer: &Transfer<
         // Too large for this client: as if it had been delivered.
         return end_delivery(own, s, packet_id);
     };
-    if let Some(session) = own.sessions.get_mut(s) {
+    if let Some(session) = own.sessions.mqtt_mut(s) {
         session.mqtt.outbound.note_stream(packet_id, stream);
     }
 }
 
 /// Ends a delivery that cannot be made.
 fn end_delivery(own: &mut Owners, s: SessionIdx, packet_id: PacketId) {
-    if let Some(session) = own.sessions.get_mut(s) {
+    if let Some(session) = own.sessions.mqtt_mut(s) {
         let key = session.key;
         let received = session.mqtt.outbound.handle_refused(packet_id);
         forget(own, key, packet_id, &received);
@@ -200,7 +189,7 @@ pub(crate) fn forget(
     received: &Received,
 ) {
     if let Received::Done { seq, id_stored } = received {
-        dequeue(own, key, *seq);
+        own.dequeue(key, *seq);
         if *id_stored {
             own.commits.write(StoreOp::DeleteInflight {
                 session: key,
@@ -208,138 +197,4 @@ pub(crate) fn forget(
             });
         }
     }
-}
-
-fn dequeue(own: &mut Owners, session: SessionKey, seq: Option<u64>) {
-    if let Some(seq) = seq.map(Seq) {
-        let session = own.commits.keeper(session, seq);
-        own.commits.write(StoreOp::Dequeue { seq, session });
-    }
-}
-
-/// Messages that a session wanted came from the store, or are lost.
-pub(crate) fn handle_loaded(
-    own: &mut Owners,
-    session: SessionRef,
-    messages: &[(u64, Option<Arc<Message>>)],
-) {
-    if let Some(entry) = own.sessions.resolve_mut(session) {
-        entry.mqtt.outbound.handle_loaded(messages);
-        if !messages.is_empty() {
-            pump(own, session.at);
-        }
-    }
-}
-
-/// Takes one page of retained messages for the session's new
-/// subscriptions. `false` when there is nothing to take now.
-fn walk_retained(own: &mut Owners, s: SessionIdx) -> bool {
-    let Some(session) = own.sessions.get_mut(s) else {
-        return false;
-    };
-    let outbound = &session.mqtt.outbound;
-    if !outbound.has_room(1, 0, QUEUE_LOW, QUEUE_LOW_BYTES) {
-        return false;
-    }
-    let Some((filter, after)) = session.walks.take() else {
-        return false;
-    };
-    let Some(subscription) = session.mqtt.subscriptions.get(&filter).copied() else {
-        return true;
-    };
-    let (page, next) = own.routing.page(&filter, after.as_deref());
-    for message in page {
-        deliver_retained(own, s, &subscription, message);
-    }
-    if let Some(next) = next
-        && let Some(session) = own.sessions.get_mut(s)
-    {
-        session.walks.put_back(filter, next);
-    }
-    true
-}
-
-fn deliver_retained(
-    own: &mut Owners,
-    s: SessionIdx,
-    subscription: &Subscription,
-    message: Arc<Message>,
-) {
-    if message.is_expired(own.now) || !own.may(s, Action::Receive, &message.topic) {
-        return;
-    }
-    let (stream, identifiers) = (subscription.stream, subscription.identifier);
-    let identifiers: Identifiers = identifiers.into_iter().collect();
-    let qos = delivery::effective_qos(message.qos, subscription.options.qos);
-    //= mqtt5#[MQTT-3.3.1-8]
-    let retain = true;
-    if qos == QoS::AtMostOnce {
-        let view = delivery::view(&message, own.now);
-        let mut source = Source::from_message(&message, &view, own.now);
-        let hit = Hit {
-            session: s,
-            options: 0,
-            identifiers,
-            stream,
-            share: None,
-            keeper: None,
-        };
-        return encode::deliver_qos0(own, &mut source, &hit, retain);
-    }
-    let (seq, level) = (own.commits.seq(), own.config.level(&message.topic));
-    let Some(session) = own.sessions.get_mut(s) else {
-        return;
-    };
-    let cost = message.cost();
-    let durable = own.config.durable && session.is_persistent();
-    let mut delivery = Delivery {
-        content: Content::Held(Arc::clone(&message)),
-        seq: None,
-        qos,
-        retain,
-        identifiers,
-        share: None,
-        stream,
-        level,
-        maybe_sent: false,
-    };
-    if !durable {
-        session.mqtt.outbound.push(delivery);
-        return;
-    }
-    delivery.seq = Some(seq.0);
-    session.mqtt.outbound.reserve(cost);
-    let session = session.reference(s);
-    store_retained(own, session, message, delivery);
-}
-
-/// Has the store keep a retained message for a session; it is queued then.
-fn store_retained(
-    own: &mut Owners,
-    session: SessionRef,
-    message: Arc<Message>,
-    delivery: Delivery,
-) {
-    let cost = message.cost();
-    own.commits.write_together(StoreOp::Enqueue {
-        seq: Seq(delivery.seq.unwrap_or_default()),
-        message,
-        targets: alloc::vec![Target {
-            session: session.key,
-            qos: delivery.qos,
-            retain: delivery.retain,
-            identifiers: delivery.identifiers.to_vec(),
-            shared: None,
-        }],
-    });
-    let publish = PendingPublish {
-        due: alloc::vec![Due {
-            session,
-            delivery,
-            cost,
-        }],
-        ..PendingPublish::default()
-    };
-    let token = own.commits.token();
-    own.commits.when_stored(token, Pending::Publish(publish));
 }

@@ -16,8 +16,7 @@ use dunlin_mqtt::codec::{Connect, Packet, ReasonCode, Version, decode};
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::BusMessage;
-use crate::mqtt::accept;
-use crate::mqtt::ending;
+use crate::mqtt::{accept, ending};
 use crate::owners::Owners;
 use crate::owners::conn::{Claiming, Identity, PendingConnect, Phase};
 use crate::owners::elsewhere::{Claimant, Elsewhere, Free, Place};
@@ -46,7 +45,7 @@ pub(crate) fn accept(
     if is_home && own.sessions.elsewhere(&client_id).is_none() {
         return accept::accept(own, c, connect, pending.assigned, identity, 0);
     }
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
     let id = conn.id;
@@ -109,7 +108,7 @@ pub(crate) fn handle_granted(own: &mut Owners, from: ShardId, token: u64, client
 /// of its end as of any other; one that has ended already was.
 pub(crate) fn handle_evict(own: &mut Owners, token: u64, client_id: &Text) {
     if let Some(s) = own.sessions.find(client_id)
-        && own.sessions.get(s).is_some_and(|s| s.claim == token)
+        && own.sessions.mqtt(s).is_some_and(|s| s.claim == token)
     {
         take_over(own, s);
     }
@@ -181,7 +180,7 @@ fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
 /// Another connection gets the client identifier of a session: the one that
 /// has it gets DISCONNECT with 0x8E.
 fn take_over(own: &mut Owners, s: SessionIdx) {
-    if let Some(c) = own.sessions.get(s).and_then(|session| session.conn) {
+    if let Some(c) = own.sessions.mqtt(s).and_then(|session| session.conn) {
         ending::take_over(own, c);
     }
 }
@@ -192,7 +191,7 @@ fn establish(own: &mut Owners, conn: ConnId, claim: u64) -> bool {
     let Some(c) = own.conns.find(conn) else {
         return false;
     };
-    let Some(conn) = own.conns.get_mut(c) else {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
         return false;
     };
     let claiming = match core::mem::replace(&mut conn.phase, Phase::ExpectConnect) {

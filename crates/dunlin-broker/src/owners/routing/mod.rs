@@ -1,0 +1,258 @@
+//! The third owner of a shard: who gets a message. It has the subscription
+//! tree, with the interest of other shards in it, and the index of retained
+//! messages. It knows sessions and shards by number only.
+
+use alloc::vec::Vec;
+
+use dunlin_base::topic::Filter;
+use dunlin_base::{ShardId, StreamId, Text};
+use dunlin_router::{Interest, Match};
+
+use crate::ids::SessionIdx;
+use crate::io::InterestChange;
+use crate::owners::keepers::Keepers;
+use crate::owners::subscribers::Subscribers;
+pub(crate) use crate::owners::subscribers::{Subscribed, Subscriber};
+
+mod hits;
+mod retained;
+
+use hits::{Finder, Mark};
+pub(crate) use hits::{Forwards, Hit, Matches, Member, Scope, Wanted};
+use retained::Retained;
+
+/// Subscriptions, interest and retained messages.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    subscribers: Subscribers,
+    interest: Interest,
+    pub(crate) retained: Retained,
+    pub(crate) keepers: Keepers,
+    /// By session.
+    marks: Vec<Mark>,
+    messages: u64,
+    /// A list of hits, kept for its room.
+    spare: Vec<Hit>,
+    #[cfg(test)]
+    searches: core::cell::Cell<u64>,
+}
+
+impl Routing {
+    pub(crate) fn new(hash_key: u64) -> Self {
+        Self {
+            subscribers: Subscribers::new(hash_key),
+            interest: Interest::new(),
+            retained: Retained::new(),
+            keepers: Keepers::default(),
+            marks: Vec::new(),
+            messages: 0,
+            spare: Vec::new(),
+            #[cfg(test)]
+            searches: core::cell::Cell::default(),
+        }
+    }
+
+    /// Who gets a message of a topic that `origin` published. With a scope:
+    /// only what another shard asked for. With `exact`: its QoS is 2.
+    pub(crate) fn find(
+        &mut self,
+        topic: &str,
+        origin: Option<SessionIdx>,
+        scope: Option<&Scope<'_>>,
+        exact: bool,
+        member: impl Fn(SessionIdx) -> Member,
+        may_receive: impl Fn(SessionIdx) -> bool,
+    ) -> Matches {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
+        self.messages += 1;
+        let mut finder = Finder {
+            found: Matches {
+                hits: core::mem::take(&mut self.spare),
+                ..Matches::default()
+            },
+            marks: &mut self.marks,
+            message: self.messages,
+            origin,
+            local: scope.is_some(),
+            many: false,
+            exact,
+            keepers: &self.keepers,
+            member,
+            may_receive,
+        };
+        if scope.is_none_or(|scope| scope.plain) {
+            self.subscribers.matches(topic, |found| match found {
+                Match::Subscriber { key, value } => finder.add(key, value, None),
+                Match::Shared(shared) if scope.is_none() => finder.add_shared(&shared),
+                _ => {}
+            });
+        }
+        for share in scope.map_or(&[][..], |scope| scope.shares) {
+            let before = finder.found.hits.len();
+            if let Some((group, filter)) = split_share(share)
+                && let Some(shared) = self.subscribers.tree().shared_group(group, filter)
+            {
+                finder.add_shared(&shared);
+            }
+            if finder.found.hits.len() == before {
+                finder.found.missed.push(share.clone());
+            }
+        }
+        if finder.many {
+            let hits = finder.found.hits.iter_mut();
+            for hit in hits.filter(|hit| hit.has_many_identifiers()) {
+                hit.identifiers.sort_unstable();
+                hit.identifiers.dedup();
+            }
+        }
+        finder.found
+    }
+
+    /// Takes back a list of hits for its room.
+    pub(crate) fn recycle(&mut self, mut hits: Vec<Hit>) {
+        hits.clear();
+        self.spare = hits;
+    }
+
+    /// A member of a shared subscription: one that `prefers` chooses, else one
+    /// that `accepts` does.
+    pub(crate) fn choose(
+        &self,
+        share: &str,
+        mut prefers: impl FnMut(Subscriber) -> bool,
+        mut accepts: impl FnMut(Subscriber) -> bool,
+    ) -> Option<(Subscriber, Subscribed)> {
+        let (group, filter) = split_share(share)?;
+        let shared = self.subscribers.tree().shared_group(group, filter)?;
+        let chosen = shared
+            .select(|key, _| prefers(*key))
+            .or_else(|| shared.select(|key, _| accepts(*key)));
+        chosen.map(|(key, value)| (key, *value))
+    }
+
+    /// Sessions of this shard in a shared subscription.
+    pub(crate) fn members(&self, share: &str) -> impl Iterator<Item = SessionIdx> + use<'_> {
+        let group = split_share(share);
+        let group =
+            group.and_then(|(group, filter)| self.subscribers.tree().shared_group(group, filter));
+        let members = group.into_iter().flat_map(|group| group.members());
+        members.filter_map(|member| match member.key {
+            Subscriber::Session(s) => Some(s as usize),
+            Subscriber::Shard(_) => None,
+        })
+    }
+
+    /// Adds a session's subscription, or replaces its options; says what that
+    /// changes for other shards.
+    pub(crate) fn insert(
+        &mut self,
+        s: SessionIdx,
+        text: &str,
+        value: Subscribed,
+    ) -> Option<InterestChange> {
+        let filter = Filter::parse(text).ok()?;
+        let key = Subscriber::Session(s as u32);
+        let Some(group) = filter.share else {
+            let is_new = self
+                .subscribers
+                .tree_mut()
+                .insert(filter.filter, key, value)
+                .is_none();
+            let first = is_new && self.interest.add(filter.filter);
+            return first.then(|| InterestChange::Add(Text::from(text)));
+        };
+        let old = self
+            .subscribers
+            .tree_mut()
+            .insert_shared(group, filter.filter, key, value, 1);
+        old.is_none().then(|| {
+            let members = self.interest.add_shared(group, filter.filter);
+            InterestChange::Share(Text::from(text), members)
+        })
+    }
+
+    /// Removes a session's subscription; says what that changes for other
+    /// shards.
+    pub(crate) fn remove(&mut self, s: SessionIdx, text: &str) -> Option<InterestChange> {
+        let filter = Filter::parse(text).ok()?;
+        let key = Subscriber::Session(s as u32);
+        let Some(group) = filter.share else {
+            self.subscribers.tree_mut().remove(filter.filter, key)?;
+            let last = self.interest.remove(filter.filter);
+            return last.then(|| InterestChange::Remove(Text::from(text)));
+        };
+        self.subscribers
+            .tree_mut()
+            .remove_shared(group, filter.filter, key)?;
+        let members = self.interest.remove_shared(group, filter.filter);
+        let members = members.unwrap_or(0);
+        Some(InterestChange::Share(Text::from(text), members))
+    }
+
+    /// What the sessions of another shard want has changed.
+    pub(crate) fn handle_interest(&mut self, from: ShardId, change: &InterestChange) {
+        let key = Subscriber::Shard(from);
+        let value = Subscribed {
+            options: 0,
+            restricted: false,
+            identifier: 0,
+            stream: StreamId::CONTROL,
+        };
+        match change {
+            InterestChange::Add(filter) => {
+                self.subscribers.tree_mut().insert(filter, key, value);
+            }
+            InterestChange::Remove(filter) => {
+                self.subscribers.tree_mut().remove(filter, key);
+            }
+            InterestChange::Keeper(text, keeper) => self.keepers.set(text, from, *keeper),
+            InterestChange::Share(text, members) => {
+                let Some((group, filter)) = split_share(text) else {
+                    return;
+                };
+                if *members == 0 {
+                    self.subscribers
+                        .tree_mut()
+                        .remove_shared(group, filter, key);
+                } else {
+                    self.subscribers
+                        .tree_mut()
+                        .insert_shared(group, filter, key, value, *members);
+                }
+            }
+        }
+    }
+
+    /// Whether a session wants messages of this topic.
+    pub(crate) fn is_wanted(&self, topic: &str) -> bool {
+        let mut wanted = false;
+        self.subscribers.tree().matches(topic, |_| wanted = true);
+        wanted
+    }
+
+    /// Subscriptions, those of other shards included.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.subscribers.tree().subscription_count()
+    }
+
+    /// Gives back what the tables hold beyond their use.
+    pub(crate) fn shrink(&mut self) {
+        self.spare = Vec::new();
+        self.marks = Vec::new();
+    }
+
+    /// Searches since the last call.
+    #[cfg(test)]
+    pub(crate) fn take_searches(&self) -> u64 {
+        self.searches.take()
+    }
+}
+
+/// The name and the filter of `$share/NAME/FILTER`.
+fn split_share(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix("$share/")?.split_once('/')
+}
+
+#[cfg(test)]
+mod tests;

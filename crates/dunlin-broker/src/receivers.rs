@@ -1,0 +1,34 @@
+//! Where the way of a message leaves for the front of a session's protocol:
+//! queue and publish call these functions and know no protocol.
+
+use crate::ids::{SessionIdx, SessionRef};
+use crate::messages::source::Source;
+use crate::mqtt::{acks, encode, pump as mqtt_pump};
+use crate::owners::Owners;
+use crate::owners::pending::Verdict;
+use crate::owners::routing::Hit;
+use crate::owners::session::Session;
+
+/// Sends what the session's queue, credit and transport allow.
+pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
+    match own.sessions.get(s) {
+        Some(Session::Mqtt(_)) => mqtt_pump::pump(own, s),
+        None => {}
+    }
+}
+
+/// Delivers at most once: at once, or not at all.
+pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
+    match own.sessions.get(hit.session) {
+        Some(Session::Mqtt(_)) => encode::deliver_qos0(own, source, hit, retain),
+        None => {}
+    }
+}
+
+/// Answers who sent a publish.
+pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
+    match own.sessions.get(origin.at) {
+        Some(Session::Mqtt(_)) => acks::answer_publish(own, origin, token, verdict),
+        None => {}
+    }
+}
