@@ -2,7 +2,7 @@
 //! arguments, packets and deadlines come out as values.
 //!
 //! [`client`] and [`server`] are the two ends; what they share stands beside
-//! them: [`packet_ids`], [`quota`], [`aliases`], [`flow`], [`streams`], [`scram`] and
+//! them: [`packet_ids`], [`quota`], [`aliases`], [`flow`], [`streams`] and
 //! [`close_code`].
 //!
 //! This crate knows the codec and the neutral message. It knows no socket, no
@@ -19,6 +19,8 @@ extern crate alloc;
 
 /// The packets, for crates that drive an engine and decode nothing themselves.
 pub use dunlin_mqtt_codec as codec;
+/// What AUTH carries.
+pub use dunlin_sasl::scram;
 
 pub mod aliases;
 pub mod client;
@@ -26,6 +28,5 @@ pub mod close_code;
 pub mod flow;
 pub mod packet_ids;
 pub mod quota;
-pub mod scram;
 pub mod server;
 pub mod streams;

@@ -58,12 +58,18 @@ const TABLE: &[Layer] = &[
     layer(0, "dunlin-base", &[]),
     layer(1, "dunlin-mqtt-codec", &["dunlin-base"]),
     layer(1, "dunlin-amqp-codec", &["dunlin-base"]),
+    layer(1, "dunlin-sasl", &["dunlin-base"]),
     mini(1, "dunlin-mini-crypto", &[]),
     layer(2, "dunlin-queue", &["dunlin-base"]),
     layer(
         2,
         "dunlin-mqtt",
-        &["dunlin-base", "dunlin-mqtt-codec", "dunlin-queue"],
+        &[
+            "dunlin-base",
+            "dunlin-mqtt-codec",
+            "dunlin-queue",
+            "dunlin-sasl",
+        ],
     ),
     layer(
         2,
@@ -82,6 +88,7 @@ const TABLE: &[Layer] = &[
             "dunlin-amqp",
             "dunlin-queue",
             "dunlin-router",
+            "dunlin-sasl",
             "dunlin-store",
         ],
     ),

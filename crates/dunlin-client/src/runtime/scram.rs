@@ -55,6 +55,7 @@ impl Scram {
             user,
             password,
             nonce: &self.nonce,
+            binding: None,
         }
     }
 }

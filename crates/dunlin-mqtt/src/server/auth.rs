@@ -2,33 +2,20 @@
 //! exchange of SCRAM-SHA-256 (RFC 7677), and when its packets may come.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::Text;
 use dunlin_mqtt_codec::{Auth, AuthProperties, Packet, ReasonCode};
 
 use super::Fault;
-use crate::scram::{ClientFirst, METHOD, StoredKeys};
+use crate::scram::{Exchange, METHOD, StoredKeys};
 
 /// The client is not who it says.
 pub const NOT_AUTHORIZED: Fault = Fault::new(ReasonCode::NotAuthorized, "authentication failed");
 
 /// An exchange after the client's first message.
-pub struct AuthExchange {
-    client_first: Bytes,
-    server_first: Vec<u8>,
-    keys: Option<StoredKeys>,
-    user: Text,
-}
-
-// Keys must not reach a log.
-impl core::fmt::Debug for AuthExchange {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let mut exchange = f.debug_struct("AuthExchange");
-        exchange.field("user", &self.user).finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct AuthExchange(Exchange);
 
 impl AuthExchange {
     /// Reads the client's first message; the keys of its user are still to be
@@ -45,20 +32,14 @@ impl AuthExchange {
                 "unknown authentication method",
             ));
         }
-        let data = data.unwrap_or_default();
-        let first = ClientFirst::parse(data).map_err(|_| NOT_AUTHORIZED)?;
-        Ok(Self {
-            client_first: Bytes::copy_from_slice(data),
-            server_first: Vec::new(),
-            keys: None,
-            user: Text::from(first.user_name()),
-        })
+        let exchange = Exchange::begin(data.unwrap_or_default(), false, None);
+        exchange.map(Self).map_err(|_| NOT_AUTHORIZED)
     }
 
     /// The user whom the client claims to be.
     #[must_use]
     pub const fn user(&self) -> &Text {
-        &self.user
+        self.0.user()
     }
 
     /// The server's first message, for AUTH.
@@ -73,12 +54,8 @@ impl AuthExchange {
         iterations: u32,
         keys: StoredKeys,
     ) -> Result<&[u8], Fault> {
-        let first = ClientFirst::parse(&self.client_first).map_err(|_| NOT_AUTHORIZED)?;
-        first
-            .respond(nonce, salt, iterations, &mut self.server_first)
-            .map_err(|_| NOT_AUTHORIZED)?;
-        self.keys = Some(keys);
-        Ok(&self.server_first)
+        let challenge = self.0.challenge(nonce, salt, iterations, keys);
+        challenge.map_err(|_| NOT_AUTHORIZED)
     }
 
     /// AUTH between CONNECT and CONNACK: the server's last message, or `None`
@@ -99,14 +76,8 @@ impl AuthExchange {
 
     /// Checks the client's proof; returns the server's last message.
     fn finish(&self, client_final: Option<&[u8]>) -> Result<Bytes, Fault> {
-        let first = ClientFirst::parse(&self.client_first).map_err(|_| NOT_AUTHORIZED)?;
-        let keys = self.keys.as_ref().ok_or(NOT_AUTHORIZED)?;
-        let client_final = client_final.unwrap_or_default();
-        let mut out = Vec::new();
-        first
-            .verify(&self.server_first, client_final, keys, &mut out)
-            .map_err(|_| NOT_AUTHORIZED)?;
-        Ok(out.into())
+        let last = self.0.finish(client_final.unwrap_or_default());
+        last.map_err(|_| NOT_AUTHORIZED)
     }
 }
 
@@ -147,7 +118,7 @@ impl Reauthentication {
         match (auth.reason, self.0.take()) {
             (ReasonCode::ReAuthenticate, None) => {
                 let exchange = AuthExchange::begin(METHOD, data)?;
-                let user = exchange.user.clone();
+                let user = exchange.user().clone();
                 self.0 = Some(Box::new(exchange));
                 Ok(Reauth::Ask(user))
             }
@@ -155,7 +126,7 @@ impl Reauthentication {
                 //= mqtt5#[MQTT-4.12.1-2]
                 let last = exchange.finish(data)?;
                 match known {
-                    Some(known) if *known != exchange.user => Err(NOT_AUTHORIZED),
+                    Some(known) if known != exchange.user() => Err(NOT_AUTHORIZED),
                     _ => Ok(Reauth::Done(last)),
                 }
             }
@@ -184,6 +155,8 @@ pub fn auth_packet(reason: ReasonCode, data: &[u8]) -> Packet<'_> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::scram::Client;
 
@@ -191,6 +164,7 @@ mod tests {
         user: "u",
         password: b"p",
         nonce: "abc",
+        binding: None,
     };
 
     fn auth<'a>(reason: ReasonCode, data: &'a [u8]) -> Auth<'a> {

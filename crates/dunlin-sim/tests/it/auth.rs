@@ -92,6 +92,7 @@ fn alice(password: &'static [u8]) -> Client<'static> {
         user: "alice",
         password,
         nonce: "fyko+d2lbbFgONRv9qkxdawL",
+        binding: None,
     }
 }
 
@@ -144,6 +145,7 @@ fn the_wrong_password_is_refused() {
             user,
             password: password.as_bytes(),
             nonce: "abc",
+            binding: None,
         };
         rig.connect(&client);
         let (line, challenge) = rig.read();
@@ -185,6 +187,7 @@ fn a_connection_keeps_its_method_and_its_user() {
         user: "bob",
         password: b"hunter2",
         nonce: "abc",
+        binding: None,
     };
     let mut first = Vec::new();
     client.first(&mut first).expect("valid");

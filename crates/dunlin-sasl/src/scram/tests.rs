@@ -25,6 +25,7 @@ fn client(user: &'static str, password: &'static [u8]) -> Client<'static> {
         user,
         password,
         nonce: CLIENT_NONCE,
+        binding: None,
     }
 }
 
@@ -46,26 +47,24 @@ fn client_follows_rfc_7677() {
     assert_eq!(expect.verify(b"x=1"), Err(ScramError::Malformed));
 }
 
+/// Our server after its first message of the example.
+fn challenged(password: &[u8], client_first: &[u8]) -> Exchange {
+    let keys = StoredKeys::derive(password, &salt(), 4096);
+    let mut exchange = Exchange::begin(client_first, false, None).expect("first");
+    let challenge = exchange.challenge(SERVER_NONCE, &salt(), 4096, keys);
+    assert_eq!(challenge, Ok(SERVER_FIRST));
+    exchange
+}
+
 #[test]
 fn server_follows_rfc_7677() {
-    let keys = StoredKeys::derive(b"pencil", &salt(), 4096);
-    let first = ClientFirst::parse(CLIENT_FIRST).expect("first");
-    assert_eq!(first.user_name(), "user");
-    let mut out = Vec::new();
-    first
-        .respond(SERVER_NONCE, &salt(), 4096, &mut out)
-        .expect("server first");
-    assert_eq!(out, SERVER_FIRST);
-    out.clear();
-    first
-        .verify(SERVER_FIRST, CLIENT_FINAL, &keys, &mut out)
-        .expect("proof");
-    assert_eq!(out, SERVER_FINAL);
-    let wrong = StoredKeys::derive(b"pencils", &salt(), 4096);
-    assert_eq!(
-        first.verify(SERVER_FIRST, CLIENT_FINAL, &wrong, &mut out),
-        Err(ScramError::Proof)
-    );
+    let exchange = challenged(b"pencil", CLIENT_FIRST);
+    assert_eq!(exchange.user(), "user");
+    assert_eq!(exchange.finish(CLIENT_FINAL).as_deref(), Ok(SERVER_FINAL));
+    let wrong = challenged(b"pencils", CLIENT_FIRST);
+    assert_eq!(wrong.finish(CLIENT_FINAL), Err(ScramError::Proof));
+    let early = Exchange::begin(CLIENT_FIRST, false, None).expect("first");
+    assert_eq!(early.finish(CLIENT_FINAL), Err(ScramError::Proof));
 }
 
 #[test]
@@ -83,7 +82,6 @@ fn user_names_are_escaped() {
 fn bad_client_first_messages_are_refused() {
     let cases: &[(&[u8], ScramError)] = &[
         (b"", ScramError::Malformed),
-        (b"p=tls-unique,,n=u,r=x", ScramError::Unsupported),
         (b"n,a=admin,n=u,r=x", ScramError::Unsupported),
         (b"n,,n=u=2,r=x", ScramError::Malformed),
         (b"n,,n=,r=x", ScramError::Malformed),
@@ -136,17 +134,26 @@ fn bad_server_first_messages_are_refused() {
 
 #[test]
 fn client_final_must_repeat_the_header_and_nonce() {
-    let keys = StoredKeys::derive(b"pencil", &salt(), 4096);
-    let first = ClientFirst::parse(b"y,,n=user,r=rOprNGfwEbeRWgbNEkqO").expect("first");
-    let mut out = Vec::new();
-    // `c=biws` answers `n,,`, not `y,,`: someone changed the header.
+    // `c=biws` answers `n,,`, not `y,,`: the header was changed on the way.
+    let changed = challenged(b"pencil", b"y,,n=user,r=rOprNGfwEbeRWgbNEkqO");
     assert_eq!(
-        first.verify(SERVER_FIRST, CLIENT_FINAL, &keys, &mut out),
-        Err(ScramError::Malformed)
+        changed.finish(CLIENT_FINAL),
+        Err(ScramError::ChannelBinding)
     );
-    let first = ClientFirst::parse(CLIENT_FIRST).expect("first");
-    assert_eq!(
-        first.verify(SERVER_FIRST, b"c=biws,r=other,p=AAAA", &keys, &mut out),
-        Err(ScramError::Nonce)
-    );
+    let exchange = challenged(b"pencil", CLIENT_FIRST);
+    let other = exchange.finish(b"c=biws,r=other,p=AAAA");
+    assert_eq!(other, Err(ScramError::Nonce));
+}
+
+#[test]
+fn a_list_of_mechanisms_that_was_changed_is_noticed() {
+    let channel = ChannelBinding {
+        kind: ChannelBinding::TLS_EXPORTER,
+        data: &[0; 32],
+    };
+    let first = b"y,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    let begun = Exchange::begin(first, false, Some(channel));
+    assert_eq!(begun.err(), Some(ScramError::ChannelBinding));
+    let other = Exchange::begin(b"p=tls-unique,,n=u,r=x", true, Some(channel));
+    assert_eq!(other.err(), Some(ScramError::Unsupported));
 }

@@ -1,0 +1,55 @@
+//! The mechanisms by their registered names.
+
+/// A SASL mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// ANONYMOUS (RFC 4505): no credentials.
+    Anonymous,
+    /// PLAIN (RFC 4616): user name and password, as they are.
+    Plain,
+    /// EXTERNAL (RFC 4422 appendix A): what the transport has proved.
+    External,
+    /// SCRAM-SHA-256 (RFC 7677).
+    ScramSha256,
+    /// SCRAM-SHA-256-PLUS: bound to the TLS channel (RFC 9266).
+    ScramSha256Plus,
+    /// OAUTHBEARER (RFC 7628): a token.
+    OAuthBearer,
+}
+
+impl Mechanism {
+    /// All of them, strongest first.
+    pub const ALL: [Self; 6] = [
+        Self::ScramSha256Plus,
+        Self::ScramSha256,
+        Self::External,
+        Self::OAuthBearer,
+        Self::Plain,
+        Self::Anonymous,
+    ];
+
+    /// The registered name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Anonymous => "ANONYMOUS",
+            Self::Plain => "PLAIN",
+            Self::External => "EXTERNAL",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha256Plus => "SCRAM-SHA-256-PLUS",
+            Self::OAuthBearer => "OAUTHBEARER",
+        }
+    }
+
+    /// The mechanism with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    /// Whether what the client sends is a secret that others must not read.
+    #[must_use]
+    pub const fn needs_encryption(self) -> bool {
+        matches!(self, Self::Plain | Self::OAuthBearer)
+    }
+}
