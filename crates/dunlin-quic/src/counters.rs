@@ -82,6 +82,9 @@ dunlin_base::totals! {
         pub datagrams_foreign: u64,
         /// Datagrams that could not be sent and count as lost.
         pub datagrams_unsent: u64,
+        /// Datagrams not sent because their address is not proved and has had
+        /// three times what came from it.
+        pub datagrams_unproved: u64,
         /// Application datagrams (RFC 9221) received.
         pub app_datagrams_in: u64,
         /// Application datagrams sent.

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
 use aws_lc_rs::{hkdf, hmac};
+use bytes::BytesMut;
 use dunlin_base::{ShardId, Text};
 use quinn_proto::crypto::HandshakeTokenKey;
 use quinn_proto::{
-    Connection, ConnectionEvent, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint,
-    EndpointConfig, EndpointEvent, IdleTimeout, ServerConfig, TransportConfig,
+    Connection, ConnectionEvent, ConnectionHandle, ConnectionId, DatagramEvent, EcnCodepoint,
+    Endpoint, EndpointConfig, EndpointEvent, IdleTimeout, ServerConfig, TransportConfig,
     ValidationTokenConfig, VarInt,
 };
 use sha2::{Digest, Sha256};
@@ -30,6 +31,10 @@ use crate::tokens::UsedTokens;
 use crate::{
     AddressTokens, CertName, ClientTls, LbConfig, LbError, QuicTuning, ServerTls, TicketRegister,
 };
+
+/// Bytes that quinn-proto believes to have come from a new address: three
+/// times as many leave in the round trip in which that proves itself.
+pub(crate) const CREDIT_BYTES: usize = 16 << 10;
 
 /// Bytes of a datagram that every path carries (RFC 9000 section 14).
 const DATAGRAM_BYTES_MIN: u16 = 1200;
@@ -247,6 +252,10 @@ pub struct Handle(pub(crate) ConnectionHandle);
 #[derive(Debug)]
 pub struct Input {
     pub(crate) event: ConnectionEvent,
+    pub(crate) remote: SocketAddr,
+    /// The connection id to which it came, if its header is short.
+    pub(crate) to: ConnectionId,
+    pub(crate) at: StdInstant,
     pub(crate) bytes: usize,
     pub(crate) is_congested: bool,
 }
@@ -275,6 +284,7 @@ pub enum Handled {
 /// A client's first packet.
 pub struct Incoming {
     inner: quinn_proto::Incoming,
+    bytes: usize,
 }
 
 impl fmt::Debug for Incoming {
@@ -297,12 +307,21 @@ impl Incoming {
     }
 }
 
+/// The datagram with which an accepted connection begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstDatagram {
+    pub(crate) bytes: usize,
+    /// It has a token that shows that its sender receives at its address.
+    pub(crate) proves_address: bool,
+}
+
 /// A connection that quinn-proto has begun.
 pub struct Begun {
     pub(crate) handle: ConnectionHandle,
     pub(crate) proto: Connection,
     /// The listener that accepted it; `None`: dialled.
     pub(crate) listener: Option<u16>,
+    pub(crate) first: Option<FirstDatagram>,
     /// Which name in the peer's certificate is its name.
     pub(crate) cert_name: CertName,
     pub(crate) tuning: QuicTuning,
@@ -369,6 +388,8 @@ pub struct QuicEndpoint {
     proto: Endpoint,
     /// Serial numbers by connection handle, which are small and dense.
     serials: Vec<u64>,
+    /// Octets of a connection id.
+    id_len: usize,
     /// Number of the listener; `None`: for dialled connections.
     listener: Option<u16>,
     /// As the listener says; for dialled connections what [`Self::shares`]
@@ -402,7 +423,9 @@ impl QuicEndpoint {
             let config = Arc::make_mut(&mut endpoint);
             let _ = config.max_udp_payload_size(DATAGRAM_BYTES_MIN);
         }
-        Self::with(endpoint, None, None, CertName::Any, tuning, mtu_discovery)
+        let mut dialling = Self::with(endpoint, None, None, CertName::Any, tuning, mtu_discovery);
+        dialling.id_len = settings.cids.id_len();
+        dialling
     }
 
     /// An endpoint that accepts connections.
@@ -422,6 +445,7 @@ impl QuicEndpoint {
         let (listener, server) = (Some(listener), Some(server));
         let mut endpoint = Self::with(endpoint, listener, server, tls.name, tuning, mtu_discovery);
         endpoint.protocols = protocols.to_vec();
+        endpoint.id_len = settings.cids.id_len();
         Ok(endpoint)
     }
 
@@ -436,6 +460,7 @@ impl QuicEndpoint {
         Self {
             proto: Endpoint::new(endpoint, server.clone(), mtu_discovery, None),
             serials: Vec::new(),
+            id_len: 0,
             listener,
             tuning,
             cert_name,
@@ -489,6 +514,8 @@ impl QuicEndpoint {
         let ecn = datagram.ecn.and_then(EcnCodepoint::from_bits);
         let is_congested = datagram.ecn == Some(ECN_CONGESTED);
         let (remote, local_ip) = (datagram.remote, datagram.local_ip);
+        let to = datagram.data.get(1..=self.id_len).unwrap_or_default();
+        let to = ConnectionId::new(to);
         let event = self
             .proto
             .handle(now, remote, local_ip, ecn, datagram.data, buf);
@@ -497,12 +524,15 @@ impl QuicEndpoint {
                 let serial = self.serials.get(handle.0).copied().unwrap_or(0);
                 let input = Input {
                     event,
+                    remote,
+                    to,
+                    at: now,
                     bytes,
                     is_congested,
                 };
                 Handled::Conn(serial, input)
             }
-            Some(DatagramEvent::NewConnection(inner)) => Handled::New(Incoming { inner }),
+            Some(DatagramEvent::NewConnection(inner)) => Handled::New(Incoming { inner, bytes }),
             Some(DatagramEvent::Response(transmit)) => Handled::Answer(transmit.into()),
             None => Handled::Nothing,
         }
@@ -539,6 +569,10 @@ impl QuicEndpoint {
         limits: &QuicLimits,
         buf: &mut Vec<u8>,
     ) -> Result<Begun, NotAccepted> {
+        let first = FirstDatagram {
+            bytes: incoming.bytes,
+            proves_address: incoming.is_proved(),
+        };
         let incoming = incoming.inner;
         let (log, logged) = self.logged(qlog, ip, &incoming, limits);
         match self.proto.accept(incoming, now, buf, logged) {
@@ -546,6 +580,7 @@ impl QuicEndpoint {
                 handle,
                 proto,
                 listener: self.listener,
+                first: Some(first),
                 cert_name: self.cert_name,
                 tuning: self.tuning.clone(),
                 tickets: None,
@@ -605,6 +640,7 @@ impl QuicEndpoint {
             handle,
             proto,
             listener: None,
+            first: None,
             cert_name: CertName::Any,
             tuning: dial.tuning.clone(),
             tickets,
@@ -620,6 +656,35 @@ impl QuicEndpoint {
         }
         if let Some(slot) = self.serials.get_mut(index) {
             *slot = serial;
+        }
+    }
+
+    /// Has quinn-proto count bytes as received from an address that it has begun
+    /// to use: it sends three times as many there until that is validated. It
+    /// gets a packet of the handshake, which it counts and, as that is over,
+    /// drops unread.
+    pub(crate) fn credit(
+        &mut self,
+        to: ConnectionId,
+        from: SocketAddr,
+        at: StdInstant,
+    ) -> Option<(ConnectionEvent, usize)> {
+        const HANDSHAKE: u8 = 0xe0;
+        const VERSION_1: [u8; 4] = [0, 0, 0, 1];
+        /// A length in four bytes (RFC 9000 section 16).
+        const LENGTH: u32 = 0x8000_0000 | CREDIT_BYTES as u32;
+        let mut packet = BytesMut::with_capacity(CREDIT_BYTES + 64);
+        packet.extend_from_slice(&[HANDSHAKE]);
+        packet.extend_from_slice(&VERSION_1);
+        packet.extend_from_slice(&[to.len() as u8]);
+        packet.extend_from_slice(&to);
+        packet.extend_from_slice(&[0]);
+        packet.extend_from_slice(&LENGTH.to_be_bytes());
+        packet.resize(packet.len() + CREDIT_BYTES, 0);
+        let (bytes, mut answer) = (packet.len(), Vec::new());
+        match self.proto.handle(at, from, None, None, packet, &mut answer) {
+            Some(DatagramEvent::ConnectionEvent(_, event)) => Some((event, bytes)),
+            _ => None,
         }
     }
 

@@ -33,6 +33,8 @@ mod counters;
 pub mod datagram;
 mod endpoint;
 mod error;
+mod frames;
+mod inspect;
 mod lb;
 mod limits;
 mod qlog;

@@ -6,16 +6,18 @@
 use core::any::Any;
 use std::sync::Arc;
 
-use quinn_proto::crypto::rustls::{HandshakeData, QuicServerConfig};
+use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::crypto::{
     ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, ServerConfig, Session,
     UnsupportedVersion,
 };
 use quinn_proto::transport_parameters::TransportParameters;
-use quinn_proto::{ConnectionId, Side, TransportError, TransportErrorCode};
+use quinn_proto::{Connection, ConnectionId, Side, TransportError, TransportErrorCode};
 use rustls::AlertDescription;
 use rustls::pki_types::CertificateDer;
 use rustls::quic::{self, KeyChange, Secrets, ServerConnection, Version};
+
+use crate::inspect::Inspector;
 
 /// Drafts that differ from version 1 in what TLS is given.
 const DRAFTS: core::ops::RangeInclusive<u32> = 0xff00_001d..=0xff00_0020;
@@ -79,8 +81,22 @@ impl ServerConfig for ListenerTls {
             next: None,
             protocol: None,
             chain: None,
+            inspector: Arc::default(),
         })
     }
+}
+
+/// What a connection asks of its TLS, once the client's first message was read.
+pub(crate) struct Accepted {
+    pub(crate) protocol: Option<Vec<u8>>,
+    inspector: Arc<Inspector>,
+}
+
+/// What the keys of an accepted connection look at.
+pub(crate) fn inspector(proto: &Connection) -> Option<Arc<Inspector>> {
+    let data = proto.crypto_session().handshake_data()?;
+    let accepted = data.downcast::<Accepted>().ok()?;
+    Some(accepted.inspector)
 }
 
 /// TLS of one connection.
@@ -97,6 +113,7 @@ struct TlsSession {
     /// Of a handshake that is over.
     protocol: Option<Box<[u8]>>,
     chain: Option<Box<[CertificateDer<'static>]>>,
+    inspector: Arc<Inspector>,
 }
 
 impl TlsSession {
@@ -108,6 +125,13 @@ impl TlsSession {
                 let owned = chain.iter().map(|cert| cert.clone().into_owned());
                 owned.collect()
             });
+        }
+    }
+
+    fn one_rtt(&self, local: PacketKeyBox, remote: PacketKeyBox) -> KeyPair<Box<dyn PacketKey>> {
+        KeyPair {
+            local: self.inspector.one_rtt(local),
+            remote: self.inspector.one_rtt(remote),
         }
     }
 
@@ -132,12 +156,19 @@ fn error(code: TransportErrorCode, reason: String) -> TransportError {
     }
 }
 
+type HeaderKeyBox = Box<dyn quic::HeaderProtectionKey>;
+type PacketKeyBox = Box<dyn quic::PacketKey>;
+
+fn header(local: HeaderKeyBox, remote: HeaderKeyBox) -> KeyPair<Box<dyn HeaderKey>> {
+    KeyPair {
+        local: Box::new(local),
+        remote: Box::new(remote),
+    }
+}
+
 fn boxed(keys: quic::Keys) -> Keys {
     Keys {
-        header: KeyPair {
-            local: Box::new(keys.local.header),
-            remote: Box::new(keys.remote.header),
-        },
+        header: header(keys.local.header, keys.remote.header),
         packet: KeyPair {
             local: Box::new(keys.local.packet),
             remote: Box::new(keys.remote.packet),
@@ -156,11 +187,10 @@ impl Session for TlsSession {
             Some(tls) => tls.alpn_protocol().map(<[u8]>::to_vec),
             None => self.protocol.as_deref().map(<[u8]>::to_vec),
         };
-        let server_name = tls.and_then(|tls| tls.server_name()).map(Into::into);
         self.is_known.then(|| {
-            let data: Box<dyn Any> = Box::new(HandshakeData {
+            let data: Box<dyn Any> = Box::new(Accepted {
                 protocol,
-                server_name,
+                inspector: Arc::clone(&self.inspector),
             });
             data
         })
@@ -223,20 +253,26 @@ impl Session for TlsSession {
             self.end_handshake();
         }
         Some(match change? {
-            KeyChange::Handshake { keys } => boxed(keys),
+            KeyChange::Handshake { keys } => Keys {
+                header: header(keys.local.header, keys.remote.header),
+                packet: KeyPair {
+                    local: Box::new(keys.local.packet),
+                    remote: self.inspector.handshake(keys.remote.packet),
+                },
+            },
             KeyChange::OneRtt { keys, next } => {
                 self.next = Some(next);
-                boxed(keys)
+                Keys {
+                    header: header(keys.local.header, keys.remote.header),
+                    packet: self.one_rtt(keys.local.packet, keys.remote.packet),
+                }
             }
         })
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let keys = self.next.as_mut()?.next_packet_keys();
-        Some(KeyPair {
-            local: Box::new(keys.local),
-            remote: Box::new(keys.remote),
-        })
+        Some(self.one_rtt(keys.local, keys.remote))
     }
 
     /// Retry is for clients.

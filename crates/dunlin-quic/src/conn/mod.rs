@@ -37,8 +37,8 @@ use early::Early;
 pub use early::EarlyMut;
 pub(crate) use early::carries_early_data;
 use keys::KeyAge;
+use path::{Credit, Path};
 pub use path::{Due, Moves, PathMut, PathRef, Probe};
-use path::{Path, Seen};
 pub use phase::Life;
 use reading::ReadMut;
 pub use reading::Reading;
@@ -51,7 +51,7 @@ pub use transmit::Transmitted;
 use crate::endpoint::{Begun, QuicEndpoint};
 use crate::limits::QuicLimits;
 use crate::qlog::{ConnLog, LogMut};
-use crate::{CertName, Clock, Counters, tls};
+use crate::{CertName, Clock, Counters, session, tls};
 
 /// What a connection needs of its loop while it runs.
 pub struct Cx<'a> {
@@ -134,7 +134,7 @@ impl QuicConn {
         Self {
             id,
             handle: begun.handle,
-            path: Path::new(begun.proto.remote_address(), !accepted),
+            path: Path::new(begun.proto.remote_address(), begun.first),
             streams: Streams::new(accepted, limits),
             proto: begun.proto,
             listener: begun.listener,
@@ -273,7 +273,16 @@ impl QuicConn {
         local_ip: Option<Option<IpAddr>>,
         now: Instant,
     ) {
+        let (used, rtt) = (self.proto.remote_address(), self.proto.rtt());
+        let remote = input.remote;
+        self.path.before_datagram(remote, input.bytes);
         self.proto.handle_event(input.event);
+        let credit = Credit {
+            to: input.to,
+            at: input.at,
+        };
+        self.path
+            .after_datagram(remote, (used, rtt), credit, &mut self.proto, now);
         self.reading.on_datagram(now);
         self.path.on_datagram(&self.proto, local_ip, now);
         if input.is_congested {
@@ -287,6 +296,13 @@ impl QuicConn {
     /// Lets the connection and its endpoint say to each other what they have
     /// to; whether the connection is gone for good.
     pub fn exchange(&mut self, endpoint: &mut QuicEndpoint) -> bool {
+        if let Some(credit) = self.path.take_credit() {
+            let remote = self.proto.remote_address();
+            if let Some((event, bytes)) = endpoint.credit(credit.to, remote, credit.at) {
+                self.proto.handle_event(event);
+                self.path.count_credit(bytes);
+            }
+        }
         let mut drained = false;
         while let Some(event) = self.proto.poll_endpoint_events() {
             drained |= event.is_drained();
@@ -321,8 +337,7 @@ impl QuicConn {
         }
         let left = self.streams().write_writable();
         self.report_sent(left, cx);
-        let seen = self.path.check_address(&self.proto, cx.now);
-        self.report_address(seen, cx);
+        self.report_address(cx);
         self.life.is_open() && !self.reading.is_paused() && self.streams.has_unread()
     }
 
@@ -444,19 +459,17 @@ impl QuicConn {
         }
     }
 
-    fn report_address(&self, seen: Seen, cx: &mut Cx<'_>) {
-        match seen {
-            Seen::Same => {}
-            Seen::Unproved => cx.counters.migrations_unproved += 1,
-            Seen::Moved => {
-                cx.counters.migrations += 1;
-                let addr = plain_addr(self.path.addr());
-                if let Some(log) = &self.log {
-                    log.migrated(addr);
-                }
-                if self.life.is_open() {
-                    cx.emit(self.id, NetEventKind::Migrated { addr });
-                }
+    fn report_address(&mut self, cx: &mut Cx<'_>) {
+        let news = self.path.take_news();
+        cx.counters.migrations_unproved += u64::from(news.unproved);
+        if news.moved {
+            cx.counters.migrations += 1;
+            let addr = plain_addr(self.path.addr());
+            if let Some(log) = &self.log {
+                log.migrated(addr);
+            }
+            if self.life.is_open() {
+                cx.emit(self.id, NetEventKind::Migrated { addr });
             }
         }
     }
@@ -545,8 +558,7 @@ impl QuicConn {
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) -> bool {
         let used = self.proto.remote_address();
         self.proto.handle_timeout(cx.clock.to_std(cx.now));
-        let seen = self.path.check_returned(used, &mut self.proto);
-        self.report_address(seen, cx);
+        self.path.on_timer(used, &mut self.proto, cx.now);
         self.answer.on_timer(cx.now);
         self.ticket.on_timer(cx.now);
         if self.own_deadline() <= cx.now {
@@ -560,11 +572,12 @@ impl QuicConn {
 
 /// The application protocol that both sides agreed on.
 fn protocol(proto: &Connection) -> Option<Vec<u8>> {
+    use quinn_proto::crypto::rustls::HandshakeData;
     let data = proto.crypto_session().handshake_data()?;
-    let data = data
-        .downcast::<quinn_proto::crypto::rustls::HandshakeData>()
-        .ok()?;
-    data.protocol
+    match data.downcast::<HandshakeData>() {
+        Ok(dialled) => dialled.protocol,
+        Err(accepted) => accepted.downcast::<session::Accepted>().ok()?.protocol,
+    }
 }
 
 fn cause_of(reason: ConnectionError, handshaking: bool) -> CloseCause {

@@ -26,6 +26,7 @@ impl QuicConn {
             streams.remote_open_streams(Dir::Bi),
             streams.remote_open_streams(Dir::Uni),
         );
+        let (credits, credited) = self.path.credited();
         QuicStats {
             early_data: self.early.is_taken() || self.proto.accepted_0rtt(),
             rtt: from.path.rtt,
@@ -38,9 +39,9 @@ impl QuicConn {
             mtu: from.path.current_mtu,
             black_holes: from.path.black_holes_detected,
             udp_out: from.udp_tx.datagrams,
-            udp_in: from.udp_rx.datagrams,
+            udp_in: from.udp_rx.datagrams.saturating_sub(credits.into()),
             udp_bytes_out: from.udp_tx.bytes,
-            udp_bytes_in: from.udp_rx.bytes,
+            udp_bytes_in: from.udp_rx.bytes.saturating_sub(credited),
             ecn: self.path.marks().capable,
             ecn_marked_in: u64::from(self.path.marks().congested_in),
             datagrams_out: from.frame_tx.datagram,

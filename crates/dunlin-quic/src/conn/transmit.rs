@@ -3,6 +3,7 @@
 use dunlin_base::{Instant, StreamId};
 
 use super::QuicConn;
+use super::path::{Kept, Path};
 use crate::datagram::{DatagramSender, Transmit};
 use crate::{Clock, Counters};
 
@@ -45,14 +46,19 @@ impl QuicConn {
         if let Some(repeats) = &mut self.repeats {
             repeats.send(now, port, counters);
         }
+        send_again(&mut self.path, port, counters);
         while !port.is_blocked() && transmits < TRANSMITS_MAX {
             // Datagrams are not sent again when the server refuses early data.
             if !self.streams.is_in_flight() {
                 self.datagrams().feed(now, counters);
             }
             buf.clear();
-            let segments = port.max_segments();
-            let Some(transmit) = self.proto.poll_transmit(std_now, segments, buf) else {
+            let segments = self.path.datagrams(&self.proto, port.max_segments());
+            if segments == 0 {
+                break;
+            }
+            let polled = self.proto.poll_transmit(std_now, segments, buf);
+            let Some(mut transmit) = polled.map(Transmit::from) else {
                 if let Some(credit) = self.streams().take_turn() {
                     left += credit;
                     continue;
@@ -63,15 +69,15 @@ impl QuicConn {
                 break;
             };
             transmits += 1;
-            let mut transmit = Transmit::from(transmit);
-            if self.path.lets_leave(&transmit, &self.proto) {
+            if self.path.route(&mut transmit, buf, &self.proto, now) {
                 transmit.src_ip = self.path.pinned_ip().or(transmit.src_ip);
                 self.note_transmit(&transmit, buf, now);
-                self.path
-                    .note_ecn(port.marks_ecn() && transmit.ecn.is_some());
-                port.send(transmit, buf, counters);
+                send(&mut self.path, transmit, buf, port, counters);
+            } else {
+                counters.datagrams_unproved += 1;
             }
         }
+        challenge_again(&mut self.path, port, counters);
         self.answer.flushed(transmits, self.life.is_confirmed());
         if self.life.is_open() {
             self.ack_tail.ask_for_ack(transmits, &mut self.proto);
@@ -99,5 +105,50 @@ impl QuicConn {
             repeats.note(transmit, buf, &self.proto, is_open, now);
         }
         self.streams.note_transmit(transmit);
+    }
+}
+
+/// Sends to the address that counts, and perhaps to the one that is tried.
+fn send(
+    path: &mut Path,
+    transmit: Transmit,
+    contents: &[u8],
+    port: &mut dyn DatagramSender,
+    counters: &mut Counters,
+) {
+    path.note_ecn(port.marks_ecn() && transmit.ecn.is_some());
+    if let Some(destination) = path.copies_to(&transmit, contents) {
+        let copy = Transmit {
+            destination,
+            ..transmit.clone()
+        };
+        port.send(copy, contents, counters);
+    }
+    port.send(transmit, contents, counters);
+}
+
+/// Sends what went to the former address until another one was proved.
+fn send_again(path: &mut Path, port: &mut dyn DatagramSender, counters: &mut Counters) {
+    let destination = path.addr();
+    for Kept { transmit, contents } in path.take_again() {
+        let transmit = Transmit {
+            destination,
+            ..transmit
+        };
+        port.send(transmit, &contents, counters);
+    }
+}
+
+/// Sends a challenge again that an address has not answered.
+fn challenge_again(path: &mut Path, port: &mut dyn DatagramSender, counters: &mut Counters) {
+    if let Some((destination, datagram)) = path.due_challenge() {
+        let transmit = Transmit {
+            destination,
+            ecn: None,
+            size: datagram.len(),
+            segment_size: None,
+            src_ip: None,
+        };
+        port.send(transmit, datagram, counters);
     }
 }

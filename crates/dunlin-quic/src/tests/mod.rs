@@ -1,6 +1,7 @@
 //! A client and a server in virtual time: datagrams take a while, get lost,
 //! come from other addresses, and are copied by those who see them.
 
+mod paths;
 mod windows;
 
 use core::net::SocketAddr;
@@ -329,6 +330,13 @@ impl World {
         }
     }
 
+    /// The client's NAT forgets it: what it sends comes from another address,
+    /// and nothing that is sent to the former one gets there.
+    pub(super) fn rebind(&mut self, to: SocketAddr) {
+        self.nat = to;
+        self.open = vec![to];
+    }
+
     fn is_lost(&mut self) -> bool {
         self.random.below(1000) < self.loss
     }
@@ -377,11 +385,29 @@ impl World {
         self.touch_server();
     }
 
+    /// What the client would send now, without sending it.
+    pub(super) fn intercept(&mut self) -> Vec<Vec<u8>> {
+        self.client.run(false, self.now);
+        let out = core::mem::take(&mut self.client.out);
+        out.into_iter().map(|(_, data)| data).collect()
+    }
+
     /// Lets time go by.
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.step(end) {}
         self.now = end;
+    }
+
+    /// Lets time go by until something holds; how long it took.
+    pub(super) fn until(
+        &mut self,
+        most: Duration,
+        mut holds: impl FnMut(&mut Self) -> bool,
+    ) -> Duration {
+        let (start, end) = (self.now, self.now + most);
+        while !holds(self) && self.step(end) {}
+        self.now.saturating_duration_since(start)
     }
 
     /// The next thing that happens before `end`; `false`: nothing does.

@@ -1,10 +1,8 @@
-//! Which path a connection uses. quinn-proto sends to a new address of a peer
-//! from the first datagram that comes from there and proves it meanwhile
-//! (RFC 9000 section 8.2); limits, logs and the application follow only when
-//! it is proved, so that a forged source address moves nothing. What a dialled
-//! connection does to move is in [`moves`].
+//! Which path a connection uses. Which address of a client is believed is in
+//! [`proof`], what a dialled connection does to move in [`moves`].
 
 mod moves;
+mod proof;
 mod silence;
 
 use core::fmt;
@@ -16,117 +14,36 @@ use dunlin_base::Instant;
 use quinn_proto::Connection;
 
 pub use moves::{Due, Moves, Probe};
+use proof::Proof;
+pub(in crate::conn) use proof::{Credit, Kept};
 
 use crate::datagram::Transmit;
-use crate::{Counters, QuicStats};
+use crate::endpoint::FirstDatagram;
+use crate::{Counters, QuicStats, session};
 
-/// Longer than quinn-proto takes to give a new path up: three probe timeouts.
-/// A client that once answered a challenge it never got must stay so long.
-const DOUBT: Duration = Duration::from_secs(30);
-
-/// The address of the peer that counts, and the one that is being proved.
-#[derive(Debug)]
-struct PeerAddr {
-    counts: SocketAddr,
-    /// Boxed: few connections ever have one.
-    candidate: Option<Box<Candidate>>,
-    /// The peer sent a PATH_RESPONSE to a challenge that did not reach it.
-    lied: bool,
-}
-
-#[derive(Debug)]
-struct Candidate {
-    addr: SocketAddr,
-    /// PATH_RESPONSE frames received before it.
-    responses: u64,
-    since: Instant,
-}
-
-impl PeerAddr {
-    const fn new(addr: SocketAddr) -> Self {
-        Self {
-            counts: addr,
-            candidate: None,
-            lied: false,
-        }
-    }
-
-    const fn get(&self) -> SocketAddr {
-        self.counts
-    }
-
-    /// Whether quinn-proto uses `now_used`, which does not count yet.
-    fn differs(&self, now_used: SocketAddr) -> bool {
-        now_used != self.counts || self.candidate.is_some()
-    }
-
-    /// quinn-proto uses `used`, and the peer has sent so many PATH_RESPONSE
-    /// frames. Returns whether another address counts from now on.
-    ///
-    /// That a response carries the right token is known to quinn-proto only;
-    /// a wrong one shows when it gives the path up, see [`Self::gave_up`].
-    fn see(&mut self, used: SocketAddr, responses: u64, now: Instant) -> Seen {
-        if used == self.counts {
-            let dropped = self.candidate.take().is_some();
-            return if dropped { Seen::Unproved } else { Seen::Same };
-        }
-        let doubtful = self.lied;
-        match &self.candidate {
-            Some(c) if c.addr == used => {
-                let waits = doubtful && now.saturating_duration_since(c.since) < DOUBT;
-                if responses > c.responses && !waits {
-                    self.counts = used;
-                    self.candidate = None;
-                    return Seen::Moved;
-                }
-                Seen::Same
-            }
-            // The first challenge leaves after this, so that responses counted
-            // by now answer none.
-            other => {
-                let dropped = other.is_some();
-                self.candidate = Some(Box::new(Candidate {
-                    addr: used,
-                    responses,
-                    since: now,
-                }));
-                if dropped { Seen::Unproved } else { Seen::Same }
-            }
-        }
-    }
-
-    /// quinn-proto returned to `back`, because the path to `from` was not
-    /// proved in time.
-    fn gave_up(&mut self, from: SocketAddr, back: SocketAddr) -> Seen {
-        self.candidate = None;
-        if self.counts == from && from != back {
-            self.lied = true;
-            self.counts = back;
-            return Seen::Moved;
-        }
-        Seen::Unproved
-    }
-}
-
-/// What became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::conn) enum Seen {
-    /// Nothing changed.
-    Same,
+/// What became of the addresses of the peer since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::conn) struct News {
     /// Another address counts now.
-    Moved,
-    /// An address was given up before it was proved.
-    Unproved,
+    pub(in crate::conn) moved: bool,
+    /// Addresses that were given up before they were proved.
+    pub(in crate::conn) unproved: u32,
 }
 
 /// The path of one connection.
 #[derive(Debug)]
 pub(super) struct Path {
-    peer: PeerAddr,
+    /// The address of the peer that counts: the last that proved itself.
+    addr: SocketAddr,
+    /// Of an accepted connection. Boxed: few ever have one after the handshake.
+    proof: Option<Box<Proof>>,
+    news: News,
     /// Of a dialled connection.
     moves: Option<Box<Moves>>,
     /// Address changes of the peer.
     migrations: u32,
+    /// Datagrams that quinn-proto believes to have come, and their bytes.
+    credited: (u32, u64),
     marks: Marks,
     noted: Noted,
 }
@@ -162,11 +79,17 @@ const fn fresh(noted: &mut u64, value: u64) -> u64 {
 }
 
 impl Path {
-    pub(super) fn new(remote: SocketAddr, dialled: bool) -> Self {
+    /// `first`: of an accepted connection.
+    pub(super) fn new(remote: SocketAddr, first: Option<FirstDatagram>) -> Self {
+        let unproved = first.filter(|first| !first.proves_address);
+        let proof = unproved.map(|first| Box::new(Proof::of_handshake(remote, first.bytes)));
         Self {
-            peer: PeerAddr::new(remote),
-            moves: dialled.then(|| Box::new(Moves::new())),
+            addr: remote,
+            proof,
+            news: News::default(),
+            moves: first.is_none().then(|| Box::new(Moves::new())),
             migrations: 0,
+            credited: (0, 0),
             marks: Marks::default(),
             noted: Noted::default(),
         }
@@ -174,19 +97,7 @@ impl Path {
 
     /// The address of the peer that counts.
     pub(super) const fn addr(&self) -> SocketAddr {
-        self.peer.get()
-    }
-
-    /// Whether a transmission may go. Not a server's search for a larger packet
-    /// towards an address that is not proved: quinn-proto does not count it
-    /// against the limit of what may be sent there (RFC 9000 section 8). Lost,
-    /// it is tried again later.
-    pub(super) fn lets_leave(&self, transmit: &Transmit, proto: &Connection) -> bool {
-        let accepted = self.moves.is_none();
-        !(accepted
-            && self.peer.differs(transmit.destination)
-            && transmit.segment_size.is_none()
-            && transmit.size > usize::from(proto.stats().path.current_mtu))
+        self.addr
     }
 
     /// A datagram came; `local_ip`: by the path in use, and to where.
@@ -205,6 +116,155 @@ impl Path {
                 moves.on_frames(frames.stream + frames.datagram, now);
             }
         }
+    }
+
+    /// A datagram is about to be taken, from that address.
+    pub(super) fn before_datagram(&mut self, remote: SocketAddr, bytes: usize) {
+        let unproved = remote != self.addr || self.is_first_unproved();
+        if self.moves.is_some() || (!unproved && self.proof.is_none()) {
+            return;
+        }
+        let proof = self.proof.get_or_insert_default();
+        if unproved {
+            proof.received(remote, bytes);
+        } else {
+            proof.proved_heard();
+        }
+    }
+
+    /// A datagram was taken, from `remote`: quinn-proto used `used` before, and
+    /// a round trip there took `rtt`.
+    pub(super) fn after_datagram(
+        &mut self,
+        remote: SocketAddr,
+        (used, rtt): (SocketAddr, Duration),
+        credit: Credit,
+        proto: &mut Connection,
+        now: Instant,
+    ) {
+        let Some(proof) = &mut self.proof else {
+            return;
+        };
+        if proof.is_first_unproved() {
+            if !session::inspector(proto).is_some_and(|i| i.is_handshake_opened()) {
+                return;
+            }
+            proof.first_is_proved(self.addr);
+        }
+        let uses = proto.remote_address();
+        if uses != used {
+            proof.give_credit(credit);
+            let given_up = match session::inspector(proto).filter(|_| uses != self.addr) {
+                Some(inspector) => proof.begin(uses, inspector, rtt, credit, now),
+                None => proof.end(),
+            };
+            self.news.unproved += u32::from(given_up);
+        } else if proof.heard(remote, now) {
+            proto.ping();
+            if proof.wants_new() && give_up_early(proto, credit.at) {
+                let _ = proof.give_up(used);
+            }
+        }
+        if let Some(addr) = proof.take_proved(self.addr) {
+            self.addr = addr;
+            self.has_moved();
+            // What was sent to the former address is lost.
+            proto.ping();
+        }
+        if self.proof.as_ref().is_some_and(|proof| proof.is_empty()) {
+            self.proof = None;
+        }
+    }
+
+    fn has_moved(&mut self) {
+        self.news.moved = true;
+        self.migrations = self.migrations.saturating_add(1);
+    }
+
+    fn is_first_unproved(&self) -> bool {
+        let proof = self.proof.as_ref();
+        proof.is_some_and(|proof| proof.is_first_unproved())
+    }
+
+    /// How many datagrams may be made at once, at most `most`. None while the
+    /// handshake has no room for a whole one.
+    pub(super) fn datagrams(&self, proto: &Connection, most: usize) -> usize {
+        match &self.proof {
+            Some(proof) if proof.is_first_unproved() => {
+                most.min(proof.room(self.addr) / usize::from(proto.current_mtu()))
+            }
+            Some(proof) if proof.expect() => 1,
+            _ => most,
+        }
+    }
+
+    /// Says where a transmission really goes, and of which only a part is
+    /// sent; whether it goes at all.
+    pub(super) fn route(
+        &mut self,
+        transmit: &mut Transmit,
+        contents: &[u8],
+        proto: &Connection,
+        now: Instant,
+    ) -> bool {
+        let Some(proof) = &mut self.proof else {
+            return true;
+        };
+        if transmit.destination == proto.remote_address() {
+            transmit.destination = self.addr;
+            proof.uses_credit(transmit.size);
+        }
+        let sealed = proof.take_sealed();
+        if let Some(sealed) = sealed.filter(|_| transmit.segment_size.is_none()) {
+            transmit.size = transmit.size.min(sealed.bytes);
+            if let (Some(data), Some(datagram)) = (sealed.challenge, contents.get(..transmit.size))
+                && let Some(tried) = proof.challenged(data, datagram, now)
+            {
+                transmit.destination = tried;
+            }
+        }
+        let proved = transmit.destination == self.addr && !proof.is_first_unproved();
+        proved || proof.take_room(transmit.destination, transmit.size)
+    }
+
+    /// This goes to the proved address: the one that is tried may get a copy
+    /// now, or get it later.
+    pub(super) fn copies_to(&mut self, transmit: &Transmit, contents: &[u8]) -> Option<SocketAddr> {
+        let proof = self.proof.as_mut()?;
+        if transmit.destination != self.addr {
+            return None;
+        }
+        let copies_to = proof.copies_to(transmit.size);
+        if copies_to.is_none() {
+            proof.keep(transmit, contents);
+        }
+        copies_to
+    }
+
+    /// What goes again to the address that has just been proved.
+    pub(super) fn take_again(&mut self) -> Vec<Kept> {
+        let proof = self.proof.as_mut();
+        proof.map_or_else(Vec::new, |proof| proof.take_again())
+    }
+
+    /// Credit that quinn-proto is to be given.
+    pub(super) fn take_credit(&mut self) -> Option<Credit> {
+        self.proof.as_mut()?.take_credit()
+    }
+
+    pub(super) const fn count_credit(&mut self, bytes: usize) {
+        let (datagrams, sum) = &mut self.credited;
+        *datagrams = datagrams.saturating_add(1);
+        *sum += bytes as u64;
+    }
+
+    pub(super) const fn credited(&self) -> (u32, u64) {
+        self.credited
+    }
+
+    /// A challenge that is sent again, and where to.
+    pub(super) fn due_challenge(&mut self) -> Option<(SocketAddr, &[u8])> {
+        self.proof.as_mut()?.due()
     }
 
     pub(super) const fn count_congested(&mut self) {
@@ -230,40 +290,45 @@ impl Path {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        let moves = self.moves.as_ref();
-        moves.map_or(Instant::FAR_FUTURE, |moves| moves.deadline())
+        let moves = self.moves.as_ref().map(|moves| moves.deadline());
+        let proof = self.proof.as_ref().map(|proof| proof.deadline());
+        let first = moves.into_iter().chain(proof).min();
+        first.unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Looks whether the peer uses another address, and has proved it.
-    pub(super) fn check_address(&mut self, proto: &Connection, now: Instant) -> Seen {
-        let used = proto.remote_address();
-        if !self.peer.differs(used) {
-            return Seen::Same;
+    /// What happened since the last call.
+    pub(super) const fn take_news(&mut self) -> News {
+        core::mem::replace(
+            &mut self.news,
+            News {
+                moved: false,
+                unproved: 0,
+            },
+        )
+    }
+
+    /// Timers fired before which quinn-proto used `used`: it gives a path up
+    /// then, and returns to the one before.
+    pub(super) fn on_timer(&mut self, used: SocketAddr, proto: &mut Connection, now: Instant) {
+        let Some(proof) = &mut self.proof else {
+            return;
+        };
+        self.news.unproved += u32::from(proof.end_when_due(now));
+        if proof.repeats(now) {
+            proto.ping();
         }
-        let responses = proto.stats().frame_rx.path_response;
-        let seen = self.peer.see(used, responses, now);
-        self.count(seen)
-    }
-
-    /// A timer fired before which the peer was at `used`: quinn-proto gives a
-    /// path up then.
-    pub(super) fn check_returned(&mut self, used: SocketAddr, proto: &mut Connection) -> Seen {
         let back = proto.remote_address();
         if back == used {
-            return Seen::Same;
+            return;
         }
         // What was lost with the path shows when this is acknowledged; and
         // quinn-proto must not be left with a timer for that path.
         proto.ping();
-        let seen = self.peer.gave_up(used, back);
-        self.count(seen)
-    }
-
-    fn count(&mut self, seen: Seen) -> Seen {
-        if seen == Seen::Moved {
-            self.migrations = self.migrations.saturating_add(1);
+        self.news.unproved += u32::from(proof.give_up(used));
+        if used == self.addr && proof.take_former(back) {
+            self.addr = back;
+            self.has_moved();
         }
-        seen
     }
 
     /// Adds what is new to the loop's totals.
@@ -276,6 +341,28 @@ impl Path {
             fresh(&mut noted.congestion_events, stats.congestion_events);
         counters.quic_black_holes += fresh(&mut noted.black_holes, stats.black_holes);
     }
+}
+
+/// Has quinn-proto give up the path that it is validating, as it does after
+/// three probe timeouts: nothing but its timer ends that. Whether it did. The
+/// peer was heard just now: its idle timer, three probe timeouts at least, is
+/// later.
+fn give_up_early(proto: &mut Connection, now: StdInstant) -> bool {
+    /// Longer than those are where no round trip is known.
+    const AHEAD: Duration = Duration::from_secs(4);
+    /// Timers before that one.
+    const TIMERS_MAX: usize = 8;
+    let used = proto.remote_address();
+    for _ in 0..TIMERS_MAX {
+        let Some(at) = proto.poll_timeout().filter(|at| *at <= now + AHEAD) else {
+            break;
+        };
+        proto.handle_timeout(at);
+        if proto.remote_address() != used {
+            return true;
+        }
+    }
+    false
 }
 
 /// Where a connection goes, and how it moves.
@@ -386,55 +473,5 @@ impl<'a> PathMut<'a> {
     /// Adds what is new to the loop's totals.
     pub fn note_totals(&mut self, stats: &QuicStats, counters: &mut Counters) {
         self.path.note_totals(stats, counters);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn addr(n: u8) -> SocketAddr {
-        SocketAddr::from(([10, 0, 0, n], 1883))
-    }
-
-    fn at(seconds: u64) -> Instant {
-        Instant::from_micros(seconds * 1_000_000)
-    }
-
-    #[test]
-    fn an_address_counts_when_it_is_proved() {
-        let mut peer = PeerAddr::new(addr(1));
-        assert_eq!(peer.see(addr(1), 0, at(0)), Seen::Same);
-        assert!(!peer.differs(addr(1)));
-        assert_eq!(peer.see(addr(2), 7, at(0)), Seen::Same);
-        assert_eq!(peer.get(), addr(1));
-        assert!(peer.differs(addr(2)));
-        assert_eq!(peer.see(addr(2), 8, at(1)), Seen::Moved);
-        assert_eq!(peer.get(), addr(2));
-        assert_eq!(peer.see(addr(2), 8, at(1)), Seen::Same);
-    }
-
-    #[test]
-    fn an_address_that_is_not_proved_never_counts() {
-        let mut peer = PeerAddr::new(addr(1));
-        peer.see(addr(2), 0, at(0));
-        assert_eq!(peer.see(addr(3), 0, at(0)), Seen::Unproved);
-        assert_eq!(peer.gave_up(addr(3), addr(1)), Seen::Unproved);
-        assert_eq!(peer.get(), addr(1));
-        peer.see(addr(4), 0, at(0));
-        assert_eq!(peer.see(addr(1), 1, at(0)), Seen::Unproved, "it came back");
-        assert_eq!(peer.see(addr(1), 2, at(0)), Seen::Same);
-    }
-
-    #[test]
-    fn who_answered_a_challenge_it_did_not_get_is_believed_late() {
-        let mut peer = PeerAddr::new(addr(1));
-        peer.see(addr(2), 0, at(0));
-        assert_eq!(peer.see(addr(2), 1, at(0)), Seen::Moved);
-        assert_eq!(peer.gave_up(addr(2), addr(1)), Seen::Moved);
-        assert_eq!(peer.get(), addr(1));
-        peer.see(addr(2), 1, at(10));
-        assert_eq!(peer.see(addr(2), 2, at(39)), Seen::Same);
-        assert_eq!(peer.see(addr(2), 2, at(40)), Seen::Moved);
     }
 }
