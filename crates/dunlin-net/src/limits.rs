@@ -77,8 +77,8 @@ pub struct NetLimits {
     /// Bytes waiting to leave on one connection, beyond which it is aborted.
     /// The caller's own bound should be well below. Default 64 MiB.
     pub backlog_bytes_max: usize,
-    /// Bytes waiting to leave on one accepted connection over TCP, beyond which it
-    /// is not read until half of them have left. Default 4 MiB.
+    /// Bytes waiting to leave on one accepted connection, beyond which it is not
+    /// read until half of them have left. Default 4 MiB.
     pub unread_answers_bytes_max: usize,
     /// Bytes read from one connection before others get a turn. Default
     /// 256 KiB.
@@ -142,6 +142,7 @@ impl NetLimits {
             close_linger: self.close_linger,
             read_budget_bytes: self.read_budget_bytes,
             backlog_bytes_max: self.backlog_bytes_max,
+            unread_answers_bytes_max: self.unread_answers_bytes_max,
         }
     }
 }

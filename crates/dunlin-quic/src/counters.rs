@@ -36,7 +36,7 @@ dunlin_base::totals! {
         /// Connections of peers that were not known yet, ended because such peers had sent
         /// too many bytes.
         pub unknown_bytes_exceeded: u64,
-        /// Times that a connection over TCP was not read because too much waited to leave.
+        /// Times that a connection was not read because too much waited to leave.
         pub input_held: u64,
         /// Accepting stopped for a while because no file descriptor was left.
         pub accept_exhausted: u64,

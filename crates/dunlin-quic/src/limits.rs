@@ -35,4 +35,7 @@ pub struct QuicLimits {
     pub read_budget_bytes: usize,
     /// Bytes waiting to leave on one connection, beyond which it is aborted.
     pub backlog_bytes_max: usize,
+    /// Those of an accepted connection, beyond which it is not read until half
+    /// of them have left.
+    pub unread_answers_bytes_max: usize,
 }

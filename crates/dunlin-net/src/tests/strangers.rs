@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::certs::{dial_to, listen_on};
+use super::raw::Raw;
 use super::*;
+use crate::RetryMode;
 
 /// A side whose application says when it knows a peer.
 fn accepting(limits: NetLimits) -> Side {
@@ -48,6 +50,40 @@ fn silent_sockets_make_room_on_every_listener() {
         assert!(counters.made_room > 60, "{}", counters.made_room);
         assert_eq!(counters.refused_pending, 0);
         assert!(pair.server.net.handshakes_pending() <= 8);
+    }
+}
+
+#[test]
+fn half_handshakes_of_quic_make_room() {
+    for retry in [RetryMode::Never, RetryMode::UnderLoad] {
+        let limits = NetLimits {
+            quic_retry: retry,
+            ..few_pending()
+        };
+        let mut pair = Pair::with_limits(NetLimits::default(), limits);
+        let addr = pair.server.net.listen(listen_on(Transport::Quic)).unwrap();
+        let mut begun = Vec::new();
+        for round in 0..4 {
+            // More than there are places, all at one address and silent.
+            for _ in 0..20 {
+                let mut raw = Raw::new(addr);
+                raw.flush();
+                begun.push(raw);
+                pair.server.poll();
+            }
+            // One at the same address, and one elsewhere.
+            for ip in ["127.0.0.1:0", "127.0.0.2:0"] {
+                let mut dial = dial_to(Transport::Quic, addr);
+                dial.local_addr = Some(ip.parse().unwrap());
+                pair.client.events.clear();
+                pair.client.net.dial(&dial).unwrap();
+                pair.until("open", |p| p.client.opened().is_some());
+            }
+            assert!(pair.server.net.handshakes_pending() <= 8, "round {round}");
+        }
+        let counters = pair.server.net.counters();
+        assert!(counters.made_room > 60, "{}", counters.made_room);
+        assert_eq!(counters.refused_pending, 0);
     }
 }
 
@@ -142,7 +178,12 @@ fn answer(side: &mut Side, conn: ConnId) -> usize {
 fn who_reads_no_answers_is_not_read() {
     const BOUND: usize = 1 << 20;
     const ASKED: usize = 32 << 20;
-    for transport in [Transport::Tcp, Transport::Ws, Transport::Tls] {
+    for transport in [
+        Transport::Tcp,
+        Transport::Ws,
+        Transport::Tls,
+        Transport::Quic,
+    ] {
         let limits = NetLimits {
             unread_answers_bytes_max: BOUND,
             ..NetLimits::default()

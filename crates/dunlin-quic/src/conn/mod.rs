@@ -202,7 +202,8 @@ impl QuicConn {
         ReadMut {
             id: self.id,
             life: &mut self.life,
-            reading: &self.reading,
+            reading: &mut self.reading,
+            accepted: self.listener.is_some(),
             streams: &mut self.streams,
             proto: &mut self.proto,
             log: &self.log,
@@ -329,6 +330,7 @@ impl QuicConn {
         if self.awaits_owner() {
             self.open(cx);
         }
+        self.read().check_waiting(cx);
         let mut budget = cx.limits.read_budget_bytes;
         self.read().unread(&mut budget, cx);
         self.read().datagrams(cx);
@@ -338,7 +340,8 @@ impl QuicConn {
         let left = self.streams().write_writable();
         self.report_sent(left, cx);
         self.report_address(cx);
-        self.life.is_open() && !self.reading.is_paused() && self.streams.has_unread()
+        self.read().check_waiting(cx);
+        self.life.is_open() && !self.reading.is_held() && self.streams.has_unread()
     }
 
     fn on_event(&mut self, event: Event, budget: &mut usize, cx: &mut Cx<'_>) {
@@ -404,7 +407,7 @@ impl QuicConn {
     fn on_lost(&mut self, reason: ConnectionError, cx: &mut Cx<'_>) {
         // What arrived before the end is delivered before it, paused or not;
         // the receive window bounds it.
-        self.reading.pause(false, cx.now);
+        self.reading.end();
         self.streams.read_all();
         let mut unbounded = usize::MAX;
         self.read().unread(&mut unbounded, cx);

@@ -20,6 +20,8 @@ const GATHER_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub struct Reading {
     paused: bool,
+    /// Too much waits to leave for more to be read.
+    choked: bool,
     last: Instant,
     idle: Duration,
 }
@@ -28,13 +30,21 @@ impl Reading {
     pub(super) const fn new(now: Instant, idle: Duration) -> Self {
         Self {
             paused: false,
+            choked: false,
             last: now,
             idle,
         }
     }
 
-    pub(super) const fn is_paused(&self) -> bool {
-        self.paused
+    /// Whether nothing is read.
+    pub(super) const fn is_held(&self) -> bool {
+        self.paused || self.choked
+    }
+
+    /// What arrived before the end is read, all of it.
+    pub(super) const fn end(&mut self) {
+        self.paused = false;
+        self.choked = false;
     }
 
     /// Stops or resumes reading; whether there is something to read now. A
@@ -70,16 +80,28 @@ impl Reading {
 pub(super) struct ReadMut<'a> {
     pub(super) id: ConnId,
     pub(super) life: &'a mut Life,
-    pub(super) reading: &'a Reading,
+    pub(super) reading: &'a mut Reading,
+    pub(super) accepted: bool,
     pub(super) streams: &'a mut Streams,
     pub(super) proto: &'a mut Connection,
     pub(super) log: &'a Option<Box<ConnLog>>,
 }
 
 impl ReadMut<'_> {
+    /// Whether so much waits to leave that the peer must take some of it before
+    /// more is read. Only a server insists: if both sides did, neither would
+    /// read.
+    pub(super) fn check_waiting(&mut self, cx: &mut Cx<'_>) {
+        let most = cx.limits.unread_answers_bytes_max;
+        let was = self.reading.choked;
+        let most = if was { most / 2 } else { most };
+        self.reading.choked = self.accepted && self.life.is_open() && self.streams.waiting() > most;
+        cx.counters.input_held += u64::from(self.reading.choked && !was);
+    }
+
     /// Streams that were not read to their end.
     pub(super) fn unread(&mut self, budget: &mut usize, cx: &mut Cx<'_>) {
-        if self.reading.is_paused() {
+        if self.reading.is_held() {
             return;
         }
         for id in self.streams.take_unread() {
@@ -92,7 +114,7 @@ impl ReadMut<'_> {
         if !self.life.is_open() {
             return;
         }
-        if self.reading.is_paused() || *budget == 0 {
+        if self.reading.is_held() || *budget == 0 {
             self.streams.note_unread(id);
             return;
         }
@@ -159,10 +181,10 @@ impl ReadMut<'_> {
         }
     }
 
-    /// Reports datagrams that have arrived. Not of a paused connection:
+    /// Reports datagrams that have arrived. Not of a connection that is not read:
     /// datagrams are not held back, and the oldest of a full buffer go first.
     pub(super) fn datagrams(&mut self, cx: &mut Cx<'_>) {
-        if !self.life.is_open() || self.reading.is_paused() {
+        if !self.life.is_open() || self.reading.is_held() {
             return;
         }
         while let Some(data) = self.proto.datagrams().recv() {

@@ -44,6 +44,7 @@ pub(super) fn limits() -> QuicLimits {
         close_linger: Duration::from_secs(5),
         read_budget_bytes: 256 << 10,
         backlog_bytes_max: 64 << 20,
+        unread_answers_bytes_max: 4 << 20,
     }
 }
 

@@ -67,7 +67,8 @@ impl Conns {
         let slots = &self.slots;
         let is_silent = |serial| match slots.get(serial) {
             Some(Conn::Stream(tcp)) => tcp.input.is_mute(),
-            _ => false,
+            Some(Conn::Quic(quic)) => !quic.conn.path().is_answered(),
+            None => false,
         };
         let Some(serial) = self.strangers.victim(ip, is_silent) else {
             return false;

@@ -394,6 +394,13 @@ impl<'a> PathRef<'a> {
         self.proto.remote_address()
     }
 
+    /// Whether the client of an accepted connection has answered in the
+    /// handshake.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        session::inspector(self.proto).is_some_and(|i| i.is_handshake_opened())
+    }
+
     /// The address of the peer that counts.
     #[must_use]
     pub const fn proved(&self) -> SocketAddr {
