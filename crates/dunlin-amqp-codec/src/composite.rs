@@ -4,22 +4,11 @@
 
 use dunlin_base::ByteSink;
 
-use crate::described::read_descriptor;
+use crate::field::Field;
 use crate::reader::Reader;
+use crate::value::read_descriptor;
 use crate::writer::{compound_len, put_compound};
 use crate::{DecodeError, Descriptor, EncodeError, code};
-
-/// What a field of a composite type can be.
-pub(crate) trait Field<'a>: Sized {
-    /// Reads the data that follow the constructor `code`, which is not null.
-    fn read(code: u8, r: &mut Reader<'a>) -> Result<Self, DecodeError>;
-
-    /// Bytes with constructor.
-    fn encoded_len(&self) -> usize;
-
-    /// Writes constructor and data.
-    fn write(&self, out: &mut (impl ByteSink + ?Sized)) -> Result<(), EncodeError>;
-}
 
 /// A composite type.
 pub(crate) trait Composite<'a>: Sized {
@@ -165,13 +154,13 @@ macro_rules! composite {
             /// # Errors
             /// The first rule that the bytes break.
             pub fn decode(bytes: &$($life)? [u8]) -> Result<Self, $crate::DecodeError> {
-                $crate::reader::read_whole(bytes)
+                $crate::field::read_whole(bytes)
             }
 
             /// Bytes that encoding takes.
             #[must_use]
             pub fn encoded_len(&self) -> usize {
-                $crate::composite::Field::encoded_len(self)
+                $crate::field::Field::encoded_len(self)
             }
 
             /// Writes the value with its descriptor.
@@ -182,7 +171,7 @@ macro_rules! composite {
                 &self,
                 out: &mut (impl dunlin_base::ByteSink + ?Sized),
             ) -> Result<(), $crate::EncodeError> {
-                $crate::composite::Field::write(self, out)
+                $crate::field::Field::write(self, out)
             }
         }
 
@@ -251,23 +240,23 @@ macro_rules! field {
     (read default $fields:ident, $name:expr, $default:expr) => {
         $fields.optional($name)?.unwrap_or($default)
     };
-    (len mandatory $value:expr) => { $crate::composite::Field::encoded_len(&$value) };
+    (len mandatory $value:expr) => { $crate::field::Field::encoded_len(&$value) };
     (len optional $value:expr) => {
-        $value.as_ref().map_or(0, $crate::composite::Field::encoded_len)
+        $value.as_ref().map_or(0, $crate::field::Field::encoded_len)
     };
     (len default $value:expr, $default:expr) => {
         if $value == $default {
             0
         } else {
-            $crate::composite::Field::encoded_len(&$value)
+            $crate::field::Field::encoded_len(&$value)
         }
     };
     (write mandatory $value:expr, $out:ident) => {
-        $crate::composite::Field::write(&$value, $out)
+        $crate::field::Field::write(&$value, $out)
     };
     (write optional $value:expr, $out:ident) => {
         match &$value {
-            Some(value) => $crate::composite::Field::write(value, $out),
+            Some(value) => $crate::field::Field::write(value, $out),
             None => $crate::writer::put_null($out),
         }
     };
@@ -275,7 +264,7 @@ macro_rules! field {
         if $value == $default {
             $crate::writer::put_null($out)
         } else {
-            $crate::composite::Field::write(&$value, $out)
+            $crate::field::Field::write(&$value, $out)
         }
     };
 }
@@ -302,7 +291,7 @@ macro_rules! any_composite {
             }
         }
 
-        impl<'a> $crate::composite::Field<'a> for $name<'a> {
+        impl<'a> $crate::field::Field<'a> for $name<'a> {
             fn read(
                 code: u8,
                 r: &mut $crate::reader::Reader<'a>,
@@ -310,7 +299,7 @@ macro_rules! any_composite {
                 if code != $crate::code::DESCRIBED {
                     return Err($crate::DecodeError::WrongType);
                 }
-                let descriptor = $crate::described::read_descriptor(r)?;
+                let descriptor = $crate::value::read_descriptor(r)?;
                 Self::read_list(descriptor, r)?.ok_or($crate::DecodeError::WrongType)
             }
 

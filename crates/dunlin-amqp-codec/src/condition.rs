@@ -1,6 +1,6 @@
 //! Error conditions (sections 2.8.15 to 2.8.18, 4.5.8).
 
-use crate::Symbol;
+use crate::{DecodeError, Symbol};
 
 macro_rules! conditions {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
@@ -65,4 +65,20 @@ conditions! {
     TRANSACTION_ROLLBACK = "amqp:transaction:rollback";
     /// The transaction took too long.
     TRANSACTION_TIMEOUT = "amqp:transaction:timeout";
+}
+
+impl DecodeError {
+    /// The condition of the error that answers it.
+    #[must_use]
+    pub const fn condition(self) -> Symbol<'static> {
+        match self {
+            Self::DataOffset | Self::FrameSize(_) | Self::FrameType(_) | Self::FrameTooShort => {
+                FRAMING_ERROR
+            }
+            Self::FieldMissing(_) | Self::FieldValue(_) | Self::ValueOutOfRange => INVALID_FIELD,
+            Self::ArrayConstructor | Self::Depth | Self::EmptyElements => RESOURCE_LIMIT_EXCEEDED,
+            Self::UnknownPerformative => NOT_IMPLEMENTED,
+            _ => DECODE_ERROR,
+        }
+    }
 }

@@ -1,9 +1,7 @@
-//! What can be wrong with received bytes, one variant per fault, and the error
-//! condition that answers it.
+//! What can be wrong with received bytes, one variant per fault, and with
+//! values to encode.
 
 use dunlin_base::SinkFull;
-
-use crate::{Symbol, condition};
 
 /// Why bytes are not AMQP 1.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +58,7 @@ pub enum DecodeError {
     MapOdd,
     /// A frame that must have a body has none.
     #[error("a frame without a body")]
-    NoBody,
+    EmptyFrame,
     /// Sections of a message come too late or twice.
     #[error("sections of a message in the wrong order")]
     SectionOrder,
@@ -94,24 +92,6 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The condition of the error that answers it.
-    #[must_use]
-    pub const fn condition(self) -> Symbol<'static> {
-        match self {
-            Self::DataOffset | Self::FrameSize(_) | Self::FrameType(_) | Self::FrameTooShort => {
-                condition::FRAMING_ERROR
-            }
-            Self::FieldMissing(_) | Self::FieldValue(_) | Self::ValueOutOfRange => {
-                condition::INVALID_FIELD
-            }
-            Self::ArrayConstructor | Self::Depth | Self::EmptyElements => {
-                condition::RESOURCE_LIMIT_EXCEEDED
-            }
-            Self::UnknownPerformative => condition::NOT_IMPLEMENTED,
-            _ => condition::DECODE_ERROR,
-        }
-    }
-
     /// The same fault, as that of the field `name`.
     pub(crate) const fn of(self, name: &'static str) -> Self {
         match self {

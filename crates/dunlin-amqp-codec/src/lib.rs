@@ -30,18 +30,15 @@ extern crate alloc;
 
 #[macro_use]
 mod composite;
-mod array;
 pub mod capability;
 mod code;
 pub mod condition;
 mod connection;
-mod described;
 mod error;
+mod field;
 pub mod frame;
 pub mod limits;
 mod link;
-mod list;
-mod map;
 mod message;
 mod message_id;
 mod outcome;
@@ -62,17 +59,16 @@ mod unsettled;
 mod value;
 mod writer;
 
-pub use array::Array;
 pub use connection::{Close, Error, Open};
-pub use described::{Described, Descriptor};
 pub use error::{DecodeError, EncodeError};
 pub use frame::{Frame, FrameType};
 pub use link::{Attach, Detach, Disposition, Flow, Transfer};
-pub use list::List;
-pub use map::Map;
 pub use message::{Body, BodyKind, Message};
 pub use message_id::MessageId;
-pub use outcome::{Accepted, DeliveryState, Modified, Outcome, Received, Rejected, Released};
+pub use outcome::{
+    Accepted, Declared, DeliveryState, Modified, Outcome, Received, Rejected, Released,
+    TransactionalState,
+};
 pub use performative::Performative;
 pub use primitive::{Timestamp, Uuid};
 pub use protocol_header::{NotAProtocolHeader, ProtocolHeader};
@@ -89,6 +85,6 @@ pub use terminus::{
     AnyTarget, DistributionMode, LifetimePolicy, Source, Target, TerminusDurability,
     TerminusExpiryPolicy,
 };
-pub use transaction::{Coordinator, Declare, Declared, Discharge, TransactionalState};
+pub use transaction::{Coordinator, Declare, Discharge};
 pub use unsettled::Unsettled;
-pub use value::Value;
+pub use value::{Array, Described, Descriptor, List, Map, Value};

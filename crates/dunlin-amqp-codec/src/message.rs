@@ -4,7 +4,8 @@
 use core::iter;
 use core::ops::Range;
 
-use crate::reader::{Reader, read_whole};
+use crate::field::read_whole;
+use crate::reader::Reader;
 use crate::value::Check;
 use crate::{DecodeError, Header, List, Map, Properties, Section, Value, code};
 
@@ -215,6 +216,13 @@ impl<'a> Message<'a> {
         self.range(Part::Properties).start..self.range(Part::Body).end
     }
 
+    /// What goes on to all further nodes: message annotations, bare message and
+    /// footer.
+    #[must_use]
+    pub fn lasting_range(&self) -> Range<usize> {
+        self.range(Part::MessageAnnotations).start..self.bytes.len()
+    }
+
     /// The bare message and the footer: what stays when header and annotations
     /// are written again.
     #[must_use]
@@ -229,7 +237,7 @@ impl<'a> Message<'a> {
 fn skip_value(r: &mut Reader<'_>) -> Result<(), DecodeError> {
     let mut code = r.u8()?;
     while code == code::DESCRIBED {
-        crate::described::read_descriptor(r)?;
+        crate::value::read_descriptor(r)?;
         code = r.u8()?;
     }
     let len = match code >> 4 {

@@ -1,14 +1,13 @@
-//! States of a delivery (section 3.4).
+//! States of a delivery (sections 3.4, 4.5.5, 4.5.8).
 
 use dunlin_base::ByteSink;
 
-use crate::composite::{Composite, Field, is_described};
-use crate::described::read_descriptor;
+use crate::composite::{Composite, is_described};
+use crate::field::Field;
 use crate::reader::Reader;
 use crate::value::Check;
-use crate::{
-    Declared, DecodeError, Described, Descriptor, EncodeError, Error, Map, TransactionalState, code,
-};
+use crate::value::read_descriptor;
+use crate::{DecodeError, Described, Descriptor, EncodeError, Error, Map, code};
 
 composite! {
     /// How far a receiver got; not terminal.
@@ -47,6 +46,24 @@ composite! {
         undeliverable_here: default bool = false,
         /// Message annotations to set.
         message_annotations: optional Map<'a>,
+    }
+}
+
+composite! {
+    /// Outcome of [`crate::Declare`].
+    Declared<'a> = 0x33, "amqp:declared:list" {
+        /// The transaction.
+        txn_id: mandatory &'a [u8],
+    }
+}
+
+composite! {
+    /// State of a delivery that belongs to a transaction.
+    TransactionalState<'a> = 0x34, "amqp:transactional-state:list" {
+        /// The transaction.
+        txn_id: mandatory &'a [u8],
+        /// The outcome, if the transaction is committed.
+        outcome: optional Outcome<'a>,
     }
 }
 
@@ -170,7 +187,7 @@ impl<'a> DeliveryState<'a> {
     /// # Errors
     /// The first rule that the bytes break.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        crate::reader::read_whole(bytes)
+        crate::field::read_whole(bytes)
     }
 
     /// Bytes that encoding takes.

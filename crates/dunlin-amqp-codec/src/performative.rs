@@ -2,10 +2,10 @@
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
-use crate::described::read_descriptor;
+use crate::field::Field;
 use crate::limits::DELIVERY_TAG_BYTES_MAX;
 use crate::reader::Reader;
+use crate::value::read_descriptor;
 use crate::{
     Attach, Begin, Close, DecodeError, Detach, Disposition, EncodeError, End, Flow, Open, Transfer,
     code,
@@ -63,7 +63,7 @@ impl<'a> Performative<'a> {
     pub fn decode(body: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
         let mut r = Reader::new(body);
         if r.is_empty() {
-            return Err(DecodeError::NoBody);
+            return Err(DecodeError::EmptyFrame);
         }
         if r.u8()? != code::DESCRIBED {
             return Err(DecodeError::UnknownPerformative);

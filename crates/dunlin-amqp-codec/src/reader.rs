@@ -1,16 +1,6 @@
 //! A cursor over received bytes.
 
-use crate::composite::Field;
 use crate::{DecodeError, code};
-
-/// Reads exactly one value from `bytes`.
-pub(crate) fn read_whole<'a, T: Field<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
-    let mut r = Reader::new(bytes);
-    let code = r.u8()?;
-    let value = T::read(code, &mut r)?;
-    r.finish()?;
-    Ok(value)
-}
 
 /// What remains to be read.
 #[derive(Clone, Copy, Debug)]

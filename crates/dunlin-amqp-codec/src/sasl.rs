@@ -2,9 +2,9 @@
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
-use crate::described::read_descriptor;
+use crate::field::Field;
 use crate::reader::Reader;
+use crate::value::read_descriptor;
 use crate::{DecodeError, EncodeError, Symbol, Symbols, code};
 
 composite! {
@@ -64,7 +64,7 @@ pub enum SaslCode {
     Auth = 1,
     /// A fault of the system.
     Sys = 2,
-    /// A fault of the system that lasts until somebody repairs it.
+    /// A fault of the system that lasts until it is repaired.
     SysPerm = 3,
     /// A fault of the system that may pass.
     SysTemp = 4,
@@ -131,7 +131,7 @@ impl<'a> SaslFrame<'a> {
     pub fn decode(body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(body);
         if r.is_empty() {
-            return Err(DecodeError::NoBody);
+            return Err(DecodeError::EmptyFrame);
         }
         if r.u8()? != code::DESCRIBED {
             return Err(DecodeError::UnknownPerformative);

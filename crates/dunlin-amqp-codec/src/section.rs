@@ -2,9 +2,9 @@
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
-use crate::described::read_descriptor;
+use crate::field::Field;
 use crate::reader::Reader;
+use crate::value::read_descriptor;
 use crate::writer::variable_len;
 use crate::{
     DecodeError, Descriptor, EncodeError, Map, MessageId, SerialNumber, Symbol, Timestamp, Value,

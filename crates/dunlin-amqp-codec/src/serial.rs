@@ -5,7 +5,7 @@ use core::cmp::Ordering;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
+use crate::field::Field;
 use crate::reader::Reader;
 use crate::{DecodeError, EncodeError};
 

@@ -4,7 +4,7 @@ use core::fmt;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
+use crate::field::Field;
 use crate::reader::Reader;
 use crate::writer::{put_variable, variable_len};
 use crate::{DecodeError, EncodeError, code};

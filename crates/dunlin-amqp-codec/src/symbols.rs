@@ -5,7 +5,7 @@ use core::iter;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
+use crate::field::Field;
 use crate::reader::Reader;
 use crate::writer::{compound_len, put_compound};
 use crate::{Array, DecodeError, EncodeError, Symbol, Value, code};

@@ -2,7 +2,7 @@
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
+use crate::field::Field;
 use crate::reader::Reader;
 use crate::{
     Coordinator, DecodeError, Described, Descriptor, EncodeError, List, Map, Outcome, Symbol,

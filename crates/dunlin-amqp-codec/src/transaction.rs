@@ -1,6 +1,7 @@
-//! Types of transactions (section 4.5).
+//! Types of the coordinator of transactions (section 4.5); states of deliveries
+//! in a transaction are beside the other states.
 
-use crate::{Outcome, Symbols};
+use crate::Symbols;
 
 composite! {
     /// A target that is the coordinator of transactions.
@@ -25,23 +26,5 @@ composite! {
         txn_id: mandatory &'a [u8],
         /// It is rolled back, not committed.
         fail: default bool = false,
-    }
-}
-
-composite! {
-    /// Outcome of [`Declare`].
-    Declared<'a> = 0x33, "amqp:declared:list" {
-        /// The transaction.
-        txn_id: mandatory &'a [u8],
-    }
-}
-
-composite! {
-    /// State of a delivery that belongs to a transaction.
-    TransactionalState<'a> = 0x34, "amqp:transactional-state:list" {
-        /// The transaction.
-        txn_id: mandatory &'a [u8],
-        /// The outcome, if the transaction is committed.
-        outcome: optional Outcome<'a>,
     }
 }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
+use crate::field::Field;
 use crate::limits::DELIVERY_TAG_BYTES_MAX;
 use crate::reader::Reader;
 use crate::writer::{compound_len, put_compound, put_null};

@@ -4,13 +4,13 @@ use core::fmt;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
-use crate::described::{read_element, skip_constructor};
+use super::described::{read_element, skip_constructor};
+use super::{Check, Value};
+use crate::field::Field;
 use crate::limits::{ARRAY_CONSTRUCTOR_BYTES_MAX, EMPTY_ELEMENTS_MAX};
 use crate::reader::Reader;
-use crate::value::Check;
 use crate::writer::{compound_len, put_compound};
-use crate::{DecodeError, EncodeError, Value, code};
+use crate::{DecodeError, EncodeError, code};
 
 mod element;
 

@@ -4,13 +4,23 @@ use alloc::vec::Vec;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
-use crate::described::read_descriptor;
+use crate::field::Field;
 use crate::limits::DEPTH_MAX;
 use crate::primitive::put_fixed;
 use crate::reader::Reader;
 use crate::writer::put_null;
-use crate::{Array, DecodeError, Described, EncodeError, List, Map, Symbol, Timestamp, Uuid, code};
+use crate::{DecodeError, EncodeError, Symbol, Timestamp, Uuid, code};
+
+mod array;
+mod described;
+mod list;
+mod map;
+
+pub use array::Array;
+pub(crate) use described::read_descriptor;
+pub use described::{Described, Descriptor};
+pub use list::List;
+pub use map::Map;
 
 /// A value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

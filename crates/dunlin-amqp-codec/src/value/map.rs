@@ -6,12 +6,12 @@ use core::iter;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
-use crate::list::{check_values, checked_values};
+use super::list::{check_values, checked_values};
+use super::{Check, Value};
+use crate::field::Field;
 use crate::reader::Reader;
-use crate::value::Check;
 use crate::writer::{compound_len, put_compound};
-use crate::{DecodeError, EncodeError, Value, code};
+use crate::{DecodeError, EncodeError, code};
 
 /// A map: received bytes that were checked, or entries to encode.
 #[derive(Clone, Copy)]

@@ -5,11 +5,11 @@ use core::iter;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
+use super::{Check, Value};
+use crate::field::Field;
 use crate::reader::Reader;
-use crate::value::Check;
 use crate::writer::{compound_len, put_compound};
-use crate::{DecodeError, EncodeError, Value, code};
+use crate::{DecodeError, EncodeError, code};
 
 /// A list: received bytes that were checked, or values to encode.
 #[derive(Clone, Copy)]

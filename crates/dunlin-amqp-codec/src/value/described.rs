@@ -4,10 +4,10 @@ use core::fmt;
 
 use dunlin_base::ByteSink;
 
-use crate::composite::Field;
+use super::{Check, Value};
+use crate::field::Field;
 use crate::reader::Reader;
-use crate::value::Check;
-use crate::{DecodeError, EncodeError, Symbol, Value, code};
+use crate::{DecodeError, EncodeError, Symbol, code};
 
 /// What a described value stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

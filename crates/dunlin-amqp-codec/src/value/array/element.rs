@@ -3,8 +3,9 @@
 
 use dunlin_base::ByteSink;
 
+use crate::value::{Descriptor, Value};
 use crate::writer::put_wide_compound;
-use crate::{Descriptor, EncodeError, Value, code};
+use crate::{EncodeError, code};
 
 /// What the elements have in common.
 #[derive(Clone, Copy)]
