@@ -29,7 +29,6 @@
 //! | [`Event::Attach`] | now or later [`Connection::accept_attach`] or [`Connection::refuse_attach`] |
 //! | [`Event::Credit`] | [`Connection::send`] while [`Connection::credit`] says so, then [`Connection::drained`] if it says drain |
 //! | [`Event::Message`] | [`Connection::settle`], or [`Connection::update`] first if the link settles second; [`Connection::set_credit`] when the credit is used up by half |
-//! | [`Event::Demand`] | of a link whose target is a coordinator, instead of a message: begin or end the transaction, [`Connection::settle`] |
 //! | [`Event::Disposition`] | forget the delivery if it is settled, else [`Connection::settle`] it |
 //! | [`Event::WindowOpen`] | send again what `send` refused with [`SendError::Window`] |
 //! | [`Event::Detached`] | forget the link: each that was in an `Attach` event or came from [`Connection::attach`] has exactly one |
@@ -51,8 +50,7 @@
 //! [`LinkId`] and [`SessionId`] are small and unique for a connection; a number
 //! that is used again on the wire has another id here. A [`Delivery`] is a link
 //! and the delivery-id of the session, for both directions. What survives a
-//! connection is known by link name and [`Tag`]; [`RemoteUnsettled`] says how
-//! deliveries are resumed when a link is attached again.
+//! connection is known by link name and [`Tag`].
 //!
 //! # Bounds
 //!
@@ -73,17 +71,17 @@ pub use dunlin_amqp_codec as codec;
 mod connection;
 mod error;
 mod event;
+pub mod filter;
 mod framer;
 mod ids;
 mod limits;
 mod link;
+pub mod message;
 mod output;
-mod resume;
 mod sasl;
 mod session;
 mod state;
 mod tag;
-mod transaction;
 mod wire;
 
 #[cfg(test)]
@@ -94,8 +92,6 @@ pub use error::{CallError, Fault, Reason, SendError};
 pub use event::{Body, Event, Message, Payload};
 pub use ids::{Delivery, LinkId, SessionId};
 pub use limits::Limits;
-pub use resume::{RemoteUnsettled, Resumption};
-pub use session::{Extent, Sending};
+pub use session::Sending;
 pub use state::State;
 pub use tag::Tag;
-pub use transaction::Demand;

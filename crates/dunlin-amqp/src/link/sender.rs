@@ -16,8 +16,6 @@ pub(crate) struct Sender {
     pub(crate) message_bytes_max: u64,
     /// The delivery of which further parts follow.
     pub(crate) part: Option<SentPart>,
-    /// One of the `unsettled` maps is incomplete.
-    pub(crate) is_incomplete: bool,
     initial: SerialNumber,
 }
 
@@ -40,7 +38,6 @@ impl Sender {
             drain: false,
             message_bytes_max: 0,
             part: None,
-            is_incomplete: false,
             initial,
         }
     }
@@ -58,11 +55,6 @@ impl Sender {
             self.credit = credit.saturating_sub(in_flight);
         }
         self.drain = flow.drain;
-    }
-
-    /// Whether a delivery may begin that is resumed or is not.
-    pub(crate) const fn may_begin(&self, resumed: bool) -> bool {
-        resumed || !self.is_incomplete
     }
 
     /// Whether the receiver takes a message of so many bytes.

@@ -28,8 +28,8 @@ pub struct Sending<'a> {
     pub format: u32,
     /// It is settled at once: nothing comes back.
     pub settled: bool,
-    /// Whether it is all of the message.
-    pub extent: Extent,
+    /// Further parts follow with [`crate::Connection::send_part`].
+    pub more: bool,
     /// The delivery was unsettled when an earlier attachment ended.
     pub resume: bool,
     /// The answer may wait for others.
@@ -40,17 +40,6 @@ pub struct Sending<'a> {
     pub state: Option<DeliveryState<'a>>,
 }
 
-/// Whether what is sent is all of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// It is.
-    Whole,
-    /// Further parts follow with [`crate::Connection::send_part`].
-    First,
-    /// A resumed delivery is given up: nothing is sent of it.
-    Aborted,
-}
-
 impl Sending<'_> {
     /// A whole message of AMQP.
     #[must_use]
@@ -59,7 +48,7 @@ impl Sending<'_> {
             tag,
             format: 0,
             settled,
-            extent: Extent::Whole,
+            more: false,
             resume: false,
             batchable: false,
             rcv_settle_mode: None,
@@ -114,9 +103,6 @@ impl Session {
         if !sender.takes(size) {
             return Err(SendError::MessageSize);
         }
-        if !sender.may_begin(sending.resume) {
-            return Err(SendError::Incomplete);
-        }
         if !self.outgoing.may_transfer(&self.windows) {
             self.outgoing.was_refused = true;
             return Err(SendError::Window);
@@ -132,12 +118,12 @@ impl Session {
             delivery_tag: Some(sending.tag.as_bytes()),
             message_format: Some(sending.format),
             settled: Some(sending.settled),
-            more: sending.extent == Extent::First,
+            more: sending.more,
             rcv_settle_mode: sending.rcv_settle_mode,
             state: sending.state,
             resume: sending.resume,
             batchable: sending.batchable,
-            aborted: sending.extent == Extent::Aborted,
+            aborted: false,
         };
         let windows = &mut self.windows;
         self.outgoing
@@ -145,13 +131,13 @@ impl Session {
         self.outgoing.next_id = id.next();
         if let Ok(sender) = self.sender(link) {
             sender.take_credit();
-            sender.part = (sending.extent == Extent::First).then_some(SentPart {
+            sender.part = sending.more.then_some(SentPart {
                 id: id.0,
                 settled: sending.settled,
                 bytes: size,
             });
         }
-        if !sending.settled && sending.extent != Extent::Aborted {
+        if !sending.settled {
             let (handle, tag) = (link.handle, sending.tag);
             let unsettled = Unsettled { handle, tag };
             self.outgoing.unsettled.insert(id.0, unsettled);

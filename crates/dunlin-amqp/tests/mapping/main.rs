@@ -1,0 +1,47 @@
+//! The mapping between AMQP and the neutral message through its public API.
+
+// `allow-unwrap-in-tests` does not reach helpers outside of `#[test]`.
+#![allow(clippy::unwrap_used)]
+
+mod examples;
+mod random;
+mod round_trips;
+
+use bytes::Bytes;
+use dunlin_amqp::codec;
+use dunlin_amqp::message::{Attempt, from_amqp, to_amqp};
+use dunlin_base::{Instant, Message, Text};
+
+/// When all messages are sent and received.
+pub(crate) const NOW: Instant = Instant::from_micros(1_800_000_000_123_456);
+
+/// The bytes that a receiver of AMQP gets.
+pub(crate) fn sent(message: &Message) -> Bytes {
+    let mut out = Vec::new();
+    to_amqp(message, NOW, Attempt::default(), &mut out).expect("room");
+    Bytes::from(out)
+}
+
+/// The message of what a sender of AMQP sends to `topic`.
+pub(crate) fn received(bytes: &Bytes, topic: &str) -> Message {
+    from_amqp(bytes, Text::from(topic), NOW).expect("valid")
+}
+
+/// Message annotations, bare message and footer.
+pub(crate) fn lasting(bytes: &Bytes) -> Bytes {
+    bytes.slice(codec::Message::scan(bytes).unwrap().lasting_range())
+}
+
+/// The message as MQTT carries it: with whole seconds to its expiry, and
+/// without what only AMQP knows.
+pub(crate) fn over_mqtt(message: &Message) -> Message {
+    let expires = message.expires.map(|at| {
+        let secs = (at - NOW).as_micros().div_ceil(1_000_000) as u64;
+        NOW + core::time::Duration::from_secs(secs)
+    });
+    Message {
+        expires,
+        extra: None,
+        ..message.clone()
+    }
+}
