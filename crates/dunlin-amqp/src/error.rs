@@ -119,6 +119,10 @@ pub enum SendError {
     /// The message is larger than the receiver takes.
     #[error("larger than max-message-size")]
     MessageSize,
+    /// One of the `unsettled` maps of the link is incomplete, and the delivery
+    /// is not resumed.
+    #[error("only resumed deliveries until the unsettled maps are complete")]
+    Incomplete,
     /// Parts of a delivery in the wrong order: a first part within another
     /// delivery, or a further part of none.
     #[error("not the next part of a delivery")]

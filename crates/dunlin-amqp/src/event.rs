@@ -8,6 +8,7 @@ use crate::error::Reason;
 use crate::ids::{Delivery, LinkId, SessionId};
 use crate::state::State;
 use crate::tag::Tag;
+use crate::transaction::Demand;
 
 /// Something that the driver acts upon; the table in the crate's opening says
 /// how.
@@ -109,6 +110,21 @@ pub enum Event<'d> {
     },
     /// A message came whole.
     Message(Message<'d>),
+    /// A resumed delivery was given up by the sender: what there was of it under
+    /// this tag is to be forgotten.
+    Aborted {
+        /// The link.
+        link: LinkId,
+        /// The tag.
+        tag: Tag,
+    },
+    /// To a coordinator: begin or end a transaction.
+    Demand {
+        /// The delivery, which the driver settles.
+        delivery: Delivery,
+        /// What is to be done.
+        demand: Demand,
+    },
     /// The peer says what became of a delivery, of either direction.
     Disposition {
         /// The delivery.

@@ -29,6 +29,7 @@
 //! | [`Event::Attach`] | now or later [`Connection::accept_attach`] or [`Connection::refuse_attach`] |
 //! | [`Event::Credit`] | [`Connection::send`] while [`Connection::credit`] says so, then [`Connection::drained`] if it says drain |
 //! | [`Event::Message`] | [`Connection::settle`], or [`Connection::update`] first if the link settles second; [`Connection::set_credit`] when the credit is used up by half |
+//! | [`Event::Demand`] | of a link whose target is a coordinator, instead of a message: begin or end the transaction, [`Connection::settle`] |
 //! | [`Event::Disposition`] | forget the delivery if it is settled, else [`Connection::settle`] it |
 //! | [`Event::WindowOpen`] | send again what `send` refused with [`SendError::Window`] |
 //! | [`Event::Detached`] | forget the link: each that was in an `Attach` event or came from [`Connection::attach`] has exactly one |
@@ -50,7 +51,8 @@
 //! [`LinkId`] and [`SessionId`] are small and unique for a connection; a number
 //! that is used again on the wire has another id here. A [`Delivery`] is a link
 //! and the delivery-id of the session, for both directions. What survives a
-//! connection is known by link name and [`Tag`].
+//! connection is known by link name and [`Tag`]; [`RemoteUnsettled`] says how
+//! deliveries are resumed when a link is attached again.
 //!
 //! # Bounds
 //!
@@ -78,10 +80,12 @@ mod limits;
 mod link;
 pub mod message;
 mod output;
+mod resume;
 mod sasl;
 mod session;
 mod state;
 mod tag;
+mod transaction;
 mod wire;
 
 #[cfg(test)]
@@ -92,6 +96,8 @@ pub use error::{CallError, Fault, Reason, SendError};
 pub use event::{Body, Event, Message, Payload};
 pub use ids::{Delivery, LinkId, SessionId};
 pub use limits::Limits;
-pub use session::Sending;
+pub use resume::{RemoteUnsettled, Resumption};
+pub use session::{Extent, Sending};
 pub use state::State;
 pub use tag::Tag;
+pub use transaction::Demand;

@@ -154,6 +154,11 @@ impl Connection {
                 self.range = Some(range);
                 None
             }
+            Taken::Demand(delivery, demand) => {
+                let event = Event::Demand { delivery, demand };
+                self.wire.events.push_back(event);
+                None
+            }
             Taken::Joined(message) => Some(message),
             Taken::Whole(message) => {
                 let mut message: Message<'d> = message;

@@ -8,11 +8,13 @@ mod sender;
 mod table;
 
 pub(crate) use partial::Partial;
-pub(crate) use receiver::Receiver;
+pub(crate) use receiver::{Receiver, Resumable};
 pub(crate) use sender::{Sender, SentPart};
 pub(crate) use table::Links;
 
-use dunlin_amqp_codec::{Attach, ReceiverSettleMode, Role, SenderSettleMode, SerialNumber};
+use dunlin_amqp_codec::{
+    AnyTarget, Attach, ReceiverSettleMode, Role, SenderSettleMode, SerialNumber,
+};
 use dunlin_base::Text;
 
 use crate::ids::LinkId;
@@ -57,14 +59,24 @@ pub(crate) struct Link {
     pub(crate) rcv_settle_mode: ReceiverSettleMode,
     /// Its flow state is to be sent.
     pub(crate) is_flow_due: bool,
+    /// Its target is the coordinator of this side.
+    pub(crate) is_coordinator: bool,
 }
 
 impl Link {
     /// A link that this side asks for.
     pub(crate) fn asked(id: LinkId, attach: &Attach<'_>) -> Self {
         let end = match attach.role {
-            Role::Sender => End::Sender(Sender::new(attach.initial_delivery_count)),
-            Role::Receiver => End::Receiver(Receiver::new(None, attach.max_message_size)),
+            Role::Sender => {
+                let mut sender = Sender::new(attach.initial_delivery_count);
+                sender.is_incomplete = attach.incomplete_unsettled;
+                End::Sender(sender)
+            }
+            Role::Receiver => {
+                let mut receiver = Receiver::new(None, attach.max_message_size);
+                receiver.resumable = Resumable::new(attach);
+                End::Receiver(receiver)
+            }
         };
         Self {
             id,
@@ -75,6 +87,7 @@ impl Link {
             snd_settle_mode: attach.snd_settle_mode,
             rcv_settle_mode: attach.rcv_settle_mode,
             is_flow_due: false,
+            is_coordinator: false,
         }
     }
 
@@ -85,6 +98,7 @@ impl Link {
             Role::Receiver => {
                 let mut sender = Sender::new(None);
                 sender.message_bytes_max = attach.max_message_size.unwrap_or(0);
+                sender.is_incomplete = attach.incomplete_unsettled;
                 End::Sender(sender)
             }
         };
@@ -97,6 +111,10 @@ impl Link {
             snd_settle_mode: attach.snd_settle_mode,
             rcv_settle_mode: attach.rcv_settle_mode,
             is_flow_due: false,
+            is_coordinator: matches!(
+                (attach.role, &attach.target),
+                (Role::Sender, Some(AnyTarget::Coordinator(_)))
+            ),
         }
     }
 
@@ -114,6 +132,7 @@ impl Link {
         match &mut self.end {
             End::Sender(sender) => {
                 sender.message_bytes_max = attach.max_message_size.unwrap_or(0);
+                sender.is_incomplete |= attach.incomplete_unsettled;
                 self.rcv_settle_mode = attach.rcv_settle_mode;
             }
             End::Receiver(receiver) => {
@@ -129,9 +148,13 @@ impl Link {
     /// Our answer to the peer's `attach`.
     pub(crate) fn accept(&mut self, answer: &Attach<'_>) {
         match &mut self.end {
-            End::Sender(_) => self.snd_settle_mode = answer.snd_settle_mode,
+            End::Sender(sender) => {
+                sender.is_incomplete |= answer.incomplete_unsettled;
+                self.snd_settle_mode = answer.snd_settle_mode;
+            }
             End::Receiver(receiver) => {
                 receiver.message_bytes_max = answer.max_message_size.unwrap_or(0);
+                receiver.resumable = Resumable::new(answer);
                 self.rcv_settle_mode = answer.rcv_settle_mode;
             }
         }

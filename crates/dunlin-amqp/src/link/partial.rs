@@ -15,6 +15,8 @@ pub(crate) struct Partial {
     pub(crate) format: u32,
     pub(crate) settled: bool,
     pub(crate) resume: bool,
+    /// It is resumed and not known here: nothing of it is kept.
+    pub(crate) is_ignored: bool,
     pub(crate) rcv_settle_mode: ReceiverSettleMode,
     pub(crate) state: Option<State>,
     pub(crate) bytes: Vec<u8>,

@@ -1,9 +1,9 @@
 //! The receiving end: credit that it gives, and the message that is coming.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 
-use dunlin_amqp_codec::{Flow, SerialNumber};
+use dunlin_amqp_codec::{Attach, Flow, SerialNumber};
 
 use super::Partial;
 use crate::tag::Tag;
@@ -23,6 +23,38 @@ pub(crate) struct Receiver {
     pub(crate) partial: Option<Box<Partial>>,
     /// Unsettled deliveries. No more than the session's table has.
     pub(crate) tags: BTreeMap<Tag, u32>,
+    /// What this side's `unsettled` map said.
+    pub(crate) resumable: Resumable,
+}
+
+/// Deliveries that the sender may resume.
+#[derive(Debug, Default)]
+pub(crate) struct Resumable {
+    tags: BTreeSet<Tag>,
+    /// The map was incomplete: none but these may come.
+    is_incomplete: bool,
+}
+
+impl Resumable {
+    /// What an `attach` of this side says.
+    pub(crate) fn new(attach: &Attach<'_>) -> Self {
+        let unsettled = attach.unsettled.as_ref();
+        let entries = unsettled.into_iter().flat_map(|map| map.iter());
+        Self {
+            tags: entries.filter_map(|(tag, _)| Tag::new(tag)).collect(),
+            is_incomplete: attach.incomplete_unsettled,
+        }
+    }
+
+    /// Whether a delivery may begin that is not resumed.
+    pub(crate) const fn takes_new(&self) -> bool {
+        !self.is_incomplete
+    }
+
+    /// A delivery is resumed: `false` if it is unknown here.
+    pub(crate) fn take(&mut self, tag: &Tag) -> bool {
+        self.tags.remove(tag)
+    }
 }
 
 impl Receiver {
@@ -38,6 +70,7 @@ impl Receiver {
             message_bytes_max: message_bytes_max.unwrap_or(0),
             partial: None,
             tags: BTreeMap::new(),
+            resumable: Resumable::default(),
         }
     }
 

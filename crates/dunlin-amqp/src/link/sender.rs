@@ -16,6 +16,8 @@ pub(crate) struct Sender {
     pub(crate) message_bytes_max: u64,
     /// The delivery of which further parts follow.
     pub(crate) part: Option<SentPart>,
+    /// One of the `unsettled` maps is incomplete.
+    pub(crate) is_incomplete: bool,
     initial: SerialNumber,
 }
 
@@ -38,6 +40,7 @@ impl Sender {
             drain: false,
             message_bytes_max: 0,
             part: None,
+            is_incomplete: false,
             initial,
         }
     }
@@ -55,6 +58,11 @@ impl Sender {
             self.credit = credit.saturating_sub(in_flight);
         }
         self.drain = flow.drain;
+    }
+
+    /// Whether a delivery may begin that is resumed or is not.
+    pub(crate) const fn may_begin(&self, resumed: bool) -> bool {
+        resumed || !self.is_incomplete
     }
 
     /// Whether the receiver takes a message of so many bytes.

@@ -10,11 +10,12 @@ use dunlin_amqp_codec::{
 use super::table::Taken;
 use super::{Session, UNATTACHED, Unsettled};
 use crate::error::{Failure, Fault};
-use crate::event::{Message, Payload};
+use crate::event::{Event, Message, Payload};
 use crate::ids::{Delivery, LinkId};
-use crate::link::{self, LinkPhase, Partial, Receiver};
+use crate::link::{self, Link, LinkPhase, Partial, Receiver};
 use crate::state::State;
 use crate::tag::Tag;
+use crate::transaction::Demand;
 use crate::wire::Wire;
 
 impl Session {
@@ -55,17 +56,7 @@ impl Session {
         wire: &mut Wire,
     ) -> Result<Taken, Failure> {
         let invalid = |text| fault(handle, condition::INVALID_FIELD, text);
-        let text = "a delivery without delivery-id";
-        let id = transfer.delivery_id.ok_or_else(|| invalid(text))?;
-        let tag = transfer.delivery_tag.and_then(Tag::new);
-        let tag = tag.ok_or_else(|| invalid("a delivery without a delivery-tag"))?;
-        if self.last_received.is_some_and(|last| !last.is_before(id)) {
-            return Err(Failure::Session(Fault::new(
-                condition::INVALID_FIELD,
-                "a delivery-id that does not follow",
-            )));
-        }
-        self.last_received = Some(id);
+        let (id, tag) = self.names_of(handle, transfer)?;
         let is_full = self.received.len() >= wire.limits.unsettled_received_max;
         let Some(link) = self.links.at(handle) else {
             return Ok(Taken::Nothing);
@@ -85,11 +76,17 @@ impl Session {
             let text = "a delivery without link credit";
             return Err(fault(handle, condition::TRANSFER_LIMIT_EXCEEDED, text));
         }
+        let resumes = resumes(receiver, handle, tag, transfer)?;
         if transfer.aborted {
+            if resumes == Resumes::Known {
+                let link = link.id;
+                wire.events.push_back(Event::Aborted { link, tag });
+            }
             return Ok(Taken::Nothing);
         }
         check_size(receiver, handle, payload.len())?;
-        if !settled {
+        let is_ignored = resumes == Resumes::Unknown;
+        if !settled && !is_ignored {
             if is_full {
                 return Err(UNSETTLED);
             }
@@ -105,6 +102,7 @@ impl Session {
             format: transfer.message_format.unwrap_or(0),
             settled,
             resume: transfer.resume,
+            is_ignored,
             rcv_settle_mode,
             state: state_of(transfer.state.as_ref()),
             bytes: alloc::vec::Vec::new(),
@@ -112,10 +110,34 @@ impl Session {
         if transfer.more {
             return self.keep(handle, Box::new(partial), payload, wire);
         }
-        let Some(link) = self.links.at(handle) else {
+        let Some(link) = self.links.at(handle).filter(|_| !is_ignored) else {
             return Ok(Taken::Nothing);
         };
+        if link.is_coordinator {
+            return demand(link, &partial, payload);
+        }
         Ok(Taken::Whole(message(link.id, partial)))
+    }
+
+    /// The id and the tag that the first transfer of a delivery gives it.
+    fn names_of(
+        &mut self,
+        handle: u32,
+        transfer: &Transfer<'_>,
+    ) -> Result<(SerialNumber, Tag), Failure> {
+        let invalid = |text| fault(handle, condition::INVALID_FIELD, text);
+        let text = "a delivery without delivery-id";
+        let id = transfer.delivery_id.ok_or_else(|| invalid(text))?;
+        let tag = transfer.delivery_tag.and_then(Tag::new);
+        let tag = tag.ok_or_else(|| invalid("a delivery without a delivery-tag"))?;
+        if self.last_received.is_some_and(|last| !last.is_before(id)) {
+            return Err(Failure::Session(Fault::new(
+                condition::INVALID_FIELD,
+                "a delivery-id that does not follow",
+            )));
+        }
+        self.last_received = Some(id);
+        Ok((id, tag))
     }
 
     /// A further transfer of a delivery.
@@ -160,7 +182,13 @@ impl Session {
         if transfer.more {
             return self.keep(handle, partial, payload, wire);
         }
+        if partial.is_ignored {
+            return Ok(Taken::Nothing);
+        }
         partial.bytes.extend_from_slice(payload);
+        if link.is_coordinator {
+            return demand(link, &partial, &partial.bytes);
+        }
         Ok(Taken::Joined(message(link.id, *partial)))
     }
 
@@ -172,6 +200,7 @@ impl Session {
         payload: &[u8],
         wire: &mut Wire,
     ) -> Result<Taken, Failure> {
+        let payload = if partial.is_ignored { &[] } else { payload };
         let bytes = partial.bytes.len() + payload.len();
         if wire.partial_bytes + bytes > wire.limits.partial_bytes_max {
             let text = "too many bytes of messages that are not complete";
@@ -195,6 +224,55 @@ impl Session {
         {
             receiver.tags.remove(&unsettled.tag);
         }
+    }
+}
+
+/// Whether a delivery was unsettled before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resumes {
+    /// It is new.
+    No,
+    /// It was, and this side knows it.
+    Known,
+    /// It was, and this side does not know it: it is not looked at.
+    Unknown,
+}
+
+fn resumes(
+    receiver: &mut Receiver,
+    handle: u32,
+    tag: Tag,
+    transfer: &Transfer<'_>,
+) -> Result<Resumes, Failure> {
+    if transfer.resume {
+        return Ok(match receiver.resumable.take(&tag) {
+            true => Resumes::Known,
+            false => Resumes::Unknown,
+        });
+    }
+    if receiver.resumable.takes_new() {
+        return Ok(Resumes::No);
+    }
+    let text = "a new delivery while the unsettled map is incomplete";
+    Err(fault(handle, condition::ILLEGAL_STATE, text))
+}
+
+/// A message to the coordinator that came whole.
+fn demand(link: &Link, partial: &Partial, payload: &[u8]) -> Result<Taken, Failure> {
+    let handle = link.id.handle;
+    if partial.settled {
+        let text = "a settled message to a coordinator";
+        return Err(fault(handle, condition::NOT_ALLOWED, text));
+    }
+    let demand = Demand::decode(payload);
+    let invalid = Fault::new(condition::DECODE_ERROR, "neither declare nor discharge");
+    let delivery = Delivery {
+        link: link.id,
+        id: partial.id,
+    };
+    match demand {
+        Ok(demand) => Ok(Taken::Demand(delivery, demand)),
+        Err(_) => Err(Failure::Link(handle, invalid)),
     }
 }
 

@@ -9,7 +9,7 @@ mod settling;
 mod table;
 mod windows;
 
-pub use outgoing::Sending;
+pub use outgoing::{Extent, Sending};
 pub(crate) use settling::Range;
 pub(crate) use table::{Sessions, Taken};
 

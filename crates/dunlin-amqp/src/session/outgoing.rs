@@ -28,8 +28,8 @@ pub struct Sending<'a> {
     pub format: u32,
     /// It is settled at once: nothing comes back.
     pub settled: bool,
-    /// Further parts follow with [`crate::Connection::send_part`].
-    pub more: bool,
+    /// Whether it is all of the message.
+    pub extent: Extent,
     /// The delivery was unsettled when an earlier attachment ended.
     pub resume: bool,
     /// The answer may wait for others.
@@ -40,6 +40,17 @@ pub struct Sending<'a> {
     pub state: Option<DeliveryState<'a>>,
 }
 
+/// Whether what is sent is all of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// It is.
+    Whole,
+    /// Further parts follow with [`crate::Connection::send_part`].
+    First,
+    /// A resumed delivery is given up: nothing is sent of it.
+    Aborted,
+}
+
 impl Sending<'_> {
     /// A whole message of AMQP.
     #[must_use]
@@ -48,7 +59,7 @@ impl Sending<'_> {
             tag,
             format: 0,
             settled,
-            more: false,
+            extent: Extent::Whole,
             resume: false,
             batchable: false,
             rcv_settle_mode: None,
@@ -103,6 +114,9 @@ impl Session {
         if !sender.takes(size) {
             return Err(SendError::MessageSize);
         }
+        if !sender.may_begin(sending.resume) {
+            return Err(SendError::Incomplete);
+        }
         if !self.outgoing.may_transfer(&self.windows) {
             self.outgoing.was_refused = true;
             return Err(SendError::Window);
@@ -118,12 +132,12 @@ impl Session {
             delivery_tag: Some(sending.tag.as_bytes()),
             message_format: Some(sending.format),
             settled: Some(sending.settled),
-            more: sending.more,
+            more: sending.extent == Extent::First,
             rcv_settle_mode: sending.rcv_settle_mode,
             state: sending.state,
             resume: sending.resume,
             batchable: sending.batchable,
-            aborted: false,
+            aborted: sending.extent == Extent::Aborted,
         };
         let windows = &mut self.windows;
         self.outgoing
@@ -131,13 +145,13 @@ impl Session {
         self.outgoing.next_id = id.next();
         if let Ok(sender) = self.sender(link) {
             sender.take_credit();
-            sender.part = sending.more.then_some(SentPart {
+            sender.part = (sending.extent == Extent::First).then_some(SentPart {
                 id: id.0,
                 settled: sending.settled,
                 bytes: size,
             });
         }
-        if !sending.settled {
+        if !sending.settled && sending.extent != Extent::Aborted {
             let (handle, tag) = (link.handle, sending.tag);
             let unsettled = Unsettled { handle, tag };
             self.outgoing.unsettled.insert(id.0, unsettled);

@@ -10,7 +10,8 @@ use super::settling::Range;
 use super::{Session, SessionPhase};
 use crate::error::{CallError, Failure, Fault, Reason};
 use crate::event::{Body, Event, Message};
-use crate::ids::{LinkId, SessionId};
+use crate::ids::{Delivery, LinkId, SessionId};
+use crate::transaction::Demand;
 use crate::wire::Wire;
 
 /// What a frame was.
@@ -22,6 +23,8 @@ pub(crate) enum Taken {
     Whole(Message<'static>),
     /// A message, put together from frames.
     Joined(Message<'static>),
+    /// A message to the coordinator.
+    Demand(Delivery, Demand),
     /// Deliveries that the peer spoke of.
     Range(Range),
 }

@@ -5,8 +5,10 @@ mod deliveries;
 mod faults;
 mod notation;
 mod opening;
+mod resuming;
 mod sasl;
 mod sessions;
+mod transactions;
 mod transfers;
 
 use alloc::collections::VecDeque;
@@ -233,6 +235,8 @@ fn owned(event: Event<'_>) -> Event<'static> {
             state,
             settled,
         },
+        Event::Aborted { link, tag } => Event::Aborted { link, tag },
+        Event::Demand { delivery, demand } => Event::Demand { delivery, demand },
         Event::WindowOpen { session } => Event::WindowOpen { session },
         Event::Closed { error, by_peer } => Event::Closed { error, by_peer },
     }

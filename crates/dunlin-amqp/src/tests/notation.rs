@@ -206,6 +206,8 @@ pub(super) fn event(event: &Event<'_>) -> String {
             let settled = if *settled { " settled" } else { "" };
             format!("Disposition {number}{}{settled}", state(it.as_ref()))
         }
+        Event::Aborted { tag, .. } => format!("Aborted {}", tag.number().unwrap_or_default()),
+        Event::Demand { demand, .. } => format!("{demand:?}"),
         Event::WindowOpen { .. } => "WindowOpen".to_string(),
         Event::Closed { error, by_peer } => {
             let by = if *by_peer { " by peer" } else { "" };

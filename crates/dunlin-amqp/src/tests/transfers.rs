@@ -3,6 +3,7 @@
 use dunlin_amqp_codec::{ReceiverSettleMode, SerialNumber, Transfer};
 
 use super::*;
+use crate::Extent;
 
 /// The first transfer of a settled delivery.
 fn first(id: u32) -> Transfer<'static> {
@@ -64,7 +65,7 @@ fn parts_of_two_links_may_mix() {
     pair.run();
     let client = &mut pair.client.connection;
     let part = |number| Sending {
-        more: true,
+        extent: Extent::First,
         ..Sending::new(Tag::from(number), false)
     };
     let bytes = Bytes::from_static;
@@ -92,7 +93,7 @@ fn an_aborted_delivery_is_not_seen() {
     let (link, theirs) = pair.sender(session, 3);
     let client = &mut pair.client.connection;
     let part = Sending {
-        more: true,
+        extent: Extent::First,
         ..Sending::new(Tag::from(1), false)
     };
     client
@@ -140,7 +141,7 @@ fn the_sender_keeps_to_the_size_that_the_receiver_takes() {
     );
     pair.client.send(link, 1, true, &[0; 10]);
     let part = Sending {
-        more: true,
+        extent: Extent::First,
         ..Sending::new(Tag::from(2), true)
     };
     let client = &mut pair.client.connection;
