@@ -1,10 +1,11 @@
 //! There and back gives the same, both ways round.
 
 use dunlin_amqp::codec::{self, Map, Section, Value, encode_annotated};
-use dunlin_base::Message;
+use dunlin_amqp::message::from_amqp;
+use dunlin_base::{Message, Text};
 
 use crate::random::Random;
-use crate::{lasting, over_mqtt, received, sent};
+use crate::{NOW, lasting, over_mqtt, received, sent};
 
 /// Messages to try, each way.
 const MESSAGES: u64 = 6_000;
@@ -74,6 +75,30 @@ fn from_amqp_and_back() {
             assert_eq!(is.priority, was.priority, "{seed}");
         }
     }
+}
+
+/// Messages that a client encodes in ways that only it has.
+#[test]
+fn from_amqp_with_changes_and_back() {
+    let mut valid = 0;
+    for seed in 0..MESSAGES * 4 {
+        let mut random = Random::new(seed);
+        let mut bytes = random.amqp().to_vec();
+        for _ in 0..=random.below(3) {
+            let at = random.below(bytes.len() + 1);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = [0, 1, 0x40, 0x41, 0x45, 0x74, 0xff, *byte ^ 1][random.below(8)];
+            }
+        }
+        let bytes = bytes.into();
+        let Ok(message) = from_amqp(&bytes, Text::from("a/b"), NOW) else {
+            continue;
+        };
+        valid += 1;
+        let back = sent(&over_mqtt(&message));
+        assert_eq!(lasting(&back), lasting(&bytes), "{seed}: {message:?}");
+    }
+    assert!(valid > 1000, "valid ones: {valid}");
 }
 
 /// A client that reads a message and sends it again may write it in another
