@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use dunlin_amqp::codec;
-use dunlin_amqp::message::{Attempt, from_amqp, to_amqp};
+use dunlin_amqp::message::{Attempt, from_amqp, to_amqp, to_mqtt};
 use dunlin_base::{Instant, Message, Text};
 
 /// When all happens.
@@ -22,7 +22,7 @@ pub(crate) fn run(data: &[u8]) {
     let want = lasting(data);
     let over_mqtt = Message {
         extra: None,
-        ..message.clone()
+        ..to_mqtt(&message).expect("what was valid")
     };
     for message in [message, over_mqtt] {
         let mut out = Vec::new();

@@ -91,6 +91,7 @@ pub(crate) struct FieldReader<'a> {
 
 impl<'a> FieldReader<'a> {
     /// The next field; `None` if it is null or the list has ended.
+    #[inline]
     pub(crate) fn optional<T: Field<'a>>(
         &mut self,
         name: &'static str,
@@ -274,20 +275,21 @@ macro_rules! field {
 macro_rules! any_composite {
     ($name:ident { $($variant:ident($type:ident),)* }) => {
         impl<'a> $name<'a> {
-            /// Reads the list after a descriptor, if it is that of one of the types.
+            /// Reads the list after a descriptor.
             #[inline]
             fn read_list(
                 descriptor: $crate::Descriptor<'a>,
                 r: &mut $crate::reader::Reader<'a>,
-            ) -> Result<Option<Self>, $crate::DecodeError> {
+            ) -> Result<Self, $crate::DecodeError> {
                 $(
                     if $crate::composite::is_described::<$type<'_>>(descriptor) {
                         let code = r.u8()?;
-                        let value = $crate::composite::Composite::read_list(code, r)?;
-                        return Ok(Some(Self::$variant(value)));
+                        // `map` instead of `?` lets the compiler build it in place.
+                        return $crate::composite::Composite::read_list(code, r)
+                            .map(Self::$variant);
                     }
                 )*
-                Ok(None)
+                Err($crate::DecodeError::UnknownPerformative)
             }
         }
 
@@ -300,7 +302,10 @@ macro_rules! any_composite {
                     return Err($crate::DecodeError::WrongType);
                 }
                 let descriptor = $crate::value::read_descriptor(r)?;
-                Self::read_list(descriptor, r)?.ok_or($crate::DecodeError::WrongType)
+                Self::read_list(descriptor, r).map_err(|error| match error {
+                    $crate::DecodeError::UnknownPerformative => $crate::DecodeError::WrongType,
+                    other => other,
+                })
             }
 
             fn encoded_len(&self) -> usize {

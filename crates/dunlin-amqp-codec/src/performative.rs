@@ -69,8 +69,7 @@ impl<'a> Performative<'a> {
             return Err(DecodeError::UnknownPerformative);
         }
         let descriptor = read_descriptor(&mut r)?;
-        let performative =
-            Self::read_list(descriptor, &mut r)?.ok_or(DecodeError::UnknownPerformative)?;
+        let performative = Self::read_list(descriptor, &mut r)?;
         let Self::Transfer(transfer) = &performative else {
             r.finish()?;
             return Ok((performative, &[]));

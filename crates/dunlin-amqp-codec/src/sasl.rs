@@ -137,7 +137,7 @@ impl<'a> SaslFrame<'a> {
             return Err(DecodeError::UnknownPerformative);
         }
         let descriptor = read_descriptor(&mut r)?;
-        let frame = Self::read_list(descriptor, &mut r)?.ok_or(DecodeError::UnknownPerformative)?;
+        let frame = Self::read_list(descriptor, &mut r)?;
         r.finish()?;
         Ok(frame)
     }

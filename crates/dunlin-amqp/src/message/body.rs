@@ -71,6 +71,20 @@ pub(super) fn payload(form: &Bytes, message: &Message<'_>, has_content_type: boo
     }
 }
 
+/// The bytes of a body: those of one data section or of one value that is text or
+/// bytes, else all sections as they are.
+pub(super) fn plain(bytes: &Bytes, message: &Message<'_>) -> Bytes {
+    let body = message.body();
+    let mut values = body.values();
+    let part = match (values.next(), values.next()) {
+        (Some(Ok(Value::Binary(data))), None) => data,
+        (Some(Ok(Value::String(text))), None) => text.as_bytes(),
+        (None | Some(Ok(Value::Null)), None) => &[],
+        _ => body.bytes,
+    };
+    bytes.slice_ref(part)
+}
+
 /// The body of a message that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Body<'a> {

@@ -10,7 +10,7 @@
 //! | User Properties | `application-properties` |
 //! | User Properties `amqp-*` | every other property, see [`names`] |
 //!
-//! [`from_amqp`] and [`to_amqp`] check themselves: each maps its result back at
+//! [`to_mqtt`] and [`to_amqp`] check themselves: each maps its result back at
 //! once. If that is not what it began with, because the other protocol cannot
 //! say it or says it in another order, what is missing goes along: to AMQP in an
 //! annotation with all User Properties, to MQTT in User Properties with the
@@ -21,7 +21,9 @@
 //! them, else the payload is their encoded sections.
 //!
 //! A message of AMQP keeps its bytes ([`dunlin_base::Encoded`]); to receivers of
-//! AMQP they go unchanged.
+//! AMQP they go unchanged. It is mapped once there is a receiver of MQTT: what
+//! comes from [`from_amqp`] has no properties, and goes to MQTT by [`to_mqtt`]
+//! only.
 
 mod application;
 mod body;
@@ -34,5 +36,5 @@ mod original;
 mod sending;
 mod typed;
 
-pub use neutral::from_amqp;
+pub use neutral::{from_amqp, to_mqtt};
 pub use sending::{Attempt, to_amqp};

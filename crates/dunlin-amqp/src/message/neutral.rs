@@ -8,45 +8,78 @@ use bytes::Bytes;
 use dunlin_amqp_codec::{DecodeError, Header, Map, Message as Scanned, Properties, Value};
 use dunlin_base::{Encoded, Form, Instant, Message, MessageExtra, MessageProperties, QoS, Text};
 
-use super::body::{Payload, payload};
+use super::body::{Payload, payload, plain};
 use super::fields::{Pairs, correlation_bytes, decoded, is_text, is_topic};
 use super::form::{Sections, View, pairs};
 use super::{application, names, original};
 
 /// The neutral message of one that was received at `now` for `topic`, which the
-/// caller has from the link or from `to`.
+/// caller has from the link or from `to`. It has what a node needs and what goes
+/// to receivers of AMQP; [`to_mqtt`] adds the rest.
 ///
 /// # Errors
 /// The bytes are no valid message.
 pub fn from_amqp(bytes: &Bytes, topic: Text, now: Instant) -> Result<Message, DecodeError> {
     let scanned = Scanned::scan(bytes)?;
+    scanned.check()?;
     let header = scanned.header()?.unwrap_or_default();
+    let properties = scanned.properties()?.unwrap_or_default();
+    let annotations = scanned.message_annotations()?.unwrap_or_default();
+    let annotations = Annotations::of(&annotations, header.durable);
     let ttl = header.ttl.filter(|ttl| *ttl > 0);
-    let arrival = Arrival {
-        topic: &topic,
-        expires: ttl.map(|ttl| now + Duration::from_millis(ttl.into())),
-        priority: Some(header.priority).filter(|it| *it != Header::default().priority),
-    };
+    let ttl = ttl.map(|ttl| now + Duration::from_millis(ttl.into()));
     let form = bytes.slice(scanned.lasting_range());
-    let read = Read::of(&form, &arrival, header.durable)?;
     let extra = MessageExtra {
-        priority: arrival.priority,
-        created_ms: read.created_ms,
+        priority: Some(header.priority).filter(|it| *it != Header::default().priority),
+        created_ms: properties.creation_time.map(|at| at.0),
         encoded: Some(Encoded {
             form: Form::Amqp,
             bytes: form,
         }),
     };
+    Ok(Message {
+        topic,
+        payload: plain(bytes, &scanned),
+        qos: annotations.qos,
+        retain: annotations.retain,
+        expires: absolute_expiry(&properties).or(ttl),
+        properties: None,
+        extra: Some(Box::new(extra)),
+    })
+}
+
+/// A message as MQTT has it: what came as AMQP with its payload and properties
+/// in terms of MQTT, others unchanged.
+///
+/// # Errors
+/// The bytes of the message are no valid message.
+pub fn to_mqtt(message: &Message) -> Result<Message, DecodeError> {
+    let extra = message.extra.as_deref();
+    let Some(encoded) = extra.and_then(|extra| extra.encoded.as_ref()) else {
+        return Ok(message.clone());
+    };
+    if encoded.form != Form::Amqp {
+        return Ok(message.clone());
+    }
+    let arrival = Arrival {
+        topic: &message.topic,
+        expires: message.expires,
+        priority: extra.and_then(|extra| extra.priority),
+    };
+    let durable = message.qos != QoS::AtMostOnce;
+    let read = Read::of(&encoded.bytes, &arrival, durable)?;
     let has_properties = !read.properties.is_empty();
     Ok(Message {
         payload: read.payload,
-        qos: read.qos,
-        retain: read.retain,
-        expires: read.expires,
         properties: has_properties.then(|| Box::new(read.properties)),
-        extra: Some(Box::new(extra)),
-        topic,
+        ..message.clone()
     })
+}
+
+/// When the message expires by its own word.
+fn absolute_expiry(properties: &Properties<'_>) -> Option<Instant> {
+    let ms = u64::try_from(properties.absolute_expiry_time?.0).ok()?;
+    (ms > 0).then(|| Instant::from_micros(ms.saturating_mul(1000)))
 }
 
 /// What is known of a message beside its bytes.
@@ -65,7 +98,6 @@ pub(super) struct Read {
     pub(super) qos: QoS,
     pub(super) retain: bool,
     expires: Option<Instant>,
-    created_ms: Option<i64>,
 }
 
 impl Read {
@@ -85,18 +117,12 @@ impl Read {
         let properties = scanned.properties()?.unwrap_or_default();
         let application = scanned.application_properties()?.unwrap_or_default();
         let payload = payload(form, &scanned, properties.content_type.is_some());
-        let absolute = properties.absolute_expiry_time.map(|at| at.0);
-        let absolute = absolute
-            .and_then(|ms| u64::try_from(ms).ok())
-            .filter(|ms| *ms > 0);
-        let absolute = absolute.map(|ms| Instant::from_micros(ms.saturating_mul(1000)));
         let mut read = Self {
             properties: neutral_fields(&annotations, &properties, &payload),
             payload: payload.bytes,
             qos: annotations.qos,
             retain: annotations.retain,
-            expires: absolute.or(arrival.expires),
-            created_ms: properties.creation_time.map(|at| at.0),
+            expires: absolute_expiry(&properties).or(arrival.expires),
         };
         if let Some(all) = annotations.user_properties {
             read.properties.user_properties = all;

@@ -9,7 +9,7 @@ mod round_trips;
 
 use bytes::Bytes;
 use dunlin_amqp::codec;
-use dunlin_amqp::message::{Attempt, from_amqp, to_amqp};
+use dunlin_amqp::message::{Attempt, from_amqp, to_amqp, to_mqtt};
 use dunlin_base::{Instant, Message, Text};
 
 /// When all messages are sent and received.
@@ -22,9 +22,15 @@ pub(crate) fn sent(message: &Message) -> Bytes {
     Bytes::from(out)
 }
 
-/// The message of what a sender of AMQP sends to `topic`.
+/// The message of what a sender of AMQP sends to `topic`, with what MQTT has of it.
 pub(crate) fn received(bytes: &Bytes, topic: &str) -> Message {
-    from_amqp(bytes, Text::from(topic), NOW).expect("valid")
+    let message = from_amqp(bytes, Text::from(topic), NOW).expect("valid");
+    assert_eq!(
+        lasting(&sent(&message)),
+        lasting(bytes),
+        "to AMQP it is unchanged"
+    );
+    to_mqtt(&message).expect("valid")
 }
 
 /// Message annotations, bare message and footer.

@@ -1,7 +1,7 @@
 //! There and back gives the same, both ways round.
 
 use dunlin_amqp::codec::{self, Map, Section, Value, encode_annotated};
-use dunlin_amqp::message::from_amqp;
+use dunlin_amqp::message::{from_amqp, to_mqtt};
 use dunlin_base::{Message, Text};
 
 use crate::random::Random;
@@ -95,6 +95,7 @@ fn from_amqp_with_changes_and_back() {
             continue;
         };
         valid += 1;
+        let message = to_mqtt(&message).expect("valid");
         let back = sent(&over_mqtt(&message));
         assert_eq!(lasting(&back), lasting(&bytes), "{seed}: {message:?}");
     }
