@@ -58,9 +58,11 @@ pub(crate) struct Sealed {
 }
 
 impl Inspector {
-    /// Begins to look, for an address that is to be proved.
+    /// Begins to look, for an address that is to be proved. An answer that has
+    /// just come may be for another one.
     pub(crate) fn begin(&self) {
-        *self.seen() = Seen::default();
+        let mut seen = self.seen();
+        (seen.expected, seen.sealed, seen.newer) = (None, None, false);
         self.looks.store(true, Ordering::Relaxed);
     }
 

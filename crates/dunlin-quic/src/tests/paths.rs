@@ -243,6 +243,27 @@ fn longest_gap(world: &mut World, period: u64, open: usize, time: u64) -> Durati
     longest.max(world.now.saturating_duration_since(heard.0))
 }
 
+/// A client has moved on when the challenge reaches it, and answers from the
+/// newer address: that proves the one that was challenged.
+#[test]
+fn an_answer_proves_the_address_that_was_challenged() {
+    let mut world = World::connected(DELAY, 1);
+    let (first, second) = (addr(2, 2000), addr(4, 3000));
+    world.rebind(first);
+    world.client.send(b"from the first");
+    world.touch_client();
+    world.pass(ROUND_TRIP - Duration::from_millis(1));
+    world.nat = second;
+    world.pass(DELAY + Duration::from_millis(5));
+    assert_eq!(world.server.migrated, [first]);
+    assert_bounded(&world, |to| *to == second);
+    world.open = vec![second];
+    world.client.send(b"from the second");
+    world.touch_client();
+    world.pass(ROUND_TRIP * 4);
+    assert_eq!(world.server.migrated, [first, second]);
+}
+
 /// A challenge gets to the address before the last, and its answer comes from
 /// the last.
 #[test]
