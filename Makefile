@@ -8,8 +8,8 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
-.PHONY: help run test test-product test-mini test-lab check interop bench doc clean setup \
-	attack soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
+.PHONY: help run test test-product test-mini test-lab check interop bench bench-acl doc clean setup \
+	attack innocent soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
 	mcu-interop mcu-report
 
 help: ## list the commands
@@ -132,6 +132,10 @@ attack: ## random programs of hostile clients in the simulator (SEEDS=0..100000)
 	ATTACK_SEEDS=$(or $(SEEDS),0..100000) $(CARGO) test --release -p dunlin-sim --test attack \
 		-- --nocapture
 
+innocent: setup ## what one client waits under each kind of attack, on sockets; one table
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" python3 -B scripts/soak/innocent.py $(ARGS)
+
 soak: setup ## load, kills, a full disk, new addresses, attacks; one table (SECONDS=1800)
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/soak/run.sh --seconds $(or $(SECONDS),1800)
@@ -145,6 +149,10 @@ supply-chain: ## advisories, licences, versions, sources (installs cargo-deny), 
 
 reproducible: ## build the release twice in two folders, and compare
 	scripts/reproducible.sh $(ARGS)
+
+bench-acl: ## what 10,000 users in password file and access list cost
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" bench/acl.sh $(ARGS)
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin

@@ -82,8 +82,11 @@ class Broker:
 class Dunlin(Broker):
     name = "dunlin"
 
-    def __init__(self, binary, shards=1, name="dunlin"):
+    def __init__(self, binary, shards=1, name="dunlin", files=None, auth=""):
         super().__init__()
+        for file, text in (files or {}).items():
+            with open(os.path.join(self.dir, file), "w") as out:
+                out.write(text)
         self.name, self.shards = name, shards
         self.metrics = f"127.0.0.1:{free_port()}"
         listeners = []
@@ -99,6 +102,7 @@ class Dunlin(Broker):
             file.write(f'data_dir = "data"\nshards = {shards}\n')
             file.write('[log]\nlevel = "warn"\n[store]\ndurability = "fsync"\n')
             file.write('[sys]\ninterval = "0s"\n')
+            file.write(f"[auth]\n{auth}\n")
             file.write(f'[metrics]\naddress = "{self.metrics}"\n')
             file.write("\n".join(listeners))
         self.ca = os.path.join(self.dir, "data", "certs", "ca.pem")

@@ -14,7 +14,7 @@ use crate::owners::Owners;
 use crate::owners::session::Session;
 
 /// What a session takes in tables besides its own struct.
-const TABLES_BYTES: usize = 256;
+const TABLES_BYTES: usize = 512;
 
 /// Messages of a durable session that stay in memory when it is short.
 const HELD_MIN: usize = 64;

@@ -7,6 +7,7 @@
 
 #![allow(clippy::print_stdout, reason = "a long run says how far it came")]
 
+mod estimates;
 mod memory;
 mod program;
 
@@ -56,6 +57,7 @@ const LOST: Duration = Duration::from_secs(5);
 
 #[test]
 fn an_innocent_client_is_served_within_its_budgets() {
+    let _alone = memory::alone();
     let given = std::env::var("ATTACK_SEEDS").unwrap_or_default();
     let number = |text: &str| text.parse().expect("ATTACK_SEEDS is N or N..M");
     let seeds = match given.split_once("..") {

@@ -5,6 +5,7 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::alloc::System;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The system's allocator, with a count of what it has given out.
 struct Counting;
@@ -27,6 +28,14 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: as of the caller.
         unsafe { System.dealloc(memory, layout) }
     }
+}
+
+/// One test at a time may look at what the process uses.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Has the other tests wait.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Bytes that the process holds.

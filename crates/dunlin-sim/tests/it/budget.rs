@@ -189,7 +189,7 @@ fn subscriptions_of_a_session_are_limited_in_bytes() {
     let long = "x".repeat(400);
     check(&format!(
         "
-        set subscription_bytes_max=3000
+        set subscription_bytes_max=2000
         a > CONNECT a expiry=100
         a < CONNACK
         a > SUBSCRIBE 1 a/{long} b/{long}

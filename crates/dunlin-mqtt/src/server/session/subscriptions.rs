@@ -10,17 +10,15 @@ use dunlin_mqtt_codec::{ReasonCode, RetainHandling, SubscribeOptions};
 use super::shapes::Shapes;
 
 /// What a subscription takes in memory besides the bytes of its filter: its
-/// entries in tables, and a node of the tree for each level.
+/// entries in tables, and its nodes of the tree.
 const FLAT_BYTES: usize = 384;
-const LEVEL_BYTES: usize = 256;
 
 /// How often the bytes of a filter are kept.
-const COPIES: usize = 4;
+const COPIES: usize = 3;
 
 /// What a subscription with this filter takes in memory, about.
-fn cost(filter: &str) -> usize {
-    let levels = 1 + filter.bytes().filter(|byte| *byte == b'/').count();
-    FLAT_BYTES + levels * LEVEL_BYTES + filter.len() * COPIES
+const fn cost(filter: &str) -> usize {
+    FLAT_BYTES + filter.len() * COPIES
 }
 
 /// One subscription of a session.
