@@ -14,6 +14,9 @@ pub(crate) struct Receiver {
     /// `None` until the sender's `attach` came.
     pub(crate) delivery_count: Option<SerialNumber>,
     pub(crate) credit: u32,
+    /// Deliveries that may come: more than the credit after it was reduced,
+    /// because the sender may not have known.
+    allowed: u32,
     pub(crate) drain: bool,
     /// The next flow asks for an answer.
     pub(crate) echo: bool,
@@ -65,6 +68,7 @@ impl Receiver {
         Self {
             delivery_count,
             credit: 0,
+            allowed: 0,
             drain: false,
             echo: false,
             message_bytes_max: message_bytes_max.unwrap_or(0),
@@ -74,12 +78,20 @@ impl Receiver {
         }
     }
 
-    /// A delivery begins: `false` if no credit was given for it.
+    /// Gives credit.
+    pub(crate) fn set_credit(&mut self, credit: u32, drain: bool) {
+        self.credit = credit;
+        self.allowed = self.allowed.max(credit);
+        self.drain = drain;
+    }
+
+    /// A delivery begins: `false` if no credit was ever given for it.
     pub(crate) fn take_credit(&mut self) -> bool {
-        let Some(left) = self.credit.checked_sub(1) else {
+        let Some(left) = self.allowed.checked_sub(1) else {
             return false;
         };
-        self.credit = left;
+        self.allowed = left;
+        self.credit = self.credit.saturating_sub(1);
         self.delivery_count = self.delivery_count.map(SerialNumber::next);
         true
     }
@@ -89,6 +101,7 @@ impl Receiver {
         if let (Some(theirs), Some(ours)) = (flow.delivery_count, self.delivery_count) {
             let given_back = theirs.since(ours).max(0).unsigned_abs();
             self.credit = self.credit.saturating_sub(given_back);
+            self.allowed = self.allowed.saturating_sub(given_back);
             self.delivery_count = Some(theirs);
         }
         let drained = self.drain && self.credit == 0;

@@ -48,7 +48,7 @@ impl Session {
             return Ok(());
         }
         let steals = steals.or_else(|| self.find_link(attach.name, our_role));
-        let handle_max = self.handle_max(wire);
+        let handle_max = handle_max(self.remote_handle_max, wire);
         let Some(handle) = self.links.free_handle(handle_max) else {
             let text = "too many links";
             return Err(session_fault(condition::RESOURCE_LIMIT_EXCEEDED, text));
@@ -106,7 +106,7 @@ impl Session {
         if !self.is_usable() || self.links.iter().any(is_name_used) {
             return Err(CallError::State);
         }
-        let handle_max = self.handle_max(wire);
+        let handle_max = handle_max(self.remote_handle_max, wire);
         let handle = self.links.free_handle(handle_max);
         let handle = handle.ok_or(CallError::Limit)?;
         let id = new_link_id(self.id, handle, wire);
@@ -240,20 +240,19 @@ impl Session {
         let may = matches!(link.phase, LinkPhase::AttachSent | LinkPhase::Attached);
         match &mut link.end {
             link::End::Receiver(receiver) if may => {
-                receiver.credit = credit;
-                receiver.drain = drain;
+                receiver.set_credit(credit, drain);
             }
             _ => return Err(CallError::State),
         }
         self.mark_flow(id.handle);
         Ok(())
     }
+}
 
-    /// The highest handle that both sides take.
-    fn handle_max(&self, wire: &Wire) -> u32 {
-        let ours = wire.limits.links_max.saturating_sub(1);
-        ours.min(self.remote_handle_max)
-    }
+/// The highest handle that both sides take.
+fn handle_max(remote: u32, wire: &Wire) -> u32 {
+    let ours = wire.limits.links_max.saturating_sub(1);
+    ours.min(remote)
 }
 
 fn new_link_id(session: SessionId, handle: u32, wire: &mut Wire) -> LinkId {

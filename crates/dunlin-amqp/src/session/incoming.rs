@@ -223,6 +223,9 @@ impl Session {
             && let link::End::Receiver(receiver) = &mut link.end
         {
             receiver.tags.remove(&unsettled.tag);
+            if let Some(partial) = &mut receiver.partial {
+                partial.settled |= partial.id == id;
+            }
         }
     }
 }

@@ -103,6 +103,10 @@ impl Session {
         body: &Bytes,
         wire: &mut Wire,
     ) -> Result<u32, SendError> {
+        let (head, body) = match sending.extent {
+            Extent::Whole | Extent::First => (head, body),
+            Extent::Aborted => (&[][..], &Bytes::new()),
+        };
         let size = (head.len() + body.len()) as u64;
         let sender = self.sender(link)?;
         if sender.part.is_some() {

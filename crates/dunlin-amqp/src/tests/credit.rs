@@ -136,3 +136,21 @@ fn echo_is_answered_with_the_state_of_the_link_or_session() {
     );
     assert_eq!(script.frame(0, echo(None)), ["flow window=2048"]);
 }
+
+#[test]
+fn credit_that_is_reduced_holds_for_what_is_on_its_way() {
+    let (mut pair, session) = Pair::open();
+    let (link, theirs) = pair.sender(session, 5);
+    for number in 0..3 {
+        pair.client.send(link, number, true, b"x");
+    }
+    let server = &mut pair.server.connection;
+    server.set_credit(theirs, 0, false).expect("attached");
+    pair.run();
+    assert_eq!(pair.server.names(), ["Message 1 settled"; 3]);
+    assert_eq!(pair.client.names(), ["Credit 0"]);
+    let server = &mut pair.server.connection;
+    server.set_credit(theirs, 2, false).expect("attached");
+    pair.run();
+    assert_eq!(pair.client.names(), ["Credit 2"]);
+}

@@ -374,3 +374,24 @@ fn unsettled_deliveries_are_bounded_on_both_sides() {
     );
     pair.client.send(link, 2, false, b"x");
 }
+
+#[test]
+fn a_sender_may_settle_before_the_last_part() {
+    let (mut pair, session) = Pair::open();
+    let (link, _) = pair.sender(session, 3);
+    let part = Sending {
+        extent: Extent::First,
+        ..Sending::new(Tag::from(1), false)
+    };
+    let client = &mut pair.client.connection;
+    let sent = client.send(link, &part, b"", &Bytes::from_static(b"a"));
+    client.settle(sent.expect("sent"), None).expect("unsettled");
+    pair.run();
+    assert_eq!(pair.server.names(), ["Disposition 1 settled"]);
+    let client = &mut pair.client.connection;
+    client
+        .send_part(link, &Bytes::from_static(b"b"), false)
+        .expect("begun");
+    pair.run();
+    assert_eq!(pair.server.names(), ["Message 2 settled"]);
+}
