@@ -177,7 +177,7 @@ fn a_busy_port_is_one_clear_sentence() {
     assert!(
         error
             .to_string()
-            .starts_with(&format!("cannot listen on mqtt {addr}: ")),
+            .starts_with(&format!("cannot listen on tcp {addr}: ")),
         "{error}"
     );
 }
