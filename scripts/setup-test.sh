@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests with third-party programs need and is missing:
 #
-#   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv, tshark,
+#   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv,
+#                    python3-qpid-proton, tshark,
 #                    prometheus, for its promtool, and for the microcontroller
 #                    qemu-system-arm, gcc-arm-none-eabi and musl-tools (root)
 #   target/venv      a Python environment with paho-mqtt and aioquic
@@ -53,6 +54,7 @@ lab_packages() {
 
 test_packages() {
     command -v openssl >/dev/null || missing+=(openssl)
+    python3 -c 'import proton' 2>/dev/null || missing+=(python3-qpid-proton)
     command -v promtool >/dev/null || missing+=(prometheus)
     command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
     command -v arm-none-eabi-gcc >/dev/null ||

@@ -1,26 +1,36 @@
 //! Where what happens to a connection enters the front of its protocol. Shard
 //! and bus call these functions and know no protocol.
 
+use dunlin_amqp::codec::condition;
 use dunlin_base::transport::{NetEventKind, Peer};
 use dunlin_base::{ConnId, StreamId};
 use dunlin_mqtt::codec::ReasonCode;
 
+use crate::amqp::{access, events, links};
 use crate::auth::AuthAnswer;
 use crate::fault::Fault;
-use crate::ids::ConnIdx;
+use crate::ids::{ConnIdx, SessionRef};
 use crate::mqtt::{authenticate, data_streams, ending, packets, send};
+use crate::owners::Owners;
 use crate::owners::conn::Conn;
-use crate::owners::{Breach, Owners};
+use crate::owners::session::Session;
+
+/// What both sides agree on for AMQP 1.0: its ALPN name and WebSocket subprotocol.
+const AMQP: &str = "amqp";
 
 /// A connection was opened.
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
-    packets::handle_opened(own, conn, peer);
+    match *peer.protocol == *AMQP {
+        true => events::handle_opened(own, conn, peer),
+        false => packets::handle_opened(own, conn, peer),
+    }
 }
 
 /// Something happened on a connection whose session is here.
 pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: NetEventKind<B>) {
     match own.conns.get(c) {
         Some(Conn::Mqtt(_)) => packets::handle_event(own, c, event),
+        Some(Conn::Amqp(_)) => events::handle_event(own, c, event),
         None => {}
     }
 }
@@ -29,6 +39,10 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
 pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
     match own.conns.get(c) {
         Some(Conn::Mqtt(_)) => authenticate::handle_auth_answer(own, c, answer),
+        Some(Conn::Amqp(_)) => {
+            access::handle_answer(own, c, answer);
+            events::drive(own, c, &[]);
+        }
         None => {}
     }
 }
@@ -37,21 +51,40 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
 pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
     match own.conns.get(c) {
         Some(Conn::Mqtt(_)) => ending::check_silence(own, c),
+        Some(Conn::Amqp(_)) => events::check_deadline(own, c),
         None => {}
     }
 }
 
-/// Ends a connection, unless it has ended meanwhile.
-pub(crate) fn fail(own: &mut Owners, c: ConnIdx, breach: Breach) {
-    match own.conns.peek(c) {
-        Some(Conn::Mqtt(conn)) if conn.session().is_some() => {
-            let text = match breach {
-                Breach::Behind => "the client does not keep up",
-                Breach::Unkept => "the publish cannot be kept",
-            };
-            ending::fail(own, c, Fault::new(ReasonCode::QuotaExceeded, text));
+/// Ends what a session that does not keep up hangs on, unless it has ended
+/// meanwhile: a connection of MQTT, one link of AMQP.
+pub(crate) fn fall_behind(own: &mut Owners, session: SessionRef) {
+    const TEXT: &str = "the client does not keep up";
+    match own
+        .sessions
+        .resolve(session)
+        .and_then(|s| own.sessions.get(s))
+    {
+        Some(Session::Mqtt(session)) => {
+            if let Some(c) = session.conn {
+                fail(own, c, TEXT);
+            }
         }
-        Some(Conn::Mqtt(_)) | None => {}
+        Some(Session::Amqp(_)) => links::detach(own, session, TEXT),
+        None => {}
+    }
+}
+
+/// A publish of a client cannot be kept, and it cannot be said.
+pub(crate) fn cut_off(own: &mut Owners, c: ConnIdx) {
+    fail(own, c, "the publish cannot be kept");
+}
+
+/// Ends a connection of MQTT, unless it has ended meanwhile.
+fn fail(own: &mut Owners, c: ConnIdx, text: &'static str) {
+    let conn = own.conns.peek_mqtt(c);
+    if conn.is_some_and(|conn| conn.session().is_some()) {
+        ending::fail(own, c, Fault::new(ReasonCode::QuotaExceeded, text));
     }
 }
 
@@ -70,6 +103,7 @@ pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
     // It may have gone since it was marked.
     match own.conns.peek(c) {
         Some(Conn::Mqtt(_)) => send::flush(own, c),
+        Some(Conn::Amqp(_)) => events::flush(own, c),
         None => {}
     }
 }
@@ -78,6 +112,10 @@ pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
 pub(crate) fn shut_down(own: &mut Owners, c: ConnIdx) {
     match own.conns.get(c) {
         Some(Conn::Mqtt(_)) => ending::disconnect(own, c, ReasonCode::ServerShuttingDown),
+        Some(Conn::Amqp(_)) => {
+            let text = "the server shuts down";
+            events::close(own, c, condition::CONNECTION_FORCED, text);
+        }
         None => {}
     }
 }

@@ -7,8 +7,8 @@
 //! # Rooms
 //! `owners` has the state: connections, sessions, routing, commits. The others
 //! are functions over it: `front` is where a connection enters the front of its
-//! protocol and `receivers` where a message leaves for it, `mqtt` is the one
-//! there is, `messages` one message's way,
+//! protocol and `receivers` where a message leaves for it, `mqtt` and `amqp`
+//! are the two, `messages` one message's way,
 //! `sessions` what outlives a connection, `between` other shards, `reports` what
 //! a shard tells about itself. No file imports one that imports it.
 //!
@@ -38,6 +38,7 @@ extern crate alloc;
 pub mod access;
 pub mod auth;
 
+mod amqp;
 mod between;
 mod config;
 mod fault;

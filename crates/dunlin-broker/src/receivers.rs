@@ -1,6 +1,7 @@
 //! Where the way of a message leaves for the front of a session's protocol:
 //! queue and publish call these functions and know no protocol.
 
+use crate::amqp::{outcome, outgoing};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::messages::source::Source;
 use crate::mqtt::{acks, encode, pump as mqtt_pump};
@@ -13,6 +14,7 @@ use crate::owners::session::Session;
 pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
     match own.sessions.get(s) {
         Some(Session::Mqtt(_)) => mqtt_pump::pump(own, s),
+        Some(Session::Amqp(_)) => outgoing::pump(own, s),
         None => {}
     }
 }
@@ -21,6 +23,7 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
 pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
     match own.sessions.get(hit.session) {
         Some(Session::Mqtt(_)) => encode::deliver_qos0(own, source, hit, retain),
+        Some(Session::Amqp(_)) => outgoing::deliver_once(own, source, hit, retain),
         None => {}
     }
 }
@@ -29,6 +32,7 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
 pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
     match own.sessions.get(origin.at) {
         Some(Session::Mqtt(_)) => acks::answer_publish(own, origin, token, verdict),
+        Some(Session::Amqp(_)) => outcome::answer(own, origin, token, verdict),
         None => {}
     }
 }

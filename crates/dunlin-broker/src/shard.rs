@@ -267,7 +267,11 @@ impl Shard {
                 continue;
             }
             match own.later.pop_front() {
-                Some(Later::Fail(c, breach)) => front::fail(own, c, breach),
+                Some(Later::Return(old, delivery, over)) => {
+                    shared::take_back(own, *delivery, old, over);
+                }
+                Some(Later::Behind(session)) => front::fall_behind(own, session),
+                Some(Later::Unkept(c)) => front::cut_off(own, c),
                 Some(Later::Unpark(c)) => front::unpark(own, c),
                 Some(Later::EndStream(c, stream)) => front::end_stream(own, c, stream),
                 Some(Later::GiveAgain(old, delivery)) => {

@@ -358,7 +358,7 @@ impl<K: Key> Consumer<K> {
         let bytes = &mut self.bytes;
         let turn = self.unsettled.get(key).map_or(0, |entry| entry.turn);
         let ended = self.unsettled.remove_with(key, |entry| {
-            let in_one_step = entry.qos() == Some(QoS::AtLeastOnce);
+            let in_one_step = entry.qos().is_some_and(|qos| qos != QoS::ExactlyOnce);
             let may_end = in_one_step || outcome != Outcome::Accepted;
             match entry.state.after(event) {
                 Step::End(outcome) if may_end => {

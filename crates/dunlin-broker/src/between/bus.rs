@@ -4,6 +4,7 @@ use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ShardId, StreamId};
 
+use crate::amqp::links;
 use crate::between::crossing;
 use crate::front;
 use crate::io::{BusMessage, Output, Preparation};
@@ -86,6 +87,7 @@ fn handle_net(own: &mut Owners, event: NetEvent<Bytes>) {
 fn handle_noted(own: &mut Owners, token: u64) {
     match own.commits.take(token) {
         Some(Pending::Subscribe(pending)) => subscribe::advance_subscribe(own, token, pending),
+        Some(Pending::Attach(pending)) => links::advance_attach(own, token, pending),
         Some(other) => own.commits.wait(token, other),
         None => {}
     }

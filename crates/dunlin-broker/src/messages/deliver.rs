@@ -17,7 +17,7 @@ use crate::messages::throttle::{self, QUEUE_HIGH};
 use crate::owners::pending::Due;
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
-use crate::owners::{Breach, Later, Owners};
+use crate::owners::{Later, Owners};
 use crate::receivers;
 
 /// Delivers to `hits`. Deliveries that must be stored first go to
@@ -104,8 +104,8 @@ fn deliver_acknowledged(
         // between the two of them, not of the publisher.
         own.stats.messages_dropped_full += 1;
         if !persistent && own.config.queue_full == QueueFull::Reject {
-            own.later
-                .extend(conn.map(|c| Later::Fail(c, Breach::Behind)));
+            let session = session.reference(s);
+            own.later.extend(conn.map(|_| Later::Behind(session)));
         }
     } else {
         let key = session.key;

@@ -18,6 +18,7 @@ use crate::owners::pending::{Back, PendingPublish};
 use crate::owners::routing::{Hit, Member, Subscribed, Subscriber};
 use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
+use crate::receivers;
 
 /// Gives a message of one shared subscription to another member than `old`,
 /// which had it: one that can take it now or, when `old` will not be back,
@@ -68,6 +69,21 @@ pub(crate) fn redeliver(
     }
     settle::advance_publish(own, token, publish);
     true
+}
+
+/// As [`redeliver`], when `old` has released the message. What no other takes is
+/// over, or that of `old` again.
+pub(crate) fn take_back(own: &mut Owners, delivery: Delivery, old: SessionRef, over: bool) {
+    if redeliver(own, &delivery, old, false) {
+        return;
+    }
+    if over {
+        return own.dequeue(old.key, delivery.seq);
+    }
+    if let Some(session) = own.sessions.resolve_mut(old) {
+        session.queue_mut().push(delivery);
+        receivers::pump(own, old.at);
+    }
 }
 
 /// As [`redeliver`], when `old` has ended. What no other takes now is that of its

@@ -42,6 +42,12 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// As `self`, from a connection.
+    pub(crate) const fn by(mut self, publisher: ConnIdx) -> Self {
+        self.publisher = Some(publisher);
+        self
+    }
+
     /// As `self`, and a receiver without room goes without: there is no publisher
     /// to refuse it to.
     pub(crate) fn lossy(self) -> Self {

@@ -84,6 +84,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         } => acks::send_pubcomp(own, session, stream, packet_id),
         Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
         Pending::Claim { .. }
+        | Pending::Attach(_)
         | Pending::Subscribe(_)
         | Pending::GiveAgain(_)
         | Pending::Load { .. } => {}
@@ -112,6 +113,7 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         | Pending::Complete { .. }
         | Pending::Forget { .. } => own.retry_later(pending),
         Pending::Claim { .. }
+        | Pending::Attach(_)
         | Pending::Subscribe(_)
         | Pending::GiveAgain(_)
         | Pending::Load { .. } => {}
@@ -147,6 +149,7 @@ pub(crate) fn retry(own: &mut Owners) {
                 }
             }
             Pending::Claim { .. }
+            | Pending::Attach(_)
             | Pending::Connect { .. }
             | Pending::Publish(_)
             | Pending::Subscribe(_)

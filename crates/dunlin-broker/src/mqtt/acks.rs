@@ -15,7 +15,7 @@ use crate::mqtt::{pump, send};
 use crate::owners::commits::Commits;
 use crate::owners::conn::Phase;
 use crate::owners::pending::{Pending, Verdict};
-use crate::owners::{Breach, Later, Owners};
+use crate::owners::{Later, Owners};
 
 /// What became of a publish is known: its acknowledgement leaves.
 pub(crate) fn answer_publish(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
@@ -30,8 +30,7 @@ pub(crate) fn answer_publish(own: &mut Owners, origin: SessionRef, token: u64, v
             // It has no way to refuse: the client is cut off and sends it again.
             inbound.abandon(token);
             let conn = session.conn;
-            own.later
-                .extend(conn.map(|c| Later::Fail(c, Breach::Unkept)));
+            own.later.extend(conn.map(Later::Unkept));
             return;
         }
         Verdict::Refused => ReasonCode::QuotaExceeded,

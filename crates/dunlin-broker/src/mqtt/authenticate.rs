@@ -10,7 +10,7 @@ use dunlin_mqtt::codec::{Auth, Connect, Packet, ReasonCode, Version, decode};
 use dunlin_mqtt::scram::StoredKeys;
 use dunlin_mqtt::server::{AuthExchange, NOT_AUTHORIZED, Reauth, auth_packet};
 
-use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
+use crate::auth::{AuthAnswer, AuthRequest, FirstStep};
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
@@ -21,12 +21,6 @@ use crate::owners::conn::{Identity, PendingConnect, Phase};
 use crate::owners::session::Standing;
 
 const BUSY: Fault = Fault::new(ReasonCode::ServerBusy, "the authenticator is busy");
-
-/// What its listener asks of a client.
-fn policy(own: &Owners, listener: u16) -> AuthPolicy {
-    let policy = own.config.listeners.get(usize::from(listener)).copied();
-    policy.unwrap_or_default()
-}
 
 pub(crate) fn authenticate(
     own: &mut Owners,
@@ -40,7 +34,7 @@ pub(crate) fn authenticate(
     let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
-    let policy = policy(own, conn.peer.listener);
+    let policy = own.policy(conn.peer.listener);
     let assigned = pending.assigned.clone();
     let client_id = assigned.unwrap_or_else(|| Text::from(connect.client_id));
     let user = connect.username.map(Text::from);
@@ -121,7 +115,7 @@ fn begin_exchange(
     let known = own
         .conns
         .mqtt(c)
-        .is_some_and(|conn| policy(own, conn.peer.listener).passwords);
+        .is_some_and(|conn| own.policy(conn.peer.listener).passwords);
     if !known {
         let reason = ReasonCode::BadAuthenticationMethod;
         let fault = Fault::new(reason, "unknown authentication method");

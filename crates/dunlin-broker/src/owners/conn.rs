@@ -2,7 +2,6 @@
 //! owns no buffers.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
@@ -13,9 +12,9 @@ use dunlin_mqtt::server::connect::Accepted;
 use dunlin_mqtt::server::{AuthExchange, Link, Stage};
 
 use crate::ids::SessionIdx;
-use crate::owners::session::Standing;
-use crate::owners::timers::Alarm;
-use crate::owners::weigh::ConnWeight;
+use crate::owners::amqp::{AmqpConn, AmqpPhase};
+use crate::owners::common::ConnCore;
+pub(crate) use crate::owners::common::{Identity, Who};
 
 /// Where a connection stands.
 #[derive(Debug)]
@@ -60,13 +59,6 @@ impl Phase {
     }
 }
 
-/// Who a client says that it is, until it has its session.
-#[derive(Debug)]
-pub(crate) struct Who {
-    pub(crate) client_id: Text,
-    pub(crate) user: Option<Text>,
-}
-
 /// A CONNECT that waits for its verdict.
 #[derive(Debug)]
 pub(crate) struct PendingConnect {
@@ -84,40 +76,11 @@ impl PendingConnect {
     }
 }
 
-/// The outcome of authentication, on its way into a session.
-#[derive(Debug, Default)]
-pub(crate) struct Identity {
-    pub(crate) user: Option<Text>,
-    pub(crate) standing: Standing,
-    /// Last message of an enhanced authentication, for CONNACK.
-    pub(crate) data: Option<Bytes>,
-}
-
 /// A CONNECT that waits for its client identifier.
 #[derive(Debug)]
 pub(crate) struct Claiming {
     pub(crate) pending: PendingConnect,
     pub(crate) identity: Identity,
-}
-
-/// What every network connection has: its place among the others of this shard.
-#[derive(Debug)]
-pub(crate) struct ConnCore {
-    pub(crate) id: ConnId,
-    pub(crate) peer: Peer,
-    /// In the shard's list of connections to flush.
-    pub(crate) dirty: bool,
-    /// Queued messages wait for the transport.
-    pub(crate) blocked: bool,
-    /// Reading is paused.
-    pub(crate) paused: bool,
-    /// Since when this receiver is behind.
-    pub(crate) behind_since: Option<Instant>,
-    /// Publishers that it holds up.
-    pub(crate) holds: Vec<ConnId>,
-    pub(crate) alarm: Alarm,
-    /// What the budget counts for it.
-    pub(crate) weight: ConnWeight,
 }
 
 /// A connection that speaks MQTT, or has not said anything yet.
@@ -132,25 +95,15 @@ pub(crate) struct MqttConn {
 /// A network connection with the front of its protocol. Another protocol is a
 /// variant here and a room beside `mqtt`.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most are of MQTT, and are found without another step"
+)]
 pub(crate) enum Conn {
     /// MQTT, any version.
     Mqtt(MqttConn),
-}
-
-impl ConnCore {
-    pub(crate) fn new(id: ConnId, peer: Peer) -> Self {
-        Self {
-            id,
-            peer,
-            dirty: false,
-            blocked: false,
-            paused: false,
-            behind_since: None,
-            holds: Vec::new(),
-            alarm: Alarm::default(),
-            weight: ConnWeight::default(),
-        }
-    }
+    /// AMQP 1.0.
+    Amqp(Box<AmqpConn>),
 }
 
 impl Deref for Conn {
@@ -159,6 +112,7 @@ impl Deref for Conn {
     fn deref(&self) -> &ConnCore {
         match self {
             Self::Mqtt(conn) => conn,
+            Self::Amqp(conn) => conn,
         }
     }
 }
@@ -167,6 +121,7 @@ impl DerefMut for Conn {
     fn deref_mut(&mut self) -> &mut ConnCore {
         match self {
             Self::Mqtt(conn) => conn,
+            Self::Amqp(conn) => conn,
         }
     }
 }
@@ -186,15 +141,31 @@ impl DerefMut for MqttConn {
 }
 
 impl Conn {
+    pub(crate) fn amqp(&self) -> Option<&AmqpConn> {
+        match self {
+            Self::Amqp(conn) => Some(conn),
+            Self::Mqtt(_) => None,
+        }
+    }
+
+    pub(crate) fn amqp_mut(&mut self) -> Option<&mut AmqpConn> {
+        match self {
+            Self::Amqp(conn) => Some(conn),
+            Self::Mqtt(_) => None,
+        }
+    }
+
     pub(crate) const fn mqtt(&self) -> Option<&MqttConn> {
         match self {
             Self::Mqtt(conn) => Some(conn),
+            Self::Amqp(_) => None,
         }
     }
 
     pub(crate) const fn mqtt_mut(&mut self) -> Option<&mut MqttConn> {
         match self {
             Self::Mqtt(conn) => Some(conn),
+            Self::Amqp(_) => None,
         }
     }
 
@@ -202,6 +173,7 @@ impl Conn {
     pub(crate) const fn session(&self) -> Option<SessionIdx> {
         match self {
             Self::Mqtt(conn) => conn.session(),
+            Self::Amqp(_) => None,
         }
     }
 
@@ -212,6 +184,7 @@ impl Conn {
                 Phase::HandedOver(to) => Some(to),
                 _ => None,
             },
+            Self::Amqp(_) => None,
         }
     }
 
@@ -219,6 +192,7 @@ impl Conn {
     pub(crate) fn backlog(&self) -> usize {
         match self {
             Self::Mqtt(conn) => conn.link.backlog(),
+            Self::Amqp(conn) => conn.backlog(),
         }
     }
 
@@ -226,6 +200,7 @@ impl Conn {
     pub(crate) fn unfinished(&self) -> usize {
         match self {
             Self::Mqtt(conn) => conn.link.unfinished(),
+            Self::Amqp(_) => 0,
         }
     }
 
@@ -233,6 +208,7 @@ impl Conn {
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Self::Mqtt(conn) => conn.session().is_some() && !conn.link.parked.has_bytes(),
+            Self::Amqp(conn) => conn.phase != AmqpPhase::Authenticating,
         }
     }
 
@@ -240,6 +216,7 @@ impl Conn {
     pub(crate) fn who(&self) -> Option<&Who> {
         match self {
             Self::Mqtt(conn) => conn.who.as_deref(),
+            Self::Amqp(conn) => conn.who.as_deref(),
         }
     }
 }

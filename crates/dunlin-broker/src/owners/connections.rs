@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::ids::ConnIdx;
+use crate::owners::amqp::AmqpConn;
 use crate::owners::conn::{Conn, MqttConn};
 
 /// Send buffers kept for reuse.
@@ -90,6 +91,35 @@ impl Connections {
     /// As [`Connections::peek_mqtt`].
     pub(crate) fn peek_mqtt_mut(&mut self, c: ConnIdx) -> Option<&mut MqttConn> {
         self.table.get_mut(c).and_then(Conn::mqtt_mut)
+    }
+
+    /// A connection that must be there and speak AMQP; it is a bug, and counted,
+    /// if not.
+    pub(crate) fn amqp(&self, c: ConnIdx) -> Option<&AmqpConn> {
+        let found = self.peek_amqp(c);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// As [`Connections::amqp`].
+    pub(crate) fn amqp_mut(&mut self, c: ConnIdx) -> Option<&mut AmqpConn> {
+        let found = self.table.get_mut(c).and_then(Conn::amqp_mut);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// A connection of AMQP that may have ended.
+    pub(crate) fn peek_amqp(&self, c: ConnIdx) -> Option<&AmqpConn> {
+        self.table.get(c).and_then(Conn::amqp)
+    }
+
+    /// As [`Connections::peek_amqp`].
+    pub(crate) fn peek_amqp_mut(&mut self, c: ConnIdx) -> Option<&mut AmqpConn> {
+        self.table.get_mut(c).and_then(Conn::amqp_mut)
     }
 
     pub(crate) fn insert(&mut self, conn: Conn) -> ConnIdx {

@@ -4,11 +4,14 @@
 //! each of these functions gets the owners and hands its result on, in one
 //! direction: front, routing, queues, commits, front.
 
+pub(crate) mod amqp;
 pub(crate) mod audit;
 pub(crate) mod budget;
 pub(crate) mod commits;
+pub(crate) mod common;
 pub(crate) mod conn;
 pub(crate) mod connections;
+
 pub(crate) mod elsewhere;
 pub(crate) mod keepers;
 pub(crate) mod outbox;
@@ -32,6 +35,7 @@ use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::access::{self, Access, Action};
+use crate::auth::AuthPolicy;
 use crate::config::Config;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::audit::Audit;
@@ -46,26 +50,23 @@ use crate::owners::timers::{Timer, Timers};
 use crate::random::Generator;
 use crate::stats::Stats;
 
-/// Why a connection ends that did nothing wrong with the last bytes it sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Breach {
-    /// Messages for it came faster than it took them, and its session ends with
-    /// it.
-    Behind,
-    /// A publish of it cannot be kept, and its protocol has no way to say so.
-    Unkept,
-}
-
 /// Work that a function leaves for the end of the call, because it may reach
 /// any connection and so must not happen in the middle of another one's work.
 #[derive(Debug)]
 pub(crate) enum Later {
-    /// End a connection for this reason.
-    Fail(ConnIdx, Breach),
+    /// Messages for a session came faster than its client took them, and it ends
+    /// with its connection.
+    Behind(SessionRef),
+    /// A publish cannot be kept, and the protocol of the connection has no way to
+    /// say so.
+    Unkept(ConnIdx),
     /// Handle what came before CONNACK.
     Unpark(ConnIdx),
     /// End a data stream whose last acknowledgement has left.
     EndStream(ConnIdx, StreamId),
+    /// Give a message that this session has released to another member of its
+    /// group. If there is none it gets it again, or the message is over.
+    Return(SessionRef, Box<Delivery>, bool),
     /// Give a message of a shared subscription to another member: this session
     /// has ended.
     GiveAgain(SessionRef, Box<Delivery>),
@@ -123,6 +124,12 @@ impl Owners {
             shutting_down: false,
             config,
         }
+    }
+
+    /// What a listener asks of a client.
+    pub(crate) fn policy(&self, listener: u16) -> AuthPolicy {
+        let policy = self.config.listeners.get(usize::from(listener)).copied();
+        policy.unwrap_or_default()
     }
 
     /// Stops or resumes reading from a connection.

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
+use dunlin_amqp::Body;
 use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
 use dunlin_mqtt::server::session::Subscribing;
 use dunlin_queue::Delivery;
@@ -107,6 +108,16 @@ pub(crate) struct PendingSubscribe {
     pub(crate) waiting: usize,
 }
 
+/// A link to a client whose subscription is not in force everywhere yet.
+#[derive(Debug)]
+pub(crate) struct PendingAttach {
+    pub(crate) conn: ConnId,
+    pub(crate) session: SessionRef,
+    pub(crate) attach: Body,
+    /// Shards that have not answered.
+    pub(crate) waiting: usize,
+}
+
 /// Work that waits under a token.
 #[derive(Debug)]
 pub(crate) enum Pending {
@@ -119,6 +130,7 @@ pub(crate) enum Pending {
         conn: ConnId,
     },
     Publish(PendingPublish),
+    Attach(PendingAttach),
     Subscribe(PendingSubscribe),
     /// The part of a SUBSCRIBE or UNSUBSCRIBE that the store has; the rest waits
     /// under the same token.

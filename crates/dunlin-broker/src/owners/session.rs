@@ -1,7 +1,6 @@
 //! What a shard keeps of a session, connected or not.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
@@ -12,72 +11,10 @@ use dunlin_mqtt::server::{self, AckToken};
 use dunlin_queue::{Delivery, Queue};
 use dunlin_store::{SessionKey, SessionRecord, StoreOp, StoredWill};
 
-use crate::access::{Access, Action};
-use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::owners::amqp::AmqpLink;
+use crate::owners::common::SessionCore;
+pub(crate) use crate::owners::common::Standing;
 use crate::owners::subscribers::Subscribed;
-use crate::owners::timers::Alarm;
-use crate::owners::walks::Walks;
-use crate::owners::weigh::Weight;
-
-/// Who vouches for the user name of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// A certificate; or there is no name.
-    #[default]
-    Open,
-    /// The password file.
-    Listed,
-    /// The password file, which has the user no longer: nothing is allowed.
-    Gone,
-}
-
-/// Topics that a session was last allowed to publish to, so that the access
-/// list is not asked for each message.
-#[derive(Debug, Default)]
-pub(crate) struct Allowed {
-    topics: [Text; ALLOWED_MAX],
-    next: usize,
-}
-
-/// Topics in [`Allowed`].
-const ALLOWED_MAX: usize = 4;
-
-impl Allowed {
-    pub(crate) fn has(&self, topic: &str) -> bool {
-        self.topics.iter().any(|known| *known == *topic)
-    }
-
-    pub(crate) fn add(&mut self, topic: &str) {
-        if let Some(place) = self.topics.get_mut(self.next) {
-            *place = Text::from(topic);
-        }
-        self.next = (self.next + 1) % ALLOWED_MAX;
-    }
-}
-
-/// What every session has: its place among the others of this shard.
-#[derive(Debug)]
-pub(crate) struct SessionCore {
-    pub(crate) key: SessionKey,
-    pub(crate) client_id: Text,
-    /// Whom it belongs to.
-    pub(crate) user: Option<Text>,
-    pub(crate) standing: Standing,
-    pub(crate) allowed: Option<Box<Allowed>>,
-    /// What waits or is in flight may come from a time of other rules.
-    pub(crate) recheck: bool,
-    pub(crate) conn: Option<ConnIdx>,
-    pub(crate) walks: Walks,
-    /// Publishes of this client not yet given to the store, in order; empty
-    /// while nothing waits for other shards. Bounded by what its front lets it
-    /// send without an answer.
-    pub(crate) preparing: VecDeque<u64>,
-    pub(crate) alarm: Alarm,
-    /// What the budget counts for it.
-    pub(crate) weight: Weight,
-    /// Its queue is full, and the log has it.
-    pub(crate) full: bool,
-}
 
 /// A session of MQTT.
 #[derive(Debug)]
@@ -99,9 +36,15 @@ pub(crate) struct MqttSession {
 
 /// A session with what the front of its protocol keeps of it.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most are of MQTT, and are found without another step"
+)]
 pub(crate) enum Session {
     /// Of a client identifier.
     Mqtt(MqttSession),
+    /// One link of a connection.
+    Amqp(Box<AmqpLink>),
 }
 
 impl Deref for Session {
@@ -110,6 +53,7 @@ impl Deref for Session {
     fn deref(&self) -> &SessionCore {
         match self {
             Self::Mqtt(session) => session,
+            Self::Amqp(link) => link,
         }
     }
 }
@@ -118,6 +62,7 @@ impl DerefMut for Session {
     fn deref_mut(&mut self) -> &mut SessionCore {
         match self {
             Self::Mqtt(session) => session,
+            Self::Amqp(link) => link,
         }
     }
 }
@@ -136,49 +81,25 @@ impl DerefMut for MqttSession {
     }
 }
 
-impl SessionCore {
-    pub(crate) fn new(key: SessionKey, client_id: Text) -> Self {
-        Self {
-            key,
-            client_id,
-            user: None,
-            standing: Standing::Open,
-            allowed: None,
-            recheck: false,
-            conn: None,
-            walks: Walks::default(),
-            preparing: VecDeque::new(),
-            alarm: Alarm::default(),
-            weight: Weight::default(),
-            full: false,
+impl Session {
+    pub(crate) fn amqp_mut(&mut self) -> Option<&mut AmqpLink> {
+        match self {
+            Self::Amqp(link) => Some(link),
+            Self::Mqtt(_) => None,
         }
     }
 
-    /// Whether the rules let it do this.
-    pub(crate) fn may(&self, access: &Access, action: Action, topic: &str) -> bool {
-        self.standing != Standing::Gone
-            && access
-                .acl
-                .as_ref()
-                .is_none_or(|acl| acl.allows(self.user.as_deref(), &self.client_id, action, topic))
-    }
-
-    /// This session, whose place is `at`, for later.
-    pub(crate) const fn reference(&self, at: SessionIdx) -> SessionRef {
-        SessionRef { key: self.key, at }
-    }
-}
-
-impl Session {
     pub(crate) const fn mqtt(&self) -> Option<&MqttSession> {
         match self {
             Self::Mqtt(session) => Some(session),
+            Self::Amqp(_) => None,
         }
     }
 
     pub(crate) const fn mqtt_mut(&mut self) -> Option<&mut MqttSession> {
         match self {
             Self::Mqtt(session) => Some(session),
+            Self::Amqp(_) => None,
         }
     }
 
@@ -186,6 +107,7 @@ impl Session {
     pub(crate) const fn is_persistent(&self) -> bool {
         match self {
             Self::Mqtt(session) => session.is_persistent(),
+            Self::Amqp(_) => false,
         }
     }
 
@@ -201,6 +123,7 @@ impl Session {
                     packet_id: packet_id.get(),
                 })
             }
+            Self::Amqp(_) => None,
         }
     }
 
@@ -208,6 +131,7 @@ impl Session {
     pub(crate) const fn queue(&self) -> &Queue {
         match self {
             Self::Mqtt(session) => &session.mqtt.outbound.queue,
+            Self::Amqp(link) => &link.queue,
         }
     }
 
@@ -215,6 +139,7 @@ impl Session {
     pub(crate) const fn queue_mut(&mut self) -> &mut Queue {
         match self {
             Self::Mqtt(session) => &mut session.mqtt.outbound.queue,
+            Self::Amqp(link) => &mut link.queue,
         }
     }
 
@@ -232,6 +157,10 @@ impl Session {
                 let outbound = &session.mqtt.outbound;
                 outbound.has_room(copies, cost, messages_max, bytes_max)
             }
+            Self::Amqp(link) => {
+                let bytes_max = bytes_max.saturating_sub(link.consumer.bytes());
+                link.queue.has_room(copies, cost, messages_max, bytes_max)
+            }
         }
     }
 
@@ -239,20 +168,24 @@ impl Session {
     pub(crate) const fn held_bytes(&self) -> usize {
         match self {
             Self::Mqtt(session) => session.mqtt.outbound.held_bytes(),
+            Self::Amqp(link) => link.queue.bytes() + link.consumer.bytes(),
         }
     }
 
     /// These messages.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
-        match self {
-            Self::Mqtt(session) => session.mqtt.outbound.held(),
-        }
+        let (mqtt, amqp) = match self {
+            Self::Mqtt(session) => (Some(session.mqtt.outbound.held()), None),
+            Self::Amqp(link) => (None, Some(link.queue.held().chain(link.consumer.held()))),
+        };
+        mqtt.into_iter().flatten().chain(amqp.into_iter().flatten())
     }
 
     /// Bytes that its subscriptions take.
     pub(crate) const fn subscription_bytes(&self) -> usize {
         match self {
             Self::Mqtt(session) => session.mqtt.subscriptions.bytes(),
+            Self::Amqp(_) => 0,
         }
     }
 
@@ -260,6 +193,7 @@ impl Session {
     pub(crate) fn will_bytes(&self) -> usize {
         match self {
             Self::Mqtt(session) => session.will.as_ref().map_or(0, |w| w.message.cost()),
+            Self::Amqp(_) => 0,
         }
     }
 
@@ -267,6 +201,7 @@ impl Session {
     pub(crate) const fn in_flight(&self) -> usize {
         match self {
             Self::Mqtt(session) => session.mqtt.outbound.inflight(),
+            Self::Amqp(link) => link.consumer.len(),
         }
     }
 
@@ -275,6 +210,14 @@ impl Session {
     pub(crate) fn take_shared(&mut self, with_in_flight: bool) -> Vec<Delivery> {
         match self {
             Self::Mqtt(session) => session.mqtt.outbound.take_shared(with_in_flight),
+            Self::Amqp(link) => {
+                let mut taken = match with_in_flight {
+                    true => link.consumer.release_shared(),
+                    false => Vec::new(),
+                };
+                taken.append(&mut link.queue.take_shared());
+                taken
+            }
         }
     }
 
@@ -282,6 +225,7 @@ impl Session {
     pub(crate) fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) {
         match self {
             Self::Mqtt(session) => session.mqtt.outbound.handle_loaded(messages),
+            Self::Amqp(link) => link.consumer.handle_loaded(&mut link.queue, messages),
         }
     }
 
@@ -289,6 +233,7 @@ impl Session {
     pub(crate) fn subscription(&self, filter: &str) -> Option<Subscribed> {
         match self {
             Self::Mqtt(session) => session.mqtt.subscriptions.get(filter).map(Subscribed::of),
+            Self::Amqp(link) => link.subscription().map(|(_, subscribed)| *subscribed),
         }
     }
 
@@ -300,6 +245,12 @@ impl Session {
                 all.map(|(filter, it)| (filter.clone(), Subscribed::of(it)))
                     .collect()
             }
+            Self::Amqp(link) => {
+                let it = link.subscription();
+                it.map(|(filter, it)| (filter.clone(), *it))
+                    .into_iter()
+                    .collect()
+            }
         }
     }
 
@@ -307,6 +258,10 @@ impl Session {
     pub(crate) fn take_subscriptions(&mut self) -> Vec<Text> {
         match self {
             Self::Mqtt(session) => session.mqtt.subscriptions.take().collect(),
+            Self::Amqp(link) => {
+                let filter = link.subscription().map(|(filter, _)| filter.clone());
+                filter.into_iter().collect()
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The second owner of a shard: its sessions, connected or not.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
@@ -10,6 +11,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::ids::{SessionIdx, SessionRef};
+use crate::owners::amqp::AmqpLink;
 use crate::owners::elsewhere::{Elsewhere, Forgetting, Free};
 use crate::owners::session::{MqttSession, Session};
 
@@ -109,11 +111,31 @@ impl Sessions {
         self.table.get(s)
     }
 
-    /// A new session of a client, with a key of its own: the shard in the low
-    /// bits, so that shards need not ask each other.
-    pub(crate) fn create(&mut self, client_id: Text, version: Version) -> SessionIdx {
+    /// A key for a new session: the shard in the low bits, so that shards need not
+    /// ask each other.
+    pub(crate) fn next_key(&mut self) -> SessionKey {
         self.last_key += 1;
-        let key = SessionKey((self.last_key << 16) | u64::from(self.shard.0));
+        SessionKey((self.last_key << 16) | u64::from(self.shard.0))
+    }
+
+    /// Adds the session of a link, which no client identifier names.
+    pub(crate) fn insert_link(&mut self, link: Box<AmqpLink>) -> SessionIdx {
+        self.table.insert(Session::Amqp(link))
+    }
+
+    /// A session that must be there and a link of AMQP; it is a bug, and counted,
+    /// if not.
+    pub(crate) fn amqp_mut(&mut self, s: SessionIdx) -> Option<&mut AmqpLink> {
+        let found = self.table.get_mut(s).and_then(Session::amqp_mut);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// A new session of a client, with a key of its own.
+    pub(crate) fn create(&mut self, client_id: Text, version: Version) -> SessionIdx {
+        let key = self.next_key();
         self.insert(Session::Mqtt(MqttSession::new(key, client_id, version)))
     }
 
@@ -127,7 +149,9 @@ impl Sessions {
 
     pub(crate) fn remove(&mut self, s: SessionIdx) -> Option<Session> {
         let session = self.table.try_remove(s)?;
-        self.by_client.remove(session.client_id.as_bytes());
+        if matches!(session, Session::Mqtt(_)) {
+            self.by_client.remove(session.client_id.as_bytes());
+        }
         Some(session)
     }
 

@@ -11,6 +11,7 @@ use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{BusMessage, Event};
 use crate::memory::Part;
 use crate::owners::Owners;
+pub(crate) use crate::owners::common::{ConnWeight, Weight};
 use crate::owners::session::Session;
 
 /// What a session takes in tables besides its own struct.
@@ -23,15 +24,6 @@ const HELD_MIN: usize = 64;
 /// it has more.
 const UNSENT_MIN: usize = 64 * 1024;
 
-/// What a session takes of the budget, by part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Weight {
-    pub(crate) sessions: usize,
-    pub(crate) subscriptions: usize,
-    pub(crate) wills: usize,
-    pub(crate) queued: usize,
-}
-
 impl Weight {
     pub(crate) fn of(session: &Session) -> Self {
         let user = session.user.as_ref().map_or(0, |user| user.len());
@@ -43,13 +35,6 @@ impl Weight {
             queued: session.held_bytes(),
         }
     }
-}
-
-/// What a connection takes of the budget, by part.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ConnWeight {
-    pub(crate) unsent: usize,
-    pub(crate) unfinished: usize,
 }
 
 /// Whether a session is in a group.

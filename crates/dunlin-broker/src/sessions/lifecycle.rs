@@ -171,6 +171,7 @@ pub(crate) fn publish_message(own: &mut Owners, will: StoredWill, record: Option
 pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     match own.sessions.get(s) {
         Some(Session::Mqtt(_)) => end_record(own, s),
+        Some(Session::Amqp(_)) => {}
         None => return,
     }
     let Some(session) = own.sessions.get_mut(s) else {

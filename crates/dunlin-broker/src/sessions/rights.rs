@@ -3,10 +3,12 @@
 
 use alloc::vec::Vec;
 
+use dunlin_amqp::codec::condition;
 use dunlin_base::Text;
 use dunlin_mqtt::codec::ReasonCode;
 
 use crate::access::Access;
+use crate::amqp::events;
 use crate::config::OtherUser;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, InterestChange};
@@ -36,7 +38,10 @@ pub(crate) fn set_access(own: &mut Owners, access: Access) {
     for c in ended {
         let cause = "the user is gone or has another password";
         audit::note(own, c, AccessKind::Revoked, cause);
-        ending::disconnect(own, c, ReasonCode::NotAuthorized);
+        match own.conns.get(c) {
+            Some(Conn::Amqp(_)) => events::close(own, c, condition::UNAUTHORIZED_ACCESS, cause),
+            _ => ending::disconnect(own, c, ReasonCode::NotAuthorized),
+        }
     }
     let mut changes = Vec::new();
     // The disconnection may have ended the session.
@@ -74,7 +79,14 @@ fn update_standing(own: &mut Owners, s: SessionIdx) -> bool {
 /// Whether the password that a connection was, or is about to be, let in with
 /// is good no longer.
 fn is_revoked(own: &Owners, before: &Access, conn: &Conn) -> bool {
-    let Conn::Mqtt(conn) = conn;
+    let conn = match conn {
+        Conn::Mqtt(conn) => conn,
+        Conn::Amqp(conn) => {
+            let listed = conn.identity.standing == Standing::Listed;
+            let user = conn.identity.user.as_ref().filter(|_| listed);
+            return user.is_some_and(|user| has_new_password(own, before, user));
+        }
+    };
     let user = match &conn.phase {
         Phase::Exchanging(_, exchange) => Some(exchange.user()),
         Phase::Claiming(claiming) if claiming.identity.standing == Standing::Listed => {
@@ -87,8 +99,12 @@ fn is_revoked(own: &Owners, before: &Access, conn: &Conn) -> bool {
         }
         _ => None,
     };
-    let changed = |user: &Text| before.password_of(user) != own.access.password_of(user);
-    before.users.is_some() && user.is_some_and(changed)
+    user.is_some_and(|user| has_new_password(own, before, user))
+}
+
+/// Whether the password of a user is another one now, or the user is gone.
+fn has_new_password(own: &Owners, before: &Access, user: &Text) -> bool {
+    before.users.is_some() && before.password_of(user) != own.access.password_of(user)
 }
 
 /// Compares the subscriptions of a session with the rules.

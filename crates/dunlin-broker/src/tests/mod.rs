@@ -1,4 +1,5 @@
 //! Tests of a whole shard that need to look inside it. What can be seen from
 //! outside is tested in the simulator.
 
+mod amqp;
 mod searches;

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use dunlin_base::transport::Transport;
 
-use crate::config::listener::{Anonymous, Kind, Listener};
+use crate::config::listener::{Anonymous, Kind, Listener, Protocol};
 use crate::config::{Config, EXAMPLE};
 use crate::daemon::{Bound, Daemon};
 use crate::signals::{Signal, Signals};
@@ -89,9 +89,13 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
     for bound in daemon.bound() {
         writeln!(
             out,
-            "  listening  {:<6} {}",
+            "  listening  {:<6} {}{}",
             name(bound.transport),
-            bound.addr
+            bound.addr,
+            match bound.protocol {
+                Protocol::Mqtt => "",
+                Protocol::Amqp => " AMQP",
+            }
         )?;
     }
     if let Some(addr) = daemon.metrics() {
@@ -123,7 +127,10 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
     }
     let best = [Transport::Quic, Transport::Tls, Transport::Tcp]
         .into_iter()
-        .find_map(|t| daemon.bound().iter().find(|b| b.transport == t));
+        .find_map(|t| {
+            let mut bound = daemon.bound().iter();
+            bound.find(|b| b.transport == t && b.protocol.is_mqtt())
+        });
     if let Some(bound) = best {
         let sub = command(bound, daemon.development_ca(), "sub", "-t 'demo/#' -v");
         let publish = command(bound, daemon.development_ca(), "pub", "-t demo/hello -m hi");

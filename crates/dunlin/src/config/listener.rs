@@ -20,8 +20,11 @@ pub const WEBSOCKET_PATH: &str = "/mqtt";
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Listener {
-    /// What it speaks.
+    /// How bytes travel.
     pub transport: Kind,
+    /// What it speaks.
+    #[serde(default, skip_serializing_if = "Protocol::is_mqtt")]
+    pub protocol: Protocol,
     /// Address and port; all addresses and the transport's usual port when
     /// absent.
     pub address: Option<Address>,
@@ -44,6 +47,7 @@ impl Listener {
     pub fn new(transport: Kind) -> Self {
         Self {
             transport,
+            protocol: Protocol::Mqtt,
             address: Some(Address::Any(transport.port())),
             path: None,
             anonymous: None,
@@ -56,7 +60,7 @@ impl Listener {
     /// Its address.
     #[must_use]
     pub fn address(&self) -> Address {
-        let any = Address::Any(self.transport.port());
+        let any = Address::Any(self.protocol.port(self.transport));
         self.address.clone().unwrap_or(any)
     }
 
@@ -125,19 +129,57 @@ fn is_origin(text: &str) -> bool {
     text == "*" || authority.is_some_and(|a| !a.is_empty() && a.chars().all(is_plain))
 }
 
-/// What a listener speaks.
+/// The message protocol of a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// MQTT 5.0 and 3.1.1.
+    #[default]
+    Mqtt,
+    /// AMQP 1.0.
+    Amqp,
+}
+
+impl Protocol {
+    /// Name of the protocol in ALPN and as WebSocket subprotocol.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mqtt => "mqtt",
+            Self::Amqp => "amqp",
+        }
+    }
+
+    /// Whether it is MQTT.
+    #[must_use]
+    pub const fn is_mqtt(&self) -> bool {
+        matches!(self, Self::Mqtt)
+    }
+
+    /// The usual port over a transport.
+    #[must_use]
+    pub const fn port(self, transport: Kind) -> u16 {
+        match (self, transport) {
+            (Self::Amqp, Kind::Tcp) => 5672,
+            (Self::Amqp, Kind::Tls | Kind::Quic) => 5671,
+            (Self::Mqtt, _) | (Self::Amqp, Kind::Ws | Kind::Wss) => transport.port(),
+        }
+    }
+}
+
+/// How bytes travel to a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// MQTT over QUIC.
+    /// QUIC.
     Quic,
-    /// MQTT over TCP, not encrypted.
+    /// TCP, not encrypted.
     Tcp,
-    /// MQTT over TLS.
+    /// TLS.
     Tls,
-    /// MQTT over WebSocket, not encrypted.
+    /// WebSocket, not encrypted.
     Ws,
-    /// MQTT over WebSocket and TLS.
+    /// WebSocket over TLS.
     Wss,
 }
 
@@ -157,7 +199,7 @@ impl Kind {
         }
     }
 
-    /// The usual port.
+    /// The usual port of MQTT.
     #[must_use]
     pub const fn port(self) -> u16 {
         match self {

@@ -37,7 +37,7 @@ use dunlin_store_redb::{RedbStore, Submitter};
 use crate::auth::{Authenticator, PasswordFile};
 use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
-use crate::config::listener::{self, Listener};
+use crate::config::listener::{self, Listener, Protocol};
 use crate::metrics::{Paths, Server, Sources, Watch};
 use authenticator::AuthClient;
 use mailbox::{Address, Inbox, Mail, Outbox};
@@ -149,8 +149,10 @@ pub enum StartError {
 pub struct Bound {
     /// Number of the listener in the configuration.
     pub listener: usize,
-    /// What it speaks.
+    /// How bytes travel.
     pub transport: Transport,
+    /// What it speaks.
+    pub protocol: Protocol,
     /// Where.
     pub addr: SocketAddr,
 }
@@ -563,12 +565,13 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
             let mut settings = ListenerConfig::new(listener.transport.transport(), addr);
             settings.quic = config.quic_tuning(listener);
             settings.tls = tls.clone();
-            settings.protocols = protocols(listener.transport.transport());
+            settings.protocols = protocols(listener);
             settings.origins = config.origins(listener);
             let addr = listen_on(index, listener, settings, parts)?;
             bound.push(Bound {
                 listener: index,
                 transport: listener.transport.transport(),
+                protocol: listener.protocol,
                 addr,
             });
         }
@@ -577,11 +580,11 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
 }
 
 /// What is spoken: on QUIC with flow headers too, for clients that offer it.
-fn protocols(transport: Transport) -> Vec<Text> {
-    let mqtt = Text::from_static("mqtt");
-    match transport {
-        Transport::Quic => vec![Text::from_static(flow::ALPN), mqtt],
-        _ => vec![mqtt],
+fn protocols(listener: &Listener) -> Vec<Text> {
+    let name = Text::from_static(listener.protocol.name());
+    match (listener.protocol, listener.transport.transport()) {
+        (Protocol::Mqtt, Transport::Quic) => vec![Text::from_static(flow::ALPN), name],
+        _ => vec![name],
     }
 }
 

@@ -3,6 +3,7 @@
 //! shard does is tested in `dunlin-sim`, in virtual time.
 
 mod access;
+mod amqp;
 mod bench;
 mod cid;
 mod cli;

@@ -1,0 +1,221 @@
+//! Who a client is: SASL, or what its listener allows without it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use dunlin_amqp::codec::{Error, Open, SaslCode, Symbol, Symbols, capability, condition};
+use dunlin_amqp::{Body, Connection, Limits, SaslPolicy, Settings, Side};
+use dunlin_base::transport::{NetCommandKind, Peer};
+use dunlin_base::{Instant, Text};
+
+use crate::auth::{AuthAnswer, AuthPolicy, FirstStep};
+use crate::config::Config;
+use crate::ids::ConnIdx;
+use crate::io::{AccessKind, Event, Output};
+use crate::owners::Owners;
+use crate::owners::amqp::AmqpPhase;
+use crate::owners::conn::{Identity, Who};
+use crate::owners::session::Standing;
+use crate::reports::audit;
+
+/// Container id of the broker.
+const CONTAINER_ID: &str = "dunlin";
+
+/// Sessions of a connection.
+const SESSIONS_MAX: u16 = 16;
+
+/// Links of a session.
+const LINKS_MAX: u32 = 64;
+
+/// The engine of a connection that was opened.
+pub(crate) fn engine(config: &Config, policy: AuthPolicy, peer: &Peer, now: Instant) -> Connection {
+    let mut mechanisms: Vec<Symbol<'_>> = Vec::with_capacity(3);
+    if policy.certificates && peer.identity.is_some() {
+        mechanisms.push(EXTERNAL);
+    }
+    // A password is not for others to read.
+    if peer.transport.is_encrypted() || peer.addr.ip().to_canonical().is_loopback() {
+        mechanisms.push(PLAIN);
+    }
+    if policy.anonymous.allows(peer) {
+        mechanisms.push(ANONYMOUS);
+    }
+    let settings = Settings {
+        side: Side::Server,
+        container_id: CONTAINER_ID,
+        sasl: SaslPolicy::Optional,
+        mechanisms: Symbols::new(&mechanisms),
+        limits: Limits {
+            sessions_max: SESSIONS_MAX,
+            links_max: LINKS_MAX,
+            unsettled_sent_max: usize::from(config.inflight_max),
+            partial_bytes_max: config.packet_bytes_max as usize,
+            open_time_out: config.connect_timeout,
+            ..Limits::default()
+        },
+    };
+    Connection::new(now, &settings)
+}
+
+const ANONYMOUS: Symbol<'static> = Symbol::from_static("ANONYMOUS");
+const PLAIN: Symbol<'static> = Symbol::from_static("PLAIN");
+const EXTERNAL: Symbol<'static> = Symbol::from_static("EXTERNAL");
+
+/// The client has chosen a mechanism.
+pub(crate) fn handle_init(own: &mut Owners, c: ConnIdx, mechanism: &str, response: Option<&Bytes>) {
+    let Some(conn) = own.conns.amqp(c) else {
+        return;
+    };
+    let policy = own.policy(conn.peer.listener);
+    let secret =
+        conn.peer.transport.is_encrypted() || conn.peer.addr.ip().to_canonical().is_loopback();
+    let credentials = match mechanism {
+        "PLAIN" if secret => response.and_then(split_plain),
+        _ => None,
+    };
+    let step = match (mechanism, &credentials) {
+        ("PLAIN", Some((user, password))) => {
+            let id = Text::new();
+            policy.first_step(&conn.peer, &id, Some(user), Some(password))
+        }
+        ("EXTERNAL", _) if policy.certificates && conn.peer.identity.is_some() => {
+            FirstStep::Accept {
+                user: conn.peer.identity.clone(),
+            }
+        }
+        ("ANONYMOUS", _) if policy.anonymous.allows(&conn.peer) => FirstStep::Accept { user: None },
+        _ => FirstStep::Refuse,
+    };
+    match step {
+        FirstStep::Accept { user } => {
+            let identity = Identity {
+                user,
+                ..Identity::default()
+            };
+            accept(own, c, identity);
+        }
+        FirstStep::Refuse => refuse(own, c, SaslCode::Auth, "no credentials"),
+        FirstStep::Ask(request) => {
+            own.pause(c, true);
+            if let Some(conn) = own.conns.amqp_mut(c) {
+                conn.phase = AmqpPhase::Authenticating;
+                let conn = conn.id;
+                own.outbox.push(Output::Auth { conn, request });
+            }
+        }
+    }
+}
+
+/// User and password of `authzid NUL authcid NUL password` (RFC 4616); another
+/// identity than its own is for none to take.
+fn split_plain(response: &Bytes) -> Option<(Text, Bytes)> {
+    let mut parts = response.splitn(3, |byte| *byte == 0);
+    let (other, user, password) = (parts.next()?, parts.next()?, parts.next()?);
+    if !other.is_empty() && other != user {
+        return None;
+    }
+    let user = core::str::from_utf8(user).ok()?;
+    Some((Text::from(user), response.slice_ref(password)))
+}
+
+/// The authenticator answered.
+pub(crate) fn handle_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
+    let asked = own.conns.amqp(c).map(|conn| conn.phase);
+    if asked != Some(AmqpPhase::Authenticating) {
+        return;
+    }
+    own.pause(c, false);
+    match answer {
+        AuthAnswer::Accept { user } => {
+            let identity = Identity {
+                user,
+                standing: Standing::Listed,
+                data: None,
+            };
+            accept(own, c, identity);
+        }
+        AuthAnswer::Busy => refuse(own, c, SaslCode::SysTemp, "the authenticator is busy"),
+        _ => refuse(own, c, SaslCode::Auth, "wrong user name or password"),
+    }
+}
+
+fn accept(own: &mut Owners, c: ConnIdx, identity: Identity) {
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        conn.phase = AmqpPhase::Authenticated;
+        conn.identity = identity;
+        // It waits for this.
+        let _ = conn.engine.sasl_outcome(SaslCode::Ok, None);
+    }
+}
+
+fn refuse(own: &mut Owners, c: ConnIdx, code: SaslCode, cause: &'static str) {
+    own.stats.clients_refused += 1;
+    audit::note(own, c, AccessKind::Refused, cause);
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        conn.phase = AmqpPhase::Opening;
+        let _ = conn.engine.sasl_outcome(code, None);
+    }
+}
+
+/// `open` of the client: without SASL before it, its listener decides.
+pub(crate) fn handle_open(own: &mut Owners, c: ConnIdx, body: &Body) {
+    let (now, Some(conn)) = (own.now, own.conns.amqp(c)) else {
+        return;
+    };
+    let policy = own.policy(conn.peer.listener);
+    let allowed = conn.phase == AmqpPhase::Authenticated;
+    let step = policy.first_step(&conn.peer, &Text::new(), None, None);
+    let container = body.open().map(|open| Text::from(open.container_id));
+    let container = container.unwrap_or_default();
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return;
+    };
+    conn.who = Some(Box::new(Who {
+        client_id: container.clone(),
+        user: conn.identity.user.clone(),
+    }));
+    match step {
+        _ if allowed => {}
+        FirstStep::Accept { user } => conn.identity.user = user,
+        FirstStep::Refuse | FirstStep::Ask(_) => {
+            let error = Error::new(condition::UNAUTHORIZED_ACCESS, "no credentials");
+            let _ = conn.engine.close(now, Some(&error));
+            own.stats.clients_refused += 1;
+            return audit::note(own, c, AccessKind::Refused, "no credentials");
+        }
+    }
+    let capabilities = [capability::ANONYMOUS_RELAY];
+    let open = Open {
+        container_id: CONTAINER_ID,
+        hostname: None,
+        max_frame_size: u32::MAX,
+        channel_max: u16::MAX,
+        idle_time_out: None,
+        outgoing_locales: None,
+        incoming_locales: None,
+        offered_capabilities: Some(Symbols::new(&capabilities)),
+        desired_capabilities: None,
+        properties: None,
+    };
+    if conn.engine.open(now, &open).is_err() {
+        return;
+    }
+    conn.phase = AmqpPhase::Open;
+    let (id, standing) = (conn.id, conn.identity.standing);
+    own.outbox.command(id, NetCommandKind::Accept);
+    let timeout = own.config.idle_timeout_max;
+    own.outbox
+        .command(id, NetCommandKind::SetIdleTimeout { timeout });
+    own.stats.clients_accepted += 1;
+    let cause = match standing {
+        Standing::Listed => "password",
+        _ => "no password needed",
+    };
+    audit::note(own, c, AccessKind::Accepted, cause);
+    own.outbox.event(Event::Connected {
+        conn: id,
+        client_id: container,
+        resumed: false,
+    });
+}

@@ -1,0 +1,268 @@
+//! From bytes to events of the engine, and from the engine's bytes to the
+//! transport; the end of a connection.
+
+use alloc::vec::Vec;
+
+use dunlin_amqp::Event as EngineEvent;
+use dunlin_amqp::codec::{Error, Symbol};
+use dunlin_base::transport::{CloseCause, NetCommandKind, NetEventKind, Peer};
+use dunlin_base::{ConnId, SendBuf, StreamId, Text};
+
+use crate::amqp::{access, incoming, links, outgoing};
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::Event;
+use crate::messages::throttle;
+use crate::owners::Owners;
+use crate::owners::amqp::{AmqpConn, AmqpPhase};
+use crate::owners::conn::Conn;
+use crate::owners::timers::{Timer, Timers};
+
+/// QUIC application error code of a connection or stream that ends as it should.
+const NO_ERROR: u64 = 0;
+
+/// QUIC application error code where the server has no room.
+const OVERLOADED: u64 = 2;
+
+/// A connection was opened whose protocol is AMQP.
+pub(crate) fn handle_opened(own: &mut Owners, id: ConnId, peer: Peer) {
+    own.stats.connections += 1;
+    let over = own.conns.len() >= own.config.connections_max || own.shutting_down;
+    let policy = own.policy(peer.listener);
+    let engine = access::engine(&own.config, policy, &peer, own.now);
+    let entry = AmqpConn::new(id, peer, engine);
+    let c = own.conns.insert(Conn::Amqp(alloc::boxed::Box::new(entry)));
+    match over {
+        true => close_transport(own, c, OVERLOADED),
+        false => remind(own, c),
+    }
+}
+
+/// Something happened on the connection.
+pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: NetEventKind<B>) {
+    match event {
+        NetEventKind::Bytes {
+            stream: StreamId::CONTROL,
+            data,
+        } => {
+            let data = data.as_ref();
+            own.stats.bytes_received += data.len() as u64;
+            drive(own, c, data);
+        }
+        NetEventKind::Bytes { stream, .. } => {
+            if let Some(conn) = own.conns.get(c).map(|conn| conn.id) {
+                let code = OVERLOADED;
+                own.outbox
+                    .command(conn, NetCommandKind::ResetStream { stream, code });
+            }
+        }
+        NetEventKind::Sent { bytes } => handle_sent(own, c, bytes),
+        NetEventKind::StreamFinished {
+            stream: StreamId::CONTROL,
+        }
+        | NetEventKind::StreamReset {
+            stream: StreamId::CONTROL,
+            ..
+        } => {
+            end(own, c);
+            close_transport(own, c, NO_ERROR);
+        }
+        NetEventKind::Closed { cause } => handle_closed(own, c, &cause),
+        NetEventKind::Migrated { addr } => {
+            if let Some(conn) = own.conns.get_mut(c) {
+                conn.peer.addr = addr;
+                let conn = conn.id;
+                own.stats.migrations += 1;
+                own.outbox.event(Event::Migrated { conn, addr });
+            }
+        }
+        // The rest has no effect on a byte stream.
+        _ => {}
+    }
+}
+
+/// Gives bytes to the engine and does what its events say.
+pub(crate) fn drive(own: &mut Owners, c: ConnIdx, mut data: &[u8]) {
+    let now = own.now;
+    loop {
+        let Some(conn) = own.conns.peek_amqp_mut(c) else {
+            return;
+        };
+        let Some(event) = conn.engine.poll_event(now, &mut data) else {
+            break;
+        };
+        handle(own, c, event);
+    }
+    own.conns.touch(c);
+    remind(own, c);
+}
+
+fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
+    match event {
+        EngineEvent::SaslInit {
+            mechanism,
+            response,
+            ..
+        } => access::handle_init(own, c, &mechanism, response.as_ref()),
+        EngineEvent::Opened(body) => access::handle_open(own, c, &body),
+        EngineEvent::Attach {
+            link,
+            attach,
+            steals,
+            ..
+        } => links::handle_attach(own, c, link, attach, steals),
+        EngineEvent::Detached { link, .. } => links::handle_detached(own, c, link),
+        EngineEvent::Credit { link, drain, .. } => outgoing::handle_credit(own, c, link, drain),
+        EngineEvent::Message(message) => incoming::handle_message(own, c, message),
+        EngineEvent::Disposition {
+            delivery,
+            tag,
+            state,
+            settled,
+        } => outgoing::handle_disposition(own, c, delivery, tag, state.as_ref(), settled),
+        EngineEvent::WindowOpen { .. } => pump_all(own, c),
+        EngineEvent::Closed { error, .. } => {
+            let cause = error.as_ref().map(|error| error.get());
+            let cause = cause.and_then(|error| error.description.map(Text::from));
+            let cause = cause.unwrap_or(Text::from_static("closed"));
+            report_end(own, c, cause);
+            close_transport(own, c, NO_ERROR);
+        }
+        // What is left concerns the client's side, or the engine has answered it.
+        _ => {}
+    }
+}
+
+/// Sends what waits on all links.
+fn pump_all(own: &mut Owners, c: ConnIdx) {
+    let links = own.conns.peek_amqp(c).map(|conn| conn.links.values());
+    let links: Vec<SessionIdx> = links.into_iter().flatten().copied().collect();
+    for s in links {
+        outgoing::pump(own, s);
+    }
+}
+
+/// Bytes left the transport: what waited for them may go on.
+fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return;
+    };
+    conn.given = conn.given.saturating_sub(bytes);
+    let low = own.budget.unsent_limit(own.config.send_backlog_bytes / 2);
+    if conn.blocked && conn.backlog() <= low {
+        conn.blocked = false;
+        pump_all(own, c);
+    }
+    own.weigh_conn(c);
+    throttle::release_publishers(own, c);
+}
+
+/// Hands the engine's bytes to the transport.
+pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
+    let now = own.now;
+    let Some(conn) = own.conns.peek_amqp_mut(c) else {
+        return;
+    };
+    conn.dirty = false;
+    conn.written = 0;
+    let mut data = SendBuf::new();
+    conn.engine.poll_output(now, &mut data);
+    let id = conn.id;
+    if !data.is_empty() {
+        conn.given += data.len();
+        own.stats.bytes_sent += data.len() as u64;
+        let stream = StreamId::CONTROL;
+        own.outbox
+            .command(id, NetCommandKind::Send { stream, data });
+    }
+    own.weigh_conn(c);
+    remind(own, c);
+}
+
+/// A deadline of the engine may have passed.
+pub(crate) fn check_deadline(own: &mut Owners, c: ConnIdx) {
+    let now = own.now;
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return;
+    };
+    Timers::came(&mut conn.alarm);
+    if conn.engine.deadline().is_some_and(|due| due <= now) {
+        conn.engine.on_deadline(now);
+    }
+    drive(own, c, &[]);
+}
+
+/// Sets the reminder of the next deadline.
+fn remind(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.peek_amqp_mut(c) else {
+        return;
+    };
+    let timer = Timer::Conn(conn.id);
+    if let Some(due) = conn.engine.deadline()
+        && conn.phase != AmqpPhase::Closing
+    {
+        own.timers.remind(due, timer, &mut conn.alarm);
+    }
+}
+
+/// Closes a connection with an error.
+pub(crate) fn close(own: &mut Owners, c: ConnIdx, condition: Symbol<'static>, text: &'static str) {
+    let now = own.now;
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        let error = Error::new(condition, text);
+        if conn.engine.close(now, Some(&error)).is_err() {
+            return close_transport(own, c, NO_ERROR);
+        }
+        drive(own, c, &[]);
+    }
+}
+
+/// The transport is gone, or as good as: links end.
+fn end(own: &mut Owners, c: ConnIdx) {
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        conn.engine.handle_closed();
+        drive(own, c, &[]);
+    }
+}
+
+fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
+    report_end(own, c, Text::from(alloc::format!("{cause}")));
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        conn.phase = AmqpPhase::Closing;
+    }
+    end(own, c);
+    throttle::release_all(own, c);
+    if let Some(mut conn) = own.conns.remove(c) {
+        own.count_out_conn(conn.weight);
+        let timer = Timer::Conn(conn.id);
+        own.timers.cancel(timer, &mut conn.alarm);
+    }
+}
+
+/// Says in the log that a connection ends, once.
+fn report_end(own: &mut Owners, c: ConnIdx, cause: Text) {
+    if let Some(conn) = own.conns.amqp_mut(c)
+        && conn.phase != AmqpPhase::Closing
+    {
+        let client_id = conn.who.as_ref().map(|who| who.client_id.clone());
+        let conn = conn.id;
+        own.outbox.event(Event::Disconnected {
+            conn,
+            client_id,
+            cause,
+        });
+    }
+}
+
+/// Sends what is waiting and closes.
+fn close_transport(own: &mut Owners, c: ConnIdx, code: u64) {
+    flush(own, c);
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return;
+    };
+    if core::mem::replace(&mut conn.phase, AmqpPhase::Closing) == AmqpPhase::Closing {
+        return;
+    }
+    let (conn, promptly) = (conn.id, false);
+    own.outbox
+        .command(conn, NetCommandKind::Close { code, promptly });
+}

@@ -1,0 +1,316 @@
+//! Links: attached to a topic or a filter, and their end.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use dunlin_amqp::codec::{
+    AnyTarget, Attach, Error, Role, SenderSettleMode, Source, Symbol, Symbols, TerminusDurability,
+    TerminusExpiryPolicy, capability, condition,
+};
+use dunlin_amqp::{Body, LinkId};
+use dunlin_base::topic::{Filter, validate_name};
+use dunlin_base::{StreamId, Text};
+
+use crate::access::Action;
+use crate::amqp::outgoing;
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::memory::Part;
+use crate::owners::Owners;
+use crate::owners::amqp::{AmqpLink, End};
+use crate::owners::common::SessionCore;
+use crate::owners::pending::{Pending, PendingAttach};
+use crate::owners::routing::Subscribed;
+use crate::reports::audit;
+use crate::sessions::{lifecycle, subscriptions};
+
+/// In front of an address that is a topic in any case.
+const TOPICS: &str = "/topics/";
+
+/// In front of an address that is a queue.
+const QUEUES: &str = "/queues/";
+
+/// Retain As Published in the options of a subscription.
+const RETAIN_AS_PUBLISHED: u8 = 0b1000;
+
+/// Why a link is refused.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    condition: Symbol<'static>,
+    text: &'static str,
+}
+
+const fn refusal(condition: Symbol<'static>, text: &'static str) -> Refusal {
+    Refusal { condition, text }
+}
+
+/// The client asks for a link.
+pub(crate) fn handle_attach(
+    own: &mut Owners,
+    c: ConnIdx,
+    link: LinkId,
+    body: Body,
+    steals: Option<LinkId>,
+) {
+    if let (Some(old), Some(conn)) = (steals, own.conns.amqp_mut(c)) {
+        let error = Error::new(condition::STOLEN, "attached again");
+        let _ = conn.engine.detach(old, true, Some(&error));
+    }
+    let Some(attach) = body.attach() else {
+        return;
+    };
+    let outcome = match attach.role {
+        Role::Sender => attach_incoming(own, c, link, &attach),
+        Role::Receiver => attach_outgoing(own, c, link, &attach, &body),
+    };
+    if let (Err(why), Some(conn)) = (outcome, own.conns.amqp_mut(c)) {
+        let error = Error::new(why.condition, why.text);
+        let _ = conn.engine.refuse_attach(link, &error);
+    }
+}
+
+/// The topic or filter of an address.
+fn topic_of<'a>(
+    address: Option<&'a str>,
+    dynamic: bool,
+    capabilities: Option<Symbols<'_>>,
+) -> Result<Option<&'a str>, Refusal> {
+    let text = "there are no dynamic nodes";
+    if dynamic {
+        return Err(refusal(condition::NOT_IMPLEMENTED, text));
+    }
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let is_queue = |of: Symbols<'_>| of.contains(capability::QUEUE.as_str());
+    if address.starts_with(QUEUES) || capabilities.is_some_and(is_queue) {
+        let text = "there is no queue of this name";
+        return Err(refusal(condition::NOT_FOUND, text));
+    }
+    Ok(Some(address.strip_prefix(TOPICS).unwrap_or(address)))
+}
+
+/// The client will send.
+fn attach_incoming(
+    own: &mut Owners,
+    c: ConnIdx,
+    link: LinkId,
+    attach: &Attach<'_>,
+) -> Result<(), Refusal> {
+    let target = match attach.target {
+        Some(AnyTarget::Target(target)) => target,
+        Some(AnyTarget::Coordinator(_)) => {
+            let text = "there are no transactions";
+            return Err(refusal(condition::NOT_IMPLEMENTED, text));
+        }
+        None => return Err(refusal(condition::INVALID_FIELD, "no target")),
+    };
+    let topic = topic_of(target.address, target.dynamic, target.capabilities)?;
+    if topic.is_some_and(|topic| validate_name(topic).is_err()) {
+        let text = "the address is no topic name";
+        return Err(refusal(condition::INVALID_FIELD, text));
+    }
+    let end = End::Incoming {
+        topic: topic.map(Text::from),
+        open: VecDeque::new(),
+        credit: 0,
+    };
+    let s = create(own, c, link, end)?;
+    if let Some(topic) = topic
+        && !own.may_publish(s, topic)
+    {
+        audit::note_denied(own, s, "may not publish", topic);
+        lifecycle::end_session(own, s);
+        let text = "may not publish to this topic";
+        return Err(refusal(condition::UNAUTHORIZED_ACCESS, text));
+    }
+    let bytes_max = u64::from(own.config.packet_bytes_max);
+    let credit = u32::from(own.config.receive_maximum);
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return Ok(());
+    };
+    conn.links.insert(link, s);
+    let answer = Attach {
+        role: Role::Receiver,
+        max_message_size: Some(bytes_max),
+        ..answer(attach)
+    };
+    if conn.engine.accept_attach(link, &answer).is_ok()
+        && conn.engine.set_credit(link, credit, false).is_ok()
+        && let Some(session) = own.sessions.amqp_mut(s)
+        && let End::Incoming { credit: given, .. } = &mut session.end
+    {
+        *given = credit;
+    }
+    Ok(())
+}
+
+/// The client will receive.
+fn attach_outgoing(
+    own: &mut Owners,
+    c: ConnIdx,
+    link: LinkId,
+    attach: &Attach<'_>,
+    body: &Body,
+) -> Result<(), Refusal> {
+    let Some(source) = attach.source else {
+        return Err(refusal(condition::INVALID_FIELD, "no source"));
+    };
+    let topic = topic_of(source.address, source.dynamic, source.capabilities)?;
+    let parsed = topic.and_then(|topic| Some((topic, Filter::parse(topic).ok()?)));
+    let Some((filter, parsed)) = parsed else {
+        let text = "the address is no topic filter";
+        return Err(refusal(condition::INVALID_FIELD, text));
+    };
+    let settled = attach.snd_settle_mode == SenderSettleMode::Settled;
+    let second = attach.rcv_settle_mode == dunlin_amqp::codec::ReceiverSettleMode::Second;
+    let qos = match (settled, second) {
+        (true, _) => 0,
+        (false, false) => 1,
+        (false, true) => 2,
+    };
+    let subscribed = Subscribed {
+        options: qos | RETAIN_AS_PUBLISHED,
+        restricted: false,
+        identifier: 0,
+        stream: StreamId::CONTROL,
+    };
+    let end = End::Outgoing {
+        filter: Text::from(filter),
+        subscribed,
+        settled,
+        drain: false,
+    };
+    let s = create(own, c, link, end)?;
+    if !own.may(s, Action::Subscribe, parsed.filter) {
+        audit::note_denied(own, s, "may not subscribe", filter);
+        lifecycle::end_session(own, s);
+        let text = "may not subscribe to this filter";
+        return Err(refusal(condition::UNAUTHORIZED_ACCESS, text));
+    }
+    let (Some(conn), Some(session)) = (own.conns.amqp_mut(c), own.sessions.get(s)) else {
+        return Ok(());
+    };
+    conn.links.insert(link, s);
+    let pending = PendingAttach {
+        conn: conn.id,
+        session: session.reference(s),
+        attach: body.clone(),
+        waiting: usize::from(own.config.shards) - 1,
+    };
+    let changes = subscriptions::place(own, s, filter, subscribed);
+    let token = own.commits.token();
+    subscriptions::announce(own, token, &changes);
+    own.weigh(s);
+    match pending.waiting {
+        0 => attached(own, &pending),
+        _ => own.commits.wait(token, Pending::Attach(pending)),
+    }
+    Ok(())
+}
+
+/// Another shard knows of a subscription: when all do, the link is there.
+pub(crate) fn advance_attach(own: &mut Owners, token: u64, mut pending: PendingAttach) {
+    pending.waiting = pending.waiting.saturating_sub(1);
+    match pending.waiting {
+        0 => attached(own, &pending),
+        _ => own.commits.wait(token, Pending::Attach(pending)),
+    }
+}
+
+/// The subscription of a receiver is in force everywhere.
+fn attached(own: &mut Owners, pending: &PendingAttach) {
+    let PendingAttach { conn, session, .. } = pending;
+    let (Some(c), Some(entry)) = (own.conns.find(*conn), own.sessions.resolve_mut(*session)) else {
+        return;
+    };
+    let Some(link) = entry.amqp_mut() else {
+        return;
+    };
+    let filter = link.subscription().map(|(filter, _)| filter.clone());
+    let id = link.link;
+    // Groups get no retained messages (MQTT 5.0 section 4.8.2).
+    let walk = filter.filter(|filter| !filter.starts_with("$share/"));
+    if let Some(filter) = walk {
+        link.walks.start(filter);
+    }
+    if let (Some(attach), Some(conn)) = (pending.attach.attach(), own.conns.amqp_mut(c)) {
+        let source = attach.source.map(|source| Source {
+            durable: TerminusDurability::None,
+            expiry_policy: TerminusExpiryPolicy::SessionEnd,
+            timeout: 0,
+            filter: None,
+            distribution_mode: None,
+            ..source
+        });
+        let answer = Attach {
+            role: Role::Sender,
+            source,
+            ..answer(&attach)
+        };
+        let _ = conn.engine.accept_attach(id, &answer);
+    }
+    outgoing::pump(own, session.at);
+    own.conns.touch(c);
+}
+
+/// What both kinds of answers have in common.
+fn answer<'a>(attach: &Attach<'a>) -> Attach<'a> {
+    Attach {
+        unsettled: None,
+        incomplete_unsettled: false,
+        initial_delivery_count: None,
+        max_message_size: None,
+        offered_capabilities: None,
+        desired_capabilities: None,
+        properties: None,
+        ..*attach
+    }
+}
+
+/// A session for a link.
+fn create(own: &mut Owners, c: ConnIdx, link: LinkId, end: End) -> Result<SessionIdx, Refusal> {
+    own.budget.look();
+    if !own.budget.has_room_for_session() {
+        own.note_refused(Part::Sessions, 1);
+        let text = "no room for another link";
+        return Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text));
+    }
+    let Some(conn) = own.conns.amqp(c) else {
+        return Err(refusal(condition::INTERNAL_ERROR, "no connection"));
+    };
+    let container = conn.who.as_ref().map(|who| who.client_id.clone());
+    let key = own.sessions.next_key();
+    let mut core = SessionCore::new(key, container.unwrap_or_default());
+    core.user = conn.identity.user.clone();
+    core.standing = conn.identity.standing;
+    core.conn = Some(c);
+    own.budget.users.moved(None, core.user.as_ref());
+    let s = own
+        .sessions
+        .insert_link(Box::new(AmqpLink::new(core, link, end)));
+    own.count_in(s);
+    Ok(s)
+}
+
+/// A link is gone.
+pub(crate) fn handle_detached(own: &mut Owners, c: ConnIdx, link: LinkId) {
+    let conn = own.conns.peek_amqp_mut(c);
+    if let Some(s) = conn.and_then(|conn| conn.links.remove(&link)) {
+        lifecycle::end_session(own, s);
+    }
+}
+
+/// Ends one link, of a receiver that does not keep up.
+pub(crate) fn detach(own: &mut Owners, session: SessionRef, why: &'static str) {
+    let Some(entry) = own.sessions.resolve_mut(session) else {
+        return;
+    };
+    let (Some(c), Some(link)) = (entry.conn, entry.amqp_mut().map(|link| link.link)) else {
+        return;
+    };
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        let error = Error::new(condition::RESOURCE_LIMIT_EXCEEDED, why);
+        let _ = conn.engine.detach(link, true, Some(&error));
+        own.conns.touch(c);
+    }
+}

@@ -1,0 +1,13 @@
+//! The front of AMQP 1.0: bytes to events of the engine, links to sessions of the
+//! shard, messages to neutral ones and back.
+//!
+//! An AMQP connection stays on the shard that accepted it, and its sessions and
+//! links end with it. A link from the client publishes, a link to it is a
+//! subscription that is not durable.
+
+pub(crate) mod access;
+pub(crate) mod events;
+pub(crate) mod incoming;
+pub(crate) mod links;
+pub(crate) mod outcome;
+pub(crate) mod outgoing;

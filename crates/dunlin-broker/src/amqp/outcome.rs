@@ -1,0 +1,84 @@
+//! The outcome of what a client sent, and its credit.
+
+use dunlin_amqp::Delivery;
+use dunlin_amqp::codec::condition;
+use dunlin_amqp::codec::{DeliveryState, Error, Outcome, Rejected, Symbol};
+
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::owners::Owners;
+use crate::owners::amqp::{End, Open};
+use crate::owners::pending::Verdict;
+
+/// What became of a publish is known.
+pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
+    let Some(session) = own.sessions.resolve_mut(origin) else {
+        return;
+    };
+    let Some(c) = session.conn else {
+        return;
+    };
+    let Some(link) = session.amqp_mut() else {
+        return;
+    };
+    let End::Incoming { open, .. } = &mut link.end else {
+        return;
+    };
+    // One that came settled has none.
+    let Some(place) = open.iter().position(|open| open.token == token) else {
+        return;
+    };
+    let Some(open) = open.remove(place) else {
+        return;
+    };
+    let state = match verdict {
+        Verdict::Accepted | Verdict::Unmatched => DeliveryState::ACCEPTED,
+        Verdict::Refused => rejected(
+            condition::RESOURCE_LIMIT_EXCEEDED,
+            "a queue is full or the store refused it",
+        ),
+    };
+    settle(own, c, open, &state);
+    top_up(own, c, origin.at);
+}
+
+/// Why a message was not taken.
+pub(super) fn rejected(condition: Symbol<'static>, text: &'static str) -> DeliveryState<'static> {
+    let error = Some(Error::new(condition, text));
+    DeliveryState::Outcome(Outcome::Rejected(Rejected { error }))
+}
+
+/// Says the outcome of a delivery, and settles it unless the client does first.
+pub(super) fn settle(own: &mut Owners, c: ConnIdx, open: Open, state: &DeliveryState<'_>) {
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return;
+    };
+    let delivery: Delivery = open.delivery;
+    // The client may have settled it already.
+    let _ = match open.second {
+        true => conn.engine.update(delivery, state),
+        false => conn.engine.settle(delivery, Some(state)),
+    };
+    own.conns.touch(c);
+}
+
+/// Gives a link credit again when half of it is used up, for as many messages as
+/// may be without an outcome.
+pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
+    let max = u32::from(own.config.receive_maximum);
+    let Some(session) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    let link = session.link;
+    let End::Incoming { open, credit, .. } = &mut session.end else {
+        return;
+    };
+    let may = max.saturating_sub(u32::try_from(open.len()).unwrap_or(u32::MAX));
+    if *credit <= max / 2 && may > *credit {
+        *credit = may;
+        if let Some(conn) = own.conns.amqp_mut(c) {
+            // A link that goes needs none.
+            let _ = conn.engine.set_credit(link, may, false);
+            own.conns.touch(c);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Messages to clients: what a subscription's queue, link credit and transport
+//! allow is sent; outcomes come back.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use dunlin_amqp::codec::{DeliveryState, Outcome as AmqpOutcome};
+use dunlin_amqp::message::{Attempt, to_amqp};
+use dunlin_amqp::{Delivery as Sent, LinkId, SendError, Sending, State, Tag};
+use dunlin_base::QoS;
+use dunlin_queue::{Content, Delivery, Next, Outcome, Settled, Transfer};
+
+use crate::access::Action;
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::messages::source::Source;
+use crate::messages::walk;
+use crate::owners::amqp::End;
+use crate::owners::routing::Hit;
+use crate::owners::{Later, Owners};
+
+/// A delivery that needs no outcome: it waits for credit like any other, as far as
+/// there is room.
+pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
+    let (s, message) = (hit.session, source.message());
+    let level = source.level(&own.config);
+    let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
+    let (cost, memory) = (message.cost(), own.has_memory(message.cost()));
+    let fair = memory || own.holds_little(s, cost);
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    if !fair || !session.has_room(1, cost, messages, bytes) {
+        own.stats.messages_dropped_slow += 1;
+        return;
+    }
+    session.queue_mut().push(Delivery {
+        content: Content::Held(message),
+        seq: None,
+        qos: QoS::AtMostOnce,
+        retain,
+        identifiers: hit.identifiers.clone(),
+        share: hit.share.clone(),
+        stream: hit.stream,
+        level,
+        maybe_sent: false,
+    });
+    pump(own, s);
+}
+
+/// The client has given credit, or wants what there is.
+pub(crate) fn handle_credit(own: &mut Owners, c: ConnIdx, link: LinkId, wants: bool) {
+    let conn = own.conns.amqp(c);
+    let Some(s) = conn.and_then(|conn| conn.links.get(&link).copied()) else {
+        return;
+    };
+    if let Some(session) = own.sessions.amqp_mut(s)
+        && let End::Outgoing { drain, .. } = &mut session.end
+    {
+        *drain = wants;
+    }
+    pump(own, s);
+}
+
+/// Sends what may be sent.
+pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
+    send_waiting(own, s);
+    own.weigh_queue(s);
+}
+
+fn send_waiting(own: &mut Owners, s: SessionIdx) {
+    loop {
+        let limit = own.budget.unsent_limit(own.config.send_backlog_bytes);
+        let Some(session) = own.sessions.amqp_mut(s) else {
+            return;
+        };
+        let Some(c) = session.conn else {
+            return;
+        };
+        let Some(conn) = own.conns.amqp_mut(c) else {
+            return;
+        };
+        if conn.backlog() >= limit {
+            conn.blocked = true;
+            return;
+        }
+        let credit = conn.engine.credit(session.link) as usize;
+        let last = &mut session.last_key;
+        let next = session
+            .consumer
+            .poll(&mut session.queue, own.now, credit, |used| {
+                let mut key = last.wrapping_add(1);
+                while used.contains(key) {
+                    key = key.wrapping_add(1);
+                }
+                *last = key;
+                Some(key)
+            });
+        match next {
+            Some(Next::Send(transfer)) => {
+                if !send(own, c, s, &transfer) {
+                    return;
+                }
+            }
+            Some(Next::Expired(delivery)) => {
+                let key = session.key;
+                own.stats.messages_expired += 1;
+                own.dequeue(key, delivery.seq);
+            }
+            // Deliveries here are not durable: the store keeps no keys of them and
+            // has no messages of theirs.
+            Some(Next::Settle { .. } | Next::Store { .. } | Next::Load) => {}
+            None => {
+                if credit > 0 && walk::walk_retained(own, s, queue_once) {
+                    continue;
+                }
+                return drain(own, c, s);
+            }
+        }
+    }
+}
+
+/// As [`deliver_once`], in the middle of sending.
+fn queue_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
+    let message = source.message();
+    let level = source.level(&own.config);
+    if let Some(session) = own.sessions.get_mut(hit.session) {
+        session.queue_mut().push(Delivery {
+            content: Content::Held(message),
+            seq: None,
+            qos: QoS::AtMostOnce,
+            retain,
+            identifiers: hit.identifiers.clone(),
+            share: None,
+            stream: hit.stream,
+            level,
+            maybe_sent: false,
+        });
+    }
+}
+
+/// Nothing waits: credit goes back if the client asked for that.
+fn drain(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
+    let Some(session) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    let (link, empty) = (session.link, session.queue.is_empty());
+    let End::Outgoing { drain, .. } = &mut session.end else {
+        return;
+    };
+    if core::mem::take(drain)
+        && empty
+        && let Some(conn) = own.conns.amqp_mut(c)
+    {
+        let _ = conn.engine.drained(link);
+        own.conns.touch(c);
+    }
+}
+
+/// Sends one delivery; `false` if no other can be sent now.
+fn send(own: &mut Owners, c: ConnIdx, s: SessionIdx, transfer: &Transfer<u32>) -> bool {
+    let (key, message) = (transfer.key, &transfer.message);
+    let session = own.sessions.get(s);
+    if session.is_some_and(|session| session.recheck)
+        && !own.may(s, Action::Receive, &message.topic)
+    {
+        own.stats.deliveries_denied += 1;
+        settle(own, s, key, Outcome::Rejected);
+        return true;
+    }
+    let attempt = Attempt {
+        delivery_count: u32::from(transfer.again),
+        ..Attempt::default()
+    };
+    let mut bytes = Vec::with_capacity(128 + message.payload.len());
+    let encoded = to_amqp(message, own.now, attempt, &mut bytes);
+    let (Some(session), Some(conn)) = (own.sessions.amqp_mut(s), own.conns.amqp_mut(c)) else {
+        return false;
+    };
+    let always = matches!(&session.end, End::Outgoing { settled: true, .. });
+    let settled = always || transfer.qos == QoS::AtMostOnce;
+    if encoded.is_err() {
+        settle(own, s, key, Outcome::Rejected);
+        return true;
+    }
+    let sending = Sending::new(Tag::from(u64::from(key)), settled);
+    let len = bytes.len();
+    let sent = conn.engine.send(session.link, &sending, &[], &bytes.into());
+    conn.written += if sent.is_ok() { len } else { 0 };
+    own.conns.touch(c);
+    match sent {
+        Ok(_) => {
+            own.stats.note_sent(transfer.qos);
+            if settled {
+                settle(own, s, key, Outcome::Accepted);
+            }
+            true
+        }
+        // Too large for this client: as if it had been delivered.
+        Err(SendError::MessageSize) => {
+            settle(own, s, key, Outcome::Rejected);
+            true
+        }
+        // It waits where it was.
+        Err(_) => {
+            settle(own, s, key, Outcome::Released);
+            false
+        }
+    }
+}
+
+/// A delivery leaves its link with an outcome.
+fn settle(own: &mut Owners, s: SessionIdx, key: u32, outcome: Outcome) {
+    let Some(session) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    let (of, old) = (session.key, session.reference(s));
+    let consumer = &mut session.consumer;
+    let twice = consumer.qos(key) == Some(QoS::ExactlyOnce);
+    let settled = match outcome {
+        Outcome::Accepted if twice => {
+            consumer.handle_received(key);
+            consumer.complete(&mut session.queue, key)
+        }
+        _ => consumer.settle(&mut session.queue, key, outcome),
+    };
+    match settled {
+        Settled::Done { seq, .. } => own.dequeue(of, seq),
+        Settled::Returned { delivery, .. } => {
+            let over = matches!(outcome, Outcome::Modified { .. });
+            let delivery = Box::new(delivery);
+            own.later.push_back(Later::Return(old, delivery, over));
+        }
+        Settled::Requeued { .. } | Settled::Unknown => {}
+    }
+}
+
+/// The client says what became of a delivery.
+pub(crate) fn handle_disposition(
+    own: &mut Owners,
+    c: ConnIdx,
+    delivery: Sent,
+    tag: Tag,
+    state: Option<&State>,
+    settled: bool,
+) {
+    let conn = own.conns.amqp(c);
+    let Some(s) = conn.and_then(|conn| conn.links.get(&delivery.link).copied()) else {
+        return;
+    };
+    let Some(session) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    // A client that sends has settled: that is between it and the engine.
+    if matches!(session.end, End::Incoming { .. }) {
+        return;
+    }
+    let key = tag.number().and_then(|number| u32::try_from(number).ok());
+    let state = state.map(State::get);
+    let outcome = match state.as_ref().map(DeliveryState::outcome) {
+        Some(Some(outcome)) => outcome_of(&outcome),
+        // Settled without a word: it is done with.
+        None if settled => Outcome::Accepted,
+        // How far it came.
+        Some(None) | None => return,
+    };
+    if !settled && let Some(conn) = own.conns.amqp_mut(c) {
+        let _ = conn.engine.settle(delivery, state.as_ref());
+        own.conns.touch(c);
+    }
+    if let Some(key) = key {
+        settle(own, s, key, outcome);
+    }
+    pump(own, s);
+}
+
+fn outcome_of(outcome: &AmqpOutcome<'_>) -> Outcome {
+    match outcome {
+        AmqpOutcome::Accepted | AmqpOutcome::Declared(_) => Outcome::Accepted,
+        AmqpOutcome::Rejected(_) => Outcome::Rejected,
+        AmqpOutcome::Released => Outcome::Released,
+        AmqpOutcome::Modified(modified) => Outcome::Modified {
+            failed: modified.delivery_failed,
+            undeliverable_here: modified.undeliverable_here,
+        },
+    }
+}

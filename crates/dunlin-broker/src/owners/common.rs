@@ -1,0 +1,176 @@
+//! What connections and sessions of every protocol have in common.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use dunlin_base::transport::Peer;
+use dunlin_base::{ConnId, Instant, Text};
+use dunlin_store::SessionKey;
+
+use crate::access::{Access, Action};
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::owners::timers::Alarm;
+use crate::owners::walks::Walks;
+
+/// Who a client says that it is, until it has its session.
+#[derive(Debug)]
+pub(crate) struct Who {
+    pub(crate) client_id: Text,
+    pub(crate) user: Option<Text>,
+}
+
+/// The outcome of authentication, on its way into a session.
+#[derive(Debug, Default)]
+pub(crate) struct Identity {
+    pub(crate) user: Option<Text>,
+    pub(crate) standing: Standing,
+    /// Last message of an enhanced authentication, for CONNACK.
+    pub(crate) data: Option<Bytes>,
+}
+
+/// What every network connection has: its place among the others of this shard.
+#[derive(Debug)]
+pub(crate) struct ConnCore {
+    pub(crate) id: ConnId,
+    pub(crate) peer: Peer,
+    /// In the shard's list of connections to flush.
+    pub(crate) dirty: bool,
+    /// Queued messages wait for the transport.
+    pub(crate) blocked: bool,
+    /// Reading is paused.
+    pub(crate) paused: bool,
+    /// Since when this receiver is behind.
+    pub(crate) behind_since: Option<Instant>,
+    /// Publishers that it holds up.
+    pub(crate) holds: Vec<ConnId>,
+    pub(crate) alarm: Alarm,
+    /// What the budget counts for it.
+    pub(crate) weight: ConnWeight,
+}
+
+impl ConnCore {
+    pub(crate) fn new(id: ConnId, peer: Peer) -> Self {
+        Self {
+            id,
+            peer,
+            dirty: false,
+            blocked: false,
+            paused: false,
+            behind_since: None,
+            holds: Vec::new(),
+            alarm: Alarm::default(),
+            weight: ConnWeight::default(),
+        }
+    }
+}
+
+/// Who vouches for the user name of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A certificate; or there is no name.
+    #[default]
+    Open,
+    /// The password file.
+    Listed,
+    /// The password file, which has the user no longer: nothing is allowed.
+    Gone,
+}
+
+/// Topics that a session was last allowed to publish to, so that the access
+/// list is not asked for each message.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed {
+    topics: [Text; ALLOWED_MAX],
+    next: usize,
+}
+
+/// Topics in [`Allowed`].
+const ALLOWED_MAX: usize = 4;
+
+impl Allowed {
+    pub(crate) fn has(&self, topic: &str) -> bool {
+        self.topics.iter().any(|known| *known == *topic)
+    }
+
+    pub(crate) fn add(&mut self, topic: &str) {
+        if let Some(place) = self.topics.get_mut(self.next) {
+            *place = Text::from(topic);
+        }
+        self.next = (self.next + 1) % ALLOWED_MAX;
+    }
+}
+
+/// What every session has: its place among the others of this shard.
+#[derive(Debug)]
+pub(crate) struct SessionCore {
+    pub(crate) key: SessionKey,
+    pub(crate) client_id: Text,
+    /// Whom it belongs to.
+    pub(crate) user: Option<Text>,
+    pub(crate) standing: Standing,
+    pub(crate) allowed: Option<Box<Allowed>>,
+    /// What waits or is in flight may come from a time of other rules.
+    pub(crate) recheck: bool,
+    pub(crate) conn: Option<ConnIdx>,
+    pub(crate) walks: Walks,
+    /// Publishes of this client not yet given to the store, in order; empty
+    /// while nothing waits for other shards. Bounded by what its front lets it
+    /// send without an answer.
+    pub(crate) preparing: VecDeque<u64>,
+    pub(crate) alarm: Alarm,
+    /// What the budget counts for it.
+    pub(crate) weight: Weight,
+    /// Its queue is full, and the log has it.
+    pub(crate) full: bool,
+}
+
+impl SessionCore {
+    pub(crate) fn new(key: SessionKey, client_id: Text) -> Self {
+        Self {
+            key,
+            client_id,
+            user: None,
+            standing: Standing::Open,
+            allowed: None,
+            recheck: false,
+            conn: None,
+            walks: Walks::default(),
+            preparing: VecDeque::new(),
+            alarm: Alarm::default(),
+            weight: Weight::default(),
+            full: false,
+        }
+    }
+
+    /// Whether the rules let it do this.
+    pub(crate) fn may(&self, access: &Access, action: Action, topic: &str) -> bool {
+        self.standing != Standing::Gone
+            && access
+                .acl
+                .as_ref()
+                .is_none_or(|acl| acl.allows(self.user.as_deref(), &self.client_id, action, topic))
+    }
+
+    /// This session, whose place is `at`, for later.
+    pub(crate) const fn reference(&self, at: SessionIdx) -> SessionRef {
+        SessionRef { key: self.key, at }
+    }
+}
+
+/// What a session takes of the budget, by part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Weight {
+    pub(crate) sessions: usize,
+    pub(crate) subscriptions: usize,
+    pub(crate) wills: usize,
+    pub(crate) queued: usize,
+}
+
+/// What a connection takes of the budget, by part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ConnWeight {
+    pub(crate) unsent: usize,
+    pub(crate) unfinished: usize,
+}

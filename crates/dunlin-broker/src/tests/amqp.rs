@@ -1,0 +1,687 @@
+//! AMQP and MQTT clients on two shards, in virtual time: the engine of a client
+//! against the front, and packets of MQTT as bytes.
+
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use dunlin_amqp::codec::{
+    AnyTarget, Attach, Begin, DeliveryState, Map, Modified, Open, Outcome, Properties,
+    ReceiverSettleMode, Role, SaslInit, Section, SenderSettleMode, SerialNumber, Source, Symbol,
+    Symbols, Target, Value, capability,
+};
+use dunlin_amqp::{
+    Connection, Delivery, Event, Limits, LinkId, Payload, SaslPolicy, Sending, SessionId, Settings,
+    Side, State, Tag,
+};
+use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Transport};
+use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
+use dunlin_store::{Request, StoreDone};
+
+use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest};
+use crate::config::Config;
+use crate::io::{Input, Output};
+use crate::random::home_shard;
+use crate::shard::Shard;
+
+const NOW: Instant = Instant::from_micros(1_000_000);
+
+struct World {
+    shards: Vec<Shard>,
+    sent: Vec<(ConnId, Vec<u8>)>,
+    closed: Vec<ConnId>,
+    /// Batches that the store has not answered, while it is held up.
+    held: Option<Vec<(usize, u64)>>,
+}
+
+impl World {
+    fn new(shards: u16, policy: AuthPolicy) -> Self {
+        let shard = |shard| {
+            let config = Config {
+                shard: ShardId(shard),
+                shards,
+                listeners: alloc::vec![policy],
+                sys_interval: core::time::Duration::ZERO,
+                ..Config::default()
+            };
+            Shard::new(config, NOW)
+        };
+        Self {
+            shards: (0..shards).map(shard).collect(),
+            sent: Vec::new(),
+            closed: Vec::new(),
+            held: None,
+        }
+    }
+
+    fn input(&mut self, at: usize, input: Input<'_>) {
+        self.shards[at].handle(NOW, input);
+        self.run();
+    }
+
+    /// Carries what shards want until they want nothing.
+    fn run(&mut self) {
+        let mut idle = 0;
+        for at in (0..self.shards.len()).cycle() {
+            let mut any = false;
+            while let Some(output) = self.shards[at].poll_output() {
+                any = true;
+                self.carry(at, output);
+            }
+            idle = if any { 0 } else { idle + 1 };
+            if idle > self.shards.len() {
+                return;
+            }
+        }
+    }
+
+    fn carry(&mut self, at: usize, output: Output) {
+        match output {
+            Output::Bus { to, message } => {
+                let from = ShardId(at as u16);
+                let message = Input::Bus { from, message };
+                self.shards[usize::from(to.0)].handle(NOW, message);
+            }
+            Output::Store(Request::Write(batch)) => match &mut self.held {
+                Some(held) => held.push((at, batch.token)),
+                None => self.commit(at, batch.token),
+            },
+            Output::Auth {
+                conn,
+                request: AuthRequest::Password { user, password, .. },
+            } => {
+                let answer = match *user == *"ann" && *password == *b"secret" {
+                    true => AuthAnswer::Accept { user: Some(user) },
+                    false => AuthAnswer::Refuse,
+                };
+                self.shards[at].handle(NOW, Input::Auth { conn, answer });
+            }
+            Output::Net(command) => match command.kind {
+                NetCommandKind::Send { data, .. } => {
+                    let bytes: Vec<u8> = data.slices().flatten().copied().collect();
+                    let event = NetEventKind::Sent { bytes: bytes.len() };
+                    let event = NetEvent::new(command.conn, event);
+                    self.sent.push((command.conn, bytes));
+                    self.shards[at].handle(NOW, Input::Net(event));
+                }
+                NetCommandKind::Close { .. } => self.closed.push(command.conn),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn commit(&mut self, at: usize, token: u64) {
+        let done = StoreDone::Committed { token };
+        self.shards[at].handle(NOW, Input::Store(done));
+    }
+
+    /// The store answers what it was asked.
+    fn release_store(&mut self) {
+        for (at, token) in self.held.take().unwrap_or_default() {
+            self.commit(at, token);
+        }
+        self.run();
+    }
+
+    fn open(&mut self, conn: ConnId, protocol: &'static str) {
+        let peer = Peer {
+            addr: ([127, 0, 0, 1], 1).into(),
+            transport: Transport::Tcp,
+            listener: 0,
+            identity: None,
+            protocol: Text::from_static(protocol),
+            early_data: false,
+        };
+        let event = NetEvent::new(conn, NetEventKind::Opened { peer });
+        self.input(usize::from(conn.shard().0), Input::Net(event));
+    }
+
+    fn bytes(&mut self, conn: ConnId, data: &[u8]) {
+        let stream = StreamId::CONTROL;
+        let event = NetEvent::new(conn, NetEventKind::Bytes { stream, data });
+        self.input(usize::from(conn.shard().0), Input::Net(event));
+    }
+
+    fn take_sent(&mut self, to: ConnId) -> Vec<u8> {
+        let (mine, others) = core::mem::take(&mut self.sent)
+            .into_iter()
+            .partition(|(conn, _)| *conn == to);
+        self.sent = others;
+        let mine: Vec<(ConnId, Vec<u8>)> = mine;
+        mine.into_iter().flat_map(|(_, bytes)| bytes).collect()
+    }
+
+    /// A client of MQTT 5.0 whose home is the shard of its connection. It
+    /// subscribes to `t/#` with QoS 1; its session outlives the connection for
+    /// `expiry` seconds.
+    fn mqtt(&mut self, conn: ConnId, expiry: u8) {
+        self.open(conn, "mqtt");
+        let is_home = |id: &u8| {
+            let id = [*id];
+            let id = core::str::from_utf8(&id).expect("a letter");
+            home_shard(id, self.shards.len() as u16) == conn.shard().0
+        };
+        let id = (b'a'..=b'z').find(is_home).expect("one of 26");
+        let connect = [
+            0x10, 19, 0, 4, b'M', b'Q', b'T', b'T', 5, 0, 0, 0, 5, 0x11, 0, 0, 0, expiry, 0, 1, id,
+        ];
+        self.bytes(conn, &connect);
+        self.bytes(conn, &[0x82, 9, 0, 1, 0, 0, 3, b't', b'/', b'#', 1]);
+        let answer = self.take_sent(conn);
+        assert_eq!(answer.first(), Some(&0x20), "CONNACK");
+    }
+}
+
+/// A client of AMQP.
+struct Client {
+    conn: ConnId,
+    engine: Connection,
+    session: Option<SessionId>,
+    events: VecDeque<Event<'static>>,
+    tag: u64,
+}
+
+impl Client {
+    fn new(world: &mut World, conn: ConnId, sasl: Option<SaslInit<'_>>) -> Self {
+        world.open(conn, "amqp");
+        let settings = Settings {
+            side: Side::Client,
+            container_id: "client",
+            sasl: match sasl {
+                Some(_) => SaslPolicy::Required,
+                None => SaslPolicy::Off,
+            },
+            mechanisms: Symbols::default(),
+            limits: Limits::default(),
+        };
+        let mut engine = Connection::new(NOW, &settings);
+        if let Some(init) = sasl {
+            engine.sasl_init(&init).expect("SASL");
+        }
+        engine.open(NOW, &Open::default()).expect("open");
+        let session = engine.begin(&Begin::default()).ok();
+        let mut client = Self {
+            conn,
+            engine,
+            session,
+            events: VecDeque::new(),
+            tag: 0,
+        };
+        client.exchange(world);
+        client
+    }
+
+    /// Sends what there is and takes the answers, until there are none.
+    fn exchange(&mut self, world: &mut World) {
+        loop {
+            let mut out = SendBuf::new();
+            self.engine.poll_output(NOW, &mut out);
+            let out: Vec<u8> = out.slices().flatten().copied().collect();
+            if !out.is_empty() {
+                world.bytes(self.conn, &out);
+            }
+            let answer = world.take_sent(self.conn);
+            let mut data = &answer[..];
+            while let Some(event) = self.engine.poll_event(NOW, &mut data) {
+                self.events.push_back(owned(event));
+            }
+            if out.is_empty() && answer.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn attach(&mut self, world: &mut World, attach: &Attach<'_>) -> LinkId {
+        let session = self.session.expect("a session");
+        let link = self.engine.attach(session, attach).expect("attach");
+        self.exchange(world);
+        link
+    }
+
+    fn sender(&mut self, world: &mut World, address: Option<&str>) -> LinkId {
+        let target = Target {
+            address,
+            ..Target::default()
+        };
+        let attach = Attach {
+            name: "sender",
+            role: Role::Sender,
+            source: Some(Source::default()),
+            target: Some(AnyTarget::Target(target)),
+            initial_delivery_count: Some(SerialNumber(0)),
+            ..Attach::default()
+        };
+        self.attach(world, &attach)
+    }
+
+    fn receiver(&mut self, world: &mut World, address: &str, credit: u32) -> LinkId {
+        let attach = receiver(address);
+        let link = self.attach(world, &attach);
+        self.engine.set_credit(link, credit, false).expect("credit");
+        self.exchange(world);
+        link
+    }
+
+    fn send(&mut self, world: &mut World, link: LinkId, settled: bool, bytes: Vec<u8>) -> Delivery {
+        self.tag += 1;
+        let sending = Sending::new(Tag::from(self.tag), settled);
+        let sent = self.engine.send(link, &sending, &bytes, &Bytes::new());
+        let sent = sent.expect("sent");
+        self.exchange(world);
+        sent
+    }
+
+    /// The outcome of the delivery that was answered next.
+    fn outcome(&mut self) -> Option<(Delivery, State)> {
+        while let Some(event) = self.events.pop_front() {
+            if let Event::Disposition {
+                delivery, state, ..
+            } = event
+            {
+                return Some((delivery, state.expect("a state")));
+            }
+        }
+        None
+    }
+
+    /// The next message: its delivery and its sections.
+    fn message(&mut self) -> Option<(Delivery, bool, Bytes)> {
+        while let Some(event) = self.events.pop_front() {
+            if let Event::Message(message) = event {
+                let bytes = message.payload.into_bytes();
+                return Some((message.delivery, message.settled, bytes));
+            }
+        }
+        None
+    }
+
+    /// The condition with which the link that was attached last was refused.
+    fn refusal(&mut self) -> Option<String> {
+        while let Some(event) = self.events.pop_front() {
+            if let Event::Detached { error, .. } = event {
+                return error.map(|error| error.get().condition.as_str().to_string());
+            }
+        }
+        None
+    }
+}
+
+fn owned(event: Event<'_>) -> Event<'static> {
+    match event {
+        Event::Message(message) => Event::Message(dunlin_amqp::Message {
+            delivery: message.delivery,
+            tag: message.tag,
+            format: message.format,
+            settled: message.settled,
+            rcv_settle_mode: message.rcv_settle_mode,
+            state: message.state,
+            resume: message.resume,
+            payload: Payload::Owned(message.payload.into_bytes()),
+        }),
+        Event::Disposition {
+            delivery,
+            tag,
+            state,
+            settled,
+        } => Event::Disposition {
+            delivery,
+            tag,
+            state,
+            settled,
+        },
+        Event::Detached {
+            link,
+            closed,
+            error,
+        } => Event::Detached {
+            link,
+            closed,
+            error,
+        },
+        Event::Flow {
+            link,
+            credit,
+            available,
+            drained,
+        } => Event::Flow {
+            link,
+            credit,
+            available,
+            drained,
+        },
+        Event::Opened(body) => Event::Opened(body),
+        Event::Closed { error, by_peer } => Event::Closed { error, by_peer },
+        // No test looks at the others.
+        _ => Event::SaslChallenge(Bytes::new()),
+    }
+}
+
+fn receiver(address: &str) -> Attach<'_> {
+    Attach {
+        name: "receiver",
+        role: Role::Receiver,
+        source: Some(Source {
+            address: Some(address),
+            ..Source::default()
+        }),
+        target: Some(AnyTarget::Target(Target::default())),
+        ..Attach::default()
+    }
+}
+
+/// A message with a header, if it is durable, and one data section.
+fn message(durable: bool, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if durable {
+        bytes.extend_from_slice(&[0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41]);
+    }
+    Section::encode_data_start(payload.len(), &mut bytes).expect("a vector");
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+const OPEN: AuthPolicy = AuthPolicy {
+    anonymous: Anonymous::Always,
+    passwords: false,
+    certificates: false,
+};
+
+fn conn(shard: u16, serial: u64) -> ConnId {
+    ConnId::new(ShardId(shard), serial)
+}
+
+fn is_accepted(state: &State) -> bool {
+    matches!(state.get(), DeliveryState::Outcome(Outcome::Accepted))
+}
+
+/// A QoS 1 PUBLISH of MQTT 5.0 to `t/a`, with this payload.
+fn publish(id: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = alloc::vec![
+        0x32,
+        8 + payload.len() as u8,
+        0,
+        3,
+        b't',
+        b'/',
+        b'a',
+        0,
+        id,
+        0
+    ];
+    packet.extend_from_slice(payload);
+    packet
+}
+
+#[test]
+fn a_transfer_reaches_mqtt_on_every_shard_and_is_accepted() {
+    let mut world = World::new(2, OPEN);
+    world.mqtt(conn(1, 1), 0);
+    let mut client = Client::new(&mut world, conn(0, 2), None);
+    let link = client.sender(&mut world, Some("t/a"));
+    let sent = client.send(&mut world, link, false, message(true, b"hello"));
+    let got = world.take_sent(conn(1, 1));
+    assert_eq!(got.first(), Some(&0x32), "QoS 1 PUBLISH in {got:?}");
+    assert!(got.ends_with(b"hello"));
+    let (answered, state) = client.outcome().expect("an outcome");
+    assert!(answered == sent && is_accepted(&state));
+    // One that is not durable, and one that is settled, ask for nothing.
+    let sent = client.send(&mut world, link, false, message(false, b"once"));
+    assert_eq!(client.outcome().map(|(sent, _)| sent), Some(sent));
+    client.send(&mut world, link, true, message(true, b"settled"));
+    assert!(client.outcome().is_none());
+    let got = world.take_sent(conn(1, 1));
+    assert!(got.windows(4).any(|w| w == b"once") && got.ends_with(b"settled"));
+}
+
+#[test]
+fn a_transfer_is_accepted_when_the_store_has_what_depends_on_it() {
+    for shard in [0, 1] {
+        let mut world = World::new(2, OPEN);
+        world.mqtt(conn(shard, 1), 60);
+        let mut client = Client::new(&mut world, conn(0, 2), None);
+        let link = client.sender(&mut world, Some("t/a"));
+        world.held = Some(Vec::new());
+        let sent = client.send(&mut world, link, false, message(true, b"kept"));
+        assert!(client.outcome().is_none(), "before the store has it");
+        world.release_store();
+        client.exchange(&mut world);
+        let (answered, state) = client.outcome().expect("an outcome");
+        assert!(answered == sent && is_accepted(&state));
+    }
+}
+
+#[test]
+fn a_subscription_sends_within_credit_and_takes_back_what_is_released() {
+    let mut world = World::new(2, OPEN);
+    world.mqtt(conn(1, 1), 0);
+    let mut client = Client::new(&mut world, conn(0, 2), None);
+    let link = client.receiver(&mut world, "t/+", 2);
+    for id in 1..=3 {
+        world.bytes(conn(1, 1), &publish(id, &[b'0' + id]));
+    }
+    client.exchange(&mut world);
+    let (first, settled, bytes) = client.message().expect("within credit");
+    assert!(!settled && bytes.ends_with(b"1"));
+    let (second, ..) = client.message().expect("within credit");
+    assert!(client.message().is_none(), "no credit for a third");
+    // Both go back in their order, whichever is released first.
+    for delivery in [second, first] {
+        let released = client
+            .engine
+            .settle(delivery, Some(&DeliveryState::RELEASED));
+        released.expect("settled");
+    }
+    client.engine.set_credit(link, 3, false).expect("credit");
+    client.exchange(&mut world);
+    let again: Vec<(Delivery, bool, Bytes)> = core::iter::from_fn(|| client.message()).collect();
+    let payloads: Vec<Option<&u8>> = again.iter().map(|(_, _, b)| b.last()).collect();
+    assert_eq!(payloads, [Some(&b'1'), Some(&b'2'), Some(&b'3')]);
+    let failed = Modified {
+        delivery_failed: true,
+        ..Modified::default()
+    };
+    let failed = DeliveryState::Outcome(Outcome::Modified(failed));
+    for ((delivery, ..), state) in
+        again
+            .iter()
+            .zip([DeliveryState::ACCEPTED, failed, DeliveryState::ACCEPTED])
+    {
+        client
+            .engine
+            .settle(*delivery, Some(&state))
+            .expect("settled");
+    }
+    // What there is, then the rest of the credit goes back.
+    client.engine.set_credit(link, 9, true).expect("credit");
+    client.exchange(&mut world);
+    let (_, _, bytes) = client.message().expect("the one that failed");
+    let header = dunlin_amqp::codec::Message::scan(&bytes).expect("a message");
+    let header = header.header().expect("valid").expect("a header");
+    assert_eq!(header.delivery_count, 1);
+    let drained = |event| {
+        matches!(
+            event,
+            Event::Flow {
+                credit: 0,
+                drained: true,
+                ..
+            }
+        )
+    };
+    assert!(client.events.drain(..).any(drained));
+    // The end of the link is the end of the subscription.
+    let before = world.shards[0].census();
+    client.engine.detach(link, true, None).expect("detach");
+    client.exchange(&mut world);
+    let census = world.shards[0].census();
+    assert_eq!((before.sessions, census.sessions), (1, 0));
+    assert_eq!(census.miscounted_bytes, 0);
+    assert_eq!(world.shards[1].census().subscriptions, 1, "the one of MQTT");
+}
+
+#[test]
+fn exactly_once_is_settled_by_the_sender_last() {
+    let mut world = World::new(1, OPEN);
+    let mut from = Client::new(&mut world, conn(0, 1), None);
+    let mut to = Client::new(&mut world, conn(0, 2), None);
+    let second = Attach {
+        rcv_settle_mode: ReceiverSettleMode::Second,
+        ..receiver("t/a")
+    };
+    let link = to.attach(&mut world, &second);
+    to.engine.set_credit(link, 5, false).expect("credit");
+    to.exchange(&mut world);
+    let sender = from.sender(&mut world, Some("t/a"));
+    let symbol = Value::Symbol(Symbol::from_static("x-opt-mqtt-qos"));
+    let entries = [(symbol, Value::Ubyte(2))];
+    let mut bytes = Vec::new();
+    let annotations = Value::Map(Map::new(&entries));
+    let written = Section::MessageAnnotations.encode(&annotations, &mut bytes);
+    written.expect("a vector");
+    bytes.extend_from_slice(&message(false, b"x"));
+    from.send(&mut world, sender, false, bytes);
+    to.exchange(&mut world);
+    let (delivery, settled, _) = to.message().expect("a message");
+    assert!(!settled);
+    to.engine
+        .update(delivery, &DeliveryState::ACCEPTED)
+        .expect("open");
+    to.exchange(&mut world);
+    let answered = to.events.drain(..).any(|event| {
+        matches!(event, Event::Disposition { delivery: d, settled: true, .. } if d == delivery)
+    });
+    assert!(answered, "the sender settles");
+    assert_eq!(world.shards[0].census().in_flight, 0);
+}
+
+#[test]
+fn between_amqp_clients_the_bare_message_is_untouched() {
+    let mut world = World::new(1, OPEN);
+    let mut from = Client::new(&mut world, conn(0, 1), None);
+    let mut to = Client::new(&mut world, conn(0, 2), None);
+    to.receiver(&mut world, "/topics/t/#", 5);
+    // The anonymous relay: `to` says the topic.
+    let link = from.sender(&mut world, None);
+    let mut bare = Vec::new();
+    let properties = Properties {
+        to: Some("t/a"),
+        subject: Some("s"),
+        ..Properties::default()
+    };
+    properties.encode(&mut bare).expect("a vector");
+    let entries = [(Value::String("n"), Value::Int(-3))];
+    let application = Value::Map(Map::new(&entries));
+    let written = Section::ApplicationProperties.encode(&application, &mut bare);
+    written.expect("a vector");
+    bare.extend_from_slice(&message(false, b"one"));
+    bare.extend_from_slice(&message(false, b"two"));
+    from.send(&mut world, link, false, bare.clone());
+    assert!(from.outcome().is_some_and(|(_, state)| is_accepted(&state)));
+    to.exchange(&mut world);
+    let (_, settled, bytes) = to.message().expect("a message");
+    assert!(settled, "at most once");
+    let scanned = dunlin_amqp::codec::Message::scan(&bytes).expect("a message");
+    assert_eq!(scanned.bare_and_footer(), &bare[..]);
+}
+
+#[test]
+fn links_are_refused_with_their_condition() {
+    let mut world = World::new(1, OPEN);
+    let mut client = Client::new(&mut world, conn(0, 1), None);
+    for (address, condition) in [
+        (Some("/queues/q"), "amqp:not-found"),
+        (Some("a/#"), "amqp:invalid-field"),
+        (Some("$SYS/x"), "amqp:unauthorized-access"),
+    ] {
+        client.sender(&mut world, address);
+        assert_eq!(client.refusal().as_deref(), Some(condition), "{address:?}");
+    }
+    let capabilities = [capability::QUEUE];
+    let mut queue = receiver("q");
+    if let Some(source) = &mut queue.source {
+        source.capabilities = Some(Symbols::new(&capabilities));
+    }
+    client.attach(&mut world, &queue);
+    assert_eq!(client.refusal().as_deref(), Some("amqp:not-found"));
+    let mut dynamic = receiver("q");
+    if let Some(source) = &mut dynamic.source {
+        (source.address, source.dynamic) = (None, true);
+    }
+    client.attach(&mut world, &dynamic);
+    assert_eq!(client.refusal().as_deref(), Some("amqp:not-implemented"));
+    // The anonymous relay refuses a message, not its link.
+    let link = client.sender(&mut world, None);
+    client.send(&mut world, link, false, message(false, b"x"));
+    let (_, state) = client.outcome().expect("an outcome");
+    let state = state.get();
+    let DeliveryState::Outcome(Outcome::Rejected(rejected)) = state else {
+        panic!("{state:?}");
+    };
+    let condition = rejected.error.map(|error| error.condition);
+    assert_eq!(condition, Some(dunlin_amqp::codec::condition::NOT_FOUND));
+    assert_eq!(world.shards[0].census().sessions, 1);
+}
+
+#[test]
+fn sasl_decides_who_may_open() {
+    let closed = AuthPolicy {
+        anonymous: Anonymous::Never,
+        passwords: true,
+        certificates: false,
+    };
+    let init = |mechanism, response| SaslInit {
+        mechanism: Symbol::from_static(mechanism),
+        initial_response: Some(response),
+        hostname: None,
+    };
+    let cases: [(Option<SaslInit<'_>>, bool); 5] = [
+        (Some(init("PLAIN", b"\0ann\0secret")), true),
+        (Some(init("PLAIN", b"\0ann\0wrong")), false),
+        (Some(init("PLAIN", b"bob\0ann\0secret")), false),
+        (Some(init("ANONYMOUS", b"")), false),
+        (None, false),
+    ];
+    for (at, (sasl, opens)) in cases.into_iter().enumerate() {
+        let mut world = World::new(1, closed);
+        let mut client = Client::new(&mut world, conn(0, 1), sasl);
+        let opened = client.events.iter().any(|e| matches!(e, Event::Opened(_)));
+        let ended = |event| matches!(event, Event::Closed { error: Some(_), .. });
+        let ended = client.events.drain(..).any(ended);
+        // Without SASL the answer is an `open` and a `close` with an error.
+        assert_eq!(opened && !ended, opens, "case {at}");
+        assert_eq!(world.closed.is_empty(), opens, "case {at}");
+    }
+}
+
+#[test]
+fn settled_links_and_the_end_of_a_connection_leave_nothing() {
+    let mut world = World::new(2, OPEN);
+    let mut from = Client::new(&mut world, conn(1, 1), None);
+    let mut to = Client::new(&mut world, conn(0, 2), None);
+    let always = Attach {
+        snd_settle_mode: SenderSettleMode::Settled,
+        ..receiver("t/a")
+    };
+    let link = to.attach(&mut world, &always);
+    to.engine.set_credit(link, 1, false).expect("credit");
+    to.exchange(&mut world);
+    let sender = from.sender(&mut world, Some("t/a"));
+    for _ in 0..3 {
+        from.send(&mut world, sender, false, message(true, b"x"));
+    }
+    to.exchange(&mut world);
+    let (_, settled, _) = to.message().expect("a message");
+    assert!(settled && to.message().is_none());
+    assert_eq!(world.shards[0].census().queued, 2);
+    for (shard, conn) in [(0, to.conn), (1, from.conn)] {
+        let cause = dunlin_base::transport::CloseCause::Local;
+        let event = NetEvent::new(conn, NetEventKind::Closed { cause });
+        world.input(shard, Input::Net(event));
+        let census = world.shards[shard].census();
+        assert_eq!((census.conns, census.sessions, census.queued), (0, 0, 0));
+        assert_eq!((census.subscriptions, census.timers), (0, 0));
+        assert_eq!((census.pending, census.miscounted_bytes), (0, 0));
+    }
+}
