@@ -43,3 +43,4 @@ pub use store::{
     COMMIT_WINDOW_DEFAULT, COMMIT_WINDOW_MAX, Durability, QUEUE_LIMIT_DEFAULT,
     RESERVE_BYTES_DEFAULT, RedbStore, Snapshots, StoreConfig, SubmitError, Submitter,
 };
+pub use writer::WAITING_BYTES_MAX;

@@ -14,7 +14,7 @@ use crate::file::{self, FilePlace};
 use crate::metrics::StoreMetrics;
 use crate::salvage;
 use crate::snapshot::Snapshot;
-use crate::writer::{Command, Core, LOADS_MAX, OnDone, Pending, Writer, run_reader};
+use crate::writer::{Command, Core, LOADS_MAX, OnDone, Pending, Waiting, Writer, run_reader};
 
 /// Default of [`StoreConfig::commit_window`].
 pub const COMMIT_WINDOW_DEFAULT: Duration = Duration::from_millis(1);
@@ -77,6 +77,7 @@ pub struct RedbStore {
     commands: SyncSender<Command>,
     threads: Vec<JoinHandle<()>>,
     metrics: Arc<StoreMetrics>,
+    waiting: Waiting,
 }
 
 impl RedbStore {
@@ -162,6 +163,7 @@ impl RedbStore {
             commands,
             threads,
             metrics,
+            waiting: Waiting::default(),
         })
     }
 
@@ -185,6 +187,7 @@ impl RedbStore {
         Submitter {
             commands: self.commands.clone(),
             on_done: Arc::from(on_done),
+            waiting: self.waiting.clone(),
         }
     }
 
@@ -247,6 +250,7 @@ impl Snapshots {
 pub struct Submitter {
     commands: SyncSender<Command>,
     on_done: OnDone,
+    waiting: Waiting,
 }
 
 impl core::fmt::Debug for Submitter {
@@ -259,7 +263,8 @@ impl core::fmt::Debug for Submitter {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// The queue is at [`StoreConfig::queue_limit`]: hold the request, take
+    /// The queue is at [`StoreConfig::queue_limit`], or has
+    /// [`WAITING_BYTES_MAX`](crate::WAITING_BYTES_MAX) of messages: hold the request, take
     /// in less, and try again after the next answer.
     #[error("the store is busy")]
     Busy(Request),
@@ -275,7 +280,10 @@ impl Submitter {
     /// # Errors
     /// [`SubmitError`], with the request.
     pub fn submit(&self, request: Request) -> Result<(), SubmitError> {
-        let pending = Box::new(Pending::new(request, self.on_done.clone()));
+        let Some(charge) = self.waiting.charge(&request) else {
+            return Err(SubmitError::Busy(request));
+        };
+        let pending = Box::new(Pending::new(request, self.on_done.clone(), charge));
         let (refused, busy) = match self.commands.try_send(Command::Request(pending)) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Full(refused)) => (refused, true),

@@ -2,6 +2,7 @@
 //! answers each. A second thread reads messages back, so that loading a long
 //! queue does not hold up commits.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
@@ -22,6 +23,10 @@ pub(crate) const GROUP_OPS_MAX: usize = 16_384;
 /// Most bytes of messages committed as one group, give or take a batch.
 pub(crate) const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Bytes of messages that are submitted and not committed, of all submitters, from
+/// which on more is refused: what comes later waits for all of them.
+pub const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Loads waiting for the reading thread; the writer waits for room.
 pub(crate) const LOADS_MAX: usize = 256;
 
@@ -31,18 +36,52 @@ const QUIET_DIVISOR: u32 = 4;
 /// Where a submitter wants its answers.
 pub(crate) type OnDone = Arc<dyn Fn(StoreDone) + Send + Sync>;
 
+/// Bytes of messages that are submitted and not committed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    /// Counts a request; `None` if there is no room for it.
+    pub(crate) fn charge(&self, request: &Request) -> Option<Charge> {
+        let bytes = match request {
+            Request::Write(batch) => batch.ops.iter().map(bytes_of).sum(),
+            _ => 0,
+        };
+        if bytes > 0 && self.0.load(Ordering::Relaxed) >= WAITING_BYTES_MAX {
+            return None;
+        }
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        let waiting = self.clone();
+        Some(Charge { waiting, bytes })
+    }
+}
+
+/// What a request adds to [`Waiting`], until it is dropped.
+pub(crate) struct Charge {
+    waiting: Waiting,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.waiting.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A request on its way. Dropped without an answer, it answers that the store
 /// is closed.
 pub(crate) struct Pending {
     request: Option<Request>,
     on_done: OnDone,
+    charge: Option<Charge>,
 }
 
 impl Pending {
-    pub(crate) fn new(request: Request, on_done: OnDone) -> Self {
+    pub(crate) fn new(request: Request, on_done: OnDone, charge: Charge) -> Self {
         Self {
             request: Some(request),
             on_done,
+            charge: Some(charge),
         }
     }
 
@@ -125,6 +164,7 @@ struct Group {
     views: Vec<View>,
     /// Loads and flushes that came after a write of this group.
     after: Vec<Pending>,
+    charges: Vec<Charge>,
     ops: usize,
     bytes: usize,
     closing: bool,
@@ -135,9 +175,10 @@ impl Group {
         self.closing || self.ops >= GROUP_OPS_MAX || self.bytes >= GROUP_BYTES_MAX
     }
 
-    fn push(&mut self, batch: Batch, on_done: OnDone) {
+    fn push(&mut self, batch: Batch, on_done: OnDone, charge: Option<Charge>) {
         self.ops += batch.ops.len();
-        self.bytes += batch.ops.iter().map(bytes_of).sum::<usize>();
+        self.bytes += charge.as_ref().map_or(0, |charge| charge.bytes);
+        self.charges.extend(charge);
         self.batches.push(batch);
         self.waiting.push(on_done);
     }
@@ -209,7 +250,9 @@ impl Writer {
             }
         };
         match pending.request.take() {
-            Some(Request::Write(batch)) => group.push(batch, pending.on_done.clone()),
+            Some(Request::Write(batch)) => {
+                group.push(batch, pending.on_done.clone(), pending.charge.take());
+            }
             other => {
                 pending.request = other;
                 if group.batches.is_empty() {
@@ -238,6 +281,8 @@ impl Writer {
             let failed = verdicts.iter().filter(|verdict| verdict.is_err());
             self.metrics.note_failed(failed.count() as u64);
         }
+        // Who learns of it has room again.
+        group.charges.clear();
         let tokens = group.batches.iter().map(|batch| batch.token);
         for ((token, on_done), verdict) in tokens.zip(&group.waiting).zip(verdicts) {
             on_done(match verdict {

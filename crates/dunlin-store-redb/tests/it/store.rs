@@ -9,7 +9,9 @@ use dunlin_base::{Message, QoS, ShardId, Text};
 use dunlin_store::{
     Batch, Request, Seq, SessionKey, SessionRecord, StoreDone, StoreError, StoreOp, Target,
 };
-use dunlin_store_redb::{Durability, OpenError, RedbStore, StoreConfig, SubmitError, Submitter};
+use dunlin_store_redb::{
+    Durability, OpenError, RedbStore, StoreConfig, SubmitError, Submitter, WAITING_BYTES_MAX,
+};
 
 use crate::support::TempDir;
 
@@ -132,6 +134,45 @@ fn a_full_queue_gives_the_request_back() {
         submitter.submit(put_session(4, 4)).expect("room again");
         assert_eq!(answers.recv(), Ok(StoreDone::Committed { token: 4 }));
     }
+}
+
+#[test]
+fn messages_that_wait_are_limited_in_bytes() {
+    let store = RedbStore::in_memory(config()).expect("starts");
+    let (reached, is_reached) = channel();
+    let (go, may_go) = channel::<()>();
+    let may_go = Mutex::new(may_go);
+    let stuck = store.submitter(Box::new(move |_| {
+        let _ = reached.send(());
+        let _ = may_go.lock().expect("one thread at a time").recv();
+    }));
+    let large = |token| {
+        let message = Message {
+            topic: Text::from("t"),
+            payload: vec![1; WAITING_BYTES_MAX / 4].into(),
+            ..Message::default()
+        };
+        Request::Write(Batch {
+            token,
+            ops: vec![StoreOp::PutRetained {
+                message: message.into(),
+            }],
+        })
+    };
+    stuck.submit(large(1)).expect("room");
+    is_reached.recv().expect("an answer");
+    let (submitter, answers) = submitter(&store);
+    for token in 2..6 {
+        submitter.submit(large(token)).expect("room");
+    }
+    assert_eq!(submitter.submit(large(6)), Err(SubmitError::Busy(large(6))));
+    assert_eq!(stuck.submit(large(6)), Err(SubmitError::Busy(large(6))));
+    drop(go);
+    for token in 2..6 {
+        assert_eq!(answers.recv(), Ok(StoreDone::Committed { token }));
+    }
+    submitter.submit(large(6)).expect("room again");
+    assert_eq!(answers.recv(), Ok(StoreDone::Committed { token: 6 }));
 }
 
 #[test]
