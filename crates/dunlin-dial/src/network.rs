@@ -95,6 +95,14 @@ impl NetworkOptions {
         self
     }
 
+    /// Asks the server for a sign of life after such a silence, 1 s to 1 h; after
+    /// three times as long the connection is lost. Default: a silent connection
+    /// stays, and the protocol on it has to notice.
+    pub const fn keep_alive(mut self, silence: Duration) -> Self {
+        self.tuning.keep_alive = Some(silence);
+        self
+    }
+
     /// What to assume of the round-trip time, and whether that was chosen.
     pub(crate) const fn assumed_rtt(&self) -> (Duration, bool) {
         (self.tuning.initial_rtt, self.rtt_chosen)

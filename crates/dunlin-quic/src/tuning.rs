@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
-use quinn_proto::{AckFrequencyConfig, MtuDiscoveryConfig, TransportConfig, VarInt};
+use quinn_proto::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use crate::window::Floored;
 
@@ -33,6 +33,12 @@ const INITIAL_WINDOW_BYTES: core::ops::RangeInclusive<u32> = 2400..=1 << 30;
 const KEY_UPDATE_PACKETS_MIN: u64 = 16;
 /// Shortest time between two key updates.
 const KEY_UPDATE_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// Shortest and longest silence before a peer is asked for a sign of life.
+const KEEP_ALIVE: core::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3600);
+/// A connection is lost after so many such silences.
+const KEEP_ALIVES: u32 = 3;
 
 /// Congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -141,6 +147,10 @@ pub struct QuicTuning {
     /// Time after which new keys are taken when something is sent; `None`
     /// (default): never for age alone.
     pub key_update_interval: Option<Duration>,
+    /// Silence after which the peer is asked for a sign of life (a PING frame);
+    /// after three times as long the connection is lost. `None` (default): a
+    /// silent connection stays, and what is spoken on it has to notice.
+    pub keep_alive: Option<Duration>,
 }
 
 impl Default for QuicTuning {
@@ -156,6 +166,7 @@ impl Default for QuicTuning {
             follow_network: true,
             key_update_packets: None,
             key_update_interval: None,
+            keep_alive: None,
         }
     }
 }
@@ -182,6 +193,9 @@ pub enum TuningError {
     /// Likewise.
     #[error("key updates must be at least 1 s apart")]
     KeyUpdateInterval,
+    /// Not a time in which a connection lives.
+    #[error("the keep alive must be 1 s to 1 h")]
+    KeepAlive,
 }
 
 impl QuicTuning {
@@ -212,6 +226,9 @@ impl QuicTuning {
         {
             return Err(TuningError::KeyUpdateInterval);
         }
+        if self.keep_alive.is_some_and(|at| !KEEP_ALIVE.contains(&at)) {
+            return Err(TuningError::KeepAlive);
+        }
         Ok(())
     }
 
@@ -222,6 +239,13 @@ impl QuicTuning {
             .congestion_controller_factory(self.congestion.factory(self.initial_window))
             .mtu_discovery_config(self.mtu_discovery.then(mtu_discovery))
             .ack_frequency_config(self.ack_delay.map(ack_frequency));
+        if let Some(every) = self.keep_alive {
+            // At most three hours, which is less than the largest there is.
+            let idle = IdleTimeout::try_from(every * KEEP_ALIVES).ok();
+            config
+                .keep_alive_interval(Some(every))
+                .max_idle_timeout(idle);
+        }
     }
 }
 
@@ -304,6 +328,13 @@ mod tests {
                     ..default()
                 },
                 TuningError::KeyUpdateInterval,
+            ),
+            (
+                QuicTuning {
+                    keep_alive: Some(Duration::ZERO),
+                    ..default()
+                },
+                TuningError::KeepAlive,
             ),
         ];
         for (tuning, error) in cases {

@@ -21,3 +21,4 @@ pub mod log;
 pub mod metrics;
 pub mod signals;
 pub mod store;
+pub mod tunnel;

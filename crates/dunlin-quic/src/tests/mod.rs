@@ -228,6 +228,12 @@ impl Side {
         }
     }
 
+    pub(super) fn pause_stream(&mut self, stream: StreamId, paused: bool) {
+        if let Some(conn) = &mut self.conn {
+            conn.streams().pause(stream, paused);
+        }
+    }
+
     /// Bytes received on some streams.
     pub(super) fn received_on(&self, on: impl Fn(StreamId) -> bool) -> usize {
         let some = self.by_stream.iter().filter(|(stream, _)| on(**stream));

@@ -51,3 +51,23 @@ fn streams_go_on_when_all_are_read() {
     world.pass(Duration::from_secs(2));
     assert_eq!(world.server.received_on(|s| s == second), 300_000);
 }
+
+/// A stream that is not read holds up no other one, and loses nothing.
+#[test]
+fn one_stream_is_paused_and_the_others_go_on() {
+    const BYTES: usize = 400_000;
+    let mut world = World::connected(Duration::from_millis(5), 1);
+    let [first, second] = [0; 2].map(|_| world.client.open().expect("a stream"));
+    world.server.pause_stream(first, true);
+    for stream in [first, second] {
+        world.client.send_on(stream, &[7; BYTES]);
+    }
+    world.touch_client();
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.server.received_on(|s| s == first), 0);
+    assert_eq!(world.server.received_on(|s| s == second), BYTES);
+    world.server.pause_stream(first, false);
+    world.touch_server();
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.server.received_on(|s| s == first), BYTES);
+}

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use dunlin_base::transport::Transport;
-use dunlin_client::Url;
+use dunlin_dial::{Protocol, Url};
 use dunlin_mqtt_codec::{QoS, Version};
 use dunlin_net::{ClientTls, ClientTlsBuilder};
 
@@ -334,6 +334,8 @@ impl Bench {
         let url: Url = self
             .url
             .parse()
+            .with_context(|| format!("--url {}", self.url))?;
+        url.require(Protocol::Mqtt)
             .with_context(|| format!("--url {}", self.url))?;
         let addr = (url.host(), url.port())
             .to_socket_addrs()

@@ -130,7 +130,7 @@ pub(super) struct Begun {
 
 /// Whom to trust.
 #[derive(Debug, Args)]
-struct Tls {
+pub(super) struct Tls {
     /// File with trusted authorities.
     #[arg(long, alias = "ca", value_name = "FILE")]
     cafile: Option<PathBuf>,
@@ -437,7 +437,7 @@ impl Tls {
             || self.tls_use_os_certs
     }
 
-    fn options(&self) -> Result<TlsOptions> {
+    pub(super) fn options(&self) -> Result<TlsOptions> {
         let mut options = TlsOptions::new();
         if let Some(file) = &self.cafile {
             options = options.ca_file(file);

@@ -18,6 +18,7 @@ mod store;
 mod streams;
 mod subscribe;
 mod timing;
+mod tunnel;
 mod unused;
 
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ enum Command {
     Store(store::Store),
     #[command(name = "sub", disable_help_flag = true)]
     Sub(Box<subscribe::Sub>),
+    Tunnel(Box<tunnel::TunnelArgs>),
 }
 
 impl Cli {
@@ -103,6 +105,7 @@ impl Cli {
             Command::Pub(publish) => publish.run(),
             Command::Store(store) => store.run(),
             Command::Sub(subscribe) => subscribe.run(),
+            Command::Tunnel(tunnel) => tunnel.run(),
         }
     }
 }

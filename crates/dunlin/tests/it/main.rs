@@ -23,4 +23,5 @@ mod support;
 mod sys;
 mod threads;
 mod transports;
+mod tunnel;
 mod wire;

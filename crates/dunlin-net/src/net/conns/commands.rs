@@ -287,6 +287,17 @@ impl ConnMut<'_> {
         }
     }
 
+    /// Stops or resumes reading one stream, so that the peer is slowed down on
+    /// it: on others, too, when it has filled the window of the connection. On
+    /// other transports than QUIC, as [`Self::pause_reading`].
+    pub fn pause_stream(&mut self, stream: StreamId, paused: bool) {
+        match self.with_quic(|quic| quic.streams().pause(stream, paused)) {
+            Some(true) => self.conns.ready.push(self.id.serial()),
+            Some(false) => {}
+            None => self.pause_reading(paused),
+        }
+    }
+
     /// Its client is known. Where identifiers decide which connections are
     /// logged, this one's log (QUIC) goes on or is given up.
     pub fn name_log(&mut self, client_id: &str) {

@@ -60,6 +60,8 @@ pub(super) struct Streams {
     unread: Vec<QuicStreamId>,
     /// Which streams are read; `None`: all.
     only: Option<Only>,
+    /// Streams that are not read, and whether there is something to read.
+    paused: Vec<(QuicStreamId, bool)>,
     turn: Turn,
     /// Dialled: what was sent before the handshake, until its end.
     flight: Option<Box<Flight>>,
@@ -121,6 +123,7 @@ impl Streams {
             blocked_news: Vec::new(),
             unread: Vec::new(),
             only: None,
+            paused: Vec::new(),
             turn: Turn::default(),
             flight: None,
         }
@@ -166,6 +169,10 @@ impl Streams {
 
     /// Whether a stream with something to read has to wait.
     pub(super) fn waits(&mut self, id: QuicStreamId) -> bool {
+        if let Some((_, unread)) = self.paused.iter_mut().find(|(p, _)| *p == id) {
+            *unread = true;
+            return true;
+        }
         let control = QuicStreamId::new(Side::Client, Dir::Bi, 0);
         let others = self.only.as_mut();
         let Some(only) = others.filter(|only| id != only.stream && id != control) else {
@@ -177,8 +184,18 @@ impl Streams {
         true
     }
 
-    /// All streams are read again; whether one waited.
-    pub(super) fn read_all(&mut self) -> bool {
+    /// All streams are read again.
+    pub(super) fn read_all(&mut self) {
+        for (id, unread) in core::mem::take(&mut self.paused) {
+            if unread {
+                self.note_unread(id);
+            }
+        }
+        self.read_others();
+    }
+
+    /// No stream is read alone; whether one waited.
+    fn read_others(&mut self) -> bool {
         let waiting = self.only.take().map_or_else(Vec::new, |only| only.waiting);
         for id in &waiting {
             self.note_unread(*id);
@@ -479,13 +496,31 @@ impl<'a> StreamsMut<'a> {
     /// made larger: else they could keep away what the one needs. Returns
     /// whether there may be something to read now.
     pub fn read_only(&mut self, stream: Option<StreamId>, limits: &QuicLimits) -> bool {
-        let waited = self.state.read_all();
+        let waited = self.state.read_others();
         self.state.only = stream.and_then(quic_id).map(|stream| Only {
             stream,
             waiting: Vec::new(),
         });
         self.set_window(limits);
         waited
+    }
+
+    /// Stops or resumes reading a stream, so that the peer fills its window of
+    /// the stream at most. Returns whether there may be something to read now.
+    pub fn pause(&mut self, stream: StreamId, paused: bool) -> bool {
+        let Some(id) = quic_id(stream) else {
+            return false;
+        };
+        let at = self.state.paused.iter().position(|(p, _)| *p == id);
+        match (at, paused) {
+            (None, true) => self.state.paused.push((id, false)),
+            (Some(at), false) if self.state.paused.swap_remove(at).1 => {
+                self.state.note_unread(id);
+                return true;
+            }
+            _ => {}
+        }
+        false
     }
 
     /// Sets how much the peer may send ahead on the connection.

@@ -1,0 +1,114 @@
+//! `dunlin tunnel`: the options of a tunnel. What it does is in
+//! [`crate::tunnel`].
+
+use core::net::SocketAddr;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use dunlin_base::transport::Transport;
+use dunlin_dial::{LinkOptions, TicketFile, Url};
+
+use super::connect::Tls;
+use super::network::Network;
+use crate::signals::{Signal, Signals};
+use crate::tunnel::{CONNECTIONS_DEFAULT, KEEP_ALIVE, Settings, Tunnel};
+
+/// Carry TCP clients of MQTT or AMQP over QUIC to a broker.
+///
+/// The clients connect to --listen as to a broker, without TLS: keep that
+/// address on this machine. A client of MQTT has a QUIC connection of its own;
+/// clients of AMQP share one, a stream each. When a QUIC connection ends, so do
+/// its clients; the next one that connects has the broker dialled again.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct TunnelArgs {
+    /// The broker: quic://HOST[:PORT] (MQTT) or amqp+quic://HOST[:PORT].
+    url: Url,
+    /// Where TCP clients connect; 127.0.0.1:1883 or 127.0.0.1:5672, by the
+    /// protocol, if not given.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// TCP connections at a time, at most.
+    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_DEFAULT)]
+    connections: usize,
+    /// File with session tickets, made if there is none: with one from an
+    /// earlier connection, what a client says first goes out in the first
+    /// datagram.
+    #[arg(long, value_name = "FILE")]
+    tickets: Option<PathBuf>,
+    /// Do not send anything before the broker has answered.
+    #[arg(long)]
+    no_early_data: bool,
+    /// Do not print errors.
+    #[arg(long)]
+    quiet: bool,
+    #[command(flatten)]
+    tls: Tls,
+    #[command(flatten)]
+    network: Network,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  dunlin tunnel --cafile ca.pem quic://broker.example
+  dunlin tunnel --listen 127.0.0.1:5672 amqp+quic://broker.example";
+
+impl TunnelArgs {
+    /// Runs the command until a signal ends it.
+    ///
+    /// # Errors
+    /// An option cannot be, or the address to listen on cannot be used.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let tunnel = Tunnel::bind(self.settings()?)?;
+        let _ = writeln!(io::stdout(), "Listening on {}", tunnel.addr());
+        let stop = tunnel.stop();
+        let mut signals = Signals::new().context("cannot watch signals")?;
+        thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                while signals.wait() == Signal::Reload {}
+                stop.stop();
+            })
+            .context("cannot start a thread")?;
+        tunnel.run()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn settings(self) -> anyhow::Result<Settings> {
+        let url = self.url;
+        if url.transport() != Transport::Quic || url.is_auto() {
+            bail!("{url}: a tunnel is over QUIC: quic:// or amqp+quic://");
+        }
+        let quiet = self.quiet;
+        let complain = move |what: &dyn core::fmt::Display| {
+            if !quiet {
+                let _ = writeln!(io::stderr(), "dunlin: {what}");
+            }
+        };
+        let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let tcp_port = url.protocol().default_port(Transport::Tcp);
+        let mut link = LinkOptions::new(url);
+        link.tls = self.network.tls(self.tls.options()?);
+        link.network = self.network.options().keep_alive(KEEP_ALIVE);
+        link.network.check()?;
+        link.early_data = !self.no_early_data;
+        if let Some(path) = &self.tickets {
+            let file = TicketFile::open(path)
+                .with_context(|| format!("cannot use --tickets {}", path.display()))?;
+            if let Some(notice) = file.notice() {
+                complain(&format_args!("warning: {notice}"));
+            }
+            link.tickets = Some(file);
+        }
+        Ok(Settings {
+            listen: self.listen.unwrap_or_else(|| local(tcp_port)),
+            link,
+            connections_max: self.connections,
+            complain: Box::new(complain),
+        })
+    }
+}
