@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Qpid Proton against the broker: AMQP 1.0 on TCP, beside a client of MQTT.
+"""Qpid Proton against the broker: AMQP 1.0 on TCP and TLS, beside a client of MQTT.
 
 Usage: amqp.py DUNLIN   (the program); skips itself where Proton is missing.
 Proton is python-qpid-proton of PyPI, or python3-qpid-proton of Debian.
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 try:
-    from proton import Message, symbol
+    from proton import Message, SSLDomain, symbol
     from proton.reactor import AtMostOnce, LinkOption
     from proton.utils import BlockingConnection, LinkDetached
 except ImportError:
@@ -32,6 +32,10 @@ transport = "tcp"
 address = "127.0.0.1:0"
 [[listener]]
 transport = "tcp"
+protocol = "amqp"
+address = "127.0.0.1:0"
+[[listener]]
+transport = "tls"
 protocol = "amqp"
 address = "127.0.0.1:0"
 """
@@ -61,7 +65,8 @@ class Broker:
             time.sleep(0.05)
         ports = [line.split() for line in text.splitlines() if "listening" in line]
         self.mqtt = next(p[2].rsplit(":", 1)[1] for p in ports if p[-1] != "AMQP")
-        self.amqp = next(p[2].rsplit(":", 1)[1] for p in ports if p[-1] == "AMQP")
+        amqp = {p[1]: p[2].rsplit(":", 1)[1] for p in ports if p[-1] == "AMQP"}
+        self.amqp, self.amqps = amqp["tcp"], amqp["tls"]
         return self
 
     def __exit__(self, *_):
@@ -71,6 +76,13 @@ class Broker:
 
     def connect(self, **options):
         return BlockingConnection(f"127.0.0.1:{self.amqp}", timeout=PATIENCE, **options)
+
+    def connect_tls(self):
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        domain.set_trusted_ca_db(f"{self.dir.name}/data/certs/ca.pem")
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+        url = f"amqps://localhost:{self.amqps}"
+        return BlockingConnection(url, timeout=PATIENCE, ssl_domain=domain, allowed_mechs="ANONYMOUS")
 
     def publish(self, topic, text):
         url = f"mqtt://127.0.0.1:{self.mqtt}"
@@ -157,6 +169,9 @@ def main():
             relay.send(Message(address="s/x", body="relayed"))
             check("relay", settled.receive(timeout=PATIENCE).body == "relayed")
             connection.close()
+        connection = broker.connect_tls()
+        properties(connection)
+        connection.close()
         refused(broker.connect(), lambda c: c.create_sender("/queues/q"), "amqp:not-found")
         refused(broker.connect(), lambda c: c.create_sender("a/#"), "amqp:invalid-field")
         refused(broker.connect(), lambda c: c.create_receiver(None, options=Dynamic()), "amqp:not-implemented")
