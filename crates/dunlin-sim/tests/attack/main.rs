@@ -40,7 +40,8 @@ const HELD_BYTES_MAX_WIDE: usize = 48 << 20;
 const BUDGET_BYTES: usize = 6 << 20;
 const BUDGET_BYTES_WIDE: usize = 36 << 20;
 
-/// Processor time of one step, and of each byte that the clients sent in it;
+/// Processor time of one step, and of each byte that the clients sent in it or that
+/// waited for the broker to read it;
 /// builds without optimization take about ten times as long.
 const SLOW: u32 = if cfg!(debug_assertions) { 10 } else { 1 };
 const STEP_TIME_MAX: Duration = Duration::from_millis(60);
@@ -100,6 +101,7 @@ fn run(seed: u64, verbose: bool, worst: &mut Worst) -> Result<(), String> {
     let mut steps = Vec::new();
     let mut number = 0;
     for _ in 0..STEPS {
+        let waiting = program.waiting_bytes();
         let begun = memory::used();
         let step = program.step();
         if verbose {
@@ -119,7 +121,7 @@ fn run(seed: u64, verbose: bool, worst: &mut Worst) -> Result<(), String> {
         let miscounted = script.world.census().miscounted_bytes;
         let used = memory::used().saturating_sub(begun);
         let held = memory::held().saturating_sub(before + program.waiting_bytes());
-        let sent = u32::try_from(program.sent).unwrap_or(u32::MAX);
+        let sent = u32::try_from(program.sent + waiting).unwrap_or(u32::MAX);
         let time_max = (STEP_TIME_MAX + BYTE_TIME_MAX * sent) * SLOW;
         if verbose {
             println!("    {held} bytes, {used:?} of {time_max:?}, latency {latency:?}");
