@@ -15,13 +15,13 @@ use dunlin_dial::{LinkOptions, TicketFile, Url};
 use super::connect::Tls;
 use super::network::Network;
 use crate::signals::{Signal, Signals};
-use crate::tunnel::{CONNECTIONS_DEFAULT, KEEP_ALIVE, Settings, Tunnel};
+use crate::tunnel::{CONNECTIONS_DEFAULT, KEEP_ALIVE, STREAMS_DEFAULT, Settings, Tunnel};
 
 /// Carry TCP clients of MQTT or AMQP over QUIC to a broker.
 ///
 /// The clients connect to --listen as to a broker, without TLS: keep that
-/// address on this machine. A client of MQTT has a QUIC connection of its own;
-/// clients of AMQP share one, a stream each. When a QUIC connection ends, so do
+/// address on this machine. Each client has a QUIC
+/// connection of its own; clients of AMQP can share one (--streams). When a QUIC connection ends, so do
 /// its clients; the next one that connects has the broker dialled again.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -35,6 +35,10 @@ pub(super) struct TunnelArgs {
     /// TCP connections at a time, at most.
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_DEFAULT)]
     connections: usize,
+    /// Clients of AMQP that share a QUIC connection, at most, each on a stream. The
+    /// broker must serve so many streams: Dunlin serves the first one today.
+    #[arg(long, value_name = "NUMBER", default_value_t = STREAMS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=64))]
+    streams: u32,
     /// File with session tickets, made if there is none: with one from an
     /// earlier connection, what a client says first goes out in the first
     /// datagram.
@@ -108,6 +112,7 @@ impl TunnelArgs {
             listen: self.listen.unwrap_or_else(|| local(tcp_port)),
             link,
             connections_max: self.connections,
+            streams_max: self.streams,
             complain: Box::new(complain),
         })
     }

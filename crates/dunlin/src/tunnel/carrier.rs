@@ -9,9 +9,6 @@ use dunlin_base::transport::CloseCause;
 use dunlin_base::{ConnId, Instant, StreamId};
 use dunlin_dial::{Cause as _, Context, DialError, Key, Link, LinkOptions, Resolved, Step, Watch};
 
-/// TCP connections that share a QUIC connection, where the protocol lets them.
-pub const STREAMS_MAX: usize = 32;
-
 /// A QUIC connection.
 pub(super) struct Carrier {
     link: Link<Blind>,
@@ -56,8 +53,9 @@ impl Carrier {
         }
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.gone.is_none() && self.streams.len() + self.waiting.len() < STREAMS_MAX
+    pub(super) fn has_room(&self, streams_max: u32) -> bool {
+        let taken = self.streams.len() + self.waiting.len();
+        self.gone.is_none() && taken < streams_max as usize
     }
 
     pub(super) fn add(&mut self, tcp: ConnId) {

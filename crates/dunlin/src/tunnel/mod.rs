@@ -1,7 +1,7 @@
 //! `dunlin tunnel`: carries TCP clients of MQTT or AMQP to a broker over QUIC.
 //! MQTT begins on the first stream of a connection, so each client has a QUIC
 //! connection of its own; every stream of AMQP is a connection, so clients
-//! share one. No packet is looked at.
+//! can share one. No packet is looked at.
 
 mod carrier;
 mod pipe;
@@ -18,12 +18,15 @@ use dunlin_base::{Instant, ShardId};
 use dunlin_dial::{Key, LinkOptions, Resolved, Resolver};
 use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, NetError, NetKeys, Waker};
 
-pub use carrier::STREAMS_MAX;
 pub use pipe::PIPE_BYTES_MAX;
 use state::State;
 
 /// TCP connections at a time, unless another number is given.
 pub const CONNECTIONS_DEFAULT: usize = 1024;
+
+/// Clients of AMQP on one QUIC connection, unless another number is given. Not
+/// every broker serves more than the first stream.
+pub const STREAMS_DEFAULT: u32 = 1;
 
 /// Silence after which the broker is asked for a sign of life: one that is gone
 /// is noticed after three times as long.
@@ -43,6 +46,8 @@ pub struct Settings {
     pub link: LinkOptions,
     /// TCP connections at a time, at most, and QUIC connections.
     pub connections_max: usize,
+    /// Clients of AMQP on one QUIC connection, at most; MQTT has one.
+    pub streams_max: u32,
     /// Takes what goes wrong, in words.
     pub complain: Complain,
 }
@@ -96,7 +101,7 @@ impl Tunnel {
         // Streams that are not read fill their own windows at most.
         let windows = limits
             .quic_stream_receive_window
-            .saturating_mul(STREAMS_MAX as u32);
+            .saturating_mul(settings.streams_max);
         limits.quic_receive_window = limits.quic_receive_window.saturating_add(windows);
         let mut net = Net::new(config)?;
         let addr = net.listen(ListenerConfig::new(Transport::Tcp, settings.listen))?;
@@ -116,7 +121,7 @@ impl Tunnel {
             answers,
             addr,
             stop: Arc::default(),
-            state: State::new(settings.link, settings.complain),
+            state: State::new(settings.link, settings.streams_max, settings.complain),
         })
     }
 

@@ -20,6 +20,8 @@ pub(super) struct State {
     link: Arc<LinkOptions>,
     /// Without early data: for when it came to nothing.
     careful: Arc<LinkOptions>,
+    /// TCP connections on one QUIC connection.
+    streams_max: u32,
     /// The last QUIC connection heard nothing.
     was_silent: bool,
     next_key: u64,
@@ -41,15 +43,20 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(mut link: LinkOptions, complain: Complain) -> Self {
+    pub(super) fn new(mut link: LinkOptions, streams_max: u32, complain: Complain) -> Self {
         // The clients come again, and each time the broker is dialled.
         link.reconnect = None;
+        let protocol = link.url.protocol();
         let mut careful = link.clone();
         careful.early_data = false;
         Self {
             complain,
             link: Arc::new(link),
             careful: Arc::new(careful),
+            streams_max: match protocol {
+                Protocol::Amqp => streams_max,
+                _ => 1,
+            },
             was_silent: false,
             next_key: 0,
             conns: HashMap::new(),
@@ -107,9 +114,9 @@ impl State {
 
     /// A TCP client: finds it a QUIC connection.
     fn accept(&mut self, tcp: ConnId) {
-        let shares = self.link.url.protocol() == Protocol::Amqp;
+        let most = self.streams_max;
         let mut carriers = self.carriers.iter_mut();
-        let found = carriers.find(|(_, carrier)| shares && carrier.has_room());
+        let found = carriers.find(|(_, carrier)| carrier.has_room(most));
         let key = match found {
             Some((key, carrier)) => {
                 carrier.add(tcp);

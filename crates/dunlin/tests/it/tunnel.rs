@@ -45,6 +45,7 @@ impl Running {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             link,
             connections_max: 64,
+            streams_max: 32,
             complain: Box::new(move |what| heard.lock().expect("whole").push(what.to_string())),
         });
         let tunnel = tunnel.expect("bound");
