@@ -11,6 +11,7 @@ import argparse
 import itertools
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -203,6 +204,8 @@ class Watched(Dunlin):
 
 def attack_only(name: str, ports: Ports) -> None:
     """The program of an attacker, until it is ended."""
+    # It ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.nice(ATTACKER_NICE)
     raise_files()
     while True:
