@@ -63,7 +63,6 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
-	python3 -B scripts/interop/amqp.py "$(TARGET)/debug/dunlin"
 endef
 
 define mini
@@ -96,7 +95,6 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/features.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/own.sh --brokers
-	python3 -B scripts/interop/amqp.py "$(TARGET)/release/dunlin"
 	for broker in mqttv5 mqttv5-streams rmqttd; do \
 		DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --broker $$broker \
 			--only dunlin || exit 1; \

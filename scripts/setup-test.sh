@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Installs what the tests with third-party programs need and is missing:
 #
-#   Debian packages  mosquitto, mosquitto-clients, openssl, python3-venv,
-#                    python3-qpid-proton, tshark,
-#                    prometheus, for its promtool, and for the microcontroller
+#   Debian packages  mosquitto, mosquitto-clients, openssl, libssl-dev, python3-venv,
+#                    python3-dev, tshark, prometheus, for its promtool, and for the microcontroller
 #                    qemu-system-arm, gcc-arm-none-eabi and musl-tools (root)
-#   target/venv      a Python environment with paho-mqtt and aioquic
-#   target/interop   MQTT.js from npm
+#   target/venv      a Python environment with paho-mqtt, aioquic and qpid-proton
+#   target/interop   MQTT.js and rhea from npm
 #   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
 #
@@ -54,13 +53,16 @@ lab_packages() {
 
 test_packages() {
     command -v openssl >/dev/null || missing+=(openssl)
-    python3 -c 'import proton' 2>/dev/null || missing+=(python3-qpid-proton)
     command -v promtool >/dev/null || missing+=(prometheus)
     command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
     command -v arm-none-eabi-gcc >/dev/null ||
         missing+=(gcc-arm-none-eabi libnewlib-arm-none-eabi)
     command -v musl-gcc >/dev/null || missing+=(musl-tools)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+    # What qpid-proton is built with.
+    python3 -c 'import os, sysconfig as s; os.stat(s.get_paths()["include"] + "/Python.h")' \
+        2>/dev/null || missing+=(python3-dev)
+    [ -e /usr/include/openssl/ssl.h ] || missing+=(libssl-dev)
 }
 
 debian_packages() {
@@ -101,16 +103,17 @@ debian_packages() {
 
 python_environment() {
     local python=target/venv/bin/python
-    if "$python" -c 'import paho.mqtt, aioquic; assert paho.mqtt.__version__ >= "2"' 2>/dev/null; then
+    if "$python" -c 'import aioquic, paho.mqtt, proton; assert paho.mqtt.__version__ >= "2"' 2>/dev/null; then
         return
     fi
     if ! command -v python3 >/dev/null; then
-        skip 'paho-mqtt, aioquic: no python3'
+        skip 'paho-mqtt, aioquic, qpid-proton: no python3'
     elif ! python3 -m venv target/venv >target/setup-venv.log 2>&1; then
-        skip 'paho-mqtt, aioquic: see target/setup-venv.log'
+        skip 'paho-mqtt, aioquic, qpid-proton: see target/setup-venv.log'
     else
         python_package 'paho-mqtt>=2.1,<3'
         python_package 'aioquic>=1.2,<2'
+        python_package 'python-qpid-proton==0.40.0'
     fi
 }
 
@@ -124,19 +127,19 @@ python_package() {
 }
 
 node_packages() {
-    if [ -d target/interop/node_modules/mqtt ]; then
+    if [ -d target/interop/node_modules/mqtt ] && [ -d target/interop/node_modules/rhea ]; then
         return
     fi
     if ! command -v npm >/dev/null; then
-        skip 'MQTT.js: no npm'
+        skip 'MQTT.js, rhea: no npm'
         return
     fi
     mkdir -p target/interop
     if timeout "$SECONDS_MAX" npm install --prefix target/interop --silent --no-audit --no-fund \
-        'mqtt@^5.10' >target/setup-npm.log 2>&1; then
-        done_with 'installed MQTT.js into target/interop'
+        'mqtt@^5.10' 'rhea@^3.0' >target/setup-npm.log 2>&1; then
+        done_with 'installed MQTT.js and rhea into target/interop'
     else
-        skip 'MQTT.js: see target/setup-npm.log'
+        skip 'MQTT.js, rhea: see target/setup-npm.log'
     fi
 }
 

@@ -59,6 +59,8 @@ class Broker:
 
     name = ""
     transports: tuple[str, ...] = ()
+    # Beside MQTT, at the same ports.
+    speaks_amqp = False
     # Name and password of a user, when the broker is started with one.
     user: tuple[str, str] | None = None
 
@@ -139,6 +141,7 @@ class Dunlin(Broker):
 
     name = "dunlin"
     transports = TRANSPORTS
+    speaks_amqp = True
     user = ("alice", "wonderland")
 
     def __init__(self, folder: Path, shards: int = 0, quic: dict[str, object] | None = None) -> None:

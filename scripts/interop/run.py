@@ -15,7 +15,7 @@ import builds
 import results
 import versions
 from brokers import BROKERS, ROOT, TRANSPORTS, Broker, Dunlin
-from scenarios import NAMES
+from scenarios import AMQP_NAMES, NAMES
 
 HERE = Path(__file__).resolve().parent
 PYTHON = versions.PYTHON
@@ -43,6 +43,8 @@ class Client:
     environment: dict[str, str] = field(default_factory=dict)
     # Its own.
     version: str = ""
+    # What it is asked to do.
+    names: tuple[str, ...] = NAMES
 
 
 def cli(
@@ -94,7 +96,37 @@ def clients(quic_peers: bool) -> list[Client]:
     ]
     if quic_peers:
         found += quic_clients()
-    return found
+    return found + amqp_clients()
+
+
+def amqp_clients() -> list[Client]:
+    """Clients of AMQP 1.0."""
+    have_proton = PYTHON.exists() and versions.python("python-qpid-proton")
+    have_rhea = shutil.which("node") and (NODE_MODULES / "node_modules/rhea").is_dir()
+    return [
+        Client(
+            "qpid-proton",
+            ("tcp", "tls"),
+            [str(PYTHON), "-B", str(HERE / "client_proton.py")],
+            ("1.0",),
+            missing="" if have_proton else "target/venv has no python-qpid-proton",
+            version=versions.python("python-qpid-proton"),
+            names=AMQP_NAMES,
+        ),
+        Client(
+            "rhea",
+            ("tcp", "tls", "ws", "wss"),
+            ["node", str(HERE / "client_rhea.mjs")],
+            ("1.0",),
+            missing="" if have_rhea else "target/interop has no rhea",
+            environment={
+                "INTEROP_MODULES": str(NODE_MODULES),
+                "INTEROP_SCENARIOS": " ".join(AMQP_NAMES),
+            },
+            version=versions.node("rhea"),
+            names=AMQP_NAMES,
+        ),
+    ]
 
 
 def quic_clients() -> list[Client]:
@@ -136,7 +168,7 @@ class Row:
 def run_client(client: Client, broker: Broker, transport: str, version: str) -> Row:
     row = Row(client.name, transport, version, client.version)
     if client.missing:
-        row.marks = dict.fromkeys(NAMES, "skip")
+        row.marks = dict.fromkeys(client.names, "skip")
         return row
     command = [*client.command, "--port", str(broker.ports[transport]), "--transport", transport]
     command += ["--version", version, "--ca", str(broker.ca)]
@@ -156,7 +188,7 @@ def run_client(client: Client, broker: Broker, transport: str, version: str) -> 
         errors = f"no end within {CLIENT_SECONDS_MAX} s"
     row.seconds = time.monotonic() - start
     read_lines(row, output)
-    silent = [name for name in NAMES if name not in row.marks]
+    silent = [name for name in client.names if name not in row.marks]
     for name in silent:
         row.marks[name] = "FAIL"
     if silent:
@@ -175,12 +207,16 @@ def read_lines(row: Row, output: str) -> None:
                 break
 
 
-def print_table(rows: list[Row]) -> None:
-    head = f"{'client':<16}{'over':<6}{'MQTT':<6}" + "".join(f"{n:<11}" for n in NAMES) + "seconds"
+def print_table(rows: list[Row], protocol: str, names: tuple[str, ...]) -> None:
+    wide = [max(len(name), len("FAIL")) + 2 for name in names]
+    titles = "".join(f"{name:<{width}}" for name, width in zip(names, wide, strict=True))
+    head = f"{'client':<16}{'over':<6}{protocol:<7}{titles}seconds"
     print(f"\n{head}\n{'-' * len(head)}")
     for row in rows:
-        marks = "".join(f"{row.marks.get(name, ''):<11}" for name in NAMES)
-        print(f"{row.client:<16}{row.transport:<6}{row.version:<6}{marks}{row.seconds:.1f}")
+        marks = "".join(
+            f"{row.marks.get(name, ''):<{width}}" for name, width in zip(names, wide, strict=True)
+        )
+        print(f"{row.client:<16}{row.transport:<6}{row.version:<7}{marks}{row.seconds:.1f}")
     print()
 
 
@@ -209,6 +245,8 @@ def run(args: argparse.Namespace, folder: Path) -> list[Row]:
                 continue
             if client.missing:
                 print(f"interop: skipped: {client.name}: {client.missing}")
+            if client.names is AMQP_NAMES and not broker.speaks_amqp:
+                continue
             for transport in client.transports:
                 if transport not in broker.ports or args.over not in ("", transport):
                     continue
@@ -241,7 +279,9 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         rows = run(args, Path(folder))
-    print_table(rows)
+    print_table([row for row in rows if row.version in VERSIONS], "MQTT", NAMES)
+    if spoken := [row for row in rows if row.version not in VERSIONS]:
+        print_table(spoken, "AMQP", AMQP_NAMES)
     kind = BROKERS[args.broker]
     if not args.over and (args.quic_peers or kind is not Dunlin):
         results.write(f"{PART}-{args.broker}", book_rows(kind, rows))

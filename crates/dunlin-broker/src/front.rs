@@ -3,7 +3,7 @@
 
 use dunlin_amqp::codec::condition;
 use dunlin_base::transport::{NetEventKind, Peer};
-use dunlin_base::{ConnId, StreamId};
+use dunlin_base::{ConnId, StreamId, Text};
 use dunlin_mqtt::codec::ReasonCode;
 
 use crate::amqp::{access, events, links};
@@ -18,6 +18,9 @@ use crate::owners::session::Session;
 /// What both sides agree on for AMQP 1.0: its ALPN name and WebSocket subprotocol.
 const AMQP: &str = "amqp";
 
+/// Likewise for MQTT.
+const MQTT: &str = "mqtt";
+
 /// A connection was opened.
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
     match *peer.protocol == *AMQP {
@@ -28,11 +31,35 @@ pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
 
 /// Something happened on a connection whose session is here.
 pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: NetEventKind<B>) {
+    if let NetEventKind::Bytes { data, .. } = &event {
+        choose(own, c, data.as_ref());
+    }
     match own.conns.get(c) {
         Some(Conn::Mqtt(_)) => packets::handle_event(own, c, event),
         Some(Conn::Amqp(_)) => events::handle_event(own, c, event),
         None => {}
     }
+}
+
+/// Where nothing was agreed on, the first byte of a connection says what it
+/// speaks: the header of AMQP begins with its name, which no CONNECT does.
+fn choose(own: &mut Owners, c: ConnIdx, data: &[u8]) {
+    let Some(Conn::Mqtt(conn)) = own.conns.get_mut(c) else {
+        return;
+    };
+    let Some(first) = data.first().filter(|_| conn.peer.protocol.is_empty()) else {
+        return;
+    };
+    if *first != b'A' {
+        conn.peer.protocol = Text::from_static(MQTT);
+        return;
+    }
+    let mut peer = conn.peer.clone();
+    peer.protocol = Text::from_static(AMQP);
+    let id = conn.id;
+    own.conns.remove(c);
+    own.stats.connections -= 1;
+    events::handle_opened(own, id, peer);
 }
 
 /// The authenticator answered.

@@ -22,6 +22,9 @@ use crate::reports::audit;
 /// Container id of the broker.
 const CONTAINER_ID: &str = "dunlin";
 
+/// The frame of `open`: some clients have long container ids, and properties.
+const OPEN_BYTES_MAX: u32 = 4096;
+
 /// Sessions of a connection.
 const SESSIONS_MAX: u16 = 16;
 
@@ -47,6 +50,7 @@ pub(crate) fn engine(config: &Config, policy: AuthPolicy, peer: &Peer, now: Inst
         sasl: SaslPolicy::Optional,
         mechanisms: Symbols::new(&mechanisms),
         limits: Limits {
+            first_frame_bytes_max: OPEN_BYTES_MAX,
             sessions_max: SESSIONS_MAX,
             links_max: LINKS_MAX,
             unsettled_sent_max: usize::from(config.inflight_max),

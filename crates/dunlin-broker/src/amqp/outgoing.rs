@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use dunlin_amqp::codec::{DeliveryState, Outcome as AmqpOutcome};
 use dunlin_amqp::message::{Attempt, to_amqp};
 use dunlin_amqp::{Delivery as Sent, LinkId, SendError, Sending, State, Tag};
-use dunlin_base::QoS;
+use dunlin_base::{Form, Message, QoS};
 use dunlin_queue::{Content, Delivery, Next, Outcome, Settled, Transfer};
 
 use crate::access::Action;
@@ -18,8 +18,19 @@ use crate::owners::amqp::End;
 use crate::owners::routing::Hit;
 use crate::owners::{Later, Owners};
 
-/// A delivery that needs no outcome: it waits for credit like any other, as far as
-/// there is room.
+/// How a message is delivered that its publisher does not wait for. AMQP has a
+/// word for whether it is kept (`durable`) and another for whether its delivery is
+/// answered (settled); in MQTT, QoS 0 is both.
+fn qos_of(message: &Message) -> QoS {
+    let extra = message.extra.as_ref();
+    match extra.and_then(|extra| extra.encoded.as_ref()) {
+        Some(encoded) if encoded.form == Form::Amqp => QoS::AtLeastOnce,
+        _ => QoS::AtMostOnce,
+    }
+}
+
+/// A delivery that nothing durable depends on: it waits for credit like any other,
+/// as far as there is room.
 pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
     let (s, message) = (hit.session, source.message());
     let level = source.level(&own.config);
@@ -34,9 +45,9 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         return;
     }
     session.queue_mut().push(Delivery {
+        qos: qos_of(&message),
         content: Content::Held(message),
         seq: None,
-        qos: QoS::AtMostOnce,
         retain,
         identifiers: hit.identifiers.clone(),
         share: hit.share.clone(),
@@ -125,9 +136,9 @@ fn queue_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool
     let level = source.level(&own.config);
     if let Some(session) = own.sessions.get_mut(hit.session) {
         session.queue_mut().push(Delivery {
+            qos: qos_of(&message),
             content: Content::Held(message),
             seq: None,
-            qos: QoS::AtMostOnce,
             retain,
             identifiers: hit.identifiers.clone(),
             share: None,

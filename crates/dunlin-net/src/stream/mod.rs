@@ -517,7 +517,8 @@ fn peer(conn: &StreamConn, identity: Option<Text>) -> Peer {
     }
 }
 
-/// What was agreed on, or the first of what may be spoken.
+/// What was agreed on, or what alone may be spoken; empty if the first bytes
+/// decide.
 fn protocol(conn: &StreamConn) -> Text {
     let layers = conn.layers.as_deref();
     let by_ws = layers.and_then(|layers| layers.ws.as_ref());
@@ -527,7 +528,10 @@ fn protocol(conn: &StreamConn) -> Text {
     let by_tls = layers.and_then(|layers| layers.tls.as_ref()?.protocol());
     by_tls
         .and_then(|name| Text::from_utf8(name.into()).ok())
-        .or_else(|| conn.origin.protocols.first().cloned())
+        .or_else(|| match &*conn.origin.protocols {
+            [alone] => Some(alone.clone()),
+            _ => None,
+        })
         .unwrap_or_default()
 }
 

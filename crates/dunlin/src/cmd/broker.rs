@@ -89,13 +89,10 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
     for bound in daemon.bound() {
         writeln!(
             out,
-            "  listening  {:<6} {}{}",
+            "  listening  {:<6} {} ({})",
             name(bound.transport),
             bound.addr,
-            match bound.protocol {
-                Protocol::Mqtt => "",
-                Protocol::Amqp => " AMQP",
-            }
+            spoken(&config.listener, bound)
         )?;
     }
     if let Some(addr) = daemon.metrics() {
@@ -129,7 +126,7 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
         .into_iter()
         .find_map(|t| {
             let mut bound = daemon.bound().iter();
-            bound.find(|b| b.transport == t && b.protocol.is_mqtt())
+            bound.find(|b| b.transport == t && speaks(&config.listener, b, Protocol::Mqtt))
         });
     if let Some(bound) = best {
         let sub = command(bound, daemon.development_ca(), "sub", "-t 'demo/#' -v");
@@ -139,6 +136,22 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
         writeln!(out, "  {publish}")?;
     }
     out.flush()
+}
+
+fn speaks(listeners: &[Listener], bound: &Bound, protocol: Protocol) -> bool {
+    let listener = listeners.get(bound.listener);
+    listener.is_some_and(|listener| listener.protocols().contains(&protocol))
+}
+
+/// The protocols of a listener, for people.
+fn spoken(listeners: &[Listener], bound: &Bound) -> String {
+    let listener = listeners.get(bound.listener);
+    let protocols = listener.map_or(&[][..], Listener::protocols);
+    let titles = protocols.iter().map(|protocol| match protocol {
+        Protocol::Mqtt => "MQTT",
+        Protocol::Amqp => "AMQP",
+    });
+    titles.collect::<Vec<_>>().join(", ")
 }
 
 fn name(transport: Transport) -> &'static str {

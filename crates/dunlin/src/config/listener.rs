@@ -20,13 +20,12 @@ pub const WEBSOCKET_PATH: &str = "/mqtt";
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Listener {
-    /// How bytes travel.
+    /// What carries the bytes.
     pub transport: Kind,
-    /// What it speaks.
-    #[serde(default, skip_serializing_if = "Protocol::is_mqtt")]
-    pub protocol: Protocol,
-    /// Address and port; all addresses and the transport's usual port when
-    /// absent.
+    /// What is spoken; all protocols when absent.
+    pub protocols: Option<Vec<Protocol>>,
+    /// Address and port; all addresses and the usual port of transport and
+    /// protocol when absent.
     pub address: Option<Address>,
     /// Path of the WebSocket endpoint.
     pub path: Option<String>,
@@ -42,12 +41,13 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A listener on all addresses at the transport's usual port.
+    /// A listener for all protocols on all addresses, at the transport's usual
+    /// port.
     #[must_use]
     pub fn new(transport: Kind) -> Self {
         Self {
             transport,
-            protocol: Protocol::Mqtt,
+            protocols: None,
             address: Some(Address::Any(transport.port())),
             path: None,
             anonymous: None,
@@ -57,11 +57,30 @@ impl Listener {
         }
     }
 
+    /// A listener for AMQP on all addresses, at the usual port of AMQP.
+    #[must_use]
+    pub fn amqp(transport: Kind) -> Self {
+        Self {
+            protocols: Some(vec![Protocol::Amqp]),
+            address: Some(Address::Any(transport.amqp_port())),
+            ..Self::new(transport)
+        }
+    }
+
+    /// What is spoken.
+    #[must_use]
+    pub fn protocols(&self) -> &[Protocol] {
+        self.protocols.as_deref().unwrap_or(&Protocol::ALL)
+    }
+
     /// Its address.
     #[must_use]
     pub fn address(&self) -> Address {
-        let any = Address::Any(self.protocol.port(self.transport));
-        self.address.clone().unwrap_or(any)
+        let port = match self.protocols() {
+            [Protocol::Amqp] => self.transport.amqp_port(),
+            _ => self.transport.port(),
+        };
+        self.address.clone().unwrap_or(Address::Any(port))
     }
 
     /// Its WebSocket path.
@@ -73,6 +92,13 @@ impl Listener {
     /// What is wrong with it, as key and sentence.
     pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         let name = self.transport.name();
+        match self.protocols() {
+            [] => return Err(("protocols", "there must be at least one".into())),
+            [one, others @ ..] if others.contains(one) => {
+                return Err(("protocols", format!("\"{}\" is there twice", one.name())));
+            }
+            _ => {}
+        }
         if self.tls.is_some() && !self.transport.transport().is_encrypted() {
             let why = format!("a {name} listener does not use certificates; use tls, wss or quic");
             return Err(("tls", why));
@@ -129,19 +155,22 @@ fn is_origin(text: &str) -> bool {
     text == "*" || authority.is_some_and(|a| !a.is_empty() && a.chars().all(is_plain))
 }
 
-/// The message protocol of a listener.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A message protocol. Its name is that of ALPN and of the subprotocol of a
+/// WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// MQTT 5.0 and 3.1.1.
-    #[default]
     Mqtt,
     /// AMQP 1.0.
     Amqp,
 }
 
 impl Protocol {
-    /// Name of the protocol in ALPN and as WebSocket subprotocol.
+    /// All of them, by preference.
+    pub const ALL: [Self; 2] = [Self::Mqtt, Self::Amqp];
+
+    /// As written in the file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -149,25 +178,9 @@ impl Protocol {
             Self::Amqp => "amqp",
         }
     }
-
-    /// Whether it is MQTT.
-    #[must_use]
-    pub const fn is_mqtt(&self) -> bool {
-        matches!(self, Self::Mqtt)
-    }
-
-    /// The usual port over a transport.
-    #[must_use]
-    pub const fn port(self, transport: Kind) -> u16 {
-        match (self, transport) {
-            (Self::Amqp, Kind::Tcp) => 5672,
-            (Self::Amqp, Kind::Tls | Kind::Quic) => 5671,
-            (Self::Mqtt, _) | (Self::Amqp, Kind::Ws | Kind::Wss) => transport.port(),
-        }
-    }
 }
 
-/// How bytes travel to a listener.
+/// What carries the bytes of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -175,7 +188,7 @@ pub enum Kind {
     Quic,
     /// TCP, not encrypted.
     Tcp,
-    /// TLS.
+    /// TLS over TCP.
     Tls,
     /// WebSocket, not encrypted.
     Ws,
@@ -199,7 +212,7 @@ impl Kind {
         }
     }
 
-    /// The usual port of MQTT.
+    /// The usual port.
     #[must_use]
     pub const fn port(self) -> u16 {
         match self {
@@ -208,6 +221,16 @@ impl Kind {
             Self::Tls => 8883,
             Self::Ws => 8083,
             Self::Wss => 8084,
+        }
+    }
+
+    /// The usual port where only AMQP is spoken.
+    #[must_use]
+    pub const fn amqp_port(self) -> u16 {
+        match self {
+            Self::Tcp => 5672,
+            Self::Quic | Self::Tls => 5671,
+            Self::Ws | Self::Wss => self.port(),
         }
     }
 

@@ -80,7 +80,7 @@ impl Default for Config {
             shards: 0,
             shard_threads: ShardThreads::default(),
             priority: Vec::new(),
-            listener: Kind::ALL.map(Listener::new).into(),
+            listener: default_listeners(),
             limits: Limits::default(),
             quic: Quic::default(),
             tls: tls::Tls::default(),
@@ -93,6 +93,16 @@ impl Default for Config {
             metrics: Metrics::default(),
         }
     }
+}
+
+/// Every transport at the usual port of MQTT, and those of AMQP at its own.
+fn default_listeners() -> Vec<Listener> {
+    let amqp = [Kind::Quic, Kind::Tcp, Kind::Tls].map(Listener::amqp);
+    Kind::ALL
+        .map(Listener::new)
+        .into_iter()
+        .chain(amqp)
+        .collect()
 }
 
 impl Config {

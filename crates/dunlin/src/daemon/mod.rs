@@ -37,7 +37,7 @@ use dunlin_store_redb::{RedbStore, Submitter};
 use crate::auth::{Authenticator, PasswordFile};
 use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
-use crate::config::listener::{self, Listener, Protocol};
+use crate::config::listener::{self, Kind, Listener, Protocol};
 use crate::metrics::{Paths, Server, Sources, Watch};
 use authenticator::AuthClient;
 use mailbox::{Address, Inbox, Mail, Outbox};
@@ -149,10 +149,8 @@ pub enum StartError {
 pub struct Bound {
     /// Number of the listener in the configuration.
     pub listener: usize,
-    /// How bytes travel.
-    pub transport: Transport,
     /// What it speaks.
-    pub protocol: Protocol,
+    pub transport: Transport,
     /// Where.
     pub addr: SocketAddr,
 }
@@ -571,7 +569,6 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
             bound.push(Bound {
                 listener: index,
                 transport: listener.transport.transport(),
-                protocol: listener.protocol,
                 addr,
             });
         }
@@ -579,13 +576,17 @@ fn listen(config: &Config, tls: &LoadedTls, parts: &mut [Parts]) -> Result<Vec<B
     Ok(bound)
 }
 
-/// What is spoken: on QUIC with flow headers too, for clients that offer it.
+/// What is spoken: MQTT on QUIC with flow headers too, for clients that offer it.
 fn protocols(listener: &Listener) -> Vec<Text> {
-    let name = Text::from_static(listener.protocol.name());
-    match (listener.protocol, listener.transport.transport()) {
-        (Protocol::Mqtt, Transport::Quic) => vec![Text::from_static(flow::ALPN), name],
-        _ => vec![name],
-    }
+    let spoken = listener.protocols();
+    let has_flows = listener.transport == Kind::Quic && spoken.contains(&Protocol::Mqtt);
+    let flows = has_flows.then_some(flow::ALPN);
+    let names = spoken.iter().map(|protocol| protocol.name());
+    flows
+        .into_iter()
+        .chain(names)
+        .map(Text::from_static)
+        .collect()
 }
 
 /// Whether the address can be had by this process alone.

@@ -18,7 +18,8 @@ use dunlin_client::{Publish, QoS};
 
 use crate::support::{Broker, PATIENCE, run};
 
-const AMQP: &str = r#"listener=[{transport="tcp",address="127.0.0.1:0"},{transport="tcp",protocol="amqp",address="127.0.0.1:0"}]"#;
+/// One listener for both.
+const BOTH: &str = r#"listener=[{transport="tcp",address="127.0.0.1:0"}]"#;
 
 /// A client of AMQP with a sender and a receiver on one session.
 struct Client {
@@ -30,7 +31,7 @@ struct Client {
 impl Client {
     /// Sends everything in one flight, before the first answer.
     fn open(broker: &Broker, topic: &str) -> (Self, dunlin_amqp::LinkId, dunlin_amqp::LinkId) {
-        let addr = broker.addr_of(Transport::Tcp, "amqp");
+        let addr = broker.addr(Transport::Tcp);
         let socket = TcpStream::connect(addr).expect("connected");
         socket.set_read_timeout(Some(PATIENCE)).expect("set");
         let settings = Settings {
@@ -116,7 +117,7 @@ impl Client {
 #[test]
 fn amqp_and_mqtt_carry_messages_to_each_other() {
     for shards in [1, 2] {
-        let broker = Broker::start_with(shards, &[AMQP]);
+        let broker = Broker::start_with(shards, &[BOTH]);
         run(async {
             let (mqtt, mut messages) = broker
                 .client(Transport::Tcp)

@@ -98,13 +98,6 @@ impl Broker {
         found.expect("configured").addr
     }
 
-    /// Of a listener for this protocol.
-    pub(crate) fn addr_of(&self, transport: Transport, protocol: &str) -> SocketAddr {
-        let mut bound = self.daemon().bound().iter();
-        let found = bound.find(|b| b.transport == transport && b.protocol.name() == protocol);
-        found.expect("configured").addr
-    }
-
     /// The authority that signed the broker's certificates.
     pub(crate) fn ca(&self) -> std::path::PathBuf {
         let ca = self.daemon().development_ca();
