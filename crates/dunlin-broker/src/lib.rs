@@ -57,6 +57,7 @@ mod shard;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod translate;
 
 pub use config::{Config, OtherUser, PRIORITY_MAX, Priority, QueueFull};
 pub use io::{

@@ -22,7 +22,13 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
 /// Delivers at most once: at once, or not at all.
 pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
     match own.sessions.get(hit.session) {
-        Some(Session::Mqtt(_)) => encode::deliver_qos0(own, source, hit, retain),
+        Some(Session::Mqtt(_)) => match source.for_mqtt() {
+            Some(message) => {
+                let mut source = Source::of(&message, own.now);
+                encode::deliver_qos0(own, &mut source, hit, retain);
+            }
+            None => encode::deliver_qos0(own, source, hit, retain),
+        },
         Some(Session::Amqp(_)) => outgoing::deliver_once(own, source, hit, retain),
         None => {}
     }

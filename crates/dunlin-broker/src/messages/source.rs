@@ -8,6 +8,7 @@ use dunlin_base::{Instant, Message, QoS};
 use crate::config::Config;
 use crate::ids::ConnIdx;
 use crate::mqtt::form::Form;
+use crate::translate;
 
 /// A message on its way through the router.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Source<'a> {
     form: Form<'a>,
     now: Instant,
     message: Option<Arc<Message>>,
+    /// It in terms of MQTT, where it was written otherwise.
+    translated: Option<Arc<Message>>,
     level: Option<u8>,
     /// Connection that the message came on.
     publisher: Option<ConnIdx>,
@@ -28,6 +31,7 @@ impl<'a> Source<'a> {
             form,
             now,
             message: None,
+            translated: None,
             level: None,
             publisher,
             lossy: false,
@@ -107,6 +111,14 @@ impl<'a> Source<'a> {
             self.message
                 .get_or_insert_with(|| Arc::new(form.message(now))),
         )
+    }
+
+    /// The message for receivers of MQTT, if it was written otherwise.
+    pub(crate) fn for_mqtt(&mut self) -> Option<Arc<Message>> {
+        if self.translated.is_none() {
+            self.translated = translate::for_mqtt(self.message.as_ref()?);
+        }
+        self.translated.clone()
     }
 
     /// How receivers of MQTT get it.

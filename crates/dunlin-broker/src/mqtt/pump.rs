@@ -15,6 +15,7 @@ use crate::mqtt::{encode, send};
 use crate::owners::Owners;
 use crate::owners::conn::Phase;
 use crate::owners::pending::Pending;
+use crate::translate;
 
 /// Messages loaded from the store at a time, and what they may cost together.
 const LOAD_MAX: usize = 256;
@@ -150,6 +151,8 @@ fn send_delivery(own: &mut Owners, s: SessionIdx, c: usize, transfer: &Transfer<
         own.stats.deliveries_denied += 1;
         return end_delivery(own, s, packet_id);
     }
+    let translated = translate::for_mqtt(message);
+    let message = translated.as_ref().unwrap_or(message);
     let publish = Publish {
         dup: transfer.again,
         qos: transfer.qos,

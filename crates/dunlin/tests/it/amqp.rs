@@ -13,7 +13,7 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::message::{Attempt, from_amqp, to_amqp};
 use dunlin_amqp::{Connection, Event, Limits, SaslPolicy, Sending, Settings, Side, Tag};
 use dunlin_base::transport::Transport;
-use dunlin_base::{Instant, Message, SendBuf, Text};
+use dunlin_base::{Instant, Message, MessageProperties, SendBuf, Text};
 use dunlin_client::{Publish, QoS};
 
 use crate::support::{Broker, PATIENCE, run};
@@ -137,6 +137,10 @@ fn amqp_and_mqtt_carry_messages_to_each_other() {
                 topic: Text::from_static("there/a"),
                 payload: Bytes::from_static(b"by AMQP"),
                 qos: QoS::AtLeastOnce,
+                properties: Some(Box::new(MessageProperties {
+                    content_type: Some(Text::from_static("text/plain")),
+                    ..MessageProperties::default()
+                })),
                 ..Message::default()
             };
             let mut bytes = Vec::new();
@@ -161,6 +165,8 @@ fn amqp_and_mqtt_carry_messages_to_each_other() {
                 ("there/a", &b"by AMQP"[..])
             );
             assert_eq!(got.qos, QoS::AtLeastOnce);
+            let properties = got.properties.as_ref().expect("some");
+            assert_eq!(properties.content_type.as_deref(), Some("text/plain"));
 
             let publish = Publish::new("back/b", "by MQTT").qos(QoS::AtLeastOnce);
             mqtt.publish(publish).await.expect("acknowledged");
