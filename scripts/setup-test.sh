@@ -2,8 +2,9 @@
 # Installs what the tests with third-party programs need and is missing:
 #
 #   Debian packages  mosquitto, mosquitto-clients, openssl, libssl-dev, python3-venv,
-#                    python3-dev, tshark, prometheus, for its promtool, and for the microcontroller
-#                    qemu-system-arm, gcc-arm-none-eabi and musl-tools (root)
+#                    python3-dev, tshark, prometheus, for its promtool, and for the
+#                    microcontroller qemu-system-arm, gcc-arm-none-eabi and
+#                    musl-tools (root)
 #   target/venv      a Python environment with paho-mqtt, aioquic and qpid-proton
 #   target/interop   MQTT.js and rhea from npm
 #   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
