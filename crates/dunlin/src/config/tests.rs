@@ -348,7 +348,7 @@ fn overrides_set_one_key_each() {
     assert_eq!(config.store_path(), Path::new("a b/c.redb"));
     assert_eq!(config.listener[1].address().to_string(), "127.0.0.1:0");
     assert_eq!(config.certs_dir(), Path::new("elsewhere/certs"));
-    assert_eq!((config.shard_count(), config.listener.len()), (2, 5));
+    assert_eq!((config.shard_count(), config.listener.len()), (2, 8));
 
     let one = "listener=[{transport=\"tcp\",address=\"127.0.0.1:0\"}]";
     let config = Config::default().overridden(one).expect("valid");
@@ -378,7 +378,15 @@ fn mistakes_in_overrides_name_the_override() {
         ),
         (
             "listener.9.address=*:1",
-            "--set listener.9.address=*:1: there is no `9` among 5, counted from 0",
+            "--set listener.9.address=*:1: there is no `9` among 8, counted from 0",
+        ),
+        (
+            "listener.1.protocols=[]",
+            "--set listener.1.protocols=[]: listener.1.protocols: there must be at least one",
+        ),
+        (
+            "listener.1.protocols=[\"amqp\",\"amqp\"]",
+            "--set listener.1.protocols=[\"amqp\",\"amqp\"]: listener.1.protocols: \"amqp\" is there twice",
         ),
         (
             "limits.max_inflight=0",

@@ -317,7 +317,9 @@ impl Process {
                 let (_, rest) = line.split_once("listening")?;
                 rest.trim().strip_prefix(transport).map(str::to_owned)
             });
-            line.expect("a listener").trim().parse().expect("address")
+            let line = line.expect("a listener");
+            let addr = line.split_whitespace().next().expect("an address");
+            addr.parse().expect("address")
         };
         let (quic, tcp) = (addr("quic"), addr("tcp"));
         rig.relay.lead_to(quic);
