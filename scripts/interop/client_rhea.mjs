@@ -68,8 +68,9 @@ function transport() {
 async function open(options = {}) {
   const container = rhea.create_container();
   const connection = container.connect({ ...transport(), reconnect: false, ...options });
+  // Without a listener, rhea throws where nothing can catch it.
+  for (const name of ['connection_error', 'disconnected', 'error']) connection.on(name, () => {});
   await event(connection, 'connection_open', 'disconnected');
-  connection.on('disconnected', () => {});
   return connection;
 }
 
