@@ -12,8 +12,9 @@ use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionRef};
 use crate::mqtt::{authenticate, data_streams, ending, packets, send};
 use crate::owners::Owners;
-use crate::owners::conn::Conn;
+use crate::owners::conn::{Conn, Phase};
 use crate::owners::session::Session;
+use crate::owners::timers::Timer;
 
 /// What both sides agree on for AMQP 1.0: its ALPN name and WebSocket subprotocol.
 const AMQP: &str = "amqp";
@@ -47,7 +48,9 @@ fn choose(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     let Some(Conn::Mqtt(conn)) = own.conns.get_mut(c) else {
         return;
     };
-    let Some(first) = data.first().filter(|_| conn.peer.protocol.is_empty()) else {
+    // One that is on its way out stays what it is.
+    let is_new = conn.peer.protocol.is_empty() && matches!(conn.phase, Phase::ExpectConnect);
+    let Some(first) = data.first().filter(|_| is_new) else {
         return;
     };
     if *first != b'A' {
@@ -56,7 +59,9 @@ fn choose(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     }
     let mut peer = conn.peer.clone();
     peer.protocol = Text::from_static(AMQP);
-    let id = conn.id;
+    let (id, weight) = (conn.id, conn.weight);
+    own.timers.cancel(Timer::Conn(id), &mut conn.alarm);
+    own.count_out_conn(weight);
     own.conns.remove(c);
     own.stats.connections -= 1;
     events::handle_opened(own, id, peer);

@@ -8,6 +8,8 @@ use dunlin_amqp::codec::{Error, Open, SaslCode, Symbol, Symbols, capability, con
 use dunlin_amqp::{Body, Connection, Limits, SaslPolicy, Settings, Side};
 use dunlin_base::transport::{NetCommandKind, Peer};
 use dunlin_base::{Instant, Text};
+use dunlin_sasl::Mechanism;
+use dunlin_sasl::server::{Exchange, Next, Question};
 
 use crate::auth::{AuthAnswer, AuthPolicy, FirstStep};
 use crate::config::Config;
@@ -62,9 +64,9 @@ pub(crate) fn engine(config: &Config, policy: AuthPolicy, peer: &Peer, now: Inst
     Connection::new(now, &settings)
 }
 
-const ANONYMOUS: Symbol<'static> = Symbol::from_static("ANONYMOUS");
-const PLAIN: Symbol<'static> = Symbol::from_static("PLAIN");
-const EXTERNAL: Symbol<'static> = Symbol::from_static("EXTERNAL");
+const ANONYMOUS: Symbol<'static> = Symbol::from_static(Mechanism::Anonymous.name());
+const PLAIN: Symbol<'static> = Symbol::from_static(Mechanism::Plain.name());
+const EXTERNAL: Symbol<'static> = Symbol::from_static(Mechanism::External.name());
 
 /// The client has chosen a mechanism.
 pub(crate) fn handle_init(own: &mut Owners, c: ConnIdx, mechanism: &str, response: Option<&Bytes>) {
@@ -74,21 +76,30 @@ pub(crate) fn handle_init(own: &mut Owners, c: ConnIdx, mechanism: &str, respons
     let policy = own.policy(conn.peer.listener);
     let secret =
         conn.peer.transport.is_encrypted() || conn.peer.addr.ip().to_canonical().is_loopback();
-    let credentials = match mechanism {
-        "PLAIN" if secret => response.and_then(split_plain),
-        _ => None,
-    };
-    let step = match (mechanism, &credentials) {
-        ("PLAIN", Some((user, password))) => {
+    let proved = conn.peer.identity.as_ref();
+    // Without one, it is empty: an empty challenge would get no more.
+    let response = response.map_or(&[][..], |response| response);
+    let begun = Mechanism::from_name(mechanism)
+        .filter(|mechanism| secret || !mechanism.needs_encryption())
+        .map(|mechanism| Exchange::begin(mechanism, Some(response), None));
+    let step = match begun {
+        Some(Ok((_, Next::Ask(Question::Password { user, password })))) => {
             let id = Text::new();
-            policy.first_step(&conn.peer, &id, Some(user), Some(password))
+            policy.first_step(&conn.peer, &id, Some(&user), Some(&password))
         }
-        ("EXTERNAL", _) if policy.certificates && conn.peer.identity.is_some() => {
+        // A client acts for itself only.
+        Some(Ok((_, Next::Ask(Question::External(named)))))
+            if policy.certificates
+                && proved.is_some()
+                && named.as_ref().is_none_or(|named| Some(named) == proved) =>
+        {
             FirstStep::Accept {
-                user: conn.peer.identity.clone(),
+                user: proved.cloned(),
             }
         }
-        ("ANONYMOUS", _) if policy.anonymous.allows(&conn.peer) => FirstStep::Accept { user: None },
+        Some(Ok((_, Next::Ask(Question::Anonymous)))) if policy.anonymous.allows(&conn.peer) => {
+            FirstStep::Accept { user: None }
+        }
         _ => FirstStep::Refuse,
     };
     match step {
@@ -109,18 +120,6 @@ pub(crate) fn handle_init(own: &mut Owners, c: ConnIdx, mechanism: &str, respons
             }
         }
     }
-}
-
-/// User and password of `authzid NUL authcid NUL password` (RFC 4616); another
-/// identity than its own is for none to take.
-fn split_plain(response: &Bytes) -> Option<(Text, Bytes)> {
-    let mut parts = response.splitn(3, |byte| *byte == 0);
-    let (other, user, password) = (parts.next()?, parts.next()?, parts.next()?);
-    if !other.is_empty() && other != user {
-        return None;
-    }
-    let user = core::str::from_utf8(user).ok()?;
-    Some((Text::from(user), response.slice_ref(password)))
 }
 
 /// The authenticator answered.

@@ -587,6 +587,29 @@ fn between_amqp_clients_the_bare_message_is_untouched() {
 }
 
 #[test]
+fn a_connection_that_is_refused_does_not_begin_again_as_amqp() {
+    let mut world = World::new(1, OPEN);
+    world.shards[0] = Shard::new(
+        Config {
+            connections_max: 1,
+            listeners: alloc::vec![OPEN],
+            sys_interval: core::time::Duration::ZERO,
+            ..Config::default()
+        },
+        NOW,
+    );
+    let (first, late) = (conn(0, 1), conn(0, 2));
+    world.open(first, "");
+    world.open(late, "");
+    assert_eq!(world.closed, [late]);
+    let header = b"AMQP\x00\x01\x00\x00";
+    world.bytes(late, header);
+    assert!(world.take_sent(late).is_empty(), "it was refused");
+    world.bytes(first, header);
+    assert_eq!(world.take_sent(first), header);
+}
+
+#[test]
 fn links_are_refused_with_their_condition() {
     let mut world = World::new(1, OPEN);
     let mut client = Client::new(&mut world, conn(0, 1), None);
