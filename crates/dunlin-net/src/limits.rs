@@ -26,7 +26,8 @@ pub enum RetryMode {
 ///
 /// Worst-case memory of a TCP connection is
 /// [`backlog_bytes_max`](Self::backlog_bytes_max); of a QUIC connection that
-/// plus `quic_receive_window` and `quic_send_window`.
+/// plus `quic_send_window`, `quic_receive_window`, and an eighth of
+/// `quic_stream_receive_window` for each stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NetLimits {
@@ -100,7 +101,9 @@ pub struct NetLimits {
     /// Bytes a QUIC peer may send ahead of us on a connection. Default
     /// 256 KiB.
     pub quic_receive_window: u32,
-    /// Bytes a QUIC peer may send ahead of us on a stream. Default 128 KiB.
+    /// Bytes a QUIC peer may send ahead of us on a stream. Default 128 KiB. A client
+    /// has an eighth of it at first, and while more than two streams besides control
+    /// are open.
     pub quic_stream_receive_window: u32,
     /// Unacknowledged bytes kept for a QUIC connection. Default 256 KiB.
     pub quic_send_window: u32,

@@ -17,6 +17,7 @@ use quinn_proto::{
 };
 use sha2::{Digest, Sha256};
 
+use crate::allowance;
 use crate::cid::{CidCodec, ShardCids, shard_of_datagram};
 use crate::conn::{BIDI_STREAMS_FIRST, READY_BYTES_MAX, UNI_STREAMS_FIRST, carries_early_data};
 use crate::datagram::{Datagram, ECN_CONGESTED, Transmit};
@@ -143,7 +144,7 @@ impl QuicSettings {
             Some(register) => {
                 // A client remembers our limits with its ticket, and RFC 9000
                 // section 7.4.1 does not let us lower them for it.
-                let limits = format!("{:?}", self.limits);
+                let limits = format!("{:?}{}", self.limits, allowance::NAME);
                 let protocols = format!("{protocols:?}");
                 let scope = Sha256::new_with_prefix(tls.scope)
                     .chain_update(protocols)

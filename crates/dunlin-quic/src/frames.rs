@@ -1,6 +1,6 @@
-//! Finds PATH_CHALLENGE and PATH_RESPONSE among the frames of a packet (RFC
-//! 9000 section 19). quinn-proto counts these frames, but does not say what
-//! they carry.
+//! Finds PATH_CHALLENGE, PATH_RESPONSE and MAX_STREAM_DATA among the frames of a
+//! packet (RFC 9000 section 19). quinn-proto counts these frames, but does not
+//! say what they carry.
 
 /// Bytes of the data of PATH_CHALLENGE and PATH_RESPONSE.
 const PATH_DATA_BYTES: usize = 8;
@@ -10,6 +10,7 @@ const PADDING: u64 = 0x00;
 const PING: u64 = 0x01;
 const ACK: u64 = 0x02;
 const ACK_ECN: u64 = 0x03;
+const MAX_STREAM_DATA: u64 = 0x11;
 const PATH_CHALLENGE: u64 = 0x1a;
 const PATH_RESPONSE: u64 = 0x1b;
 
@@ -51,12 +52,30 @@ fn body_of(kind: u64) -> Option<Body> {
 }
 
 /// An integer of variable length (RFC 9000 section 16).
-fn integer(bytes: &mut &[u8]) -> Option<u64> {
+pub(crate) fn integer(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     let (more, rest) = rest.split_at_checked((1 << (first >> 6)) - 1)?;
     *bytes = rest;
     let begin = u64::from(first & 0x3f);
     Some(more.iter().fold(begin, |n, byte| n << 8 | u64::from(*byte)))
+}
+
+/// Puts a smaller value in the place of the integer at the beginning, in as many
+/// bytes.
+pub(crate) fn replace_integer(bytes: &mut [u8], value: u64) {
+    let Some(&first) = bytes.first() else {
+        return;
+    };
+    let Some(place) = bytes.get_mut(..1 << (first >> 6)) else {
+        return;
+    };
+    let mut left = value;
+    for byte in place.iter_mut().rev() {
+        (*byte, left) = (left as u8, left >> 8);
+    }
+    if let Some(byte) = place.first_mut() {
+        *byte = *byte & 0x3f | first & 0xc0;
+    }
 }
 
 fn skip(bytes: &mut &[u8], n: u64) -> Option<()> {
@@ -164,6 +183,26 @@ pub(crate) fn make_ping(bytes: &mut [u8], challenge: &Challenge) {
     }
 }
 
+/// Has each MAX_STREAM_DATA allow so many bytes less as `less` says of its stream.
+pub(crate) fn lower_windows(bytes: &mut [u8], less: impl Fn(u64) -> u64) {
+    let mut lower = Vec::new();
+    let _ = frames(bytes, |begin, kind, frame| {
+        let mut rest = frame.get(1..).unwrap_or_default();
+        if kind == MAX_STREAM_DATA
+            && let Some(stream) = integer(&mut rest)
+        {
+            let at = begin + (frame.len() - rest.len());
+            let max = integer(&mut rest).unwrap_or_default();
+            lower.push((at, max.saturating_sub(less(stream))));
+        }
+    });
+    for (at, max) in lower {
+        if let Some(place) = bytes.get_mut(at..) {
+            replace_integer(place, max);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +263,23 @@ mod tests {
         let many = [0x02, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
         assert_eq!(responses(&many), (vec![], false));
         assert_eq!(responses(&[0x20]), (vec![], false));
+    }
+
+    #[test]
+    fn windows_of_streams_become_smaller() {
+        let mut bytes = vec![0x02, 0x0a, 0x00, 0x00, 0x01];
+        bytes.extend([0x11, 4, 0x80, 0x02, 0x40, 0x00, 0x10, 0x41, 0x00]);
+        bytes.extend([0x11, 0x40, 8, 0x50, 0x00, 0x11, 0, 0x80, 0x02, 0x40, 0x00]);
+        // What a stream carries is left alone.
+        bytes.extend([0x08, 0, 0x11, 4, 0x80, 0x02, 0x40, 0x00]);
+        let mut want = bytes.clone();
+        (want[7..11]).copy_from_slice(&[0x80, 0x00, 0x80, 0x00]);
+        (want[17..19]).copy_from_slice(&[0x40, 0x00]);
+        lower_windows(&mut bytes, |stream| if stream == 0 { 0 } else { 0x1_c000 });
+        assert_eq!(bytes, want);
+        let mut cut = [0x11, 4, 0x80, 0x02];
+        lower_windows(&mut cut, |_| 1);
+        assert_eq!(cut, [0x11, 4, 0x80, 0x02]);
     }
 
     #[test]

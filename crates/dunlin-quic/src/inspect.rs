@@ -3,7 +3,7 @@
 //! went where nor which was answered, and fills each to 1,200 bytes, which is
 //! more than may go to an address that sent little (RFC 9000 section 8.1).
 //! What is sealed can be changed before that, as long as each packet number is
-//! used once.
+//! used once. They also lower the windows of streams, see [`crate::allowance`].
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, PacketKey};
 
+use crate::allowance::Allowance;
 use crate::frames;
 
 /// PATH_RESPONSE frames of one datagram that are looked at.
@@ -26,6 +27,7 @@ pub(crate) struct Inspector {
     looks: AtomicBool,
     /// The highest number of a packet that was opened.
     highest: AtomicU64,
+    pub(crate) allowance: Allowance,
     seen: Mutex<Seen>,
 }
 
@@ -163,11 +165,15 @@ impl<K: PacketKey> PacketKey for HandshakeKey<K> {
 
 impl<K: PacketKey> PacketKey for OneRttKey<K> {
     fn encrypt(&self, packet: u64, buf: &mut [u8], header_len: usize) {
+        let tag_len = self.key.tag_len();
+        let total = buf.len();
+        let frames = buf.get_mut(header_len..total.saturating_sub(tag_len));
+        if let Some(frames) = frames {
+            self.inspector.allowance.apply(frames);
+        }
         if !self.inspector.looks() {
             return self.key.encrypt(packet, buf, header_len);
         }
-        let tag_len = self.key.tag_len();
-        let total = buf.len();
         let mut bytes = total;
         let mut seen = self.inspector.seen();
         let frames = buf.get_mut(header_len..total.saturating_sub(tag_len));

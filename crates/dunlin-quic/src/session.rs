@@ -17,6 +17,7 @@ use rustls::AlertDescription;
 use rustls::pki_types::CertificateDer;
 use rustls::quic::{self, KeyChange, Secrets, ServerConnection, Version};
 
+use crate::allowance;
 use crate::inspect::Inspector;
 
 /// Drafts that differ from version 1 in what TLS is given.
@@ -70,6 +71,7 @@ impl ServerConfig for ListenerTls {
         debug_assert!(self.tls.max_early_data_size == 0 || self.tls.max_early_data_size == !0);
         let mut bytes = Vec::new();
         params.write(&mut bytes);
+        allowance::lower_first(&mut bytes);
         let tls = ServerConnection::new(Arc::clone(&self.tls), version, bytes);
         let failure = tls.as_ref().err().map(ToString::to_string);
         Box::new(TlsSession {

@@ -172,7 +172,7 @@ fn stopping_a_stream_returns_the_credit_of_what_it_drops() {
     let stream = pair.client.net.conn(client).open_stream(false).unwrap();
     let left = pair.client.send(client, stream, &data);
     pair.until("window full", |p| {
-        p.server.net.counters().udp_bytes_in > 64 << 10
+        p.server.net.counters().udp_bytes_in > 16 << 10
     });
     pair.server.net.conn(server).stop_stream(stream, 9);
     pair.until("stopped", |p| {

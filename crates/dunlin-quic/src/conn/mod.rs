@@ -337,6 +337,7 @@ impl QuicConn {
         while let Some(event) = self.proto.poll() {
             self.on_event(event, &mut budget, cx);
         }
+        self.streams().count_open(cx.limits);
         let left = self.streams().write_writable();
         self.report_sent(left, cx);
         self.report_address(cx);
@@ -522,7 +523,10 @@ impl QuicConn {
 
     fn over(&mut self, by_peer: bool) {
         self.life.end(by_peer);
-        self.streams.clear();
+        // quinn-proto keeps it until the peer may be forgotten.
+        for id in self.streams.clear() {
+            let _ = self.proto.recv_stream(id).stop(varint(0));
+        }
         self.datagrams = DatagramQueue::default();
         self.repeats = None;
     }

@@ -86,6 +86,11 @@ impl Log {
         log
     }
 
+    /// Whether it is of an accepted connection.
+    pub(super) fn is_server(&self) -> bool {
+        self.lock().server
+    }
+
     /// Whether it is wanted.
     pub(super) fn decide(&self, wanted: bool) {
         let mut records = self.lock();

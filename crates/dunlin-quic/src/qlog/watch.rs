@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::sink::Log;
 use super::{Choice, Qlog};
-use crate::QuicStats;
 use crate::limits::QuicLimits;
+use crate::{QuicStats, allowance};
 
 /// A log that is about to begin.
 pub(crate) struct LogStart {
@@ -91,6 +91,11 @@ impl ConnLog {
     }
 
     fn begin(&self, remote: SocketAddr, limits: &QuicLimits) {
+        let whole = limits.stream_receive_window;
+        let first = match self.log.is_server() {
+            true => allowance::small(whole),
+            false => whole,
+        };
         // The local address is that of the socket, which may be all addresses.
         self.log.add(
             "quic:connection_started",
@@ -101,8 +106,8 @@ impl ConnLog {
             json!({
                 "initiator": "local",
                 "initial_max_data": limits.receive_window,
-                "initial_max_stream_data_bidi_remote": limits.stream_receive_window,
-                "initial_max_stream_data_uni": limits.stream_receive_window,
+                "initial_max_stream_data_bidi_remote": first,
+                "initial_max_stream_data_uni": first,
                 "unknown_parameters": [],
             }),
         );

@@ -30,8 +30,8 @@ pub(super) fn addr(host: u8, port: u16) -> SocketAddr {
 
 pub(super) fn limits() -> QuicLimits {
     QuicLimits {
-        bidi_streams: 64,
-        uni_streams: 128,
+        bidi_streams: 17,
+        uni_streams: 16,
         receive_window: 256 << 10,
         stream_receive_window: 128 << 10,
         send_window: 256 << 10,
@@ -225,6 +225,19 @@ impl Side {
     pub(super) fn read_only(&mut self, stream: Option<StreamId>) {
         if let Some(conn) = &mut self.conn {
             conn.streams().read_only(stream, &limits());
+        }
+    }
+
+    /// Whether something that came on a stream is kept by quinn-proto.
+    pub(super) fn has_unread(&mut self) -> bool {
+        let streams: Vec<_> = self.by_stream.keys().copied().collect();
+        let conn = self.conn.as_mut();
+        conn.is_some_and(|conn| streams.into_iter().any(|s| conn.streams().peek(s)))
+    }
+
+    pub(super) fn abort(&mut self, code: u64, now: Instant) {
+        if let Some(conn) = &mut self.conn {
+            conn.abort(Some(code), &self.clock, now);
         }
     }
 

@@ -16,10 +16,10 @@ use quinn_proto::{Connection, Dir, Side, StreamId as QuicStreamId, VarInt, Write
 use flight::Flight;
 use isolate::Turn;
 
-use crate::Counters;
 use crate::backlog::Backlog;
 use crate::limits::QuicLimits;
 use crate::qlog::ConnLog;
+use crate::{Counters, allowance, session};
 
 /// Streams that a peer may open at once, to begin with: what clients of EMQX
 /// expect, control included. quinn-proto keeps an entry for each.
@@ -58,6 +58,8 @@ pub(super) struct Streams {
     /// Streams that were not read to their end, for want of budget or because
     /// reading is paused.
     unread: Vec<QuicStreamId>,
+    /// What was counted for [`StreamsMut::count_open`].
+    open: u64,
     /// Which streams are read; `None`: all.
     only: Option<Only>,
     /// Streams that are not read, and whether there is something to read.
@@ -122,6 +124,7 @@ impl Streams {
             backlogs: Vec::new(),
             blocked_news: Vec::new(),
             unread: Vec::new(),
+            open: 0,
             only: None,
             paused: Vec::new(),
             turn: Turn::default(),
@@ -222,10 +225,12 @@ impl Streams {
         core::mem::take(&mut self.blocked_news)
     }
 
-    /// The connection is over: nothing waits any more.
-    pub(super) fn clear(&mut self) {
+    /// The connection is over: nothing waits any more. Returns streams with
+    /// something to read.
+    pub(super) fn clear(&mut self) -> Vec<QuicStreamId> {
         self.backlogs = Vec::new();
-        self.unread = Vec::new();
+        self.read_all();
+        self.take_unread()
     }
 
     fn backlog_mut(&mut self, id: QuicStreamId) -> Option<&mut StreamBacklog> {
@@ -492,8 +497,8 @@ impl<'a> StreamsMut<'a> {
     }
 
     /// Has control and one other stream read only; `None`: all. The others
-    /// fill their own windows at most, for which the connection's window is
-    /// made larger: else they could keep away what the one needs. Returns
+    /// hold what they were allowed at most, for which the connection's window
+    /// is made larger: else they could keep away what the one needs. Returns
     /// whether there may be something to read now.
     pub fn read_only(&mut self, stream: Option<StreamId>, limits: &QuicLimits) -> bool {
         let waited = self.state.read_others();
@@ -501,8 +506,33 @@ impl<'a> StreamsMut<'a> {
             stream,
             waiting: Vec::new(),
         });
+        if let Some(inspector) = session::inspector(self.proto) {
+            let whole = self.state.only.as_ref().map(|only| only.stream.into());
+            inspector.allowance.set_whole(whole);
+        }
         self.set_window(limits);
         waited
+    }
+
+    /// Counts the streams that the peer has open, which decides how far it may send
+    /// ahead on each.
+    pub(super) fn count_open(&mut self, limits: &QuicLimits) {
+        let streams = self.proto.streams();
+        let open = streams.remote_open_streams(Dir::Bi) + streams.remote_open_streams(Dir::Uni);
+        if self.state.accepted
+            && open != core::mem::replace(&mut self.state.open, open)
+            && let Some(inspector) = session::inspector(self.proto)
+        {
+            inspector.allowance.set_open(open, limits);
+        }
+    }
+
+    /// Whether there is something to read on a stream.
+    #[cfg(test)]
+    pub(crate) fn peek(&mut self, stream: StreamId) -> bool {
+        let mut recv = quic_id(stream).map(|id| self.proto.recv_stream(id));
+        let chunks = recv.as_mut().and_then(|recv| recv.read(true).ok());
+        chunks.is_some_and(|mut chunks| matches!(chunks.next(1), Ok(Some(_))))
     }
 
     /// Stops or resumes reading a stream, so that the peer fills its window of
@@ -525,12 +555,10 @@ impl<'a> StreamsMut<'a> {
 
     /// Sets how much the peer may send ahead on the connection.
     fn set_window(&mut self, limits: &QuicLimits) {
-        let mut window = u64::from(limits.receive_window);
-        if self.state.only.is_some() {
-            let [bidi, uni] = self.state.granted;
-            let others = u64::from(bidi.saturating_add(uni));
-            window += others * u64::from(limits.stream_receive_window);
-        }
+        let window = match self.state.only {
+            Some(_) => allowance::beside_one(limits),
+            None => limits.receive_window.into(),
+        };
         let window = VarInt::from_u64(window).unwrap_or(VarInt::MAX);
         self.proto.set_receive_window(window);
     }
@@ -640,9 +668,6 @@ impl<'a> StreamsMut<'a> {
             *granted = granted.saturating_mul(2).min(max);
             self.proto
                 .set_max_concurrent_streams(dir, VarInt::from_u32(*granted));
-            if self.state.only.is_some() {
-                self.set_window(limits);
-            }
         }
     }
 
