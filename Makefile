@@ -128,8 +128,8 @@ mcu-report: setup ## measure the microcontroller's image under QEMU, and write t
 	$(CARGO) build --package dunlin
 	DUNLIN="$(TARGET)/debug/dunlin" $(CARGO) xtask mcu-report
 
-attack: ## random programs of hostile clients in the simulator (SEEDS=0..100000)
-	ATTACK_SEEDS=$(or $(SEEDS),0..100000) $(CARGO) test --release -p dunlin-sim --test attack \
+attack: ## random programs of hostile clients in the simulator (SEEDS=0..1000000)
+	ATTACK_SEEDS=$(or $(SEEDS),0..1000000) $(CARGO) test --release -p dunlin-sim --test attack \
 		-- --nocapture
 
 innocent: setup ## what one client waits under each kind of attack, on sockets; one table

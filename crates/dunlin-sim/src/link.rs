@@ -47,6 +47,7 @@ pub struct Link {
     /// The server does not read.
     pub(crate) paused: bool,
     pub(crate) waiting: VecDeque<ToServer>,
+    pub(crate) waiting_bytes: usize,
     /// The only stream besides control that the server reads.
     pub(crate) read_only: Option<StreamId>,
     /// The client does not read: what the server sent waits here.
@@ -76,12 +77,21 @@ impl Link {
 
     /// Bytes that the client has sent and the server does not read.
     #[must_use]
-    pub fn waiting_bytes(&self) -> usize {
-        let bytes = |what: &ToServer| match what {
-            ToServer::Bytes(_, bytes) | ToServer::Datagram(bytes) => bytes.len(),
-            _ => 0,
-        };
-        self.waiting.iter().map(bytes).sum()
+    pub const fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Something waits until the server reads.
+    pub(crate) fn wait(&mut self, what: ToServer) {
+        if let ToServer::Bytes(_, bytes) | ToServer::Datagram(bytes) = &what {
+            self.waiting_bytes += bytes.len();
+        }
+        self.waiting.push_back(what);
+    }
+
+    pub(crate) fn take_waiting(&mut self) -> VecDeque<ToServer> {
+        self.waiting_bytes = 0;
+        core::mem::take(&mut self.waiting)
     }
 
     /// Whether the server reads the stream that this came on.

@@ -23,7 +23,8 @@ const SHOWN_BYTES_MAX: usize = 40;
 /// The line is not understood: a mistake in the script.
 #[must_use]
 pub fn encode(line: &str, version: Version) -> Vec<u8> {
-    let words: Vec<&str> = line.split_whitespace().collect();
+    // Not `split_whitespace`, which looks at each character of a long payload.
+    let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
     let (&kind, words) = words.split_first().expect("a packet");
     if kind == "hex" {
         let digits: String = words.concat();

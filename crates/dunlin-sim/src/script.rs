@@ -25,7 +25,7 @@ use dunlin_base::{ConnId, StreamId};
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
 use dunlin_broker::{OtherUser, Priority, QueueFull};
 use dunlin_mqtt::flow::{self, FlowHeader};
-use dunlin_mqtt_codec::{Version, decode, peek};
+use dunlin_mqtt_codec::{Packet, Version, decode, peek};
 
 use crate::disk::Fault;
 use crate::link::ToClient;
@@ -42,6 +42,8 @@ const USERS: &[(&str, &str)] = &[("alice", "secret"), ("bob", "hunter2")];
 #[derive(Debug, Default)]
 struct Client {
     conn: Option<ConnId>,
+    /// Its packets are checked, and kept for no line.
+    ignored: bool,
     version: Version,
     partial: BTreeMap<StreamId, Vec<u8>>,
     /// Streams of the server whose flow header has come.
@@ -54,7 +56,16 @@ struct Client {
 pub struct Script {
     /// The world that it happens in.
     pub world: World,
-    clients: BTreeMap<String, Client>,
+    /// Packets that clients have received.
+    pub received: u64,
+    /// Most Subscription Identifiers of one message among them.
+    pub identifiers: usize,
+    clients: Vec<Client>,
+    names: BTreeMap<String, usize>,
+    /// Clients by their connection.
+    conns: BTreeMap<ConnId, usize>,
+    /// The only client whose packets are kept, if that is not all.
+    watched: Option<String>,
 }
 
 /// Runs a script against one shard and, with several seeds, against two.
@@ -163,8 +174,19 @@ impl Script {
     pub fn new(setup: Setup) -> Self {
         Self {
             world: World::new(setup),
-            clients: BTreeMap::new(),
+            received: 0,
+            identifiers: 0,
+            clients: Vec::new(),
+            names: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            watched: None,
         }
+    }
+
+    /// Keeps the packets of this client only; those of clients that come later are
+    /// checked and not kept.
+    pub fn watch_only(&mut self, name: &str) {
+        self.watched = Some(name.to_owned());
     }
 
     /// Does one line.
@@ -190,9 +212,8 @@ impl Script {
             ("crash", _) => {
                 self.world.crash();
                 self.settle();
-                self.clients
-                    .values_mut()
-                    .for_each(|client| client.unread.clear());
+                let clients = self.clients.iter_mut();
+                clients.for_each(|client| client.unread.clear());
             }
             ("acl", lines) => set_acl(&mut self.world, access_list(lines).as_deref()),
             ("user", words) => {
@@ -230,6 +251,7 @@ impl Script {
                 let client = self.client(name);
                 client.unread.clear();
                 client.conn = None;
+                self.conns.remove(&conn);
                 self.world.cut(conn);
             }
             "finish" => self.world.finish(conn, stream(name)),
@@ -279,7 +301,9 @@ impl Script {
             Some(conn) => conn,
             None => {
                 let conn = self.world.open();
-                let client = self.client(name);
+                let at = self.place(name);
+                self.conns.insert(conn, at);
+                let client = &mut self.clients[at];
                 client.partial.clear();
                 client.headed.clear();
                 *client.conn.insert(conn)
@@ -318,7 +342,8 @@ impl Script {
     }
 
     fn nothing_unread(&self) -> Result<(), String> {
-        for (name, client) in &self.clients {
+        for (name, at) in &self.names {
+            let client = &self.clients[*at];
             if !client.unread.is_empty() {
                 return Err(format!("{name} has not read {:?}", client.unread));
             }
@@ -326,67 +351,108 @@ impl Script {
         Ok(())
     }
 
-    fn client(&mut self, name: &str) -> &mut Client {
+    fn place(&mut self, name: &str) -> usize {
         let name = name.split('@').next().unwrap_or(name);
-        self.clients.entry(name.to_owned()).or_default()
+        if let Some(at) = self.names.get(name) {
+            return *at;
+        }
+        self.names.insert(name.to_owned(), self.clients.len());
+        let watched = self.watched.as_deref();
+        self.clients.push(Client {
+            ignored: watched.is_some_and(|watched| watched != name),
+            ..Client::default()
+        });
+        self.clients.len() - 1
+    }
+
+    fn client(&mut self, name: &str) -> &mut Client {
+        let at = self.place(name);
+        &mut self.clients[at]
     }
 
     fn take(&mut self, conn: ConnId, event: ToClient) {
-        let clients = self.clients.values_mut();
-        let Some(client) = clients.into_iter().find(|c| c.conn == Some(conn)) else {
+        let Some(&at) = self.conns.get(&conn) else {
             return;
         };
+        let client = &mut self.clients[at];
         match event {
             ToClient::Bytes(stream, bytes) => {
-                let partial = client.partial.entry(stream).or_default();
-                partial.extend_from_slice(&bytes);
-                if stream.is_server_initiated()
-                    && client.headed.insert(stream)
-                    && let Ok(Some((header, len))) = FlowHeader::parse(partial)
-                {
-                    partial.drain(..len);
-                    let id = match header {
-                        FlowHeader::Data { id, .. } | FlowHeader::User { id } => id,
-                        FlowHeader::Control { .. } => 0,
-                    };
-                    client.unread.push_back((stream, format!("flow {id}")));
-                }
-                while let Some(frame) = peek(partial, u32::MAX).expect("the server's packets")
-                    && frame.total_len <= partial.len()
-                {
-                    let packet: Vec<u8> = partial.drain(..frame.total_len).collect();
-                    // Hostile bytes may have asked for the other version.
-                    let other = match client.version {
-                        Version::V5 => Version::V311,
-                        _ => Version::V5,
-                    };
-                    let decoded = decode(&packet, client.version)
-                        .or_else(|_| decode(&packet, other))
-                        .expect("the server's packets");
-                    client
-                        .unread
-                        .push_back((stream, show(&decoded, client.version)));
-                }
+                let (received, identifiers) = client.bytes(stream, &bytes);
+                self.received += received;
+                self.identifiers = self.identifiers.max(identifiers);
             }
             ToClient::Datagram(bytes) => {
-                let packet = decode(&bytes, client.version).expect("the server's packets");
-                let line = show(&packet, client.version);
-                client.unread.push_back((DATAGRAM, line));
+                self.received += 1;
+                client.packet(DATAGRAM, &bytes);
             }
-            ToClient::Finished(stream) => client.unread.push_back((stream, "finished".into())),
-            ToClient::Reset(stream, code) => {
-                client
-                    .unread
-                    .push_back((stream, format!("reset {code:#04x}")));
-            }
+            ToClient::Finished(stream) => client.note(stream, || "finished".into()),
+            ToClient::Reset(stream, code) => client.note(stream, || format!("reset {code:#04x}")),
             ToClient::Closed(code) => {
                 client.conn = None;
-                let line = match code {
+                self.conns.remove(&conn);
+                client.note(StreamId::CONTROL, || match code {
                     0 => "closed".into(),
                     code => format!("closed {code}"),
-                };
-                client.unread.push_back((StreamId::CONTROL, line));
+                });
             }
+        }
+    }
+}
+
+impl Client {
+    fn note(&mut self, stream: StreamId, line: impl FnOnce() -> String) {
+        if !self.ignored {
+            self.unread.push_back((stream, line()));
+        }
+    }
+
+    /// Takes bytes of a stream; how many packets ended in them, and the most
+    /// Subscription Identifiers of one.
+    fn bytes(&mut self, stream: StreamId, bytes: &[u8]) -> (u64, usize) {
+        let mut partial = self.partial.remove(&stream).unwrap_or_default();
+        partial.extend_from_slice(bytes);
+        let mut rest = &partial[..];
+        if stream.is_server_initiated()
+            && self.headed.insert(stream)
+            && let Ok(Some((header, len))) = FlowHeader::parse(rest)
+        {
+            rest = &rest[len..];
+            let id = match header {
+                FlowHeader::Data { id, .. } | FlowHeader::User { id } => id,
+                FlowHeader::Control { .. } => 0,
+            };
+            self.note(stream, || format!("flow {id}"));
+        }
+        let (mut packets, mut identifiers) = (0, 0);
+        while let Some(frame) = peek(rest, u32::MAX).expect("the server's packets")
+            && let Some((packet, after)) = rest.split_at_checked(frame.total_len)
+        {
+            identifiers = identifiers.max(self.packet(stream, packet));
+            packets += 1;
+            rest = after;
+        }
+        let taken = partial.len() - rest.len();
+        partial.drain(..taken);
+        if !partial.is_empty() {
+            self.partial.insert(stream, partial);
+        }
+        (packets, identifiers)
+    }
+
+    fn packet(&mut self, stream: StreamId, packet: &[u8]) -> usize {
+        // Hostile bytes may have asked for the other version.
+        let other = match self.version {
+            Version::V5 => Version::V311,
+            _ => Version::V5,
+        };
+        let decoded = decode(packet, self.version)
+            .or_else(|_| decode(packet, other))
+            .expect("the server's packets");
+        let version = self.version;
+        self.note(stream, || show(&decoded, version));
+        match &decoded {
+            Packet::Publish(publish) => publish.properties.subscription_identifiers.iter().count(),
+            _ => 0,
         }
     }
 }

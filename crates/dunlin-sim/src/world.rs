@@ -31,8 +31,8 @@ pub struct World {
     setup: Setup,
     agenda: Agenda,
     shards: Vec<Shard>,
-    /// Things that happened to them.
-    inputs: u64,
+    /// Things that happened to the shards.
+    pub inputs: u64,
     draining: Vec<bool>,
     conns: u64,
     links: BTreeMap<ConnId, Link>,
@@ -279,7 +279,7 @@ impl World {
             return;
         };
         if link.paused || !link.is_read(&what) {
-            link.waiting.push_back(what);
+            link.wait(what);
             return;
         }
         let kind = match &what {
@@ -400,11 +400,9 @@ impl World {
             NetCommandKind::Send {
                 stream, mut data, ..
             } => {
-                let bytes: Vec<u8> = data
-                    .take_chunks()
-                    .iter()
-                    .flat_map(|chunk| chunk.iter().copied())
-                    .collect();
+                let chunks = data.take_chunks();
+                let bytes = chunks.iter().map(|chunk| &chunk[..]).collect::<Vec<_>>();
+                let bytes = bytes.concat();
                 self.deliver(conn, ToClient::Bytes(stream, bytes));
                 self.shards[index].recycle(data);
             }
@@ -449,7 +447,7 @@ impl World {
             NetCommandKind::ReadOnly { stream } => {
                 if let Some(link) = self.links.get_mut(&conn) {
                     link.read_only = stream;
-                    let waiting = core::mem::take(&mut link.waiting);
+                    let waiting = link.take_waiting();
                     self.go_on(conn, waiting);
                 }
             }
@@ -462,7 +460,7 @@ impl World {
         };
         link.paused = paused;
         if !paused {
-            let waiting = core::mem::take(&mut link.waiting);
+            let waiting = link.take_waiting();
             self.go_on(conn, waiting);
         }
     }

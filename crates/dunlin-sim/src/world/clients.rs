@@ -185,9 +185,8 @@ impl World {
         }
         match &event {
             ToClient::Bytes(stream, bytes) => {
-                let bytes = bytes.clone();
-                self.trace.packets(self.agenda.now, conn, "<", &bytes);
-                self.trace.note(self.agenda.now, 1, stream.0, &bytes);
+                self.trace.packets(self.agenda.now, conn, "<", bytes);
+                self.trace.note(self.agenda.now, 1, stream.0, bytes);
                 if self.links.contains_key(&conn) {
                     self.agenda.at_once(Happening::Sent(conn, bytes.len()));
                 }

@@ -1,41 +1,23 @@
 //! Programs of hostile clients: random steps, each a burst of packets of one
 //! kind. What a step sends it sends without waiting.
 
+use dunlin_mqtt::server::link::UNFINISHED_BYTES_MAX;
 use dunlin_mqtt_codec::Version;
 use dunlin_sim::{Link, Random, Script, encode};
 
+use crate::packets::{Packets, STRANGER_PROPERTIES_MAX};
+
 /// Hostile clients with a session.
-pub(crate) const CLIENTS: [&str; 3] = ["a", "b", "c"];
+const CLIENTS: [&str; 3] = ["a", "b", "c"];
 
-/// Connections that never finish a CONNECT.
-pub(crate) const STRANGERS: u64 = 40;
-
-/// Bytes of each of its properties.
-const STRANGER_BYTES: usize = 60 << 10;
-
-/// Most of these properties.
-const STRANGER_PROPERTIES_MAX: u64 = 4;
-
-/// Clients that only have a will.
-pub(crate) const CROWD: u64 = 150;
-
-/// Payload of such a will.
-const CROWD_WILL_BYTES: usize = 60 << 10;
+/// Times of a SUBSCRIBE that is repeated, but not to do harm.
+const FEW: u64 = 10;
 
 /// Streams of a client that it begins packets on.
 const STREAMS: u64 = 16;
 
-/// Payload of a packet that is not finished.
-const UNFINISHED_BYTES: usize = 250 << 10;
-
-/// Largest payload of a message.
-const PAYLOAD_BYTES_MAX: u64 = 8 << 10;
-
-/// Groups of one SUBSCRIBE.
-const GROUPS_MAX: u64 = 500;
-
-/// Bytes that a client leaves in its own buffers when it is not read from.
-const UNREAD_BYTES_MAX: usize = 64 << 10;
+/// Pieces that these packets are sent in.
+const PIECES: usize = 4;
 
 /// A client's filters; none matches the innocent client's topic.
 const FILTERS_POOL: [&str; 8] = [
@@ -50,23 +32,27 @@ const FILTERS_POOL: [&str; 8] = [
 ];
 
 /// What is under way.
-pub(crate) struct Program {
+pub(crate) struct Program<'a> {
     pub(crate) script: Script,
     random: Random,
-    /// Levels of the topic that overlapping filters match.
-    levels: u64,
+    ready: &'a Packets,
     /// Bytes that the step has sent.
     pub(crate) sent: usize,
+    /// All that was sent.
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
     serial: u64,
 }
 
-impl Program {
-    pub(crate) fn new(script: Script, random: Random, levels: u64) -> Self {
+impl<'a> Program<'a> {
+    pub(crate) fn new(script: Script, random: Random, ready: &'a Packets) -> Self {
         Self {
             script,
             random,
-            levels,
+            ready,
             sent: 0,
+            packets: 0,
+            bytes: 0,
             serial: 0,
         }
     }
@@ -77,17 +63,19 @@ impl Program {
 
     fn packet(&mut self, name: &str, line: &str) {
         let bytes = encode(line, Version::V5);
-        self.bytes(name, &bytes);
+        self.send(name, &bytes, 1);
     }
 
-    fn bytes(&mut self, name: &str, bytes: &[u8]) {
+    fn send(&mut self, name: &str, bytes: &[u8], packets: u64) {
         if let Some(conn) = self.script.conn(name) {
             let link = self.script.world.link(conn);
-            if link.is_some_and(|link| link.waiting_bytes() > UNREAD_BYTES_MAX) {
+            if link.is_some_and(|link| link.waiting_bytes() > self.ready.sizes.unread_bytes_max) {
                 return;
             }
         }
         self.sent += bytes.len();
+        self.bytes += bytes.len() as u64;
+        self.packets += packets;
         self.script.send_bytes(name, bytes);
     }
 
@@ -109,8 +97,11 @@ impl Program {
         match self.below(15) {
             0 => self.subscribe(name, 1),
             1 => {
-                let times = if self.below(2) == 0 { 500 } else { 10 };
-                if times > 10 {
+                let times = match self.below(2) {
+                    0 => self.ready.sizes.repeats,
+                    _ => FEW,
+                };
+                if times > FEW {
                     self.change(name, "stall");
                 }
                 self.subscribe(name, times)
@@ -124,9 +115,9 @@ impl Program {
             9 => self.unfinished(name),
             10 => self.strangers(),
             11 => {
-                let pings = 1 + self.below(2000);
+                let pings = 1 + self.below(self.ready.sizes.pings_max);
                 let bytes = [0xc0, 0].repeat(pings as usize);
-                self.bytes(name, &bytes);
+                self.send(name, &bytes, pings);
                 format!("{name}: {pings} PINGREQ")
             }
             12 => self.change(name, "cut"),
@@ -153,7 +144,7 @@ impl Program {
             _ => {}
         }
         if self.below(2) == 0 {
-            let payload = "w".repeat(self.below(PAYLOAD_BYTES_MAX) as usize + 1);
+            let payload = "w".repeat(self.below(self.ready.sizes.payload_bytes_max) as usize + 1);
             line += &format!(" will=t/w:{payload} wq={}", self.below(3));
         }
         self.packet(name, &line);
@@ -172,7 +163,11 @@ impl Program {
         let mut line = String::from("SUBSCRIBE 1");
         for _ in 0..count {
             let filter = FILTERS_POOL[self.below(FILTERS_POOL.len() as u64) as usize];
-            let copies = if times > 10 { 40 } else { 1 };
+            let copies = if times > FEW {
+                self.ready.sizes.copies
+            } else {
+                1
+            };
             for _ in 0..copies {
                 line += &format!(" {filter}|q{qos}");
             }
@@ -180,33 +175,26 @@ impl Program {
         if self.below(2) == 0 {
             line += &format!(" sub={}", 1 + self.below(1000));
         }
+        let bytes = encode(&line, Version::V5);
         for _ in 0..times {
-            self.packet(name, &line);
+            self.send(name, &bytes, 1);
         }
         line.truncate(60);
         format!("{name}: {times} times {line}")
     }
 
-    /// All filters that match one topic, each with an identifier.
     fn overlap(&mut self, name: &str) -> String {
-        let levels = self.levels;
-        let mut all = Vec::new();
-        for number in 0..1_u64 << levels {
-            let level = |bit| if number >> bit & 1 == 1 { "+" } else { "t" };
-            let filter: Vec<&str> = (0..levels).map(level).collect();
-            let line = format!("SUBSCRIBE 2 sub={} {}", number + 1, filter.join("/"));
-            all.extend(encode(&line, Version::V5));
-        }
-        self.bytes(name, &all);
+        let levels = self.ready.sizes.levels;
+        self.send(name, &self.ready.overlap, 1 << levels);
         format!("{name}: overlap, {levels} levels")
     }
 
     fn retain(&mut self, name: &str) -> String {
         let count = 1 + self.below(40);
-        let len = 1 + self.below(PAYLOAD_BYTES_MAX);
+        let len = 1 + self.below(self.ready.sizes.payload_bytes_max);
         let payload = "r".repeat(len as usize);
         for _ in 0..count {
-            let topic = self.below(300);
+            let topic = self.below(self.ready.sizes.retained_topics);
             self.packet(name, &format!("PUBLISH r/{topic} {payload} retain"));
         }
         format!("{name}: {count} retained of {len} bytes")
@@ -215,7 +203,7 @@ impl Program {
     fn publish(&mut self, name: &str) -> String {
         let count = 1 + self.below(20);
         let (qos, len) = (self.below(3), 1 + self.below(200));
-        let deep = vec!["t"; self.levels as usize].join("/");
+        let deep = vec!["t"; self.ready.sizes.levels as usize].join("/");
         let topic = if self.below(4) > 0 { &deep } else { "t/1" };
         let payload = "p".repeat(len as usize);
         for _ in 0..count {
@@ -231,7 +219,7 @@ impl Program {
     }
 
     fn groups(&mut self, name: &str) -> String {
-        let count = 1 + self.below(GROUPS_MAX);
+        let count = 1 + self.below(self.ready.sizes.groups_max);
         let mut line = String::from("SUBSCRIBE 3");
         for group in 0..count {
             line += &format!(" $share/g{group}/t/#|q1");
@@ -240,44 +228,46 @@ impl Program {
         format!("{name}: {count} groups")
     }
 
-    /// All but the end of a packet, on every stream.
+    /// All but the end of a packet, on every stream by turns.
     fn unfinished(&mut self, name: &str) -> String {
-        let whole = encode(
-            &format!("PUBLISH t/1 {}", "u".repeat(UNFINISHED_BYTES)),
-            Version::V5,
-        );
-        let most = &whole[..whole.len() - 1];
-        for stream in 0..=STREAMS {
-            self.bytes(&format!("{name}@{}", stream * 4), most);
+        let all = &self.ready.unfinished;
+        for piece in all.chunks(all.len().div_ceil(PIECES)) {
+            for stream in 0..=STREAMS {
+                self.send(&format!("{name}@{}", stream * 4), piece, 1);
+            }
+            self.script.settle();
         }
         format!("{name}: unfinished packets")
+    }
+
+    /// Bytes of such packets that the broker may have, with those that come until
+    /// its shard that reads them is asked not to.
+    pub(crate) fn unfinished_bytes_max(&mut self) -> usize {
+        let streams = STREAMS as usize + 1;
+        let on_way = streams * self.ready.unfinished.len().div_ceil(PIECES);
+        let packet = self.ready.sizes.packet_bytes_max as usize;
+        let conns = CLIENTS.map(|name| self.script.conn(name));
+        conns.iter().flatten().count() * (UNFINISHED_BYTES_MAX + packet + on_way)
     }
 
     /// Connections with all but the end of a CONNECT.
     fn strangers(&mut self) -> String {
         let properties = self.below(STRANGER_PROPERTIES_MAX + 1);
-        let mut line = format!("CONNECT {} clean", "s".repeat(20 << 10));
-        for _ in 0..properties {
-            line += &format!(" u=k:{}", "v".repeat(STRANGER_BYTES));
-        }
-        let whole = encode(&line, Version::V5);
-        for number in 0..STRANGERS {
+        let bytes = &self.ready.strangers[properties as usize];
+        for number in 0..self.ready.sizes.strangers {
             let name = format!("x{number}");
             if self.script.conn(&name).is_none() {
-                self.bytes(&name, &whole[..whole.len() - 1]);
+                self.send(&name, bytes, 1);
             }
         }
-        format!("strangers with most of a CONNECT of {} bytes", whole.len())
+        format!("strangers with {} bytes of a CONNECT", bytes.len())
     }
 
     /// Sessions with a large will each.
     fn crowd(&mut self) -> String {
-        let payload = "y".repeat(CROWD_WILL_BYTES);
-        for number in 0..CROWD {
-            let name = format!("y{number}");
-            if self.script.conn(&name).is_none() {
-                let line = format!("CONNECT {name} expiry=100000 will=y/w:{payload} wq=1");
-                self.packet(&name, &line);
+        for (name, connect) in &self.ready.crowd {
+            if self.script.conn(name).is_none() {
+                self.send(name, connect, 1);
             }
         }
         "a crowd with wills".into()
