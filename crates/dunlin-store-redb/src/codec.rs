@@ -11,14 +11,17 @@ use dunlin_store::{InflightState, Seq, SessionKey, SessionRecord, StoredWill, Ta
 /// version 1.
 const MESSAGE_VERSION: u8 = 2;
 const MESSAGE_VERSION_PLAIN: u8 = 1;
-const LOG_VERSION: u8 = 1;
-const MARK_VERSION: u8 = 1;
+/// 2 has, for its targets, attempts that failed and priorities; without them,
+/// `log` and `marks` are written as version 1.
+const TARGETS_VERSION: u8 = 2;
+const TARGETS_VERSION_PLAIN: u8 = 1;
 const SUBSCRIPTION_VERSION: u8 = 1;
 const INFLIGHT_VERSION: u8 = 1;
 const INBOUND_VERSION: u8 = 1;
 const META_VERSION: u8 = 1;
-/// 1 had no owner.
-const SESSION_VERSION: u8 = 2;
+/// 1 had no owner. 3 has options; a record without them is written as version 2.
+const SESSION_VERSION: u8 = 3;
+const SESSION_VERSION_PLAIN: u8 = 2;
 
 const QOS_BITS: u8 = 3;
 const RETAIN: u8 = 1 << 2;
@@ -33,6 +36,8 @@ const WITHIN: u8 = 1 << 3;
 
 const IDENTIFIERS: u8 = 1 << 3;
 const SHARED: u8 = 1 << 4;
+const FAILED: u8 = 1 << 5;
+const LEVEL: u8 = 1 << 6;
 
 const CONTENT_TYPE: u8 = 1 << 2;
 const RESPONSE_TOPIC: u8 = 1 << 3;
@@ -43,6 +48,7 @@ const WILL: u8 = 1 << 1;
 const USER_NAME: u8 = 1 << 2;
 const WILL_EXPIRY: u8 = 1 << 3;
 const OWNER: u8 = 1 << 4;
+const OPTIONS: u8 = 1 << 5;
 
 /// Why stored bytes are not what this crate writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -331,6 +337,12 @@ fn encode_target(target: &Target, out: &mut Vec<u8>) {
     if target.shared.is_some() {
         flags |= SHARED;
     }
+    if target.failed > 0 {
+        flags |= FAILED;
+    }
+    if target.priority.is_some() {
+        flags |= LEVEL;
+    }
     out.extend_from_slice(&target.session.0.to_le_bytes());
     out.push(flags);
     if !target.identifiers.is_empty() {
@@ -343,11 +355,32 @@ fn encode_target(target: &Target, out: &mut Vec<u8>) {
     if let Some(shared) = &target.shared {
         put_text(out, shared);
     }
+    if target.failed > 0 {
+        out.extend_from_slice(&target.failed.to_le_bytes());
+    }
+    out.extend(target.priority);
+}
+
+/// The version in which these targets are written.
+fn targets_version<'a>(mut targets: impl Iterator<Item = &'a Target>) -> u8 {
+    match targets.any(|target| target.failed > 0 || target.priority.is_some()) {
+        true => TARGETS_VERSION,
+        false => TARGETS_VERSION_PLAIN,
+    }
+}
+
+/// Reads the version of a value of `log` or `marks`. A target of version 1 has
+/// none of the flags of 2.
+fn read_targets_version(r: &mut Reader<'_>) -> Result<(), DecodeError> {
+    match r.u8()? {
+        TARGETS_VERSION_PLAIN..=TARGETS_VERSION => Ok(()),
+        _ => Err(DecodeError::Version),
+    }
 }
 
 /// Appends a value of `marks`: acknowledged, or one target more.
 pub(crate) fn encode_mark(target: Option<&Target>, out: &mut Vec<u8>) {
-    out.push(MARK_VERSION);
+    out.push(targets_version(target.into_iter()));
     if let Some(target) = target {
         encode_target(target, out);
     }
@@ -356,7 +389,7 @@ pub(crate) fn encode_mark(target: Option<&Target>, out: &mut Vec<u8>) {
 /// Reads a value of `marks`.
 pub(crate) fn decode_mark(bytes: &[u8]) -> Result<Option<Target>, DecodeError> {
     let mut r = Reader { rest: bytes };
-    r.version(MARK_VERSION)?;
+    read_targets_version(&mut r)?;
     match r.rest {
         [] => Ok(None),
         _ => read_target(&mut r).map(Some),
@@ -378,12 +411,18 @@ fn read_target(r: &mut Reader<'_>) -> Result<Target, DecodeError> {
     if flags & SHARED != 0 {
         target.shared = Some(r.text()?);
     }
+    if flags & FAILED != 0 {
+        target.failed = r.array().map(u16::from_le_bytes)?;
+    }
+    if flags & LEVEL != 0 {
+        target.priority = Some(r.u8()?);
+    }
     Ok(target)
 }
 
 /// Appends a value of `log`.
 pub(crate) fn encode_log(message: &Message, targets: &[&Target], out: &mut Vec<u8>) {
-    out.push(LOG_VERSION);
+    out.push(targets_version(targets.iter().copied()));
     let cost = u32::try_from(message.cost()).unwrap_or(u32::MAX);
     out.extend_from_slice(&cost.to_le_bytes());
     let count = u32::try_from(targets.len()).unwrap_or(u32::MAX);
@@ -404,7 +443,7 @@ pub(crate) struct LogHead {
 /// Reads all but the message itself.
 pub(crate) fn decode_log_head(bytes: &[u8]) -> Result<LogHead, DecodeError> {
     let mut r = Reader { rest: bytes };
-    r.version(LOG_VERSION)?;
+    read_targets_version(&mut r)?;
     let cost = r.u32()? as usize;
     let mut targets = Vec::new();
     for _ in 0..r.u32()? {
@@ -421,7 +460,7 @@ pub(crate) fn decode_log_head(bytes: &[u8]) -> Result<LogHead, DecodeError> {
 /// Reads the message of a value of `log`.
 pub(crate) fn decode_log_message(bytes: &[u8]) -> Result<Arc<Message>, DecodeError> {
     let mut r = Reader { rest: bytes };
-    r.version(LOG_VERSION)?;
+    read_targets_version(&mut r)?;
     r.u32()?;
     for _ in 0..r.u32()? {
         read_target(&mut r)?;
@@ -441,13 +480,20 @@ pub(crate) fn encode_record(record: &SessionRecord, out: &mut Vec<u8>) {
     if !record.owner.is_empty() {
         flags |= OWNER;
     }
+    let version = match record.options.is_empty() {
+        true => SESSION_VERSION_PLAIN,
+        false => SESSION_VERSION,
+    };
+    if !record.options.is_empty() {
+        flags |= OPTIONS;
+    }
     if let Some(will) = &record.will {
         flags |= WILL;
         if will.message_expiry_secs.is_some() {
             flags |= WILL_EXPIRY;
         }
     }
-    out.extend_from_slice(&[SESSION_VERSION, record.version, flags]);
+    out.extend_from_slice(&[version, record.version, flags]);
     out.extend_from_slice(&record.expiry_interval_secs.to_le_bytes());
     let at = record.disconnected_at.map_or(0, Instant::as_micros);
     out.extend_from_slice(&at.to_le_bytes());
@@ -457,6 +503,9 @@ pub(crate) fn encode_record(record: &SessionRecord, out: &mut Vec<u8>) {
     }
     if !record.owner.is_empty() {
         put_text(out, &record.owner);
+    }
+    if !record.options.is_empty() {
+        put_blob(out, &record.options);
     }
     if let Some(will) = &record.will {
         out.extend_from_slice(&will.delay_secs.to_le_bytes());
@@ -487,6 +536,10 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> 
     } else {
         Text::new()
     };
+    let options = match flags & OPTIONS {
+        0 => Box::default(),
+        _ => r.blob()?.into(),
+    };
     let will = if flags & WILL != 0 {
         let delay_secs = r.u32()?;
         let expiry = r.u32()?;
@@ -506,6 +559,7 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> 
         will,
         user_name,
         owner,
+        options,
     })
 }
 

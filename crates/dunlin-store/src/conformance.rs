@@ -258,6 +258,7 @@ pub fn one_of_each(open: Open<'_>) {
                 }),
                 user_name: Some(Text::new()),
                 owner: Text::from("owner/é"),
+                options: b"\0\xff"[..].into(),
             },
         },
         StoreOp::PutMeta {
@@ -280,6 +281,8 @@ pub fn one_of_each(open: Open<'_>) {
                 retain: true,
                 identifiers: vec![1, 268_435_455],
                 shared: Some(Text::from("$share/g/é/#")),
+                failed: u16::MAX,
+                priority: Some(0),
             }],
         },
     ];

@@ -62,6 +62,10 @@ pub struct QueuedExtra {
     pub identifiers: Vec<u32>,
     /// The full `$share/…` filter that it came through.
     pub shared: Option<Text>,
+    /// Attempts to deliver it that failed.
+    pub failed: u16,
+    /// Its priority, where that is not the usual one.
+    pub priority: Option<u8>,
 }
 
 impl QueuedRef {
@@ -79,10 +83,16 @@ impl QueuedRef {
     /// [`Message::cost`] without the message.
     #[must_use]
     pub fn from_parts(seq: Seq, expires: Option<Instant>, cost: usize, target: &Target) -> Self {
-        let extra = (!target.identifiers.is_empty() || target.shared.is_some()).then(|| {
+        let few = !target.identifiers.is_empty()
+            || target.shared.is_some()
+            || target.failed > 0
+            || target.priority.is_some();
+        let extra = few.then(|| {
             Box::new(QueuedExtra {
                 identifiers: target.identifiers.clone(),
                 shared: target.shared.clone(),
+                failed: target.failed,
+                priority: target.priority,
             })
         });
         let cost = u32::try_from(cost).unwrap_or(u32::MAX).min(Self::COST_MAX);
@@ -146,6 +156,18 @@ impl QueuedRef {
     pub fn shared(&self) -> Option<&Text> {
         self.extra.as_ref().and_then(|e| e.shared.as_ref())
     }
+
+    /// Attempts to deliver it that failed.
+    #[must_use]
+    pub fn failed(&self) -> u16 {
+        self.extra.as_ref().map_or(0, |e| e.failed)
+    }
+
+    /// Its priority, where that is not the usual one.
+    #[must_use]
+    pub fn priority(&self) -> Option<u8> {
+        self.extra.as_ref().and_then(|e| e.priority)
+    }
 }
 
 #[cfg(test)]
@@ -161,6 +183,8 @@ mod tests {
                     retain,
                     identifiers: vec![1, 268_435_455],
                     shared: Some(Text::from("$share/g/a")),
+                    failed: 3,
+                    priority: Some(9),
                     ..Target::new(SessionKey(1), qos)
                 };
                 let at = Instant::from_micros(1_500_000);
@@ -170,6 +194,7 @@ mod tests {
                 assert_eq!(r.expires(), Some(Instant::from_micros(2_000_000)));
                 assert_eq!(r.identifiers(), &[1, 268_435_455]);
                 assert_eq!(r.shared(), target.shared.as_ref());
+                assert_eq!((r.failed(), r.priority()), (3, Some(9)));
             }
         }
         let never = QueuedRef::from_parts(

@@ -1,6 +1,7 @@
 //! Requests to a store and its answers. Nothing here says how or where a back
 //! end keeps things.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -62,6 +63,8 @@ pub struct SessionRecord {
     /// The user name, if a password file vouches for it; empty: there is no
     /// name, or a certificate has it, or a record of version 1 does not say.
     pub owner: Text,
+    /// What its protocol keeps of it besides, in a form of the submitter.
+    pub options: Box<[u8]>,
 }
 
 /// A will and when it is due.
@@ -89,6 +92,10 @@ pub struct Target {
     pub identifiers: Vec<u32>,
     /// The full `$share/…` filter that it came through.
     pub shared: Option<Text>,
+    /// Attempts to deliver it there that failed.
+    pub failed: u16,
+    /// Its priority there, where that is not the usual one.
+    pub priority: Option<u8>,
 }
 
 impl Target {
@@ -101,6 +108,8 @@ impl Target {
             retain: false,
             identifiers: Vec::new(),
             shared: None,
+            failed: 0,
+            priority: None,
         }
     }
 }

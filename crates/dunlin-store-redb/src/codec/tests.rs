@@ -48,6 +48,7 @@ fn record() -> SessionRecord {
         }),
         user_name: Some(Text::from("u")),
         owner: Text::from("o"),
+        options: Box::default(),
     }
 }
 
@@ -137,6 +138,21 @@ fn bytes_are_as_drawn() {
     encode_mark(Some(&target()), &mut out);
     assert_eq!(hex(&out), format!("01{TARGET}"));
     assert_eq!(decode_mark(&out), Ok(Some(target())));
+    let failed = Target {
+        failed: 258,
+        priority: Some(9),
+        ..Target::new(SessionKey(1), QoS::AtLeastOnce)
+    };
+    out.clear();
+    encode_mark(Some(&failed), &mut out);
+    assert_eq!(hex(&out), "02010000000000000061020109");
+    assert_eq!(decode_mark(&out), Ok(Some(failed.clone())));
+    out.clear();
+    encode_log(&message(), &[&target(), &failed], &mut out);
+    assert_eq!(out.first(), Some(&2));
+    let head = decode_log_head(&out).expect("just written");
+    assert_eq!(head.targets, [target(), failed]);
+    assert_eq!(decode_log_message(&out).as_deref(), Ok(&message()));
     out.clear();
     encode_mark(None, &mut out);
     assert_eq!((hex(&out).as_str(), decode_mark(&out)), ("01", Ok(None)));
@@ -167,6 +183,17 @@ fn bytes_are_as_drawn() {
     );
     assert_eq!(hex(&out), want);
     assert_eq!(decode_record(&out), Ok(record()));
+
+    let options = SessionRecord {
+        options: b"\x07"[..].into(),
+        ..record()
+    };
+    out.clear();
+    encode_record(&options, &mut out);
+    let want = want.replacen("02051f", "03053f", 1);
+    let want = want.replacen("010000006f", "010000006f0100000007", 1);
+    assert_eq!(hex(&out), want);
+    assert_eq!(decode_record(&out), Ok(options));
 
     assert_eq!(hex(&packet_key(1, 2)), "00000000000000010002");
     assert_eq!(split_packet_key(packet_key(1, 2)), (1, 2));

@@ -98,6 +98,8 @@ impl Histories {
                     retain: self.below(4) == 0,
                     identifiers: (0..self.below(3)).map(|n| n as u32 + 1).collect(),
                     shared: (self.below(5) == 0).then(|| Text::from("$share/g/t")),
+                    failed: self.below(3) as u16,
+                    priority: (self.below(4) == 0).then_some(7),
                     ..Target::new(
                         session,
                         QoS::from_u8(self.below(3) as u8).unwrap_or_default(),

@@ -34,6 +34,8 @@ enum Line {
         user_name: Option<String>,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         owner: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        options_base64: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         will: Option<WillLine>,
     },
@@ -97,6 +99,10 @@ struct TargetLine {
     identifiers: Vec<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shared: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    failed: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    priority: Option<u8>,
 }
 
 /// A message; its payload as text if it is UTF-8.
@@ -148,6 +154,11 @@ struct PropertiesLine {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(number: &u16) -> bool {
+    *number == 0
 }
 
 /// Why a line is not one.
@@ -303,6 +314,7 @@ fn to_line(op: &StoreOp) -> Option<Line> {
             disconnected_at_micros: record.disconnected_at.map(Instant::as_micros),
             user_name: record.user_name.as_ref().map(ToString::to_string),
             owner: record.owner.to_string(),
+            options_base64: BASE64.encode(&record.options),
             will: record.will.as_ref().map(|will| WillLine {
                 delay_secs: will.delay_secs,
                 message_expiry_secs: will.message_expiry_secs,
@@ -362,6 +374,8 @@ fn target_line(target: &Target) -> TargetLine {
         retain: target.retain,
         identifiers: target.identifiers.clone(),
         shared: target.shared.as_ref().map(ToString::to_string),
+        failed: target.failed,
+        priority: target.priority,
     }
 }
 
@@ -406,6 +420,7 @@ fn to_op(line: Line) -> Result<StoreOp, LineError> {
             disconnected_at_micros,
             user_name,
             owner,
+            options_base64,
             will,
         } => StoreOp::PutSession {
             key: SessionKey(session),
@@ -417,6 +432,7 @@ fn to_op(line: Line) -> Result<StoreOp, LineError> {
                 will: will.map(will_of).transpose()?,
                 user_name: user_name.map(Text::from),
                 owner: Text::from(owner),
+                options: BASE64.decode(options_base64)?.into(),
             },
         },
         Line::Subscription {
@@ -498,6 +514,8 @@ fn target_of(line: TargetLine) -> Result<Target, LineError> {
         retain: line.retain,
         identifiers: line.identifiers,
         shared: line.shared.map(Text::from),
+        failed: line.failed,
+        priority: line.priority,
     })
 }
 
@@ -586,6 +604,7 @@ mod tests {
                     }),
                     user_name: Some(Text::new()),
                     owner: Text::from("o"),
+                    options: b"\x01\xff"[..].into(),
                 },
             },
             StoreOp::PutSession {
@@ -617,6 +636,8 @@ mod tests {
                     retain: true,
                     identifiers: vec![1, 2],
                     shared: Some(Text::from("$share/g/#")),
+                    failed: 2,
+                    priority: Some(9),
                 }],
             },
             StoreOp::PutRetained {
