@@ -23,6 +23,8 @@ pub struct Transfer<K> {
     pub key: K,
     /// It may have been sent before (DUP).
     pub again: bool,
+    /// Attempts to deliver it that failed.
+    pub failed: u16,
     /// The message.
     pub message: Arc<Message>,
     /// QoS of this delivery.
@@ -139,7 +141,10 @@ impl Unsettled {
         let key_stored = self.key_stored;
         let returns = matches!(outcome, Outcome::Released | Outcome::Modified { .. });
         if returns && let Some(mut delivery) = self.delivery.take() {
-            delivery.maybe_sent |= matches!(outcome, Outcome::Modified { failed: true, .. });
+            if matches!(outcome, Outcome::Modified { failed: true, .. }) {
+                delivery.maybe_sent = true;
+                delivery.failed = delivery.failed.saturating_add(1);
+            }
             return Settled::Returned {
                 delivery,
                 key_stored,
@@ -216,6 +221,11 @@ impl<K: Key> Consumer<K> {
     #[must_use]
     pub fn contains(&self, key: K) -> bool {
         self.unsettled.contains(key)
+    }
+
+    /// Keys of the deliveries that are not settled.
+    pub fn keys(&self) -> impl Iterator<Item = K> {
+        self.unsettled.iter().map(|(key, _)| key)
     }
 
     /// The delivery under this key, until its receiver has it.
@@ -556,6 +566,7 @@ fn transfer<K>(key: K, again: bool, delivery: &Delivery) -> Option<Transfer<K>> 
     Some(Transfer {
         key,
         again,
+        failed: delivery.failed,
         message: Arc::clone(message),
         qos: delivery.qos,
         retain: delivery.retain,

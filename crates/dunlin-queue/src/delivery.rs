@@ -47,6 +47,8 @@ pub struct Delivery {
     /// It may have been sent before, by an earlier process or without success:
     /// the first transmission says so (DUP).
     pub maybe_sent: bool,
+    /// Attempts to deliver it that failed.
+    pub failed: u16,
 }
 
 impl Delivery {

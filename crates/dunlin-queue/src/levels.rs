@@ -309,6 +309,7 @@ mod tests {
             stream: StreamId(4),
             level,
             maybe_sent: false,
+            failed: 0,
         };
         if stored {
             delivery.shed();

@@ -35,7 +35,8 @@ impl Packed {
     /// no other member of a shared subscription may want it.
     pub(crate) fn takes(delivery: &Delivery) -> bool {
         let stored = matches!(delivery.content, Content::Stored { .. });
-        stored && delivery.seq.is_some() && delivery.share.is_none()
+        let plain = delivery.share.is_none() && delivery.failed == 0;
+        stored && delivery.seq.is_some() && plain
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -49,9 +50,12 @@ impl Packed {
 
     /// Appends a delivery, or gives it back if it does not belong here.
     pub(crate) fn push(&mut self, delivery: Delivery) -> Result<(), Delivery> {
-        let (Content::Stored { cost, expires }, Some(seq), None) =
-            (&delivery.content, delivery.seq, &delivery.share)
-        else {
+        let (Content::Stored { cost, expires }, Some(seq), None, 0) = (
+            &delivery.content,
+            delivery.seq,
+            &delivery.share,
+            delivery.failed,
+        ) else {
             return Err(delivery);
         };
         let mut flags = 0;
@@ -121,6 +125,7 @@ impl Packed {
             },
             level,
             maybe_sent: flags & MAYBE_SENT != 0,
+            failed: 0,
         })
     }
 
@@ -176,6 +181,7 @@ mod tests {
             stream: StreamId::CONTROL,
             level: 3,
             maybe_sent: false,
+            failed: 0,
         }
     }
 
@@ -193,6 +199,7 @@ mod tests {
                 qos: QoS::ExactlyOnce,
                 retain: true,
                 maybe_sent: true,
+                failed: 0,
                 stream: StreamId(4_000_000_000),
                 identifiers: [1, 268_435_455, 0].into_iter().collect(),
                 content: Content::Stored {

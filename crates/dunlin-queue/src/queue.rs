@@ -173,6 +173,19 @@ impl Queue {
         before - self.bytes
     }
 
+    /// Takes the delivery at the front out, for good.
+    pub fn remove_front(&mut self) -> Option<Delivery> {
+        self.take().map(|(_, delivery)| delivery)
+    }
+
+    /// Messages arrived from the store; those that are gone are dropped.
+    pub fn handle_loads(&mut self, loaded: &[(u64, Option<Arc<Message>>)]) {
+        self.end_loading();
+        for (seq, message) in loaded {
+            self.handle_loaded(*seq, message.as_ref());
+        }
+    }
+
     /// Takes the deliveries that came through a shared subscription, so that
     /// another member of their group can have them.
     pub fn take_shared(&mut self) -> Vec<Delivery> {
@@ -207,7 +220,8 @@ impl Queue {
     }
 
     /// Whether the delivery at the front is past its expiry.
-    pub(crate) fn is_front_expired(&self, now: Instant) -> bool {
+    #[must_use]
+    pub fn is_front_expired(&self, now: Instant) -> bool {
         self.front().is_some_and(|front| front.is_expired(now))
     }
 
@@ -265,6 +279,7 @@ mod tests {
             stream: StreamId::CONTROL,
             level,
             maybe_sent: false,
+            failed: 0,
         }
     }
 

@@ -245,6 +245,7 @@ mod tests {
             stream: StreamId::CONTROL,
             level: 0,
             maybe_sent: false,
+            failed: 0,
         }
     }
 

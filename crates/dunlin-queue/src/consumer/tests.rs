@@ -50,6 +50,7 @@ fn delivery(qos: QoS, seq: Option<u64>) -> Delivery {
         stream: StreamId::CONTROL,
         level: 0,
         maybe_sent: false,
+        failed: 0,
     }
 }
 

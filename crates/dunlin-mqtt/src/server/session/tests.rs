@@ -248,6 +248,7 @@ fn sent(qos: QoS) -> Session {
         stream: CONTROL,
         level: 0,
         maybe_sent: false,
+        failed: 0,
     });
     let next = session.outbound.poll(START, MAX);
     assert!(matches!(next, Some(Outgoing::Send(_))));
