@@ -10,6 +10,7 @@ use dunlin_base::{ShardId, Text};
 
 use crate::auth::AuthPolicy;
 use crate::memory::Memory;
+use crate::queues::options::QueueOptions;
 use crate::random::Secret;
 
 /// What happens to a QoS 1 or 2 message when the queue of one of its receivers
@@ -47,6 +48,44 @@ pub struct Priority {
 
 /// The highest level of a [`Priority`].
 pub const PRIORITY_MAX: u8 = 7;
+
+/// A queue that is there from the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedQueue {
+    /// Its name, without `/queues/`.
+    pub name: Text,
+    /// Topic filters, without `$share`, that bring it messages.
+    pub topics: Vec<Text>,
+    /// Its limits and policies.
+    pub options: QueueOptions,
+}
+
+/// Queues of AMQP.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    /// Those that are there from the start.
+    pub named: Vec<NamedQueue>,
+    /// Clients make queues by attaching to them.
+    pub auto_create: bool,
+    /// Of what clients make.
+    pub options: QueueOptions,
+    /// Most queues of this shard, subscriptions and dynamic nodes included.
+    pub max: usize,
+    /// Most of one user, likewise.
+    pub of_user_max: usize,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self {
+            named: vec![],
+            auto_create: true,
+            options: QueueOptions::default(),
+            max: 10_000,
+            of_user_max: 1000,
+        }
+    }
+}
 
 /// Configuration of one shard.
 #[derive(Clone, Debug)]
@@ -116,6 +155,8 @@ pub struct Config {
     pub datagrams: bool,
     /// Send small packets twice to clients that ask for it.
     pub repeat_packets: bool,
+    /// Queues of AMQP.
+    pub queues: Queues,
     /// Topics whose messages overtake others.
     pub priorities: Vec<Priority>,
     /// Interval of `$SYS` messages; zero: none.
@@ -156,6 +197,7 @@ impl Default for Config {
             delivery_streams_max: 32,
             datagrams: true,
             repeat_packets: true,
+            queues: Queues::default(),
             priorities: vec![],
             sys_interval: Duration::from_secs(10),
             durable: true,

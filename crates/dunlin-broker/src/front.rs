@@ -103,7 +103,8 @@ pub(crate) fn fall_behind(own: &mut Owners, session: SessionRef) {
             }
         }
         Some(Session::Amqp(_)) => links::detach(own, session, TEXT),
-        None => {}
+        // No client is at the other end of it.
+        Some(Session::Node(_)) | None => {}
     }
 }
 
@@ -122,7 +123,11 @@ fn fail(own: &mut Owners, c: ConnIdx, text: &'static str) {
 
 /// Handles what came before the client was accepted.
 pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
-    packets::unpark(own, c);
+    match own.conns.peek(c) {
+        Some(Conn::Mqtt(_)) => packets::unpark(own, c),
+        Some(Conn::Amqp(_)) => events::drive(own, c, &[]),
+        None => {}
+    }
 }
 
 /// Ends a data stream if nothing is due on it any more.

@@ -14,6 +14,7 @@ use dunlin_store::{Request, SessionKey, StoreDone, StoreOp};
 
 use crate::auth::{AuthAnswer, AuthRequest};
 use crate::memory::Part;
+use crate::queues::calls::Call;
 
 /// Something happened.
 #[derive(Debug)]
@@ -183,7 +184,13 @@ pub enum BusMessage {
         /// The message.
         message: Arc<Message>,
     },
+    /// Between a link of AMQP and the queue that it is attached to.
+    Queue(QueueCall),
 }
+
+/// What a link and its queue say to each other.
+#[derive(Debug)]
+pub struct QueueCall(pub(crate) Call);
 
 /// A shard's part of a publish.
 #[derive(Debug, Default)]
@@ -220,6 +227,8 @@ pub struct Forward {
     pub shares: Vec<Text>,
     /// The receiver owns the topic's retained message and shall set it.
     pub retain: bool,
+    /// Deliver to the queue with this address, and nothing else.
+    pub queue: bool,
     /// It is a will: a receiver without room goes without.
     pub lossy: bool,
 }

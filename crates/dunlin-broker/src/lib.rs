@@ -9,7 +9,7 @@
 //! are functions over it: `front` is where a connection enters the front of its
 //! protocol and `receivers` where a message leaves for it, `mqtt` and `amqp`
 //! are the two, `messages` one message's way,
-//! `sessions` what outlives a connection, `between` other shards, `reports` what
+//! `queues` named queues and their links, `sessions` what outlives a connection, `between` other shards, `reports` what
 //! a shard tells about itself. No file imports one that imports it.
 //!
 //! # Where things live
@@ -49,6 +49,7 @@ mod memory;
 mod messages;
 mod mqtt;
 mod owners;
+mod queues;
 mod random;
 mod receivers;
 mod reports;
@@ -59,12 +60,13 @@ mod stats;
 mod tests;
 mod translate;
 
-pub use config::{Config, OtherUser, PRIORITY_MAX, Priority, QueueFull};
+pub use config::{Config, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues};
 pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Missed, Output,
-    Preparation,
+    Preparation, QueueCall,
 };
 pub use memory::{Memory, Part, Totals};
+pub use queues::options::{LEVELS_MAX, Overflow, QueueOptions};
 pub use random::{SECRET_BYTES, Secret, home_shard};
 pub use reports::census::Census;
 pub use reports::clients::ClientView;

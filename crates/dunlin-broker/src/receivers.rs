@@ -9,12 +9,14 @@ use crate::owners::Owners;
 use crate::owners::pending::Verdict;
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
+use crate::queues::delivering;
 
 /// Sends what the session's queue, credit and transport allow.
 pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
     match own.sessions.get(s) {
         Some(Session::Mqtt(_)) => mqtt_pump::pump(own, s),
         Some(Session::Amqp(_)) => outgoing::pump(own, s),
+        Some(Session::Node(_)) => delivering::pump(own, s),
         None => {}
     }
 }
@@ -30,6 +32,7 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
             None => encode::deliver_qos0(own, source, hit, retain),
         },
         Some(Session::Amqp(_)) => outgoing::deliver_once(own, source, hit, retain),
+        Some(Session::Node(_)) => delivering::deliver_once(own, source, hit, retain),
         None => {}
     }
 }
@@ -39,6 +42,8 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
     match own.sessions.get(origin.at) {
         Some(Session::Mqtt(_)) => acks::answer_publish(own, origin, token, verdict),
         Some(Session::Amqp(_)) => outcome::answer(own, origin, token, verdict),
+        // Nodes publish nothing that is answered.
+        Some(Session::Node(_)) => {}
         None => {}
     }
 }

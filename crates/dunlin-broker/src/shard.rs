@@ -18,8 +18,10 @@ use crate::io::{BusMessage, Event, Input, Output};
 use crate::memory::Part;
 use crate::messages::{shared, stored, throttle};
 use crate::mqtt::ending;
+use crate::owners::session::Session;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
+use crate::queues::{dead, dispatch, nodes, restoring};
 use crate::reports::audit;
 use crate::reports::census::{self, Census};
 use crate::reports::clients::{self, ClientView};
@@ -61,6 +63,7 @@ impl Shard {
     /// recovered, before any input.
     pub fn restore(&mut self, recovered: &Recovered) {
         restore::restore(&mut self.own, recovered);
+        restoring::restore(&mut self.own, recovered);
         self.finish();
     }
 
@@ -167,7 +170,10 @@ impl Shard {
                 }
                 Timer::Session(session) => {
                     if let Some(s) = own.sessions.resolve(session) {
-                        lifecycle::check_session(own, s);
+                        match own.sessions.get(s).and_then(Session::node) {
+                            Some(_) => nodes::check_expiry(own, s),
+                            None => lifecycle::check_session(own, s),
+                        }
                     }
                 }
                 Timer::Retry => stored::retry(own),
@@ -277,6 +283,11 @@ impl Shard {
                 Some(Later::GiveAgain(old, delivery)) => {
                     shared::give_again(own, &delivery, old);
                 }
+                Some(Later::Call(call)) => {
+                    let here = own.config.shard;
+                    dispatch::handle(own, here, call);
+                }
+                Some(Later::Bury(node, delivery)) => dead::bury(own, node, *delivery),
                 None => break,
             }
         }

@@ -49,6 +49,9 @@ dunlin_base::totals! {
         pub publishes_refused: u64,
         /// Messages that expired in a queue.
         pub messages_expired: u64,
+        /// Messages of queues that could not be delivered: rejected, or tried too
+        /// often.
+        pub messages_dead: u64,
         /// Bytes received.
         pub bytes_received: u64,
         /// Bytes sent.

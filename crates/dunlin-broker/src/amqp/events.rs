@@ -8,7 +8,7 @@ use dunlin_amqp::codec::{Error, Symbol};
 use dunlin_base::transport::{CloseCause, NetCommandKind, NetEventKind, Peer};
 use dunlin_base::{ConnId, SendBuf, StreamId, Text};
 
-use crate::amqp::{access, incoming, links, outgoing};
+use crate::amqp::{access, incoming, links, nodes, outgoing};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Event;
 use crate::messages::throttle;
@@ -110,15 +110,21 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
             steals,
             ..
         } => links::handle_attach(own, c, link, attach, steals),
-        EngineEvent::Detached { link, .. } => links::handle_detached(own, c, link),
-        EngineEvent::Credit { link, drain, .. } => outgoing::handle_credit(own, c, link, drain),
+        EngineEvent::Detached { link, closed, .. } => links::handle_detached(own, c, link, closed),
+        EngineEvent::Credit { link, drain, .. } => match nodes::taking(own, c, link) {
+            Some(s) => nodes::handle_credit(own, s, drain),
+            None => outgoing::handle_credit(own, c, link, drain),
+        },
         EngineEvent::Message(message) => incoming::handle_message(own, c, message),
         EngineEvent::Disposition {
             delivery,
             tag,
             state,
             settled,
-        } => outgoing::handle_disposition(own, c, delivery, tag, state.as_ref(), settled),
+        } => match nodes::taking(own, c, delivery.link) {
+            Some(s) => nodes::handle_disposition(own, s, delivery, tag, state, settled),
+            None => outgoing::handle_disposition(own, c, delivery, tag, state.as_ref(), settled),
+        },
         EngineEvent::WindowOpen { .. } => pump_all(own, c),
         EngineEvent::Closed { error, .. } => {
             let cause = error.as_ref().map(|error| error.get());
@@ -137,7 +143,10 @@ fn pump_all(own: &mut Owners, c: ConnIdx) {
     let links = own.conns.peek_amqp(c).map(|conn| conn.links.values());
     let links: Vec<SessionIdx> = links.into_iter().flatten().copied().collect();
     for s in links {
-        outgoing::pump(own, s);
+        match nodes::is_taking(own, s) {
+            true => nodes::pump(own, s),
+            false => outgoing::pump(own, s),
+        }
     }
 }
 

@@ -8,15 +8,15 @@ use dunlin_amqp::Message;
 use dunlin_amqp::codec::{DecodeError, Message as Scanned, ReceiverSettleMode, condition};
 use dunlin_amqp::message::from_amqp;
 use dunlin_base::topic::validate_name;
-use dunlin_base::{Instant, Message as Neutral, QoS, Text};
+use dunlin_base::{Instant, Message as Neutral, Text};
 
-use crate::amqp::outcome::{answer, rejected, settle, top_up};
+use crate::amqp::outcome::{rejected, settle, top_up};
 use crate::ids::ConnIdx;
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::owners::Owners;
 use crate::owners::amqp::{End, Open};
-use crate::owners::pending::Verdict;
+use crate::queues::addresses;
 use crate::reports::audit;
 
 /// A message came whole.
@@ -69,13 +69,16 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
         {
             all.push_back(open);
         }
-        let at_most_once = mapped.qos == QoS::AtMostOnce;
+        let to_queue = addresses::is_queue(&mapped.topic);
         let mapped = Arc::new(mapped);
         let mut source = Source::of(&mapped, own.now).by(c);
-        publish::dispatch(own, Some(origin), open.token, &mut source, None);
-        if at_most_once {
-            answer(own, origin, open.token, Verdict::Accepted);
+        if to_queue {
+            source = source.for_queue();
         }
+        if !settled {
+            source = source.answered();
+        }
+        publish::dispatch(own, Some(origin), open.token, &mut source, None);
     }
     top_up(own, c, s);
 }

@@ -1,23 +1,21 @@
 //! Links: attached to a topic or a filter, and their end.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Error, Role, SenderSettleMode, Source, Symbol, Symbols, TerminusDurability,
-    TerminusExpiryPolicy, capability, condition,
+    AnyTarget, Attach, Error, Role, SenderSettleMode, Source, TerminusDurability,
+    TerminusExpiryPolicy, condition,
 };
 use dunlin_amqp::{Body, LinkId};
 use dunlin_base::topic::{Filter, validate_name};
 use dunlin_base::{StreamId, Text};
 
 use crate::access::Action;
-use crate::amqp::outgoing;
-use crate::ids::{ConnIdx, SessionIdx, SessionRef};
-use crate::memory::Part;
+use crate::amqp::attaching::{Refusal, answer, create, refusal};
+use crate::amqp::{nodes, outgoing};
+use crate::ids::{ConnIdx, SessionRef};
 use crate::owners::Owners;
-use crate::owners::amqp::{AmqpLink, End};
-use crate::owners::common::SessionCore;
+use crate::owners::amqp::End;
 use crate::owners::pending::{Pending, PendingAttach};
 use crate::owners::routing::Subscribed;
 use crate::reports::audit;
@@ -26,22 +24,8 @@ use crate::sessions::{lifecycle, subscriptions};
 /// In front of an address that is a topic in any case.
 const TOPICS: &str = "/topics/";
 
-/// In front of an address that is a queue.
-const QUEUES: &str = "/queues/";
-
 /// Retain As Published in the options of a subscription.
 const RETAIN_AS_PUBLISHED: u8 = 0b1000;
-
-/// Why a link is refused.
-#[derive(Clone, Copy, Debug)]
-struct Refusal {
-    condition: Symbol<'static>,
-    text: &'static str,
-}
-
-const fn refusal(condition: Symbol<'static>, text: &'static str) -> Refusal {
-    Refusal { condition, text }
-}
 
 /// The client asks for a link.
 pub(crate) fn handle_attach(
@@ -59,7 +43,7 @@ pub(crate) fn handle_attach(
         return;
     };
     let outcome = match attach.role {
-        Role::Sender => attach_incoming(own, c, link, &attach),
+        Role::Sender => attach_incoming(own, c, link, &attach, &body),
         Role::Receiver => attach_outgoing(own, c, link, &attach, &body),
     };
     if let (Err(why), Some(conn)) = (outcome, own.conns.amqp_mut(c)) {
@@ -69,24 +53,8 @@ pub(crate) fn handle_attach(
 }
 
 /// The topic or filter of an address.
-fn topic_of<'a>(
-    address: Option<&'a str>,
-    dynamic: bool,
-    capabilities: Option<Symbols<'_>>,
-) -> Result<Option<&'a str>, Refusal> {
-    let text = "there are no dynamic nodes";
-    if dynamic {
-        return Err(refusal(condition::NOT_IMPLEMENTED, text));
-    }
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let is_queue = |of: Symbols<'_>| of.contains(capability::QUEUE.as_str());
-    if address.starts_with(QUEUES) || capabilities.is_some_and(is_queue) {
-        let text = "there is no queue of this name";
-        return Err(refusal(condition::NOT_FOUND, text));
-    }
-    Ok(Some(address.strip_prefix(TOPICS).unwrap_or(address)))
+fn topic_of(address: Option<&str>) -> Option<&str> {
+    address.map(|address| address.strip_prefix(TOPICS).unwrap_or(address))
 }
 
 /// The client will send.
@@ -95,6 +63,7 @@ fn attach_incoming(
     c: ConnIdx,
     link: LinkId,
     attach: &Attach<'_>,
+    body: &Body,
 ) -> Result<(), Refusal> {
     let target = match attach.target {
         Some(AnyTarget::Target(target)) => target,
@@ -104,7 +73,10 @@ fn attach_incoming(
         }
         None => return Err(refusal(condition::INVALID_FIELD, "no target")),
     };
-    let topic = topic_of(target.address, target.dynamic, target.capabilities)?;
+    if let Some(wanted) = nodes::wanted_by_sender(own, &target)? {
+        return nodes::attach(own, c, link, wanted, body);
+    }
+    let topic = topic_of(target.address);
     if topic.is_some_and(|topic| validate_name(topic).is_err()) {
         let text = "the address is no topic name";
         return Err(refusal(condition::INVALID_FIELD, text));
@@ -155,7 +127,10 @@ fn attach_outgoing(
     let Some(source) = attach.source else {
         return Err(refusal(condition::INVALID_FIELD, "no source"));
     };
-    let topic = topic_of(source.address, source.dynamic, source.capabilities)?;
+    if let Some(wanted) = nodes::wanted_by_receiver(own, attach, &source)? {
+        return nodes::attach(own, c, link, wanted, body);
+    }
+    let topic = topic_of(source.address);
     let parsed = topic.and_then(|topic| Some((topic, Filter::parse(topic).ok()?)));
     let Some((filter, parsed)) = parsed else {
         let text = "the address is no topic filter";
@@ -253,49 +228,11 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
     own.conns.touch(c);
 }
 
-/// What both kinds of answers have in common.
-fn answer<'a>(attach: &Attach<'a>) -> Attach<'a> {
-    Attach {
-        unsettled: None,
-        incomplete_unsettled: false,
-        initial_delivery_count: None,
-        max_message_size: None,
-        offered_capabilities: None,
-        desired_capabilities: None,
-        properties: None,
-        ..*attach
-    }
-}
-
-/// A session for a link.
-fn create(own: &mut Owners, c: ConnIdx, link: LinkId, end: End) -> Result<SessionIdx, Refusal> {
-    own.budget.look();
-    if !own.budget.has_room_for_session() {
-        own.note_refused(Part::Sessions, 1);
-        let text = "no room for another link";
-        return Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text));
-    }
-    let Some(conn) = own.conns.amqp(c) else {
-        return Err(refusal(condition::INTERNAL_ERROR, "no connection"));
-    };
-    let container = conn.who.as_ref().map(|who| who.client_id.clone());
-    let key = own.sessions.next_key();
-    let mut core = SessionCore::new(key, container.unwrap_or_default());
-    core.user = conn.identity.user.clone();
-    core.standing = conn.identity.standing;
-    core.conn = Some(c);
-    own.budget.users.moved(None, core.user.as_ref());
-    let s = own
-        .sessions
-        .insert_link(Box::new(AmqpLink::new(core, link, end)));
-    own.count_in(s);
-    Ok(s)
-}
-
 /// A link is gone.
-pub(crate) fn handle_detached(own: &mut Owners, c: ConnIdx, link: LinkId) {
+pub(crate) fn handle_detached(own: &mut Owners, c: ConnIdx, link: LinkId, closed: bool) {
     let conn = own.conns.peek_amqp_mut(c);
     if let Some(s) = conn.and_then(|conn| conn.links.remove(&link)) {
+        nodes::leave(own, s, closed);
         lifecycle::end_session(own, s);
     }
 }

@@ -3,11 +3,14 @@
 //!
 //! An AMQP connection stays on the shard that accepted it, and its sessions and
 //! links end with it. A link from the client publishes, a link to it is a
-//! subscription that is not durable.
+//! subscription that is not durable, or takes from a node that may live on another
+//! shard.
 
 pub(crate) mod access;
+mod attaching;
 pub(crate) mod events;
 pub(crate) mod incoming;
 pub(crate) mod links;
+pub(crate) mod nodes;
 pub(crate) mod outcome;
 pub(crate) mod outgoing;

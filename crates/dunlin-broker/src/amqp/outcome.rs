@@ -34,7 +34,7 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
         Verdict::Accepted | Verdict::Unmatched => DeliveryState::ACCEPTED,
         Verdict::Refused => rejected(
             condition::RESOURCE_LIMIT_EXCEEDED,
-            "a queue is full or the store refused it",
+            "a queue is full or gone, or the store refused it",
         ),
     };
     settle(own, c, open, &state);

@@ -54,6 +54,7 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         stream: hit.stream,
         level,
         maybe_sent: false,
+        failed: 0,
     });
     pump(own, s);
 }
@@ -145,6 +146,7 @@ fn queue_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool
             stream: hit.stream,
             level,
             maybe_sent: false,
+            failed: 0,
         });
     }
 }
@@ -284,7 +286,7 @@ pub(crate) fn handle_disposition(
     pump(own, s);
 }
 
-fn outcome_of(outcome: &AmqpOutcome<'_>) -> Outcome {
+pub(super) fn outcome_of(outcome: &AmqpOutcome<'_>) -> Outcome {
     match outcome {
         AmqpOutcome::Accepted | AmqpOutcome::Declared(_) => Outcome::Accepted,
         AmqpOutcome::Rejected(_) => Outcome::Rejected,

@@ -7,11 +7,12 @@ use dunlin_base::{ShardId, StreamId};
 use crate::amqp::links;
 use crate::between::crossing;
 use crate::front;
-use crate::io::{BusMessage, Output, Preparation};
+use crate::io::{BusMessage, Output, Preparation, QueueCall};
 use crate::messages::{publish, settle, shared};
 use crate::mqtt::{claims, subscribe};
 use crate::owners::Owners;
-use crate::owners::pending::{Pending, Prepared};
+use crate::owners::pending::{Pending, PendingBinding, Prepared};
+use crate::queues::{dispatch, nodes};
 
 pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
     match message {
@@ -72,6 +73,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
                 settle::settle_due(own, due, retained, committed);
             }
         }
+        BusMessage::Queue(QueueCall(call)) => dispatch::handle(own, from, call),
         BusMessage::Retained { message } => own.routing.retained.set(&message),
     }
 }
@@ -88,6 +90,10 @@ fn handle_noted(own: &mut Owners, token: u64) {
     match own.commits.take(token) {
         Some(Pending::Subscribe(pending)) => subscribe::advance_subscribe(own, token, pending),
         Some(Pending::Attach(pending)) => links::advance_attach(own, token, pending),
+        Some(Pending::Binding(pending)) => {
+            let waiting = pending.waiting.saturating_sub(1);
+            nodes::advance(own, token, PendingBinding { waiting, ..pending });
+        }
         Some(other) => own.commits.wait(token, other),
         None => {}
     }

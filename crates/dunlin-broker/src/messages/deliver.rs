@@ -1,9 +1,10 @@
 //! From a matched message to the queues of its receivers, or with QoS 0 to
 //! their send buffers.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{QoS, Text};
+use dunlin_base::{Message, QoS, Text};
 use dunlin_queue::{Content, Delivery};
 use dunlin_store::{Seq, SessionKey, StoreOp, Target};
 use smallvec::SmallVec;
@@ -18,6 +19,7 @@ use crate::owners::pending::Due;
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
 use crate::owners::{Later, Owners};
+use crate::queues::delivering;
 use crate::receivers;
 
 /// Delivers to `hits`. Deliveries that must be stored first go to
@@ -34,8 +36,8 @@ pub(crate) fn deliver_hits(
         return true;
     }
     let published = source.qos();
-    let memory = published == QoS::AtMostOnce || own.has_memory(source.cost());
-    if published != QoS::AtMostOnce
+    let memory = !source.is_answered() || own.has_memory(source.cost());
+    if source.is_answered()
         && let Some(full) = without_room(own, hits, source, memory)
     {
         report_full(own, full, memory);
@@ -43,13 +45,19 @@ pub(crate) fn deliver_hits(
     }
     let mut batch = Parts::new();
     for hit in hits.drain(..) {
+        if let Some(message) = aged(own, hit.session, source) {
+            let mut source = source.with(&message);
+            deliver_hits(own, &mut source, &mut alloc::vec![hit], ops, due);
+            continue;
+        }
         let qos = published.min(hit.qos());
         //= mqtt5#[MQTT-3.3.1-12]
         let retain = hit.retain_as_published() && source.retain();
         if qos == QoS::AtMostOnce {
             receivers::deliver_once(own, source, &hit, retain);
         } else {
-            let room = has_room(own, hit.session, source, 1, memory);
+            let room = has_room(own, hit.session, source, 1, memory)
+                || makes_room(own, hit.session, source, memory);
             if !room {
                 report_full(own, hit.session, memory);
             }
@@ -64,6 +72,19 @@ pub(crate) fn deliver_hits(
         targets: part.targets,
     }));
     true
+}
+
+/// A message with the time that it has in a queue, if that is less than it has.
+fn aged(own: &Owners, s: SessionIdx, source: &mut Source<'_>) -> Option<Arc<Message>> {
+    let ttl = own.sessions.get(s)?.node()?.kept.options.ttl?;
+    let (until, message) = (own.now + ttl, source.message());
+    let lasts = message.expires.is_none_or(|at| at > until);
+    lasts.then(|| {
+        Arc::new(Message {
+            expires: Some(until),
+            ..Message::clone(&message)
+        })
+    })
 }
 
 /// QoS 1 and 2: into the session's queue, by way of the store if the
@@ -83,6 +104,7 @@ fn deliver_acknowledged(
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };
+    let (level, priority) = session.rank(level, &message);
     let persistent = session.is_persistent();
     let conn = session.conn;
     let behind = session.queue().len() >= QUEUE_HIGH;
@@ -97,6 +119,7 @@ fn deliver_acknowledged(
         stream: hit.stream,
         level,
         maybe_sent: false,
+        failed: 0,
     };
     if !room {
         // Only where the policy is to drop, for a will, or where a session that ends
@@ -117,7 +140,8 @@ fn deliver_acknowledged(
         if own.config.durable
             && let Some(keeper) = keeper
         {
-            let seq = place(own, batch, key, target(keeper, &delivery));
+            let target = target(keeper, &delivery, priority);
+            let seq = place(own, batch, key, target);
             delivery.seq = Some(seq.0);
             if keeper != key {
                 own.commits.keep(key, seq, keeper);
@@ -213,6 +237,13 @@ pub(crate) fn has_room(
         && (memory || own.holds_little(s, cost))
 }
 
+/// Whether a queue whose policy that is has made room.
+fn makes_room(own: &mut Owners, s: SessionIdx, source: &mut Source<'_>, memory: bool) -> bool {
+    let cost = source.message().cost();
+    let is_node = own.sessions.get(s).and_then(Session::node).is_some();
+    is_node && (memory || own.holds_little(s, cost)) && delivering::make_room(own, s, cost)
+}
+
 /// The first session whose queue does not have room for all of its copies, as
 /// far as the publisher is refused for it. More copies than a queue ever has
 /// room for are the matter of their receiver.
@@ -222,15 +253,13 @@ fn without_room(
     source: &mut Source<'_>,
     memory: bool,
 ) -> Option<SessionIdx> {
-    if own.config.queue_full == QueueFull::DropNewest || source.is_lossy() {
+    if source.is_lossy() {
         return None;
     }
+    let published = source.qos();
     let kept = |hit: &&Hit| {
-        hit.qos() != QoS::AtMostOnce
-            && own
-                .sessions
-                .get(hit.session)
-                .is_some_and(Session::is_persistent)
+        let session = own.sessions.get(hit.session);
+        session.is_some_and(|session| session.refuses(&own.config, published.min(hit.qos())))
     };
     // Only groups give a session more than one copy.
     if hits.iter().all(|hit| hit.share.is_none()) {
@@ -262,13 +291,16 @@ fn report_full(own: &mut Owners, s: SessionIdx, memory: bool) {
     }
 }
 
-fn target(session: SessionKey, delivery: &Delivery) -> Target {
+/// A delivery as the store gets it.
+pub(crate) fn target(session: SessionKey, delivery: &Delivery, priority: Option<u8>) -> Target {
     Target {
         session,
         qos: delivery.qos,
         retain: delivery.retain,
         identifiers: delivery.identifiers.to_vec(),
         shared: delivery.share.as_deref().map(Text::from),
+        failed: delivery.failed,
+        priority,
     }
 }
 

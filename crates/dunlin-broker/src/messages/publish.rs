@@ -18,8 +18,9 @@ use crate::messages::source::Source;
 use crate::messages::{deliver, retained, settle, shared};
 use crate::mqtt::form::Form;
 use crate::owners::Owners;
+use crate::owners::node::BINDING;
 use crate::owners::pending::{PendingPublish, Prepared, Record};
-use crate::owners::routing::{Forwards, Matches, Scope, Wanted};
+use crate::owners::routing::{Forwards, Hit, Matches, Scope, Wanted};
 use crate::random::home_shard;
 
 /// Who gets a message.
@@ -52,25 +53,14 @@ pub(crate) fn dispatch(
     record: Option<Record>,
 ) {
     let publisher = origin.map(|session| session.at);
-    let mut found = find(own, source.topic(), publisher, None, source.qos());
-    let acknowledged = source.qos() != QoS::AtMostOnce;
+    let acknowledged = source.is_answered();
     let mut publish = PendingPublish {
         origin: origin.filter(|_| acknowledged),
-        unmatched: found.hits.is_empty() && found.forwards.is_empty(),
         lossy: source.is_lossy(),
         record,
         ..PendingPublish::default()
     };
-    if source.retain() {
-        place_retained(own, source, &mut publish, &mut found.forwards);
-    }
-    let (ops, due) = (&mut publish.ops, &mut publish.due);
-    publish.refused |= !deliver::deliver_hits(own, source, &mut found.hits, ops, due);
-    own.routing.recycle(found.hits);
-    for (to, wanted) in found.forwards {
-        publish.preparing += usize::from(acknowledged);
-        send_on(own, to, wanted, acknowledged.then_some(token), source);
-    }
+    place(own, publisher, token, source, &mut publish);
     if acknowledged {
         if source.qos() == QoS::ExactlyOnce
             && let Some(origin) = publish.origin
@@ -82,6 +72,49 @@ pub(crate) fn dispatch(
         }
         settle::line_up(own, token, publish);
     }
+}
+
+/// Gives a message to who gets it, as far as that is not stored first.
+pub(crate) fn place(
+    own: &mut Owners,
+    publisher: Option<SessionIdx>,
+    token: u64,
+    source: &mut Source<'_>,
+    publish: &mut PendingPublish,
+) {
+    let acknowledged = source.is_answered();
+    let mut found = match source.is_to_queue() {
+        true => find_queue(own, source.topic()),
+        false => find(own, source.topic(), publisher, None, source.qos()),
+    };
+    publish.unmatched = found.hits.is_empty() && found.forwards.is_empty();
+    publish.refused |= publish.unmatched && source.is_to_queue();
+    if source.retain() && !source.is_to_queue() {
+        place_retained(own, source, publish, &mut found.forwards);
+    }
+    let (ops, due) = (&mut publish.ops, &mut publish.due);
+    publish.refused |= !deliver::deliver_hits(own, source, &mut found.hits, ops, due);
+    own.routing.recycle(found.hits);
+    for (to, wanted) in found.forwards {
+        publish.preparing += usize::from(acknowledged);
+        send_on(own, to, wanted, acknowledged.then_some(token), source);
+    }
+}
+
+/// The queue with this address, or its shard.
+fn find_queue(own: &Owners, address: &str) -> Matches {
+    let mut found = Matches::default();
+    let home = ShardId(home_shard(address, own.config.shards));
+    if home != own.config.shard {
+        let wanted = Wanted {
+            queue: true,
+            ..Wanted::default()
+        };
+        found.forwards.push((home, wanted));
+    } else if let Some(s) = own.sessions.find_node(address) {
+        found.hits.push(Hit::new(s, &BINDING, None));
+    }
+    found
 }
 
 /// Sends a message to another shard: its bytes with others, or, where more is
@@ -102,6 +135,7 @@ fn send_on(
         plain: wanted.plain,
         shares: wanted.shares,
         retain: wanted.retain,
+        queue: wanted.queue,
         lossy: source.is_lossy(),
     };
     own.outbox.bus(to, BusMessage::Forward { forward, token });
@@ -140,6 +174,12 @@ pub(crate) fn handle_forward(
     if forward.lossy {
         source = source.lossy();
     }
+    if forward.queue {
+        source = source.for_queue();
+    }
+    if token.is_some() {
+        source = source.answered();
+    }
     prepare(own, from, token, &scope, &mut source, part);
 }
 
@@ -165,7 +205,11 @@ fn prepare(
         mut ops,
         mut refused,
     } = part;
-    let mut found = find(own, source.topic(), None, Some(scope), source.qos());
+    let mut found = match source.is_to_queue() {
+        true => find_queue(own, source.topic()),
+        false => find(own, source.topic(), None, Some(scope), source.qos()),
+    };
+    refused |= source.is_to_queue() && found.hits.is_empty() && !source.is_lossy();
     let (hits, due) = (&mut found.hits, &mut prepared.due);
     refused |= !deliver::deliver_hits(own, source, hits, &mut ops, due);
     own.routing.recycle(found.hits);
@@ -221,7 +265,7 @@ fn place_retained(
         return;
     }
     let message = source.message();
-    let waits = source.qos() != QoS::AtMostOnce;
+    let waits = source.is_answered();
     let (ops, change) = (&mut publish.ops, &mut publish.retained);
     let taken = retained::own_retained(own, &message, waits, ops, change);
     publish.refused |= !taken && !source.is_lossy();

@@ -146,6 +146,7 @@ fn give(
                 plain: false,
                 shares: alloc::vec![share],
                 retain: false,
+                queue: false,
                 lossy: publish.lossy,
             };
             let token = Some(token);

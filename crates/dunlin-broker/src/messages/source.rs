@@ -22,6 +22,10 @@ pub(crate) struct Source<'a> {
     /// Connection that the message came on.
     publisher: Option<ConnIdx>,
     lossy: bool,
+    /// Its topic is the address of a queue, and it goes nowhere else.
+    queue: bool,
+    /// Its publisher waits to hear what became of it, also with QoS 0.
+    answered: bool,
 }
 
 impl<'a> Source<'a> {
@@ -35,6 +39,8 @@ impl<'a> Source<'a> {
             level: None,
             publisher,
             lossy: false,
+            queue: false,
+            answered: false,
         }
     }
 
@@ -57,6 +63,39 @@ impl<'a> Source<'a> {
     pub(crate) fn lossy(self) -> Self {
         let lossy = true;
         Self { lossy, ..self }
+    }
+
+    /// As `self`, to the queue whose address is its topic.
+    pub(crate) fn for_queue(self) -> Self {
+        let queue = true;
+        Self { queue, ..self }
+    }
+
+    /// Whether it goes to one queue.
+    pub(crate) const fn is_to_queue(&self) -> bool {
+        self.queue
+    }
+
+    /// As `self`, and its publisher waits to hear what became of it.
+    pub(crate) fn answered(self) -> Self {
+        let answered = true;
+        Self { answered, ..self }
+    }
+
+    /// Whether its publisher waits to hear what became of it.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answered || self.qos() != QoS::AtMostOnce
+    }
+
+    /// Another message, on the same way.
+    pub(crate) fn with<'b>(&self, message: &'b Arc<Message>) -> Source<'b> {
+        Source {
+            publisher: self.publisher,
+            lossy: self.lossy,
+            queue: self.queue,
+            answered: self.answered,
+            ..Source::of(message, self.now)
+        }
     }
 
     /// Whether a receiver without room goes without.

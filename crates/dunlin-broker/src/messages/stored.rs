@@ -15,6 +15,7 @@ use crate::mqtt::{accept, acks, ending, pump, subscribe};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
+use crate::queues::{credit, nodes};
 use crate::receivers;
 use crate::sessions::records;
 
@@ -83,8 +84,11 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
             packet_id,
         } => acks::send_pubcomp(own, session, stream, packet_id),
         Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
+        Pending::Node(node) => nodes::handle_stored(own, node, true),
+        Pending::Settlement(settlement) => credit::handle_removed(own, settlement, true),
         Pending::Claim { .. }
         | Pending::Attach(_)
+        | Pending::Binding(_)
         | Pending::Subscribe(_)
         | Pending::GiveAgain(_)
         | Pending::Load { .. } => {}
@@ -112,8 +116,11 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         | Pending::Release { .. }
         | Pending::Complete { .. }
         | Pending::Forget { .. } => own.retry_later(pending),
+        Pending::Node(node) => nodes::handle_stored(own, node, false),
+        Pending::Settlement(settlement) => credit::handle_removed(own, settlement, false),
         Pending::Claim { .. }
         | Pending::Attach(_)
+        | Pending::Binding(_)
         | Pending::Subscribe(_)
         | Pending::GiveAgain(_)
         | Pending::Load { .. } => {}
@@ -148,7 +155,10 @@ pub(crate) fn retry(own: &mut Owners) {
                     receivers::pump(own, session.at);
                 }
             }
+            Pending::Settlement(settlement) => credit::retry(own, settlement),
             Pending::Claim { .. }
+            | Pending::Node(_)
+            | Pending::Binding(_)
             | Pending::Attach(_)
             | Pending::Connect { .. }
             | Pending::Publish(_)

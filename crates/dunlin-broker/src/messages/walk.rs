@@ -87,6 +87,7 @@ fn deliver_retained(
         stream: hit.stream,
         level,
         maybe_sent: false,
+        failed: 0,
     };
     if !durable {
         session.queue_mut().push(delivery);
@@ -115,6 +116,7 @@ fn store_retained(
             retain: delivery.retain,
             identifiers: delivery.identifiers.to_vec(),
             shared: None,
+            ..Target::default()
         }],
     });
     let publish = PendingPublish {

@@ -3,17 +3,18 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 
-use dunlin_amqp::{Connection, Delivery, LinkId};
-use dunlin_base::ConnId;
-use dunlin_base::Text;
+use dunlin_amqp::{Body, Connection, Delivery, LinkId, State};
 use dunlin_base::transport::Peer;
+use dunlin_base::{ConnId, Message, ShardId, Text};
 use dunlin_queue::{Consumer, Queue};
 
 use crate::ids::SessionIdx;
 use crate::owners::common::{ConnCore, Identity, SessionCore, Who};
 use crate::owners::subscribers::Subscribed;
+use crate::queues::calls::Place;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,68 @@ pub(crate) enum End {
         /// The client has asked for what there is.
         drain: bool,
     },
+    /// The client receives from a node.
+    Taking(Box<Taking>),
+}
+
+/// The node that a link is attached to.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    /// Where the node lives.
+    pub(crate) home: ShardId,
+    /// Once it is attached.
+    pub(crate) place: Option<Place>,
+    /// What the client asked for.
+    pub(crate) attach: Body,
+    /// The address that the broker has given a dynamic node.
+    pub(crate) generated: Option<Text>,
+}
+
+/// What a link has of a node that it takes from.
+#[derive(Debug, Default)]
+pub(crate) struct Taking {
+    /// Every message is settled when it is sent.
+    pub(crate) settled: bool,
+    /// What the node has handed over and was not sent. Bounded by the credit that
+    /// the node heard of.
+    pub(crate) handed: VecDeque<Handed>,
+    /// Bytes of these.
+    pub(crate) bytes: usize,
+    /// The key of the last message that came.
+    pub(crate) last_key: u32,
+    /// The node has heard that it may hand over messages up to this key.
+    pub(crate) limit: u32,
+    pub(crate) drain: Drain,
+    /// Outcomes that are to be settled when the node has them, by key.
+    pub(crate) answers: BTreeMap<u32, (Delivery, Option<State>)>,
+}
+
+/// Whether the client wants what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Drain {
+    #[default]
+    No,
+    /// The node has been asked.
+    Asked,
+    /// It has no more; what it handed over is sent first.
+    Answered,
+}
+
+/// A message that a node has handed over.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) key: u32,
+    pub(crate) message: Arc<Message>,
+    pub(crate) failed: u16,
+    pub(crate) again: bool,
+}
+
+impl Taking {
+    /// The key of the last message that was sent.
+    pub(crate) fn sent(&self) -> u32 {
+        let first = self.handed.front();
+        first.map_or(self.last_key, |handed| handed.key.wrapping_sub(1))
+    }
 }
 
 /// One link of a connection.
@@ -125,6 +188,8 @@ pub(crate) struct AmqpLink {
     /// What was sent and has no outcome; its keys are in the delivery tags.
     pub(crate) consumer: Consumer<u32>,
     pub(crate) last_key: u32,
+    /// If it is not attached to a topic.
+    pub(crate) attachment: Option<Box<Attachment>>,
 }
 
 impl AmqpLink {
@@ -136,7 +201,35 @@ impl AmqpLink {
             queue: Queue::default(),
             consumer: Consumer::default(),
             last_key: 0,
+            attachment: None,
         }
+    }
+
+    /// What it takes from a node, if it does.
+    pub(crate) fn taking_mut(&mut self) -> Option<&mut Taking> {
+        match &mut self.end {
+            End::Taking(taking) => Some(taking),
+            End::Incoming { .. } | End::Outgoing { .. } => None,
+        }
+    }
+
+    const fn taking(&self) -> Option<&Taking> {
+        match &self.end {
+            End::Taking(taking) => Some(taking),
+            End::Incoming { .. } | End::Outgoing { .. } => None,
+        }
+    }
+
+    /// Bytes of what a node has handed over and was not sent.
+    pub(crate) fn handed_bytes(&self) -> usize {
+        self.taking().map_or(0, |taking| taking.bytes)
+    }
+
+    /// Messages that it holds.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
+        let handed = self.taking().map(|taking| taking.handed.iter());
+        let handed = handed.into_iter().flatten().map(|handed| &handed.message);
+        self.queue.held().chain(self.consumer.held()).chain(handed)
     }
 
     /// The subscription of a receiver.
@@ -145,7 +238,7 @@ impl AmqpLink {
             End::Outgoing {
                 filter, subscribed, ..
             } => Some((filter, subscribed)),
-            End::Incoming { .. } => None,
+            End::Incoming { .. } | End::Taking(_) => None,
         }
     }
 }

@@ -76,6 +76,8 @@ pub(crate) enum Standing {
     Listed,
     /// The password file, which has the user no longer: nothing is allowed.
     Gone,
+    /// It is the server's own: everything is allowed.
+    Server,
 }
 
 /// Topics that a session was last allowed to publish to, so that the access
@@ -146,11 +148,14 @@ impl SessionCore {
 
     /// Whether the rules let it do this.
     pub(crate) fn may(&self, access: &Access, action: Action, topic: &str) -> bool {
-        self.standing != Standing::Gone
-            && access
+        match self.standing {
+            Standing::Gone => false,
+            Standing::Server => true,
+            Standing::Open | Standing::Listed => access
                 .acl
                 .as_ref()
-                .is_none_or(|acl| acl.allows(self.user.as_deref(), &self.client_id, action, topic))
+                .is_none_or(|acl| acl.allows(self.user.as_deref(), &self.client_id, action, topic)),
+        }
     }
 
     /// This session, whose place is `at`, for later.

@@ -7,6 +7,7 @@
 pub(crate) mod amqp;
 pub(crate) mod audit;
 pub(crate) mod budget;
+mod calling;
 pub(crate) mod commits;
 pub(crate) mod common;
 pub(crate) mod conn;
@@ -14,6 +15,7 @@ pub(crate) mod connections;
 
 pub(crate) mod elsewhere;
 pub(crate) mod keepers;
+pub(crate) mod node;
 pub(crate) mod outbox;
 pub(crate) mod pending;
 pub(crate) mod routing;
@@ -47,6 +49,7 @@ use crate::owners::pending::Pending;
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
 use crate::owners::timers::{Timer, Timers};
+use crate::queues::calls::Call;
 use crate::random::Generator;
 use crate::stats::Stats;
 
@@ -60,7 +63,7 @@ pub(crate) enum Later {
     /// A publish cannot be kept, and the protocol of the connection has no way to
     /// say so.
     Unkept(ConnIdx),
-    /// Handle what came before CONNACK.
+    /// Handle what came before CONNACK, or before a link was attached.
     Unpark(ConnIdx),
     /// End a data stream whose last acknowledgement has left.
     EndStream(ConnIdx, StreamId),
@@ -70,6 +73,10 @@ pub(crate) enum Later {
     /// Give a message of a shared subscription to another member: this session
     /// has ended.
     GiveAgain(SessionRef, Box<Delivery>),
+    /// A link or node of this shard hears from another.
+    Call(Call),
+    /// A message of this node is dead.
+    Bury(SessionRef, Box<Delivery>),
 }
 
 /// The owners, and what all of them need.

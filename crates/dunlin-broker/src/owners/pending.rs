@@ -118,6 +118,26 @@ pub(crate) struct PendingAttach {
     pub(crate) waiting: usize,
 }
 
+/// A node whose binding is not in force everywhere yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingBinding {
+    pub(crate) node: SessionRef,
+    /// Shards that have not answered.
+    pub(crate) waiting: usize,
+}
+
+/// A message that is removed from a node, whose link waits for that.
+#[derive(Debug)]
+pub(crate) struct Settlement {
+    /// The session under which the store has it.
+    pub(crate) session: SessionKey,
+    pub(crate) seq: Seq,
+    /// Of the link.
+    pub(crate) shard: ShardId,
+    pub(crate) link: SessionRef,
+    pub(crate) key: u32,
+}
+
 /// Work that waits under a token.
 #[derive(Debug)]
 pub(crate) enum Pending {
@@ -159,6 +179,10 @@ pub(crate) enum Pending {
     },
     /// A message of a group whose member has ended could not be given to another.
     GiveAgain(Box<Back>),
+    /// A new node waits for its record.
+    Node(SessionRef),
+    Binding(PendingBinding),
+    Settlement(Box<Settlement>),
     /// A session's messages could not be read.
     Load {
         session: SessionRef,

@@ -5,16 +5,19 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-use dunlin_base::{Message, Text};
+use dunlin_base::{Message, QoS, Text};
 use dunlin_mqtt::codec::Version;
 use dunlin_mqtt::server::{self, AckToken};
 use dunlin_queue::{Delivery, Queue};
 use dunlin_store::{SessionKey, SessionRecord, StoreOp, StoredWill};
 
+use crate::config::{Config, QueueFull};
 use crate::owners::amqp::AmqpLink;
 use crate::owners::common::SessionCore;
 pub(crate) use crate::owners::common::Standing;
+use crate::owners::node::Node;
 use crate::owners::subscribers::Subscribed;
+use crate::queues::options::Overflow;
 
 /// A session of MQTT.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(crate) enum Session {
     Mqtt(MqttSession),
     /// One link of a connection.
     Amqp(Box<AmqpLink>),
+    /// What links attach to.
+    Node(Box<Node>),
 }
 
 impl Deref for Session {
@@ -54,6 +59,7 @@ impl Deref for Session {
         match self {
             Self::Mqtt(session) => session,
             Self::Amqp(link) => link,
+            Self::Node(node) => node,
         }
     }
 }
@@ -63,6 +69,7 @@ impl DerefMut for Session {
         match self {
             Self::Mqtt(session) => session,
             Self::Amqp(link) => link,
+            Self::Node(node) => node,
         }
     }
 }
@@ -85,21 +92,35 @@ impl Session {
     pub(crate) fn amqp_mut(&mut self) -> Option<&mut AmqpLink> {
         match self {
             Self::Amqp(link) => Some(link),
-            Self::Mqtt(_) => None,
+            Self::Mqtt(_) | Self::Node(_) => None,
+        }
+    }
+
+    pub(crate) fn node(&self) -> Option<&Node> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Mqtt(_) | Self::Amqp(_) => None,
+        }
+    }
+
+    pub(crate) fn node_mut(&mut self) -> Option<&mut Node> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Mqtt(_) | Self::Amqp(_) => None,
         }
     }
 
     pub(crate) const fn mqtt(&self) -> Option<&MqttSession> {
         match self {
             Self::Mqtt(session) => Some(session),
-            Self::Amqp(_) => None,
+            Self::Amqp(_) | Self::Node(_) => None,
         }
     }
 
     pub(crate) const fn mqtt_mut(&mut self) -> Option<&mut MqttSession> {
         match self {
             Self::Mqtt(session) => Some(session),
-            Self::Amqp(_) => None,
+            Self::Amqp(_) | Self::Node(_) => None,
         }
     }
 
@@ -108,6 +129,32 @@ impl Session {
         match self {
             Self::Mqtt(session) => session.is_persistent(),
             Self::Amqp(_) => false,
+            Self::Node(node) => node.kept.options.durable,
+        }
+    }
+
+    /// The level of a message here, of which `usual` is that of its topic, and the
+    /// priority that decides on it.
+    pub(crate) fn rank(&self, usual: u8, message: &Message) -> (u8, Option<u8>) {
+        match self {
+            Self::Mqtt(_) | Self::Amqp(_) => (usual, None),
+            Self::Node(node) => {
+                let priority = message.extra.as_ref().and_then(|extra| extra.priority);
+                (node.kept.options.level(priority), priority)
+            }
+        }
+    }
+
+    /// Whether it has the publisher refused for whom its queue has no room, with
+    /// this QoS of the delivery.
+    pub(crate) fn refuses(&self, config: &Config, qos: QoS) -> bool {
+        match self {
+            Self::Mqtt(session) => {
+                let kept = qos != QoS::AtMostOnce && session.is_persistent();
+                kept && config.queue_full == QueueFull::Reject
+            }
+            Self::Amqp(_) => false,
+            Self::Node(node) => node.kept.options.overflow == Overflow::Reject,
         }
     }
 
@@ -123,7 +170,7 @@ impl Session {
                     packet_id: packet_id.get(),
                 })
             }
-            Self::Amqp(_) => None,
+            Self::Amqp(_) | Self::Node(_) => None,
         }
     }
 
@@ -132,6 +179,7 @@ impl Session {
         match self {
             Self::Mqtt(session) => &session.mqtt.outbound.queue,
             Self::Amqp(link) => &link.queue,
+            Self::Node(node) => &node.queue,
         }
     }
 
@@ -140,6 +188,7 @@ impl Session {
         match self {
             Self::Mqtt(session) => &mut session.mqtt.outbound.queue,
             Self::Amqp(link) => &mut link.queue,
+            Self::Node(node) => &mut node.queue,
         }
     }
 
@@ -161,31 +210,38 @@ impl Session {
                 let bytes_max = bytes_max.saturating_sub(link.consumer.bytes());
                 link.queue.has_room(copies, cost, messages_max, bytes_max)
             }
+            Self::Node(node) => node.has_room(copies, cost),
         }
     }
 
     /// Bytes of messages held in memory, those in flight included.
-    pub(crate) const fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Mqtt(session) => session.mqtt.outbound.held_bytes(),
-            Self::Amqp(link) => link.queue.bytes() + link.consumer.bytes(),
+            Self::Amqp(link) => link.queue.bytes() + link.consumer.bytes() + link.handed_bytes(),
+            Self::Node(node) => node.held_bytes(),
         }
     }
 
     /// These messages.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
-        let (mqtt, amqp) = match self {
-            Self::Mqtt(session) => (Some(session.mqtt.outbound.held()), None),
-            Self::Amqp(link) => (None, Some(link.queue.held().chain(link.consumer.held()))),
+        let mqtt = self.mqtt().map(|session| session.mqtt.outbound.held());
+        let amqp = match self {
+            Self::Amqp(link) => Some(link.held()),
+            Self::Mqtt(_) | Self::Node(_) => None,
         };
-        mqtt.into_iter().flatten().chain(amqp.into_iter().flatten())
+        let node = self.node().map(Node::held);
+        let others = amqp.into_iter().flatten();
+        let others = others.chain(node.into_iter().flatten());
+        mqtt.into_iter().flatten().chain(others)
     }
 
     /// Bytes that its subscriptions take.
-    pub(crate) const fn subscription_bytes(&self) -> usize {
+    pub(crate) fn subscription_bytes(&self) -> usize {
         match self {
             Self::Mqtt(session) => session.mqtt.subscriptions.bytes(),
             Self::Amqp(_) => 0,
+            Self::Node(node) => node.binding_bytes(),
         }
     }
 
@@ -193,7 +249,7 @@ impl Session {
     pub(crate) fn will_bytes(&self) -> usize {
         match self {
             Self::Mqtt(session) => session.will.as_ref().map_or(0, |w| w.message.cost()),
-            Self::Amqp(_) => 0,
+            Self::Amqp(_) | Self::Node(_) => 0,
         }
     }
 
@@ -202,6 +258,7 @@ impl Session {
         match self {
             Self::Mqtt(session) => session.mqtt.outbound.inflight(),
             Self::Amqp(link) => link.consumer.len(),
+            Self::Node(node) => node.taken(),
         }
     }
 
@@ -218,6 +275,7 @@ impl Session {
                 taken.append(&mut link.queue.take_shared());
                 taken
             }
+            Self::Node(_) => Vec::new(),
         }
     }
 
@@ -226,6 +284,7 @@ impl Session {
         match self {
             Self::Mqtt(session) => session.mqtt.outbound.handle_loaded(messages),
             Self::Amqp(link) => link.consumer.handle_loaded(&mut link.queue, messages),
+            Self::Node(node) => node.queue.handle_loads(messages),
         }
     }
 
@@ -234,6 +293,7 @@ impl Session {
         match self {
             Self::Mqtt(session) => session.mqtt.subscriptions.get(filter).map(Subscribed::of),
             Self::Amqp(link) => link.subscription().map(|(_, subscribed)| *subscribed),
+            Self::Node(node) => node.bindings.get(filter.as_bytes()).copied(),
         }
     }
 
@@ -251,6 +311,10 @@ impl Session {
                     .into_iter()
                     .collect()
             }
+            Self::Node(node) => {
+                let all = node.bindings.iter();
+                all.map(|(filter, it)| (filter.clone(), *it)).collect()
+            }
         }
     }
 
@@ -262,6 +326,7 @@ impl Session {
                 let filter = link.subscription().map(|(filter, _)| filter.clone());
                 filter.into_iter().collect()
             }
+            Self::Node(node) => core::mem::take(&mut node.bindings).into_keys().collect(),
         }
     }
 }
@@ -302,9 +367,10 @@ impl MqttSession {
             will: self.will.as_deref().cloned(),
             user_name: self.user.clone(),
             owner: match self.standing {
-                Standing::Open => Text::new(),
+                Standing::Open | Standing::Server => Text::new(),
                 Standing::Listed | Standing::Gone => self.user.clone().unwrap_or_default(),
             },
+            options: Box::default(),
         }
     }
 }

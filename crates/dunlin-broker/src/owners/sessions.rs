@@ -13,6 +13,7 @@ use slab::Slab;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::amqp::AmqpLink;
 use crate::owners::elsewhere::{Elsewhere, Forgetting, Free};
+use crate::owners::node::Node;
 use crate::owners::session::{MqttSession, Session};
 
 /// The sessions of a shard.
@@ -21,6 +22,10 @@ pub(crate) struct Sessions {
     shard: ShardId,
     table: Slab<Session>,
     by_client: HashMap<Text, SessionIdx>,
+    /// Nodes, by address.
+    nodes: HashMap<Text, SessionIdx>,
+    /// How many nodes each user has made.
+    nodes_of: HashMap<Text, usize>,
     /// Sessions of other shards whose home is here.
     elsewhere: HashMap<Text, Elsewhere>,
     /// By client, until the store has forgotten them.
@@ -37,6 +42,8 @@ impl Sessions {
             shard,
             table: Slab::new(),
             by_client: HashMap::new(),
+            nodes: HashMap::new(),
+            nodes_of: HashMap::new(),
             elsewhere: HashMap::new(),
             forgetting: HashMap::new(),
             last_key: 1,
@@ -133,6 +140,49 @@ impl Sessions {
         found
     }
 
+    /// The node with this address.
+    pub(crate) fn find_node(&self, address: &str) -> Option<SessionIdx> {
+        self.nodes.get(address.as_bytes()).copied()
+    }
+
+    /// A node that must be there; it is a bug, and counted, if not.
+    pub(crate) fn node_mut(&mut self, s: SessionIdx) -> Option<&mut Node> {
+        let found = self.table.get_mut(s).and_then(Session::node_mut);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    pub(crate) fn insert_node(&mut self, node: Box<Node>) -> SessionIdx {
+        let address = node.address.clone();
+        if let Some(user) = &node.user {
+            *self.nodes_of.entry(user.clone()).or_default() += 1;
+        }
+        let s = self.table.insert(Session::Node(node));
+        self.nodes.insert(address, s);
+        s
+    }
+
+    /// Nodes, and how many of them this user has made.
+    pub(crate) fn nodes(&self, user: Option<&Text>) -> (usize, usize) {
+        let of = user.and_then(|user| self.nodes_of.get(user.as_bytes()));
+        (self.nodes.len(), of.copied().unwrap_or(0))
+    }
+
+    fn forget_node(&mut self, node: &Node) {
+        self.nodes.remove(node.address.as_bytes());
+        let Some(user) = &node.user else {
+            return;
+        };
+        if let Some(nodes) = self.nodes_of.get_mut(user.as_bytes()) {
+            *nodes -= 1;
+            if *nodes == 0 {
+                self.nodes_of.remove(user.as_bytes());
+            }
+        }
+    }
+
     /// A new session of a client, with a key of its own.
     pub(crate) fn create(&mut self, client_id: Text, version: Version) -> SessionIdx {
         let key = self.next_key();
@@ -149,8 +199,12 @@ impl Sessions {
 
     pub(crate) fn remove(&mut self, s: SessionIdx) -> Option<Session> {
         let session = self.table.try_remove(s)?;
-        if matches!(session, Session::Mqtt(_)) {
-            self.by_client.remove(session.client_id.as_bytes());
+        match &session {
+            Session::Mqtt(session) => {
+                self.by_client.remove(session.client_id.as_bytes());
+            }
+            Session::Node(node) => self.forget_node(node),
+            Session::Amqp(_) => {}
         }
         Some(session)
     }
@@ -229,6 +283,7 @@ impl Sessions {
     pub(crate) fn shrink(&mut self) {
         self.table.shrink_to_fit();
         self.by_client.shrink_to_fit();
+        self.nodes.shrink_to_fit();
         self.elsewhere.shrink_to_fit();
     }
 

@@ -171,6 +171,7 @@ pub(crate) fn publish_message(own: &mut Owners, will: StoredWill, record: Option
 pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     match own.sessions.get(s) {
         Some(Session::Mqtt(_)) => end_record(own, s),
+        Some(Session::Node(_)) => end_node(own, s),
         Some(Session::Amqp(_)) => {}
         None => return,
     }
@@ -204,6 +205,18 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
         records::when_forgotten(own, &session.client_id, Free::Left(home, session.claim));
     }
     settle::release_line(own, line);
+}
+
+/// The record of a node goes.
+fn end_node(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    if node.kept.options.durable && own.commits.is_durable() {
+        let (key, address) = (node.key, node.address.clone());
+        own.sessions.begin_forget(&address);
+        records::forget(own, key, address);
+    }
 }
 
 /// The will of a session that ends is published, and its record goes.

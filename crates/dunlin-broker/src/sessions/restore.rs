@@ -18,6 +18,7 @@ use crate::access;
 use crate::io::InterestChange;
 use crate::memory::Part;
 use crate::owners::Owners;
+use crate::owners::node::PROTOCOL;
 use crate::owners::routing::Subscribed;
 use crate::owners::session::{MqttSession, Session, Standing};
 use crate::owners::timers::Timer;
@@ -44,6 +45,9 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
     for session in &recovered.sessions {
         let home = home_shard(&session.record.client_id, own.config.shards);
+        if home == own.config.shard.0 && session.record.version == PROTOCOL {
+            continue;
+        }
         if home == own.config.shard.0 {
             replaced.extend(restore_session(own, session));
             continue;
@@ -174,7 +178,7 @@ fn restore_queue(session: &mut MqttSession, from: &RecoveredSession) {
     }
 }
 
-fn delivery(queued: &QueuedRef) -> Delivery {
+pub(crate) fn delivery(queued: &QueuedRef) -> Delivery {
     Delivery {
         content: Content::Stored {
             cost: u32::try_from(queued.cost()).unwrap_or(u32::MAX),
@@ -196,5 +200,6 @@ fn delivery(queued: &QueuedRef) -> Delivery {
         // overtake it.
         level: u8::MAX,
         maybe_sent: queued.qos() == QoS::AtLeastOnce,
+        failed: 0,
     }
 }

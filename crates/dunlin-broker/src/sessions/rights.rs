@@ -69,7 +69,7 @@ fn update_standing(own: &mut Owners, s: SessionIdx) -> bool {
         return false;
     };
     let standing = match (session.standing, users.contains_key(user.as_bytes())) {
-        (Standing::Open, _) => Standing::Open,
+        (standing @ (Standing::Open | Standing::Server), _) => standing,
         (_, true) => Standing::Listed,
         (_, false) => Standing::Gone,
     };

@@ -2,4 +2,5 @@
 //! outside is tested in the simulator.
 
 mod amqp;
+mod queues;
 mod searches;

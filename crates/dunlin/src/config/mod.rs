@@ -11,6 +11,7 @@ pub mod listener;
 pub mod path;
 pub mod priority;
 pub mod qlog;
+pub mod queues;
 pub mod sections;
 pub mod tls;
 mod tuning;
@@ -49,10 +50,14 @@ pub struct Config {
     pub shard_threads: ShardThreads,
     /// Topics whose messages go before others.
     pub priority: Vec<priority::Rule>,
+    /// Queues that are there from the start.
+    pub queue: Vec<queues::Queue>,
     /// Where connections are accepted.
     pub listener: Vec<Listener>,
     /// What clients may take.
     pub limits: Limits,
+    /// What queues clients may make.
+    pub queues: queues::Queues,
     /// Flow control of QUIC connections.
     pub quic: Quic,
     /// Ciphers and key exchanges.
@@ -80,8 +85,10 @@ impl Default for Config {
             shards: 0,
             shard_threads: ShardThreads::default(),
             priority: Vec::new(),
+            queue: Vec::new(),
             listener: default_listeners(),
             limits: Limits::default(),
+            queues: queues::Queues::default(),
             quic: Quic::default(),
             tls: tls::Tls::default(),
             early_data: EarlyData::default(),
@@ -248,6 +255,9 @@ impl Config {
         }
         if let Err((index, (key, why))) = priority::check(&self.priority) {
             return Err((format!("priority.{index}.{key}"), why));
+        }
+        if let Err((index, (key, why))) = queues::check(&self.queue) {
+            return Err((format!("queue.{index}.{key}"), why));
         }
         let in_section =
             |name: &'static str| move |(key, why): error::Wrong| (format!("{name}.{key}"), why);

@@ -6,7 +6,7 @@ use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
 use crate::config::units::Size;
-use crate::config::{Config, priority, sections};
+use crate::config::{Config, priority, queues, sections};
 
 /// Settings of one shard.
 pub(crate) fn shard(
@@ -58,6 +58,7 @@ pub(crate) fn shard(
         delivery_streams_max: config.quic.delivery_streams as usize,
         datagrams: config.quic.datagrams,
         repeat_packets: config.quic.repeat_packets,
+        queues: queues::queues(&config.queues, &config.queue, limits, shards),
         priorities: priority::priorities(&config.priority),
         sys_interval: config.sys.interval.0,
         durable: config.store.durability != sections::Durability::Memory,

@@ -99,6 +99,8 @@ pub(crate) struct Wanted {
     pub(crate) shares: Vec<Text>,
     /// It owns the retained message of the topic and sets it.
     pub(crate) retain: bool,
+    /// The topic is the address of a queue that lives there.
+    pub(crate) queue: bool,
 }
 
 /// Shards that a message goes to.

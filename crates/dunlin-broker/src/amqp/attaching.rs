@@ -1,0 +1,68 @@
+//! What all links have in common when they are attached: a session, an answer, or
+//! the reason why not.
+
+use alloc::boxed::Box;
+
+use dunlin_amqp::LinkId;
+use dunlin_amqp::codec::{Attach, Symbol, condition};
+
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::memory::Part;
+use crate::owners::Owners;
+use crate::owners::amqp::{AmqpLink, End};
+use crate::owners::common::SessionCore;
+
+/// Why a link is refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal {
+    pub(super) condition: Symbol<'static>,
+    pub(super) text: &'static str,
+}
+
+pub(super) const fn refusal(condition: Symbol<'static>, text: &'static str) -> Refusal {
+    Refusal { condition, text }
+}
+
+/// What both kinds of answers have in common.
+pub(super) fn answer<'a>(attach: &Attach<'a>) -> Attach<'a> {
+    Attach {
+        unsettled: None,
+        incomplete_unsettled: false,
+        initial_delivery_count: None,
+        max_message_size: None,
+        offered_capabilities: None,
+        desired_capabilities: None,
+        properties: None,
+        ..*attach
+    }
+}
+
+/// A session for a link.
+pub(super) fn create(
+    own: &mut Owners,
+    c: ConnIdx,
+    link: LinkId,
+    end: End,
+) -> Result<SessionIdx, Refusal> {
+    own.budget.look();
+    if !own.budget.has_room_for_session() {
+        own.note_refused(Part::Sessions, 1);
+        let text = "no room for another link";
+        return Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text));
+    }
+    let Some(conn) = own.conns.amqp(c) else {
+        return Err(refusal(condition::INTERNAL_ERROR, "no connection"));
+    };
+    let container = conn.who.as_ref().map(|who| who.client_id.clone());
+    let key = own.sessions.next_key();
+    let mut core = SessionCore::new(key, container.unwrap_or_default());
+    core.user = conn.identity.user.clone();
+    core.standing = conn.identity.standing;
+    core.conn = Some(c);
+    own.budget.users.moved(None, core.user.as_ref());
+    let s = own
+        .sessions
+        .insert_link(Box::new(AmqpLink::new(core, link, end)));
+    own.count_in(s);
+    Ok(s)
+}

@@ -1,0 +1,575 @@
+//! Links that are attached to a node: a queue, a subscription that outlives its
+//! link, a dynamic node. The node may live on any shard; what is said to it and
+//! what it says is a [`Call`].
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec::Vec;
+
+use dunlin_amqp::codec::{
+    AnyTarget, Attach as AttachFrame, DeliveryState, DistributionMode, Error, LifetimePolicy, Map,
+    Role, SenderSettleMode, Source, Symbol, Symbols, Target, TerminusDurability,
+    TerminusExpiryPolicy, capability, condition,
+};
+use dunlin_amqp::message::{Attempt, to_amqp};
+use dunlin_amqp::{Body, Delivery as Sent, LinkId, SendError, Sending, State, Tag};
+use dunlin_base::{QoS, ShardId, Text};
+use dunlin_queue::Outcome;
+
+use crate::access::Action;
+use crate::amqp::attaching::{self, Refusal, create, refusal};
+use crate::amqp::outgoing::outcome_of;
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::owners::amqp::{Attachment, Drain, End, Handed, Taking};
+use crate::owners::common::Standing;
+use crate::owners::{Later, Owners};
+use crate::queues::addresses;
+use crate::queues::calls::{Attach, Call, Create, Place, Refusal as Why, Use};
+use crate::queues::options::{Kept, Life, QueueOptions};
+use crate::random::home_shard;
+use crate::reports::audit;
+use crate::sessions::lifecycle;
+
+/// The node that a client wants.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    address: Text,
+    /// What the rules are asked about.
+    right: (Action, Text),
+    wants: Use,
+    create: Option<Create>,
+    /// Its address comes from the broker.
+    generated: bool,
+}
+
+/// The node that a sender wants, if it is not a topic.
+pub(super) fn wanted_by_sender(
+    own: &mut Owners,
+    target: &Target<'_>,
+) -> Result<Option<Wanted>, Refusal> {
+    let node = named(
+        own,
+        target.address,
+        target.dynamic,
+        target.dynamic_node_properties,
+        target.capabilities,
+    )?;
+    Ok(node.map(|(address, create, generated)| Wanted {
+        right: (Action::Publish, address.clone()),
+        address,
+        wants: Use::Send,
+        create,
+        generated,
+    }))
+}
+
+/// The node that a receiver wants, if it is not a topic.
+pub(super) fn wanted_by_receiver(
+    own: &mut Owners,
+    attach: &AttachFrame<'_>,
+    source: &Source<'_>,
+) -> Result<Option<Wanted>, Refusal> {
+    let settled = attach.snd_settle_mode == SenderSettleMode::Settled;
+    let node = named(
+        own,
+        source.address,
+        source.dynamic,
+        source.dynamic_node_properties,
+        source.capabilities,
+    )?;
+    if let Some((address, create, generated)) = node {
+        if source.distribution_mode == Some(DistributionMode::Copy) {
+            let text = "queues cannot be browsed";
+            return Err(refusal(condition::NOT_IMPLEMENTED, text));
+        }
+        return Ok(Some(Wanted {
+            right: (Action::Subscribe, address.clone()),
+            address,
+            wants: Use::Take { settled },
+            create,
+            generated,
+        }));
+    }
+    Ok(None)
+}
+
+type Named = (Text, Option<Create>, bool);
+
+/// The address of a queue or dynamic node, and how it is made if it is not there.
+fn named(
+    own: &mut Owners,
+    address: Option<&str>,
+    dynamic: bool,
+    properties: Option<Map<'_>>,
+    capabilities: Option<Symbols<'_>>,
+) -> Result<Option<Named>, Refusal> {
+    if dynamic {
+        return Ok(Some(dynamic_node(own, properties)));
+    }
+    let has = |symbol: Symbol<'_>| capabilities.is_some_and(|all| all.contains(symbol.as_str()));
+    let is_queue = has(capability::QUEUE) || has(capability::TEMPORARY_QUEUE);
+    let Some(address) = address.filter(|it| is_queue || it.starts_with(addresses::QUEUES)) else {
+        return Ok(None);
+    };
+    let Some(address) = addresses::of_queue(address) else {
+        let text = "the address is no name of a queue";
+        return Err(refusal(condition::INVALID_FIELD, text));
+    };
+    let create = own.config.queues.auto_create.then(|| Create {
+        kept: Kept {
+            options: own.config.queues.options.clone(),
+            ..Kept::default()
+        },
+        filter: None,
+        standing: Standing::Server,
+    });
+    Ok(Some((Text::from(address), create, false)))
+}
+
+/// A new node whose home is this shard.
+fn dynamic_node(own: &mut Owners, properties: Option<Map<'_>>) -> Named {
+    let policy =
+        properties.and_then(|properties| properties.get(capability::LIFETIME_POLICY.as_str()));
+    let policy = policy.and_then(|value| LifetimePolicy::from_value(&value));
+    let life = match policy {
+        None | Some(LifetimePolicy::DeleteOnClose) => Life::Close,
+        Some(LifetimePolicy::DeleteOnNoLinks) => Life::NoLinks,
+        Some(LifetimePolicy::DeleteOnNoMessages) => Life::NoMessages,
+        Some(LifetimePolicy::DeleteOnNoLinksOrMessages) => Life::NoLinksOrMessages,
+    };
+    let address = loop {
+        let address = format!("{}dynamic-{:032x}", addresses::QUEUES, own.random.next());
+        if ShardId(home_shard(&address, own.config.shards)) == own.config.shard {
+            break Text::from(address);
+        }
+    };
+    let create = Create {
+        kept: Kept {
+            options: QueueOptions {
+                durable: false,
+                ..own.config.queues.options.clone()
+            },
+            life,
+            ..Kept::default()
+        },
+        filter: None,
+        standing: Standing::Server,
+    };
+    (address, Some(create), true)
+}
+
+/// Asks for the node; the link is attached when it answers.
+pub(super) fn attach(
+    own: &mut Owners,
+    c: ConnIdx,
+    link: LinkId,
+    wanted: Wanted,
+    body: &Body,
+) -> Result<(), Refusal> {
+    let Wanted {
+        address,
+        right: (action, name),
+        wants,
+        create: new,
+        generated,
+    } = wanted;
+    let end = match wants {
+        Use::Send => End::Incoming {
+            topic: Some(address.clone()),
+            open: VecDeque::new(),
+            credit: 0,
+        },
+        Use::Take { settled } => End::Taking(Box::new(Taking {
+            settled,
+            ..Taking::default()
+        })),
+    };
+    let s = create(own, c, link, end)?;
+    if !generated && !own.may(s, action, &name) {
+        audit::note_denied(own, s, "may not use the queue", &name);
+        lifecycle::end_session(own, s);
+        let text = "may not use this queue";
+        return Err(refusal(condition::UNAUTHORIZED_ACCESS, text));
+    }
+    let home = ShardId(home_shard(&address, own.config.shards));
+    let (Some(conn), Some(session)) = (own.conns.amqp_mut(c), own.sessions.amqp_mut(s)) else {
+        return Ok(());
+    };
+    conn.links.insert(link, s);
+    session.attachment = Some(Box::new(Attachment {
+        home,
+        place: None,
+        attach: body.clone(),
+        generated: generated.then(|| address.clone()),
+    }));
+    let attach = Attach {
+        link: session.reference(s),
+        user: session.user.clone(),
+        address,
+        wants,
+        create: new,
+    };
+    own.call(home, Call::Attach(Box::new(attach)));
+    Ok(())
+}
+
+/// The node has the link.
+pub(crate) fn attached(own: &mut Owners, from: ShardId, place: Place) {
+    let s = place.link.at;
+    let session = own.sessions.resolve_mut(place.link);
+    let Some(link) = session.and_then(|session| session.amqp_mut()) else {
+        // It has gone meanwhile.
+        let (sent, closed) = (0, false);
+        return own.call(
+            from,
+            Call::Leave {
+                place,
+                sent,
+                closed,
+            },
+        );
+    };
+    let (Some(c), id) = (link.conn, link.link) else {
+        return;
+    };
+    let Some(attachment) = &mut link.attachment else {
+        return;
+    };
+    attachment.place = Some(place);
+    let (body, generated) = (attachment.attach.clone(), attachment.generated.clone());
+    let sends = matches!(link.end, End::Incoming { .. });
+    let (credit, bytes_max) = (own.config.receive_maximum, own.config.packet_bytes_max);
+    if let (Some(attach), Some(conn)) = (body.attach(), own.conns.amqp_mut(c)) {
+        let answer = answer(&attach, generated.as_deref(), bytes_max);
+        let accepted = conn.engine.accept_attach(id, &answer).is_ok();
+        let given = u32::from(credit);
+        if accepted && sends && conn.engine.set_credit(id, given, false).is_ok() {
+            let link = own.sessions.amqp_mut(s);
+            if let Some(End::Incoming { credit, .. }) = link.map(|link| &mut link.end) {
+                *credit = given;
+            }
+        }
+    }
+    own.conns.touch(c);
+    // The engine may have kept what the client said before this.
+    own.later.push_back(Later::Unpark(c));
+}
+
+/// What is granted of what the client asked for.
+fn answer<'a>(
+    attach: &AttachFrame<'a>,
+    generated: Option<&'a str>,
+    bytes_max: u32,
+) -> AttachFrame<'a> {
+    let common = attaching::answer(attach);
+    match attach.role {
+        Role::Sender => AttachFrame {
+            role: Role::Receiver,
+            max_message_size: Some(u64::from(bytes_max)),
+            target: attach.target.map(|target| match target {
+                AnyTarget::Target(target) => AnyTarget::Target(Target {
+                    address: generated.or(target.address),
+                    durable: TerminusDurability::None,
+                    expiry_policy: TerminusExpiryPolicy::SessionEnd,
+                    timeout: 0,
+                    ..target
+                }),
+                coordinator @ AnyTarget::Coordinator(_) => coordinator,
+            }),
+            ..common
+        },
+        Role::Receiver => AttachFrame {
+            role: Role::Sender,
+            source: attach.source.map(|source| Source {
+                address: generated.or(source.address),
+                durable: TerminusDurability::None,
+                expiry_policy: TerminusExpiryPolicy::SessionEnd,
+                timeout: 0,
+                filter: None,
+                distribution_mode: Some(DistributionMode::Move),
+                ..source
+            }),
+            ..common
+        },
+    }
+}
+
+/// The node does not take the link, or not any longer.
+pub(crate) fn refused(own: &mut Owners, link: SessionRef, why: Why) {
+    let (condition, text) = match why {
+        Why::NotFound => (condition::NOT_FOUND, "there is no such queue"),
+        Why::NoRoom => (
+            condition::RESOURCE_LIMIT_EXCEEDED,
+            "no room for another queue",
+        ),
+        Why::NotYours => (
+            condition::UNAUTHORIZED_ACCESS,
+            "the subscription belongs to another user",
+        ),
+        Why::Stolen => (condition::STOLEN, "attached again"),
+        Why::Deleted => (condition::RESOURCE_DELETED, "the queue was deleted"),
+    };
+    let session = own.sessions.resolve_mut(link);
+    let Some(entry) = session.and_then(|session| session.amqp_mut()) else {
+        return;
+    };
+    let (Some(c), id) = (entry.conn, entry.link) else {
+        return;
+    };
+    let attachment = entry.attachment.take();
+    let is_attached = attachment.is_some_and(|attachment| attachment.place.is_some());
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        conn.links.remove(&id);
+        let error = Error::new(condition, text);
+        let _ = match is_attached {
+            true => conn.engine.detach(id, true, Some(&error)),
+            false => conn.engine.refuse_attach(id, &error),
+        };
+        own.conns.touch(c);
+    }
+    lifecycle::end_session(own, link.at);
+}
+
+/// A link is gone: its node hears of it.
+pub(super) fn leave(own: &mut Owners, s: SessionIdx, closed: bool) {
+    let Some(link) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    let sent = link.taking_mut().map_or(0, |taking| taking.sent());
+    if let Some(attachment) = link.attachment.take()
+        && let Some(place) = attachment.place
+    {
+        let leave = Call::Leave {
+            place,
+            sent,
+            closed,
+        };
+        own.call(attachment.home, leave);
+    }
+}
+
+/// The session of a link that takes from a node, if it is one.
+pub(super) fn taking(own: &mut Owners, c: ConnIdx, link: LinkId) -> Option<SessionIdx> {
+    let conn = own.conns.amqp(c)?;
+    let s = conn.links.get(&link).copied()?;
+    is_taking(own, s).then_some(s)
+}
+
+/// Whether a link takes from a node.
+pub(super) fn is_taking(own: &mut Owners, s: SessionIdx) -> bool {
+    let link = own.sessions.amqp_mut(s);
+    link.is_some_and(|link| matches!(link.end, End::Taking(_)))
+}
+
+/// The client has given credit, or wants what there is.
+pub(super) fn handle_credit(own: &mut Owners, s: SessionIdx, drain: bool) {
+    let link = own.sessions.amqp_mut(s);
+    if let Some(taking) = link.and_then(|link| link.taking_mut()) {
+        taking.drain = match drain {
+            true => Drain::Asked,
+            false => Drain::No,
+        };
+    }
+    report(own, s, true);
+    pump(own, s);
+}
+
+/// Tells the node how far it may go on: at once, or when it has little left.
+fn report(own: &mut Owners, s: SessionIdx, at_once: bool) {
+    let max = u32::from(own.config.inflight_max);
+    let Some(link) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    let (Some(c), id) = (link.conn, link.link) else {
+        return;
+    };
+    let attachment = link.attachment.as_ref();
+    let attachment = attachment.and_then(|it| Some((it.home, it.place?)));
+    let (Some((home, place)), Some(conn)) = (attachment, own.conns.amqp_mut(c)) else {
+        return;
+    };
+    let credit = conn.engine.credit(id).min(max);
+    let Some(taking) = link.taking_mut() else {
+        return;
+    };
+    let limit = taking.sent().wrapping_add(credit);
+    if !at_once && limit.wrapping_sub(taking.limit) < max / 2 {
+        return;
+    }
+    taking.limit = limit;
+    let drain = taking.drain == Drain::Asked;
+    let credit = Call::Credit {
+        place,
+        limit,
+        drain,
+    };
+    own.call(home, credit);
+}
+
+/// A message of the node.
+pub(crate) fn deliver(own: &mut Owners, link: SessionRef, handed: Handed) {
+    let session = own.sessions.resolve_mut(link);
+    let taking = session
+        .and_then(|session| session.amqp_mut())
+        .and_then(|link| link.taking_mut());
+    // A link that has gone says so, and the node takes it back.
+    let Some(taking) = taking else {
+        return;
+    };
+    taking.last_key = handed.key;
+    taking.bytes += handed.message.cost();
+    taking.handed.push_back(handed);
+    pump(own, link.at);
+}
+
+/// The node has nothing more for the credit that the link had.
+pub(crate) fn drained(own: &mut Owners, link: SessionRef) {
+    let session = own.sessions.resolve_mut(link);
+    let taking = session
+        .and_then(|session| session.amqp_mut())
+        .and_then(|link| link.taking_mut());
+    if let Some(taking) = taking
+        && taking.drain == Drain::Asked
+    {
+        taking.drain = Drain::Answered;
+        pump(own, link.at);
+    }
+}
+
+/// Sends what was handed over.
+pub(super) fn pump(own: &mut Owners, s: SessionIdx) {
+    while send_next(own, s) {}
+    report(own, s, false);
+    own.weigh_queue(s);
+}
+
+/// Sends the next message; `false` if there is none, or it cannot be sent now.
+fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
+    let limit = own.budget.unsent_limit(own.config.send_backlog_bytes);
+    let now = own.now;
+    let Some(link) = own.sessions.amqp_mut(s) else {
+        return false;
+    };
+    let (Some(c), id) = (link.conn, link.link) else {
+        return false;
+    };
+    let (Some(taking), Some(conn)) = (link.taking_mut(), own.conns.amqp_mut(c)) else {
+        return false;
+    };
+    let Some(handed) = taking.handed.front() else {
+        if taking.drain == Drain::Answered {
+            taking.drain = Drain::No;
+            let _ = conn.engine.drained(id);
+            own.conns.touch(c);
+        }
+        return false;
+    };
+    if conn.backlog() >= limit {
+        conn.blocked = true;
+        return false;
+    }
+    let attempt = Attempt {
+        delivery_count: u32::from(handed.failed),
+        first_acquirer: handed.failed == 0 && !handed.again,
+    };
+    let mut bytes = Vec::with_capacity(128 + handed.message.payload.len());
+    let encoded = to_amqp(&handed.message, now, attempt, &mut bytes);
+    let len = bytes.len();
+    let sending = Sending::new(Tag::from(u64::from(handed.key)), taking.settled);
+    let sent = match encoded {
+        Ok(()) => conn.engine.send(id, &sending, &[], &bytes.into()),
+        Err(_) => Err(SendError::MessageSize),
+    };
+    let refused = match sent {
+        Ok(_) => false,
+        // Too large for this client, or not to be written.
+        Err(SendError::MessageSize) => true,
+        // It goes on when the window opens or credit comes.
+        Err(_) => return false,
+    };
+    conn.written += if refused { 0 } else { len };
+    let Some(handed) = taking.handed.pop_front() else {
+        return false;
+    };
+    taking.bytes = taking.bytes.saturating_sub(handed.message.cost());
+    let settled = taking.settled;
+    own.conns.touch(c);
+    match refused {
+        true if !settled => say(own, s, handed.key, Outcome::Rejected, false),
+        true => {}
+        false if settled => own.stats.note_sent(QoS::AtMostOnce),
+        false => own.stats.note_sent(QoS::AtLeastOnce),
+    }
+    true
+}
+
+/// Tells the node what became of a message.
+fn say(own: &mut Owners, s: SessionIdx, key: u32, outcome: Outcome, answer: bool) {
+    let link = own.sessions.amqp_mut(s);
+    let attachment = link.and_then(|link| link.attachment.as_ref());
+    let known = attachment.and_then(|it| Some((it.home, it.place?)));
+    if let Some((home, place)) = known {
+        let outcome = Call::Outcome {
+            place,
+            key,
+            outcome,
+            answer,
+        };
+        own.call(home, outcome);
+    }
+}
+
+/// The client says what became of a message.
+pub(super) fn handle_disposition(
+    own: &mut Owners,
+    s: SessionIdx,
+    delivery: Sent,
+    tag: Tag,
+    state: Option<State>,
+    settled: bool,
+) {
+    let key = tag.number().and_then(|number| u32::try_from(number).ok());
+    let Some(key) = key else {
+        return;
+    };
+    let said = state.as_ref().map(State::get);
+    let outcome = match said.as_ref().map(DeliveryState::outcome) {
+        Some(Some(outcome)) => outcome_of(&outcome),
+        // Settled without a word: it is done with.
+        None if settled => Outcome::Accepted,
+        // How far it came.
+        Some(None) | None => return,
+    };
+    let link = own.sessions.amqp_mut(s);
+    let Some(taking) = link.and_then(|link| link.taking_mut()) else {
+        return;
+    };
+    if settled {
+        // It may have said the outcome before.
+        if taking.answers.remove(&key).is_none() {
+            say(own, s, key, outcome, false);
+        }
+    } else if taking.answers.insert(key, (delivery, state)).is_none() {
+        say(own, s, key, outcome, true);
+    }
+}
+
+/// The node has the outcome of a message: it is settled.
+pub(crate) fn settled(own: &mut Owners, link: SessionRef, key: u32) {
+    let session = own.sessions.resolve_mut(link);
+    let Some(entry) = session.and_then(|session| session.amqp_mut()) else {
+        return;
+    };
+    let Some(c) = entry.conn else {
+        return;
+    };
+    let answer = entry
+        .taking_mut()
+        .and_then(|taking| taking.answers.remove(&key));
+    if let (Some((delivery, state)), Some(conn)) = (answer, own.conns.amqp_mut(c)) {
+        let state = state.as_ref().map(State::get);
+        let _ = conn.engine.settle(delivery, state.as_ref());
+        own.conns.touch(c);
+    }
+}

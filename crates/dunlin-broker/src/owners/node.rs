@@ -1,0 +1,328 @@
+//! What a shard keeps of a node that links attach to: its queue, its links, and
+//! who of them takes next.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+
+use dunlin_base::{Instant, Message, ShardId, StreamId, Text};
+use dunlin_queue::{Consumer, Delivery, Next, Outcome, Queue, Settled};
+use dunlin_store::SessionRecord;
+use slab::Slab;
+
+use crate::ids::SessionRef;
+use crate::owners::common::{SessionCore, Standing};
+use crate::owners::subscribers::Subscribed;
+use crate::queues::calls::{Attach, Place, Use};
+use crate::queues::options::Kept;
+
+/// Protocol of a node in its record.
+pub(crate) const PROTOCOL: u8 = 10;
+
+/// QoS 1 and Retain As Published: a message is once in a queue, however its
+/// publisher sent it, and its consumers settle it.
+pub(crate) const BINDING: Subscribed = Subscribed {
+    options: 0b1001,
+    restricted: false,
+    identifier: 0,
+    stream: StreamId::CONTROL,
+};
+
+/// Whether a node can be used.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Its record is on its way to the store, or its binding to other shards:
+    /// these links wait for it, with the shards that they are on.
+    Making(Vec<(ShardId, Attach)>),
+    Ready,
+}
+
+/// A node: a named queue, a subscription that outlives its link, a dynamic node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    core: SessionCore,
+    pub(crate) address: Text,
+    pub(crate) stage: Stage,
+    pub(crate) kept: Kept,
+    /// Topic filters that bring messages.
+    pub(crate) bindings: BTreeMap<Text, Subscribed>,
+    pub(crate) queue: Queue,
+    ends: Slab<End>,
+    /// Consumers that may have credit, in their turn.
+    turns: VecDeque<usize>,
+    /// Consumers that wait for the last message there is.
+    pub(crate) drains: VecDeque<usize>,
+    /// The link that made it, with its shard.
+    pub(crate) maker: Option<(ShardId, SessionRef)>,
+    /// When it ends, unless a link is attached before.
+    pub(crate) expires: Option<Instant>,
+    /// Messages that links have and have not settled.
+    taken: usize,
+    taken_bytes: usize,
+}
+
+/// A link at its node.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) shard: ShardId,
+    pub(crate) link: SessionRef,
+    pub(crate) wants: Use,
+    consumer: Consumer<u32>,
+    last_key: u32,
+    /// It takes messages up to this key.
+    limit: u32,
+    /// It is among `turns`.
+    waits: bool,
+    pub(crate) drain: bool,
+}
+
+impl End {
+    fn credit(&self, unsettled_max: usize) -> usize {
+        let credit = self.limit.wrapping_sub(self.last_key).cast_signed();
+        let credit = usize::try_from(credit).unwrap_or(0);
+        credit.min(unsettled_max.saturating_sub(self.consumer.len()))
+    }
+
+    /// Whether it has used up all its credit.
+    pub(crate) const fn is_used_up(&self) -> bool {
+        self.limit.wrapping_sub(self.last_key).cast_signed() <= 0
+    }
+
+    /// Credit that was not used is gone.
+    pub(crate) const fn use_up(&mut self) {
+        self.limit = self.last_key;
+        self.drain = false;
+    }
+
+    pub(crate) const fn takes_settled(&self) -> bool {
+        matches!(self.wants, Use::Take { settled: true })
+    }
+}
+
+impl Node {
+    pub(crate) fn new(core: SessionCore, address: Text, kept: Kept) -> Self {
+        Self {
+            core,
+            address,
+            stage: Stage::Making(Vec::new()),
+            kept,
+            bindings: BTreeMap::new(),
+            queue: Queue::default(),
+            ends: Slab::new(),
+            turns: VecDeque::new(),
+            drains: VecDeque::new(),
+            maker: None,
+            expires: None,
+            taken: 0,
+            taken_bytes: 0,
+        }
+    }
+
+    pub(crate) const fn is_ready(&self) -> bool {
+        matches!(self.stage, Stage::Ready)
+    }
+
+    /// What the store keeps of it.
+    pub(crate) fn record(&self) -> SessionRecord {
+        SessionRecord {
+            client_id: self.address.clone(),
+            version: PROTOCOL,
+            expiry_interval_secs: u32::MAX,
+            disconnected_at: None,
+            will: None,
+            user_name: self.core.user.clone(),
+            owner: match self.core.standing {
+                Standing::Open | Standing::Server => Text::new(),
+                Standing::Listed | Standing::Gone => self.core.user.clone().unwrap_or_default(),
+            },
+            options: self.kept.encode(),
+        }
+    }
+
+    /// Messages that links have and have not settled.
+    pub(crate) const fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Bytes of messages held in memory.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.queue.bytes() + self.taken_bytes
+    }
+
+    /// These messages.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
+        let taken = self.ends.iter().flat_map(|(_, end)| end.consumer.held());
+        self.queue.held().chain(taken)
+    }
+
+    /// Whether so many copies of a message of `cost` bytes fit.
+    pub(crate) fn has_room(&self, copies: usize, cost: usize) -> bool {
+        let options = &self.kept.options;
+        let messages_max = options.messages_max.saturating_sub(self.taken);
+        let bytes_max = options.bytes_max.saturating_sub(self.taken_bytes);
+        self.is_ready() && self.queue.has_room(copies, cost, messages_max, bytes_max)
+    }
+
+    /// Bytes that its bindings take.
+    pub(crate) fn binding_bytes(&self) -> usize {
+        let bindings = self.bindings.keys();
+        bindings
+            .map(|filter| 2 * filter.len() + BINDING_BYTES)
+            .sum()
+    }
+
+    pub(crate) fn attach(&mut self, shard: ShardId, link: SessionRef, wants: Use) -> usize {
+        self.ends.insert(End {
+            shard,
+            link,
+            wants,
+            consumer: Consumer::default(),
+            last_key: 0,
+            limit: 0,
+            waits: false,
+            drain: false,
+        })
+    }
+
+    /// The link of a place, if it is still there.
+    pub(crate) fn end_mut(&mut self, from: ShardId, place: Place) -> Option<&mut End> {
+        let end = self.ends.get_mut(place.end)?;
+        ((end.shard, end.link) == (from, place.link)).then_some(end)
+    }
+
+    pub(crate) fn at(&mut self, end: usize) -> Option<&mut End> {
+        self.ends.get_mut(end)
+    }
+
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (usize, &End)> {
+        self.ends.iter()
+    }
+
+    /// Links that are attached.
+    pub(crate) fn links(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether some consumer may have credit.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Whether there is no message, waiting or not settled.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.expected() == 0 && self.taken == 0
+    }
+
+    /// Forgets a link, all of whose messages are settled.
+    pub(crate) fn remove(&mut self, end: usize) -> Option<End> {
+        self.turns.retain(|turn| *turn != end);
+        self.drains.retain(|drain| *drain != end);
+        self.ends.try_remove(end)
+    }
+
+    /// Keys of messages that a link has and has not settled.
+    pub(crate) fn unsettled(&self, end: usize) -> Vec<u32> {
+        let end = self.ends.get(end);
+        end.map(|end| end.consumer.keys().collect())
+            .unwrap_or_default()
+    }
+
+    /// A message that a link has and has not settled.
+    pub(crate) fn delivery(&self, end: usize, key: u32) -> Option<&Delivery> {
+        self.ends.get(end)?.consumer.delivery(key)
+    }
+
+    /// Messages up to this key may be handed to a link.
+    pub(crate) fn set_limit(&mut self, at: usize, limit: u32, drain: bool) {
+        if let Some(end) = self.ends.get_mut(at) {
+            end.limit = limit;
+            if drain && !end.drain {
+                self.drains.push_back(at);
+            }
+            end.drain = drain;
+        }
+        self.wait(at);
+    }
+
+    /// A consumer may have credit again.
+    fn wait(&mut self, at: usize) {
+        if let Some(end) = self.ends.get_mut(at)
+            && matches!(end.wants, Use::Take { .. })
+            && !core::mem::replace(&mut end.waits, true)
+        {
+            self.turns.push_back(at);
+        }
+    }
+
+    /// What comes next, for the consumer whose turn it is.
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        unsettled_max: usize,
+    ) -> Option<(usize, Next<u32>)> {
+        while let Some(at) = self.turns.front().copied() {
+            let credit = self.ends.get(at).map_or(0, |end| end.credit(unsettled_max));
+            if credit == 0 {
+                self.turns.pop_front();
+                if let Some(end) = self.ends.get_mut(at) {
+                    end.waits = false;
+                }
+                continue;
+            }
+            let next = self.with(at, |end, queue| {
+                let key = end.last_key.wrapping_add(1);
+                let next = end.consumer.poll(queue, now, credit, |_| Some(key))?;
+                if matches!(next, Next::Send(_)) {
+                    end.last_key = key;
+                }
+                Some(next)
+            })?;
+            if matches!(next, Next::Send(_)) {
+                self.turns.rotate_left(1);
+            }
+            return Some((at, next));
+        }
+        None
+    }
+
+    /// A message leaves its link with an outcome.
+    pub(crate) fn settle(&mut self, at: usize, key: u32, outcome: Outcome) -> Settled {
+        let settled = self.with(at, |end, queue| {
+            Some(end.consumer.settle(queue, key, outcome))
+        });
+        self.wait(at);
+        settled.unwrap_or(Settled::Unknown)
+    }
+
+    /// Something with the messages of a link, which are counted after it.
+    fn with<R>(
+        &mut self,
+        at: usize,
+        work: impl FnOnce(&mut End, &mut Queue) -> Option<R>,
+    ) -> Option<R> {
+        let end = self.ends.get_mut(at)?;
+        let (len, bytes) = (end.consumer.len(), end.consumer.bytes());
+        let done = work(end, &mut self.queue);
+        self.taken = (self.taken + end.consumer.len()).saturating_sub(len);
+        self.taken_bytes = (self.taken_bytes + end.consumer.bytes()).saturating_sub(bytes);
+        done
+    }
+}
+
+/// What a binding takes besides its text.
+const BINDING_BYTES: usize = 256;
+
+impl Deref for Node {
+    type Target = SessionCore;
+
+    fn deref(&self) -> &SessionCore {
+        &self.core
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut SessionCore {
+        &mut self.core
+    }
+}

@@ -1,0 +1,111 @@
+//! What links and the nodes that they are attached to say to each other, as values.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use dunlin_base::{Message, Text};
+use dunlin_queue::Outcome;
+
+use crate::ids::SessionRef;
+use crate::owners::common::Standing;
+use crate::queues::options::Kept;
+
+/// A link at its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The node.
+    pub(crate) node: SessionRef,
+    /// The number of the link there.
+    pub(crate) end: usize,
+    /// The link.
+    pub(crate) link: SessionRef,
+}
+
+/// What a link wants of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To send to it.
+    Send,
+    /// To take from it; `settled`: what it takes needs no outcome.
+    Take { settled: bool },
+}
+
+/// A link wants a node.
+#[derive(Debug)]
+pub(crate) struct Attach {
+    pub(crate) link: SessionRef,
+    pub(crate) address: Text,
+    pub(crate) wants: Use,
+    /// A node is made if there is none.
+    pub(crate) create: Option<Create>,
+    pub(crate) user: Option<Text>,
+}
+
+/// A node to be made.
+#[derive(Debug)]
+pub(crate) struct Create {
+    pub(crate) kept: Kept,
+    /// The topic filter that it is bound to.
+    pub(crate) filter: Option<Text>,
+    /// Its filter is checked against the rules for its user.
+    pub(crate) standing: Standing,
+}
+
+/// Why a link does not get its node, or loses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no such node.
+    NotFound,
+    /// There is no room for another node, or the store refused it.
+    NoRoom,
+    /// It belongs to another user.
+    NotYours,
+    /// Another link got it.
+    Stolen,
+    /// It was deleted.
+    Deleted,
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// To a node: attach a link. Answered by `Attached` or `Refused`.
+    Attach(Box<Attach>),
+    /// To a node: it may hand over messages up to this key.
+    Credit {
+        place: Place,
+        limit: u32,
+        /// What there is, then `Drained`.
+        drain: bool,
+    },
+    /// To a node: what became of a message. Answered by `Settled`, if wanted, when
+    /// the store has it.
+    Outcome {
+        place: Place,
+        key: u32,
+        outcome: Outcome,
+        answer: bool,
+    },
+    /// To a node: the link is gone; messages after the key `sent` never left.
+    Leave {
+        place: Place,
+        sent: u32,
+        closed: bool,
+    },
+    /// To a link: it is attached.
+    Attached { place: Place },
+    /// To a link: it is not attached, or not any more.
+    Refused { link: SessionRef, why: Refusal },
+    /// To a link: a message.
+    Deliver {
+        link: SessionRef,
+        key: u32,
+        message: Arc<Message>,
+        failed: u16,
+        again: bool,
+    },
+    /// To a link: there is nothing more for the credit that it had.
+    Drained { link: SessionRef },
+    /// To a link: the outcome under this key is final.
+    Settled { link: SessionRef, key: u32 },
+}

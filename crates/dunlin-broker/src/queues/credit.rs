@@ -1,0 +1,158 @@
+//! What the links of a node say: credit, and what became of messages.
+
+use alloc::boxed::Box;
+
+use dunlin_base::ShardId;
+use dunlin_queue::{Content, Delivery, Outcome, Settled};
+use dunlin_store::{Seq, SessionKey, StoreOp};
+
+use crate::ids::SessionIdx;
+use crate::messages::deliver;
+use crate::owners::pending::{Pending, Settlement};
+use crate::owners::{Later, Owners};
+use crate::queues::calls::{Call, Place};
+use crate::queues::delivering;
+
+/// A link takes messages up to this key.
+pub(crate) fn handle_credit(
+    own: &mut Owners,
+    from: ShardId,
+    place: Place,
+    limit: u32,
+    drain: bool,
+) {
+    let Some(s) = find(own, from, place) else {
+        return;
+    };
+    if let Some(node) = own.sessions.node_mut(s) {
+        node.set_limit(place.end, limit, drain);
+        delivering::pump(own, s);
+    }
+}
+
+/// The node of a place, if the link is still there.
+pub(crate) fn find(own: &mut Owners, from: ShardId, place: Place) -> Option<SessionIdx> {
+    let s = own.sessions.resolve(place.node)?;
+    let node = own.sessions.node_mut(s)?;
+    node.end_mut(from, place).map(|_| s)
+}
+
+/// A link says what became of a message.
+pub(crate) fn handle_outcome(
+    own: &mut Owners,
+    from: ShardId,
+    place: Place,
+    key: u32,
+    outcome: Outcome,
+    answer: bool,
+) {
+    let Some(s) = find(own, from, place) else {
+        return;
+    };
+    let removed = settle(own, s, place.end, key, outcome);
+    if answer {
+        let link = place.link;
+        match removed {
+            Some((session, seq)) => {
+                let settlement = Settlement {
+                    session,
+                    seq,
+                    shard: from,
+                    link,
+                    key,
+                };
+                let token = own.commits.token();
+                let pending = Pending::Settlement(Box::new(settlement));
+                own.commits.when_removed(token, pending);
+            }
+            None => own.call(from, Call::Settled { link, key }),
+        }
+    }
+    delivering::pump(own, s);
+}
+
+/// The store has, or has not, removed a message whose outcome a link waits for.
+pub(crate) fn handle_removed(own: &mut Owners, settlement: Box<Settlement>, stored: bool) {
+    let Settlement {
+        shard, link, key, ..
+    } = *settlement;
+    match stored {
+        true => own.call(shard, Call::Settled { link, key }),
+        // After a restart it would be delivered again.
+        false => own.retry_later(Pending::Settlement(settlement)),
+    }
+}
+
+/// Has the store remove it again.
+pub(crate) fn retry(own: &mut Owners, settlement: Box<Settlement>) {
+    let (session, seq) = (settlement.session, settlement.seq);
+    own.commits.write(StoreOp::Dequeue { seq, session });
+    let token = own.commits.token();
+    own.commits
+        .when_removed(token, Pending::Settlement(settlement));
+}
+
+/// A message leaves its link with an outcome; where the store is asked to remove
+/// it, that comes out.
+pub(crate) fn settle(
+    own: &mut Owners,
+    s: SessionIdx,
+    end: usize,
+    key: u32,
+    outcome: Outcome,
+) -> Option<(SessionKey, Seq)> {
+    let node = own.sessions.node_mut(s)?;
+    let (of, reference) = (node.key, node.reference(s));
+    let options = &node.kept.options;
+    let (deliveries_max, buries) = (options.deliveries_max, options.dead_letter.is_some());
+    let delivery = node.delivery(end, key)?;
+    let failed = matches!(outcome, Outcome::Modified { failed: true, .. });
+    let attempts = delivery.failed.saturating_add(u16::from(failed));
+    let worn = failed && deliveries_max > 0 && attempts >= deliveries_max;
+    let dead = match outcome {
+        Outcome::Rejected => true,
+        // Which of the others could take it is not known.
+        Outcome::Modified {
+            undeliverable_here, ..
+        } => undeliverable_here || worn,
+        Outcome::Accepted | Outcome::Released => false,
+    };
+    let copy = (dead || failed).then(|| delivery.clone());
+    if dead {
+        let removed = node.settle(end, key, Outcome::Rejected);
+        if let (true, Some(delivery)) = (buries, copy) {
+            let delivery = Box::new(delivery);
+            own.later.push_back(Later::Bury(reference, delivery));
+            return None;
+        }
+        own.stats.messages_dead += 1;
+        return remove(own, of, &removed);
+    }
+    let settled = node.settle(end, key, outcome);
+    if let (Settled::Requeued { .. }, Some(delivery)) = (&settled, copy) {
+        note_failure(own, of, delivery, attempts);
+    }
+    remove(own, of, &settled)
+}
+
+fn remove(own: &mut Owners, of: SessionKey, settled: &Settled) -> Option<(SessionKey, Seq)> {
+    let Settled::Done { seq: Some(seq), .. } = settled else {
+        return None;
+    };
+    own.dequeue(of, Some(*seq));
+    own.commits.is_durable().then_some((of, Seq(*seq)))
+}
+
+/// Has the store know how often a message could not be delivered.
+fn note_failure(own: &mut Owners, of: SessionKey, mut delivery: Delivery, attempts: u16) {
+    delivery.failed = attempts;
+    if let (Content::Held(message), Some(seq)) = (&delivery.content, delivery.seq) {
+        let priority = message.extra.as_ref().and_then(|extra| extra.priority);
+        let target = deliver::target(of, &delivery, priority);
+        own.commits.write(StoreOp::Enqueue {
+            seq: Seq(seq),
+            message: message.clone(),
+            targets: alloc::vec![target],
+        });
+    }
+}

@@ -1,0 +1,59 @@
+//! Messages that cannot be delivered: to the queue that the options name, in one
+//! batch with their removal.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use dunlin_base::Message;
+use dunlin_queue::{Content, Delivery};
+use dunlin_store::{Seq, StoreOp};
+
+use crate::ids::SessionRef;
+use crate::messages::source::Source;
+use crate::messages::{publish, settle};
+use crate::owners::Owners;
+use crate::owners::pending::{Back, PendingPublish};
+
+/// A message of a node is dead. If the store refuses to move it, it waits again.
+pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery) {
+    own.stats.messages_dead += 1;
+    let entry = own.sessions.resolve_mut(node);
+    let options = entry
+        .as_deref()
+        .and_then(|entry| entry.node())
+        .map(|node| &node.kept.options);
+    let dead_letter = options.and_then(|options| options.dead_letter.clone());
+    let (Some(address), Content::Held(message)) = (dead_letter, &delivery.content) else {
+        return own.dequeue(node.key, delivery.seq);
+    };
+    let mut ops = alloc::vec::Vec::new();
+    ops.extend(delivery.seq.map(|seq| StoreOp::Dequeue {
+        seq: Seq(seq),
+        session: node.key,
+    }));
+    // The time that it had was for its receivers.
+    let message = Arc::new(Message {
+        topic: address,
+        expires: None,
+        retain: false,
+        ..Message::clone(message)
+    });
+    let back = Back {
+        old: node,
+        keeper: node.key,
+        delivery,
+    };
+    let mut publish = PendingPublish {
+        ops,
+        back: Some(Box::new(back)),
+        lossy: true,
+        ..PendingPublish::default()
+    };
+    let token = own.commits.token();
+    let source = Source::of(&message, own.now).for_queue();
+    let mut source = source.answered().lossy();
+    publish::place(own, None, token, &mut source, &mut publish);
+    // Where there is no such queue, or no room, it is over.
+    publish.refused = false;
+    settle::advance_publish(own, token, publish);
+}

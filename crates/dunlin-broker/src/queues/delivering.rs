@@ -1,0 +1,202 @@
+//! From a node's queue to its consumers: whose turn it is gets the next message,
+//! as far as its credit reaches.
+
+use alloc::sync::Arc;
+
+use dunlin_base::{Message, QoS};
+use dunlin_queue::{Content, Delivery, Next, Outcome, Settled, Transfer};
+use dunlin_store::Seq;
+
+use crate::access::Action;
+use crate::ids::SessionIdx;
+use crate::io::Output;
+use crate::messages::source::Source;
+use crate::messages::walk;
+use crate::owners::Owners;
+use crate::owners::routing::Hit;
+use crate::queues::calls::Call;
+use crate::queues::options::Overflow;
+
+/// Messages loaded from the store at a time, and what they may cost together.
+const LOAD_MAX: usize = 256;
+const LOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Hands over what may be handed over.
+pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
+    hand_over_waiting(own, s);
+    own.weigh_queue(s);
+}
+
+fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
+    let unsettled_max = usize::from(own.config.inflight_max);
+    loop {
+        let now = own.now;
+        let Some(node) = own.sessions.node_mut(s) else {
+            return;
+        };
+        if !node.is_ready() {
+            return;
+        }
+        let key = node.key;
+        match node.next(now, unsettled_max) {
+            Some((end, Next::Send(transfer))) => hand_over(own, s, end, &transfer),
+            Some((_, Next::Expired(delivery))) => {
+                own.stats.messages_expired += 1;
+                own.dequeue(key, delivery.seq);
+            }
+            Some((_, Next::Load)) => load(own, s),
+            // Nothing here is delivered in two steps of the store.
+            Some((_, Next::Settle { .. } | Next::Store { .. })) => {}
+            None => {
+                let wanted = node.is_wanted();
+                if wanted && walk::walk_retained(own, s, queue_once) {
+                    continue;
+                }
+                return answer_drains(own, s);
+            }
+        }
+    }
+}
+
+fn hand_over(own: &mut Owners, s: SessionIdx, at: usize, transfer: &Transfer<u32>) {
+    let key = transfer.key;
+    let message = &transfer.message;
+    let session = own.sessions.get(s);
+    if session.is_some_and(|session| session.recheck)
+        && !own.may(s, Action::Receive, &message.topic)
+    {
+        own.stats.deliveries_denied += 1;
+        return finish(own, s, at, key);
+    }
+    let end = own.sessions.node_mut(s).and_then(|node| node.at(at));
+    let Some(end) = end else {
+        return;
+    };
+    let (shard, settled) = (end.shard, end.takes_settled());
+    let deliver = Call::Deliver {
+        link: end.link,
+        key,
+        message: Arc::clone(message),
+        failed: transfer.failed,
+        again: transfer.again,
+    };
+    own.call(shard, deliver);
+    if settled {
+        finish(own, s, at, key);
+    }
+}
+
+/// A message is over for its consumer.
+fn finish(own: &mut Owners, s: SessionIdx, at: usize, key: u32) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let of = node.key;
+    if let Settled::Done { seq, .. } = node.settle(at, key, Outcome::Accepted) {
+        own.dequeue(of, seq);
+    }
+}
+
+fn load(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let seqs = node.queue.stored_at_front(LOAD_MAX, LOAD_BYTES_MAX);
+    let seqs = seqs.into_iter().map(Seq).collect();
+    let node = node.reference(s);
+    let request = own.commits.load(node, seqs);
+    own.outbox.push(Output::Store(request));
+}
+
+/// Consumers that want what there is hear that there is no more.
+fn answer_drains(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let empty = node.queue.is_empty();
+    for _ in 0..node.drains.len() {
+        let Some(node) = own.sessions.node_mut(s) else {
+            return;
+        };
+        let Some(at) = node.drains.pop_front() else {
+            return;
+        };
+        let Some(end) = node.at(at).filter(|end| end.drain) else {
+            continue;
+        };
+        if empty || end.is_used_up() {
+            end.use_up();
+            let (shard, link) = (end.shard, end.link);
+            own.call(shard, Call::Drained { link });
+        } else {
+            node.drains.push_back(at);
+        }
+    }
+}
+
+/// A message that is not kept in the store: it waits in memory, as far as there is
+/// room.
+pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
+    let s = hit.session;
+    let message = source.message();
+    let cost = message.cost();
+    let memory = own.has_memory(cost) || own.holds_little(s, cost);
+    if !memory || !make_room(own, s, cost) {
+        own.stats.messages_dropped_slow += 1;
+        return;
+    }
+    queue(own, message, hit, retain);
+    pump(own, s);
+}
+
+/// A retained message that is not kept in the store, in the middle of sending.
+fn queue_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
+    let message = source.message();
+    queue(own, message, hit, retain);
+}
+
+fn queue(own: &mut Owners, message: Arc<Message>, hit: &Hit, retain: bool) {
+    let Some(node) = own.sessions.node_mut(hit.session) else {
+        return;
+    };
+    let priority = message.extra.as_ref().and_then(|extra| extra.priority);
+    let level = node.kept.options.level(priority);
+    node.queue.push(Delivery {
+        content: Content::Held(message),
+        seq: None,
+        qos: QoS::AtLeastOnce,
+        retain,
+        identifiers: hit.identifiers.clone(),
+        share: None,
+        stream: hit.stream,
+        level,
+        maybe_sent: false,
+        failed: 0,
+    });
+}
+
+/// Whether a node has room for a message, now that what is past its time, and where
+/// that is the policy the oldest, has made room.
+pub(crate) fn make_room(own: &mut Owners, s: SessionIdx, cost: usize) -> bool {
+    let now = own.now;
+    loop {
+        let Some(node) = own.sessions.node_mut(s) else {
+            return false;
+        };
+        if node.has_room(1, cost) {
+            return true;
+        }
+        let drops = node.kept.options.overflow == Overflow::DropOldest && node.is_ready();
+        let expired = node.queue.is_front_expired(now);
+        let removed = (expired || drops).then(|| node.queue.remove_front());
+        let Some(removed) = removed.flatten() else {
+            return false;
+        };
+        let key = node.key;
+        match expired {
+            true => own.stats.messages_expired += 1,
+            false => own.stats.messages_dropped_full += 1,
+        }
+        own.dequeue(key, removed.seq);
+    }
+}

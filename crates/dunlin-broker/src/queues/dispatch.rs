@@ -1,0 +1,55 @@
+//! Calls that have come, to nodes and links of this shard.
+
+use dunlin_base::ShardId;
+
+use crate::amqp::nodes as links;
+use crate::owners::Owners;
+use crate::queues::calls::Call;
+use crate::queues::{credit, nodes};
+
+/// A link or node of the shard `from` says something.
+pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
+    match call {
+        Call::Attach(attach) => nodes::handle_attach(own, from, *attach),
+        Call::Credit {
+            place,
+            limit,
+            drain,
+        } => credit::handle_credit(own, from, place, limit, drain),
+        Call::Outcome {
+            place,
+            key,
+            outcome,
+            answer,
+        } => {
+            credit::handle_outcome(own, from, place, key, outcome, answer);
+            if let Some(s) = own.sessions.resolve(place.node) {
+                nodes::check_empty(own, s);
+            }
+        }
+        Call::Leave {
+            place,
+            sent,
+            closed,
+        } => nodes::handle_leave(own, from, place, sent, closed),
+        Call::Attached { place } => links::attached(own, from, place),
+        Call::Refused { link, why } => links::refused(own, link, why),
+        Call::Deliver {
+            link,
+            key,
+            message,
+            failed,
+            again,
+        } => {
+            let handed = crate::owners::amqp::Handed {
+                key,
+                message,
+                failed,
+                again,
+            };
+            links::deliver(own, link, handed);
+        }
+        Call::Drained { link } => links::drained(own, link),
+        Call::Settled { link, key } => links::settled(own, link, key),
+    }
+}

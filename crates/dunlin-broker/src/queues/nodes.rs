@@ -1,0 +1,343 @@
+//! Nodes and their links: made, attached to, left, ended.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use dunlin_base::{ShardId, Text};
+use dunlin_queue::Outcome;
+use dunlin_store::StoreOp;
+
+use crate::ids::{SessionIdx, SessionRef};
+use crate::memory::Part;
+use crate::owners::Owners;
+use crate::owners::common::SessionCore;
+use crate::owners::node::{BINDING, Node, Stage};
+use crate::owners::pending::{Pending, PendingBinding};
+use crate::owners::timers::{Timer, Timers};
+use crate::queues::calls::{Attach, Call, Create, Place, Refusal, Use};
+use crate::queues::options::Life;
+use crate::queues::{addresses, credit, delivering};
+use crate::sessions::{lifecycle, subscriptions};
+
+/// A link wants a node.
+pub(crate) fn handle_attach(own: &mut Owners, from: ShardId, attach: Attach) {
+    let Some(s) = own.sessions.find_node(&attach.address) else {
+        return create(own, from, attach);
+    };
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    if addresses::is_subscription(&attach.address) && node.user != attach.user {
+        return refuse(own, from, attach.link, Refusal::NotYours);
+    }
+    if let Stage::Making(waiting) = &mut node.stage {
+        return waiting.push((from, attach));
+    }
+    // A subscription to something else is another one.
+    let wants = attach
+        .create
+        .as_ref()
+        .and_then(|create| create.filter.as_ref());
+    if wants.is_some_and(|filter| !node.bindings.contains_key(filter.as_bytes())) {
+        lifecycle::end_session(own, s);
+        return create(own, from, attach);
+    }
+    admit(own, s, from, &attach);
+}
+
+fn refuse(own: &mut Owners, to: ShardId, link: SessionRef, why: Refusal) {
+    own.call(to, Call::Refused { link, why });
+}
+
+/// Attaches a link to a node that is ready.
+fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: &Attach) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    node.expires = None;
+    let timer = Timer::Session(node.reference(s));
+    own.timers.cancel(timer, &mut node.alarm);
+    if node.kept.exclusive && matches!(attach.wants, Use::Take { .. }) {
+        let others = node.ends();
+        let others: Vec<usize> = others.map(|(at, _)| at).collect();
+        for at in others {
+            expel(own, s, at, Refusal::Stolen);
+        }
+    }
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let link = attach.link;
+    let end = node.attach(from, link, attach.wants);
+    let node = node.reference(s);
+    let place = Place { node, end, link };
+    own.call(from, Call::Attached { place });
+}
+
+/// Takes a node from a link.
+fn expel(own: &mut Owners, s: SessionIdx, at: usize, why: Refusal) {
+    release(own, s, at, None);
+    let end = own.sessions.node_mut(s).and_then(|node| node.remove(at));
+    if let Some(end) = end {
+        refuse(own, end.shard, end.link, why);
+    }
+}
+
+/// Makes a node for a link, if it says how.
+fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
+    let link = attach.link;
+    let Some(new) = attach.create.take() else {
+        return refuse(own, from, link, Refusal::NotFound);
+    };
+    own.budget.look();
+    let (all, of_user) = own.sessions.nodes(attach.user.as_ref());
+    let limits = &own.config.queues;
+    let full = all >= limits.max || of_user >= limits.of_user_max;
+    if full || !own.budget.has_room_for_session() {
+        own.note_refused(Part::Sessions, 1);
+        return refuse(own, from, link, Refusal::NoRoom);
+    }
+    let (address, user) = (attach.address.clone(), attach.user.clone());
+    let s = insert(own, address, user, new);
+    if let Some(node) = own.sessions.node_mut(s) {
+        node.maker = Some((from, link));
+        if let Some(filter) = node.bindings.keys().next().cloned() {
+            node.walks.start(filter);
+        }
+        node.stage = Stage::Making(alloc::vec![(from, attach)]);
+    }
+    store(own, s);
+}
+
+/// Adds a node that is not ready.
+pub(crate) fn insert(
+    own: &mut Owners,
+    address: Text,
+    user: Option<Text>,
+    new: Create,
+) -> SessionIdx {
+    let key = own.sessions.next_key();
+    let client_id = match new.kept.client_id.is_empty() {
+        true => address.clone(),
+        false => new.kept.client_id.clone(),
+    };
+    let mut core = SessionCore::new(key, client_id);
+    own.budget.users.moved(None, user.as_ref());
+    core.user = user;
+    core.standing = new.standing;
+    let mut node = Node::new(core, address, new.kept);
+    node.bindings = new
+        .filter
+        .into_iter()
+        .map(|filter| (filter, BINDING))
+        .collect::<BTreeMap<_, _>>();
+    let s = own.sessions.insert_node(Box::new(node));
+    own.count_in(s);
+    s
+}
+
+/// Has the store keep a new node; it goes on when it does.
+pub(crate) fn store(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let (key, reference) = (node.key, node.reference(s));
+    if !node.kept.options.durable {
+        return bind(own, reference);
+    }
+    let record = node.record();
+    let bindings: Vec<Text> = node.bindings.keys().cloned().collect();
+    own.commits.write(StoreOp::PutSession { key, record });
+    for filter in bindings {
+        own.commits.write(StoreOp::PutSubscription {
+            key,
+            filter,
+            options: BINDING.options,
+            identifier: None,
+        });
+    }
+    let token = own.commits.token();
+    own.commits.when_stored(token, Pending::Node(reference));
+}
+
+/// The store has, or has not, the record of a node.
+pub(crate) fn handle_stored(own: &mut Owners, node: SessionRef, stored: bool) {
+    if stored {
+        return bind(own, node);
+    }
+    if let Some(s) = own.sessions.resolve(node) {
+        end(own, s, Refusal::NoRoom);
+    }
+}
+
+/// Has messages of its filters come to a node. Who made it waits until all shards
+/// know.
+fn bind(own: &mut Owners, node: SessionRef) {
+    let Some(entry) = own.sessions.resolve_mut(node) else {
+        return;
+    };
+    let subscriptions = entry.subscriptions();
+    let mut changes = Vec::new();
+    for (filter, value) in subscriptions {
+        changes.extend(subscriptions::place(own, node.at, &filter, value));
+    }
+    let pending = PendingBinding {
+        node,
+        waiting: match changes.is_empty() {
+            true => 0,
+            false => usize::from(own.config.shards) - 1,
+        },
+    };
+    let token = own.commits.token();
+    if !changes.is_empty() {
+        subscriptions::announce(own, token, &changes);
+    }
+    own.weigh(node.at);
+    advance(own, token, pending);
+}
+
+/// As many shards as `waiting` do not know yet what a node is bound to.
+pub(crate) fn advance(own: &mut Owners, token: u64, pending: PendingBinding) {
+    if pending.waiting > 0 {
+        return own.commits.wait(token, Pending::Binding(pending));
+    }
+    let Some(s) = own.sessions.resolve(pending.node) else {
+        return;
+    };
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let stage = core::mem::replace(&mut node.stage, Stage::Ready);
+    if let Stage::Making(waiting) = stage {
+        for (from, attach) in waiting {
+            handle_attach(own, from, attach);
+        }
+    }
+    delivering::pump(own, s);
+}
+
+/// A link is gone; its messages after the key `sent` never left.
+pub(crate) fn handle_leave(own: &mut Owners, from: ShardId, place: Place, sent: u32, closed: bool) {
+    let Some(s) = credit::find(own, from, place) else {
+        return;
+    };
+    release(own, s, place.end, Some(sent));
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    node.remove(place.end);
+    let made = node.maker == Some((from, place.link));
+    if made {
+        node.maker = None;
+    }
+    delivering::pump(own, s);
+    check_left(own, s, made, closed);
+}
+
+/// What a link has and has not settled goes back to where it was, and counts as an
+/// attempt that failed if it left.
+fn release(own: &mut Owners, s: SessionIdx, at: usize, sent: Option<u32>) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    for key in node.unsettled(at) {
+        let left = sent.is_none_or(|sent| sent.wrapping_sub(key).cast_signed() >= 0);
+        let outcome = match left {
+            true => Outcome::Modified {
+                failed: true,
+                undeliverable_here: false,
+            },
+            false => Outcome::Released,
+        };
+        credit::settle(own, s, at, key, outcome);
+    }
+}
+
+/// Whether a node ends with a link that left it.
+fn check_left(own: &mut Owners, s: SessionIdx, made: bool, closed: bool) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let (none, empty) = (node.links() == 0, node.is_empty());
+    let ends = match node.kept.life {
+        Life::Kept => false,
+        Life::Close => made,
+        Life::NoLinks => none,
+        Life::NoMessages => empty,
+        Life::NoLinksOrMessages => none && empty,
+        Life::Detached(secs) => none && (closed || secs == 0),
+    };
+    if ends {
+        return end(own, s, Refusal::Deleted);
+    }
+    if none {
+        expire_unattached(own, s);
+    }
+}
+
+/// Nothing is attached to a node: some end after a while.
+pub(crate) fn expire_unattached(own: &mut Owners, s: SessionIdx) {
+    let now = own.now;
+    if let Some(node) = own.sessions.node_mut(s)
+        && let Life::Detached(secs) = node.kept.life
+        && secs < u32::MAX
+    {
+        let at = now + Duration::from_secs(u64::from(secs));
+        node.expires = Some(at);
+        let timer = Timer::Session(node.reference(s));
+        own.timers.remind(at, timer, &mut node.alarm);
+    }
+}
+
+/// A message has left a node: some end when they are empty.
+pub(crate) fn check_empty(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let ends = match node.kept.life {
+        Life::NoMessages => node.is_empty(),
+        Life::NoLinksOrMessages => node.is_empty() && node.links() == 0,
+        Life::Kept | Life::Close | Life::NoLinks | Life::Detached(_) => false,
+    };
+    if ends {
+        end(own, s, Refusal::Deleted);
+    }
+}
+
+/// A node without links may have come to its end.
+pub(crate) fn check_expiry(own: &mut Owners, s: SessionIdx) {
+    let now = own.now;
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    Timers::came(&mut node.alarm);
+    let Some(at) = node.expires else {
+        return;
+    };
+    if at <= now {
+        return end(own, s, Refusal::Deleted);
+    }
+    let timer = Timer::Session(node.reference(s));
+    own.timers.remind(at, timer, &mut node.alarm);
+}
+
+/// Ends a node: its links hear of it, its messages are gone.
+pub(crate) fn end(own: &mut Owners, s: SessionIdx, why: Refusal) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let links: Vec<_> = node.ends().map(|(_, end)| (end.shard, end.link)).collect();
+    let waiting = match core::mem::replace(&mut node.stage, Stage::Ready) {
+        Stage::Making(waiting) => waiting,
+        Stage::Ready => Vec::new(),
+    };
+    let waiting = waiting
+        .into_iter()
+        .map(|(shard, attach)| (shard, attach.link));
+    for (shard, link) in links.into_iter().chain(waiting) {
+        refuse(own, shard, link, why);
+    }
+    lifecycle::end_session(own, s);
+}

@@ -1,0 +1,146 @@
+//! Nodes after a restart: those that the store kept, and those of the configuration.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+
+use dunlin_base::{ShardId, Text};
+use dunlin_store::{Recovered, RecoveredSession, StoreOp};
+
+use crate::io::InterestChange;
+use crate::owners::Owners;
+use crate::owners::common::{SessionCore, Standing};
+use crate::owners::node::{BINDING, Node, PROTOCOL, Stage};
+use crate::queues::addresses::{self, QUEUES};
+use crate::queues::calls::Create;
+use crate::queues::nodes;
+use crate::queues::options::{Kept, Life};
+use crate::random::home_shard;
+use crate::sessions::{lifecycle, restore, subscriptions};
+
+/// Takes over the nodes of this shard; what those of the others are bound to is known.
+pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
+    for from in &recovered.sessions {
+        let home = home_shard(&from.record.client_id, own.config.shards);
+        if from.record.version == PROTOCOL && home == own.config.shard.0 {
+            restore_node(own, from);
+        }
+    }
+    configure(own);
+}
+
+fn restore_node(own: &mut Owners, from: &RecoveredSession) {
+    let address = &from.record.client_id;
+    // The removal of a node that was made again was lost.
+    if let Some(old) = own.sessions.find_node(address) {
+        lifecycle::end_session(own, old);
+    }
+    // What a later release wrote stays as it is, but for limits of this one.
+    let kept = Kept::decode(&from.record.options).unwrap_or_default();
+    let client_id = match kept.client_id.is_empty() {
+        true => address.clone(),
+        false => kept.client_id.clone(),
+    };
+    let mut core = SessionCore::new(from.key, client_id);
+    core.user = from.record.user_name.clone();
+    core.standing = match (
+        addresses::is_subscription(address),
+        from.record.owner.is_empty(),
+    ) {
+        (false, _) => Standing::Server,
+        (true, true) => Standing::Open,
+        (true, false) => Standing::Listed,
+    };
+    let mut node = Node::new(core, address.clone(), kept);
+    node.stage = Stage::Ready;
+    for queued in &from.queue {
+        let mut delivery = restore::delivery(queued);
+        delivery.level = node.kept.options.level(queued.priority());
+        delivery.failed = queued.failed();
+        node.queue.push(delivery);
+    }
+    let filters = from.subscriptions.iter().map(|(filter, ..)| filter.clone());
+    node.bindings = filters.map(|filter| (filter, BINDING)).collect();
+    let bindings: Vec<Text> = node.bindings.keys().cloned().collect();
+    own.budget.users.moved(None, node.user.as_ref());
+    let s = own.sessions.insert_node(Box::new(node));
+    for filter in bindings {
+        // The other shards found this in the store as well.
+        let _ = own.routing.insert(s, &filter, BINDING);
+    }
+    own.count_in(s);
+    nodes::expire_unattached(own, s);
+}
+
+/// Makes the queues of the configuration that are not there, and has those that are
+/// follow it.
+fn configure(own: &mut Owners) {
+    let named = own.config.queues.named.clone();
+    for queue in named {
+        let address = Text::from(format!("{QUEUES}{}", queue.name));
+        let home = ShardId(home_shard(&address, own.config.shards));
+        if home != own.config.shard {
+            for filter in &queue.topics {
+                let change = InterestChange::Add(filter.clone());
+                own.routing.handle_interest(home, &change);
+            }
+            continue;
+        }
+        let kept = Kept {
+            options: queue.options,
+            life: Life::Kept,
+            ..Kept::default()
+        };
+        let Some(s) = own.sessions.find_node(&address) else {
+            let new = Create {
+                kept,
+                filter: None,
+                standing: Standing::Server,
+            };
+            let s = nodes::insert(own, address, None, new);
+            if let Some(node) = own.sessions.node_mut(s) {
+                let topics = queue.topics.into_iter();
+                node.bindings = topics.map(|filter| (filter, BINDING)).collect();
+            }
+            nodes::store(own, s);
+            continue;
+        };
+        follow(own, s, kept, &queue.topics);
+    }
+}
+
+/// Has a queue that was kept follow its configuration.
+fn follow(own: &mut Owners, s: usize, kept: Kept, topics: &[Text]) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let key = node.key;
+    let same = node.kept == kept;
+    node.kept = kept;
+    let record = node.record();
+    let old: Vec<Text> = node.bindings.keys().cloned().collect();
+    let topics_of = topics.iter().cloned();
+    node.bindings = topics_of.map(|filter| (filter, BINDING)).collect();
+    if !same {
+        own.commits.write(StoreOp::PutSession { key, record });
+    }
+    let mut changes = Vec::new();
+    for filter in old.iter().filter(|filter| !topics.contains(filter)) {
+        let filter = filter.clone();
+        changes.extend(own.routing.remove(s, &filter));
+        own.commits
+            .write(StoreOp::DeleteSubscription { key, filter });
+    }
+    for filter in topics.iter().filter(|filter| !old.contains(filter)) {
+        let filter = filter.clone();
+        changes.extend(own.routing.insert(s, &filter, BINDING));
+        own.commits.write(StoreOp::PutSubscription {
+            key,
+            filter,
+            options: BINDING.options,
+            identifier: None,
+        });
+    }
+    subscriptions::announce(own, 0, &changes);
+    own.weigh(s);
+}
