@@ -17,6 +17,7 @@
 mod backoff;
 mod context;
 mod error;
+mod event_loop;
 mod link;
 mod network;
 mod options;
@@ -30,6 +31,7 @@ mod url;
 pub use backoff::{Backoff, random_u64};
 pub use context::Context;
 pub use error::{Cause, DialError};
+pub use event_loop::{Remote, Task};
 pub use link::{Link, SessionFacts, Standing, Step, Watch};
 pub use network::NetworkOptions;
 pub use options::LinkOptions;

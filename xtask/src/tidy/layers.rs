@@ -123,6 +123,17 @@ const TABLE: &[Layer] = &[
         "dunlin-client",
         &["dunlin-base", "dunlin-mqtt", "dunlin-net", "dunlin-dial"],
     ),
+    layer(
+        5,
+        "dunlin-amqp-client",
+        &[
+            "dunlin-base",
+            "dunlin-sasl",
+            "dunlin-amqp",
+            "dunlin-net",
+            "dunlin-dial",
+        ],
+    ),
     mini(
         5,
         "dunlin-tiny",
@@ -150,6 +161,7 @@ const TABLE: &[Layer] = &[
             "dunlin-sim",
             "dunlin-dial",
             "dunlin-client",
+            "dunlin-amqp-client",
         ],
     ),
     lab(

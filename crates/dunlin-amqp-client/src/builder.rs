@@ -1,0 +1,246 @@
+//! How a program says how to connect: one method for each option.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+use std::sync::Arc;
+
+use dunlin_base::Text;
+use dunlin_dial::{
+    Backoff, LinkOptions, NetworkOptions, Protocol, Race, TicketFile, TlsOptions, Url, UrlError,
+};
+
+use crate::client::{Client, Connecting};
+use crate::error::ConnectError;
+use crate::options::{Options, Sasl};
+use crate::runtime::Runtime;
+
+/// Builds a [`Client`]. Every option has a default.
+///
+/// # Examples
+/// ```no_run
+/// use dunlin_amqp_client::{Backoff, Client, Sasl, TlsOptions};
+/// use std::time::Duration;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::builder("amqps://broker.example")?
+///     .container_id("plant-7")
+///     .credentials("plant-7", "secret")
+///     .sasl(Sasl::ScramSha256)
+///     .idle_timeout(Some(Duration::from_secs(30)))
+///     .tls(TlsOptions::new().ca_file("ca.pem"))
+///     .reconnect(Backoff { max: Duration::from_secs(10), ..Backoff::default() })
+///     .connect()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "does nothing until it connects"]
+pub struct Builder {
+    options: Options,
+    runtime: Option<Runtime>,
+}
+
+impl Builder {
+    /// Options for a server, with the URL's user name and password.
+    pub fn new(url: Url) -> Self {
+        Self {
+            options: Options::new(url),
+            runtime: None,
+        }
+    }
+
+    fn link(&mut self) -> &mut LinkOptions {
+        Arc::make_mut(&mut self.options.link)
+    }
+
+    /// Sets the container id. Default: a random one. Durable subscriptions
+    /// belong to it.
+    pub fn container_id(mut self, id: impl AsRef<str>) -> Self {
+        self.options.container_id = Text::from(id.as_ref());
+        self.options.random_id = false;
+        self
+    }
+
+    /// Sets the host that is meant, where a server has several. Default: the
+    /// URL's.
+    pub fn hostname(mut self, hostname: impl AsRef<str>) -> Self {
+        self.options.hostname = Some(Text::from(hostname.as_ref()));
+        self
+    }
+
+    /// Sets user name and password, instead of the URL's.
+    pub fn credentials(mut self, user: impl AsRef<str>, password: impl AsRef<str>) -> Self {
+        self.options.user = Some(Text::from(user.as_ref()));
+        self.options.password = Some(Text::from(password.as_ref()));
+        self
+    }
+
+    /// Sets how to authenticate. Default: PLAIN with a user name, else
+    /// ANONYMOUS.
+    pub fn sasl(mut self, sasl: Sasl) -> Self {
+        self.options.sasl = sasl;
+        self
+    }
+
+    /// Sets what to trust on `amqp+quic`, `amqps` and `amqp+wss`. Default: what
+    /// the operating system trusts.
+    pub fn tls(mut self, tls: TlsOptions) -> Self {
+        self.link().tls = tls;
+        self
+    }
+
+    /// Largest frame that the server may send, 512 bytes at least. Default
+    /// 64 KiB.
+    pub fn max_frame_size(mut self, bytes: u32) -> Self {
+        self.options.frame_bytes = bytes;
+        self
+    }
+
+    /// Silence of the server after which the connection is lost; half of it is
+    /// what the server hears. Default 60 s.
+    pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.options.idle_timeout = timeout;
+        self
+    }
+
+    /// How to connect again after a failure. On by default.
+    pub fn reconnect(mut self, backoff: Backoff) -> Self {
+        self.link().reconnect = Some(backoff);
+        self
+    }
+
+    /// Ends the client with its first connection.
+    pub fn no_reconnect(mut self) -> Self {
+        self.link().reconnect = None;
+        self
+    }
+
+    /// Ends the client when so many connections in a row were accepted by the
+    /// server and lost within ten seconds for the same reason, with nothing
+    /// settled or received on them. 0: never. Default 20.
+    pub fn losses_max(mut self, losses: u32) -> Self {
+        self.link().losses_max = losses;
+        self
+    }
+
+    /// Time for one attempt to connect, until the server's `open`. Default 20 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.link().connect_timeout = timeout;
+        self
+    }
+
+    /// Sends from this address of the machine.
+    pub fn local_addr(mut self, addr: IpAddr) -> Self {
+        self.link().local_addr = Some(addr);
+        self
+    }
+
+    /// How QUIC behaves towards the network.
+    pub fn network(mut self, network: NetworkOptions) -> Self {
+        self.link().network = network;
+        self
+    }
+
+    /// Keeps session tickets and address tokens in a file, so that a process
+    /// that is started again opens connection, session and links in the first
+    /// datagram. On QUIC only.
+    pub fn tickets(mut self, file: TicketFile) -> Self {
+        self.link().tickets = Some(file);
+        self
+    }
+
+    /// Whether to open with the first datagram (0-RTT) where a session ticket
+    /// allows it; on by default, on QUIC only, and never with PLAIN or
+    /// OAUTHBEARER. No message can be in it: a server gives credit first.
+    pub fn early_data(mut self, send: bool) -> Self {
+        self.link().early_data = send;
+        self
+    }
+
+    /// Whether SASL, `open`, `begin` and `attach` leave in one flight, without
+    /// waiting for answers; on by default. A server that ends such a connection
+    /// at once gets the next one step by step.
+    pub fn pipelined(mut self, pipelined: bool) -> Self {
+        self.link().pipelined = pipelined;
+        self
+    }
+
+    /// Has QUIC and TLS over TCP race for the connection, as the URL scheme
+    /// `amqp+auto` does.
+    pub fn race(mut self, race: Race) -> Self {
+        self.link().race = Some(race);
+        self
+    }
+
+    /// Runs the client on this runtime instead of the process-wide one.
+    pub fn runtime(mut self, runtime: &Runtime) -> Self {
+        self.runtime = Some(runtime.clone());
+        self
+    }
+
+    /// Connects. The first attempt is the only one: reconnection begins after it
+    /// has succeeded.
+    ///
+    /// # Errors
+    /// An option is impossible, the server cannot be reached or refuses.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the connection.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let (client, connecting) = self.start()?;
+        connecting.await?;
+        Ok(client)
+    }
+
+    /// Begins to connect and does not wait: links that are asked for now leave
+    /// in the first flight, so that a message is settled two round trips after
+    /// the transport stands.
+    ///
+    /// # Errors
+    /// An option is impossible.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use dunlin_amqp_client::{Client, Message};
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (client, connecting) = Client::builder("amqp+quic://broker.example")?.start()?;
+    /// let (sender, _) = client.sender("plant/7/temperature").start()?;
+    /// let sent = sender.start_send(Message::new("21.5")).await?;
+    /// connecting.await?;
+    /// println!("{}", sent.await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start(mut self) -> Result<(Client, Connecting), ConnectError> {
+        self.options.check()?;
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => Runtime::global()?,
+        };
+        Client::start(&runtime, Arc::new(self.options))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("url", &self.options.link.url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Options for a server, such as `amqp://host`, `amqps://user:password@host`,
+    /// `amqp+quic://host:5671`, `amqp+wss://host/amqp`.
+    ///
+    /// # Errors
+    /// The URL is wrong, or not one of AMQP.
+    pub fn builder(url: impl AsRef<str>) -> Result<Builder, UrlError> {
+        let url = url.as_ref().parse::<Url>()?;
+        url.require(Protocol::Amqp)?;
+        Ok(Builder::new(url))
+    }
+}

@@ -1,0 +1,125 @@
+//! Transactions: messages that are sent and taken over together or not at all.
+
+use core::future::poll_fn;
+
+use bytes::Bytes;
+use dunlin_amqp::Demand;
+
+use crate::command::Reply;
+use crate::delivery::{Delivery, Settlement};
+use crate::error::{SendError, TransactionError};
+use crate::message::Message;
+use crate::outcome::Outcome;
+use crate::sender::{Sender, Sending};
+
+/// A link to the coordinator of transactions. Transactions that are open when
+/// the connection breaks are rolled back.
+///
+/// # Examples
+/// ```no_run
+/// # use dunlin_amqp_client::{Client, Sender};
+/// # async fn run(client: Client, a: Sender, b: Sender) -> Result<(), Box<dyn std::error::Error>> {
+/// let controller = client.controller().await?;
+/// let transaction = controller.declare().await?;
+/// let first = transaction.send(&a, "both").await?;
+/// let second = transaction.send(&b, "or none").await?;
+/// first.await?;
+/// second.await?;
+/// transaction.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Controller {
+    link: Sender,
+}
+
+impl Controller {
+    pub(crate) fn new(link: Sender) -> Self {
+        Self { link }
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// The coordinator refuses, or the link has ended.
+    pub async fn declare(&self) -> Result<Transaction<'_>, TransactionError> {
+        match self.ask(&Demand::Declare { global_id: None }).await? {
+            Reply::Declared(id) => Ok(Transaction {
+                controller: self,
+                id,
+            }),
+            Reply::Outcome(Outcome::Rejected(why)) => Err(TransactionError::Refused(why)),
+            Reply::Outcome(_) => Err(TransactionError::Answer),
+        }
+    }
+
+    async fn ask(&self, demand: &Demand) -> Result<Reply, SendError> {
+        let bytes = demand.encode().map_err(|_| SendError::Encoding)?;
+        let mut sending = self.link.send_in(&Message::raw(bytes), None).await?;
+        poll_fn(|context| sending.poll_reply(context)).await
+    }
+}
+
+/// A transaction that was begun. It is rolled back when its controller is
+/// dropped, or [`Transaction::rollback`] says so; dropping it leaves it open.
+#[derive(Debug)]
+#[must_use = "stays open until it is ended"]
+pub struct Transaction<'c> {
+    controller: &'c Controller,
+    id: Bytes,
+}
+
+impl Transaction<'_> {
+    /// The identifier that the coordinator gave.
+    #[must_use]
+    pub fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    /// Sends a message that counts if the transaction is committed. Its outcome
+    /// comes before that.
+    ///
+    /// # Errors
+    /// As [`Sender::start_send`]; the outcome may be [`SendError::RolledBack`].
+    pub async fn send(
+        &self,
+        sender: &Sender,
+        message: impl Into<Message>,
+    ) -> Result<Sending, SendError> {
+        let id = Some(self.id.clone());
+        sender.send_in(&message.into(), id).await
+    }
+
+    /// Takes over a message if the transaction is committed.
+    pub fn accept(&self, delivery: &Delivery) -> Settlement {
+        delivery.accept_in(&self.id)
+    }
+
+    /// Has all of it count.
+    ///
+    /// # Errors
+    /// The coordinator refuses, and has rolled it back, or is not heard: then it
+    /// is not known which.
+    pub async fn commit(self) -> Result<(), TransactionError> {
+        self.discharge(false).await
+    }
+
+    /// Has none of it count.
+    ///
+    /// # Errors
+    /// The coordinator refuses, or is not heard.
+    pub async fn rollback(self) -> Result<(), TransactionError> {
+        self.discharge(true).await
+    }
+
+    async fn discharge(self, fail: bool) -> Result<(), TransactionError> {
+        let txn_id = self.id.clone();
+        let demand = Demand::Discharge { txn_id, fail };
+        match self.controller.ask(&demand).await? {
+            Reply::Outcome(Outcome::Rejected(why)) => Err(TransactionError::Refused(why)),
+            Reply::Outcome(outcome) if outcome.is_accepted() => Ok(()),
+            Reply::Outcome(_) | Reply::Declared(_) => Err(TransactionError::Answer),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Connections that break at any byte: nothing is lost or doubled where the
+//! server keeps the state of its links, and nothing is lost where it does not.
+
+use std::collections::BTreeMap;
+use std::net::Shutdown;
+
+use bytes::Bytes;
+use dunlin_amqp::codec::{Attach, DeliveryState, Role, Unsettled};
+use dunlin_amqp::{
+    Body, Connection, Event, LinkId, Message, RemoteUnsettled, Resumption, Sending, State, Tag,
+};
+use dunlin_amqp_client::{Client, Outcome, SendError};
+use dunlin_base::Random;
+
+use super::run;
+use super::server::{Peer, Server};
+
+/// Messages each way.
+const COUNT: u64 = 600;
+
+/// What a server keeps of the two links of a client: it takes what is sent on
+/// one, and sends on the other, second mode on both.
+#[derive(Default)]
+struct Kept {
+    /// Deliveries of the client that are accepted and unsettled.
+    received: BTreeMap<Tag, ()>,
+    /// How often each message of the client was handled.
+    handled: BTreeMap<Bytes, u32>,
+    /// Messages to the client that are unsettled.
+    sent: BTreeMap<u64, ()>,
+    /// Those of them to be sent on this attachment: resumed or not.
+    again: Vec<(u64, Option<State>)>,
+    next: u64,
+    out: Option<LinkId>,
+}
+
+impl Kept {
+    fn handle(&mut self, engine: &mut Connection, event: &Event<'_>) {
+        match event {
+            Event::Attach { link, attach, .. } => self.attach(engine, *link, attach),
+            Event::Message(message) => self.receive(engine, message),
+            Event::Disposition {
+                delivery,
+                tag,
+                state,
+                settled,
+            } => {
+                if *settled {
+                    self.received.remove(tag);
+                    return;
+                }
+                assert_eq!(*state, Some(State::Accepted));
+                let accepted = Some(&DeliveryState::ACCEPTED);
+                engine.settle(*delivery, accepted).expect("unsettled");
+                self.sent.remove(&tag.number().expect("ours"));
+            }
+            _ => {}
+        }
+        self.send(engine);
+    }
+
+    fn attach(&mut self, engine: &mut Connection, link: LinkId, body: &Body) {
+        let asked = body.attach().expect("decoded before");
+        let map = RemoteUnsettled::new(&asked);
+        let mut ours = Vec::new();
+        if asked.role == Role::Sender {
+            self.received.retain(|tag, ()| !map.is_forgotten(*tag));
+            let state = Some(DeliveryState::ACCEPTED);
+            ours.extend(self.received.keys().map(|tag| (*tag, state)));
+        } else {
+            self.out = Some(link);
+            self.again.clear();
+            for number in self.sent.keys().copied() {
+                let state = match map.resumption(Tag::from(number), None) {
+                    Resumption::Resend => None,
+                    Resumption::Settle(state) => State::new(&state),
+                    Resumption::Resume(at) => State::new(&DeliveryState::Received(at)),
+                    other => unreachable!("{other:?}"),
+                };
+                self.again.push((number, state));
+            }
+            self.again.reverse();
+            ours.extend(self.sent.keys().map(|number| (Tag::from(*number), None)));
+        }
+        let ours: Vec<_> = ours.iter().map(|(tag, s)| (tag.as_bytes(), *s)).collect();
+        let answer = Attach {
+            unsettled: Some(Unsettled::new(&ours)),
+            ..asked
+        };
+        engine.accept_attach(link, &answer).expect("it waits");
+        if asked.role == Role::Sender {
+            engine.set_credit(link, 1000, false).expect("attached");
+        }
+    }
+
+    fn receive(&mut self, engine: &mut Connection, message: &Message<'_>) {
+        if message.settled {
+            self.received.remove(&message.tag);
+            return;
+        }
+        if message.resume {
+            assert!(self.received.contains_key(&message.tag), "known");
+        } else {
+            let bytes = Bytes::copy_from_slice(message.payload.as_ref());
+            *self.handled.entry(bytes).or_default() += 1;
+            self.received.insert(message.tag, ());
+        }
+        let accepted = engine.update(message.delivery, &DeliveryState::ACCEPTED);
+        accepted.expect("unsettled");
+    }
+
+    /// Sends what was unsettled, then what is new.
+    fn send(&mut self, engine: &mut Connection) {
+        let Some(link) = self.out else {
+            return;
+        };
+        while let Some((number, state)) = self.again.last() {
+            let number = *number;
+            let sending = Sending {
+                resume: state.is_some(),
+                // Its outcome is known: this side takes it over.
+                settled: state.as_ref().is_some_and(State::is_terminal),
+                state: state.as_ref().map(State::get),
+                ..Sending::new(Tag::from(number), false)
+            };
+            if engine.send(link, &sending, b"", &body(number)).is_err() {
+                return;
+            }
+            if sending.settled {
+                self.sent.remove(&number);
+            }
+            self.again.pop();
+        }
+        while self.next < COUNT && self.sent.len() < 20 {
+            let sending = Sending::new(Tag::from(self.next), false);
+            if engine.send(link, &sending, b"", &body(self.next)).is_err() {
+                return;
+            }
+            self.sent.insert(self.next, ());
+            self.next += 1;
+        }
+    }
+}
+
+fn body(number: u64) -> Bytes {
+    let mut bytes = vec![0x00, 0x53, 0x75, 0xa0, 8];
+    bytes.extend(number.to_be_bytes());
+    bytes.into()
+}
+
+/// Serves one connection until it breaks by itself, after so many events.
+fn serve(peer: &mut Peer, kept: &mut Kept, events: u64) -> bool {
+    let mut count = 0;
+    kept.out = None;
+    let mut closed = false;
+    let broke = peer.until(|engine, event| {
+        closed |= matches!(event, Event::Closed { .. });
+        kept.handle(engine, event);
+        count += 1;
+        (count >= events).then_some(())
+    });
+    let _ = peer.stream.shutdown(Shutdown::Both);
+    broke.is_some() && !closed
+}
+
+#[test]
+fn what_is_sent_exactly_once_is_handled_exactly_once() {
+    let server = Server::run(|listener| {
+        let mut kept = Kept::default();
+        let mut random = Random::new(7);
+        let mut breaks = 0;
+        loop {
+            let mut peer = listener.accept();
+            // Links are answered by what is kept of them.
+            peer.by_hand = true;
+            let events = 5 + random.below(60);
+            if !serve(&mut peer, &mut kept, events) {
+                break;
+            }
+            breaks += 1;
+        }
+        assert!(breaks >= 10, "{breaks}");
+        assert_eq!(kept.handled.len() as u64, COUNT);
+        let doubled = kept.handled.values().filter(|count| **count != 1).count();
+        assert_eq!((doubled, kept.sent.len()), (0, 0));
+    });
+    run(async {
+        let client = server
+            .client()
+            .losses_max(0)
+            .connect()
+            .await
+            .expect("connected");
+        let received = receive_all(&client);
+        let sent = send_all(&client, true);
+        let (received, ()) = tokio::join!(received, sent);
+        let all: Vec<u64> = (0..COUNT).collect();
+        assert_eq!(received, all, "each once and in order");
+        client.close().await;
+    });
+    server.end();
+}
+
+async fn send_all(client: &Client, once: bool) {
+    let builder = client.sender("a").name("to").max_in_flight(16);
+    let builder = if once {
+        builder.exactly_once()
+    } else {
+        builder
+    };
+    let (sender, _) = builder.start().expect("started");
+    let mut all = Vec::new();
+    for number in 0..COUNT {
+        let message = dunlin_amqp_client::Message::raw(body(number));
+        all.push(sender.start_send(message).await.expect("handed over"));
+    }
+    for sent in all {
+        assert_eq!(sent.await.expect("an outcome"), Outcome::Accepted);
+    }
+}
+
+async fn receive_all(client: &Client) -> Vec<u64> {
+    let builder = client.receiver("b").name("from").exactly_once().credit(8);
+    let (mut receiver, _) = builder.start().expect("started");
+    let mut all = Vec::new();
+    let mut accepted = Vec::new();
+    while (all.len() as u64) < COUNT {
+        let delivery = receiver.recv().await.expect("a message");
+        let payload = delivery.payload();
+        all.push(u64::from_be_bytes(payload[..].try_into().expect("8 bytes")));
+        accepted.push(delivery.accept());
+    }
+    for accepted in accepted {
+        accepted.await.expect("settled by both");
+    }
+    all
+}
+
+#[test]
+fn a_server_that_forgets_gets_at_least_once() {
+    let server = Server::run(|listener| {
+        let mut handled = BTreeMap::<Bytes, u32>::new();
+        let mut random = Random::new(3);
+        loop {
+            let mut peer = listener.accept();
+            let mut left = 5 + random.below(60);
+            let mut closed = false;
+            let broke = peer.until(|engine, event| {
+                match event {
+                    Event::Attach { link, .. } => {
+                        engine.set_credit(*link, 1000, false).expect("attached");
+                    }
+                    Event::Message(message) => {
+                        let bytes = Bytes::copy_from_slice(message.payload.as_ref());
+                        *handled.entry(bytes).or_default() += 1;
+                        let accepted = Some(&DeliveryState::ACCEPTED);
+                        engine
+                            .settle(message.delivery, accepted)
+                            .expect("unsettled");
+                    }
+                    Event::Closed { .. } => closed = true,
+                    _ => {}
+                }
+                left = left.saturating_sub(1);
+                (left == 0).then_some(())
+            });
+            let _ = peer.stream.shutdown(Shutdown::Both);
+            if broke.is_none() || closed {
+                break;
+            }
+        }
+        assert_eq!(handled.len() as u64, COUNT);
+    });
+    run(async {
+        let client = server
+            .client()
+            .losses_max(0)
+            .connect()
+            .await
+            .expect("connected");
+        send_all(&client, false).await;
+        client.close().await;
+    });
+    server.end();
+}
+
+#[test]
+fn settled_messages_that_were_on_their_way_are_lost() {
+    let server = Server::run(|listener| {
+        let mut peer = listener.accept();
+        let link = peer.link();
+        peer.engine.set_credit(link, 1000, false).expect("attached");
+        peer.flush();
+        // Reads nothing, so that the rest stays with the client.
+        std::thread::sleep(core::time::Duration::from_millis(300));
+        drop(peer);
+        let mut peer = listener.accept();
+        let link = peer.link();
+        peer.engine.set_credit(link, 1000, false).expect("attached");
+        peer.serve();
+    });
+    run(async {
+        let client = server.client().connect().await.expect("connected");
+        let sender = client
+            .sender("a")
+            .settled()
+            .attach()
+            .await
+            .expect("attached");
+        let mut all = Vec::new();
+        let body = Bytes::from(vec![0; 1 << 20]);
+        for _ in 0..40 {
+            let message = dunlin_amqp_client::Message::new(body.clone());
+            all.push(sender.start_send(message).await.expect("handed over"));
+        }
+        let mut lost = 0;
+        for sent in all.into_iter().take(20) {
+            if matches!(sent.await, Err(SendError::Lost)) {
+                lost += 1;
+            }
+        }
+        assert!(lost > 0);
+        client.close().await;
+    });
+    server.end();
+}
