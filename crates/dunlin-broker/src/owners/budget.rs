@@ -112,6 +112,13 @@ impl Budget {
         self.used(part).saturating_add(more) <= self.common(part) || self.is_fair(part, then)
     }
 
+    /// As [`Budget::has_room`] for what a connection has before it has a session:
+    /// there are so many connections, on all shards.
+    pub(crate) const fn has_room_for_conn(&self, part: Part, then: usize, conns: usize) -> bool {
+        let conns = if conns == 0 { 1 } else { conns };
+        self.used(part) <= self.common(part) || then <= self.limit(part) / LEFT / conns
+    }
+
     /// The part of a limit that goes to who comes first.
     const fn common(&self, part: Part) -> usize {
         self.limit(part) - self.limit(part) / LEFT

@@ -116,9 +116,12 @@ impl Owners {
         let Some(weight) = self.conns.peek(c).map(|conn| conn.weight) else {
             return Ok(());
         };
-        if !self.budget.has_room(Part::Unfinished, 0, weight.unfinished) {
+        // Connections are about as many on the other shards.
+        let conns = self.conns.len() * usize::from(self.config.shards);
+        let (part, bytes) = (Part::Unfinished, weight.unfinished);
+        if !self.budget.has_room_for_conn(part, bytes, conns) {
             let text = "no memory for packets that have not come whole";
-            return Err(self.refuse(Part::Unfinished, text));
+            return Err(self.refuse(part, text));
         }
         let unsent = weight.unsent.saturating_sub(UNSENT_MIN);
         if self.budget.room(Part::Unsent) == 0 && !self.budget.has_room(Part::Unsent, 0, unsent) {

@@ -380,3 +380,27 @@ fn unfinished_packets_of_all_clients_are_limited() {
         serve(&mut script, "unfinished");
     }
 }
+
+/// Who has no session has its share of what is left, too: not all that is left.
+#[test]
+fn unfinished_packets_of_strangers_are_limited() {
+    for shards in [1, 2] {
+        // 256 KiB for packets that have not come whole.
+        let mut script = small(shards, 4 << 10, |_| {});
+        let line = format!("CONNECT {} clean", "s".repeat(15 << 10));
+        let whole = dunlin_sim::encode(&line, dunlin_mqtt_codec::Version::V5);
+        for n in 0..100 {
+            let name = format!("s{n}");
+            script.send_bytes(&name, &whole[..whole.len() - 1]);
+            script.settle();
+            ignore(&mut script, &name);
+        }
+        let (used, limit) = used(&script, Part::Unfinished);
+        assert!(used <= limit && used > limit / 2, "{used} of {limit}");
+        assert!(refused(&script, |stats| stats.memory_refused_unfinished) > 80);
+        assert_eq!(reported(&mut script, Part::Unfinished), usize::from(shards));
+        script.step("n > CONNECT n clean").expect("CONNECT");
+        script.step("n < CONNACK").expect("CONNACK");
+        serve(&mut script, "strangers");
+    }
+}
