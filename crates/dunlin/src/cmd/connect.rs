@@ -428,7 +428,7 @@ impl Connect {
 }
 
 impl Tls {
-    fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.cafile.is_some()
             || self.capath.is_some()
             || self.cert.is_some()

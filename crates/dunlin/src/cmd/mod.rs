@@ -5,6 +5,7 @@
 //! carry `#[command(disable_help_flag = true)]` and their structs a `--help`
 //! of their own (`#[arg(long, action = clap::ArgAction::Help)]`).
 
+mod amqp;
 mod bench;
 mod broker;
 mod cert;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-/// MQTT over QUIC, TCP, TLS and WebSocket: broker, clients and tools.
+/// MQTT and AMQP over QUIC, TCP, TLS and WebSocket: broker, clients and tools.
 #[derive(Debug, Parser)]
 #[command(name = "dunlin", version, max_term_width = 100)]
 pub struct Cli {
@@ -44,6 +45,8 @@ enum Command {
     Passwd(passwd::Passwd),
     #[command(name = "pub", disable_help_flag = true)]
     Pub(Box<publish::Pub>),
+    Receive(Box<amqp::receive::Receive>),
+    Send(Box<amqp::send::Send>),
     Store(store::Store),
     #[command(name = "sub", disable_help_flag = true)]
     Sub(Box<subscribe::Sub>),
@@ -103,6 +106,8 @@ impl Cli {
             Command::Cid(cid) => cid.run(),
             Command::Passwd(passwd) => passwd.run(),
             Command::Pub(publish) => publish.run(),
+            Command::Receive(receive) => receive.run(),
+            Command::Send(send) => send.run(),
             Command::Store(store) => store.run(),
             Command::Sub(subscribe) => subscribe.run(),
             Command::Tunnel(tunnel) => tunnel.run(),

@@ -4,6 +4,7 @@
 
 mod access;
 mod amqp;
+mod amqp_client;
 mod bench;
 mod cid;
 mod cli;
