@@ -1,6 +1,8 @@
 //! Where the way of a message leaves for the front of a session's protocol:
 //! queue and publish call these functions and know no protocol.
 
+use dunlin_base::QoS;
+
 use crate::amqp::{outcome, outgoing};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::messages::source::Source;
@@ -18,6 +20,23 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
         Some(Session::Amqp(_)) => outgoing::pump(own, s),
         Some(Session::Node(_)) => delivering::pump(own, s),
         None => {}
+    }
+}
+
+/// Delivers with an acknowledgement at once, where nothing has to be queued or
+/// stored for it; `false`: it has to.
+pub(crate) fn send_at_once(
+    own: &mut Owners,
+    source: &mut Source<'_>,
+    hit: &Hit,
+    delivery: (QoS, bool),
+) -> bool {
+    match own.sessions.get(hit.session) {
+        Some(Session::Mqtt(_)) => match source.for_mqtt() {
+            Some(_) => false,
+            None => mqtt_pump::send_at_once(own, source, hit, delivery),
+        },
+        Some(Session::Amqp(_) | Session::Node(_)) | None => false,
     }
 }
 

@@ -57,7 +57,7 @@ pub use filters::{
 };
 pub use frame::{Frame, PacketType, Version, peek};
 pub use lists::{ReasonCodes, SubscriptionIdentifiers, UserProperties};
-pub use packet::{Packet, decode, decode_from_client, decode_from_server};
+pub use packet::{Packet, decode, decode_from_client, decode_from_server, decode_publish};
 pub use property_id::PropertyId;
 pub use publish::{HeaderLayout, Publish, PublishProperties};
 pub use reader::PacketId;

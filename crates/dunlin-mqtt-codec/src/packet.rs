@@ -7,8 +7,8 @@ use crate::reader::Reader;
 use crate::reason::allowed;
 use crate::writer::{packet_len, put_header};
 use crate::{
-    Ack, Auth, ConnAck, Connect, DecodeError, Disconnect, EncodeError, PacketType, Publish, SubAck,
-    Subscribe, UnsubAck, Unsubscribe, Version, peek,
+    Ack, Auth, ConnAck, Connect, DecodeError, Disconnect, EncodeError, Frame, PacketType, Publish,
+    SubAck, Subscribe, UnsubAck, Unsubscribe, Version, peek,
 };
 
 /// A packet of MQTT 3.1.1 or 5.0.
@@ -74,16 +74,32 @@ pub fn decode_from_server(packet: &[u8], version: Version) -> Result<Packet<'_>,
     decode_for::<false, true>(packet, version)
 }
 
+/// [`decode`] for PUBLISH, which is most of what comes, without the size of any
+/// other packet; `None` if it is another one.
+pub fn decode_publish(packet: &[u8], version: Version) -> Option<Result<Publish<'_>, DecodeError>> {
+    if PacketType::from_u8(packet.first()? >> 4) != Some(PacketType::Publish) {
+        return None;
+    }
+    Some(split(packet).and_then(|(frame, body)| Publish::decode(frame.flags, body, version)))
+}
+
+/// The fixed header of exactly one packet, and the rest.
 #[inline]
-fn decode_for<const CLIENT: bool, const SERVER: bool>(
-    packet: &[u8],
-    version: Version,
-) -> Result<Packet<'_>, DecodeError> {
+fn split(packet: &[u8]) -> Result<(Frame, &[u8]), DecodeError> {
     let frame = peek(packet, MQTT_PACKET_BYTES_MAX)?.ok_or(DecodeError::Truncated)?;
     let mut r = Reader::new(packet);
     r.take(frame.header_len)?;
     let body = r.take(frame.total_len - frame.header_len)?;
     r.finish()?;
+    Ok((frame, body))
+}
+
+#[inline]
+fn decode_for<const CLIENT: bool, const SERVER: bool>(
+    packet: &[u8],
+    version: Version,
+) -> Result<Packet<'_>, DecodeError> {
+    let (frame, body) = split(packet)?;
     // `map` instead of `?` lets the compiler build the packet in place.
     match frame.packet_type {
         PacketType::Publish => Publish::decode(frame.flags, body, version).map(Packet::Publish),

@@ -166,8 +166,26 @@ impl<'a> Publish<'a> {
         payload_len: usize,
         out: &mut (impl ByteSink + ?Sized),
     ) -> Result<HeaderLayout, EncodeError> {
+        self.encode_header_within(version, payload_len, usize::MAX, out)
+    }
+
+    /// As [`Publish::encode_header`], of a packet of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// As [`Publish::encode`], and [`EncodeError::PacketTooLarge`] before anything
+    /// is written.
+    pub fn encode_header_within(
+        &self,
+        version: Version,
+        payload_len: usize,
+        bytes_max: usize,
+        out: &mut (impl ByteSink + ?Sized),
+    ) -> Result<HeaderLayout, EncodeError> {
         let lengths = self.lengths(version, payload_len)?;
         let header_len = 1 + varint_len(lengths.remaining);
+        if header_len + lengths.remaining > bytes_max {
+            return Err(EncodeError::PacketTooLarge);
+        }
         let topic = self.topic.as_bytes();
         let topic_len = u16::try_from(topic.len()).map_err(|_| EncodeError::FieldTooLong)?;
         put_header_and_u16(out, self.first_byte(), lengths.remaining, topic_len)?;

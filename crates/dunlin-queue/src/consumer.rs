@@ -113,12 +113,14 @@ pub enum Settled {
 #[derive(Debug)]
 struct Unsettled {
     state: State,
+    qos: QoS,
     sent: bool,
     key_stored: bool,
     /// When it was taken first, among all of its queue.
     turn: u64,
     stream: StreamId,
-    /// Gone once the receiver has it and keeps only its key.
+    /// Gone once the receiver has it and keeps only its key; none of what was
+    /// sent without being kept.
     delivery: Option<Delivery>,
 }
 
@@ -128,8 +130,9 @@ impl Unsettled {
         self.delivery.as_ref().is_some_and(Delivery::is_stored)
     }
 
-    fn qos(&self) -> Option<QoS> {
-        self.delivery.as_ref().map(|delivery| delivery.qos)
+    /// Whether its receiver settles it in one step.
+    fn is_in_one_step(&self) -> bool {
+        self.qos != QoS::ExactlyOnce
     }
 
     fn cost(&self) -> usize {
@@ -277,6 +280,7 @@ impl<K: Key> Consumer<K> {
         };
         let entry = Unsettled {
             state,
+            qos: delivery.qos,
             sent: !record,
             key_stored: record,
             turn,
@@ -326,8 +330,22 @@ impl<K: Key> Consumer<K> {
     /// receiver has it is settled in two steps.
     #[must_use]
     pub fn qos(&self, key: K) -> Option<QoS> {
-        let entry = self.unsettled.get(key)?;
-        Some(entry.qos().unwrap_or(QoS::ExactlyOnce))
+        Some(self.unsettled.get(key)?.qos)
+    }
+
+    /// A message was sent under this key at once, in front of which nothing waits,
+    /// and is not kept: its receiver settles it, or ends and never comes back.
+    pub fn note_sent(&mut self, queue: &mut Queue, key: K, qos: QoS, stream: StreamId) {
+        let entry = Unsettled {
+            state: State::Sent,
+            qos,
+            sent: true,
+            key_stored: false,
+            turn: queue.next_turn(),
+            stream,
+            delivery: None,
+        };
+        self.unsettled.insert(key, entry);
     }
 
     /// The message under this key left on this stream: its second step goes
@@ -368,8 +386,7 @@ impl<K: Key> Consumer<K> {
         let bytes = &mut self.bytes;
         let turn = self.unsettled.get(key).map_or(0, |entry| entry.turn);
         let ended = self.unsettled.remove_with(key, |entry| {
-            let in_one_step = entry.qos().is_some_and(|qos| qos != QoS::ExactlyOnce);
-            let may_end = in_one_step || outcome != Outcome::Accepted;
+            let may_end = entry.is_in_one_step() || outcome != Outcome::Accepted;
             match entry.state.after(event) {
                 Step::End(outcome) if may_end => {
                     *bytes = bytes.saturating_sub(entry.cost());
@@ -404,7 +421,7 @@ impl<K: Key> Consumer<K> {
         let Some(entry) = self.unsettled.get_mut(key) else {
             return Receipt::Unknown;
         };
-        let in_one_step = entry.qos().is_some_and(|qos| qos != QoS::ExactlyOnce);
+        let in_one_step = entry.is_in_one_step();
         let seq = entry.delivery.as_ref().and_then(|delivery| delivery.seq);
         let record = seq.is_some();
         let Step::To(state) = entry.state.after(Event::Received { record }) else {
@@ -482,6 +499,7 @@ impl<K: Key> Consumer<K> {
         };
         let entry = Unsettled {
             state,
+            qos: delivery.as_ref().map_or(QoS::ExactlyOnce, |d| d.qos),
             sent: true,
             key_stored: true,
             turn: queue.next_turn(),
@@ -541,7 +559,7 @@ impl<K: Key> Consumer<K> {
     pub fn release_shared(&mut self) -> Vec<Delivery> {
         let may_leave = |entry: &Unsettled| {
             let shared = entry.delivery.as_ref().is_some_and(|d| d.share.is_some());
-            shared && entry.state == State::Sent && entry.qos() == Some(QoS::AtLeastOnce)
+            shared && entry.state == State::Sent && entry.qos == QoS::AtLeastOnce
         };
         let open = self.unsettled.iter().filter(|(_, entry)| may_leave(entry));
         let mut keys: Vec<_> = open.map(|(key, entry)| (entry.turn, key)).collect();

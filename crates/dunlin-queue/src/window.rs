@@ -17,22 +17,39 @@ const FREE_MAX: usize = 16;
 pub trait Key: Copy + Eq + fmt::Debug {
     /// How many keys after `earlier` this one is given out, in the circle of
     /// all keys.
-    fn since(self, earlier: Self) -> u32;
+    fn since(self, earlier: Self) -> u64;
+
+    /// Whether it is given out before `first`. Keys of a small circle never are.
+    fn is_before(self, first: Self) -> bool {
+        let _ = first;
+        false
+    }
 }
 
 /// An MQTT packet identifier: 1 follows 65,535.
 impl Key for NonZeroU16 {
-    fn since(self, earlier: Self) -> u32 {
+    fn since(self, earlier: Self) -> u64 {
         let circle = u32::from(u16::MAX);
         let ahead = u32::from(self.get()) + circle - u32::from(earlier.get());
-        ahead % circle
+        u64::from(ahead % circle)
     }
 }
 
 /// A serial number (RFC 1982), such as an AMQP delivery-id.
 impl Key for u32 {
-    fn since(self, earlier: Self) -> u32 {
+    fn since(self, earlier: Self) -> u64 {
+        u64::from(self.wrapping_sub(earlier))
+    }
+}
+
+/// A number that only rises.
+impl Key for u64 {
+    fn since(self, earlier: Self) -> u64 {
         self.wrapping_sub(earlier)
+    }
+
+    fn is_before(self, first: Self) -> bool {
+        self < first
     }
 }
 
@@ -41,6 +58,8 @@ impl Key for u32 {
 pub struct Window<K, T> {
     places: VecDeque<(K, Option<T>)>,
     len: usize,
+    /// Places for which memory is kept when it is empty.
+    kept: usize,
 }
 
 impl<K, T> Default for Window<K, T> {
@@ -48,11 +67,21 @@ impl<K, T> Default for Window<K, T> {
         Self {
             places: VecDeque::new(),
             len: 0,
+            kept: 0,
         }
     }
 }
 
 impl<K: Key, T> Window<K, T> {
+    /// One that keeps the memory of so many places when it is empty.
+    #[must_use]
+    pub fn keeping(places: usize) -> Self {
+        Self {
+            kept: places,
+            ..Self::default()
+        }
+    }
+
     /// Values in it.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -167,6 +196,9 @@ impl<K: Key, T> Window<K, T> {
         let (Some((first, _)), Some((last, _))) = (self.places.front(), self.places.back()) else {
             return Err(0);
         };
+        if key.is_before(*first) {
+            return Err(0);
+        }
         let wanted = key.since(*first);
         let newest = last.since(*first);
         if wanted == 0 {
@@ -186,7 +218,10 @@ impl<K: Key, T> Window<K, T> {
     #[inline]
     fn tidy(&mut self) {
         if self.len == 0 {
-            self.places = VecDeque::new();
+            match self.places.capacity() <= self.kept {
+                true => self.places.clear(),
+                false => self.places = VecDeque::new(),
+            }
             return;
         }
         let is_free = |place: Option<&(K, Option<T>)>| place.is_some_and(|(_, v)| v.is_none());
@@ -270,6 +305,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_taken_out_goes_back_in_front() {
+        let mut window = Window::keeping(8);
+        for key in [7_u64, 9, u64::MAX] {
+            window.insert(key, key);
+        }
+        assert_eq!(window.take(7), Some(7));
+        assert!(!window.contains(7) && !window.contains(8));
+        for key in [7, 8, 1] {
+            assert_eq!(window.insert(key, key), Some(&mut { key }));
+        }
+        let keys: Vec<_> = window.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, [1, 7, 8, 9, u64::MAX]);
+        for key in keys {
+            assert!(window.remove(key));
+        }
+        assert!(window.is_empty() && window.places.capacity() >= 5);
     }
 
     #[test]

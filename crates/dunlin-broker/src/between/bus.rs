@@ -9,6 +9,7 @@ use crate::between::crossing;
 use crate::front;
 use crate::io::{BusMessage, Output, Preparation, QueueCall};
 use crate::messages::{publish, settle, shared};
+use crate::mqtt::form::Form;
 use crate::mqtt::{claims, subscribe};
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, PendingBinding, Prepared};
@@ -57,15 +58,16 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         }
         BusMessage::Messages(messages) => {
             let mut rest = &messages[..];
-            while let Some((token, form)) = crossing::take(&mut rest) {
-                publish::handle_message(own, from, token, form);
+            while let Some((token, packet)) = crossing::take(&mut rest) {
+                publish::handle_message(own, from, token, Form::of_packet(&packet, None));
             }
             own.outbox.recycle(messages);
         }
         BusMessage::Received(tokens) => {
-            for token in tokens {
-                handle_prepared(own, from, token, Preparation::default());
+            for token in &tokens {
+                handle_received(own, *token);
             }
+            own.outbox.recycle_answers(tokens);
         }
         BusMessage::Prepared { token, answer } => handle_prepared(own, from, token, answer),
         BusMessage::Settled { token, committed } => {
@@ -99,19 +101,28 @@ fn handle_noted(own: &mut Owners, token: u64) {
     }
 }
 
+/// Another shard has nothing to store for a publish.
+fn handle_received(own: &mut Owners, token: u64) {
+    if let Some(publish) = own.commits.publish_mut(token) {
+        publish.preparing = publish.preparing.saturating_sub(1);
+        settle::advance(own, token);
+    }
+}
+
 /// Another shard has prepared its part of a publish.
 fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparation) {
-    let Some(Pending::Publish(mut publish)) = own.commits.take(token) else {
+    let Some(mut publish) = own.commits.take_publish(token) else {
         return;
     };
     publish.preparing = publish.preparing.saturating_sub(1);
     publish.refused |= answer.refused;
     if answer.waits {
-        publish.participants.push(from);
-        publish.ops.extend(answer.ops);
+        let rest = publish.rest_mut();
+        rest.participants.push(from);
+        rest.work.ops.extend(answer.ops);
     }
     if let Some(missed) = answer.missed {
         shared::choose_again(own, &missed, token, &mut publish);
     }
-    settle::advance_publish(own, token, publish);
+    settle::go_on(own, token, publish);
 }

@@ -15,22 +15,20 @@ use crate::io::Event;
 use crate::memory::Part;
 use crate::messages::source::Source;
 use crate::messages::throttle::{self, QUEUE_HIGH};
-use crate::owners::pending::Due;
+use crate::owners::pending::{Due, Work};
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
 use crate::owners::{Later, Owners};
 use crate::queues::delivering;
 use crate::receivers;
 
-/// Delivers to `hits`. Deliveries that must be stored first go to
-/// `due`, what is to be stored to `ops`. `false`, and nothing delivered,
-/// when a queue is full and the policy is to refuse.
+/// Delivers to `hits`. What must be stored first goes to `work`. `false`, and
+/// nothing delivered, when a queue is full and the policy is to refuse.
 pub(crate) fn deliver_hits(
     own: &mut Owners,
     source: &mut Source<'_>,
     hits: &mut Vec<Hit>,
-    ops: &mut Vec<StoreOp>,
-    due: &mut Vec<Due>,
+    work: &mut Work,
 ) -> bool {
     if hits.is_empty() {
         return true;
@@ -47,7 +45,7 @@ pub(crate) fn deliver_hits(
     for hit in hits.drain(..) {
         if let Some(message) = aged(own, hit.session, source) {
             let mut source = source.with(&message);
-            deliver_hits(own, &mut source, &mut alloc::vec![hit], ops, due);
+            deliver_hits(own, &mut source, &mut alloc::vec![hit], work);
             continue;
         }
         let qos = published.min(hit.qos());
@@ -55,22 +53,24 @@ pub(crate) fn deliver_hits(
         let retain = hit.retain_as_published() && source.retain();
         if qos == QoS::AtMostOnce {
             receivers::deliver_once(own, source, &hit, retain);
-        } else {
+        } else if !receivers::send_at_once(own, source, &hit, (qos, retain)) {
             let room = has_room(own, hit.session, source, 1, memory)
                 || makes_room(own, hit.session, source, memory);
             if !room {
                 report_full(own, hit.session, memory);
             }
+            let due = &mut work.due;
             deliver_acknowledged(own, source, hit, (qos, retain), room, due, &mut batch);
             own.budget.set_copies(true);
         }
     }
     own.budget.set_copies(false);
-    ops.extend(batch.into_iter().map(|part| StoreOp::Enqueue {
-        seq: part.seq,
-        message: source.message(),
-        targets: part.targets,
-    }));
+    work.ops
+        .extend(batch.into_iter().map(|part| StoreOp::Enqueue {
+            seq: part.seq,
+            message: source.message(),
+            targets: part.targets,
+        }));
     true
 }
 

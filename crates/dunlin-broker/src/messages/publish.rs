@@ -9,7 +9,6 @@
 use alloc::vec::Vec;
 
 use dunlin_base::{QoS, ShardId};
-use dunlin_store::StoreOp;
 
 use crate::access::Action;
 use crate::ids::{SessionIdx, SessionRef};
@@ -19,8 +18,8 @@ use crate::messages::{deliver, retained, settle, shared};
 use crate::mqtt::form::Form;
 use crate::owners::Owners;
 use crate::owners::node::BINDING;
-use crate::owners::pending::{PendingPublish, Prepared, Record};
-use crate::owners::routing::{Forwards, Hit, Matches, Scope, Wanted};
+use crate::owners::pending::{PendingPublish, Record, Work};
+use crate::owners::routing::{Hit, Matches, Scope, Wanted};
 use crate::random::home_shard;
 
 /// Who gets a message.
@@ -54,24 +53,25 @@ pub(crate) fn dispatch(
 ) {
     let publisher = origin.map(|session| session.at);
     let acknowledged = source.is_answered();
-    let mut publish = PendingPublish {
-        origin: origin.filter(|_| acknowledged),
-        lossy: source.is_lossy(),
-        record,
-        ..PendingPublish::default()
-    };
+    let origin = origin.filter(|_| acknowledged);
+    let mut publish = PendingPublish::new(origin, source.is_lossy());
     place(own, publisher, token, source, &mut publish);
-    if acknowledged {
-        if source.qos() == QoS::ExactlyOnce
-            && let Some(origin) = publish.origin
-            && own.commits.is_durable()
-            && let Some(session) = own.sessions.peek(origin.at)
-        {
-            // It is stored with the message that it came exactly once.
-            publish.ops.extend(session.receipt(token));
-        }
-        settle::line_up(own, token, publish);
+    if !acknowledged {
+        return;
     }
+    if source.qos() == QoS::ExactlyOnce
+        && let Some(origin) = publish.origin
+        && own.commits.is_durable()
+        && let Some(session) = own.sessions.peek(origin.at)
+        && let Some(receipt) = session.receipt(token)
+    {
+        // It is stored with the message that it came exactly once.
+        publish.rest_mut().work.ops.push(receipt);
+    }
+    if record.is_some() {
+        publish.rest_mut().record = record;
+    }
+    settle::line_up(own, token, publish);
 }
 
 /// Gives a message to who gets it, as far as that is not stored first.
@@ -87,18 +87,20 @@ pub(crate) fn place(
         true => find_queue(own, source.topic()),
         false => find(own, source.topic(), publisher, None, source.qos()),
     };
+    let mut work = Work::default();
     publish.unmatched = found.hits.is_empty() && found.forwards.is_empty();
     publish.refused |= publish.unmatched && source.is_to_queue();
     if source.retain() && !source.is_to_queue() {
-        place_retained(own, source, publish, &mut found.forwards);
+        let kept = place_retained(own, source, &mut work, &mut found.forwards);
+        publish.refused |= !kept && !source.is_lossy();
     }
-    let (ops, due) = (&mut publish.ops, &mut publish.due);
-    publish.refused |= !deliver::deliver_hits(own, source, &mut found.hits, ops, due);
-    own.routing.recycle(found.hits);
-    for (to, wanted) in found.forwards {
-        publish.preparing += usize::from(acknowledged);
+    publish.refused |= !deliver::deliver_hits(own, source, &mut found.hits, &mut work);
+    for (to, wanted) in found.forwards.drain(..) {
+        publish.preparing += u32::from(acknowledged);
         send_on(own, to, wanted, acknowledged.then_some(token), source);
     }
+    own.routing.recycle(found);
+    publish.add_work(work);
 }
 
 /// The queue with this address, or its shard.
@@ -148,7 +150,14 @@ pub(crate) fn handle_message(own: &mut Owners, from: ShardId, token: Option<u64>
         shares: &[],
     };
     let mut source = Source::new(form, None, own.now);
-    prepare(own, from, token, &scope, &mut source, Part::default());
+    prepare(
+        own,
+        (from, token),
+        &scope,
+        &mut source,
+        Work::default(),
+        false,
+    );
 }
 
 /// A message from another shard.
@@ -163,12 +172,13 @@ pub(crate) fn handle_forward(
         shares: &forward.shares,
     };
     let message = &forward.message;
-    let mut part = Part::default();
+    let mut work = Work::default();
+    let mut refused = false;
     if forward.retain {
         let waits = token.is_some();
-        let change = &mut part.prepared.retained;
-        let taken = retained::own_retained(own, message, waits, &mut part.ops, change);
-        part.refused = !taken && !forward.lossy;
+        let (ops, change) = (&mut work.ops, &mut work.retained);
+        let taken = retained::own_retained(own, message, waits, ops, change);
+        refused = !taken && !forward.lossy;
     }
     let mut source = Source::of(message, own.now);
     if forward.lossy {
@@ -180,55 +190,42 @@ pub(crate) fn handle_forward(
     if token.is_some() {
         source = source.answered();
     }
-    prepare(own, from, token, &scope, &mut source, part);
-}
-
-/// This shard's part of another shard's publish.
-#[derive(Debug, Default)]
-struct Part {
-    prepared: Prepared,
-    ops: Vec<StoreOp>,
-    refused: bool,
+    prepare(own, (from, token), &scope, &mut source, work, refused);
 }
 
 /// Delivers a message of another shard, and answers what must be stored.
 fn prepare(
     own: &mut Owners,
-    from: ShardId,
-    token: Option<u64>,
+    (from, token): (ShardId, Option<u64>),
     scope: &Scope<'_>,
     source: &mut Source<'_>,
-    part: Part,
+    mut work: Work,
+    mut refused: bool,
 ) {
-    let Part {
-        mut prepared,
-        mut ops,
-        mut refused,
-    } = part;
     let mut found = match source.is_to_queue() {
         true => find_queue(own, source.topic()),
         false => find(own, source.topic(), None, Some(scope), source.qos()),
     };
     refused |= source.is_to_queue() && found.hits.is_empty() && !source.is_lossy();
-    let (hits, due) = (&mut found.hits, &mut prepared.due);
-    refused |= !deliver::deliver_hits(own, source, hits, &mut ops, due);
-    own.routing.recycle(found.hits);
+    refused |= !deliver::deliver_hits(own, source, &mut found.hits, &mut work);
+    let shares = core::mem::take(&mut found.missed);
+    own.routing.recycle(found);
     let Some(token) = token else {
         return;
     };
-    let shares = found.missed;
-    let waits = !ops.is_empty() || !prepared.due.is_empty();
-    if ops.is_empty() && prepared.due.is_empty() {
-        settle::settle_due(own, prepared.due, prepared.retained, !refused);
-        if !refused && shares.is_empty() {
-            return own.outbox.answer(from, token);
-        }
-    } else {
+    let Work { ops, due, retained } = work;
+    let waits = !ops.is_empty() || !due.is_empty();
+    if waits {
         // A second part, when a shared subscription was chosen again.
         let all = own.commits.prepared(from, token);
-        all.due.extend(prepared.due);
-        if prepared.retained.is_some() {
-            all.retained = prepared.retained;
+        all.due.extend(due);
+        if retained.is_some() {
+            all.retained = retained;
+        }
+    } else {
+        settle::settle_due(own, due, retained, !refused);
+        if !refused && shares.is_empty() {
+            return own.outbox.answer(from, token);
         }
     }
     let missed = |shares| Missed {
@@ -244,29 +241,29 @@ fn prepare(
     own.outbox.bus(from, BusMessage::Prepared { token, answer });
 }
 
-/// The owner of a topic's retained message stores it; others ask it to.
+/// The owner of a topic's retained message stores it; others ask it to. `false`:
+/// the limit of retained messages is reached.
 fn place_retained(
     own: &mut Owners,
     source: &mut Source<'_>,
-    publish: &mut PendingPublish,
-    forwards: &mut Forwards,
-) {
+    work: &mut Work,
+    forwards: &mut Vec<(ShardId, Wanted)>,
+) -> bool {
     let owner = ShardId(home_shard(source.topic(), own.config.shards));
     if owner != own.config.shard {
         if let Some((_, wanted)) = forwards.iter_mut().find(|(to, _)| *to == owner) {
             wanted.retain = true;
-            return;
+            return true;
         }
         let wanted = Wanted {
             retain: true,
             ..Wanted::default()
         };
         forwards.push((owner, wanted));
-        return;
+        return true;
     }
     let message = source.message();
     let waits = source.is_answered();
-    let (ops, change) = (&mut publish.ops, &mut publish.retained);
-    let taken = retained::own_retained(own, &message, waits, ops, change);
-    publish.refused |= !taken && !source.is_lossy();
+    let (ops, change) = (&mut work.ops, &mut work.retained);
+    retained::own_retained(own, &message, waits, ops, change)
 }

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 
 use dunlin_store::Seq;
 
-use crate::ids::SessionRef;
 use crate::io::BusMessage;
 use crate::messages::retained;
-use crate::owners::pending::{Back, Due, Pending, PendingPublish, Record, RetainedChange, Verdict};
+use crate::owners::pending::{
+    Back, Due, Pending, PendingPublish, Record, Rest, RetainedChange, Verdict,
+};
 use crate::owners::{Later, Owners};
 use crate::receivers;
 use crate::sessions::records;
@@ -23,51 +24,50 @@ const HELD_CONNECTED_FACTOR: usize = 8;
 /// not see [MQTT-4.6.0-5].
 pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
     let origin = publish.origin;
+    let mut waits = publish.preparing > 0;
     if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
-        && (publish.preparing > 0 || !session.preparing.is_empty())
+        && (waits || !session.preparing.is_empty())
     {
         session.preparing.push_back(token);
+        waits = true;
     }
-    advance_publish(own, token, publish);
+    match waits {
+        true => go_on(own, token, publish),
+        false => commit_publish(own, token, publish),
+    }
 }
 
-/// Stores or finishes a publish, once it and all earlier ones of the same
-/// client are prepared.
-pub(crate) fn advance_publish(own: &mut Owners, token: u64, publish: PendingPublish) {
-    let origin = publish.origin;
-    let mut next = Some((token, publish));
-    while let Some((token, publish)) = next.take() {
-        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
-        let line = session.map(|session| &mut session.preparing);
-        let waits = line
-            .as_ref()
-            .and_then(|line| line.front())
-            .is_some_and(|first| *first != token);
-        if publish.preparing > 0 || waits {
-            own.commits.wait(token, Pending::Publish(publish));
+/// Stores or finishes a publish, once it is prepared and, as far as it stands in
+/// line, all earlier ones of the same client are.
+pub(crate) fn go_on(own: &mut Owners, token: u64, publish: PendingPublish) {
+    own.commits.wait_publish(token, publish);
+    advance(own, token);
+}
+
+/// As [`go_on`], for one that waits, and then for those behind it.
+pub(crate) fn advance(own: &mut Owners, token: u64) {
+    let mut next = Some(token);
+    while let Some(token) = next.take() {
+        let Some(publish) = own.commits.publish_mut(token) else {
+            return;
+        };
+        if publish.preparing > 0 {
             return;
         }
-        if let Some(line) = line {
-            line.pop_front();
+        let origin = publish.origin;
+        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        if let Some(session) = session {
+            match session.preparing.front() {
+                Some(first) if *first != token => return,
+                _ => session.preparing.pop_front(),
+            };
         }
+        let Some(publish) = own.commits.take_publish(token) else {
+            return;
+        };
         commit_publish(own, token, publish);
-        next = next_in_line(own, origin);
-    }
-}
-
-/// The client's next publish, if it is prepared.
-fn next_in_line(own: &mut Owners, origin: Option<SessionRef>) -> Option<(u64, PendingPublish)> {
-    let token = *own.sessions.resolve_mut(origin?)?.preparing.front()?;
-    take_prepared(own, token)
-}
-
-fn take_prepared(own: &mut Owners, token: u64) -> Option<(u64, PendingPublish)> {
-    match own.commits.take(token)? {
-        Pending::Publish(publish) if publish.preparing == 0 => Some((token, publish)),
-        other => {
-            own.commits.wait(token, other);
-            None
-        }
+        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        next = session.and_then(|session| session.preparing.front().copied());
     }
 }
 
@@ -75,64 +75,46 @@ fn take_prepared(own: &mut Owners, token: u64) -> Option<(u64, PendingPublish)> 
 /// without their place in line.
 pub(crate) fn release_line(own: &mut Owners, line: impl IntoIterator<Item = u64>) {
     for token in line {
-        if let Some((token, publish)) = take_prepared(own, token) {
-            commit_publish(own, token, publish);
-        }
+        advance(own, token);
     }
 }
 
 /// Has the record of a session go with a will of it that is under way under this
 /// token; `false` if there is none.
 pub(crate) fn delete_with(own: &mut Owners, token: Option<u64>, gone: &Record) -> bool {
-    let Some((token, mut publish)) = token.and_then(|token| take_publish(own, token)) else {
+    let publish = token.and_then(|token| own.commits.publish_mut(token));
+    let Some(publish) = publish else {
         return false;
     };
-    publish.record = Some(gone.clone());
-    own.commits.wait(token, Pending::Publish(publish));
+    publish.rest_mut().record = Some(gone.clone());
     true
 }
 
-fn take_publish(own: &mut Owners, token: u64) -> Option<(u64, PendingPublish)> {
-    match own.commits.take(token)? {
-        Pending::Publish(publish) => Some((token, publish)),
-        other => {
-            own.commits.wait(token, other);
-            None
-        }
-    }
-}
-
 fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
-    if let Some(record) = &publish.record {
-        publish.ops.extend(records::with_will(own, token, record));
+    let record = publish.rest().and_then(|rest| rest.record.clone());
+    if let Some(record) = record {
+        let ops = records::with_will(own, token, &record);
+        publish.rest_mut().work.ops.extend(ops);
     }
-    if publish.refused || publish.ops.is_empty() {
-        let stored = !publish.refused;
-        finish_publish(own, token, publish, stored);
-    } else {
-        for op in core::mem::take(&mut publish.ops) {
-            own.commits.write_together(op);
-        }
-        own.commits.when_stored(token, Pending::Publish(publish));
+    let stored = !publish.refused;
+    let Some(ops) = publish.ops_mut().filter(|_| stored) else {
+        return finish_publish(own, token, publish, stored);
+    };
+    for op in core::mem::take(ops) {
+        own.commits.write_together(op);
     }
+    own.commits.when_stored(token, Pending::Publish(publish));
 }
 
 /// The batch of a publish was stored, or the publish is off.
-pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPublish, stored: bool) {
-    settle_due(own, publish.due, publish.retained, stored);
-    if let Some(record) = publish.record {
-        own.stats.publishes_refused += u64::from(!stored);
-        records::after_will(own, record, stored);
-    }
-    for to in publish.participants {
-        let message = BusMessage::Settled {
-            token,
-            committed: stored,
-        };
-        own.outbox.bus(to, message);
-    }
-    if let Some(back) = publish.back.filter(|_| !stored) {
-        give_back(own, back);
+pub(crate) fn finish_publish(
+    own: &mut Owners,
+    token: u64,
+    mut publish: PendingPublish,
+    stored: bool,
+) {
+    if let Some(rest) = publish.take_rest() {
+        finish_rest(own, token, *rest, stored);
     }
     let Some(origin) = publish.origin else {
         return;
@@ -149,9 +131,28 @@ pub(crate) fn finish_publish(own: &mut Owners, token: u64, publish: PendingPubli
     receivers::answer(own, origin, token, verdict);
 }
 
+/// What follows from a publish besides its acknowledgement.
+fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
+    settle_due(own, rest.work.due, rest.work.retained, stored);
+    if let Some(record) = rest.record {
+        own.stats.publishes_refused += u64::from(!stored);
+        records::after_will(own, record, stored);
+    }
+    for to in rest.participants {
+        let message = BusMessage::Settled {
+            token,
+            committed: stored,
+        };
+        own.outbox.bus(to, message);
+    }
+    if let Some(back) = rest.back.filter(|_| !stored) {
+        give_back(own, back);
+    }
+}
+
 /// The store refused to move a message of a group: who had it has it again, or,
 /// when that session has ended, another member gets it later.
-fn give_back(own: &mut Owners, back: Box<Back>) {
+fn give_back(own: &mut Owners, back: Back) {
     let old = back.old;
     if let Some(seq) = back.delivery.seq.filter(|_| back.keeper != old.key) {
         own.commits.keep(old.key, Seq(seq), back.keeper);
@@ -161,7 +162,7 @@ fn give_back(own: &mut Owners, back: Box<Back>) {
             session.queue_mut().push(back.delivery);
             receivers::pump(own, old.at);
         }
-        None => own.retry_later(Pending::GiveAgain(back)),
+        None => own.retry_later(Pending::GiveAgain(Box::new(back))),
     }
 }
 

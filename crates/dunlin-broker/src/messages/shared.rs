@@ -1,7 +1,6 @@
 //! Shared subscriptions: who of a group can take a message, and what happens
 //! to messages whose member has left.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use dunlin_base::{Message, QoS, Text};
@@ -53,13 +52,17 @@ pub(crate) fn redeliver(
     let stored = delivery.seq.map(Seq);
     let stored = stored.map(|seq| (seq, own.commits.keeper(old.key, seq)));
     if let Some((seq, session)) = stored {
-        publish.ops.push(StoreOp::Dequeue { seq, session });
+        publish
+            .rest_mut()
+            .work
+            .ops
+            .push(StoreOp::Dequeue { seq, session });
     }
-    publish.back = Some(Box::new(Back {
+    publish.rest_mut().back = Some(Back {
         old,
         delivery: delivery.clone(),
         keeper: stored.map_or(old.key, |(_, keeper)| keeper),
-    }));
+    });
     let token = own.commits.token();
     if !give(own, &message, share, member, token, &mut publish) {
         if let Some((seq, keeper)) = stored.filter(|(_, keeper)| *keeper != old.key) {
@@ -67,7 +70,7 @@ pub(crate) fn redeliver(
         }
         return false;
     }
-    settle::advance_publish(own, token, publish);
+    settle::go_on(own, token, publish);
     true
 }
 
@@ -136,8 +139,8 @@ fn give(
             let keeper = own.routing.keepers.any(&share);
             let hit = Hit::new(s as usize, &value, Some(&share));
             let mut hits = alloc::vec![Hit { keeper, ..hit }];
-            let (ops, due) = (&mut publish.ops, &mut publish.due);
-            deliver::deliver_hits(own, &mut source, &mut hits, ops, due)
+            let work = &mut publish.rest_mut().work;
+            deliver::deliver_hits(own, &mut source, &mut hits, work)
         }
         Subscriber::Shard(to) => {
             publish.preparing += 1;

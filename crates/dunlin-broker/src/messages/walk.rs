@@ -119,14 +119,12 @@ fn store_retained(
             ..Target::default()
         }],
     });
-    let publish = PendingPublish {
-        due: alloc::vec![Due {
-            session,
-            delivery,
-            cost,
-        }],
-        ..PendingPublish::default()
-    };
+    let mut publish = PendingPublish::default();
+    publish.rest_mut().work.due.push(Due {
+        session,
+        delivery,
+        cost,
+    });
     let token = own.commits.token();
     own.commits.when_stored(token, Pending::Publish(publish));
 }

@@ -10,7 +10,7 @@ use dunlin_base::transport::Transport;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, StreamId};
 use dunlin_mqtt::close_code;
-use dunlin_mqtt::codec::{DecodeError, Packet, ReasonCode, decode};
+use dunlin_mqtt::codec::{DecodeError, Packet, ReasonCode, decode, decode_publish};
 use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::{Framer, Incoming, answer_stream, connect as connect_engine};
 
@@ -167,6 +167,14 @@ fn handle_packet(
         return Ok(Flow::Continue);
     };
     conn.link.keep_alive.heard(now);
+    // Most of what comes, wherever other packets may.
+    if let Phase::Connected(s) = conn.phase
+        && let Some(publish) = decode_publish(packet, conn.link.terms.version)
+    {
+        let answered = answer_stream(stream);
+        publish::handle_publish(own, (c, s), (stream, answered), (publish?, packet))?;
+        return Ok(Flow::Continue);
+    }
     let decoded = match decode(packet, conn.link.terms.version) {
         Err(error) if matches!(conn.phase, Phase::ExpectConnect) => {
             refuse_connect(own, c, packet, &error);
@@ -208,9 +216,6 @@ fn handle_session_packet(
 ) -> Result<(), Fault> {
     let stream = answer_stream(arrived);
     match packet {
-        Incoming::Publish(publish) => {
-            publish::handle_publish(own, (c, s), arrived, stream, &publish)?;
-        }
         Incoming::Ack(kind, ack) => acks::handle_ack(own, (c, s), kind, stream, &ack)?,
         Incoming::Misplaced => {
             data_streams::end_stream(own, c, stream, Some(stream_code::STREAM_TYPE));
@@ -225,7 +230,8 @@ fn handle_session_packet(
         }
         Incoming::Disconnect(packet) => ending::handle_disconnect(own, c, s, &packet)?,
         Incoming::Auth(auth) => authenticate::handle_reauth(own, c, s, &auth)?,
-        Incoming::Connect(_) | Incoming::Ignored => {}
+        // A PUBLISH was handled before.
+        Incoming::Publish(_) | Incoming::Connect(_) | Incoming::Ignored => {}
     }
     Ok(())
 }
@@ -392,8 +398,9 @@ fn handle_datagram(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     conn.link.keep_alive.heard(own.now);
     let decoded = conn.link.datagram(data, own.config.packet_bytes_max);
     let stream = StreamId::CONTROL;
-    let handled =
-        decoded.and_then(|publish| publish::handle_publish(own, (c, s), stream, stream, &publish));
+    let handled = decoded.and_then(|publish| {
+        publish::handle_publish(own, (c, s), (stream, stream), (publish, data))
+    });
     if let Err(fault) = handled {
         ending::fail(own, c, fault);
     }

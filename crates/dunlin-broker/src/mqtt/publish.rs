@@ -20,24 +20,22 @@ use crate::reports::audit;
 pub(crate) fn handle_publish(
     own: &mut Owners,
     (c, s): (ConnIdx, SessionIdx),
-    arrived: StreamId,
-    stream: StreamId,
-    packet: &Publish<'_>,
+    (arrived, stream): (StreamId, StreamId),
+    (packet, bytes): (Publish<'_>, &[u8]),
 ) -> Result<(), Fault> {
     own.stats.note_received(packet.qos);
     let maximum = own.config.topic_alias_maximum;
     let alias_topic = match own.conns.mqtt_mut(c) {
-        Some(conn) => conn.link.handle_publish(arrived, packet, maximum)?,
+        Some(conn) => conn.link.handle_publish(arrived, &packet, maximum)?,
         None => None,
     };
-    let topic = alias_topic.as_deref().unwrap_or(packet.topic);
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return Ok(());
     };
     let origin = session.reference(s);
     let token = own.commits.token();
     let mqtt = &mut session.mqtt;
-    match mqtt.handle_publish(packet, stream, AckToken(token))? {
+    match mqtt.handle_publish(&packet, stream, AckToken(token))? {
         Admission::New => {}
         Admission::Pending => return Ok(()),
         Admission::Repeated => {
@@ -45,12 +43,24 @@ pub(crate) fn handle_publish(
             return Ok(());
         }
     }
-    if !own.may_publish(s, topic) {
-        audit::note_denied(own, s, "may not publish", topic);
+    let raw = packet
+        .properties
+        .topic_alias
+        .is_none()
+        .then_some((mqtt.version, bytes));
+    // From here on it is as its receivers get it.
+    let mut packet = packet;
+    if let Some(topic) = &alias_topic {
+        packet.topic = topic;
+    }
+    packet.properties.topic_alias = None;
+    packet.dup = false;
+    if !own.may_publish(s, packet.topic) {
+        audit::note_denied(own, s, "may not publish", packet.topic);
         acknowledge_now(own, s, token, packet.qos, ReasonCode::NotAuthorized);
         return Ok(());
     }
-    let mut source = Source::new(Form::of_packet(packet, topic), Some(c), own.now);
+    let mut source = Source::new(Form::of_packet(&packet, raw), Some(c), own.now);
     publish::dispatch(own, Some(origin), token, &mut source, None);
     Ok(())
 }

@@ -3,18 +3,24 @@
 
 use core::num::NonZeroU16;
 
+use dunlin_base::QoS;
+use dunlin_base::sendbuf::SHARE_BYTES_MIN;
 use dunlin_mqtt::codec::{PacketId, PacketType, Publish, ReasonCode};
-use dunlin_mqtt::server::{Outgoing, Received, Transfer, delivery};
+use dunlin_mqtt::server::{Link, Outgoing, Received, Transfer, delivery};
 use dunlin_store::{InflightState, Seq, SessionKey, StoreOp};
 
 use crate::access::Action;
+use crate::config::Config;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::Output;
+use crate::messages::source::Source;
 use crate::messages::walk;
 use crate::mqtt::{encode, send};
 use crate::owners::Owners;
+use crate::owners::budget::Budget;
 use crate::owners::conn::Phase;
 use crate::owners::pending::Pending;
+use crate::owners::routing::Hit;
 use crate::translate;
 
 /// Messages loaded from the store at a time, and what they may cost together.
@@ -59,14 +65,10 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
             return;
         }
         let level = session.mqtt.outbound.next_level();
-        let apart = conn.link.lanes.is_some();
-        let limit = own.config.backlog_limit(level, apart);
-        if conn.link.backlog() >= own.budget.unsent_limit(limit) {
+        let Some(window) = window(&own.config, &own.budget, &conn.link, level) else {
             conn.blocked = true;
             return;
-        }
-        let window = conn.link.terms.receive_maximum.min(own.config.inflight_max);
-        let window = own.config.window(level, window);
+        };
         match pass_over(own, s, c) {
             Some(true) => continue,
             Some(false) => return,
@@ -84,6 +86,70 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
         };
         handle_outgoing(own, s, c, outgoing);
     }
+}
+
+/// Messages of a level that may be in flight on a connection; `None`: its
+/// transport takes no more of them.
+fn window(config: &Config, budget: &Budget, link: &Link, level: u8) -> Option<u16> {
+    let limit = config.backlog_limit(level, link.lanes.is_some());
+    if link.backlog() >= budget.unsent_limit(limit) {
+        return None;
+    }
+    let window = link.terms.receive_maximum.min(config.inflight_max);
+    Some(config.window(level, window))
+}
+
+/// Sends a message to a session that ends with its connection, if nothing waits in
+/// front of it: then only its packet identifier is kept. `false`: it has to be
+/// queued.
+pub(crate) fn send_at_once(
+    own: &mut Owners,
+    source: &mut Source<'_>,
+    hit: &Hit,
+    (qos, retain): (QoS, bool),
+) -> bool {
+    let (s, stream) = (hit.session, hit.stream);
+    let level = source.level(&own.config);
+    let Some(session) = own.sessions.mqtt_mut(s) else {
+        return false;
+    };
+    // What came through a group may have to go to another member of it.
+    if session.is_persistent() || session.recheck || hit.share.is_some() {
+        return false;
+    }
+    let Some(c) = session.conn else {
+        return false;
+    };
+    let Some(conn) = own.conns.mqtt(c) else {
+        return false;
+    };
+    if !matches!(conn.phase, Phase::Connected(_))
+        || conn.link.is_blocked_for(stream, source.topic())
+    {
+        return false;
+    }
+    let window = window(&own.config, &own.budget, &conn.link, level);
+    let Some(packet_id) = window.and_then(|window| session.mqtt.outbound.take_id_at_once(window))
+    else {
+        return false;
+    };
+    // A large payload is shared, not copied.
+    let large = source.payload().len() >= SHARE_BYTES_MIN;
+    let shared = large.then(|| source.message());
+    let publish = Publish {
+        qos,
+        retain,
+        packet_id: Some(packet_id),
+        ..source.form().view().clone()
+    };
+    own.stats.note_sent(qos);
+    let identifiers = &hit.identifiers;
+    let sent = encode::send_publish(own, c, stream, publish, identifiers, shared.as_ref());
+    // `None`: it is too large for this client, as if it had been delivered.
+    if let (Some(stream), Some(session)) = (sent, own.sessions.mqtt_mut(s)) {
+        session.mqtt.outbound.note_sent(packet_id, qos, stream);
+    }
+    true
 }
 
 fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing) {

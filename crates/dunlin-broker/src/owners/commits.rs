@@ -7,12 +7,17 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::{Message, ShardId, Text};
+use dunlin_queue::Window;
 use dunlin_store::limits::BATCH_OPS_MAX;
 use dunlin_store::{Batch, Request, Seq, SessionKey, StoreDone, StoreOp};
 use hashbrown::HashMap;
 
 use crate::ids::SessionRef;
-use crate::owners::pending::{Pending, Prepared};
+use crate::owners::pending::{Pending, PendingPublish, Prepared};
+
+/// Publishes that wait for other shards for which memory is kept while none does:
+/// about as many as one batch of them has.
+const PUBLISHES_KEPT: usize = 4096;
 
 /// What has become of work that waited.
 #[derive(Debug)]
@@ -53,7 +58,10 @@ pub(crate) struct Commits {
     sent: VecDeque<Sent>,
     /// Messages that the store is asked for, by token.
     loads: HashMap<u64, SessionRef>,
-    /// Work that waits for other shards, by token.
+    /// Publishes that wait for other shards, by token, which rises; answers come
+    /// mostly in that order.
+    publishes: Window<u64, PendingPublish>,
+    /// Other work that waits for other shards, by token.
     waiting: HashMap<u64, Pending>,
     /// Parts of publishes of other shards that this shard has prepared.
     prepared: HashMap<(ShardId, u64), Prepared>,
@@ -104,6 +112,7 @@ impl Commits {
             others: Round::default(),
             sent: VecDeque::new(),
             loads: HashMap::new(),
+            publishes: Window::keeping(PUBLISHES_KEPT),
             waiting: HashMap::new(),
             prepared: HashMap::new(),
             kept: HashMap::new(),
@@ -183,12 +192,31 @@ impl Commits {
         });
     }
 
-    /// Keeps work that waits for other shards.
+    /// Keeps a publish that waits for other shards.
+    pub(crate) fn wait_publish(&mut self, token: u64, publish: PendingPublish) {
+        self.publishes.insert(token, publish);
+    }
+
+    /// A publish that waits for other shards.
+    pub(crate) fn publish_mut(&mut self, token: u64) -> Option<&mut PendingPublish> {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
+        self.publishes.get_mut(token)
+    }
+
+    /// Takes a publish that waits for other shards.
+    pub(crate) fn take_publish(&mut self, token: u64) -> Option<PendingPublish> {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
+        self.publishes.take(token)
+    }
+
+    /// Keeps other work that waits for other shards.
     pub(crate) fn wait(&mut self, token: u64, pending: Pending) {
         self.waiting.insert(token, pending);
     }
 
-    /// Takes work that waits for other shards.
+    /// Takes other work that waits for other shards.
     pub(crate) fn take(&mut self, token: u64) -> Option<Pending> {
         #[cfg(test)]
         self.searches.set(self.searches.get() + 1);
@@ -343,7 +371,7 @@ impl Commits {
         let rounds = self.removals.waiting.len() + self.others.waiting.len();
         let sent: usize = self.sent.iter().map(|sent| sent.waiting.len()).sum();
         let kept: usize = self.kept.values().map(BTreeMap::len).sum();
-        self.waiting.len() + rounds + sent + kept
+        self.publishes.len() + self.waiting.len() + rounds + sent + kept
     }
 
     /// Parts of other shards' publishes that wait for their outcome.

@@ -26,6 +26,7 @@ pub(crate) struct Outbox {
     /// What is gathered for each shard.
     gathered: Vec<Gathered>,
     spare: Vec<Vec<u8>>,
+    spare_answers: Vec<Vec<u64>>,
 }
 
 /// Messages and answers to one shard, in front of which everything for it is
@@ -45,6 +46,7 @@ impl Outbox {
             queue: VecDeque::new(),
             gathered,
             spare: Vec::new(),
+            spare_answers: Vec::new(),
         }
     }
 
@@ -77,7 +79,7 @@ impl Outbox {
         {
             gathered.messages = spare;
         }
-        let put = crossing::put(&mut gathered.messages, token, form.view());
+        let put = crossing::put(&mut gathered.messages, token, form);
         if gathered.messages.len() >= crossing::BUFFER_BYTES_MAX {
             self.end_gathering(to);
         }
@@ -90,6 +92,11 @@ impl Outbox {
         let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
             return;
         };
+        if gathered.answers.is_empty()
+            && let Some(spare) = self.spare_answers.pop()
+        {
+            gathered.answers = spare;
+        }
         gathered.answers.push(token);
         if gathered.answers.len() >= ANSWERS_MAX {
             self.end_gathering(to);
@@ -101,6 +108,14 @@ impl Outbox {
         if self.spare.len() < SPARE_BUFFERS_MAX {
             buffer.clear();
             self.spare.push(buffer);
+        }
+    }
+
+    /// As [`Outbox::recycle`], of answers.
+    pub(crate) fn recycle_answers(&mut self, mut answers: Vec<u64>) {
+        if self.spare_answers.len() < SPARE_BUFFERS_MAX {
+            answers.clear();
+            self.spare_answers.push(answers);
         }
     }
 
@@ -143,6 +158,7 @@ impl Outbox {
     pub(crate) fn shrink(&mut self) {
         self.queue.shrink_to_fit();
         self.spare = Vec::new();
+        self.spare_answers = Vec::new();
     }
 
     /// Queues what was gathered for a shard, behind everything else for it.

@@ -34,29 +34,94 @@ pub(crate) enum Verdict {
     Refused,
 }
 
-/// A publish that is not settled yet.
+/// What a publish needs stored, and what follows then, on one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) ops: Vec<StoreOp>,
+    pub(crate) due: Vec<Due>,
+    pub(crate) retained: Option<RetainedChange>,
+}
+
+impl Work {
+    /// Whether nothing waits for the store.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.due.is_empty() && self.retained.is_none()
+    }
+}
+
+/// A publish that is not settled yet. Small, as it is moved around; few have a
+/// rest.
 #[derive(Debug, Default)]
 pub(crate) struct PendingPublish {
     /// Publisher's session, and whether an acknowledgement is due there.
     pub(crate) origin: Option<SessionRef>,
+    /// Shards that have not said what they need stored.
+    pub(crate) preparing: u32,
     /// Nothing but an acknowledgement comes of it.
     pub(crate) unmatched: bool,
-    /// Shards that have not said what they need stored.
-    pub(crate) preparing: usize,
-    /// What is to be stored, here and for the others.
-    pub(crate) ops: Vec<StoreOp>,
-    /// Shards that wait for the outcome.
-    pub(crate) participants: Vec<ShardId>,
     pub(crate) refused: bool,
     /// It is a will: nothing but the store refuses it.
     pub(crate) lossy: bool,
-    pub(crate) due: Vec<Due>,
-    pub(crate) retained: Option<RetainedChange>,
+    rest: Option<Box<Rest>>,
+}
+
+/// What few publishes have.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    /// What is to be stored, here and for the others, and what follows here.
+    pub(crate) work: Work,
+    /// Shards that wait for the outcome.
+    pub(crate) participants: Vec<ShardId>,
     /// A session's record, which is stored with it.
     pub(crate) record: Option<Record>,
     /// A member's message on its way to another: it goes back if the publish
     /// is off.
-    pub(crate) back: Option<Box<Back>>,
+    pub(crate) back: Option<Back>,
+}
+
+impl PendingPublish {
+    pub(crate) const fn new(origin: Option<SessionRef>, lossy: bool) -> Self {
+        Self {
+            origin,
+            preparing: 0,
+            unmatched: false,
+            refused: false,
+            lossy,
+            rest: None,
+        }
+    }
+
+    /// The rest, to be added to.
+    pub(crate) fn rest_mut(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_default()
+    }
+
+    /// What is to be stored, if there is anything.
+    pub(crate) fn ops_mut(&mut self) -> Option<&mut Vec<StoreOp>> {
+        let rest = self.rest.as_deref_mut()?;
+        Some(&mut rest.work.ops).filter(|ops| !ops.is_empty())
+    }
+
+    /// The rest, if there is one.
+    pub(crate) fn rest(&self) -> Option<&Rest> {
+        self.rest.as_deref()
+    }
+
+    /// Takes the rest.
+    pub(crate) fn take_rest(&mut self) -> Option<Box<Rest>> {
+        self.rest.take()
+    }
+
+    /// Has more work done with it.
+    pub(crate) fn add_work(&mut self, work: Work) {
+        if work.is_empty() {
+            return;
+        }
+        let all = &mut self.rest_mut().work;
+        all.ops.extend(work.ops);
+        all.due.extend(work.due);
+        all.retained = work.retained.or_else(|| all.retained.take());
+    }
 }
 
 /// A message of a shared subscription on its way from one member to another.

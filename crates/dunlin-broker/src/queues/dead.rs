@@ -1,7 +1,6 @@
 //! Messages that cannot be delivered: to the queue that the options name, in one
 //! batch with their removal.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use dunlin_base::Message;
@@ -43,17 +42,15 @@ pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery) {
         keeper: node.key,
         delivery,
     };
-    let mut publish = PendingPublish {
-        ops,
-        back: Some(Box::new(back)),
-        lossy: true,
-        ..PendingPublish::default()
-    };
+    let mut publish = PendingPublish::new(None, true);
+    let rest = publish.rest_mut();
+    rest.work.ops = ops;
+    rest.back = Some(back);
     let token = own.commits.token();
     let source = Source::of(&message, own.now).for_queue();
     let mut source = source.answered().lossy();
     publish::place(own, None, token, &mut source, &mut publish);
     // Where there is no such queue, or no room, it is over.
     publish.refused = false;
-    settle::advance_publish(own, token, publish);
+    settle::go_on(own, token, publish);
 }

@@ -137,6 +137,28 @@ impl Outbound {
         })
     }
 
+    /// Takes a packet identifier for a message that goes out at once: nothing waits
+    /// in front of it, and fewer than `window` messages are in flight.
+    #[must_use]
+    pub fn take_id_at_once(&mut self, window: u16) -> Option<NonZeroU16> {
+        let used = &self.consumer;
+        let waits = !self.queue.is_empty() || used.is_behind();
+        if waits || used.len() >= usize::from(window) {
+            return None;
+        }
+        let id = self.ids.next_free(used.len(), |id| used.contains(id))?;
+        self.ids.take(id);
+        Some(id)
+    }
+
+    /// A PUBLISH left under the identifier of [`Outbound::take_id_at_once`], and its
+    /// message is not kept: the session ends with its connection, so that it is
+    /// never sent again.
+    pub fn note_sent(&mut self, packet_id: NonZeroU16, qos: QoS, stream: StreamId) {
+        self.consumer
+            .note_sent(&mut self.queue, packet_id, qos, stream);
+    }
+
     /// The PUBLISH under this identifier left on another stream than it was to:
     /// its PUBREL goes there too.
     pub fn note_stream(&mut self, packet_id: NonZeroU16, stream: StreamId) {
@@ -332,6 +354,33 @@ mod tests {
             }
         ));
         assert!(out.is_idle());
+    }
+
+    #[test]
+    fn what_is_sent_at_once_is_acknowledged_as_any_other() {
+        let mut out = Outbound::default();
+        let id = |number| NonZeroU16::new(number).expect("not zero");
+        for (number, qos) in [(1, QoS::AtLeastOnce), (2, QoS::ExactlyOnce)] {
+            assert_eq!(out.take_id_at_once(2), Some(id(number)));
+            out.note_sent(id(number), qos, StreamId(4));
+            assert_eq!(out.qos(id(number)), Some(qos));
+        }
+        assert_eq!((out.take_id_at_once(2), out.held_bytes()), (None, 0));
+        // Nothing overtakes what waits.
+        out.queue.push(delivery(QoS::AtLeastOnce, None));
+        assert_eq!(out.take_id_at_once(9), None);
+        assert_eq!(publish(&mut out, 9), Some((3, false)));
+        assert!(matches!(out.handle_puback(id(2)), Received::Unknown));
+        assert!(matches!(
+            out.handle_puback(id(1)),
+            Received::Done {
+                seq: None,
+                id_stored: false
+            }
+        ));
+        assert!(matches!(out.handle_pubrec(id(2)), Received::Release));
+        assert!(matches!(out.handle_pubcomp(id(2)), Received::Done { .. }));
+        assert_eq!(out.take_id_at_once(2), Some(id(4)));
     }
 
     #[test]

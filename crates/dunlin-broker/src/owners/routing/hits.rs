@@ -8,7 +8,6 @@ use dunlin_base::{QoS, ShardId, StreamId, Text};
 use dunlin_queue::Identifiers;
 use dunlin_router::SharedMatch;
 use dunlin_store::SessionKey;
-use smallvec::SmallVec;
 
 use crate::ids::SessionIdx;
 use crate::owners::keepers::Keepers;
@@ -103,14 +102,12 @@ pub(crate) struct Wanted {
     pub(crate) queue: bool,
 }
 
-/// Shards that a message goes to.
-pub(crate) type Forwards = SmallVec<[(ShardId, Wanted); 2]>;
-
 /// Who gets a message.
 #[derive(Debug, Default)]
 pub(crate) struct Matches {
     pub(crate) hits: Vec<Hit>,
-    pub(crate) forwards: Forwards,
+    /// Shards that it goes to.
+    pub(crate) forwards: Vec<(ShardId, Wanted)>,
     /// `$share` filters of the scope without a member here.
     pub(crate) missed: Vec<Text>,
 }

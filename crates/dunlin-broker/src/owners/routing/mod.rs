@@ -18,7 +18,7 @@ mod hits;
 mod retained;
 
 use hits::{Finder, Mark};
-pub(crate) use hits::{Forwards, Hit, Matches, Member, Scope, Wanted};
+pub(crate) use hits::{Hit, Matches, Member, Scope, Wanted};
 use retained::Retained;
 
 /// Subscriptions, interest and retained messages.
@@ -31,8 +31,8 @@ pub(crate) struct Routing {
     /// By session.
     marks: Vec<Mark>,
     messages: u64,
-    /// A list of hits, kept for its room.
-    spare: Vec<Hit>,
+    /// Empty lists, kept for their room.
+    spare: Matches,
     #[cfg(test)]
     searches: core::cell::Cell<u64>,
 }
@@ -46,7 +46,7 @@ impl Routing {
             keepers: Keepers::default(),
             marks: Vec::new(),
             messages: 0,
-            spare: Vec::new(),
+            spare: Matches::default(),
             #[cfg(test)]
             searches: core::cell::Cell::default(),
         }
@@ -67,10 +67,7 @@ impl Routing {
         self.searches.set(self.searches.get() + 1);
         self.messages += 1;
         let mut finder = Finder {
-            found: Matches {
-                hits: core::mem::take(&mut self.spare),
-                ..Matches::default()
-            },
+            found: core::mem::take(&mut self.spare),
             marks: &mut self.marks,
             message: self.messages,
             origin,
@@ -109,10 +106,16 @@ impl Routing {
         finder.found
     }
 
-    /// Takes back a list of hits for its room.
-    pub(crate) fn recycle(&mut self, mut hits: Vec<Hit>) {
-        hits.clear();
-        self.spare = hits;
+    /// Takes back lists for their room.
+    pub(crate) fn recycle(&mut self, mut found: Matches) {
+        // Mostly taken out by who used them.
+        if !found.hits.is_empty() {
+            found.hits.clear();
+        }
+        if !found.forwards.is_empty() {
+            found.forwards.clear();
+        }
+        self.spare = found;
     }
 
     /// A member of a shared subscription: one that `prefers` chooses, else one
@@ -238,7 +241,7 @@ impl Routing {
 
     /// Gives back what the tables hold beyond their use.
     pub(crate) fn shrink(&mut self) {
-        self.spare = Vec::new();
+        self.spare = Matches::default();
         self.marks = Vec::new();
     }
 
