@@ -10,8 +10,7 @@ use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::Connect;
 use dunlin_mqtt::server::connect::{Accepted, Announced};
 use dunlin_mqtt::server::link::Offer;
-use dunlin_mqtt::server::session::Lifetime;
-use dunlin_store::StoredWill;
+use dunlin_mqtt::server::session::{Lifetime, Will};
 
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
@@ -39,13 +38,7 @@ pub(crate) fn accept(
         .unwrap_or_else(|| Text::from(connect.client_id));
     let (s, session_present) = take_session(own, connect, &client_id, identity.user.as_ref());
     let expiry = Lifetime::asked(connect, own.config.session_expiry_secs_max);
-    let will = connect.will.as_ref().map(|will| {
-        Box::new(StoredWill {
-            message: dunlin_mqtt::server::delivery::will_message(will),
-            delay_secs: will.properties.delay_interval.unwrap_or(0),
-            message_expiry_secs: will.properties.message_expiry_interval,
-        })
-    });
+    let will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
     let accepted = Accepted {
         session_present,
         assigned,
@@ -63,9 +56,8 @@ pub(crate) fn accept(
     users.moved(before.as_ref(), session.user.as_ref());
     session.standing = identity.standing;
     let outlived = session.is_persistent();
-    session.mqtt.lifetime.handle_connected(expiry);
+    session.mqtt.lifetime.handle_connected(expiry, will);
     let changed = outlived != session.is_persistent();
-    session.will = will;
     session.conn = Some(c);
     session.claim = claim;
     session.full = false;
@@ -92,7 +84,7 @@ fn store(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     };
     // A session that was stored stays so although it now ends with its
     // connection: its queue may be only in the store.
-    session.stored |= session.is_persistent() || session.will.is_some();
+    session.stored |= session.is_persistent() || session.mqtt.lifetime.will().is_some();
     if !session.stored || !own.commits.is_durable() {
         return connected(own, c);
     }

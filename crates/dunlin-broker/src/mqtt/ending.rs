@@ -1,14 +1,13 @@
 //! The end of a connection: by the client, by the transport, by a broken rule,
 //! by silence.
 
-use core::time::Duration;
-
 use dunlin_base::transport::CloseCause;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{StreamId, Text};
 use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode, Version};
 use dunlin_mqtt::server::connect;
+use dunlin_mqtt::server::link::Silence;
 
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
@@ -38,19 +37,13 @@ pub(crate) fn handle_disconnect(
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return Ok(());
     };
-    if let Some(expiry) = disconnect.properties.session_expiry_interval {
-        let max = own.config.session_expiry_secs_max;
-        session.mqtt.lifetime.change(expiry, max)?;
+    let max = own.config.session_expiry_secs_max;
+    if session.mqtt.lifetime.handle_disconnect(disconnect, max)? {
         subscriptions::lifetime_changed(own, s);
     }
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return Ok(());
     };
-    let with_will = disconnect.reason != ReasonCode::Success;
-    if !with_will {
-        //= mqtt5#[MQTT-3.14.4-3]
-        session.will = None;
-    }
     let client_id = session.client_id.clone();
     if let Some(conn) = own.conns.mqtt(c).map(|conn| conn.id) {
         own.outbox.event(Event::Disconnected {
@@ -94,25 +87,23 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
         return;
     };
     Timers::came(&mut conn.alarm);
-    let allowed = match conn.phase {
-        Phase::Connected(_) => conn.link.keep_alive.limit(),
-        Phase::Closing | Phase::HandedOver(_) => Duration::ZERO,
-        _ => own.config.connect_timeout,
+    let connected = match conn.phase {
+        Phase::Connected(_) => true,
+        Phase::Closing | Phase::HandedOver(_) => return,
+        _ => false,
     };
-    if allowed.is_zero() {
-        return;
-    }
-    let due = conn.link.keep_alive.silent_until(allowed);
-    if now < due {
-        let timer = Timer::Conn(conn.id);
-        own.timers.remind(due, timer, &mut conn.alarm);
-    } else if conn.session().is_some() {
-        //= mqtt5#[MQTT-3.1.2-22]
-        own.stats.keep_alive_timeouts += 1;
-        let fault = Fault::new(ReasonCode::KeepAliveTimeout, "keep alive timeout");
-        fail(own, c, fault);
-    } else {
-        close(own, c, close_code::NO_ERROR);
+    match conn.link.keep_alive.handle_deadline(now, connected) {
+        Silence::Until(due) => {
+            if let Some(due) = due {
+                let timer = Timer::Conn(conn.id);
+                own.timers.remind(due, timer, &mut conn.alarm);
+            }
+        }
+        Silence::TooLong(fault) if conn.session().is_some() => {
+            own.stats.keep_alive_timeouts += 1;
+            fail(own, c, fault);
+        }
+        Silence::TooLong(_) => close(own, c, close_code::NO_ERROR),
     }
 }
 

@@ -30,9 +30,9 @@ use crate::owners::timers::Timer;
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
     own.stats.connections += 1;
     let over = own.conns.len() >= own.config.connections_max;
-    let mut entry = MqttConn::new(conn, peer, own.now);
-    if !(over || own.shutting_down) {
-        let due = own.now + own.config.connect_timeout;
+    let mut entry = MqttConn::new(conn, peer, own.now, own.config.connect_timeout);
+    let due = entry.link.keep_alive.deadline(false);
+    if let Some(due) = due.filter(|_| !(over || own.shutting_down)) {
         own.timers.remind(due, Timer::Conn(conn), &mut entry.alarm);
     }
     let c = own.conns.insert(Conn::Mqtt(entry));

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
+use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_base::transport::Peer;
@@ -222,11 +223,11 @@ impl Conn {
 }
 
 impl MqttConn {
-    pub(crate) fn new(id: ConnId, peer: Peer, now: Instant) -> Self {
+    pub(crate) fn new(id: ConnId, peer: Peer, now: Instant, connect_timeout: Duration) -> Self {
         Self {
             core: ConnCore::new(id, peer),
             phase: Phase::ExpectConnect,
-            link: Link::new(now),
+            link: Link::new(now, connect_timeout),
             who: None,
         }
     }

@@ -202,6 +202,7 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
     use dunlin_base::transport::{Peer, Transport};
     use dunlin_base::{Instant, ShardId, Text};
 
@@ -218,7 +219,12 @@ mod tests {
             protocol: Text::new(),
             early_data: false,
         };
-        Conn::Mqtt(MqttConn::new(id(serial), peer, Instant::ZERO))
+        Conn::Mqtt(MqttConn::new(
+            id(serial),
+            peer,
+            Instant::ZERO,
+            Duration::ZERO,
+        ))
     }
 
     #[test]

@@ -7,6 +7,7 @@ use core::ops::{Deref, DerefMut};
 
 use dunlin_base::{Message, QoS, Text};
 use dunlin_mqtt::codec::Version;
+use dunlin_mqtt::server::session::Will;
 use dunlin_mqtt::server::{self, AckToken};
 use dunlin_queue::{Delivery, Queue};
 use dunlin_store::{SessionKey, SessionRecord, StoreOp, StoredWill};
@@ -24,7 +25,6 @@ use crate::queues::options::Overflow;
 pub(crate) struct MqttSession {
     core: SessionCore,
     pub(crate) mqtt: server::Session,
-    pub(crate) will: Option<Box<StoredWill>>,
     /// Its last will is on its way to the store, under this token, and its
     /// record is written with it.
     pub(crate) will_under_way: Option<u64>,
@@ -248,7 +248,10 @@ impl Session {
     /// Bytes that its will takes.
     pub(crate) fn will_bytes(&self) -> usize {
         match self {
-            Self::Mqtt(session) => session.will.as_ref().map_or(0, |w| w.message.cost()),
+            Self::Mqtt(session) => {
+                let will = session.mqtt.lifetime.will();
+                will.map_or(0, |will| will.message.cost())
+            }
             Self::Amqp(_) | Self::Node(_) => 0,
         }
     }
@@ -336,7 +339,6 @@ impl MqttSession {
         Self {
             core: SessionCore::new(key, client_id),
             mqtt: server::Session::new(version),
-            will: None,
             will_under_way: None,
             claim: 0,
             overlapping: false,
@@ -364,7 +366,7 @@ impl MqttSession {
             version: self.level(),
             expiry_interval_secs: self.mqtt.lifetime.expiry_secs(),
             disconnected_at: self.mqtt.lifetime.disconnected_at(),
-            will: self.will.as_deref().cloned(),
+            will: self.mqtt.lifetime.will().map(stored_will),
             user_name: self.user.clone(),
             owner: match self.standing {
                 Standing::Open | Standing::Server => Text::new(),
@@ -372,5 +374,14 @@ impl MqttSession {
             },
             options: Box::default(),
         }
+    }
+}
+
+/// A will as the store keeps it.
+fn stored_will(will: &Will) -> StoredWill {
+    StoredWill {
+        message: will.message.clone(),
+        delay_secs: will.delay_secs,
+        message_expiry_secs: will.message_expiry_secs,
     }
 }

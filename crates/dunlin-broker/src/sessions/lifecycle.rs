@@ -2,10 +2,9 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use dunlin_base::{QoS, ShardId};
-use dunlin_store::StoredWill;
+use dunlin_mqtt::server::session::{Due, Will};
 
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx};
@@ -39,26 +38,13 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
     if shutting_down {
         return;
     }
-    session.mqtt.lifetime.handle_disconnected(now);
+    session.mqtt.lifetime.handle_lost(now, with_will);
     if session.is_persistent() {
         let ended = session.mqtt.handle_streams_lost(durable, now);
         subscriptions::end(own, s, ended);
     }
-    let Some(session) = own.sessions.mqtt_mut(s) else {
+    if !meet_deadline(own, s) {
         return;
-    };
-    if !with_will {
-        session.will = None;
-    }
-    if let Some(will) = &session.will {
-        session.mqtt.lifetime.set_will(will.delay_secs);
-    }
-    if !session.is_persistent() {
-        return end_session(own, s);
-    }
-    if session.mqtt.lifetime.is_will_due(now) {
-        let record = Record::Put(session.reference(s));
-        publish_will(own, s, Some(record));
     }
     release_shared(own, s, false);
     let Some(session) = own.sessions.mqtt_mut(s) else {
@@ -69,12 +55,39 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         .outbound
         .queue
         .shed(own.config.queue_held_max * usize::from(own.commits.is_durable()));
-    for at in session.mqtt.lifetime.deadlines() {
+    remind(own, s);
+    own.weigh(s);
+    records::put(own, s);
+}
+
+/// Does what is due for a session without a connection; `false`: it has ended.
+fn meet_deadline(own: &mut Owners, s: SessionIdx) -> bool {
+    let now = own.now;
+    let Some(session) = own.sessions.mqtt_mut(s) else {
+        return false;
+    };
+    match session.mqtt.lifetime.handle_deadline(now) {
+        Due::Nothing => {}
+        Due::Will(will) => {
+            let record = Record::Put(session.reference(s));
+            publish_will(own, s, *will, Some(record));
+        }
+        Due::End => {
+            end_session(own, s);
+            return false;
+        }
+    }
+    true
+}
+
+/// Has the session looked at again when its will or its end is due.
+pub(crate) fn remind(own: &mut Owners, s: SessionIdx) {
+    if let Some(session) = own.sessions.mqtt_mut(s)
+        && let Some(at) = session.mqtt.lifetime.deadline()
+    {
         let timer = Timer::Session(session.reference(s));
         own.timers.remind(at, timer, &mut session.alarm);
     }
-    own.weigh(s);
-    records::put(own, s);
 }
 
 /// Messages of shared subscriptions go to members that are still there.
@@ -95,59 +108,29 @@ pub(crate) fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
 
 /// A session's will or expiry may be due.
 pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
-    let now = own.now;
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     Timers::came(&mut session.alarm);
-    if session.conn.is_some() {
-        return;
-    }
-    let lifetime = session.mqtt.lifetime;
-    if lifetime.expires_at().is_some_and(|at| at <= now) {
-        return end_session(own, s);
-    }
-    if lifetime.is_will_due(now) {
-        let record = Record::Put(session.reference(s));
-        publish_will(own, s, Some(record));
-    }
-    if let Some(session) = own.sessions.mqtt_mut(s) {
-        for at in session.mqtt.lifetime.deadlines() {
-            let timer = Timer::Session(session.reference(s));
-            own.timers.remind(at, timer, &mut session.alarm);
-        }
+    if meet_deadline(own, s) {
+        remind(own, s);
     }
 }
 
-/// Publishes the session's will, once. Its record is written, or goes, in one
-/// batch with it.
-fn publish_will(own: &mut Owners, s: SessionIdx, record: Option<Record>) {
-    let Some(session) = own.sessions.mqtt_mut(s) else {
-        return;
-    };
-    session.mqtt.lifetime.clear_will();
-    let will = session.will.take();
+/// Publishes the session's will, which was taken out of it. Its record is
+/// written, or goes, in one batch with it.
+fn publish_will(own: &mut Owners, s: SessionIdx, will: Will, record: Option<Record>) {
     own.weigh(s);
-    let topic = will.as_deref().map(|will| will.message.topic.clone());
-    let allowed = topic.is_some_and(|topic| own.may(s, Action::Publish, &topic));
-    match will.filter(|_| allowed) {
-        Some(will) => publish_message(own, *will, record),
-        None => {
-            if let Some(record) = record {
-                records::after_will(own, record, false);
-            }
-        }
+    if own.may(s, Action::Publish, &will.message.topic) {
+        publish_message(own, will, record);
+    } else if let Some(record) = record {
+        records::after_will(own, record, false);
     }
 }
 
 /// Publishes a will; `record` is stored with it.
-pub(crate) fn publish_message(own: &mut Owners, will: StoredWill, record: Option<Record>) {
-    let mut message = will.message;
-    //= mqtt5#[MQTT-3.1.3-9]
-    message.expires = will
-        .message_expiry_secs
-        .map(|secs| own.now + Duration::from_secs(u64::from(secs)));
-    let message = Arc::new(message);
+pub(crate) fn publish_message(own: &mut Owners, will: Will, record: Option<Record>) {
+    let message = Arc::new(will.publish(own.now));
     let mut source = Source::of(&message, own.now).lossy();
     let token = own.commits.token();
     // No acknowledgement is due, and no session is left for which a will could
@@ -221,20 +204,19 @@ fn end_node(own: &mut Owners, s: SessionIdx) {
 
 /// The will of a session that ends is published, and its record goes.
 fn end_record(own: &mut Owners, s: SessionIdx) {
-    let Some(session) = own.sessions.mqtt(s) else {
+    let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     let (key, client_id) = (session.key, session.client_id.clone());
     let under_way = session.will_under_way;
-    let will_is_due = session.mqtt.lifetime.will_due().is_some();
+    let will = session.mqtt.lifetime.take_will();
     let stored = session.stored && own.commits.is_durable();
     if stored {
         own.sessions.begin_forget(&client_id);
     }
     let gone = Record::Delete(key, client_id.clone());
-    //= mqtt5#[MQTT-3.1.2-8]
-    if will_is_due {
-        publish_will(own, s, Some(gone).filter(|_| stored));
+    if let Some(will) = will {
+        publish_will(own, s, *will, Some(gone).filter(|_| stored));
     } else if stored && !settle::delete_with(own, under_way, &gone) {
         records::forget(own, key, client_id);
     }

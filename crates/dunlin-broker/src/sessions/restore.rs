@@ -10,9 +10,9 @@ use core::num::NonZeroU16;
 use dunlin_base::topic::Filter;
 use dunlin_base::{QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::{SubscribeOptions, Version};
-use dunlin_mqtt::server::session::Subscription;
+use dunlin_mqtt::server::session::{Subscription, Will};
 use dunlin_queue::{Content, Delivery, Identifiers};
-use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession, StoredWill};
+use dunlin_store::{InflightState, QueuedRef, Recovered, RecoveredSession};
 
 use crate::access;
 use crate::io::InterestChange;
@@ -21,7 +21,6 @@ use crate::owners::Owners;
 use crate::owners::node::PROTOCOL;
 use crate::owners::routing::Subscribed;
 use crate::owners::session::{MqttSession, Session, Standing};
-use crate::owners::timers::Timer;
 use crate::random::home_shard;
 use crate::sessions::lifecycle;
 
@@ -82,15 +81,14 @@ fn note_keeper(own: &mut Owners, shard: ShardId, share: &Text, session: &Recover
 }
 
 /// A will that is due comes out: of a session that this one has replaced.
-fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<StoredWill>> {
+fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Will>> {
     let record = &from.record;
     let mut will = None;
     // The removal of a replaced session was lost, and its will with it: the
     // later one counts.
     if let Some(old) = own.sessions.find(&record.client_id) {
         if let Some(session) = own.sessions.mqtt_mut(old) {
-            session.mqtt.lifetime.clear_will();
-            will = session.will.take();
+            will = session.mqtt.lifetime.take_will();
         }
         lifecycle::end_session(own, old);
     }
@@ -109,22 +107,19 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Stor
     // connection then; now is the best estimate of that.
     let since = record.disconnected_at.unwrap_or(own.now);
     let lifetime = &mut session.mqtt.lifetime;
-    lifetime.handle_connected(record.expiry_interval_secs);
-    lifetime.handle_disconnected(since);
-    if let Some(will) = &record.will {
-        lifetime.set_will(will.delay_secs);
-    }
-    session.will = record.will.clone().map(Box::new);
+    let kept = record.will.as_ref().map(|will| {
+        Box::new(Will {
+            message: will.message.clone(),
+            delay_secs: will.delay_secs,
+            message_expiry_secs: will.message_expiry_secs,
+        })
+    });
+    lifetime.handle_connected(record.expiry_interval_secs, kept);
+    lifetime.handle_lost(since, true);
     session.stored = true;
     restore_queue(&mut session, from);
-    let deadlines = session.mqtt.lifetime.deadlines();
     let s = own.sessions.insert(Session::Mqtt(session));
-    if let Some(session) = own.sessions.mqtt_mut(s) {
-        for at in deadlines {
-            let timer = Timer::Session(session.reference(s));
-            own.timers.remind(at, timer, &mut session.alarm);
-        }
-    }
+    lifecycle::remind(own, s);
     for (text, options, identifier) in &from.subscriptions {
         let (Ok(options), Ok(_)) = (SubscribeOptions::from_byte(*options), Filter::parse(text))
         else {

@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use dunlin_base::{Instant, QoS, SendBuf, StreamId, Text};
 use dunlin_mqtt_codec::{
@@ -23,7 +24,7 @@ mod stream;
 mod streams;
 mod terms;
 
-pub use keep_alive::KeepAlive;
+pub use keep_alive::{KeepAlive, Silence};
 pub use lanes::{Action, Lanes, Opened, Place};
 pub use parked::{PARKED_BYTES_MAX, Parked, ParkedBytes};
 pub use stream::{Head, HeadRead, LinkStream, StreamEnd};
@@ -63,12 +64,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// A connection on which nothing has come.
+    /// A connection on which nothing has come, and on which CONNECT has to come in
+    /// time.
     #[must_use]
-    pub fn new(now: Instant) -> Self {
+    pub fn new(now: Instant, connect_timeout: Duration) -> Self {
         Self {
             terms: Terms::default(),
-            keep_alive: KeepAlive::new(now),
+            keep_alive: KeepAlive::new(now, connect_timeout),
             streams: Streams::default(),
             parked: Parked::default(),
             lanes: None,

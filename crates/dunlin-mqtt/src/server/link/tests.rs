@@ -15,7 +15,7 @@ const ONE_WAY: StreamId = StreamId(2);
 const OF_SERVER: StreamId = StreamId(1);
 
 fn link() -> Link {
-    Link::new(Instant::ZERO)
+    Link::new(Instant::ZERO, Duration::from_secs(10))
 }
 
 fn agree(properties: ConnectProperties<'_>, keep_alive: u16, offer: &Offer) -> (Link, Agreement) {
@@ -54,8 +54,21 @@ fn keep_alive_is_limited_and_lasts_half_as_long_again() {
     assert_eq!(link.keep_alive.limit(), Duration::from_secs(150));
     let later = Instant::ZERO + Duration::from_secs(7);
     link.keep_alive.heard(later);
-    let silence = Duration::from_secs(1);
-    assert_eq!(link.keep_alive.silent_until(silence), later + silence);
+    let due = [10, 150].map(|secs| later + Duration::from_secs(secs));
+    let deadlines = [false, true].map(|connected| link.keep_alive.deadline(connected));
+    assert_eq!(deadlines, due.map(Some));
+    let before = Silence::Until(Some(due[1]));
+    assert_eq!(link.keep_alive.handle_deadline(due[0], true), before);
+    for (at, connected) in [(due[0], false), (due[1], true)] {
+        let late = link.keep_alive.handle_deadline(at, connected);
+        let reason = ReasonCode::KeepAliveTimeout;
+        assert!(matches!(late, Silence::TooLong(fault) if fault.reason == reason));
+    }
+    link.keep_alive.set_limit(Duration::ZERO);
+    assert_eq!(
+        link.keep_alive.handle_deadline(due[1], true),
+        Silence::Until(None)
+    );
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod subscriptions;
 mod tests;
 
 pub use flows::{FLOWS_MAX, FlowRefused, Wanted};
-pub use lifetime::Lifetime;
+pub use lifetime::{Due, Lifetime, Will};
 pub use subscribing::{Limits, Made, Subscribing};
 pub use subscriptions::{Subscription, Subscriptions};
 

@@ -266,7 +266,7 @@ mod tests {
             user_properties: UserProperties::default(),
             filters: SubscribeFilters::new(&filters),
         };
-        let link = Link::new(Instant::ZERO);
+        let link = Link::new(Instant::ZERO, core::time::Duration::ZERO);
         session.handle_subscribe(&link, StreamId::CONTROL, &subscribe, &LIMITS, allowed)
     }
 

@@ -27,7 +27,7 @@ fn on(stream: u64, flow: u64) -> Subscription {
 /// A persistent session with these subscriptions.
 fn session(subscriptions: &[(&'static str, u64, u64)]) -> Session {
     let mut session = Session::default();
-    session.lifetime.handle_connected(100);
+    session.lifetime.handle_connected(100, None);
     for (filter, stream, flow) in subscriptions {
         let filter = Text::from_static(filter);
         session.subscriptions.insert(filter, on(*stream, *flow));
@@ -61,7 +61,7 @@ fn moved(changes: &Changes) -> Vec<(&str, u64)> {
 fn subscriptions_of_a_stream_that_ended_go_on_or_end_with_it() {
     for (durable, expiry, stay) in [(true, 9, true), (false, 9, false), (true, 0, false)] {
         let mut session = session(&[("a", 0, 0), ("b", 4, 0), ("c", 8, 0)]);
-        session.lifetime.handle_connected(expiry);
+        session.lifetime.handle_connected(expiry, None);
         let changes = session.handle_stream_ended(StreamId(4), 0, true, durable, START);
         match stay {
             true => assert_eq!(moved(&changes), [("b", 0)]),
