@@ -59,9 +59,9 @@ fn choose(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     }
     let mut peer = conn.peer.clone();
     peer.protocol = Text::from_static(AMQP);
-    let (id, weight) = (conn.id, conn.weight);
+    let (id, weight, charge) = (conn.id, conn.weight, conn.charge.take());
     own.timers.cancel(Timer::Conn(id), &mut conn.alarm);
-    own.count_out_conn(weight);
+    own.count_out_conn(weight, charge);
     own.conns.remove(c);
     own.stats.connections -= 1;
     events::handle_opened(own, id, peer);

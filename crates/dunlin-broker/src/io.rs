@@ -14,6 +14,7 @@ use dunlin_store::{Request, SessionKey, StoreDone, StoreOp};
 
 use crate::auth::{AuthAnswer, AuthRequest};
 use crate::memory::Part;
+use crate::owners::holders::{Holder, Holding};
 use crate::queues::calls::Call;
 
 /// Something happened.
@@ -122,8 +123,8 @@ pub enum BusMessage {
         /// The client identifier.
         client_id: Text,
     },
-    /// So many sessions these users have with the sender now.
-    UserSessions(Vec<(Text, usize)>),
+    /// This is what users and addresses have with the sender now.
+    Holders(Vec<(Holder, Holding)>),
     /// The session under this claim has ended.
     Left {
         /// Of the claim.
@@ -358,6 +359,9 @@ pub enum Event {
     /// A part of the memory budget is used up: more is refused. Once a
     /// minute.
     MemoryFull(Part),
+    /// A user or an address has all the bytes of the memory budget that it may have:
+    /// more is refused. Once a minute.
+    HolderFull(Holder),
     /// A queue has no room: messages are dropped or publishers refused, by
     /// policy. Once until the client comes back.
     QueueFull {

@@ -66,6 +66,7 @@ pub use io::{
     Preparation, QueueCall,
 };
 pub use memory::{Memory, Part, Totals};
+pub use owners::holders::{Holder, Holding};
 pub use queues::options::{LEVELS_MAX, Overflow, QueueOptions};
 pub use random::{SECRET_BYTES, Secret, home_shard};
 pub use reports::census::Census;

@@ -78,6 +78,10 @@ pub struct Memory {
     pub sessions_max: usize,
     /// Sessions of one user; 0: no limit.
     pub sessions_per_user_max: usize,
+    /// Bytes of one user, in all parts but [`Part::Retained`].
+    pub user_bytes_max: usize,
+    /// Likewise of the clients of one address (IPv6: one /64).
+    pub address_bytes_max: usize,
     /// What the shards of one broker have in common.
     pub totals: Totals,
 }
@@ -92,6 +96,8 @@ impl Default for Memory {
             subscription_bytes_max: usize::MAX,
             sessions_max: usize::MAX,
             sessions_per_user_max: 0,
+            user_bytes_max: usize::MAX,
+            address_bytes_max: usize::MAX,
             totals: Totals::default(),
         }
     }

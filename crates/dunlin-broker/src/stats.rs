@@ -4,6 +4,7 @@
 use dunlin_base::QoS;
 
 use crate::memory::Part;
+use crate::owners::holders::Holder;
 
 dunlin_base::totals! {
     /// Counters since the start of the shard.
@@ -82,6 +83,10 @@ dunlin_base::totals! {
         pub memory_refused_unsent: u64,
         /// Requests refused for want of room in a part of the memory budget.
         pub memory_refused_unfinished: u64,
+        /// Requests refused to a user that has all the memory that it may have.
+        pub memory_refused_user: u64,
+        /// Requests refused to an address that has all the memory that it may have.
+        pub memory_refused_address: u64,
         /// Table entries that were missing although they cannot be: bugs.
         pub internal_errors: u64,
     }
@@ -119,6 +124,13 @@ impl Stats {
             Part::Unfinished => &mut self.memory_refused_unfinished,
         };
         *refused += times;
+    }
+
+    pub(crate) const fn note_full_holder(&mut self, holder: &Holder, times: u64) {
+        match holder {
+            Holder::User(_) => self.memory_refused_user += times,
+            Holder::Address(_) => self.memory_refused_address += times,
+        }
     }
 
     pub(crate) const fn note_sent(&mut self, qos: QoS) {

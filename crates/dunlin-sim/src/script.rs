@@ -138,6 +138,8 @@ fn set(setup: &mut Setup, pair: &str) {
         "subscription_bytes_max" => config.memory.subscription_bytes_max = number(),
         "sessions_max" => config.memory.sessions_max = number(),
         "sessions_per_user_max" => config.memory.sessions_per_user_max = number(),
+        "user_bytes_max" => config.memory.user_bytes_max = number(),
+        "address_bytes_max" => config.memory.address_bytes_max = number(),
         "overlaps_max" => config.overlaps_max = number(),
         "subscriptions_max" => config.subscriptions_max = number(),
         "data_streams_max" => config.data_streams_max = number(),

@@ -11,6 +11,7 @@ use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::amqp::{AmqpLink, End};
 use crate::owners::common::SessionCore;
+use crate::owners::conn::Conn;
 
 /// Why a link is refused.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,12 @@ pub(super) fn create(
         let text = "no room for another link";
         return Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text));
     }
+    let user = own.conns.peek(c).and_then(Conn::user);
+    if let Some(holder) = own.full_client(c, user.as_ref()) {
+        own.note_full_holder(holder, 1);
+        let text = "no memory for another link of this user or address";
+        return Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text));
+    }
     let Some(conn) = own.conns.amqp(c) else {
         return Err(refusal(condition::INTERNAL_ERROR, "no connection"));
     };
@@ -59,7 +66,7 @@ pub(super) fn create(
     core.user = conn.identity.user.clone();
     core.standing = conn.identity.standing;
     core.conn = Some(c);
-    own.budget.users.moved(None, core.user.as_ref());
+    own.budget.holders.moved(None, core.user.as_ref());
     let s = own
         .sessions
         .insert_link(Box::new(AmqpLink::new(core, link, end)));

@@ -241,7 +241,7 @@ fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
     end(own, c);
     throttle::release_all(own, c);
     if let Some(mut conn) = own.conns.remove(c) {
-        own.count_out_conn(conn.weight);
+        own.count_out_conn(conn.weight, conn.charge.take());
         let timer = Timer::Conn(conn.id);
         own.timers.cancel(timer, &mut conn.alarm);
     }

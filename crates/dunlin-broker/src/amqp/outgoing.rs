@@ -36,7 +36,7 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
     let level = source.level(&own.config);
     let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
     let (cost, memory) = (message.cost(), own.has_memory(message.cost()));
-    let fair = memory || own.holds_little(s, cost);
+    let fair = (memory || own.holds_little(s, cost)) && own.full_holder(s).is_none();
     let Some(session) = own.sessions.get_mut(s) else {
         return;
     };

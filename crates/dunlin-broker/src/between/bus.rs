@@ -41,7 +41,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         BusMessage::Left { token, client_id } => {
             claims::handle_left(own, from, token, &client_id);
         }
-        BusMessage::UserSessions(changes) => own.budget.users.handle_changes(from, changes),
+        BusMessage::Holders(changes) => own.budget.holders.handle_changes(from, changes),
         BusMessage::Command(command) => own.outbox.push(Output::Net(command)),
         BusMessage::Interest { token, changes } => {
             for change in changes {

@@ -235,6 +235,7 @@ pub(crate) fn has_room(
     let session = own.sessions.get(s);
     session.is_some_and(|session| session.has_room(copies, cost, messages, bytes))
         && (memory || own.holds_little(s, cost))
+        && own.full_holder(s).is_none()
 }
 
 /// Whether a queue whose policy that is has made room.
@@ -282,6 +283,9 @@ fn without_room(
 fn report_full(own: &mut Owners, s: SessionIdx, memory: bool) {
     if !memory {
         return own.note_refused(Part::Queued, 1);
+    }
+    if let Some(holder) = own.full_holder(s) {
+        return own.note_full_holder(holder, 1);
     }
     if let Some(session) = own.sessions.get_mut(s)
         && !core::mem::replace(&mut session.full, true)

@@ -52,8 +52,8 @@ pub(crate) fn accept(
     session.mqtt.version = connect.version;
     let before = core::mem::replace(&mut session.user, identity.user);
     let new_user = session.user != before;
-    let users = &mut own.budget.users;
-    users.moved(before.as_ref(), session.user.as_ref());
+    let holders = &mut own.budget.holders;
+    holders.moved(before.as_ref(), session.user.as_ref());
     session.standing = identity.standing;
     let outlived = session.is_persistent();
     session.mqtt.lifetime.handle_connected(expiry, will);
@@ -62,7 +62,7 @@ pub(crate) fn accept(
     session.claim = claim;
     session.full = false;
     match session_present {
-        true => own.weigh(s),
+        true => own.charge_client(s),
         false => own.count_in(s),
     }
     if session_present && new_user {

@@ -39,7 +39,7 @@ pub(crate) fn accept(
     if is_home && !rights::may_have(own, &client_id, identity.user.as_ref()) {
         return refuse(own, c);
     }
-    if let Some(fault) = own.lacks_room(connect, &client_id, identity.user.as_ref()) {
+    if let Some(fault) = own.lacks_room(connect, &client_id, identity.user.as_ref(), c) {
         return ending::refuse(own, c, fault);
     }
     if is_home && own.sessions.elsewhere(&client_id).is_none() {

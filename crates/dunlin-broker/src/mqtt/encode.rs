@@ -20,7 +20,7 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         return;
     };
     let level = source.level(&own.config);
-    let limit = own.budget.unsent_limit(own.config.qos0_limit(level));
+    let limit = own.unsent_limit(c, own.config.qos0_limit(level));
     let Some(conn) = own.conns.mqtt(c) else {
         return;
     };

@@ -74,7 +74,7 @@ pub(crate) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
 pub(crate) fn remove_conn(own: &mut Owners, c: ConnIdx) {
     throttle::release_all(own, c);
     if let Some(mut conn) = own.conns.remove(c) {
-        own.count_out_conn(conn.weight);
+        own.count_out_conn(conn.weight, conn.charge.take());
         let timer = Timer::Conn(conn.id);
         own.timers.cancel(timer, &mut conn.alarm);
     }

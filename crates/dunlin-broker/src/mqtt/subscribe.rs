@@ -41,16 +41,19 @@ pub(crate) fn handle_subscribe(
             audit::note_denied(own, s, "may not subscribe", request.filter);
         }
     }
+    own.budget.look();
+    let full = own.full_holder(s);
     let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.mqtt_mut(s)) else {
         return;
     };
-    own.budget.look();
+    let now = session.mqtt.subscriptions.bytes();
     let limits = Limits {
         subscriptions_max: own.config.subscriptions_max,
         overlaps_max: own.config.overlaps_max,
-        bytes_max: own
-            .budget
-            .subscription_bytes_max(session.mqtt.subscriptions.bytes()),
+        bytes_max: match full {
+            Some(_) => now,
+            None => own.budget.subscription_bytes_max(now),
+        },
     };
     let allowed = |at| allowed.get(at).copied().unwrap_or_default();
     let mqtt = &mut session.mqtt;
@@ -81,7 +84,10 @@ pub(crate) fn handle_subscribe(
         }
     }
     own.weigh(s);
-    own.note_refused(Part::Subscriptions, pending.subscribing.refused);
+    match full {
+        Some(holder) => own.note_full_holder(holder, pending.subscribing.refused),
+        None => own.note_refused(Part::Subscriptions, pending.subscribing.refused),
+    }
     report_overlapping(own, s, pending.conn, pending.subscribing.overlapping);
     announce(own, c, changes, pending);
 }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use dunlin_base::Instant;
 
 use crate::memory::{Kept, Memory, Part, Parts};
-use crate::owners::users::Users;
+use crate::owners::holders::Holders;
 
 /// The part of a limit that is left to clients that have taken little.
 const LEFT: usize = 8;
@@ -39,7 +39,9 @@ pub(crate) struct Budget {
     queues: Queues,
     /// When the log was last reported that there is no room.
     full: Parts<Option<Instant>>,
-    pub(crate) users: Users,
+    /// Likewise that a holder has all that it may have.
+    full_holder: Option<Instant>,
+    pub(crate) holders: Holders,
 }
 
 /// Messages in queues. One that waits for several sessions is in memory once,
@@ -80,7 +82,8 @@ impl Budget {
                 copies: false,
             },
             full: Parts::default(),
-            users: Users::new(memory.sessions_per_user_max),
+            full_holder: None,
+            holders: Holders::new(&memory, shards),
             memory,
         }
     }
@@ -185,6 +188,11 @@ impl Budget {
         self.queues.copies = copies;
     }
 
+    /// As [`Budget::set_copies`] has it.
+    pub(crate) const fn are_copies(&self) -> bool {
+        self.queues.copies
+    }
+
     /// What all queues hold, each for itself.
     pub(crate) const fn queued_sum(&self) -> usize {
         self.queues.sum
@@ -208,6 +216,17 @@ impl Budget {
             true => self.here.sessions.saturating_add(1),
             false => self.here.sessions.saturating_sub(1),
         };
+    }
+
+    /// Something was refused to a holder that has all that it may have; whether the
+    /// log has not had one for a while.
+    pub(crate) fn note_full_holder(&mut self, now: Instant) -> bool {
+        let reported = self.full_holder;
+        let is_due = reported.is_none_or(|last| now >= last + REPORT_EVERY);
+        if is_due {
+            self.full_holder = Some(now);
+        }
+        is_due
     }
 
     /// Something was refused for want of room in a part; whether the log has not

@@ -11,6 +11,7 @@ use dunlin_store::SessionKey;
 
 use crate::access::{Access, Action};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::owners::holders::Charge;
 use crate::owners::timers::Alarm;
 use crate::owners::walks::Walks;
 
@@ -48,6 +49,8 @@ pub(crate) struct ConnCore {
     pub(crate) alarm: Alarm,
     /// What the budget counts for it.
     pub(crate) weight: ConnWeight,
+    /// Who that is charged to, if it is much.
+    pub(crate) charge: Option<Box<Charge>>,
 }
 
 impl ConnCore {
@@ -62,6 +65,7 @@ impl ConnCore {
             holds: Vec::new(),
             alarm: Alarm::default(),
             weight: ConnWeight::default(),
+            charge: None,
         }
     }
 }
@@ -124,6 +128,8 @@ pub(crate) struct SessionCore {
     pub(crate) alarm: Alarm,
     /// What the budget counts for it.
     pub(crate) weight: Weight,
+    /// Who that is charged to.
+    pub(crate) charge: Charge,
     /// Its queue is full, and the log has it.
     pub(crate) full: bool,
 }
@@ -142,6 +148,7 @@ impl SessionCore {
             preparing: VecDeque::new(),
             alarm: Alarm::default(),
             weight: Weight::default(),
+            charge: Charge::default(),
             full: false,
         }
     }
@@ -171,6 +178,13 @@ pub(crate) struct Weight {
     pub(crate) subscriptions: usize,
     pub(crate) wills: usize,
     pub(crate) queued: usize,
+}
+
+impl Weight {
+    pub(crate) const fn sum(&self) -> usize {
+        let lasting = self.sessions + self.subscriptions + self.wills;
+        lasting + self.queued
+    }
 }
 
 /// What a connection takes of the budget, by part.

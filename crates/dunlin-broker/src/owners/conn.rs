@@ -213,6 +213,11 @@ impl Conn {
         }
     }
 
+    /// Whose it is, if that is not a matter of its session.
+    pub(crate) fn user(&self) -> Option<Text> {
+        self.amqp().and_then(|conn| conn.identity.user.clone())
+    }
+
     /// Who its client says that it is, until it has its session.
     pub(crate) fn who(&self) -> Option<&Who> {
         match self {

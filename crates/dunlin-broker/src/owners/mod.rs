@@ -14,6 +14,7 @@ pub(crate) mod conn;
 pub(crate) mod connections;
 
 pub(crate) mod elsewhere;
+pub(crate) mod holders;
 pub(crate) mod keepers;
 pub(crate) mod node;
 pub(crate) mod outbox;
@@ -23,7 +24,6 @@ pub(crate) mod session;
 pub(crate) mod sessions;
 mod subscribers;
 pub(crate) mod timers;
-pub(crate) mod users;
 pub(crate) mod walks;
 pub(crate) mod weigh;
 

@@ -1,6 +1,9 @@
 //! Counting: what a session or a connection takes of the budget is compared
 //! with what it took when it was last looked at.
 
+use alloc::boxed::Box;
+use core::net::{IpAddr, Ipv6Addr};
+
 use dunlin_base::{ShardId, Text};
 use dunlin_mqtt::codec::{Connect, ReasonCode};
 use dunlin_mqtt::server::delivery;
@@ -11,7 +14,10 @@ use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{BusMessage, Event};
 use crate::memory::Part;
 use crate::owners::Owners;
+use crate::owners::budget::Budget;
 pub(crate) use crate::owners::common::{ConnWeight, Weight};
+use crate::owners::conn::Conn;
+use crate::owners::holders::{Charge, Holder};
 use crate::owners::session::Session;
 
 /// What a session takes in tables besides its own struct.
@@ -23,6 +29,20 @@ const HELD_MIN: usize = 64;
 /// Unsent bytes of one connection that end it only if there is no memory and
 /// it has more.
 const UNSENT_MIN: usize = 64 * 1024;
+
+/// Bytes by which what a session is charged with may be behind.
+const CHARGE_GRAIN: usize = 4096;
+
+/// A connection is charged with whole pieces of so many bytes.
+const CONN_CHARGE: usize = 16 * 1024;
+
+/// What counts as one address.
+fn address_of(conn: &Conn) -> IpAddr {
+    match conn.peer.addr.ip() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+        ip @ IpAddr::V4(_) => ip,
+    }
+}
 
 impl Weight {
     pub(crate) fn of(session: &Session) -> Self {
@@ -43,12 +63,33 @@ fn has_shared(session: &Session) -> bool {
     filters.any(|(filter, _)| filter.starts_with("$share/"))
 }
 
+impl Budget {
+    /// Charges a session with what it weighs, which had so much in its queue
+    /// before; if it is not to be exact, when that has changed by much.
+    fn charge(&mut self, session: &mut Session, queued_before: usize, exactly: bool) {
+        if !self.holders.counts_bytes() {
+            return;
+        }
+        let weight = session.weight;
+        let charge = &mut session.charge;
+        if self.are_copies() {
+            charge.copies += weight.queued.saturating_sub(queued_before);
+        }
+        charge.copies = charge.copies.min(weight.queued);
+        let now = weight.sum() - charge.copies;
+        if exactly || now.abs_diff(charge.bytes) > CHARGE_GRAIN {
+            self.holders.charge(charge, now);
+        }
+    }
+}
+
 impl Owners {
     /// Counts a session as it is now.
     pub(crate) fn weigh(&mut self, s: SessionIdx) {
         if let Some(session) = self.sessions.get_mut(s) {
             let now = Weight::of(session);
             let before = core::mem::replace(&mut session.weight, now);
+            self.budget.charge(session, before.queued, true);
             self.reweigh(before, now);
         }
     }
@@ -68,6 +109,7 @@ impl Owners {
             let now = session.held_bytes();
             let before = core::mem::replace(&mut session.weight.queued, now);
             if before != now {
+                self.budget.charge(session, before, false);
                 self.budget.change_queue(before, now);
             }
         }
@@ -76,13 +118,29 @@ impl Owners {
     /// A session has begun.
     pub(crate) fn count_in(&mut self, s: SessionIdx) {
         self.budget.count_session(true);
+        self.charge_client(s);
+    }
+
+    /// A session belongs to the user that it has now and to the address of its
+    /// client from now on.
+    pub(crate) fn charge_client(&mut self, s: SessionIdx) {
+        let conn = self.sessions.get(s).and_then(|session| session.conn);
+        let address = conn.and_then(|c| self.conns.peek(c)).map(address_of);
+        if let Some(session) = self.sessions.get_mut(s) {
+            let user = session.user.clone();
+            let charge = &mut session.charge;
+            self.budget.holders.charge(charge, 0);
+            (charge.user, charge.address) = (user, address);
+        }
         self.weigh(s);
     }
 
     /// A session has ended.
     pub(crate) fn count_out(&mut self, session: &Session) {
         self.budget.count_session(false);
-        self.budget.users.moved(session.user.as_ref(), None);
+        let holders = &mut self.budget.holders;
+        holders.moved(session.user.as_ref(), None);
+        holders.charge(&mut session.charge.clone(), 0);
         self.reweigh(session.weight, Weight::default());
     }
 
@@ -94,12 +152,69 @@ impl Owners {
                 unfinished: conn.unfinished(),
             };
             let before = core::mem::replace(&mut conn.weight, now);
+            let charged = conn.charge.as_ref().map_or(0, |charge| charge.bytes);
+            let charge = (now.unsent + now.unfinished) / CONN_CHARGE * CONN_CHARGE;
             self.reweigh_conn(before, now);
+            if charge != charged && self.budget.holders.counts_bytes() {
+                self.charge_conn(c, charge);
+            }
         }
     }
 
+    fn charge_conn(&mut self, c: ConnIdx, bytes: usize) {
+        let Some(conn) = self.conns.peek_mut(c) else {
+            return;
+        };
+        let user = conn.session().and_then(|s| self.sessions.get(s));
+        let user = user.map_or_else(|| conn.user(), |session| session.user.clone());
+        let address = Some(address_of(conn));
+        let charge = conn.charge.get_or_insert_with(|| {
+            Box::new(Charge {
+                user,
+                address,
+                ..Charge::default()
+            })
+        });
+        self.budget.holders.charge(charge, bytes);
+        if bytes == 0 {
+            conn.charge = None;
+        }
+    }
+
+    /// Who has all the bytes that it may have, of those whom a session is charged to.
+    pub(crate) fn full_holder(&self, s: SessionIdx) -> Option<Holder> {
+        let charge = &self.sessions.get(s)?.charge;
+        let holders = &self.budget.holders;
+        holders.full(charge.user.as_ref(), charge.address)
+    }
+
+    /// As [`Owners::full_holder`], of a client that says that it is this user.
+    pub(crate) fn full_client(&self, c: ConnIdx, user: Option<&Text>) -> Option<Holder> {
+        let address = self.conns.peek(c).map(address_of);
+        self.budget.holders.full(user, address)
+    }
+
+    /// Unsent bytes at which a connection gets no more, if it is `limit` while
+    /// there is memory.
+    pub(crate) fn unsent_limit(&self, c: ConnIdx, limit: usize) -> usize {
+        let limit = self.budget.unsent_limit(limit);
+        match self.full_holder_of(c) {
+            Some(_) => limit.min(UNSENT_MIN),
+            None => limit,
+        }
+    }
+
+    fn full_holder_of(&self, c: ConnIdx) -> Option<Holder> {
+        let charge = self.conns.peek(c)?.charge.as_ref()?;
+        let holders = &self.budget.holders;
+        holders.full(charge.user.as_ref(), charge.address)
+    }
+
     /// A connection has gone.
-    pub(crate) fn count_out_conn(&mut self, weight: ConnWeight) {
+    pub(crate) fn count_out_conn(&mut self, weight: ConnWeight, charge: Option<Box<Charge>>) {
+        if let Some(mut charge) = charge {
+            self.budget.holders.charge(&mut charge, 0);
+        }
         self.reweigh_conn(weight, ConnWeight::default());
     }
 
@@ -122,6 +237,11 @@ impl Owners {
         if !self.budget.has_room_for_conn(part, bytes, conns) {
             let text = "no memory for packets that have not come whole";
             return Err(self.refuse(part, text));
+        }
+        if weight.unsent + weight.unfinished > UNSENT_MIN
+            && let Some(holder) = self.full_holder_of(c)
+        {
+            return Err(self.refuse_holder(holder));
         }
         let unsent = weight.unsent.saturating_sub(UNSENT_MIN);
         if self.budget.room(Part::Unsent) == 0 && !self.budget.has_room(Part::Unsent, 0, unsent) {
@@ -184,14 +304,20 @@ impl Owners {
         connect: &Connect<'_>,
         client_id: &str,
         user: Option<&Text>,
+        c: ConnIdx,
     ) -> Option<Fault> {
         self.budget.look();
         let known =
             self.sessions.find(client_id).is_some() || self.sessions.elsewhere(client_id).is_some();
-        let users = &self.budget.users;
-        let full = user.is_some_and(|user| !users.has_room(user));
+        let holders = &self.budget.holders;
+        let full = user.is_some_and(|user| !holders.has_room(user));
         if !known && (full || !self.budget.has_room_for_session()) {
             return Some(self.refuse(Part::Sessions, "no room for another session"));
+        }
+        if (!known || connect.will.is_some())
+            && let Some(holder) = self.full_client(c, user)
+        {
+            return Some(self.refuse_holder(holder));
         }
         let will = connect.will.as_ref();
         let will = will.map_or(0, |will| delivery::will_message(will).cost());
@@ -205,10 +331,10 @@ impl Owners {
     /// something to say to them.
     pub(crate) fn tell(&mut self) -> bool {
         self.budget.turn();
-        let changes = self.budget.users.take_changes();
+        let changes = self.budget.holders.take_changes();
         let others = (0..self.config.shards).map(ShardId);
         for to in others.filter(|to| *to != self.config.shard && !changes.is_empty()) {
-            let message = BusMessage::UserSessions(changes.clone());
+            let message = BusMessage::Holders(changes.clone());
             self.outbox.bus(to, message);
         }
         !changes.is_empty()
@@ -219,6 +345,24 @@ impl Owners {
     pub(crate) fn refuse(&mut self, part: Part, text: &'static str) -> Fault {
         self.note_refused(part, 1);
         Fault::new(ReasonCode::QuotaExceeded, text)
+    }
+
+    /// As [`Owners::refuse`], to one that has all the bytes that it may have.
+    fn refuse_holder(&mut self, holder: Holder) -> Fault {
+        self.note_full_holder(holder, 1);
+        let text = "the user or the address has all the memory that it may have";
+        Fault::new(ReasonCode::QuotaExceeded, text)
+    }
+
+    /// As [`Owners::note_refused`], to one that has all the bytes that it may have.
+    pub(crate) fn note_full_holder(&mut self, holder: Holder, times: u64) {
+        if times == 0 {
+            return;
+        }
+        self.stats.note_full_holder(&holder, times);
+        if self.budget.note_full_holder(self.now) {
+            self.outbox.event(Event::HolderFull(holder));
+        }
     }
 
     /// As [`Owners::refuse`], without a fault.

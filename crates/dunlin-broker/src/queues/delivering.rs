@@ -141,7 +141,7 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
     let message = source.message();
     let cost = message.cost();
     let memory = own.has_memory(cost) || own.holds_little(s, cost);
-    if !memory || !make_room(own, s, cost) {
+    if !memory || own.full_holder(s).is_some() || !make_room(own, s, cost) {
         own.stats.messages_dropped_slow += 1;
         return;
     }

@@ -95,6 +95,10 @@ fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
     let (all, of_user) = own.sessions.nodes(attach.user.as_ref());
     let limits = &own.config.queues;
     let full = all >= limits.max || of_user >= limits.of_user_max;
+    if let Some(holder) = own.budget.holders.full(attach.user.as_ref(), None) {
+        own.note_full_holder(holder, 1);
+        return refuse(own, from, link, Refusal::NoRoom);
+    }
     if full || !own.budget.has_room_for_session() {
         own.note_refused(Part::Sessions, 1);
         return refuse(own, from, link, Refusal::NoRoom);
@@ -124,7 +128,7 @@ pub(crate) fn insert(
         false => new.kept.client_id.clone(),
     };
     let mut core = SessionCore::new(key, client_id);
-    own.budget.users.moved(None, user.as_ref());
+    own.budget.holders.moved(None, user.as_ref());
     core.user = user;
     core.standing = new.standing;
     let mut node = Node::new(core, address, new.kept);

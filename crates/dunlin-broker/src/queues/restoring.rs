@@ -62,7 +62,7 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession) {
     let filters = from.subscriptions.iter().map(|(filter, ..)| filter.clone());
     node.bindings = filters.map(|filter| (filter, BINDING)).collect();
     let bindings: Vec<Text> = node.bindings.keys().cloned().collect();
-    own.budget.users.moved(None, node.user.as_ref());
+    own.budget.holders.moved(None, node.user.as_ref());
     let s = own.sessions.insert_node(Box::new(node));
     for filter in bindings {
         // The other shards found this in the store as well.

@@ -125,8 +125,12 @@ fn miscounted(own: &Owners) -> usize {
         sum.queued += weight.queued;
     }
     let budget = &own.budget;
+    let sessions = own.sessions.iter().map(|(_, session)| &session.charge);
+    let conns = own.conns.iter();
+    let conns = conns.filter_map(|(_, conn)| conn.charge.as_deref());
     budget.here(Part::Sessions).abs_diff(sum.sessions)
         + budget.here(Part::Subscriptions).abs_diff(sum.subscriptions)
         + budget.here(Part::Wills).abs_diff(sum.wills)
         + budget.queued_sum().abs_diff(sum.queued)
+        + budget.holders.miscounted(sessions.chain(conns))
 }

@@ -141,7 +141,7 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Will
             note_keeper(own, own.config.shard, text, from);
         }
     }
-    own.budget.users.moved(None, record.user_name.as_ref());
+    own.budget.holders.moved(None, record.user_name.as_ref());
     own.count_in(s);
     will
 }

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use dunlin_broker::{Event, Part, Stats};
+use dunlin_broker::{Event, Holder, Part, Stats};
 use dunlin_sim::{Script, Setup, check};
 
 /// A conversation under a budget of so many KiB, of which most parts get an
@@ -124,6 +124,64 @@ fn sessions_of_a_user_are_limited() {
         b < closed
     ",
     );
+}
+
+#[test]
+fn bytes_of_a_user_are_limited() {
+    let will = format!("will=t:{}", "w".repeat(20_000));
+    check(&format!(
+        "
+        set access=passwords
+        set user_bytes_max=60000
+        a > CONNECT a clean user=alice pass=secret {will}
+        a < CONNACK
+        b > CONNECT b clean user=alice pass=secret {will}
+        b < CONNACK
+        c > CONNECT c expiry=100 user=alice pass=secret {will}
+        c < CONNACK
+        d > CONNECT d clean user=alice pass=secret
+        d < CONNACK 0x97
+        d < closed
+        a > SUBSCRIBE 1 t
+        a < SUBACK 1 97
+        e > CONNECT e clean user=bob pass=hunter2 {will}
+        e < CONNACK
+        e > SUBSCRIBE 1 u
+        e < SUBACK 1 00
+        # Who comes back needs no room, but for a will.
+        c > DISCONNECT
+        c < closed
+        d > CONNECT d clean user=alice pass=secret
+        d < CONNACK
+        d > SUBSCRIBE 1 t
+        d < SUBACK 1 00
+    "
+    ));
+}
+
+#[test]
+fn bytes_of_an_address_are_limited() {
+    for shards in [1, 2] {
+        // Far less than any part of the budget has.
+        let limit = |setup: &mut Setup| {
+            setup.config.durable = false;
+            setup.config.memory.address_bytes_max = 300_000;
+        };
+        // Of copies for several sessions of a shard one counts.
+        let mut script = small(shards, 64 << 10, limit);
+        assert_eq!(leave_queues(&mut script, 5, 30, "t"), 0);
+        let mut script = small(shards, 64 << 10, limit);
+        let lost = leave_queues(&mut script, 5, 40, "t/N");
+        assert!((120..140).contains(&lost), "{lost} of 200");
+        let counted = refused(&script, |stats| stats.memory_refused_address);
+        assert_eq!(counted, lost as u64);
+        assert_eq!(script.world.census().miscounted_bytes, 0);
+        let log = script.world.take_log();
+        let full = |event: &&Event| matches!(event, Event::HolderFull(Holder::Address(_)));
+        assert!((1..=2).contains(&log.iter().filter(full).count()));
+        script.step("n > CONNECT n clean").expect("CONNECT");
+        assert_eq!(script.pop("n").as_deref(), Some("CONNACK 0x97"));
+    }
 }
 
 #[test]
@@ -347,6 +405,48 @@ fn unsent_bytes_of_all_clients_are_limited() {
         script.step("i > PUBLISH t fresh").expect("PUBLISH");
         assert_eq!(script.pop("a3").as_deref(), Some("PUBLISH t fresh"));
         ignore(&mut script, "i");
+    }
+}
+
+#[test]
+fn who_takes_no_answers_is_ended_when_there_is_no_memory() {
+    for shards in [1, 2] {
+        // 1 MiB for unsent bytes, which clients that read nothing use up.
+        let mut script = small(shards, 8192, |_| {});
+        let open = |script: &mut Script, name: &str| {
+            for line in [format!("CONNECT {name} clean"), "SUBSCRIBE 1 t".into()] {
+                script.step(&format!("{name} > {line}")).expect(&line);
+                ignore(script, name);
+            }
+            script.step(&format!("{name} stall")).expect("stall");
+        };
+        let pings = |count: usize| [0xc0, 0].repeat(count);
+        open(&mut script, "a");
+        script.send_bytes("a", &pings(50_000));
+        script.settle();
+        script.step("a read").expect("read");
+        let all: Vec<_> = core::iter::from_fn(|| script.pop("a")).collect();
+        let got = all.iter().filter(|line| *line == "PINGRESP").count();
+        assert_eq!((got, all.len()), (50_000, 50_000), "there is memory");
+        let mut ended = 0;
+        for n in 0..20 {
+            let name = format!("b{n}");
+            open(&mut script, &name);
+            script.send_bytes(&name, &pings(60_000));
+            script.settle();
+            // What was on its way is heard at the end only.
+            let all: Vec<_> = core::iter::from_fn(|| script.pop(&name)).collect();
+            if let [.., reason, last] = &all[..] {
+                assert_eq!([reason, last], ["DISCONNECT 0x97", "closed"], "{name}");
+                ended += 1;
+            }
+        }
+        let (used, limit) = used(&script, Part::Unsent);
+        assert!(used <= limit && used > limit / 2, "{used} of {limit}");
+        let counted = refused(&script, |stats| stats.memory_refused_unsent);
+        println!("{ended} ended, {counted} counted");
+        assert!(ended >= 8 && counted == ended, "{ended}, {counted}");
+        serve(&mut script, "unsent");
     }
 }
 

@@ -88,6 +88,10 @@ pub struct Limits {
     pub max_retained_messages: usize,
     /// Most bytes of what is kept for clients, all together.
     pub memory: Share,
+    /// Most of it of one user.
+    pub memory_per_user: Share,
+    /// Most of it of one address.
+    pub memory_per_address: Share,
     /// Most sessions.
     pub max_sessions: usize,
     /// Most sessions of one user; 0: no limit.
@@ -128,6 +132,8 @@ impl Default for Limits {
             max_overlapping_subscriptions: 256,
             max_retained_messages: 1_000_000,
             memory: Share::Percent(50),
+            memory_per_user: Share::Percent(12),
+            memory_per_address: Share::Percent(12),
             max_sessions: 1_000_000,
             max_sessions_per_user: 0,
             max_retained_bytes: None,

@@ -68,8 +68,11 @@ pub(crate) fn shard(
 /// What clients may make all shards keep, on a machine with so much memory.
 pub(crate) fn memory(config: &Config, machine: u64) -> Memory {
     let limits = &config.limits;
+    let bytes = limits.memory.of(machine);
     Memory {
-        bytes: limits.memory.of(machine),
+        bytes,
+        user_bytes_max: limits.memory_per_user.of(bytes as u64),
+        address_bytes_max: limits.memory_per_address.of(bytes as u64),
         retained_bytes_max: limits.max_retained_bytes.map(Size::as_usize),
         will_bytes_max: limits.max_will_bytes.map(Size::as_usize),
         subscription_bytes_max: limits.max_subscription_bytes_per_session.as_usize(),

@@ -9,7 +9,7 @@ use std::time::Instant as StdInstant;
 use bytes::Bytes;
 use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, ShardId, StreamId};
-use dunlin_broker::{Event, Input, Output, Shard};
+use dunlin_broker::{Event, Holder, Input, Output, Shard};
 use dunlin_net::{Clock, Net, Qlog};
 use dunlin_store::Request;
 use dunlin_store_redb::{SubmitError, Submitter};
@@ -360,6 +360,20 @@ fn failed(error: std::io::Error) -> Option<Duration> {
     Some(FAILED_PAUSE)
 }
 
+/// A user or an address has all the memory that it may have.
+fn log_full(holder: &Holder) {
+    match holder {
+        Holder::User(user) => tracing::warn!(
+            ?user,
+            "this user has limits.memory_per_user: more is refused"
+        ),
+        Holder::Address(address) => tracing::warn!(
+            %address,
+            "this address has limits.memory_per_address: more is refused"
+        ),
+    }
+}
+
 fn log(event: &Event) {
     match event {
         Event::Connected {
@@ -412,6 +426,7 @@ fn log(event: &Event) {
             part = part.name(),
             "this part of limits.memory is used up: more is refused"
         ),
+        Event::HolderFull(holder) => log_full(holder),
         Event::QueueFull { client_id } => tracing::warn!(
             ?client_id,
             "the queue of this client is full: limits.queue_full says what follows"
