@@ -128,15 +128,19 @@ def sasl():
         {"allowed_mechs": "ANONYMOUS"},
         {"sasl_enabled": False},
         {"allowed_mechs": "PLAIN", "user": "alice", "password": "wonderland"},
+        {"allowed_mechs": "SCRAM-SHA-256", "user": "alice", "password": "wonderland"},
+        # The strongest that both have.
+        {"user": "alice", "password": "wonderland"},
     ):
         connect(**options).close()
-    wrong = {"allowed_mechs": "PLAIN", "user": "alice", "password": "looking-glass"}
-    try:
-        connect(**wrong)
-    except (ConnectionException, ProtonException) as error:
-        expect("amqp:unauthorized-access" in str(error), True, str(error))
-    else:
-        raise AssertionError("a wrong password was accepted")
+    for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+        wrong = {"allowed_mechs": mechanism, "user": "alice", "password": "looking-glass"}
+        try:
+            connect(**wrong)
+        except (ConnectionException, ProtonException) as error:
+            expect("amqp:unauthorized-access" in str(error), True, str(error))
+        else:
+            raise AssertionError(f"a wrong password was accepted by {mechanism}")
 
 
 def settled():

@@ -97,6 +97,11 @@ impl Framer {
         fits
     }
 
+    /// Bytes that are held.
+    pub(crate) const fn len(&self) -> usize {
+        self.partial.len()
+    }
+
     /// Drops what is held.
     pub(crate) fn clear(&mut self) {
         self.partial = Vec::new();

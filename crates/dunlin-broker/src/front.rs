@@ -2,11 +2,11 @@
 //! and bus call these functions and know no protocol.
 
 use dunlin_amqp::codec::condition;
-use dunlin_base::transport::{NetEventKind, Peer};
+use dunlin_base::transport::{NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, StreamId, Text};
 use dunlin_mqtt::codec::ReasonCode;
 
-use crate::amqp::{access, events, links};
+use crate::amqp::{carried, events, links, sasl, streams};
 use crate::auth::AuthAnswer;
 use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionRef};
@@ -24,9 +24,10 @@ const MQTT: &str = "mqtt";
 
 /// A connection was opened.
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
-    match *peer.protocol == *AMQP {
-        true => events::handle_opened(own, conn, peer),
-        false => packets::handle_opened(own, conn, peer),
+    match (*peer.protocol == *AMQP, peer.transport) {
+        (true, Transport::Quic) => streams::handle_opened(own, conn, peer),
+        (true, _) => events::handle_opened(own, conn, peer),
+        (false, _) => packets::handle_opened(own, conn, peer),
     }
 }
 
@@ -38,6 +39,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
     match own.conns.get(c) {
         Some(Conn::Mqtt(_)) => packets::handle_event(own, c, event),
         Some(Conn::Amqp(_)) => events::handle_event(own, c, event),
+        Some(Conn::Carrier(_)) => streams::handle_event(own, c, event),
         None => {}
     }
 }
@@ -64,7 +66,7 @@ fn choose(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     own.count_out_conn(weight, charge);
     own.conns.remove(c);
     own.stats.connections -= 1;
-    events::handle_opened(own, id, peer);
+    handle_opened(own, id, peer);
 }
 
 /// The authenticator answered.
@@ -72,10 +74,10 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
     match own.conns.get(c) {
         Some(Conn::Mqtt(_)) => authenticate::handle_auth_answer(own, c, answer),
         Some(Conn::Amqp(_)) => {
-            access::handle_answer(own, c, answer);
+            sasl::handle_answer(own, c, answer);
             events::drive(own, c, &[]);
         }
-        None => {}
+        Some(Conn::Carrier(_)) | None => {}
     }
 }
 
@@ -84,6 +86,7 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
     match own.conns.get(c) {
         Some(Conn::Mqtt(_)) => ending::check_silence(own, c),
         Some(Conn::Amqp(_)) => events::check_deadline(own, c),
+        Some(Conn::Carrier(_)) => carried::check_idle(own, c),
         None => {}
     }
 }
@@ -130,6 +133,11 @@ pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
     }
 }
 
+/// Connections that wait for an identity that they inherit may know it now.
+pub(crate) fn inherit(own: &mut Owners, c: ConnIdx) {
+    streams::go_on(own, c);
+}
+
 /// Ends a data stream if nothing is due on it any more.
 pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId) {
     data_streams::end_if_answered(own, c, stream);
@@ -141,7 +149,7 @@ pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
     match own.conns.peek(c) {
         Some(Conn::Mqtt(_)) => send::flush(own, c),
         Some(Conn::Amqp(_)) => events::flush(own, c),
-        None => {}
+        Some(Conn::Carrier(_)) | None => {}
     }
 }
 
@@ -153,6 +161,7 @@ pub(crate) fn shut_down(own: &mut Owners, c: ConnIdx) {
             let text = "the server shuts down";
             events::close(own, c, condition::CONNECTION_FORCED, text);
         }
+        Some(Conn::Carrier(_)) => carried::remind(own, c),
         None => {}
     }
 }

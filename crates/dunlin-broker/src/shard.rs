@@ -279,6 +279,7 @@ impl Shard {
                 Some(Later::Behind(session)) => front::fall_behind(own, session),
                 Some(Later::Unkept(c)) => front::cut_off(own, c),
                 Some(Later::Unpark(c)) => front::unpark(own, c),
+                Some(Later::Inherit(c)) => front::inherit(own, c),
                 Some(Later::EndStream(c, stream)) => front::end_stream(own, c, stream),
                 Some(Later::GiveAgain(old, delivery)) => {
                     shared::give_again(own, &delivery, old);

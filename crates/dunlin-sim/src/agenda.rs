@@ -23,7 +23,7 @@ pub(crate) enum Happening {
     Opened(ConnId, Box<Peer>),
     Server(ConnId, ToServer),
     Lost(ConnId),
-    Sent(ConnId, usize),
+    Sent(ConnId, StreamId, usize),
     Blocked(ConnId, StreamId, usize),
     Bus {
         from: ShardId,

@@ -6,6 +6,7 @@
 //! opens no socket and reads no real clock.
 
 mod agenda;
+mod amqp;
 mod auth;
 mod disk;
 mod link;
@@ -18,6 +19,7 @@ mod setup;
 mod trace;
 mod world;
 
+pub use amqp::{AmqpClient, Seen, run_amqp};
 pub use disk::{Disk, Fault};
 pub use link::{Link, ToClient};
 pub use notation::{encode, show};

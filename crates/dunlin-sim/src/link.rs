@@ -20,6 +20,16 @@ pub enum ToClient {
     Closed(u64),
 }
 
+impl ToClient {
+    /// Bytes of a stream, if it is that.
+    pub(crate) const fn sent(&self) -> Option<(StreamId, usize)> {
+        match self {
+            Self::Bytes(stream, bytes) => Some((*stream, bytes.len())),
+            _ => None,
+        }
+    }
+}
+
 /// What a client does on its connection.
 #[derive(Clone, Debug)]
 pub(crate) enum ToServer {
@@ -48,6 +58,8 @@ pub struct Link {
     pub(crate) paused: bool,
     pub(crate) waiting: VecDeque<ToServer>,
     pub(crate) waiting_bytes: usize,
+    /// Streams that the server does not read.
+    pub(crate) paused_streams: Vec<StreamId>,
     /// The only stream besides control that the server reads.
     pub(crate) read_only: Option<StreamId>,
     /// The client does not read: what the server sent waits here.
@@ -102,7 +114,15 @@ impl Link {
             return true;
         };
         let only = self.read_only;
-        *stream == StreamId::CONTROL || only.is_none_or(|only| only == *stream)
+        let others = *stream == StreamId::CONTROL || only.is_none_or(|only| only == *stream);
+        others && !self.paused_streams.contains(stream)
+    }
+
+    pub(crate) fn pause_stream(&mut self, stream: StreamId, paused: bool) {
+        self.paused_streams.retain(|it| *it != stream);
+        if paused {
+            self.paused_streams.push(stream);
+        }
     }
 
     /// Opens a stream from the server's side, if there is credit.

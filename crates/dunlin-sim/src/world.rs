@@ -239,8 +239,8 @@ impl World {
                 let cause = CloseCause::Failed("cut".into());
                 self.closed(conn, cause);
             }
-            Happening::Sent(conn, bytes) => {
-                self.event(conn, NetEventKind::Sent { bytes });
+            Happening::Sent(conn, stream, bytes) => {
+                self.event(conn, NetEventKind::Sent { stream, bytes });
             }
             Happening::Blocked(conn, stream, bytes) => {
                 self.event(conn, NetEventKind::StreamBlocked { stream, bytes });
@@ -411,9 +411,10 @@ impl World {
                 let opened = NetEvent::new(server, NetEventKind::StreamOpened { stream });
                 self.shards[index].handle(self.agenda.now, Input::Net(opened));
             }
-            NetCommandKind::SendDatagram { data, .. } => {
+            NetCommandKind::SendDatagram { data, fallback, .. } => {
                 self.deliver(conn, ToClient::Datagram(data.to_vec()));
-                self.agenda.at_once(Happening::Sent(conn, data.len()));
+                let sent = Happening::Sent(conn, fallback, data.len());
+                self.agenda.at_once(sent);
             }
             NetCommandKind::SetPriority { .. }
             | NetCommandKind::Accept
@@ -444,6 +445,13 @@ impl World {
                 }
             }
             NetCommandKind::PauseReading { paused, .. } => self.pause(conn, paused),
+            NetCommandKind::PauseStream { stream, paused } => {
+                if let Some(link) = self.links.get_mut(&conn) {
+                    link.pause_stream(stream, paused);
+                    let waiting = core::mem::take(&mut link.waiting);
+                    self.go_on(conn, waiting);
+                }
+            }
             NetCommandKind::ReadOnly { stream } => {
                 if let Some(link) = self.links.get_mut(&conn) {
                     link.read_only = stream;

@@ -82,6 +82,11 @@ impl Layers {
         matches!(self.layer, Layer::Ended)
     }
 
+    /// Bytes of a unit that has not come whole, and of what waits.
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.framer.len()
+    }
+
     pub(super) const fn is_amqp(&self) -> bool {
         matches!(self.layer, Layer::Frames)
     }

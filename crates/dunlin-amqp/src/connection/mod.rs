@@ -64,6 +64,19 @@ impl Connection {
         self.layers.is_ended() && self.wire.out.is_empty()
     }
 
+    /// Bytes that are held because what they belong to has not come whole, or
+    /// waits for the driver's decision.
+    #[must_use]
+    pub const fn unfinished_bytes(&self) -> usize {
+        self.wire.partial_bytes + self.layers.held_bytes()
+    }
+
+    /// Sessions, those included that wait for the peer's `end`.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// The next event, from what was left over and then from `data`; `None`
     /// when all of `data` has been taken. The driver has done what the table in
     /// the crate's opening says before it calls again.

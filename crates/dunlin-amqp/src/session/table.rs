@@ -49,6 +49,10 @@ impl Sessions {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
     /// `channel-max` of the peer.
     pub(crate) const fn set_remote_channel_max(&mut self, max: u16) {
         self.remote_channel_max = max;

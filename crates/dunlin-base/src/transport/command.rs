@@ -107,6 +107,14 @@ pub enum NetCommandKind {
         /// Stop or resume.
         paused: bool,
     },
+    /// Stop or resume reading one stream, so that the peer has to wait on it; on
+    /// other transports than QUIC as `PauseReading`.
+    PauseStream {
+        /// The stream.
+        stream: StreamId,
+        /// Stop or resume.
+        paused: bool,
+    },
     /// Read control and one other stream only, so that the peer has to wait on
     /// all others; `None`: read all.
     ReadOnly {

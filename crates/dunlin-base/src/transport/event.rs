@@ -89,6 +89,8 @@ pub enum NetEventKind<B> {
     /// Bytes given to `send` left for the kernel or the QUIC send buffer: room
     /// for as many more.
     Sent {
+        /// The stream that they were for; of a datagram, its fallback.
+        stream: StreamId,
         /// How many.
         bytes: usize,
     },
@@ -183,7 +185,7 @@ impl NetEventKind<&[u8]> {
             Self::StreamsAvailable { bidirectional } => {
                 NetEventKind::StreamsAvailable { bidirectional }
             }
-            Self::Sent { bytes } => NetEventKind::Sent { bytes },
+            Self::Sent { stream, bytes } => NetEventKind::Sent { stream, bytes },
             Self::StreamBlocked { stream, bytes } => NetEventKind::StreamBlocked { stream, bytes },
             Self::Migrated { addr } => NetEventKind::Migrated { addr },
             Self::EarlyData { accepted } => NetEventKind::EarlyData { accepted },
@@ -212,8 +214,18 @@ mod tests {
             owned.kind,
             NetEventKind::Bytes { stream: StreamId(4), data } if data.as_ref() == b"abc"
         ));
-        let sent = NetEventKind::<&[u8]>::Sent { bytes: 5 }.into_owned();
-        assert!(matches!(sent, NetEventKind::Sent { bytes: 5 }));
+        let sent = NetEventKind::<&[u8]>::Sent {
+            stream: StreamId(8),
+            bytes: 5,
+        }
+        .into_owned();
+        assert!(matches!(
+            sent,
+            NetEventKind::Sent {
+                stream: StreamId(8),
+                bytes: 5
+            }
+        ));
         assert_eq!(sent.payload_len(), 0);
     }
 }

@@ -19,12 +19,19 @@ pub use event::{NetEvent, NetEventKind};
 pub struct ShardId(pub u16);
 
 /// A transport connection, unique in one process and never reused: the shard
-/// that owns its socket in the top 16 bits, a serial number in the rest.
+/// that owns its socket in the top bits, a serial number in the rest.
+///
+/// Where a protocol has a connection for each stream of a transport, its engine
+/// names these by ids of their own ([`ConnId::carried`]), which no transport
+/// knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(u64);
 
 impl ConnId {
     const SERIAL_BITS: u32 = 48;
+
+    /// Marks a connection that another one carries.
+    const CARRIED: u64 = 1 << 63;
 
     /// The connection with this serial number on this shard.
     #[must_use]
@@ -32,10 +39,23 @@ impl ConnId {
         Self(((shard.0 as u64) << Self::SERIAL_BITS) | (serial & ((1 << Self::SERIAL_BITS) - 1)))
     }
 
+    /// A connection that another one of this shard carries, with a serial number
+    /// among those.
+    #[must_use]
+    pub const fn carried(shard: ShardId, serial: u64) -> Self {
+        Self(Self::new(shard, serial).0 | Self::CARRIED)
+    }
+
+    /// Whether another connection carries it.
+    #[must_use]
+    pub const fn is_carried(self) -> bool {
+        self.0 & Self::CARRIED != 0
+    }
+
     /// The shard that owns the socket.
     #[must_use]
     pub const fn shard(self) -> ShardId {
-        ShardId((self.0 >> Self::SERIAL_BITS) as u16)
+        ShardId(((self.0 & !Self::CARRIED) >> Self::SERIAL_BITS) as u16)
     }
 
     /// The serial number within the shard.
@@ -47,7 +67,8 @@ impl ConnId {
 
 impl fmt::Display for ConnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.shard().0, self.serial())
+        let mark = if self.is_carried() { "s" } else { "" };
+        write!(f, "{}:{mark}{}", self.shard().0, self.serial())
     }
 }
 
@@ -204,5 +225,8 @@ mod tests {
     fn connection_ids_carry_their_shard() {
         let conn = ConnId::new(ShardId(513), 77);
         assert_eq!((conn.shard(), conn.serial()), (ShardId(513), 77));
+        let stream = ConnId::carried(ShardId(513), 77);
+        assert_eq!((stream.shard(), stream.serial()), (ShardId(513), 77));
+        assert!(stream != conn && stream.is_carried() && !conn.is_carried());
     }
 }

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{Attach, Symbol, condition};
 
+use crate::amqp::carried;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::memory::Part;
 use crate::owners::Owners;
@@ -46,7 +47,7 @@ pub(super) fn create(
     end: End,
 ) -> Result<SessionIdx, Refusal> {
     own.budget.look();
-    if !own.budget.has_room_for_session() {
+    if !own.budget.has_room_for_session() || !carried::has_room_for_link(own, c) {
         own.note_refused(Part::Sessions, 1);
         let text = "no room for another link";
         return Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text));

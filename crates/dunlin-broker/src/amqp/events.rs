@@ -4,32 +4,30 @@
 use alloc::vec::Vec;
 
 use dunlin_amqp::Event as EngineEvent;
-use dunlin_amqp::codec::{Error, Symbol};
+use dunlin_amqp::codec::{Error, Symbol, condition};
 use dunlin_base::transport::{CloseCause, NetCommandKind, NetEventKind, Peer};
-use dunlin_base::{ConnId, SendBuf, StreamId, Text};
+use dunlin_base::{ConnId, SendBuf, Text};
 
-use crate::amqp::{access, incoming, links, nodes, outgoing};
+use crate::amqp::carried::{self, NO_ERROR};
+use crate::amqp::{access, incoming, links, nodes, outgoing, sasl};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Event;
 use crate::messages::throttle;
-use crate::owners::Owners;
 use crate::owners::amqp::{AmqpConn, AmqpPhase};
 use crate::owners::conn::Conn;
 use crate::owners::timers::{Timer, Timers};
-
-/// QUIC application error code of a connection or stream that ends as it should.
-const NO_ERROR: u64 = 0;
+use crate::owners::{Later, Owners};
 
 /// QUIC application error code where the server has no room.
-const OVERLOADED: u64 = 2;
+pub(super) const OVERLOADED: u64 = 2;
 
 /// A connection was opened whose protocol is AMQP.
 pub(crate) fn handle_opened(own: &mut Owners, id: ConnId, peer: Peer) {
     own.stats.connections += 1;
     let over = own.conns.len() >= own.config.connections_max || own.shutting_down;
     let policy = own.policy(peer.listener);
-    let engine = access::engine(&own.config, policy, &peer, own.now);
-    let entry = AmqpConn::new(id, peer, engine);
+    let engine = access::engine(&own.config, policy, &peer, false, own.now);
+    let entry = AmqpConn::new(id, peer, engine, None);
     let c = own.conns.insert(Conn::Amqp(alloc::boxed::Box::new(entry)));
     match over {
         true => close_transport(own, c, OVERLOADED),
@@ -40,41 +38,17 @@ pub(crate) fn handle_opened(own: &mut Owners, id: ConnId, peer: Peer) {
 /// Something happened on the connection.
 pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: NetEventKind<B>) {
     match event {
-        NetEventKind::Bytes {
-            stream: StreamId::CONTROL,
-            data,
-        } => {
+        NetEventKind::Bytes { data, .. } => {
             let data = data.as_ref();
             own.stats.bytes_received += data.len() as u64;
             drive(own, c, data);
         }
-        NetEventKind::Bytes { stream, .. } => {
-            if let Some(conn) = own.conns.get(c).map(|conn| conn.id) {
-                let code = OVERLOADED;
-                own.outbox
-                    .command(conn, NetCommandKind::ResetStream { stream, code });
-            }
-        }
-        NetEventKind::Sent { bytes } => handle_sent(own, c, bytes),
-        NetEventKind::StreamFinished {
-            stream: StreamId::CONTROL,
-        }
-        | NetEventKind::StreamReset {
-            stream: StreamId::CONTROL,
-            ..
-        } => {
+        NetEventKind::Sent { bytes, .. } => handle_sent(own, c, bytes),
+        NetEventKind::StreamFinished { .. } | NetEventKind::StreamReset { .. } => {
             end(own, c);
             close_transport(own, c, NO_ERROR);
         }
         NetEventKind::Closed { cause } => handle_closed(own, c, &cause),
-        NetEventKind::Migrated { addr } => {
-            if let Some(conn) = own.conns.get_mut(c) {
-                conn.peer.addr = addr;
-                let conn = conn.id;
-                own.stats.migrations += 1;
-                own.outbox.event(Event::Migrated { conn, addr });
-            }
-        }
         // The rest has no effect on a byte stream.
         _ => {}
     }
@@ -93,7 +67,21 @@ pub(crate) fn drive(own: &mut Owners, c: ConnIdx, mut data: &[u8]) {
         handle(own, c, event);
     }
     own.conns.touch(c);
+    bound(own, c);
     remind(own, c);
+}
+
+/// Ends a connection that has begun more than there is room for.
+fn bound(own: &mut Owners, c: ConnIdx) {
+    let phase = own.conns.peek_amqp(c).map(|conn| conn.phase);
+    if phase.is_none_or(|phase| phase == AmqpPhase::Closing) {
+        return;
+    }
+    if own.weigh_input(c).is_ok() && !carried::is_over_bytes(own, c) {
+        return;
+    }
+    let text = "no memory for what has not come whole, or is not taken";
+    close(own, c, condition::RESOURCE_LIMIT_EXCEEDED, text);
 }
 
 fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
@@ -102,8 +90,10 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
             mechanism,
             response,
             ..
-        } => access::handle_init(own, c, &mechanism, response.as_ref()),
+        } => sasl::handle_init(own, c, &mechanism, response.as_ref()),
+        EngineEvent::SaslResponse(response) => sasl::handle_response(own, c, &response),
         EngineEvent::Opened(body) => access::handle_open(own, c, &body),
+        EngineEvent::Begun { session, .. } => carried::handle_begun(own, c, session),
         EngineEvent::Attach {
             link,
             attach,
@@ -151,7 +141,7 @@ fn pump_all(own: &mut Owners, c: ConnIdx) {
 }
 
 /// Bytes left the transport: what waited for them may go on.
-fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
+pub(super) fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
     let Some(conn) = own.conns.amqp_mut(c) else {
         return;
     };
@@ -175,11 +165,10 @@ pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
     conn.written = 0;
     let mut data = SendBuf::new();
     conn.engine.poll_output(now, &mut data);
-    let id = conn.id;
+    let (id, stream) = conn.place();
     if !data.is_empty() {
         conn.given += data.len();
         own.stats.bytes_sent += data.len() as u64;
-        let stream = StreamId::CONTROL;
         own.outbox
             .command(id, NetCommandKind::Send { stream, data });
     }
@@ -194,6 +183,9 @@ pub(crate) fn check_deadline(own: &mut Owners, c: ConnIdx) {
         return;
     };
     Timers::came(&mut conn.alarm);
+    if conn.phase == AmqpPhase::Closing && conn.carried.is_some() {
+        return reset(own, c);
+    }
     if conn.engine.deadline().is_some_and(|due| due <= now) {
         conn.engine.on_deadline(now);
     }
@@ -226,24 +218,43 @@ pub(crate) fn close(own: &mut Owners, c: ConnIdx, condition: Symbol<'static>, te
 }
 
 /// The transport is gone, or as good as: links end.
-fn end(own: &mut Owners, c: ConnIdx) {
+pub(super) fn end(own: &mut Owners, c: ConnIdx) {
     if let Some(conn) = own.conns.amqp_mut(c) {
         conn.engine.handle_closed();
         drive(own, c, &[]);
     }
 }
 
-fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
+pub(super) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
     report_end(own, c, Text::from(alloc::format!("{cause}")));
     if let Some(conn) = own.conns.amqp_mut(c) {
         conn.phase = AmqpPhase::Closing;
     }
     end(own, c);
+    forget(own, c);
+}
+
+/// Takes a connection that has ended out of the tables.
+pub(super) fn forget(own: &mut Owners, c: ConnIdx) {
     throttle::release_all(own, c);
     if let Some(mut conn) = own.conns.remove(c) {
         own.count_out_conn(conn.weight, conn.charge.take());
         let timer = Timer::Conn(conn.id);
         own.timers.cancel(timer, &mut conn.alarm);
+        if let Some(carried) = conn.amqp().and_then(|conn| conn.carried) {
+            carried::leave(own, carried);
+        }
+    }
+}
+
+/// A stream whose connection has ended is abandoned, both ways.
+pub(super) fn reset(own: &mut Owners, c: ConnIdx) {
+    let conn = own.conns.amqp(c);
+    if let Some((conn, stream)) = conn.map(AmqpConn::place) {
+        let code = NO_ERROR;
+        own.outbox
+            .command(conn, NetCommandKind::ResetStream { stream, code });
+        forget(own, c);
     }
 }
 
@@ -253,7 +264,7 @@ fn report_end(own: &mut Owners, c: ConnIdx, cause: Text) {
         && conn.phase != AmqpPhase::Closing
     {
         let client_id = conn.who.as_ref().map(|who| who.client_id.clone());
-        let conn = conn.id;
+        let (conn, _) = conn.place();
         own.outbox.event(Event::Disconnected {
             conn,
             client_id,
@@ -263,15 +274,27 @@ fn report_end(own: &mut Owners, c: ConnIdx, cause: Text) {
 }
 
 /// Sends what is waiting and closes.
-fn close_transport(own: &mut Owners, c: ConnIdx, code: u64) {
+pub(super) fn close_transport(own: &mut Owners, c: ConnIdx, code: u64) {
     flush(own, c);
+    let due = own.now + carried::CLOSE_TIME_OUT;
     let Some(conn) = own.conns.amqp_mut(c) else {
         return;
     };
     if core::mem::replace(&mut conn.phase, AmqpPhase::Closing) == AmqpPhase::Closing {
         return;
     }
-    let (conn, promptly) = (conn.id, false);
-    own.outbox
-        .command(conn, NetCommandKind::Close { code, promptly });
+    let (at, stream) = conn.place();
+    if let Some(carried) = conn.carried {
+        // Streams that wait for its identity do so in vain.
+        own.later.push_back(Later::Inherit(carried.by));
+        let timer = Timer::Conn(conn.id);
+        own.timers.cancel(timer, &mut conn.alarm);
+        own.timers.remind(due, timer, &mut conn.alarm);
+        own.outbox
+            .command(at, NetCommandKind::FinishStream { stream });
+    } else {
+        let promptly = false;
+        own.outbox
+            .command(at, NetCommandKind::Close { code, promptly });
+    }
 }

@@ -2,15 +2,18 @@
 //! shard, messages to neutral ones and back.
 //!
 //! An AMQP connection stays on the shard that accepted it, and its sessions and
-//! links end with it. A link from the client publishes, a link to it is a
-//! subscription that is not durable, or takes from a node that may live on another
-//! shard.
+//! links end with it. Over QUIC each stream is a connection. A link from the client
+//! publishes, a link to it is a subscription that is not durable, or takes from a
+//! node that may live on another shard.
 
 pub(crate) mod access;
 mod attaching;
+pub(crate) mod carried;
 pub(crate) mod events;
 pub(crate) mod incoming;
 pub(crate) mod links;
 pub(crate) mod nodes;
 pub(crate) mod outcome;
 pub(crate) mod outgoing;
+pub(crate) mod sasl;
+pub(crate) mod streams;

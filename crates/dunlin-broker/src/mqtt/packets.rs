@@ -253,7 +253,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
             own.stats.bytes_received += data.len() as u64;
             handle_bytes(own, c, stream, data);
         }
-        NetEventKind::Sent { bytes } => handle_sent(own, c, bytes),
+        NetEventKind::Sent { bytes, .. } => handle_sent(own, c, bytes),
         NetEventKind::StreamBlocked { stream, bytes } => {
             data_streams::handle_blocked(own, c, stream, bytes);
         }

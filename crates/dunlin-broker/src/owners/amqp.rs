@@ -8,10 +8,13 @@ use core::ops::{Deref, DerefMut};
 
 use dunlin_amqp::{Body, Connection, Delivery, LinkId, State};
 use dunlin_base::transport::Peer;
-use dunlin_base::{ConnId, Message, ShardId, Text};
+use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
 use dunlin_queue::{Consumer, Queue};
+use dunlin_sasl::Mechanism;
+use dunlin_sasl::server::{Exchange, Question};
 
 use crate::ids::SessionIdx;
+use crate::owners::carrier::Carried;
 use crate::owners::common::{ConnCore, Identity, SessionCore, Who};
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::Place;
@@ -21,10 +24,12 @@ use crate::queues::calls::Place;
 pub(crate) enum AmqpPhase {
     /// The client has not opened.
     Opening,
-    /// The authenticator has its password.
+    /// The authenticator was asked.
     Authenticating,
+    /// An earlier stream of its QUIC connection has to prove who the client is.
+    Waiting,
     /// It is authenticated by SASL and has not opened.
-    Authenticated,
+    Authenticated(Mechanism),
     /// Both sides have opened.
     Open,
     /// Closing: what still arrives is ignored.
@@ -39,6 +44,10 @@ pub(crate) struct AmqpConn {
     pub(crate) phase: AmqpPhase,
     pub(crate) who: Option<Box<Who>>,
     pub(crate) identity: Identity,
+    /// SASL, while it is under way.
+    pub(crate) sasl: Option<Box<Sasl>>,
+    /// The stream that it is, if its transport carries several connections.
+    pub(crate) carried: Option<Carried>,
     pub(crate) links: BTreeMap<LinkId, SessionIdx>,
     /// Bytes given to the transport that have not left it.
     pub(crate) given: usize,
@@ -46,14 +55,29 @@ pub(crate) struct AmqpConn {
     pub(crate) written: usize,
 }
 
+/// An exchange of SASL.
+#[derive(Debug)]
+pub(crate) struct Sasl {
+    pub(crate) exchange: Exchange,
+    /// What is not known yet.
+    pub(crate) question: Option<Question>,
+}
+
 impl AmqpConn {
-    pub(crate) fn new(id: ConnId, peer: Peer, engine: Connection) -> Self {
+    pub(crate) fn new(
+        id: ConnId,
+        peer: Peer,
+        engine: Connection,
+        carried: Option<Carried>,
+    ) -> Self {
         Self {
             core: ConnCore::new(id, peer),
             engine,
             phase: AmqpPhase::Opening,
             who: None,
             identity: Identity::default(),
+            sasl: None,
+            carried,
             links: BTreeMap::new(),
             given: 0,
             written: 0,
@@ -65,6 +89,17 @@ impl AmqpConn {
     /// Bytes on their way out.
     pub(crate) const fn backlog(&self) -> usize {
         self.given + self.written
+    }
+
+    /// Its transport, and the stream there.
+    pub(crate) fn place(&self) -> (ConnId, StreamId) {
+        let own = (self.id, StreamId::CONTROL);
+        self.carried.map_or(own, |it| (it.conn, it.stream))
+    }
+
+    /// Whether what it sends is read and handled as it comes.
+    pub(crate) const fn is_read(&self) -> bool {
+        !matches!(self.phase, AmqpPhase::Authenticating | AmqpPhase::Waiting)
     }
 }
 

@@ -6,14 +6,15 @@ use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
 use bytes::Bytes;
-use dunlin_base::transport::Peer;
+use dunlin_base::transport::{NetCommandKind, Peer};
 use dunlin_base::{ConnId, Instant, ShardId, Text};
 use dunlin_mqtt::codec::Connect;
 use dunlin_mqtt::server::connect::Accepted;
 use dunlin_mqtt::server::{AuthExchange, Link, Stage};
 
 use crate::ids::SessionIdx;
-use crate::owners::amqp::{AmqpConn, AmqpPhase};
+use crate::owners::amqp::AmqpConn;
+use crate::owners::carrier::Carrier;
 use crate::owners::common::ConnCore;
 pub(crate) use crate::owners::common::{Identity, Who};
 
@@ -105,6 +106,8 @@ pub(crate) enum Conn {
     Mqtt(MqttConn),
     /// AMQP 1.0.
     Amqp(Box<AmqpConn>),
+    /// A QUIC connection whose streams are connections of AMQP.
+    Carrier(Box<Carrier>),
 }
 
 impl Deref for Conn {
@@ -114,6 +117,7 @@ impl Deref for Conn {
         match self {
             Self::Mqtt(conn) => conn,
             Self::Amqp(conn) => conn,
+            Self::Carrier(conn) => conn,
         }
     }
 }
@@ -123,6 +127,7 @@ impl DerefMut for Conn {
         match self {
             Self::Mqtt(conn) => conn,
             Self::Amqp(conn) => conn,
+            Self::Carrier(conn) => conn,
         }
     }
 }
@@ -145,28 +150,58 @@ impl Conn {
     pub(crate) fn amqp(&self) -> Option<&AmqpConn> {
         match self {
             Self::Amqp(conn) => Some(conn),
-            Self::Mqtt(_) => None,
+            Self::Mqtt(_) | Self::Carrier(_) => None,
         }
     }
 
     pub(crate) fn amqp_mut(&mut self) -> Option<&mut AmqpConn> {
         match self {
             Self::Amqp(conn) => Some(conn),
-            Self::Mqtt(_) => None,
+            Self::Mqtt(_) | Self::Carrier(_) => None,
         }
     }
 
     pub(crate) const fn mqtt(&self) -> Option<&MqttConn> {
         match self {
             Self::Mqtt(conn) => Some(conn),
-            Self::Amqp(_) => None,
+            Self::Amqp(_) | Self::Carrier(_) => None,
         }
     }
 
     pub(crate) const fn mqtt_mut(&mut self) -> Option<&mut MqttConn> {
         match self {
             Self::Mqtt(conn) => Some(conn),
-            Self::Amqp(_) => None,
+            Self::Amqp(_) | Self::Carrier(_) => None,
+        }
+    }
+
+    pub(crate) fn carrier(&self) -> Option<&Carrier> {
+        match self {
+            Self::Carrier(carrier) => Some(carrier),
+            Self::Mqtt(_) | Self::Amqp(_) => None,
+        }
+    }
+
+    pub(crate) fn carrier_mut(&mut self) -> Option<&mut Carrier> {
+        match self {
+            Self::Carrier(carrier) => Some(carrier),
+            Self::Mqtt(_) | Self::Amqp(_) => None,
+        }
+    }
+
+    /// Whether it is a stream of another entry, and no connection of the network.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.amqp().is_some_and(|conn| conn.carried.is_some())
+    }
+
+    /// What stops or resumes reading from it.
+    pub(crate) fn reading(&self, paused: bool) -> (ConnId, NetCommandKind) {
+        match self.amqp().and_then(|conn| conn.carried) {
+            Some(at) => {
+                let stream = at.stream;
+                (at.conn, NetCommandKind::PauseStream { stream, paused })
+            }
+            None => (self.id, NetCommandKind::PauseReading { paused }),
         }
     }
 
@@ -174,7 +209,7 @@ impl Conn {
     pub(crate) const fn session(&self) -> Option<SessionIdx> {
         match self {
             Self::Mqtt(conn) => conn.session(),
-            Self::Amqp(_) => None,
+            Self::Amqp(_) | Self::Carrier(_) => None,
         }
     }
 
@@ -185,7 +220,7 @@ impl Conn {
                 Phase::HandedOver(to) => Some(to),
                 _ => None,
             },
-            Self::Amqp(_) => None,
+            Self::Amqp(_) | Self::Carrier(_) => None,
         }
     }
 
@@ -194,6 +229,7 @@ impl Conn {
         match self {
             Self::Mqtt(conn) => conn.link.backlog(),
             Self::Amqp(conn) => conn.backlog(),
+            Self::Carrier(_) => 0,
         }
     }
 
@@ -201,7 +237,8 @@ impl Conn {
     pub(crate) fn unfinished(&self) -> usize {
         match self {
             Self::Mqtt(conn) => conn.link.unfinished(),
-            Self::Amqp(_) => 0,
+            Self::Amqp(conn) => conn.engine.unfinished_bytes(),
+            Self::Carrier(_) => 0,
         }
     }
 
@@ -209,7 +246,8 @@ impl Conn {
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Self::Mqtt(conn) => conn.session().is_some() && !conn.link.parked.has_bytes(),
-            Self::Amqp(conn) => conn.phase != AmqpPhase::Authenticating,
+            Self::Amqp(conn) => conn.is_read(),
+            Self::Carrier(_) => true,
         }
     }
 
@@ -223,6 +261,7 @@ impl Conn {
         match self {
             Self::Mqtt(conn) => conn.who.as_deref(),
             Self::Amqp(conn) => conn.who.as_deref(),
+            Self::Carrier(_) => None,
         }
     }
 }

@@ -10,6 +10,7 @@ use slab::Slab;
 
 use crate::ids::ConnIdx;
 use crate::owners::amqp::AmqpConn;
+use crate::owners::carrier::Carrier;
 use crate::owners::conn::{Conn, MqttConn};
 
 /// Send buffers kept for reuse.
@@ -22,6 +23,8 @@ pub(crate) struct Connections {
     by_id: HashMap<ConnId, ConnIdx>,
     touched: Vec<ConnIdx>,
     spare: Vec<SendBuf>,
+    /// Streams that were given an id.
+    carried: u64,
     missing: Cell<u64>,
     #[cfg(test)]
     searches: Cell<u64>,
@@ -120,6 +123,22 @@ impl Connections {
     /// As [`Connections::peek_amqp`].
     pub(crate) fn peek_amqp_mut(&mut self, c: ConnIdx) -> Option<&mut AmqpConn> {
         self.table.get_mut(c).and_then(Conn::amqp_mut)
+    }
+
+    /// A QUIC connection of AMQP that must be there; it is a bug, and counted, if
+    /// not.
+    pub(crate) fn carrier_mut(&mut self, c: ConnIdx) -> Option<&mut Carrier> {
+        let found = self.table.get_mut(c).and_then(Conn::carrier_mut);
+        if found.is_none() {
+            self.missing.set(self.missing.get() + 1);
+        }
+        found
+    }
+
+    /// The id of a connection that is one stream of another.
+    pub(crate) const fn next_carried(&mut self, by: ConnId) -> ConnId {
+        self.carried += 1;
+        ConnId::carried(by.shard(), self.carried)
     }
 
     pub(crate) fn insert(&mut self, conn: Conn) -> ConnIdx {

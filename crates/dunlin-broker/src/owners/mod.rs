@@ -8,6 +8,7 @@ pub(crate) mod amqp;
 pub(crate) mod audit;
 pub(crate) mod budget;
 mod calling;
+pub(crate) mod carrier;
 pub(crate) mod commits;
 pub(crate) mod common;
 pub(crate) mod conn;
@@ -31,7 +32,6 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{Instant, StreamId};
 use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
@@ -65,6 +65,9 @@ pub(crate) enum Later {
     Unkept(ConnIdx),
     /// Handle what came before CONNACK, or before a link was attached.
     Unpark(ConnIdx),
+    /// Connections that wait for who their client is, on streams of this one, may
+    /// know it now.
+    Inherit(ConnIdx),
     /// End a data stream whose last acknowledgement has left.
     EndStream(ConnIdx, StreamId),
     /// Give a message that this session has released to another member of its
@@ -145,9 +148,8 @@ impl Owners {
             && conn.paused != paused
         {
             conn.paused = paused;
-            let conn = conn.id;
-            self.outbox
-                .command(conn, NetCommandKind::PauseReading { paused });
+            let (conn, kind) = conn.reading(paused);
+            self.outbox.command(conn, kind);
         }
     }
 

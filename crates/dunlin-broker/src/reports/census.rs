@@ -11,6 +11,8 @@ use crate::owners::weigh::Weight;
 pub struct Census {
     /// Network connections whose session is here, or not known yet.
     pub conns: usize,
+    /// Connections of AMQP that are streams of one of these.
+    pub carried: usize,
     /// Network connections whose session is on another shard.
     pub handed_over: usize,
     /// Sessions, connected or not.
@@ -57,6 +59,7 @@ impl Census {
     pub const fn plus(&self, other: &Self) -> Self {
         Self {
             conns: self.conns + other.conns,
+            carried: self.carried + other.carried,
             handed_over: self.handed_over + other.handed_over,
             sessions: self.sessions + other.sessions,
             elsewhere: self.elsewhere + other.elsewhere,
@@ -103,6 +106,7 @@ pub(crate) fn census(own: &Owners) -> Census {
     for (_, conn) in own.conns.iter() {
         match conn.handed_over() {
             Some(_) => census.handed_over += 1,
+            None if conn.is_carried() => census.carried += 1,
             None => census.conns += 1,
         }
         census.backlog_bytes += conn.backlog();

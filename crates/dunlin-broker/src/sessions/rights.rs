@@ -8,7 +8,7 @@ use dunlin_base::Text;
 use dunlin_mqtt::codec::ReasonCode;
 
 use crate::access::Access;
-use crate::amqp::events;
+use crate::amqp::{carried, events};
 use crate::config::OtherUser;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, InterestChange};
@@ -40,6 +40,7 @@ pub(crate) fn set_access(own: &mut Owners, access: Access) {
         audit::note(own, c, AccessKind::Revoked, cause);
         match own.conns.get(c) {
             Some(Conn::Amqp(_)) => events::close(own, c, condition::UNAUTHORIZED_ACCESS, cause),
+            Some(Conn::Carrier(_)) => carried::forget_proved(own, c),
             _ => ending::disconnect(own, c, ReasonCode::NotAuthorized),
         }
     }
@@ -84,6 +85,17 @@ fn is_revoked(own: &Owners, before: &Access, conn: &Conn) -> bool {
         Conn::Amqp(conn) => {
             let listed = conn.identity.standing == Standing::Listed;
             let user = conn.identity.user.as_ref().filter(|_| listed);
+            // An exchange that has begun is of a user that it claims to be.
+            let claimed = conn.sasl.as_ref().and(conn.who.as_ref());
+            let claimed = claimed.and_then(|who| who.user.as_ref());
+            return user
+                .or(claimed)
+                .is_some_and(|user| has_new_password(own, before, user));
+        }
+        Conn::Carrier(carrier) => {
+            let proved = carrier.proved.as_ref();
+            let listed = proved.filter(|it| it.standing == Standing::Listed);
+            let user = listed.and_then(|it| it.user.as_ref());
             return user.is_some_and(|user| has_new_password(own, before, user));
         }
     };

@@ -131,7 +131,11 @@ impl World {
             Output::Net(command) => match command.kind {
                 NetCommandKind::Send { data, .. } => {
                     let bytes: Vec<u8> = data.slices().flatten().copied().collect();
-                    let event = NetEventKind::Sent { bytes: bytes.len() };
+                    let (stream, bytes_sent) = (StreamId::CONTROL, bytes.len());
+                    let event = NetEventKind::Sent {
+                        stream,
+                        bytes: bytes_sent,
+                    };
                     let event = NetEvent::new(command.conn, event);
                     self.sent.push((command.conn, bytes));
                     self.shards[at].handle(NOW, Input::Net(event));

@@ -158,7 +158,7 @@ impl ClientTask {
             NetEventKind::StreamReset { stream, .. } => {
                 self.receiver.stream_ended(stream, true, &mut parts);
             }
-            NetEventKind::Sent { bytes } => self.sender.sent(bytes),
+            NetEventKind::Sent { bytes, .. } => self.sender.sent(bytes),
             NetEventKind::StreamDelivered { stream } => self.sender.delivered(stream, now),
             NetEventKind::StreamsAvailable { .. } => self.sender.more_credit(),
             // Addresses may change.

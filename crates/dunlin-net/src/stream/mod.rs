@@ -343,7 +343,8 @@ impl StreamConn {
     fn write_and_announce(&mut self, cx: &mut Cx<'_>) {
         let left = self.write(cx.counters, cx.scratch);
         if left > 0 && self.phase == Phase::Open {
-            (cx.out)(NetEvent::new(self.id, NetEventKind::Sent { bytes: left }));
+            let (stream, bytes) = (StreamId::CONTROL, left);
+            (cx.out)(NetEvent::new(self.id, NetEventKind::Sent { stream, bytes }));
         }
         if let Some(cause) = self.end_if_flushed(cx.now, cx.counters, cx.scratch) {
             self.report(cause, cx.out);

@@ -71,7 +71,7 @@ impl Ev {
             NetEventKind::Bytes { stream, data } => Self::Bytes(conn, stream, data.to_vec()),
             NetEventKind::StreamFinished { stream } => Self::Finished(conn, stream),
             NetEventKind::StreamReset { stream, code } => Self::Reset(conn, stream, code),
-            NetEventKind::Sent { bytes } => Self::Sent(conn, bytes),
+            NetEventKind::Sent { bytes, .. } => Self::Sent(conn, bytes),
             NetEventKind::StreamBlocked { stream, bytes } => Self::Blocked(conn, stream, bytes),
             NetEventKind::Migrated { addr } => Self::Migrated(conn, addr),
             NetEventKind::Moved { from, to } => Self::Moved(conn, from, to),

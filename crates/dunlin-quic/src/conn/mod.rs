@@ -448,7 +448,7 @@ impl QuicConn {
             }
             StreamEvent::Stopped { id, error_code } => {
                 let dropped = self.streams().stopped(id, error_code);
-                self.report_sent(dropped, cx);
+                self.report_sent([(StreamId(id.into()), dropped)], cx);
                 if self.life.is_open() {
                     let (stream, code) = (StreamId(id.into()), error_code.into_inner());
                     cx.emit(self.id, NetEventKind::StreamReset { stream, code });
@@ -478,9 +478,11 @@ impl QuicConn {
         }
     }
 
-    fn report_sent(&self, bytes: usize, cx: &mut Cx<'_>) {
-        if bytes > 0 && self.life.is_open() {
-            cx.emit(self.id, NetEventKind::Sent { bytes });
+    fn report_sent(&self, left: impl IntoIterator<Item = (StreamId, usize)>, cx: &mut Cx<'_>) {
+        for (stream, bytes) in left {
+            if bytes > 0 && self.life.is_open() {
+                cx.emit(self.id, NetEventKind::Sent { stream, bytes });
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use dunlin_base::{Instant, StreamId};
 
 use super::QuicConn;
 use super::path::{Kept, Path};
+use super::streams::Left;
 use crate::datagram::{DatagramSender, Transmit};
 use crate::{Clock, Counters};
 
@@ -13,8 +14,8 @@ const TRANSMITS_MAX: usize = 8;
 /// What left of one connection.
 #[derive(Debug, Default)]
 pub struct Transmitted {
-    /// Bytes of the owner that went with it.
-    pub left: usize,
+    /// Bytes of the owner that went with it, by stream.
+    pub left: Vec<(StreamId, usize)>,
     /// Streams that the peer takes no more of, with the bytes that wait, and
     /// with 0 those that go on.
     pub blocked: Vec<(StreamId, usize)>,
@@ -37,7 +38,7 @@ impl QuicConn {
             return None;
         }
         let std_now = clock.to_std(now);
-        let (mut transmits, mut left) = (0, 0);
+        let (mut transmits, mut left) = (0, Left::new());
         // If nothing else would be sent but acknowledgements, the end of the
         // connection carries them too.
         if self.life.has_parted() && self.answer.has_left() && !self.streams.has_backlog() {
@@ -60,7 +61,7 @@ impl QuicConn {
             let polled = self.proto.poll_transmit(std_now, segments, buf);
             let Some(mut transmit) = polled.map(Transmit::from) else {
                 if let Some(credit) = self.streams().take_turn() {
-                    left += credit;
+                    left.extend(credit);
                     continue;
                 }
                 if self.leave(clock, now) {
@@ -90,7 +91,11 @@ impl QuicConn {
             self.log_mut().path(&stats);
         }
         Some(Transmitted {
-            left: if self.life.is_open() { left } else { 0 },
+            left: if self.life.is_open() {
+                left
+            } else {
+                Left::new()
+            },
             blocked: self.streams.take_blocked_news(),
             more: transmits == TRANSMITS_MAX,
         })

@@ -22,6 +22,15 @@ impl World {
     /// # Panics
     /// `addr` is no address.
     pub fn open_from(&mut self, addr: &str, identity: Option<&str>) -> ConnId {
+        let protocol = self.setup.protocol.unwrap_or("mqtt");
+        self.open_as(protocol, addr, identity)
+    }
+
+    /// As [`World::open_from`], for a client that speaks `protocol`.
+    ///
+    /// # Panics
+    /// `addr` is no address.
+    pub fn open_as(&mut self, protocol: &str, addr: &str, identity: Option<&str>) -> ConnId {
         self.conns += 1;
         let shard = self.conns % u64::from(self.setup.shards);
         let conn = ConnId::new(ShardId(shard as u16), self.conns);
@@ -30,7 +39,7 @@ impl World {
             transport: self.setup.transport,
             listener: 0,
             identity: identity.map(Into::into),
-            protocol: self.setup.protocol.unwrap_or("mqtt").into(),
+            protocol: protocol.into(),
             early_data: false,
         };
         let at = self.agenda.soon(self.setup.pace.link);
@@ -98,7 +107,7 @@ impl World {
         self.agenda.retain(|happening| match happening {
             Happening::Server(of, _)
             | Happening::Client(of, _)
-            | Happening::Sent(of, _)
+            | Happening::Sent(of, ..)
             | Happening::Blocked(of, ..) => *of != conn,
             _ => true,
         });
@@ -118,11 +127,14 @@ impl World {
         link.stalled = stalled;
         if !stalled {
             let unread = core::mem::take(&mut link.unread);
-            let bytes = core::mem::take(&mut link.unread_bytes);
+            link.unread_bytes = 0;
+            let bytes: Vec<_> = unread.iter().filter_map(ToClient::sent).collect();
             for event in unread {
                 self.agenda.at_once(Happening::Client(conn, event));
             }
-            self.agenda.at_once(Happening::Sent(conn, bytes));
+            for (stream, bytes) in bytes {
+                self.agenda.at_once(Happening::Sent(conn, stream, bytes));
+            }
         }
     }
 
@@ -188,7 +200,8 @@ impl World {
                 self.trace.packets(self.agenda.now, conn, "<", bytes);
                 self.trace.note(self.agenda.now, 1, stream.0, bytes);
                 if self.links.contains_key(&conn) {
-                    self.agenda.at_once(Happening::Sent(conn, bytes.len()));
+                    let sent = Happening::Sent(conn, *stream, bytes.len());
+                    self.agenda.at_once(sent);
                 }
             }
             ToClient::Closed(code) => {
@@ -205,7 +218,7 @@ impl World {
                 let unread = link.and_then(|link| link.stalled_streams.remove(stream));
                 let all: usize = unread.iter().flatten().map(Vec::len).sum();
                 self.agenda.at_once(Happening::Blocked(conn, *stream, 0));
-                self.agenda.at_once(Happening::Sent(conn, all));
+                self.agenda.at_once(Happening::Sent(conn, *stream, all));
             }
         }
         Some((conn, event))

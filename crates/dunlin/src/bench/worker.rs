@@ -441,7 +441,9 @@ impl State<'_> {
                 }
             }
             NetEventKind::Bytes { stream, data } => client.on_bytes(stream, data, &mut cx),
-            NetEventKind::Sent { bytes } => client.backlog = client.backlog.saturating_sub(bytes),
+            NetEventKind::Sent { bytes, .. } => {
+                client.backlog = client.backlog.saturating_sub(bytes)
+            }
             NetEventKind::Closed { cause } => {
                 client.fail(cause.to_string(), &mut cx);
                 client.conn = None;

@@ -35,8 +35,9 @@ pub(super) struct TunnelArgs {
     /// TCP connections at a time, at most.
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_DEFAULT)]
     connections: usize,
-    /// Clients of AMQP that share a QUIC connection, at most, each on a stream. The
-    /// broker must serve so many streams: Dunlin serves the first one today.
+    /// Clients of AMQP that share a QUIC connection, at most, each on a stream. A
+    /// client that proves nothing of its own has the rights of the first one then:
+    /// share it among clients of one user only.
     #[arg(long, value_name = "NUMBER", default_value_t = STREAMS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=64))]
     streams: u32,
     /// File with session tickets, made if there is none: with one from an

@@ -234,11 +234,12 @@ impl ShardReport {
     }
 
     #[rustfmt::skip]
-    fn sizes(&self) -> [(&'static str, &'static str, usize); 17] {
+    fn sizes(&self) -> [(&'static str, &'static str, usize); 18] {
         let c = &self.census;
         [
             ("inbox_bytes", "Bytes of mail that wait for the shard.", self.inbox_bytes),
             ("connections", "Network connections whose session is here, or not known yet.", c.conns),
+            ("connections_on_streams", "Connections of AMQP that are streams of one over QUIC.", c.carried),
             ("connections_handed_over", "Network connections whose session is on another shard.", c.handed_over),
             ("sessions", "Sessions, connected or not.", c.sessions),
             ("subscriptions", "Subscriptions in the tree, with those of other shards.", c.subscriptions),

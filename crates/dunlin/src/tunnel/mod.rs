@@ -24,8 +24,9 @@ use state::State;
 /// TCP connections at a time, unless another number is given.
 pub const CONNECTIONS_DEFAULT: usize = 1024;
 
-/// Clients of AMQP on one QUIC connection, unless another number is given. Not
-/// every broker serves more than the first stream.
+/// Clients of AMQP on one QUIC connection, unless another number is given. Those
+/// that share one may inherit the identity of the first, and what a lost packet
+/// costs.
 pub const STREAMS_DEFAULT: u32 = 1;
 
 /// Silence after which the broker is asked for a sign of life: one that is gone

@@ -105,7 +105,7 @@ impl State {
         match kind {
             NetEventKind::Bytes { data, .. } => pipe.up.put(data),
             NetEventKind::StreamFinished { .. } => pipe.up.finish(),
-            NetEventKind::Sent { bytes } => pipe.down.sent(bytes),
+            NetEventKind::Sent { bytes, .. } => pipe.down.sent(bytes),
             NetEventKind::Closed { .. } => return self.broken.push(tcp),
             _ => return,
         }

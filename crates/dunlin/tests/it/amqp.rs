@@ -11,7 +11,7 @@ use dunlin_amqp::codec::{
     Symbol, Symbols, Target,
 };
 use dunlin_amqp::message::{Attempt, from_amqp, to_amqp};
-use dunlin_amqp::{Connection, Event, Limits, SaslPolicy, Sending, Settings, Side, Tag};
+use dunlin_amqp::{Connection, Event, Limits, LinkId, SaslPolicy, Sending, Settings, Side, Tag};
 use dunlin_base::transport::Transport;
 use dunlin_base::{Instant, Message, MessageProperties, SendBuf, Text};
 use dunlin_client::{Publish, QoS};
@@ -22,17 +22,20 @@ use crate::support::{Broker, PATIENCE, run};
 const BOTH: &str = r#"listener=[{transport="tcp",address="127.0.0.1:0"}]"#;
 
 /// A client of AMQP with a sender and a receiver on one session.
-struct Client {
+pub(crate) struct Client {
     socket: TcpStream,
-    engine: Connection,
+    pub(crate) engine: Connection,
     started: Clock,
 }
 
 impl Client {
-    /// Sends everything in one flight, before the first answer.
-    fn open(broker: &Broker, topic: &str) -> (Self, dunlin_amqp::LinkId, dunlin_amqp::LinkId) {
+    fn open(broker: &Broker, topic: &str) -> (Self, LinkId, LinkId) {
         let addr = broker.addr(Transport::Tcp);
-        let socket = TcpStream::connect(addr).expect("connected");
+        Self::over(TcpStream::connect(addr).expect("connected"), topic)
+    }
+
+    /// Sends everything in one flight, before the first answer.
+    pub(crate) fn over(socket: TcpStream, topic: &str) -> (Self, LinkId, LinkId) {
         socket.set_read_timeout(Some(PATIENCE)).expect("set");
         let settings = Settings {
             side: Side::Client,
@@ -92,6 +95,34 @@ impl Client {
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.started.elapsed()
+    }
+
+    /// Sends a message and waits until it is accepted.
+    pub(crate) fn send(&mut self, sender: LinkId, payload: &'static [u8]) {
+        self.until(|event| match event {
+            Event::Credit { link, .. } if link == sender => Some(()),
+            _ => None,
+        });
+        let message = Message {
+            payload: Bytes::from_static(payload),
+            ..Message::default()
+        };
+        let mut bytes = Vec::new();
+        let written = to_amqp(&message, Instant::ZERO, Attempt::default(), &mut bytes);
+        written.expect("small");
+        let sending = Sending::new(Tag::from(1), false);
+        let sent = self.engine.send(sender, &sending, &bytes, &Bytes::new());
+        let sent = sent.expect("credit");
+        let state = self.until(|event| match event {
+            Event::Disposition {
+                delivery, state, ..
+            } if delivery == sent => state,
+            _ => None,
+        });
+        assert!(matches!(
+            state.get(),
+            DeliveryState::Outcome(Outcome::Accepted)
+        ));
     }
 
     /// Reads until `wanted` finds what it looks for.

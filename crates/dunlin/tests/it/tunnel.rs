@@ -17,6 +17,8 @@ use dunlin_client::{Client, Publish, QoS, TlsOptions};
 use dunlin_dial::{LinkOptions, NetworkOptions};
 use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, ServerTls, ServerTlsOptions};
 
+use crate::amqp;
+use crate::metrics::{get, sum};
 use crate::support::{Broker, PATIENCE, run};
 
 /// MQTT 5.0, Clean Start, keep alive 60 s, no client identifier.
@@ -174,7 +176,7 @@ fn mqtt(broker: &Broker) -> Running {
     Running::start(&format!("quic://localhost:{port}"), tls)
 }
 
-fn amqp(echo: &Echo) -> Running {
+fn to_echo(echo: &Echo) -> Running {
     let tls = TlsOptions::new().dangerous_no_verification();
     Running::start(&format!("amqp+quic://{}", echo.addr), tls)
 }
@@ -238,7 +240,7 @@ fn clients_of_mqtt_talk_to_each_other() {
 fn streams_of_one_connection_wait_for_their_own_clients() {
     const BYTES: usize = 16 << 20;
     let echo = Echo::start(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let tunnel = amqp(&echo);
+    let tunnel = to_echo(&echo);
     let mut slow = tunnel.connect();
     let sent: Vec<u8> = (0..BYTES).map(|n| (n / 7) as u8).collect();
     slow.write_all(&sent).expect("written");
@@ -260,7 +262,7 @@ fn streams_of_one_connection_wait_for_their_own_clients() {
 #[test]
 fn the_next_client_has_the_broker_dialled_again() {
     let echo = Echo::start(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let tunnel = amqp(&echo);
+    let tunnel = to_echo(&echo);
     let mut first = tunnel.connect();
     first.write_all(b"one").expect("written");
     let mut answer = [0; 3];
@@ -299,4 +301,45 @@ fn a_client_without_a_broker_is_closed() {
     let complaints = tunnel.complaints.lock().expect("whole");
     assert_eq!(complaints.len(), 1, "{complaints:?}");
     assert!(complaints[0].contains("cannot connect"), "{complaints:?}");
+}
+
+#[test]
+fn clients_of_amqp_share_a_quic_connection() {
+    let broker = Broker::start_with(2, &["metrics.address=127.0.0.1:0"]);
+    let port = broker.addr(Transport::Quic).port();
+    let tls = TlsOptions::new().ca_file(broker.ca());
+    let tunnel = Running::start(&format!("amqp+quic://localhost:{port}"), tls);
+    let now = || {
+        let (_, metrics) = get(&broker, "/metrics");
+        let count = |name| sum(&metrics, name, "shard") as usize;
+        (
+            count("dunlin_connections{"),
+            count("dunlin_connections_on_streams{"),
+        )
+    };
+    let wait = |expected| {
+        let until = Instant::now() + PATIENCE;
+        while now() != expected {
+            assert!(Instant::now() < until, "{:?} is not {expected:?}", now());
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let mut clients: Vec<_> = (0..5)
+        .map(|_| amqp::Client::over(tunnel.connect(), "there/a"))
+        .collect();
+    for (client, sender, _) in &mut clients {
+        client.send(*sender, b"through the tunnel");
+    }
+    wait((1, 5));
+    // One that goes takes no other with it.
+    clients.remove(2);
+    wait((1, 4));
+    let (mut client, sender, receiver) = amqp::Client::over(tunnel.connect(), "there/b");
+    client.send(sender, b"one more");
+    clients.push((client, sender, receiver));
+    wait((1, 5));
+    clients.clear();
+    wait((0, 0));
+    let complaints = tunnel.complaints.lock().expect("whole");
+    assert!(complaints.is_empty(), "{complaints:?}");
 }

@@ -87,7 +87,7 @@ impl ConnMut<'_> {
         {
             let left = tcp.finish(env.config.clock.now(), &mut env.counters, &mut env.scratch);
             if left > 0 {
-                conns.reports.push_back(Report::Sent(*id, left));
+                conns.reports.push_back(Report::Sent(*id, stream, left));
             }
         } else {
             self.with_quic(|quic| quic.streams().finish(stream));
@@ -99,7 +99,7 @@ impl ConnMut<'_> {
     pub fn reset_stream(&mut self, stream: StreamId, code: u64) {
         let dropped = self.with_quic(|quic| quic.streams().reset(stream, code));
         if let Some(bytes) = dropped.filter(|n| *n > 0) {
-            self.conns.push_report(Report::Sent(self.id, bytes));
+            self.conns.push_report(Report::Sent(self.id, stream, bytes));
         }
     }
 
@@ -328,7 +328,7 @@ impl ConnMut<'_> {
         match command {
             NetCommandKind::Send { stream, data } => {
                 let bytes = self.send(*stream, data);
-                return self.sent(bytes);
+                return self.sent(*stream, bytes);
             }
             NetCommandKind::SendDatagram {
                 data,
@@ -344,7 +344,7 @@ impl ConnMut<'_> {
                         self.send(*fallback, &mut bytes)
                     }
                 };
-                return self.sent(bytes);
+                return self.sent(*fallback, bytes);
             }
             NetCommandKind::OpenStream { bidirectional } => {
                 let stream = self.open_stream(*bidirectional);
@@ -368,13 +368,16 @@ impl ConnMut<'_> {
             NetCommandKind::Close { code, promptly } => self.close_as(*code, *promptly),
             NetCommandKind::SetIdleTimeout { timeout } => self.set_idle_timeout(*timeout),
             NetCommandKind::PauseReading { paused } => self.pause_reading(*paused),
+            NetCommandKind::PauseStream { stream, paused } => {
+                self.pause_stream(*stream, *paused);
+            }
             NetCommandKind::ReadOnly { stream } => self.read_only(*stream),
         }
         None
     }
 
-    fn sent(&self, bytes: usize) -> Option<NetEvent<&'static [u8]>> {
-        (bytes > 0).then(|| NetEvent::new(self.id, NetEventKind::Sent { bytes }))
+    fn sent(&self, stream: StreamId, bytes: usize) -> Option<NetEvent<&'static [u8]>> {
+        (bytes > 0).then(|| NetEvent::new(self.id, NetEventKind::Sent { stream, bytes }))
     }
 
     fn with_quic<R>(&mut self, f: impl FnOnce(&mut QuicConn) -> R) -> Option<R> {

@@ -2,8 +2,8 @@
 //! another: socket, TLS and WebSocket state, bytes that have not left, limits
 //! and deadlines. QUIC connections never move: their ids lead to their shard.
 
-use dunlin_base::ConnId;
 use dunlin_base::transport::Peer;
+use dunlin_base::{ConnId, StreamId};
 use mio::Registry;
 
 use super::super::env::Env;
@@ -82,7 +82,7 @@ impl Conns {
         tcp.armed = Armed::NEVER;
         let mut credit = 0;
         self.reports.retain(|report| match report {
-            Report::Sent(of, bytes) if *of == conn => {
+            Report::Sent(of, _, bytes) if *of == conn => {
                 credit += bytes;
                 false
             }
@@ -131,7 +131,8 @@ impl Conns {
             self.timers.arm(serial, tcp.next_deadline(), &mut tcp.armed);
         }
         if detached.credit > 0 {
-            self.reports.push_back(Report::Sent(conn, detached.credit));
+            let (stream, credit) = (StreamId::CONTROL, detached.credit);
+            self.reports.push_back(Report::Sent(conn, stream, credit));
         }
         if finished {
             self.reports.push_back(Report::Finished(conn));

@@ -53,8 +53,8 @@ impl Conns {
             for (stream, bytes) in transmitted.blocked {
                 self.reports.push_back(Report::Blocked(conn, stream, bytes));
             }
-            if transmitted.left > 0 {
-                self.reports.push_back(Report::Sent(conn, transmitted.left));
+            for (stream, bytes) in transmitted.left {
+                self.reports.push_back(Report::Sent(conn, stream, bytes));
             }
             if quic.conn.life().is_over() {
                 let reports = &mut self.reports;

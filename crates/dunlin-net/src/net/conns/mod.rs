@@ -39,7 +39,7 @@ pub(super) enum Conn {
 /// What `poll` reports of a connection although it arose elsewhere.
 #[derive(Debug)]
 pub(super) enum Report {
-    Sent(ConnId, usize),
+    Sent(ConnId, StreamId, usize),
     Finished(ConnId),
     Blocked(ConnId, StreamId, usize),
     Moved(ConnId, SocketAddr, SocketAddr),
@@ -366,7 +366,9 @@ impl Conns {
                 Report::MoveFailed(conn, to) => {
                     NetEvent::new(conn, NetEventKind::MoveFailed { to })
                 }
-                Report::Sent(conn, bytes) => NetEvent::new(conn, NetEventKind::Sent { bytes }),
+                Report::Sent(conn, stream, bytes) => {
+                    NetEvent::new(conn, NetEventKind::Sent { stream, bytes })
+                }
                 Report::Finished(conn) => {
                     let stream = StreamId::CONTROL;
                     NetEvent::new(conn, NetEventKind::StreamFinished { stream })
@@ -384,7 +386,7 @@ impl Conns {
 
 /// A connection, borrowing only the table.
 fn find_in(slots: &mut Slots<Conn>, shard: ShardId, conn: ConnId) -> Option<&mut Conn> {
-    (conn.shard() == shard)
+    (conn.shard() == shard && !conn.is_carried())
         .then(|| slots.get_mut(conn.serial()))
         .flatten()
 }

@@ -10,7 +10,7 @@ use dunlin_base::transport::CloseCause;
 use dunlin_base::{SendBuf, StreamId};
 use quinn_proto::{StreamId as QuicStreamId, VarInt};
 
-use super::{StreamBacklog, StreamsMut};
+use super::{Left, StreamBacklog, StreamsMut, left_of};
 use crate::Counters;
 use crate::backlog::Backlog;
 
@@ -92,7 +92,7 @@ impl StreamsMut<'_> {
     pub(in crate::conn) fn end_flight(
         &mut self,
         counters: &mut Counters,
-    ) -> Result<Option<(bool, usize)>, CloseCause> {
+    ) -> Result<Option<(bool, Left)>, CloseCause> {
         let Some(flight) = self.state.flight.take() else {
             return Ok(None);
         };
@@ -111,7 +111,8 @@ impl StreamsMut<'_> {
             }
         }
         let waiting: Vec<_> = self.state.backlogs.iter().map(|b| b.id).collect();
-        let left = waiting.into_iter().map(|id| self.write_backlog(id)).sum();
+        let waiting = waiting.into_iter();
+        let left = left_of(waiting.map(|id| (id, self.write_backlog(id))));
         Ok(Some((accepted, left)))
     }
 

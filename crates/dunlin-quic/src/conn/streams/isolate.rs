@@ -14,7 +14,7 @@
 
 use quinn_proto::StreamId as QuicStreamId;
 
-use super::{Streams, StreamsMut};
+use super::{Left, Streams, StreamsMut, left_of};
 use crate::datagram::Transmit;
 
 /// Streams waiting at once above which they share packets.
@@ -62,7 +62,7 @@ impl StreamsMut<'_> {
     /// quinn-proto has nothing to send now: gives it bytes of the next stream
     /// in turn. Returns the credit that this sets free; `None`: there is
     /// nothing to give, or quinn-proto still holds bytes back.
-    pub(in crate::conn) fn take_turn(&mut self) -> Option<usize> {
+    pub(in crate::conn) fn take_turn(&mut self) -> Option<Left> {
         if !self.state.isolated || self.state.backlogs.is_empty() {
             return None;
         }
@@ -99,7 +99,7 @@ impl StreamsMut<'_> {
                 };
             }
             if wrote > 0 {
-                return Some(credit);
+                return Some(left_of([(id, credit)]));
             }
         }
         None
@@ -126,13 +126,11 @@ impl StreamsMut<'_> {
     }
 
     /// Gives quinn-proto what its streams take, the most important first.
-    pub(super) fn write_by_priority(&mut self) -> usize {
+    pub(super) fn write_by_priority(&mut self) -> Left {
         let mut order = self.by_priority();
         order.sort_by_key(|&(priority, _)| core::cmp::Reverse(priority));
-        order
-            .into_iter()
-            .map(|(_, id)| self.write_backlog(id))
-            .sum()
+        let order = order.into_iter();
+        left_of(order.map(|(_, id)| (id, self.write_backlog(id))))
     }
 
     fn waiting_on(&self, id: QuicStreamId) -> usize {

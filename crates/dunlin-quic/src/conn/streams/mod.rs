@@ -30,6 +30,9 @@ pub(crate) const UNI_STREAMS_FIRST: u32 = 3;
 /// more of it.
 const BLOCKED_BYTES_MIN: usize = 16 << 10;
 
+/// Bytes that left, by stream.
+pub(super) type Left = Vec<(StreamId, usize)>;
+
 /// The state of all streams of one connection. Each list holds at most the
 /// streams that both sides' limits allow at a time.
 #[derive(Debug)]
@@ -686,15 +689,21 @@ impl<'a> StreamsMut<'a> {
         }
     }
 
-    /// Writes what waits, if some stream takes bytes again; returns how many
-    /// left.
-    pub(super) fn write_writable(&mut self) -> usize {
+    /// Writes what waits, if some stream takes bytes again; returns what left.
+    pub(super) fn write_writable(&mut self) -> Left {
         if core::mem::take(&mut self.state.writable) && !self.state.isolated {
             self.write_by_priority()
         } else {
-            0
+            Left::new()
         }
     }
+}
+
+/// These without the streams of which nothing left.
+fn left_of(streams: impl IntoIterator<Item = (QuicStreamId, usize)>) -> Left {
+    let some = streams.into_iter().filter(|(_, bytes)| *bytes > 0);
+    some.map(|(id, bytes)| (StreamId(id.into()), bytes))
+        .collect()
 }
 
 fn quic_id(stream: StreamId) -> Option<QuicStreamId> {

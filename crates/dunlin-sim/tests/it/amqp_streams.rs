@@ -1,0 +1,373 @@
+//! AMQP over QUIC: each stream of the client is a connection. SASL, and what later
+//! streams inherit of earlier ones.
+
+use core::time::Duration;
+
+use dunlin_amqp::codec::{DeliveryState, Outcome, SaslCode, Section};
+use dunlin_base::transport::Transport;
+use dunlin_base::{ConnId, StreamId};
+use dunlin_broker::Event;
+use dunlin_broker::auth::{Anonymous, AuthPolicy};
+use dunlin_mqtt::scram;
+use dunlin_sim::{AmqpClient, Seen, Setup, World, run_amqp};
+
+const FIRST: StreamId = StreamId(0);
+const SECOND: StreamId = StreamId(4);
+const THIRD: StreamId = StreamId(8);
+
+const PLAIN: Option<(&str, &[u8])> = Some(("PLAIN", b"\0alice\0secret"));
+
+/// A broker that asks for a password.
+fn world(seed: u64) -> World {
+    let policy = AuthPolicy {
+        anonymous: Anonymous::Never,
+        passwords: true,
+        certificates: false,
+    };
+    world_with(seed, policy)
+}
+
+fn world_with(seed: u64, policy: AuthPolicy) -> World {
+    let mut setup = Setup::new(2, seed);
+    setup.protocol = Some("amqp");
+    setup.users = &[("alice", "secret")];
+    setup.config.listeners = vec![policy];
+    World::new(setup)
+}
+
+/// One data section.
+fn message(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Section::encode_data_start(payload.len(), &mut bytes).expect("a vector");
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn is_open(client: &mut AmqpClient) -> bool {
+    let opened = |seen: &Seen| matches!(seen, Seen::Opened).then_some(());
+    client.find(opened).is_some()
+}
+
+/// A stream whose client has opened in its first flight.
+fn begun(
+    world: &mut World,
+    conn: ConnId,
+    stream: StreamId,
+    sasl: Option<(&str, &[u8])>,
+) -> AmqpClient {
+    let mut client = AmqpClient::new(world, conn, stream, sasl);
+    client.open(world.now()).expect("a session");
+    client.flush(world);
+    client
+}
+
+fn accepted(client: &mut AmqpClient) -> bool {
+    let outcome = |seen: &Seen| match seen {
+        Seen::Disposition(_, Some(state)) => Some(matches!(
+            state.get(),
+            DeliveryState::Outcome(Outcome::Accepted)
+        )),
+        _ => None,
+    };
+    client.find(outcome) == Some(true)
+}
+
+#[test]
+fn scram_authenticates_over_any_transport() {
+    for (transport, password, expected) in [
+        (Transport::Tcp, "secret", SaslCode::Ok),
+        (Transport::Quic, "secret", SaslCode::Ok),
+        (Transport::Tcp, "guess", SaslCode::Auth),
+    ] {
+        let mut setup = Setup::new(1, 1);
+        setup.transport = transport;
+        setup.protocol = Some("amqp");
+        setup.users = &[("alice", "secret")];
+        setup.config.listeners = vec![AuthPolicy {
+            anonymous: Anonymous::Never,
+            passwords: true,
+            certificates: false,
+        }];
+        let mut world = World::new(setup);
+        // From another machine: PLAIN is for encrypted connections.
+        let conn = world.open_from("192.0.2.1:5", None);
+        let scram = scram::Client {
+            user: "alice",
+            password: password.as_bytes(),
+            nonce: "of-the-client",
+            binding: None,
+        };
+        let mut first = Vec::new();
+        scram.first(&mut first).expect("room");
+        let sasl = Some(("SCRAM-SHA-256", &first[..]));
+        let mut client = AmqpClient::new(&world, conn, FIRST, sasl);
+        run_amqp(&mut world, &mut [&mut client]);
+        let offered = client.find(|seen| match seen {
+            Seen::Mechanisms(names) => Some(names.clone()),
+            _ => None,
+        });
+        let plain = transport.is_encrypted().then_some("PLAIN");
+        let names: Vec<&str> = ["SCRAM-SHA-256"].into_iter().chain(plain).collect();
+        assert_eq!(offered.expect("an offer"), names, "{transport:?}");
+        let challenge = client.find(|seen| match seen {
+            Seen::Challenge(data) => Some(data.clone()),
+            _ => None,
+        });
+        let mut last = Vec::new();
+        let challenge = challenge.expect("a challenge");
+        let verify = scram.respond(&challenge, &mut last).expect("an answer");
+        client.engine.sasl_response(&last).expect("asked for");
+        client.open(world.now()).expect("a session");
+        run_amqp(&mut world, &mut [&mut client]);
+        let outcome = client.find(|seen| match seen {
+            Seen::Outcome(code, data) => Some((*code, data.clone())),
+            _ => None,
+        });
+        let (code, data) = outcome.expect("an outcome");
+        assert_eq!(code, expected);
+        if code == SaslCode::Ok {
+            assert_eq!(verify.verify(&data.expect("the proof")), Ok(()));
+        }
+        assert_eq!(is_open(&mut client), code == SaslCode::Ok);
+    }
+}
+
+#[test]
+fn plain_without_its_first_message_is_challenged() {
+    let mut world = world(1);
+    let conn = world.open();
+    let mut client = AmqpClient::new(&world, conn, FIRST, Some(("PLAIN", b"")));
+    run_amqp(&mut world, &mut [&mut client]);
+    let challenge = client.find(|seen| match seen {
+        Seen::Challenge(data) => Some(data.clone()),
+        _ => None,
+    });
+    assert_eq!(challenge.as_deref(), Some(&b""[..]));
+    client
+        .engine
+        .sasl_response(b"\0alice\0secret")
+        .expect("asked");
+    client.open(world.now()).expect("a session");
+    run_amqp(&mut world, &mut [&mut client]);
+    assert!(is_open(&mut client));
+}
+
+#[test]
+fn a_mechanism_that_is_not_offered_is_refused() {
+    for mechanism in [
+        "ANONYMOUS",
+        "EXTERNAL",
+        "OAUTHBEARER",
+        "SCRAM-SHA-256-PLUS",
+        "X",
+    ] {
+        let mut world = world(1);
+        let conn = world.open();
+        let mut client = begun(&mut world, conn, FIRST, Some((mechanism, b"x")));
+        run_amqp(&mut world, &mut [&mut client]);
+        let outcome = client.find(|seen| match seen {
+            Seen::Outcome(code, _) => Some(*code),
+            _ => None,
+        });
+        assert_eq!(outcome, Some(SaslCode::Auth), "{mechanism}");
+        assert!(!is_open(&mut client), "{mechanism}");
+    }
+}
+
+#[test]
+fn later_streams_inherit_the_identity_of_the_first() {
+    for seed in 0..20 {
+        let mut world = world(seed);
+        let conn = world.open();
+        // All begin before the first one is authenticated.
+        let mut first = begun(&mut world, conn, FIRST, PLAIN);
+        let mut bare = begun(&mut world, conn, SECOND, None);
+        let mut external = begun(&mut world, conn, THIRD, Some(("EXTERNAL", b"alice")));
+        let anonymous = StreamId(12);
+        let mut anonymous = begun(&mut world, conn, anonymous, Some(("ANONYMOUS", b"")));
+        let mut other = begun(&mut world, conn, StreamId(16), Some(("EXTERNAL", b"bob")));
+        let mut all = [
+            &mut first,
+            &mut bare,
+            &mut external,
+            &mut anonymous,
+            &mut other,
+        ];
+        run_amqp(&mut world, &mut all);
+        for client in [&mut first, &mut bare, &mut external, &mut anonymous] {
+            assert!(is_open(client), "seed {seed}, {:?}", client.stream);
+        }
+        assert!(!is_open(&mut other), "as another user");
+        world.finish(conn, other.stream);
+        run_amqp(&mut world, &mut []);
+        let log = world.take_log();
+        let users = log.iter().filter_map(|event| match event {
+            Event::Access(event) if event.kind.name() == "client accepted" => {
+                Some(event.user.as_deref().map(str::to_owned))
+            }
+            _ => None,
+        });
+        let users: Vec<_> = users.collect();
+        assert_eq!(users, vec![Some("alice".to_owned()); 4], "seed {seed}");
+        let census = world.census();
+        assert_eq!((census.conns, census.carried), (1, 4), "{census:?}");
+    }
+}
+
+#[test]
+fn nothing_is_inherited_from_a_stream_that_was_refused() {
+    for seed in 0..20 {
+        let mut world = world(seed);
+        let conn = world.open();
+        let wrong = Some(("PLAIN", &b"\0alice\0guess"[..]));
+        let mut first = begun(&mut world, conn, FIRST, wrong);
+        let mut bare = begun(&mut world, conn, SECOND, None);
+        run_amqp(&mut world, &mut [&mut first, &mut bare]);
+        assert!(!is_open(&mut first) && bare.is_over, "seed {seed}");
+        let closed = bare.find(|seen| match seen {
+            Seen::Closed(condition) => Some(condition.clone()),
+            _ => None,
+        });
+        assert_eq!(closed.as_deref(), Some("amqp:unauthorized-access"));
+        // Another one may still prove who it is.
+        let mut third = begun(&mut world, conn, THIRD, PLAIN);
+        run_amqp(&mut world, &mut [&mut third]);
+        assert!(is_open(&mut third), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_is_the_end_of_its_connection_only() {
+    for (seed, how) in (0..15).flat_map(|seed| [(seed, "close"), (seed, "fin"), (seed, "reset")]) {
+        let mut world = world(seed);
+        let conn = world.open();
+        let mut one = begun(&mut world, conn, FIRST, PLAIN);
+        let mut two = begun(&mut world, conn, SECOND, None);
+        run_amqp(&mut world, &mut [&mut one, &mut two]);
+        assert!(is_open(&mut one) && is_open(&mut two));
+        match how {
+            "close" => one.engine.close(world.now(), None).expect("open"),
+            "fin" => world.finish(conn, FIRST),
+            _ => world.reset(conn, FIRST, 0),
+        }
+        run_amqp(&mut world, &mut [&mut one, &mut two]);
+        if how == "close" {
+            assert!(one.is_over && !two.is_over, "seed {seed}");
+            world.finish(conn, FIRST);
+            run_amqp(&mut world, &mut [&mut two]);
+        }
+        assert_eq!(world.census().carried, 1, "seed {seed}, {how}");
+        let now = world.now();
+        let session = two.engine.begin(&Default::default()).expect("a channel");
+        let sender = two.sender(session, "t").expect("a link");
+        run_amqp(&mut world, &mut [&mut two]);
+        two.send(sender, &message(b"x")).expect("credit");
+        run_amqp(&mut world, &mut [&mut two]);
+        assert!(accepted(&mut two), "seed {seed}, {how}");
+        assert!(world.is_open(conn) && world.now() > now);
+        // The last one has closed: the transport stands a while for another.
+        two.engine.close(world.now(), None).expect("open");
+        run_amqp(&mut world, &mut [&mut two]);
+        world.finish(conn, SECOND);
+        run_amqp(&mut world, &mut []);
+        assert!(world.is_open(conn) && two.is_over);
+        let until = world.now() + Duration::from_secs(11);
+        while world.next(until).is_some() {}
+        assert!(!world.is_open(conn), "seed {seed}, {how}");
+        let census = world.census();
+        assert_eq!((census.conns, census.sessions, census.timers), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_stream_that_is_not_read_holds_up_no_other() {
+    for seed in 0..10 {
+        let mut world = world(seed);
+        let conn = world.open();
+        let mut slow = begun(&mut world, conn, FIRST, PLAIN);
+        let mut fast = begun(&mut world, conn, SECOND, None);
+        run_amqp(&mut world, &mut [&mut slow, &mut fast]);
+        let session = slow.engine.begin(&Default::default()).expect("a channel");
+        slow.receiver(session, "slow", 10_000).expect("a link");
+        let session = fast.engine.begin(&Default::default()).expect("a channel");
+        fast.receiver(session, "fast", 10_000).expect("a link");
+        let to_slow = fast.sender(session, "slow").expect("a link");
+        let to_fast = fast.sender(session, "fast").expect("a link");
+        run_amqp(&mut world, &mut [&mut slow, &mut fast]);
+        world.stall_stream(conn, FIRST, true);
+        // More for the slow one than may wait for a connection.
+        let large = message(&[0; 64 << 10]);
+        for _ in 0..16 {
+            fast.send(to_slow, &large).expect("credit");
+            fast.send(to_fast, &message(b"x")).expect("credit");
+            run_amqp(&mut world, &mut [&mut fast]);
+            let got = fast.find(|seen| match seen {
+                Seen::Message(_, bytes) => Some(bytes.clone()),
+                _ => None,
+            });
+            assert_eq!(got.as_deref(), Some(&message(b"x")[..]), "seed {seed}");
+        }
+        world.stall_stream(conn, FIRST, false);
+        run_amqp(&mut world, &mut [&mut slow, &mut fast]);
+        let mut got = 0;
+        while slow
+            .find(|seen| matches!(seen, Seen::Message(..)).then_some(()))
+            .is_some()
+        {
+            got += 1;
+        }
+        assert_eq!(got, 16, "seed {seed}");
+    }
+}
+
+#[test]
+fn links_and_sessions_are_counted_by_quic_connection() {
+    let mut world = world(1);
+    let conn = world.open();
+    let mut streams = Vec::new();
+    for number in 0..20 {
+        let sasl = if number == 0 { PLAIN } else { None };
+        let mut client = AmqpClient::new(&world, conn, StreamId(number * 4), sasl);
+        let session = client.open(world.now()).expect("a session");
+        for link in 0..60 {
+            client
+                .sender(session, &format!("t/{link}"))
+                .expect("a handle");
+        }
+        run_amqp(&mut world, &mut [&mut client]);
+        streams.push(client);
+    }
+    let (mut attached, mut refused) = (0, 0);
+    for client in &mut streams {
+        while let Some(seen) = client.events.pop_front() {
+            match seen {
+                Seen::Credit(..) | Seen::Flow(..) => {}
+                Seen::Attached(_, body) => {
+                    let is_real = body.attach().is_some_and(|it| it.target.is_some());
+                    attached += usize::from(is_real);
+                }
+                Seen::Detached(_, condition) => {
+                    assert_eq!(condition, "amqp:resource-limit-exceeded");
+                    refused += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((attached, refused), (1024, 20 * 60 - 1024));
+    let mut ended = 0;
+    for client in &mut streams {
+        for _ in 0..15 {
+            client.engine.begin(&Default::default()).expect("a channel");
+        }
+        run_amqp(&mut world, &mut [client]);
+        while let Some(condition) = client.find(|seen| match seen {
+            Seen::Ended(_, condition) => Some(condition.clone()),
+            _ => None,
+        }) {
+            assert_eq!(condition, "amqp:resource-limit-exceeded");
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 20 * 16 - 256);
+}
