@@ -129,7 +129,7 @@ pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
     match own.conns.peek(c) {
         Some(Conn::Mqtt(_)) => packets::unpark(own, c),
         Some(Conn::Amqp(_)) => events::drive(own, c, &[]),
-        None => {}
+        Some(Conn::Carrier(_)) | None => {}
     }
 }
 

@@ -1,9 +1,11 @@
 //! Where the way of a message leaves for the front of a session's protocol:
 //! queue and publish call these functions and know no protocol.
 
+use alloc::vec::Vec;
+
 use dunlin_base::QoS;
 
-use crate::amqp::{outcome, outgoing};
+use crate::amqp::{filters, outcome, outgoing};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::messages::source::Source;
 use crate::mqtt::{acks, encode, pump as mqtt_pump};
@@ -53,6 +55,14 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         Some(Session::Amqp(_)) => outgoing::deliver_once(own, source, hit, retain),
         Some(Session::Node(_)) => delivering::deliver_once(own, source, hit, retain),
         None => {}
+    }
+}
+
+/// Takes receivers out that do not want a message although their subscriptions
+/// match its topic.
+pub(crate) fn leave_out(own: &Owners, source: &mut Source<'_>, hits: &mut Vec<Hit>) {
+    if hits.iter().any(Hit::is_filtered) {
+        filters::leave_out(own, source, hits);
     }
 }
 

@@ -27,4 +27,4 @@ pub use peer::{Peer, PeerEvent, PeerOptions, run};
 pub use random::Random;
 pub use script::{Script, check, check_with};
 pub use setup::{Pace, Setup};
-pub use world::World;
+pub use world::{World, open_as};

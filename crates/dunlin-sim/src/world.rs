@@ -3,6 +3,8 @@
 
 mod clients;
 
+pub use clients::open_as;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -446,18 +448,10 @@ impl World {
             }
             NetCommandKind::PauseReading { paused, .. } => self.pause(conn, paused),
             NetCommandKind::PauseStream { stream, paused } => {
-                if let Some(link) = self.links.get_mut(&conn) {
-                    link.pause_stream(stream, paused);
-                    let waiting = core::mem::take(&mut link.waiting);
-                    self.go_on(conn, waiting);
-                }
+                change_reading(self, conn, |link| link.pause_stream(stream, paused));
             }
             NetCommandKind::ReadOnly { stream } => {
-                if let Some(link) = self.links.get_mut(&conn) {
-                    link.read_only = stream;
-                    let waiting = link.take_waiting();
-                    self.go_on(conn, waiting);
-                }
+                change_reading(self, conn, |link| link.read_only = stream);
             }
         }
     }
@@ -501,6 +495,15 @@ impl World {
             .last_to_client
             .max(if apart { at } else { self.agenda.now });
         self.agenda.at(at, Happening::Client(conn, event));
+    }
+}
+
+/// The server reads other streams than before.
+fn change_reading(world: &mut World, conn: ConnId, change: impl FnOnce(&mut Link)) {
+    if let Some(link) = world.links.get_mut(&conn) {
+        change(link);
+        let waiting = link.take_waiting();
+        world.go_on(conn, waiting);
     }
 }
 

@@ -124,7 +124,7 @@ impl Task for ClientTask {
                 stream: StreamId::CONTROL,
                 data,
             } if is_ours => self.receive(now, data),
-            NetEventKind::Sent { bytes } if is_ours => self.outlet.note_left(bytes),
+            NetEventKind::Sent { bytes, .. } if is_ours => self.outlet.note_left(bytes),
             _ => {}
         }
     }

@@ -8,17 +8,21 @@ use super::node::{Comparison, Literal, Node, NodeId};
 use super::subject::Subject;
 use super::term::{Number, Term};
 
-/// Whether the last node is true.
-pub(super) fn is_true(nodes: &[Node], subject: &Subject<'_>, steps: usize) -> bool {
+/// Whether the last node is true. What it takes is taken from `steps`.
+pub(super) fn is_true(nodes: &[Node], subject: &Subject<'_>, steps: &mut usize) -> bool {
     let mut eval = Eval {
         nodes,
         subject,
-        steps,
+        steps: *steps,
     };
     let Some(last) = nodes.len().checked_sub(1) else {
         return false;
     };
-    eval.term(last) == Some(Term::Bool(true))
+    let term = eval.term(last);
+    let left = eval.steps;
+    let is_true = term == Some(Term::Bool(true));
+    *steps = if term.is_some() { left } else { 0 };
+    is_true
 }
 
 struct Eval<'a> {

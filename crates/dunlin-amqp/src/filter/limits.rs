@@ -12,6 +12,6 @@ pub const SELECTOR_NODES_MAX: usize = 1024;
 /// Levels of operators in operators.
 pub const SELECTOR_DEPTH_MAX: usize = 64;
 
-/// Steps of one evaluation, a character that `LIKE` looks at being one; a
-/// message that takes more does not match.
-pub const EVALUATION_STEPS_MAX: usize = 100_000;
+/// Steps that all filters of one receiver may take for one message, a character
+/// that `LIKE` looks at being one; a message that takes more does not match.
+pub const EVALUATION_STEPS_MAX: usize = 10_000;

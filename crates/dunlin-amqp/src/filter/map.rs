@@ -57,11 +57,14 @@ impl MapFilter {
             .map(Self)
     }
 
-    /// Whether all fields are what they must be.
-    pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
-        self.0
-            .iter()
-            .all(|(field, wanted)| wanted.is(&subject.value(field)))
+    /// Whether all fields are what they must be. What it takes is taken from
+    /// `steps`; without enough of them it does not match.
+    pub(super) fn matches(&self, subject: &Subject<'_>, steps: &mut usize) -> bool {
+        self.0.iter().all(|(field, wanted)| {
+            let left = steps.checked_sub(subject.steps(field));
+            *steps = left.unwrap_or(0);
+            left.is_some() && wanted.is(&subject.value(field))
+        })
     }
 }
 

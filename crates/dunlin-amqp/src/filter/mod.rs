@@ -25,6 +25,7 @@ mod term;
 use alloc::vec::Vec;
 
 use dunlin_amqp_codec::{Described, Map, Symbol, Value, capability};
+use dunlin_base::{Instant, Message};
 
 pub use error::SelectorError;
 use map::MapFilter;
@@ -123,10 +124,26 @@ impl Filters {
         !self.selectors.is_empty() || !self.maps.is_empty()
     }
 
-    /// Whether a message passes; `no_local` is the caller's to check.
+    /// Whether a message passes; `no_local` is the caller's to check. All
+    /// filters together have [`limits::EVALUATION_STEPS_MAX`].
     #[must_use]
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        self.maps.iter().all(|map| map.matches(subject))
-            && self.selectors.iter().all(|it| it.matches(subject))
+        let mut steps = limits::EVALUATION_STEPS_MAX;
+        let (maps, selectors) = (&self.maps, &self.selectors);
+        maps.iter().all(|map| map.matches(subject, &mut steps))
+            && selectors
+                .iter()
+                .all(|it| it.matches_within(subject, &mut steps))
+    }
+
+    /// As [`Filters::matches`], for who has no subject of the message. One that is
+    /// no valid message of AMQP passes no filter.
+    #[must_use]
+    pub fn accepts(&self, message: &Message, now: Instant) -> bool {
+        if !self.needs_subject() {
+            return true;
+        }
+        let bytes = Subject::bytes(message, now);
+        Subject::of(message, &bytes).is_ok_and(|subject| self.matches(&subject))
     }
 }

@@ -44,6 +44,11 @@ impl Selector {
     /// Whether the expression is true of a message: neither false nor unknown.
     #[must_use]
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        eval::is_true(&self.nodes, subject, EVALUATION_STEPS_MAX)
+        self.matches_within(subject, &mut { EVALUATION_STEPS_MAX })
+    }
+
+    /// As [`Selector::matches`], with the steps that are left.
+    pub(super) fn matches_within(&self, subject: &Subject<'_>, steps: &mut usize) -> bool {
+        eval::is_true(&self.nodes, subject, steps)
     }
 }

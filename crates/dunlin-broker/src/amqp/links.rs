@@ -1,9 +1,10 @@
 //! Links: attached to a topic or a filter, and their end.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Error, Role, SenderSettleMode, Source, TerminusDurability,
+    AnyTarget, Attach, Error, Map, Role, SenderSettleMode, Source, TerminusDurability,
     TerminusExpiryPolicy, condition,
 };
 use dunlin_amqp::{Body, LinkId};
@@ -12,12 +13,13 @@ use dunlin_base::{StreamId, Text};
 
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, answer, create, refusal};
+use crate::amqp::filters::{self, Entries};
 use crate::amqp::{nodes, outgoing};
 use crate::ids::{ConnIdx, SessionRef};
 use crate::owners::Owners;
 use crate::owners::amqp::End;
 use crate::owners::pending::{Pending, PendingAttach};
-use crate::owners::routing::Subscribed;
+use crate::owners::routing::{FILTERED, Subscribed};
 use crate::reports::audit;
 use crate::sessions::{lifecycle, subscriptions};
 
@@ -136,6 +138,10 @@ fn attach_outgoing(
         let text = "the address is no topic filter";
         return Err(refusal(condition::INVALID_FIELD, text));
     };
+    // A member of a group takes what comes: another might not.
+    let asked = source.filter.filter(|_| parsed.share.is_none());
+    let wants = filters::parse(asked).map_err(|text| refusal(condition::INVALID_FIELD, text))?;
+    let wants = Some(wants.0).filter(|wants| !wants.is_empty());
     let settled = attach.snd_settle_mode == SenderSettleMode::Settled;
     let second = attach.rcv_settle_mode == dunlin_amqp::codec::ReceiverSettleMode::Second;
     let qos = match (settled, second) {
@@ -144,7 +150,7 @@ fn attach_outgoing(
         (false, true) => 2,
     };
     let subscribed = Subscribed {
-        options: qos | RETAIN_AS_PUBLISHED,
+        options: qos | RETAIN_AS_PUBLISHED | if wants.is_some() { FILTERED } else { 0 },
         restricted: false,
         identifier: 0,
         stream: StreamId::CONTROL,
@@ -154,6 +160,7 @@ fn attach_outgoing(
         subscribed,
         settled,
         drain: false,
+        wants: wants.map(Box::new),
     };
     let s = create(own, c, link, end)?;
     if !own.may(s, Action::Subscribe, parsed.filter) {
@@ -208,12 +215,18 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
     if let Some(filter) = walk {
         link.walks.start(filter);
     }
+    let has_filters = link.filters().is_some();
     if let (Some(attach), Some(conn)) = (pending.attach.attach(), own.conns.amqp_mut(c)) {
+        let asked = attach.source.and_then(|it| it.filter);
+        // They were valid before.
+        let known = filters::parse(asked.filter(|_| has_filters));
+        let known = known.map_or_else(|_| Entries::new(), |(_, known)| known);
+        let granted = has_filters.then(|| Map::new(&known));
         let source = attach.source.map(|source| Source {
             durable: TerminusDurability::None,
             expiry_policy: TerminusExpiryPolicy::SessionEnd,
             timeout: 0,
-            filter: None,
+            filter: granted,
             distribution_mode: None,
             ..source
         });

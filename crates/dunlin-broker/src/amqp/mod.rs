@@ -10,6 +10,7 @@ pub(crate) mod access;
 mod attaching;
 pub(crate) mod carried;
 pub(crate) mod events;
+pub(crate) mod filters;
 pub(crate) mod incoming;
 pub(crate) mod links;
 pub(crate) mod nodes;

@@ -30,6 +30,7 @@ pub(crate) fn deliver_hits(
     hits: &mut Vec<Hit>,
     work: &mut Work,
 ) -> bool {
+    receivers::leave_out(own, source, hits);
     if hits.is_empty() {
         return true;
     }

@@ -6,6 +6,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 
+use dunlin_amqp::filter::Filters;
 use dunlin_amqp::{Body, Connection, Delivery, LinkId, State};
 use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
@@ -147,6 +148,8 @@ pub(crate) enum End {
         settled: bool,
         /// The client has asked for what there is.
         drain: bool,
+        /// What it wants of what the filter matches; `None`: all.
+        wants: Option<Box<Filters>>,
     },
     /// The client receives from a node.
     Taking(Box<Taking>),
@@ -265,6 +268,14 @@ impl AmqpLink {
         let handed = self.taking().map(|taking| taking.handed.iter());
         let handed = handed.into_iter().flatten().map(|handed| &handed.message);
         self.queue.held().chain(self.consumer.held()).chain(handed)
+    }
+
+    /// The filters of a receiver, if it has any.
+    pub(crate) fn filters(&self) -> Option<&Filters> {
+        match &self.end {
+            End::Outgoing { wants, .. } => wants.as_deref(),
+            End::Incoming { .. } | End::Taking(_) => None,
+        }
     }
 
     /// The subscription of a receiver.

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
+use dunlin_amqp::filter::Filters;
 use dunlin_base::{Message, QoS, Text};
 use dunlin_mqtt::codec::Version;
 use dunlin_mqtt::server::session::Will;
@@ -297,6 +298,14 @@ impl Session {
             Self::Mqtt(session) => session.mqtt.subscriptions.get(filter).map(Subscribed::of),
             Self::Amqp(link) => link.subscription().map(|(_, subscribed)| *subscribed),
             Self::Node(node) => node.bindings.get(filter.as_bytes()).copied(),
+        }
+    }
+
+    /// What it wants of what its subscription matches, if not all.
+    pub(crate) fn filters(&self) -> Option<&Filters> {
+        match self {
+            Self::Mqtt(_) | Self::Node(_) => None,
+            Self::Amqp(link) => link.filters(),
         }
     }
 

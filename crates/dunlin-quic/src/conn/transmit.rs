@@ -86,16 +86,10 @@ impl QuicConn {
         if transmits > 0 && self.keys.is_over(&self.proto, now) && self.update_keys(now) {
             counters.key_updates += 1;
         }
-        if self.log.is_some() {
-            let stats = self.quic_stats();
-            self.log_mut().path(&stats);
-        }
+        log_path(self);
+        left.retain(|_| self.life.is_open());
         Some(Transmitted {
-            left: if self.life.is_open() {
-                left
-            } else {
-                Left::new()
-            },
+            left,
             blocked: self.streams.take_blocked_news(),
             more: transmits == TRANSMITS_MAX,
         })
@@ -110,6 +104,13 @@ impl QuicConn {
             repeats.note(transmit, buf, &self.proto, is_open, now);
         }
         self.streams.note_transmit(transmit);
+    }
+}
+
+fn log_path(conn: &mut QuicConn) {
+    if conn.log.is_some() {
+        let stats = conn.quic_stats();
+        conn.log_mut().path(&stats);
     }
 }
 

@@ -23,36 +23,7 @@ impl World {
     /// `addr` is no address.
     pub fn open_from(&mut self, addr: &str, identity: Option<&str>) -> ConnId {
         let protocol = self.setup.protocol.unwrap_or("mqtt");
-        self.open_as(protocol, addr, identity)
-    }
-
-    /// As [`World::open_from`], for a client that speaks `protocol`.
-    ///
-    /// # Panics
-    /// `addr` is no address.
-    pub fn open_as(&mut self, protocol: &str, addr: &str, identity: Option<&str>) -> ConnId {
-        self.conns += 1;
-        let shard = self.conns % u64::from(self.setup.shards);
-        let conn = ConnId::new(ShardId(shard as u16), self.conns);
-        let peer = Peer {
-            addr: addr.parse().expect("an address"),
-            transport: self.setup.transport,
-            listener: 0,
-            identity: identity.map(Into::into),
-            protocol: protocol.into(),
-            early_data: false,
-        };
-        let at = self.agenda.soon(self.setup.pace.link);
-        let link = Link {
-            last_to_server: at,
-            last_to_client: at,
-            credit: self.setup.server_streams,
-            ..Link::default()
-        };
-        self.links.insert(conn, link);
-        self.moves.open(conn, peer.clone());
-        self.agenda.at(at, Happening::Opened(conn, Box::new(peer)));
-        conn
+        open_as(self, protocol, addr, identity)
     }
 
     /// The client sends bytes.
@@ -223,4 +194,33 @@ impl World {
         }
         Some((conn, event))
     }
+}
+
+/// As [`World::open_from`], for a client that speaks `protocol`.
+///
+/// # Panics
+/// `addr` is no address.
+pub fn open_as(world: &mut World, protocol: &str, addr: &str, identity: Option<&str>) -> ConnId {
+    world.conns += 1;
+    let shard = world.conns % u64::from(world.setup.shards);
+    let conn = ConnId::new(ShardId(shard as u16), world.conns);
+    let peer = Peer {
+        addr: addr.parse().expect("an address"),
+        transport: world.setup.transport,
+        listener: 0,
+        identity: identity.map(Into::into),
+        protocol: protocol.into(),
+        early_data: false,
+    };
+    let at = world.agenda.soon(world.setup.pace.link);
+    let link = Link {
+        last_to_server: at,
+        last_to_client: at,
+        credit: world.setup.server_streams,
+        ..Link::default()
+    };
+    world.links.insert(conn, link);
+    world.moves.open(conn, peer.clone());
+    world.agenda.at(at, Happening::Opened(conn, Box::new(peer)));
+    conn
 }

@@ -2,6 +2,7 @@
 //! specification; pairs of client engines and shards; hostile peers.
 
 mod access;
+mod amqp_filters;
 mod amqp_streams;
 mod auth;
 mod blocked;

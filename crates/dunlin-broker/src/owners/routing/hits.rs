@@ -19,6 +19,10 @@ pub(super) const NO_LOCAL: u8 = 0b0100;
 /// Retain As Published, likewise.
 const RETAIN_AS_PUBLISHED: u8 = 0b1000;
 
+/// The session has filters of its own, which see more than the topic. Reserved in
+/// MQTT.
+pub(crate) const FILTERED: u8 = 0b1000_0000;
+
 /// Identifiers of one copy among which a further one is looked for; more are
 /// sorted in the end.
 const IDENTIFIERS_SCANNED_MAX: usize = 16;
@@ -45,6 +49,11 @@ pub(crate) struct Member {
 }
 
 impl Hit {
+    /// Whether filters of the session have to be asked.
+    pub(crate) const fn is_filtered(&self) -> bool {
+        self.options & FILTERED != 0
+    }
+
     pub(crate) fn new(session: SessionIdx, value: &Subscribed, share: Option<&str>) -> Self {
         let mut identifiers = Identifiers::new();
         if value.identifier != 0 {

@@ -17,8 +17,8 @@ pub(crate) use crate::owners::subscribers::{Subscribed, Subscriber};
 mod hits;
 mod retained;
 
+pub(crate) use hits::{FILTERED, Hit, Matches, Member, Scope, Wanted};
 use hits::{Finder, Mark};
-pub(crate) use hits::{Hit, Matches, Member, Scope, Wanted};
 use retained::Retained;
 
 /// Subscriptions, interest and retained messages.
