@@ -65,6 +65,9 @@ pub(crate) struct PendingPublish {
     rest: Option<Box<Rest>>,
 }
 
+/// They wait in a list, in which they are moved.
+const _: () = assert!(size_of::<PendingPublish>() <= 48, "its rare parts in a box");
+
 /// What few publishes have.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {

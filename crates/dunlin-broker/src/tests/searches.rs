@@ -1,4 +1,5 @@
-//! How many tables are searched for one message.
+//! What one message costs: how many tables are searched for it, and what is kept
+//! of it.
 
 use alloc::vec::Vec;
 
@@ -8,17 +9,19 @@ use dunlin_store::{Request, StoreDone};
 
 use crate::config::Config;
 use crate::io::{Input, Output};
+use crate::memory::Part;
 use crate::shard::Shard;
 
 /// Searches by connection, session, topic or token, from a QoS 1 PUBLISH of
 /// one client to its PUBACK and to the PUBACK of its one receiver.
 const SEARCHES_MAX: u64 = 4;
 
-/// CONNECT of MQTT 5.0, Clean Start 0, Session Expiry Interval 60 s.
-fn connect(id: u8) -> Vec<u8> {
-    alloc::vec![
-        0x10, 19, 0, 4, b'M', b'Q', b'T', b'T', 5, 0, 0, 0, 5, 0x11, 0, 0, 0, 60, 0, 1, id
-    ]
+/// CONNECT of MQTT 5.0, Clean Start 0, with this Session Expiry Interval.
+fn connect(id: u8, expiry_secs: u8) -> Vec<u8> {
+    let head = [0x10, 19, 0, 4, b'M', b'Q', b'T', b'T', 5, 0, 0, 0, 5, 0x11];
+    let mut packet = head.to_vec();
+    packet.extend_from_slice(&[0, 0, 0, expiry_secs, 0, 1, id]);
+    packet
 }
 
 const SUBSCRIBE: [u8; 9] = [0x82, 7, 0, 1, 0, 0, 1, b't', 1];
@@ -31,6 +34,17 @@ struct World {
 }
 
 impl World {
+    fn new() -> Self {
+        let config = Config {
+            sys_interval: core::time::Duration::ZERO,
+            ..Config::default()
+        };
+        Self {
+            shard: Shard::new(config, Instant::from_micros(1)),
+            sent: Vec::new(),
+        }
+    }
+
     fn bytes(&mut self, conn: ConnId, data: &[u8]) {
         let stream = StreamId::CONTROL;
         let kind = NetEventKind::Bytes { stream, data };
@@ -59,7 +73,7 @@ impl World {
         }
     }
 
-    fn open(&mut self, conn: ConnId) {
+    fn open(&mut self, conn: ConnId, expiry_secs: u8) {
         let peer = Peer {
             addr: ([127, 0, 0, 1], 1).into(),
             transport: Transport::Tcp,
@@ -70,24 +84,17 @@ impl World {
         };
         let kind = NetEventKind::Opened { peer };
         self.input(Input::Net(NetEvent::new(conn, kind)));
-        self.bytes(conn, &connect(b'a' + conn.serial() as u8));
+        self.bytes(conn, &connect(b'a' + conn.serial() as u8, expiry_secs));
     }
 }
 
 #[test]
 fn one_message_to_one_receiver_takes_few_searches() {
-    let config = Config {
-        sys_interval: core::time::Duration::ZERO,
-        ..Config::default()
-    };
-    let mut world = World {
-        shard: Shard::new(config, Instant::from_micros(1)),
-        sent: Vec::new(),
-    };
+    let mut world = World::new();
     let publisher = ConnId::new(ShardId(0), 1);
     let receiver = ConnId::new(ShardId(0), 2);
-    world.open(publisher);
-    world.open(receiver);
+    world.open(publisher, 60);
+    world.open(receiver, 60);
     world.bytes(receiver, &SUBSCRIBE);
     world.sent.clear();
     world.shard.take_searches();
@@ -99,4 +106,25 @@ fn one_message_to_one_receiver_takes_few_searches() {
     let searches = world.shard.take_searches();
     assert!(searches > 0 && searches <= SEARCHES_MAX, "{searches}");
     assert_eq!(world.shard.census().in_flight, 0);
+}
+
+#[test]
+fn a_session_that_ends_with_its_connection_keeps_no_message_that_was_sent() {
+    for (expiry_secs, keeps) in [(0, false), (60, true)] {
+        let mut world = World::new();
+        let publisher = ConnId::new(ShardId(0), 1);
+        let receiver = ConnId::new(ShardId(0), 2);
+        world.open(publisher, 0);
+        world.open(receiver, expiry_secs);
+        world.bytes(receiver, &SUBSCRIBE);
+        world.bytes(publisher, &PUBLISH);
+        let mut parts = world.shard.memory();
+        let queued = parts.find(|(part, ..)| *part == Part::Queued);
+        let bytes = queued.map_or(0, |(_, bytes, _)| bytes);
+        assert_eq!(bytes > 0, keeps, "{expiry_secs}: {bytes}");
+        drop(parts);
+        assert_eq!(world.shard.census().in_flight, 1);
+        world.bytes(receiver, &PUBACK);
+        assert_eq!(world.shard.census().in_flight, 0);
+    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dunlin_mqtt_codec::{
     DecodeError, Packet, PacketType, Version, decode, decode_from_client, decode_from_server,
+    decode_publish,
 };
 use serde_json::Value;
 
@@ -160,4 +161,20 @@ fn each_side_takes_what_the_other_sends() {
             assert_eq!(result, want, "{}", case.name);
         }
     }
+}
+
+#[test]
+fn a_publish_is_decoded_alike_alone() {
+    let mut seen = 0;
+    for case in cases() {
+        let alone = decode_publish(&case.bytes, case.version);
+        let is_publish = case.bytes.first().is_some_and(|first| first >> 4 == 3);
+        assert_eq!(alone.is_some(), is_publish, "{}", case.name);
+        if let Some(alone) = alone {
+            let any = decode(&case.bytes, case.version);
+            assert_eq!(alone.map(Packet::Publish), any, "{}", case.name);
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen}");
 }
