@@ -19,12 +19,15 @@ use dunlin_net::{ClientTls, ClientTlsBuilder};
 
 use super::network::Network;
 use crate::bench;
-use crate::bench::handshakes::{self, Visits};
+use crate::bench::handshakes::{self, Pace, Until, Visits};
 use crate::bench::placement;
 use crate::bench::places::Placement;
 use crate::bench::plan::{Pattern, Plan, Target};
 use crate::bench::proc::Process;
 use crate::files;
+
+/// One of so many clients of `--handshakes` comes before and does not count.
+const WARM_UP_PART: u64 = 10;
 
 /// Connections from one local address to one listener at most; the kernel has
 /// 28,232 ports by default.
@@ -169,8 +172,8 @@ struct Connect {
     /// Only connect this many clients and hold them.
     #[arg(long, value_name = "N", conflicts_with_all = ["pubs", "subs", "rate"])]
     idle: Option<usize>,
-    /// Only connect this many clients one after the other, each until CONNACK,
-    /// and say what that costs the broker.
+    /// Only connect this many clients one after the other, and say what that
+    /// costs the broker.
     #[arg(long, value_name = "N", conflicts_with_all = ["pubs", "subs", "rate", "idle"])]
     handshakes: Option<u64>,
     /// Such clients come back, with tickets and tokens of earlier connections,
@@ -180,9 +183,22 @@ struct Connect {
     /// They send CONNECT as early data (QUIC).
     #[arg(long, requires = "returning")]
     early_data: bool,
+    /// How far each goes.
+    #[arg(long, value_enum, default_value = "connack", requires = "handshakes")]
+    until: Until,
     /// Such clients at a time.
     #[arg(long, default_value_t = 4, value_name = "N")]
     at_once: usize,
+    /// Such a client each time so many seconds have passed, and how long each took;
+    /// with --early-data each comes once before, for tickets of its own.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "at_once")]
+    every: Option<Duration>,
+    /// Seconds after which such a client is given up.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
+    give_up: Duration,
+    /// Such clients that come before and do not count; without it a tenth as many.
+    #[arg(long, value_name = "N", requires = "handshakes")]
+    uncounted: Option<u64>,
     /// Connections a second; without it as fast as they come about.
     #[arg(long, value_name = "PER_SECOND")]
     connect_rate: Option<f64>,
@@ -254,14 +270,32 @@ impl Bench {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn handshakes(&self, count: u64) -> anyhow::Result<ExitCode> {
-        let visits = Visits {
+    fn visits(&self, count: u64) -> anyhow::Result<Visits> {
+        let connect = &self.connect;
+        let warm_up = connect.uncounted.unwrap_or(count / WARM_UP_PART);
+        let mut visits = Visits {
             target: self.target()?,
             version: self.mqtt,
             count,
-            at_once: self.connect.at_once,
-            early_data: self.connect.early_data,
+            warm_up,
+            pace: Pace::AtOnce(connect.at_once),
+            until: connect.until,
+            timeout: connect.give_up,
+            early_data: connect.early_data,
+            own_tickets: Vec::new(),
         };
+        if let Some(interval) = connect.every {
+            visits.pace = Pace::Every(interval);
+            if connect.early_data {
+                let trust = (0..count + warm_up).map(|_| self.trust.build(&self.network, true));
+                visits.own_tickets = trust.collect::<anyhow::Result<_>>()?;
+            }
+        }
+        Ok(visits)
+    }
+
+    fn handshakes(&self, count: u64) -> anyhow::Result<ExitCode> {
+        let visits = self.visits(count)?;
         let (addr, transport) = (visits.target.addr, visits.target.transport);
         let broker = match self.broker_pid {
             Some(pid) => Process::new(pid),
@@ -275,7 +309,8 @@ impl Bench {
                 files::replace(path, &json, files::Access::Public)
                     .with_context(|| format!("cannot write {}", path.display()))?;
             }
-            Some(_) => serde_json::to_writer_pretty(&mut out, &cost)?,
+            // One line: who reads it may read others before.
+            Some(_) => writeln!(out, "{}", serde_json::to_string(&cost)?)?,
             None => write!(out, "{cost}")?,
         }
         Ok(ExitCode::SUCCESS)

@@ -5,7 +5,9 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use dunlin::bench;
+use dunlin::bench::handshakes::{self, Pace, Until, Visits};
 use dunlin::bench::plan::{Pattern, Plan, Target};
+use dunlin::bench::proc::Process;
 use dunlin::bench::report::Report;
 use dunlin_base::transport::Transport;
 use dunlin_mqtt_codec::{QoS, Version};
@@ -130,33 +132,72 @@ fn idle_connections_are_held_and_a_missing_broker_is_named() {
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
+fn visits(target: Target, count: u64, pace: Pace, until: Until) -> Visits {
+    Visits {
+        target,
+        version: Version::V5,
+        count,
+        warm_up: 2,
+        pace,
+        until,
+        timeout: Duration::from_secs(20),
+        early_data: false,
+        own_tickets: Vec::new(),
+    }
+}
+
 #[test]
 fn visits_are_counted_and_failures_named() {
-    use dunlin::bench::handshakes::{self, Visits};
-    use dunlin::bench::proc::Process;
     let mut broker = Broker::start(1);
     for transport in [Transport::Quic, Transport::Tls, Transport::Tcp] {
-        let visits = Visits {
-            target: plan(&broker, transport, "visits").target,
-            version: Version::V5,
-            count: 20,
-            at_once: 3,
-            early_data: false,
-        };
+        let target = plan(&broker, transport, "visits").target;
+        let visits = visits(target, 20, Pace::AtOnce(3), Until::Connack);
         let own = Process::own();
         let cost = handshakes::run(&visits, own).expect("visited");
         assert!(cost.connections >= 20 && cost.failed == 0, "{cost:?}");
         assert!(cost.broker_cpu_ms.is_some() && cost.to_string().contains("CPU s"));
+        assert!(cost.times.is_none());
     }
     let target = plan(&broker, Transport::Tcp, "visits").target;
     broker.stop();
-    let visits = Visits {
-        target,
-        version: Version::V5,
-        count: 1,
-        at_once: 1,
-        early_data: false,
-    };
+    let visits = visits(target, 1, Pace::AtOnce(1), Until::Connack);
     let error = handshakes::run(&visits, None).expect_err("no broker");
     assert!(error.to_string().contains("too many failed"), "{error}");
+}
+
+#[test]
+fn visits_at_an_interval_are_timed_step_by_step() {
+    let mut broker = Broker::start(1);
+    let pace = Pace::Every(Duration::from_millis(5));
+    for (until, steps) in [
+        (Until::Handshake, [10, 0, 0]),
+        (Until::Connack, [10, 10, 0]),
+        (Until::Suback, [10, 10, 10]),
+    ] {
+        for transport in [Transport::Quic, Transport::Tls, Transport::Tcp] {
+            let target = plan(&broker, transport, "timed").target;
+            let cost = handshakes::run(&visits(target, 10, pace, until), None).expect("visited");
+            let times = cost.times.expect("times");
+            assert_eq!((times.clients, times.done, cost.failed), (10, 10, 0));
+            let all = [&times.ready_us, &times.connack_us, &times.suback_us];
+            assert_eq!(all.map(Vec::len), steps, "{transport:?} {until:?}");
+            let in_order = |at: usize| times.ready_us[at] <= times.connack_us[at];
+            assert!(until == Until::Handshake || (0..10).all(in_order));
+        }
+    }
+    let target = plan(&broker, Transport::Quic, "early").target;
+    let trust = |_| Arc::clone(target.tls.as_ref().expect("QUIC has TLS"));
+    let mut early = visits(target.clone(), 4, pace, Until::Connack);
+    early.early_data = true;
+    early.own_tickets = (0..6).map(trust).collect();
+    let times = handshakes::run(&early, None).expect("visited").times;
+    let times = times.expect("times");
+    assert_eq!((times.done, times.answered_us.len()), (4, 4), "{times:?}");
+    assert!(times.early > 0, "{times:?}");
+    let target = plan(&broker, Transport::Tcp, "gone").target;
+    broker.stop();
+    let cost = handshakes::run(&visits(target, 3, pace, Until::Connack), None).expect("a count");
+    let times = cost.times.expect("times");
+    assert_eq!((times.done, cost.failed), (0, 3));
+    assert!(times.why.expect("a cause").contains("refused"));
 }

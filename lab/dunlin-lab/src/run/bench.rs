@@ -15,6 +15,7 @@ use super::congestion;
 use super::record::{Cell, Measure, Outcome};
 use super::systems::{Serving, System};
 use super::validity;
+use super::visits::{Times, Visited, Visits};
 use crate::lab::Lab;
 use crate::link::start;
 use crate::process::{Server, output};
@@ -75,6 +76,14 @@ impl<'a> Bench<'a> {
         command.args([name, "--url", &self.url()]);
         command.arg("--ca").arg(self.lab.certificate("ca.pem"));
         command
+    }
+
+    /// Clients at host A that come one after another.
+    pub(super) fn visits(&self, visits: &Visits<'_>) -> Result<Times> {
+        let command = self.lab.dunlin(self.emulator.namespace(Side::A));
+        let ca = self.lab.certificate("ca.pem");
+        let visited: Visited = reply(visits.of(command, &self.url(), &ca))?;
+        Ok(visited.times)
     }
 
     /// As [`Self::tool`] for those that use the client library.

@@ -1,6 +1,8 @@
 //! `grid`: connecting and publishing with eight topics at every combination of
 //! loss, round-trip time and bandwidth.
 
+use core::time::Duration;
+
 use anyhow::{Context as _, Result};
 
 use super::bench::{Bench, measure, outcome, reply};
@@ -9,8 +11,8 @@ use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float, quantile_of};
 use super::validity;
+use super::visits::Visits;
 use crate::lab::Lab;
-use crate::tool::crowd::Crowded;
 use crate::tool::load::Done;
 
 /// Every combination.
@@ -23,12 +25,13 @@ const QUEUE_SECONDS: f64 = 0.2;
 
 /// Clients in a second and more of a short run, and the time between two of
 /// them: enough that the link carries one after the other.
-fn crowd(kbit: &str) -> (&'static str, &'static str) {
-    match kbit {
-        "100" | "250" => ("4", "300ms"),
-        "1000" => ("12", "100ms"),
-        _ => ("25", "40ms"),
-    }
+fn crowd(kbit: &str) -> (usize, Duration) {
+    let (clients, millis) = match kbit {
+        "100" | "250" => (4, 300),
+        "1000" => (12, 100),
+        _ => (25, 40),
+    };
+    (clients, Duration::from_millis(millis))
 }
 
 /// Messages a second.
@@ -50,11 +53,11 @@ const fn axes(scale: Scale) -> (Values, Values, Values) {
 }
 
 /// Longest that a client may take, and seconds of messages.
-const fn size(scale: Scale) -> (&'static str, &'static str) {
+const fn size(scale: Scale) -> (Duration, &'static str) {
     match scale {
-        Scale::Smoke => ("10s", "1s"),
-        Scale::Short => ("10s", "2s"),
-        Scale::Paper => ("60s", "60s"),
+        Scale::Smoke => (Duration::from_secs(10), "1s"),
+        Scale::Short => (Duration::from_secs(10), "2s"),
+        Scale::Paper => (Duration::from_secs(60), "60s"),
     }
 }
 
@@ -114,11 +117,14 @@ impl Experiment for Grid {
         let bench = Bench::start(lab, cell, &settings, None)?;
         let (timeout, time) = size(scale);
         let (clients, every) = crowd(cell.factor("rate_kbit"));
-        let clients = if scale == Scale::Paper { "50" } else { clients };
-        let mut command = bench.tool("crowd");
-        command.args(["--clients", clients, "--warm-up", "1", "--every", every]);
-        command.args(["--until", "connack", "--timeout", timeout]);
-        let crowded: Crowded = reply(command)?;
+        let crowded = bench.visits(&Visits {
+            clients: if scale == Scale::Paper { 50 } else { clients },
+            first: 1,
+            every,
+            timeout,
+            until: "connack",
+            early: false,
+        })?;
         let mut command = bench.client("load");
         command.args(["--topics", "8", "--rate", RATE, "--payload", "64"]);
         command.args(["--samples", "--time", time]);

@@ -26,6 +26,7 @@ pub(crate) mod store;
 mod storm;
 pub(crate) mod systems;
 pub(crate) mod validity;
+mod visits;
 mod wake;
 
 use experiment::Experiment;

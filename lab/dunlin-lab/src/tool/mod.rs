@@ -3,7 +3,6 @@
 
 mod access;
 pub(crate) mod burst;
-pub(crate) mod crowd;
 pub(crate) mod knock;
 pub(crate) mod load;
 pub(crate) mod pairs;
@@ -31,9 +30,6 @@ pub(crate) enum Tool {
     /// One client that may use QUIC and TLS over TCP.
     #[command(hide = true)]
     Racer(racer::Racer),
-    /// Many clients that connect one after another.
-    #[command(hide = true)]
-    Crowd(crowd::Crowd),
     /// Pairs of a publisher and a subscriber.
     #[command(hide = true)]
     Pairs(pairs::Pairs),
@@ -51,7 +47,6 @@ impl Tool {
             Self::Load(load) => load.run(),
             Self::Knock(knock) => knock.run(),
             Self::Racer(racer) => racer.run(),
-            Self::Crowd(crowd) => crowd.run(),
             Self::Pairs(pairs) => pairs.run(),
             Self::Burst(burst) => burst.run(),
             Self::Trickle(trickle) => trickle.run(),

@@ -1,16 +1,18 @@
 //! `milios-handshake` and `milios-subscribe`: how long 1000 clients take until
 //! their transport is ready, and until they are connected and subscribed.
 
+use core::time::Duration;
+
 use anyhow::Result;
 
-use super::super::bench::{measure, millis, outcome, reply};
+use super::super::bench::{measure, millis, outcome};
 use super::super::experiment::{Claim, Experiment, Figure, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
+use super::super::visits::Visits;
 use super::{SYSTEMS, bench, claim, lines, losses, sample, worst};
 use crate::lab::Lab;
 use crate::run::stats::Statistic;
-use crate::tool::crowd::Crowded;
 
 /// Clients that come one after another.
 pub(crate) struct Connect {
@@ -24,14 +26,22 @@ pub(crate) const HANDSHAKE: Connect = Connect { subscribe: false };
 /// Until SUBACK.
 pub(crate) const SUBSCRIBE: Connect = Connect { subscribe: true };
 
+/// Clients before those that are counted.
+const FIRST: usize = 5;
+
 /// Clients, time between two and the longest that one may take.
-const fn crowd(scale: Scale) -> (&'static str, &'static str, &'static str) {
-    match scale {
-        Scale::Smoke => ("20", "10ms", "5s"),
-        Scale::Short => ("500", "5ms", "8s"),
+const fn crowd(scale: Scale) -> (usize, Duration, Duration) {
+    let (clients, millis, secs) = match scale {
+        Scale::Smoke => (20, 10, 5),
+        Scale::Short => (500, 5, 8),
         // As emqtt_bench does: a hundred a second.
-        Scale::Paper => ("1000", "10ms", "60s"),
-    }
+        Scale::Paper => (1000, 10, 60),
+    };
+    (
+        clients,
+        Duration::from_millis(millis),
+        Duration::from_secs(secs),
+    )
 }
 
 impl Connect {
@@ -121,18 +131,17 @@ impl Experiment for Connect {
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let bench = bench(lab, cell)?;
         let (clients, every, timeout) = crowd(scale);
-        let mut command = bench.tool("crowd");
-        command.args(["--clients", clients, "--every", every, "--timeout", timeout]);
-        let until = if self.subscribe {
-            "suback"
-        } else {
-            "handshake"
-        };
-        command.args(["--until", until]);
-        if bench.system.early {
-            command.arg("--resume");
-        }
-        let crowded: Crowded = reply(command)?;
+        let crowded = bench.visits(&Visits {
+            clients,
+            first: FIRST,
+            every,
+            timeout,
+            until: match self.subscribe {
+                true => "suback",
+                false => "handshake",
+            },
+            early: bench.system.early,
+        })?;
         let mut measures = Vec::new();
         if self.subscribe {
             for (metric, times) in [
@@ -152,7 +161,7 @@ impl Experiment for Connect {
         let mut outcome = outcome(measures, bench.finish(crowded.late_us)?);
         if failed > 0 {
             let why = crowded.why.unwrap_or_default();
-            let count = format!("{failed} of {clients} were given up after {timeout} ({why})");
+            let count = format!("{failed} of {clients} were given up after {timeout:?} ({why})");
             outcome.notes.push(count);
         }
         if cell.system == "dunlin-quic-0rtt" && crowded.early < crowded.done {

@@ -10,9 +10,9 @@ use super::super::bench::{behind, measure, outcome};
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
+use super::super::visits::{Visited, Visits};
 use super::{Bed, CLIENTS, LINKS, Running, SCENARIOS, SYSTEMS, claims, round_trip};
 use crate::lab::Lab;
-use crate::tool::crowd::Crowded;
 
 /// Clients that connect one after another.
 pub(crate) struct Connect;
@@ -40,16 +40,16 @@ const SLOW: &str = "On ZigBee a datagram of 1200 bytes, which RFC 9000, 14.1, wa
     to two clients in five.";
 
 /// Hosts, clients of each, and the longest that one may take.
-fn size(scale: Scale, link: &str) -> (usize, usize, &'static str) {
+fn size(scale: Scale, link: &str) -> (usize, usize, Duration) {
     let all = CLIENTS.len();
     match scale {
-        Scale::Smoke => (2, 1, "5s"),
+        Scale::Smoke => (2, 1, Duration::from_secs(5)),
         Scale::Short => {
             let turns = SPAN.as_millis() / every(link).as_millis();
             let each = usize::try_from(turns).unwrap_or(all) / all;
-            (all, each.max(1), "3s")
+            (all, each.max(1), Duration::from_secs(3))
         }
-        Scale::Paper => (all, 1, "120s"),
+        Scale::Paper => (all, 1, Duration::from_secs(120)),
     }
 }
 
@@ -100,21 +100,24 @@ impl Experiment for Connect {
         let begun = Instant::now();
         for (host, client) in (0..).zip(CLIENTS.iter().take(hosts)) {
             thread::sleep((every * host).saturating_sub(begun.elapsed()));
-            let mut command = bed.tool("crowd", client)?;
-            command.args(["--clients", &clients.to_string(), "--warm-up", "0"]);
-            let round = every * u32::try_from(hosts)?;
-            command.args(["--every", &format!("{}ms", round.as_millis())]);
-            command.args(["--until", "handshake", "--timeout", timeout]);
-            running.push(Running::start(command)?);
+            let visits = Visits {
+                clients,
+                first: 0,
+                every: every * u32::try_from(hosts)?,
+                timeout,
+                until: "handshake",
+                early: false,
+            };
+            running.push(Running::start(bed.visits(&visits, client)?)?);
         }
         let mut times = Vec::new();
         let (mut given_up, mut all, mut late_us) = (0, 0, 0);
         for client in running {
-            let crowded: Crowded = client.reply()?;
-            all += crowded.clients;
-            given_up += crowded.clients - crowded.done;
-            late_us = late_us.max(crowded.late_us);
-            times.extend(crowded.or_given_up(&crowded.ready_us));
+            let visited = client.reply::<Visited>()?.times;
+            all += visited.clients;
+            given_up += visited.clients - visited.done;
+            late_us = late_us.max(visited.late_us);
+            times.extend(visited.or_given_up(&visited.ready_us));
         }
         let rtt = round_trip(cell.factor("link")).as_secs_f64() * 1e3;
         let rtts = times.iter().map(|ms| ms / rtt).collect();
@@ -125,7 +128,7 @@ impl Experiment for Connect {
         let invalid = bed.finish()?.or_else(|| behind(late_us));
         let mut outcome = outcome(measures, invalid);
         if given_up > 0 {
-            let note = format!("{given_up} of {all} clients were given up after {timeout}");
+            let note = format!("{given_up} of {all} clients were given up after {timeout:?}");
             outcome.notes.push(note);
         }
         Ok(outcome)

@@ -27,6 +27,7 @@ use super::record::{Cell, Record};
 use super::stats::{Pick, Sample, Statistic};
 use super::systems::{Serving, System};
 use super::validity;
+use super::visits::Visits;
 use crate::children::Known;
 use crate::lab::{BROKER, Lab};
 use crate::link::start_testbed;
@@ -106,6 +107,13 @@ impl<'a> Bed<'a> {
         command.args([name, "--url", &self.system.url(BROKER)]);
         command.arg("--ca").arg(self.lab.certificate("ca.pem"));
         Ok(command)
+    }
+
+    /// Clients at a host that come one after another.
+    fn visits(&self, visits: &Visits<'_>, client: &str) -> Result<Command> {
+        let command = self.lab.dunlin(self.testbed.namespace(client)?);
+        let ca = self.lab.certificate("ca.pem");
+        Ok(visits.of(command, &self.system.url(BROKER), &ca))
     }
 
     /// Ends it; what makes the cell worthless, if anything does.
