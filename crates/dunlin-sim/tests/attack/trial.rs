@@ -16,8 +16,8 @@ const STEPS: usize = 25;
 /// Builds without optimization take about so many times as long.
 const SLOW: u32 = if cfg!(debug_assertions) { 10 } else { 1 };
 
-/// Processor time of a step for each byte that the clients sent in it or that
-/// waited for the broker to read it.
+/// Processor time of a step for each byte that the broker took in it: of those that
+/// the clients sent in it, and of those that had waited for the broker to read them.
 const BYTE_TIME_MAX: Duration = Duration::from_nanos(2_000);
 
 /// Virtual time that a message of the innocent client may take.
@@ -98,7 +98,8 @@ impl<'a> Trial<'a> {
         program.script.world.take_log();
         let used = memory::used().saturating_sub(begun);
         let held = memory::held_since(self.held).saturating_sub(program.waiting_bytes());
-        let sent = u32::try_from(program.sent + waiting).unwrap_or(u32::MAX);
+        let came = (program.sent + waiting).saturating_sub(program.waiting_bytes());
+        let sent = u32::try_from(came).unwrap_or(u32::MAX);
         let time_max = (self.sizes.step_time_max + BYTE_TIME_MAX * sent) * SLOW;
         if self.verbose {
             println!("    {held} bytes, {used:?} of {time_max:?}, latency {latency:?}");
