@@ -59,14 +59,14 @@ impl<'a> Performative<'a> {
     ///
     /// # Errors
     /// The first rule that the bytes break, or
-    /// [`DecodeError::UnknownPerformative`].
+    /// [`DecodeError::UnknownPerformative`] for a type that is none.
     pub fn decode(body: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
         let mut r = Reader::new(body);
         if r.is_empty() {
             return Err(DecodeError::EmptyFrame);
         }
         if r.u8()? != code::DESCRIBED {
-            return Err(DecodeError::UnknownPerformative);
+            return Err(DecodeError::WrongType);
         }
         let descriptor = read_descriptor(&mut r)?;
         let performative = Self::read_list(descriptor, &mut r)?;

@@ -1,4 +1,6 @@
 //! Fields of several symbols (section 1.4, `multiple`): null, one, or an array.
+//! Those of this side are an array also where there is one: not all peers read
+//! a single value.
 
 use core::fmt;
 use core::iter;
@@ -83,7 +85,7 @@ impl<'a> Field<'a> for Symbols<'a> {
 
     fn encoded_len(&self) -> usize {
         match &self.0 {
-            Repr::One(symbol) | Repr::Slice([symbol]) => symbol.encoded_len(),
+            Repr::One(symbol) => symbol.encoded_len(),
             Repr::Array(array) => array.encoded_len(),
             Repr::Slice(slice) => compound_len(slice.len(), slice_shape(slice).1),
         }
@@ -91,7 +93,7 @@ impl<'a> Field<'a> for Symbols<'a> {
 
     fn write(&self, out: &mut (impl ByteSink + ?Sized)) -> Result<(), EncodeError> {
         let slice = match &self.0 {
-            Repr::One(symbol) | Repr::Slice([symbol]) => return symbol.write(out),
+            Repr::One(symbol) => return symbol.write(out),
             Repr::Array(array) => return array.write(out),
             Repr::Slice(slice) => *slice,
         };

@@ -45,7 +45,7 @@ fn connection() {
     check(
         "open with everything",
         "00 53 10 c0 {0a a1 01 'c' a1 01 'h' 70 00000200 60 00ff 70 000003e8 40 40 \
-         e0 {02 a3 01 'a' 02 'bc'} a3 01 'x' c1 {02 a3 01 'p' 41}}",
+         e0 {02 a3 01 'a' 02 'bc'} e0 {01 a3 01 'x'} c1 {02 a3 01 'p' 41}}",
         open.into(),
     );
     let error = Error::new(condition::NOT_FOUND, "no");
@@ -185,7 +185,7 @@ fn attach() {
     check(
         "attach to the coordinator",
         "00 53 12 c0 {07 a1 01 't' 43 42 40 40 40 \
-         00 53 30 c0 {01 a3 17 'amqp:local-transactions'}}",
+         00 53 30 c0 {01 e0 {01 a3 17 'amqp:local-transactions'}}}",
         Attach {
             name: "t",
             target: Some(coordinator.into()),
@@ -342,7 +342,7 @@ fn sasl() {
     let two = [symbol("EXTERNAL"), symbol("ANONYMOUS")];
     for (bytes, want) in [
         (
-            "00 53 40 c0 {01 a3 05 'PLAIN'}",
+            "00 53 40 c0 {01 e0 {01 a3 05 'PLAIN'}}",
             SaslFrame::from(SaslMechanisms {
                 sasl_server_mechanisms: Symbols::new(&one),
             }),
