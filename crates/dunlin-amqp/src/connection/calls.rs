@@ -134,12 +134,21 @@ impl Connection {
         session.set_credit(link, credit, drain)
     }
 
-    /// As a sender: deliveries that [`Connection::send`] would take now.
+    /// As a sender: deliveries that [`Connection::send`] would take now. Where
+    /// the session and not the link has room for none,
+    /// [`Event::WindowOpen`](crate::Event::WindowOpen) follows.
     #[must_use]
     pub fn credit(&mut self, link: LinkId) -> u32 {
         let max = self.wire.limits.unsettled_sent_max;
         let session = self.sessions.of_link(link);
         session.map_or(0, |session| session.credit(link, max))
+    }
+
+    /// As a sender: the link credit, whatever the session has room for.
+    #[must_use]
+    pub fn link_credit(&mut self, link: LinkId) -> u32 {
+        let session = self.sessions.of_link(link);
+        session.map_or(0, |session| session.link_credit(link))
     }
 
     /// As a sender: how many deliveries wait, which flow states say from now on.

@@ -139,6 +139,10 @@ impl Connection {
             decoded => decoded?,
         };
         let taken = match performative {
+            Performative::Open(_) if frame.channel != 0 => {
+                let text = "open on another channel than 0";
+                return Err(Fault::new(condition::FRAMING_ERROR, text));
+            }
             Performative::Open(open) => {
                 self.handle_open(&open, frame.body)?;
                 Taken::Nothing

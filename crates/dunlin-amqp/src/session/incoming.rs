@@ -8,7 +8,7 @@ use dunlin_amqp_codec::{
 };
 
 use super::table::Taken;
-use super::{Session, UNATTACHED, Unsettled};
+use super::{ERRANT, Session, UNATTACHED, Unsettled};
 use crate::error::{Failure, Fault};
 use crate::event::{Event, Message, Payload};
 use crate::ids::{Delivery, LinkId};
@@ -33,7 +33,8 @@ impl Session {
             return Ok(Taken::Nothing);
         };
         match link.phase {
-            LinkPhase::DetachSent | LinkPhase::Errant => return Ok(Taken::Nothing),
+            LinkPhase::DetachSent => return Ok(Taken::Nothing),
+            LinkPhase::Errant => return Err(ERRANT),
             LinkPhase::AttachSent | LinkPhase::AttachReceived | LinkPhase::Attached => {}
         }
         let link::End::Receiver(receiver) = &mut link.end else {

@@ -135,7 +135,8 @@ impl Session {
             return Ok(());
         };
         match link.phase {
-            LinkPhase::DetachSent | LinkPhase::Errant => return Ok(()),
+            LinkPhase::DetachSent => return Ok(()),
+            LinkPhase::Errant => return Err(ERRANT),
             LinkPhase::AttachSent | LinkPhase::AttachReceived | LinkPhase::Attached => {}
         }
         let (id, is_attached) = (link.id, link.phase == LinkPhase::Attached);
@@ -320,6 +321,12 @@ impl Session {
 const UNATTACHED: Failure = Failure::Session(Fault::new(
     dunlin_amqp_codec::condition::UNATTACHED_HANDLE,
     "no link has this handle",
+));
+
+/// A frame for a link that broke a rule and was detached (section 2.6.6).
+const ERRANT: Failure = Failure::Session(Fault::new(
+    dunlin_amqp_codec::condition::ERRANT_LINK,
+    "a frame for a link that was detached with an error",
 ));
 
 /// The flow state of a link in a frame; `None` if it is not attached.

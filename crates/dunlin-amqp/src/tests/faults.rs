@@ -26,6 +26,7 @@ fn frames_that_are_wrong_for_the_state_close_the_connection() {
     let framing = "close amqp:connection:framing-error";
     let cases = [
         ("second open", 0, open(512, None), illegal),
+        ("open on channel 1", 1, open(512, None), framing),
         ("begin twice", 0, begin(), illegal),
         ("begin answers nothing", 1, answer(), illegal),
         ("no session", 1, sender_attach("s", 0), illegal),
@@ -141,6 +142,39 @@ fn frames_that_break_a_rule_of_the_session_end_it() {
         assert_eq!(script.frame(0, frame), [expected]);
         assert_eq!(script.end.names().len(), 2, "the link and the session");
     }
+}
+
+#[test]
+fn a_link_that_broke_a_rule_and_goes_on_ends_its_session() {
+    let flow = || {
+        Performative::Flow(Flow {
+            handle: Some(0),
+            ..Flow::default()
+        })
+    };
+    let transfer = || {
+        Performative::Transfer(Transfer {
+            delivery_id: Some(SerialNumber(1)),
+            delivery_tag: Some(b"1"),
+            ..Transfer::default()
+        })
+    };
+    for late in [flow(), transfer()] {
+        let mut script = Script::sending(Limits::default(), 1);
+        let detached = script.frame(0, Performative::Transfer(Transfer::default()));
+        assert_eq!(detached, ["detach h=0 closed amqp:invalid-field"]);
+        assert_eq!(script.frame(0, late), ["end amqp:session:errant-link"]);
+    }
+    // The peer of a link that this side detached may not have known.
+    let mut script = Script::begun(Limits::default());
+    script.frame(0, sender_attach("s", 0));
+    let Some(Event::Attach { link, .. }) = script.end.events.pop_back() else {
+        panic!("no attach came");
+    };
+    let connection = &mut script.end.connection;
+    connection.detach(link, true, None).expect("attached");
+    assert_eq!(script.sent(), ["detach h=0 closed"]);
+    assert!(script.frame(0, transfer()).is_empty());
 }
 
 #[test]

@@ -79,6 +79,26 @@ fn a_closed_window_holds_the_rest_of_a_message_and_refuses_the_next() {
 }
 
 #[test]
+fn who_asks_for_credit_behind_a_closed_window_hears_when_it_opens() {
+    let narrow = Limits {
+        incoming_window: 1,
+        ..Limits::default()
+    };
+    let (mut pair, session) = Pair::open_with(Limits::default(), narrow);
+    let (link, _) = pair.sender(session, 2);
+    pair.client.send(link, 1, true, b"x");
+    assert_eq!(pair.client.connection.credit(link), 0);
+    assert_eq!(pair.client.connection.link_credit(link), 1);
+    pair.run();
+    assert_eq!(pair.client.names(), ["WindowOpen"]);
+    pair.client.send(link, 2, true, b"x");
+    // Nor is there link credit now: only the receiver can change that.
+    assert_eq!(pair.client.connection.credit(link), 0);
+    pair.run();
+    assert!(pair.client.names().is_empty());
+}
+
+#[test]
 fn the_window_is_opened_again_at_half() {
     let narrow = Limits {
         incoming_window: 8,

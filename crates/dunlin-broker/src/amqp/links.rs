@@ -228,6 +228,7 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
             timeout: 0,
             filter: granted,
             distribution_mode: None,
+            default_outcome: None,
             ..source
         });
         let answer = Attach {

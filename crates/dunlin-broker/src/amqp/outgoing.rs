@@ -151,19 +151,18 @@ fn queue_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool
     }
 }
 
-/// Nothing waits: credit goes back if the client asked for that.
+/// Nothing more can be sent: the client hears so if it asked for that.
 fn drain(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };
     let (link, empty) = (session.link, session.queue.is_empty());
-    let End::Outgoing { drain, .. } = &mut session.end else {
+    let (End::Outgoing { drain, .. }, Some(conn)) = (&mut session.end, own.conns.amqp_mut(c))
+    else {
         return;
     };
-    if core::mem::take(drain)
-        && empty
-        && let Some(conn) = own.conns.amqp_mut(c)
-    {
+    let is_done = empty || conn.engine.link_credit(link) == 0;
+    if is_done && core::mem::take(drain) {
         let _ = conn.engine.drained(link);
         own.conns.touch(c);
     }

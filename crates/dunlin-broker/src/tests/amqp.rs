@@ -576,6 +576,29 @@ fn a_subscription_sends_within_credit_and_takes_back_what_is_released() {
 }
 
 #[test]
+fn a_drain_is_answered_when_the_credit_is_used_up() {
+    let mut world = World::new(1, OPEN);
+    world.mqtt(conn(0, 1), 0);
+    let mut client = Client::new(&mut world, conn(0, 2), None);
+    let link = client.receiver(&mut world, "t/a", 0);
+    for id in 1..=2 {
+        world.bytes(conn(0, 1), &publish(id, b"x"));
+    }
+    // One of two, and then none: neither waits for the message that is left.
+    for credit in [1, 0] {
+        client
+            .engine
+            .set_credit(link, credit, true)
+            .expect("credit");
+        client.exchange(&mut world);
+        let drained = |event: &Event<'_>| matches!(event, Event::Flow { drained: true, .. });
+        assert!(client.events.iter().any(drained), "{credit}");
+        assert_eq!(client.message().is_some(), credit == 1);
+        client.events.clear();
+    }
+}
+
+#[test]
 fn exactly_once_is_settled_by_the_sender_last() {
     let mut world = World::new(1, OPEN);
     let mut from = Client::new(&mut world, conn(0, 1), None);
