@@ -63,6 +63,7 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/wire.sh
 endef
 
 define mini
@@ -95,6 +96,8 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/features.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/own.sh --brokers
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/wire.sh --all
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/wire.sh --tunnel
 	for broker in mqttv5 mqttv5-streams rmqttd; do \
 		DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --broker $$broker \
 			--only dunlin || exit 1; \

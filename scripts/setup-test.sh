@@ -4,9 +4,10 @@
 #   Debian packages  mosquitto, mosquitto-clients, openssl, libssl-dev, python3-venv,
 #                    python3-dev, tshark, prometheus, for its promtool, and for the
 #                    microcontroller qemu-system-arm, gcc-arm-none-eabi and
-#                    musl-tools (root)
+#                    musl-tools; for clients of AMQP a JDK and maven (root)
 #   target/venv      a Python environment with paho-mqtt, aioquic and qpid-proton
 #   target/interop   MQTT.js and rhea from npm
+#   target/interop-java  what interop/amqp/pom.xml names, from Maven
 #   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
 #
@@ -59,6 +60,8 @@ test_packages() {
     command -v arm-none-eabi-gcc >/dev/null ||
         missing+=(gcc-arm-none-eabi libnewlib-arm-none-eabi)
     command -v musl-gcc >/dev/null || missing+=(musl-tools)
+    command -v javac >/dev/null || missing+=(default-jdk-headless)
+    command -v mvn >/dev/null || missing+=(maven)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     # What qpid-proton is built with.
     python3 -c 'import os, sysconfig as s; os.stat(s.get_paths()["include"] + "/Python.h")' \
@@ -144,6 +147,26 @@ node_packages() {
     fi
 }
 
+java_packages() {
+    local jars=target/interop-java/jars
+    # A new version in the list is fetched again.
+    if [ "$jars/done" -nt interop/amqp/pom.xml ]; then
+        return
+    fi
+    if ! command -v mvn >/dev/null; then
+        skip 'protonj2-test-driver: no maven'
+        return
+    fi
+    rm -rf "$jars"
+    if timeout "$SECONDS_MAX" mvn -q -B -f interop/amqp/pom.xml dependency:copy-dependencies \
+        "-DoutputDirectory=$PWD/$jars" >target/setup-mvn.log 2>&1; then
+        touch "$jars/done"
+        done_with 'copied the jars of interop/amqp into target/interop-java'
+    else
+        skip 'protonj2-test-driver: see target/setup-mvn.log'
+    fi
+}
+
 # Where a program of Cargo may be, the installed ones included.
 has_program() {
     command -v "$1" >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/$1" ] || [ -x "$peers/bin/$1" ]
@@ -184,6 +207,7 @@ if [ "${1:-}" = --lab ]; then
 fi
 python_environment
 node_packages
+java_packages
 if [ "${1:-}" = --brokers ]; then
     cargo_brokers "${2:-}"
 fi

@@ -56,3 +56,27 @@ def quic_go() -> tuple[Path, str]:
     if go is None:
         return program, "go is not installed"
     return program, build("interop/quic-go", [go, "build", "-mod=readonly", "-o", str(program), "."])
+
+
+JAVA = ROOT / "target/interop-java"
+
+
+@cache
+def java() -> tuple[str, str]:
+    """The class path of interop/amqp, compiled where its sources are newer."""
+    jars, classes = JAVA / "jars", JAVA / "classes"
+    path = f"{classes}:{jars}/*"
+    if shutil.which("javac") is None:
+        return path, "no Java compiler"
+    if not any(jars.glob("protonj2-test-driver-*.jar")):
+        return path, "target/interop-java has no jars"
+    sources = sorted((ROOT / "interop/amqp/src").rglob("*.java"))
+    built = classes / "built"
+    newest = max(source.stat().st_mtime for source in sources)
+    if built.is_file() and built.stat().st_mtime > newest:
+        return path, ""
+    command = ["javac", "-nowarn", "-Xlint:none", "-d", str(classes), "-cp", f"{jars}/*"]
+    missing = build("interop/amqp", [*command, *map(str, sources)])
+    if not missing:
+        built.touch()
+    return path, missing
