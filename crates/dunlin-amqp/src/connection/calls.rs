@@ -144,11 +144,12 @@ impl Connection {
         session.map_or(0, |session| session.credit(link, max))
     }
 
-    /// As a sender: the link credit, whatever the session has room for.
+    /// As a sender: the link credit, also where the session has no room.
     #[must_use]
     pub fn link_credit(&mut self, link: LinkId) -> u32 {
         let session = self.sessions.of_link(link);
-        session.map_or(0, |session| session.link_credit(link))
+        let sender = session.and_then(|session| session.sender(link).ok());
+        sender.map_or(0, |sender| sender.credit)
     }
 
     /// As a sender: how many deliveries wait, which flow states say from now on.

@@ -139,12 +139,8 @@ impl Connection {
             decoded => decoded?,
         };
         let taken = match performative {
-            Performative::Open(_) if frame.channel != 0 => {
-                let text = "open on another channel than 0";
-                return Err(Fault::new(condition::FRAMING_ERROR, text));
-            }
             Performative::Open(open) => {
-                self.handle_open(&open, frame.body)?;
+                self.handle_open(&open, frame.channel, frame.body)?;
                 Taken::Nothing
             }
             Performative::Close(close) => {
@@ -186,7 +182,11 @@ impl Connection {
     }
 
     /// `open` of the peer.
-    fn handle_open(&mut self, open: &Open<'_>, body: &[u8]) -> Result<(), Fault> {
+    fn handle_open(&mut self, open: &Open<'_>, channel: u16, body: &[u8]) -> Result<(), Fault> {
+        if channel != 0 {
+            let text = "open on another channel than 0";
+            return Err(Fault::new(condition::FRAMING_ERROR, text));
+        }
         let phase = self.phase().received(Signal::Open);
         self.layers.phase = phase.ok_or(Fault::new(condition::ILLEGAL_STATE, "a second open"))?;
         if open.max_frame_size < FRAME_BYTES_MIN {

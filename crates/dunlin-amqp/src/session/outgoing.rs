@@ -224,21 +224,16 @@ impl Session {
         }
     }
 
-    /// Deliveries that [`Session::send`] would take now. The driver that is told
-    /// of none although there is link credit hears when some are possible.
+    /// Deliveries that [`Session::send`] would take now. A driver that
+    /// has link credit, and may send none, hears when it may.
     pub(crate) fn credit(&mut self, link: LinkId, unsettled_max: usize) -> u32 {
-        let credit = self.link_credit(link);
+        let credit = self.sender(link).map_or(0, |sender| sender.credit);
         let room = unsettled_max.saturating_sub(self.outgoing.unsettled.len());
         if !self.outgoing.may_transfer(&self.windows) || room == 0 {
             self.outgoing.was_refused |= credit > 0;
             return 0;
         }
         credit.min(u32::try_from(room).unwrap_or(u32::MAX))
-    }
-
-    /// What the receiver gave and is not used up.
-    pub(crate) fn link_credit(&mut self, link: LinkId) -> u32 {
-        self.sender(link).map_or(0, |sender| sender.credit)
     }
 
     /// The driver has sent all there was: the rest of the credit is given back.
