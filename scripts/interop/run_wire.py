@@ -103,8 +103,8 @@ def run(args: argparse.Namespace, folder: Path) -> list[Result]:
         if args.tunnel:
             tunnel = tunnels.Tunnel(broker, folder)
             port = tunnel.port
-        command = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath]
-        command += ["wire.Main", str(port), "all" if args.all else "short", args.only]
+        command = ["java", *builds.JAVA_FLAGS, "-cp", classpath, "wire.Main"]
+        command += [str(port), "all" if args.all else "short", args.only]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False
         )

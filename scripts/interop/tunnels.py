@@ -18,7 +18,7 @@ class Tunnel:
     def __init__(self, broker: Broker, folder: Path) -> None:
         self.port = free_port(socket.SOCK_STREAM)
         self.log = folder / "tunnel.log"
-        command = [str(Dunlin.binary()), "tunnel", "--protocol", "amqp"]
+        command = [str(Dunlin.binary()), "tunnel"]
         command += ["--listen", f"127.0.0.1:{self.port}", "--cafile", str(broker.ca)]
         command += [f"amqp+quic://localhost:{broker.ports['quic']}"]
         with self.log.open("ab") as log:

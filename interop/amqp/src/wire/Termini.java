@@ -49,15 +49,43 @@ final class Termini {
             w.refuses("amqp:unauthorized-access");
             w.asSender(0).withTarget().withAddress("$SYS/x").and().now();
         });
-        cases.add("3.5.3", "a queue that there is not", w -> {
+        cases.add("3.5.3", "a message waits in a queue for its receiver", w -> {
+            String queue = "/queues/" + w.topic.replace('/', '-');
             w.begun();
-            w.refuses("amqp:not-found");
-            w.asReceiver(0).withSource().withAddress("/queues/" + w.topic.replace('/', '-')).and().now();
+            w.expectReceiverOf(0);
+            w.expectFlow();
+            w.asSender(0).withTarget().withAddress(queue).and().now();
+            w.sync();
+            w.expectAccepted(0);
+            w.transfer(0, BODY).now();
+            w.sync();
+            w.expectSenderOf(1);
+            w.asReceiver(1).withSource().withAddress(queue).and().now();
+            w.sync();
+            w.expectMessage(BODY).accept();
+            w.remoteFlow().withHandle(1).withDeliveryCount(0).withLinkCredit(1).now();
         });
-        cases.add("3.5.4", "a queue that there is not, as a target", w -> {
+        cases.add("3.5.7", "a queue gives a message to one receiver only", w -> {
+            String queue = "/queues/" + w.topic.replace('/', '-');
             w.begun();
-            w.refuses("amqp:not-found");
-            w.asSender(0).withTarget().withAddress("/queues/" + w.topic.replace('/', '-')).and().now();
+            for (int handle = 1; handle < 3; handle++) {
+                w.expectSenderOf(handle);
+                w.asReceiver(handle).withSource().withAddress(queue).and().now();
+                w.sync();
+                w.expectFlow();
+                w.remoteFlow().withHandle(handle).withDeliveryCount(0).withLinkCredit(5).withEcho(true).now();
+                w.sync();
+            }
+            w.expectMessage(BODY).accept();
+            Wire from = w.other().begun();
+            from.expectReceiverOf(0);
+            from.expectFlow();
+            from.asSender(0).withTarget().withAddress(queue).and().now();
+            from.sync();
+            from.expectAccepted(0);
+            from.transfer(0, BODY).now();
+            from.sync();
+            w.sync().barrier();
         });
         cases.add("3.5.3", "an address with wildcards of topics", w -> {
             w.begun();
