@@ -93,7 +93,7 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 	scripts/setup-test.sh --brokers $(if $(filter all,$(BROKERS)),--rmqttd)
 	$(CARGO) build --release --package dunlin --package dunlin-client --bin dunlin \
 		--example features
-	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers --tunnel
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/features.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/own.sh --brokers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/wire.sh --all

@@ -4,7 +4,8 @@
 #   Debian packages  mosquitto, mosquitto-clients, openssl, libssl-dev, python3-venv,
 #                    python3-dev, tshark, prometheus, for its promtool, and for the
 #                    microcontroller qemu-system-arm, gcc-arm-none-eabi and
-#                    musl-tools; for clients of AMQP a JDK and maven (root)
+#                    musl-tools; for clients of AMQP a JDK, maven and
+#                    libqpid-proton-cpp12-dev (root)
 #   target/venv      a Python environment with paho-mqtt, aioquic and qpid-proton
 #   target/interop   MQTT.js and rhea from npm
 #   target/interop-java  what interop/amqp/pom.xml names, from Maven
@@ -62,6 +63,7 @@ test_packages() {
     command -v musl-gcc >/dev/null || missing+=(musl-tools)
     command -v javac >/dev/null || missing+=(default-jdk-headless)
     command -v mvn >/dev/null || missing+=(maven)
+    [ -e /usr/include/proton/container.hpp ] || missing+=(libqpid-proton-cpp12-dev)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     # What qpid-proton is built with.
     python3 -c 'import os, sysconfig as s; os.stat(s.get_paths()["include"] + "/Python.h")' \

@@ -28,6 +28,8 @@ def main() -> int:
         "features": results.read("features"),
         "own": results.read("own"),
         "scenarios": scenarios(),
+        "amqp": results.read("amqp"),
+        "wire": results.read("wire"),
     }
     for name, text in parts.items():
         if text is None:

@@ -48,17 +48,39 @@ def example(package: str, name: str) -> tuple[Path, str]:
     return TARGET / profile / "examples" / name, build(f"crates/{package}", command)
 
 
-@cache
 def quic_go() -> tuple[Path, str]:
+    return go("quic-go", "quic-go-peer")
+
+
+@cache
+def go(what: str, name: str = "") -> tuple[Path, str]:
     """Built with the modules that the sums in `go.sum` vouch for."""
-    program = TARGET / "quic-go-peer"
+    program = TARGET.resolve() / (name or what)
     go = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
     if go is None:
         return program, "go is not installed"
-    return program, build("interop/quic-go", [go, "build", "-mod=readonly", "-o", str(program), "."])
+    command = [go, "build", "-mod=readonly", "-o", str(program), "."]
+    return program, build(f"interop/{what}", command)
+
+
+@cache
+def cpp(what: str, library: str) -> tuple[Path, str]:
+    """Built with a library of the system."""
+    program = TARGET.resolve() / what
+    source = ROOT / "interop" / what / "main.cpp"
+    if shutil.which("g++") is None:
+        return program, "g++ is not installed"
+    if not Path("/usr/include/proton/container.hpp").is_file():
+        return program, f"lib{library} is not installed"
+    if program.is_file() and program.stat().st_mtime > source.stat().st_mtime:
+        return program, ""
+    command = ["g++", "-std=c++17", "-O1", "-o", str(program), str(source), f"-l{library}"]
+    return program, build(f"interop/{what}", [*command, "-pthread"])
 
 
 JAVA = ROOT / "target/interop-java"
+# A program that runs for seconds is not worth the optimizing compiler.
+JAVA_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 @cache

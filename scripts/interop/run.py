@@ -13,9 +13,10 @@ from pathlib import Path
 
 import builds
 import results
+import tunnels
 import versions
 from brokers import BROKERS, ROOT, TRANSPORTS, Broker, Dunlin
-from scenarios import AMQP_NAMES, NAMES
+from scenarios import AMQP_NAMES, JMS_NAMES, NAMES, WAITING
 
 HERE = Path(__file__).resolve().parent
 PYTHON = versions.PYTHON
@@ -45,6 +46,14 @@ class Client:
     version: str = ""
     # What it is asked to do.
     names: tuple[str, ...] = NAMES
+    # Where it runs in the short form, if not over all.
+    quick: tuple[str, ...] = ()
+    # It knows nothing of QUIC, and is tried through `dunlin tunnel` too.
+    tunnelled: bool = False
+
+    @property
+    def speaks_amqp(self) -> bool:
+        return self.names is not NAMES
 
 
 def cli(
@@ -119,14 +128,42 @@ def amqp_clients() -> list[Client]:
             ["node", str(HERE / "client_rhea.mjs")],
             ("1.0",),
             missing="" if have_rhea else "target/interop has no rhea",
-            environment={
-                "INTEROP_MODULES": str(NODE_MODULES),
-                "INTEROP_SCENARIOS": " ".join(AMQP_NAMES),
-            },
+            environment={"INTEROP_MODULES": str(NODE_MODULES)},
             version=versions.node("rhea"),
             names=AMQP_NAMES,
         ),
+        go_client(),
+        cpp_client(),
+        java_client("protonj2", "ProtonJ2", "protonj2-client", AMQP_NAMES),
+        java_client("qpid-jms", "Jms", "qpid-jms-client", JMS_NAMES),
     ]
+
+
+def go_client() -> Client:
+    program, missing = builds.go("amqp-go")
+    version = versions.go("github.com/Azure/go-amqp", "amqp-go")
+    return Client(
+        "go-amqp", ("tcp", "tls"), [str(program)], ("1.0",), missing, {}, version,
+        AMQP_NAMES, tunnelled=True,
+    )  # fmt: skip
+
+
+def cpp_client() -> Client:
+    program, missing = builds.cpp("amqp-cpp", "qpid-proton-cpp")
+    version = versions.debian("libqpid-proton-cpp12-dev")
+    return Client(
+        "proton-cpp", ("tcp", "tls"), [str(program)], ("1.0",), missing, {}, version,
+        AMQP_NAMES,
+    )  # fmt: skip
+
+
+def java_client(name: str, main: str, artifact: str, names: tuple[str, ...]) -> Client:
+    classpath, missing = builds.java()
+    command = ["java", *builds.JAVA_FLAGS, "-cp", classpath, f"clients.{main}"]
+    return Client(
+        name, ("tcp", "tls", "ws", "wss"), command, ("1.0",), missing, {},
+        versions.jar(artifact), names, ("tcp", "wss"), tunnelled=True,
+    )  # fmt: skip
 
 
 def quic_clients() -> list[Client]:
@@ -165,12 +202,18 @@ class Row:
     reasons: list[str] = field(default_factory=list)
 
 
-def run_client(client: Client, broker: Broker, transport: str, version: str) -> Row:
+def run_client(
+    client: Client, broker: Broker, transport: str, version: str, waiting: bool = True
+) -> Row:
+    """`waiting`: also what waits for a feature."""
     row = Row(client.name, transport, version, client.version)
+    names = [name for name in client.names if waiting or name not in WAITING]
     if client.missing:
         row.marks = dict.fromkeys(client.names, "skip")
         return row
-    command = [*client.command, "--port", str(broker.ports[transport]), "--transport", transport]
+    # A tunnel is TCP to the client.
+    spoken = "tcp" if transport == "tunnel" else transport
+    command = [*client.command, "--port", str(broker.ports[transport]), "--transport", spoken]
     command += ["--version", version, "--ca", str(broker.ca)]
     start = time.monotonic()
     try:
@@ -179,7 +222,12 @@ def run_client(client: Client, broker: Broker, transport: str, version: str) -> 
             capture_output=True,
             text=True,
             timeout=CLIENT_SECONDS_MAX,
-            env={**os.environ, **client.environment, "INTEROP_TCP_PORT": str(broker.ports["tcp"])},
+            env={
+                **os.environ,
+                **client.environment,
+                "INTEROP_TCP_PORT": str(broker.ports["tcp"]),
+                "INTEROP_SCENARIOS": " ".join(names),
+            },
             check=False,
         )
         output, errors = done.stdout, done.stderr
@@ -188,6 +236,8 @@ def run_client(client: Client, broker: Broker, transport: str, version: str) -> 
         errors = f"no end within {CLIENT_SECONDS_MAX} s"
     row.seconds = time.monotonic() - start
     read_lines(row, output)
+    if client.speaks_amqp:
+        judge_waiting(row, [name for name in client.names if name in WAITING])
     silent = [name for name in client.names if name not in row.marks]
     for name in silent:
         row.marks[name] = "FAIL"
@@ -205,6 +255,19 @@ def read_lines(row: Row, output: str) -> None:
                 if reason:
                     row.reasons.append(f"{name}: {reason}")
                 break
+
+
+def judge_waiting(row: Row, names: list[str]) -> None:
+    """What waits for a feature is skipped where it fails or was not asked for;
+    where it passes, the list is wrong."""
+    for name in names:
+        if row.marks.get(name) == "ok":
+            row.marks[name] = "FAIL"
+            row.reasons.append(f"{name}: it passes: take it from WAITING")
+        elif row.marks.get(name) != "skip":
+            row.marks[name] = "skip"
+            row.reasons = [it for it in row.reasons if not it.startswith(f"{name}: ")]
+            row.reasons.append(f"{name}: waits for {WAITING[name]}")
 
 
 def print_table(rows: list[Row], protocol: str, names: tuple[str, ...]) -> None:
@@ -235,29 +298,58 @@ def book_rows(broker: type[Broker], rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def amqp_book(rows: list[Row]) -> str:
+    """What each client of AMQP passes, a row for each scenario."""
+    names = [*AMQP_NAMES, *(name for name in JMS_NAMES if name not in AMQP_NAMES)]
+    clients = list(dict.fromkeys(row.client for row in rows))
+    versions_of = {row.client: row.client_version for row in rows}
+    head = " | ".join(f"{client} {versions_of[client]}".strip() for client in clients)
+    lines = [f"| scenario | {head} |", "|---|" + "---|" * len(clients)]
+    for name in names:
+        cells = []
+        for client in clients:
+            marks = [(row.transport, row.marks.get(name)) for row in rows if row.client == client]
+            passed = [transport for transport, mark in marks if mark == "ok"]
+            failed = [transport for transport, mark in marks if mark == "FAIL"]
+            cell = ", ".join(passed) if passed else "–"
+            cells.append(cell + (f" **fails: {', '.join(failed)}**" if failed else ""))
+        waits = f" (waits for {WAITING[name]})" if name in WAITING else ""
+        lines.append(f"| `{name}`{waits} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def run(args: argparse.Namespace, folder: Path) -> list[Row]:
     broker = BROKERS[args.broker](folder)
     rows = []
+    tunnel = None
     try:
         broker.start()
+        if args.tunnel:
+            tunnel = tunnels.Tunnel(broker, folder)
+            broker.ports["tunnel"] = tunnel.port
         for client in clients(args.quic_peers):
             if args.only and client.name != args.only:
                 continue
             if client.missing:
                 print(f"interop: skipped: {client.name}: {client.missing}")
-            if client.names is AMQP_NAMES and not broker.speaks_amqp:
+            if client.speaks_amqp and not broker.speaks_amqp:
                 continue
-            for transport in client.transports:
+            transports = client.quick or client.transports
+            if args.tunnel:
+                transports = client.transports + ("tunnel",) * client.tunnelled
+            for transport in transports:
                 if transport not in broker.ports or args.over not in ("", transport):
                     continue
                 for version in client.versions:
-                    row = run_client(client, broker, transport, version)
+                    row = run_client(client, broker, transport, version, args.tunnel)
                     rows.append(row)
                     for reason in row.reasons:
                         print(f"interop: {client.name} {transport} {version}: {reason}")
             if not broker.alive():
                 raise RuntimeError(f"{broker.name} ended:\n{broker.tail()}")
     finally:
+        if tunnel:
+            tunnel.stop()
         broker.stop()
     return rows
 
@@ -266,6 +358,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--broker", choices=BROKERS, default="dunlin")
     parser.add_argument("--quic-peers", action="store_true")
+    parser.add_argument("--tunnel", action="store_true", help="AMQP: all, also over QUIC")
     parser.add_argument("--only", metavar="CLIENT")
     parser.add_argument("--over", metavar="TRANSPORT", choices=TRANSPORTS, default="")
     args = parser.parse_args()
@@ -279,13 +372,20 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         rows = run(args, Path(folder))
-    print_table([row for row in rows if row.version in VERSIONS], "MQTT", NAMES)
-    if spoken := [row for row in rows if row.version not in VERSIONS]:
-        print_table(spoken, "AMQP", AMQP_NAMES)
+    if of_mqtt := [row for row in rows if row.version in VERSIONS]:
+        print_table(of_mqtt, "MQTT", NAMES)
+    for names in (AMQP_NAMES, JMS_NAMES):
+        asked = {client.name for client in amqp_clients() if client.names is names}
+        if spoken := [row for row in rows if row.client in asked]:
+            print_table(spoken, "AMQP", names)
     kind = BROKERS[args.broker]
+    count = Counter(mark for row in rows for mark in row.marks.values())
+    if not args.over and not args.only and args.tunnel:
+        spoken = [row for row in rows if row.version not in VERSIONS]
+        rows = [row for row in rows if row.version in VERSIONS]
+        results.write("amqp", amqp_book(spoken))
     if not args.over and (args.quic_peers or kind is not Dunlin):
         results.write(f"{PART}-{args.broker}", book_rows(kind, rows))
-    count = Counter(mark for row in rows for mark in row.marks.values())
     print(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
     return 1 if count["FAIL"] or not rows else 0
 

@@ -2,7 +2,7 @@
 # Third-party clients against a running broker. Prints a table and, last,
 # `N passed, N failed, N skipped`.
 #
-#   scripts/interop/run.sh [--broker NAME] [--quic-peers] [--only CLIENT] [--over TRANSPORT]
+#   scripts/interop/run.sh [--broker NAME] [--quic-peers] [--tunnel] [--only CLIENT] [--over TRANSPORT]
 #
 # DUNLIN names the binary; without it, the newer of target/release/dunlin and
 # target/debug/dunlin is taken. What is not installed is skipped in words;

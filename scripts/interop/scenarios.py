@@ -45,7 +45,46 @@ AMQP_NAMES = (
     "burst",
     "refused",
     "idle",
+    "transaction",
 )
+
+# What a client of JMS is asked to do.
+JMS_NAMES = (
+    "unsettled",
+    "sasl",
+    "large",
+    "wildcard",
+    "properties",
+    "expiry",
+    "priority",
+    "to-mqtt",
+    "from-mqtt",
+    "recover",
+    "drain",
+    "burst",
+    "refused",
+    "idle",
+    "no-local",
+    "selector",
+    "durable",
+    "shared",
+    "queue",
+    "browse",
+    "temporary-queue",
+    "temporary-topic",
+    "transaction",
+)
+
+# Scenarios of AMQP that fail until the broker has a feature. One that passes is to
+# be taken from here.
+WAITING = {
+    "no-local": "filters",
+    "selector": "filters",
+    "durable": "durable subscriptions",
+    "shared": "shared subscriptions",
+    "browse": "browsing of queues",
+    "transaction": "transactions",
+}
 
 # Longest that one expected message or answer may take.
 SECONDS_MAX = 10

@@ -50,8 +50,21 @@ def crate(name: str) -> str:
 
 
 @cache
-def go(module: str) -> str:
-    """Of a module that `interop/quic-go` is built with."""
-    text = (ROOT / "interop/quic-go/go.mod").read_text()
+def go(module: str, package: str = "quic-go") -> str:
+    """Of a module that a package in interop/ is built with."""
+    text = (ROOT / "interop" / package / "go.mod").read_text()
     found = re.search(rf"{re.escape(module)} v(\S+)", text)
     return found[1] if found else ""
+
+
+@cache
+def jar(artifact: str) -> str:
+    """Of a library that interop/amqp/pom.xml names."""
+    text = (ROOT / "interop/amqp/pom.xml").read_text()
+    found = re.search(rf"<artifactId>{artifact}</artifactId>\s*<version>([^<]+)<", text)
+    return found[1] if found else ""
+
+
+@cache
+def debian(package: str) -> str:
+    return said("dpkg-query", "--show", "--showformat=${Version}", package)
