@@ -22,6 +22,7 @@ mod priority;
 mod promises;
 mod publish;
 mod qos;
+mod queues;
 mod shared;
 mod smoke;
 mod streams;

@@ -1,0 +1,403 @@
+//! One queue of both protocols, through lost connections and crashes: publishers of
+//! MQTT and a sender of AMQP, consumers that settle first and second. What was
+//! acknowledged is consumed, and what a consumer has seen settled never comes again.
+//!
+//! `QUEUE_SEEDS=0..1000` in the environment runs that many.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use dunlin_amqp::codec::{
+    AnyTarget, Attach, Begin, DeliveryState, Message, Open, Outcome, ReceiverSettleMode, Role,
+    Section, SerialNumber, Source, Symbols, Target,
+};
+use dunlin_amqp::{
+    Connection, Delivery, Event, Limits, LinkId, SaslPolicy, Sending, Settings, Side, State, Tag,
+};
+use dunlin_base::transport::Transport;
+use dunlin_base::{ConnId, QoS, SendBuf, StreamId, Text};
+use dunlin_broker::NamedQueue;
+use dunlin_mqtt_codec::Version;
+use dunlin_sim::{Peer, PeerOptions, Random, Setup, ToClient, World};
+
+const ADDRESS: &str = "/queues/jobs";
+
+/// What an AMQP client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Send,
+    /// It settles at once.
+    First,
+    /// The broker settles, then it does.
+    Second,
+}
+
+/// A client of AMQP with one link.
+struct Client {
+    work: Work,
+    conn: Option<ConnId>,
+    engine: Connection,
+    link: Option<LinkId>,
+    /// What it has to send, until it is accepted.
+    open: Vec<String>,
+    /// Payloads by tag or delivery, of this connection.
+    under_way: BTreeMap<u64, String>,
+    accepting: BTreeMap<Delivery, String>,
+    tag: u64,
+    accepted: BTreeSet<String>,
+}
+
+/// What consumers have seen.
+#[derive(Default)]
+struct Seen {
+    consumed: BTreeSet<String>,
+    settled: BTreeSet<String>,
+    doubled: Vec<String>,
+}
+
+impl Client {
+    fn new(work: Work) -> Self {
+        Self {
+            work,
+            conn: None,
+            engine: engine(dunlin_base::Instant::from_micros(1)),
+            link: None,
+            open: Vec::new(),
+            under_way: BTreeMap::new(),
+            accepting: BTreeMap::new(),
+            tag: 0,
+            accepted: BTreeSet::new(),
+        }
+    }
+
+    fn connect(&mut self, world: &mut World) {
+        let now = world.now();
+        self.conn = Some(world.open());
+        self.engine = engine(now);
+        self.under_way.clear();
+        self.accepting.clear();
+        self.engine.open(now, &Open::default()).expect("open");
+        let session = self.engine.begin(&Begin::default()).expect("begin");
+        let attach = match self.work {
+            Work::Send => Attach {
+                name: "sender",
+                role: Role::Sender,
+                source: Some(Source::default()),
+                target: Some(AnyTarget::Target(Target {
+                    address: Some(ADDRESS),
+                    ..Target::default()
+                })),
+                initial_delivery_count: Some(SerialNumber(0)),
+                ..Attach::default()
+            },
+            Work::First | Work::Second => Attach {
+                name: "receiver",
+                role: Role::Receiver,
+                rcv_settle_mode: match self.work {
+                    Work::Second => ReceiverSettleMode::Second,
+                    _ => ReceiverSettleMode::First,
+                },
+                source: Some(Source {
+                    address: Some(ADDRESS),
+                    ..Source::default()
+                }),
+                target: Some(AnyTarget::Target(Target::default())),
+                ..Attach::default()
+            },
+        };
+        let link = self.engine.attach(session, &attach).expect("attach");
+        self.link = Some(link);
+        if self.work != Work::Send {
+            self.engine.set_credit(link, 4, false).expect("credit");
+        }
+        self.flush(world);
+    }
+
+    fn flush(&mut self, world: &mut World) {
+        let mut out = SendBuf::new();
+        self.engine.poll_output(world.now(), &mut out);
+        let out: Vec<u8> = out.slices().flatten().copied().collect();
+        if let Some(conn) = self.conn
+            && !out.is_empty()
+        {
+            world.send(conn, StreamId::CONTROL, &out);
+        }
+    }
+
+    /// Sends what is not accepted and not under way.
+    fn send_open(&mut self) {
+        let Some(link) = self.link.filter(|_| self.work == Work::Send) else {
+            return;
+        };
+        for payload in &self.open {
+            if self.under_way.values().any(|it| it == payload) || self.engine.credit(link) == 0 {
+                continue;
+            }
+            self.tag += 1;
+            // A header that says durable.
+            let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];
+            Section::encode_data_start(payload.len(), &mut bytes).expect("a vector");
+            bytes.extend_from_slice(payload.as_bytes());
+            let sending = Sending::new(Tag::from(self.tag), false);
+            if self.engine.send(link, &sending, &bytes, &Bytes::new()).is_ok() {
+                self.under_way.insert(self.tag, payload.clone());
+            }
+        }
+    }
+
+    fn handle(&mut self, world: &mut World, event: ToClient, seen: &mut Seen) {
+        match event {
+            ToClient::Bytes(_, data) => {
+                let mut data = &data[..];
+                let mut events = Vec::new();
+                while let Some(event) = self.engine.poll_event(world.now(), &mut data) {
+                    match event {
+                        Event::Message(message) => {
+                            let (delivery, bytes) = (message.delivery, message.payload.into_bytes());
+                            events.push((delivery, payload(&bytes)));
+                        }
+                        Event::Disposition {
+                            delivery,
+                            tag,
+                            state,
+                            settled,
+                        } => self.note(delivery, tag, state.as_ref(), settled, seen),
+                        _ => {}
+                    }
+                }
+                for (delivery, payload) in events {
+                    self.take(world, delivery, payload, seen);
+                }
+                self.send_open();
+                self.flush(world);
+            }
+            ToClient::Closed(_) => self.connect(world),
+            _ => {}
+        }
+    }
+
+    fn note(
+        &mut self,
+        delivery: Delivery,
+        tag: Tag,
+        state: Option<&State>,
+        settled: bool,
+        seen: &mut Seen,
+    ) {
+        let sent = tag.number().and_then(|tag| self.under_way.remove(&tag));
+        let state = state.map(State::get);
+        if let Some(payload) = sent {
+            if matches!(state, Some(DeliveryState::Outcome(Outcome::Accepted))) {
+                self.open.retain(|open| *open != payload);
+                self.accepted.insert(payload);
+            }
+            if !settled {
+                self.engine.settle(delivery, None).expect("open");
+            }
+        } else if settled && let Some(payload) = self.accepting.remove(&delivery) {
+            seen.settled.insert(payload);
+        }
+    }
+
+    fn take(&mut self, world: &mut World, delivery: Delivery, payload: String, seen: &mut Seen) {
+        // Others may be sent twice.
+        if payload.starts_with('x') && seen.settled.contains(&payload) {
+            seen.doubled.push(payload.clone());
+        }
+        if world.random().one_in(6) {
+            let released = self.engine.settle(delivery, Some(&DeliveryState::RELEASED));
+            released.expect("open");
+        } else if self.work == Work::First {
+            let accepted = self.engine.settle(delivery, Some(&DeliveryState::ACCEPTED));
+            accepted.expect("open");
+            seen.consumed.insert(payload);
+        } else {
+            let accepted = self.engine.update(delivery, &DeliveryState::ACCEPTED);
+            accepted.expect("open");
+            seen.consumed.insert(payload.clone());
+            self.accepting.insert(delivery, payload);
+        }
+        if let Some(link) = self.link {
+            self.engine.set_credit(link, 4, false).expect("credit");
+        }
+    }
+}
+
+fn engine(now: dunlin_base::Instant) -> Connection {
+    let settings = Settings {
+        side: Side::Client,
+        container_id: "client",
+        sasl: SaslPolicy::Off,
+        mechanisms: Symbols::default(),
+        limits: Limits::default(),
+    };
+    Connection::new(now, &settings)
+}
+
+fn payload(bytes: &Bytes) -> String {
+    let message = Message::scan(bytes).expect("a message");
+    let body = message.bare_and_footer();
+    // One data section of less than 256 bytes ends the message.
+    let at = body.windows(3).position(|it| it == [0x00, 0x53, 0x75]);
+    let data = &body[at.expect("a data section") + 5..];
+    String::from_utf8(data.to_vec()).expect("text")
+}
+
+struct Scene {
+    world: World,
+    peers: Vec<Peer>,
+    clients: Vec<Client>,
+    seen: Seen,
+}
+
+impl Scene {
+    fn run(&mut self, time: Duration) {
+        let until = self.world.now() + time;
+        loop {
+            let peers = self.peers.iter().filter_map(Peer::poll_timeout);
+            let clients = self.clients.iter().filter_map(|it| it.engine.deadline());
+            let limit = peers.chain(clients).fold(until, |a, b| a.min(b));
+            if let Some((conn, event)) = self.world.next(limit) {
+                self.happen(conn, event);
+                continue;
+            }
+            if self.world.now() >= until {
+                return;
+            }
+            let now = self.world.now();
+            for peer in &mut self.peers {
+                if peer.poll_timeout().is_some_and(|at| at <= now) {
+                    peer.handle_timeout(&mut self.world);
+                }
+            }
+            for client in &mut self.clients {
+                if client.engine.deadline().is_some_and(|at| at <= now) {
+                    client.engine.on_deadline(now);
+                    client.flush(&mut self.world);
+                }
+            }
+        }
+    }
+
+    fn happen(&mut self, conn: ConnId, event: ToClient) {
+        let world = &mut self.world;
+        if let Some(peer) = self.peers.iter_mut().find(|it| it.conn() == Some(conn)) {
+            peer.handle(world, event);
+            if peer.conn().is_none() {
+                peer.connect(world);
+            }
+        } else if let Some(client) = self.clients.iter_mut().find(|it| it.conn == Some(conn)) {
+            client.handle(world, event, &mut self.seen);
+        }
+    }
+}
+
+fn publisher(client_id: &str) -> Peer {
+    Peer::new(PeerOptions {
+        client_id: client_id.into(),
+        version: Version::V5,
+        expiry_secs: 1000,
+        filters: Vec::new(),
+        receive_maximum: 5,
+    })
+}
+
+fn program(seed: u64) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let mut setup = Setup::new(2, seed);
+    setup.protocol = Some("");
+    setup.transport = Transport::Tcp;
+    setup.pace.stores_apart = random.one_in(2);
+    setup.config.queue_held_max = 3;
+    setup.config.queues.named = vec![NamedQueue {
+        name: Text::from("jobs"),
+        topics: vec![Text::from("jobs/#")],
+        ..NamedQueue::default()
+    }];
+    let mut scene = Scene {
+        world: World::new(setup),
+        peers: vec![publisher("twice"), publisher("once")],
+        clients: [Work::Send, Work::First, Work::Second, Work::Second]
+            .map(Client::new)
+            .into(),
+        seen: Seen::default(),
+    };
+    for peer in &mut scene.peers {
+        peer.connect(&mut scene.world);
+    }
+    for client in &mut scene.clients {
+        client.connect(&mut scene.world);
+    }
+    scene.run(Duration::from_secs(1));
+    for number in 0..60 {
+        let world = &mut scene.world;
+        match random.below(9) {
+            0..=2 => {
+                scene.peers[0].publish(world, "jobs/x", format!("x{number}"), QoS::ExactlyOnce);
+            }
+            3 => scene.peers[1].publish(world, "jobs/y", format!("y{number}"), QoS::AtLeastOnce),
+            4 | 5 => {
+                let sender = &mut scene.clients[0];
+                sender.open.push(format!("z{number}"));
+                sender.send_open();
+                sender.flush(world);
+            }
+            6 => {
+                let at = random.below(2) as usize;
+                scene.peers[at].cut(world);
+                scene.peers[at].connect(world);
+            }
+            7 => {
+                let client = &mut scene.clients[random.below(4) as usize];
+                if let Some(conn) = client.conn {
+                    world.cut(conn);
+                }
+                client.connect(world);
+            }
+            _ => world.crash(),
+        }
+        scene.run(Duration::from_micros(random.between(100, 20_000)));
+    }
+    scene.run(Duration::from_secs(90));
+    check(&scene)
+}
+
+fn check(scene: &Scene) -> Result<(), String> {
+    let Scene {
+        world,
+        peers,
+        clients,
+        seen,
+    } = scene;
+    if !seen.doubled.is_empty() {
+        return Err(format!("settled, and came again: {:?}", seen.doubled));
+    }
+    let published = peers.iter().flat_map(|peer| &peer.acknowledged);
+    let published = published.map(|message| &message.payload);
+    for payload in published.chain(&clients[0].accepted) {
+        if !seen.consumed.contains(payload) {
+            return Err(format!("{payload} was acknowledged and is lost"));
+        }
+    }
+    if seen.settled.is_empty() || clients[0].accepted.is_empty() {
+        return Err("nothing was settled".into());
+    }
+    let census = world.census();
+    let left = (census.queued, census.in_flight, world.disk.stored_messages());
+    if left != (0, 0, 0) || census.miscounted_bytes > 0 {
+        return Err(format!("left behind: {left:?} in {census:?}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_acknowledged_is_consumed_and_what_is_settled_stays_so() {
+    let given = std::env::var("QUEUE_SEEDS").unwrap_or_else(|_| "0..60".into());
+    let (from, to) = given.split_once("..").expect("N..M");
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let broken: Vec<String> = (number(from)..number(to))
+        .filter_map(|seed| Some(format!("seed {seed}: {}", program(seed).err()?)))
+        .collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+}
