@@ -14,6 +14,9 @@ use crate::owners::amqp::{AmqpLink, End};
 use crate::owners::common::SessionCore;
 use crate::owners::conn::Conn;
 
+/// In front of an address that is a topic in any case.
+pub(super) const TOPICS: &str = "/topics/";
+
 /// Why a link is refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal {

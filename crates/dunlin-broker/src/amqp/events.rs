@@ -96,10 +96,11 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
         EngineEvent::Begun { session, .. } => carried::handle_begun(own, c, session),
         EngineEvent::Attach {
             link,
+            session,
             attach,
             steals,
-            ..
-        } => links::handle_attach(own, c, link, attach, steals),
+        } => links::handle_attach(own, c, (link, session), attach, steals),
+        EngineEvent::Ended { session, .. } => nodes::expire(own, c, Some(session)),
         EngineEvent::Detached { link, closed, .. } => links::handle_detached(own, c, link, closed),
         EngineEvent::Credit { link, drain, .. } => match nodes::taking(own, c, link) {
             Some(s) => nodes::handle_credit(own, s, drain),
@@ -231,6 +232,7 @@ pub(super) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
         conn.phase = AmqpPhase::Closing;
     }
     end(own, c);
+    nodes::expire(own, c, None);
     forget(own, c);
 }
 

@@ -7,14 +7,14 @@ use dunlin_amqp::codec::{
     AnyTarget, Attach, Error, Map, Role, SenderSettleMode, Source, TerminusDurability,
     TerminusExpiryPolicy, condition,
 };
-use dunlin_amqp::{Body, LinkId};
+use dunlin_amqp::{Body, LinkId, SessionId};
 use dunlin_base::topic::{Filter, validate_name};
 use dunlin_base::{StreamId, Text};
 
 use crate::access::Action;
-use crate::amqp::attaching::{Refusal, answer, create, refusal};
+use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
 use crate::amqp::filters::{self, Entries};
-use crate::amqp::{nodes, outgoing};
+use crate::amqp::{nodes, outgoing, wanting};
 use crate::ids::{ConnIdx, SessionRef};
 use crate::owners::Owners;
 use crate::owners::amqp::End;
@@ -23,9 +23,6 @@ use crate::owners::routing::{FILTERED, Subscribed};
 use crate::reports::audit;
 use crate::sessions::{lifecycle, subscriptions};
 
-/// In front of an address that is a topic in any case.
-const TOPICS: &str = "/topics/";
-
 /// Retain As Published in the options of a subscription.
 const RETAIN_AS_PUBLISHED: u8 = 0b1000;
 
@@ -33,7 +30,7 @@ const RETAIN_AS_PUBLISHED: u8 = 0b1000;
 pub(crate) fn handle_attach(
     own: &mut Owners,
     c: ConnIdx,
-    link: LinkId,
+    (link, session): (LinkId, SessionId),
     body: Body,
     steals: Option<LinkId>,
 ) {
@@ -45,8 +42,8 @@ pub(crate) fn handle_attach(
         return;
     };
     let outcome = match attach.role {
-        Role::Sender => attach_incoming(own, c, link, &attach, &body),
-        Role::Receiver => attach_outgoing(own, c, link, &attach, &body),
+        Role::Sender => attach_incoming(own, c, (link, session), &attach, &body),
+        Role::Receiver => attach_outgoing(own, c, (link, session), &attach, &body),
     };
     if let (Err(why), Some(conn)) = (outcome, own.conns.amqp_mut(c)) {
         let error = Error::new(why.condition, why.text);
@@ -63,7 +60,7 @@ fn topic_of(address: Option<&str>) -> Option<&str> {
 fn attach_incoming(
     own: &mut Owners,
     c: ConnIdx,
-    link: LinkId,
+    (link, session): (LinkId, SessionId),
     attach: &Attach<'_>,
     body: &Body,
 ) -> Result<(), Refusal> {
@@ -75,8 +72,8 @@ fn attach_incoming(
         }
         None => return Err(refusal(condition::INVALID_FIELD, "no target")),
     };
-    if let Some(wanted) = nodes::wanted_by_sender(own, &target)? {
-        return nodes::attach(own, c, link, wanted, body);
+    if let Some(wanted) = wanting::by_sender(own, &target)? {
+        return nodes::attach(own, c, (link, session), wanted, body);
     }
     let topic = topic_of(target.address);
     if topic.is_some_and(|topic| validate_name(topic).is_err()) {
@@ -122,15 +119,16 @@ fn attach_incoming(
 fn attach_outgoing(
     own: &mut Owners,
     c: ConnIdx,
-    link: LinkId,
+    (link, session): (LinkId, SessionId),
     attach: &Attach<'_>,
     body: &Body,
 ) -> Result<(), Refusal> {
     let Some(source) = attach.source else {
-        return Err(refusal(condition::INVALID_FIELD, "no source"));
+        let wanted = wanting::by_name(own, c, attach.name)?;
+        return nodes::attach(own, c, (link, session), wanted, body);
     };
-    if let Some(wanted) = nodes::wanted_by_receiver(own, attach, &source)? {
-        return nodes::attach(own, c, link, wanted, body);
+    if let Some(wanted) = wanting::by_receiver(own, c, attach, &source)? {
+        return nodes::attach(own, c, (link, session), wanted, body);
     }
     let topic = topic_of(source.address);
     let parsed = topic.and_then(|topic| Some((topic, Filter::parse(topic).ok()?)));
@@ -246,7 +244,7 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
 pub(crate) fn handle_detached(own: &mut Owners, c: ConnIdx, link: LinkId, closed: bool) {
     let conn = own.conns.peek_amqp_mut(c);
     if let Some(s) = conn.and_then(|conn| conn.links.remove(&link)) {
-        nodes::leave(own, s, closed);
+        nodes::leave(own, c, s, closed);
         lifecycle::end_session(own, s);
     }
 }

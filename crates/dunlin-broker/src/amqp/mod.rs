@@ -18,3 +18,4 @@ pub(crate) mod outcome;
 pub(crate) mod outgoing;
 pub(crate) mod sasl;
 pub(crate) mod streams;
+mod wanting;

@@ -4,175 +4,50 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::vec::Vec;
 
 use dunlin_amqp::codec::{
-    AnyTarget, Attach as AttachFrame, DeliveryState, DistributionMode, Error, LifetimePolicy, Map,
-    Role, SenderSettleMode, Source, Symbol, Symbols, Target, TerminusDurability,
-    TerminusExpiryPolicy, capability, condition,
+    AnyTarget, Attach as AttachFrame, DeliveryState, DistributionMode, Error, Role, Source, Target,
+    TerminusDurability, TerminusExpiryPolicy, condition,
 };
 use dunlin_amqp::message::{Attempt, to_amqp};
-use dunlin_amqp::{Body, Delivery as Sent, LinkId, SendError, Sending, State, Tag};
+use dunlin_amqp::{Body, Delivery as Sent, LinkId, SendError, Sending, SessionId, State, Tag};
 use dunlin_base::{QoS, ShardId, Text};
 use dunlin_queue::Outcome;
 
 use crate::access::Action;
 use crate::amqp::attaching::{self, Refusal, create, refusal};
 use crate::amqp::outgoing::outcome_of;
+use crate::amqp::wanting::Wanted;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
-use crate::owners::amqp::{Attachment, Drain, End, Handed, Taking};
-use crate::owners::common::Standing;
+use crate::owners::amqp::{Attachment, Drain, End, Handed, Lingering, Scope, Taking};
 use crate::owners::{Later, Owners};
-use crate::queues::addresses;
-use crate::queues::calls::{Attach, Call, Create, Place, Refusal as Why, Use};
-use crate::queues::options::{Kept, Life, QueueOptions};
+use crate::queues::calls::{Attach, Call, Place, Refusal as Why, Use};
 use crate::random::home_shard;
 use crate::reports::audit;
 use crate::sessions::lifecycle;
 
-/// The node that a client wants.
-#[derive(Debug)]
-pub(super) struct Wanted {
-    address: Text,
-    /// What the rules are asked about.
-    right: (Action, Text),
-    wants: Use,
-    create: Option<Create>,
-    /// Its address comes from the broker.
-    generated: bool,
-}
+/// Messages that need no outcome and wait at their link for its transport.
+const SETTLED_MAX: u32 = 64;
 
-/// The node that a sender wants, if it is not a topic.
-pub(super) fn wanted_by_sender(
-    own: &mut Owners,
-    target: &Target<'_>,
-) -> Result<Option<Wanted>, Refusal> {
-    let node = named(
-        own,
-        target.address,
-        target.dynamic,
-        target.dynamic_node_properties,
-        target.capabilities,
-    )?;
-    Ok(node.map(|(address, create, generated)| Wanted {
-        right: (Action::Publish, address.clone()),
-        address,
-        wants: Use::Send,
-        create,
-        generated,
-    }))
-}
-
-/// The node that a receiver wants, if it is not a topic.
-pub(super) fn wanted_by_receiver(
-    own: &mut Owners,
-    attach: &AttachFrame<'_>,
-    source: &Source<'_>,
-) -> Result<Option<Wanted>, Refusal> {
-    let settled = attach.snd_settle_mode == SenderSettleMode::Settled;
-    let node = named(
-        own,
-        source.address,
-        source.dynamic,
-        source.dynamic_node_properties,
-        source.capabilities,
-    )?;
-    if let Some((address, create, generated)) = node {
-        if source.distribution_mode == Some(DistributionMode::Copy) {
-            let text = "queues cannot be browsed";
-            return Err(refusal(condition::NOT_IMPLEMENTED, text));
-        }
-        return Ok(Some(Wanted {
-            right: (Action::Subscribe, address.clone()),
-            address,
-            wants: Use::Take { settled },
-            create,
-            generated,
-        }));
-    }
-    Ok(None)
-}
-
-type Named = (Text, Option<Create>, bool);
-
-/// The address of a queue or dynamic node, and how it is made if it is not there.
-fn named(
-    own: &mut Owners,
-    address: Option<&str>,
-    dynamic: bool,
-    properties: Option<Map<'_>>,
-    capabilities: Option<Symbols<'_>>,
-) -> Result<Option<Named>, Refusal> {
-    if dynamic {
-        return Ok(Some(dynamic_node(own, properties)));
-    }
-    let has = |symbol: Symbol<'_>| capabilities.is_some_and(|all| all.contains(symbol.as_str()));
-    let is_queue = has(capability::QUEUE) || has(capability::TEMPORARY_QUEUE);
-    let Some(address) = address.filter(|it| is_queue || it.starts_with(addresses::QUEUES)) else {
-        return Ok(None);
-    };
-    let Some(address) = addresses::of_queue(address) else {
-        let text = "the address is no name of a queue";
-        return Err(refusal(condition::INVALID_FIELD, text));
-    };
-    let create = own.config.queues.auto_create.then(|| Create {
-        kept: Kept {
-            options: own.config.queues.options.clone(),
-            ..Kept::default()
-        },
-        filter: None,
-        standing: Standing::Server,
-    });
-    Ok(Some((Text::from(address), create, false)))
-}
-
-/// A new node whose home is this shard.
-fn dynamic_node(own: &mut Owners, properties: Option<Map<'_>>) -> Named {
-    let policy =
-        properties.and_then(|properties| properties.get(capability::LIFETIME_POLICY.as_str()));
-    let policy = policy.and_then(|value| LifetimePolicy::from_value(&value));
-    let life = match policy {
-        None | Some(LifetimePolicy::DeleteOnClose) => Life::Close,
-        Some(LifetimePolicy::DeleteOnNoLinks) => Life::NoLinks,
-        Some(LifetimePolicy::DeleteOnNoMessages) => Life::NoMessages,
-        Some(LifetimePolicy::DeleteOnNoLinksOrMessages) => Life::NoLinksOrMessages,
-    };
-    let address = loop {
-        let address = format!("{}dynamic-{:032x}", addresses::QUEUES, own.random.next());
-        if ShardId(home_shard(&address, own.config.shards)) == own.config.shard {
-            break Text::from(address);
-        }
-    };
-    let create = Create {
-        kept: Kept {
-            options: QueueOptions {
-                durable: false,
-                ..own.config.queues.options.clone()
-            },
-            life,
-            ..Kept::default()
-        },
-        filter: None,
-        standing: Standing::Server,
-    };
-    (address, Some(create), true)
-}
+/// Nodes of a connection that wait for its end, or that of a session.
+const LINGERING_MAX: usize = 1024;
 
 /// Asks for the node; the link is attached when it answers.
 pub(super) fn attach(
     own: &mut Owners,
     c: ConnIdx,
-    link: LinkId,
+    (link, session): (LinkId, SessionId),
     wanted: Wanted,
     body: &Body,
 ) -> Result<(), Refusal> {
     let Wanted {
         address,
-        right: (action, name),
+        right,
         wants,
         create: new,
         generated,
+        scope,
     } = wanted;
     let end = match wants {
         Use::Send => End::Incoming {
@@ -186,26 +61,31 @@ pub(super) fn attach(
         })),
     };
     let s = create(own, c, link, end)?;
-    if !generated && !own.may(s, action, &name) {
-        audit::note_denied(own, s, "may not use the queue", &name);
+    if let Some((action, name)) = &right
+        && !own.may(s, *action, name)
+    {
+        audit::note_denied(own, s, "may not use the queue", name);
         lifecycle::end_session(own, s);
-        let text = "may not use this queue";
+        let text = "may not use this queue or topic filter";
         return Err(refusal(condition::UNAUTHORIZED_ACCESS, text));
     }
     let home = ShardId(home_shard(&address, own.config.shards));
-    let (Some(conn), Some(session)) = (own.conns.amqp_mut(c), own.sessions.amqp_mut(s)) else {
+    let (Some(conn), Some(entry)) = (own.conns.amqp_mut(c), own.sessions.amqp_mut(s)) else {
         return Ok(());
     };
     conn.links.insert(link, s);
-    session.attachment = Some(Box::new(Attachment {
+    entry.attachment = Some(Box::new(Attachment {
         home,
+        right: right.map(|(_, name)| name),
         place: None,
         attach: body.clone(),
         generated: generated.then(|| address.clone()),
+        scope,
+        session,
     }));
     let attach = Attach {
-        link: session.reference(s),
-        user: session.user.clone(),
+        link: entry.reference(s),
+        user: entry.user.clone(),
         address,
         wants,
         create: new,
@@ -215,20 +95,18 @@ pub(super) fn attach(
 }
 
 /// The node has the link.
-pub(crate) fn attached(own: &mut Owners, from: ShardId, place: Place) {
+pub(crate) fn attached(own: &mut Owners, from: ShardId, place: Place, filter: Option<&Text>) {
     let s = place.link.at;
     let session = own.sessions.resolve_mut(place.link);
     let Some(link) = session.and_then(|session| session.amqp_mut()) else {
         // It has gone meanwhile.
-        let (sent, closed) = (0, false);
-        return own.call(
-            from,
-            Call::Leave {
-                place,
-                sent,
-                closed,
-            },
-        );
+        let leave = Call::Leave {
+            place,
+            sent: 0,
+            closed: false,
+            expires: true,
+        };
+        return own.call(from, leave);
     };
     let (Some(c), id) = (link.conn, link.link) else {
         return;
@@ -241,7 +119,8 @@ pub(crate) fn attached(own: &mut Owners, from: ShardId, place: Place) {
     let sends = matches!(link.end, End::Incoming { .. });
     let (credit, bytes_max) = (own.config.receive_maximum, own.config.packet_bytes_max);
     if let (Some(attach), Some(conn)) = (body.attach(), own.conns.amqp_mut(c)) {
-        let answer = answer(&attach, generated.as_deref(), bytes_max);
+        let address = generated.as_deref();
+        let answer = answer(&attach, address, filter.map(|it| &**it), bytes_max);
         let accepted = conn.engine.accept_attach(id, &answer).is_ok();
         let given = u32::from(credit);
         if accepted && sends && conn.engine.set_credit(id, given, false).is_ok() {
@@ -260,6 +139,7 @@ pub(crate) fn attached(own: &mut Owners, from: ShardId, place: Place) {
 fn answer<'a>(
     attach: &AttachFrame<'a>,
     generated: Option<&'a str>,
+    filter: Option<&'a str>,
     bytes_max: u32,
 ) -> AttachFrame<'a> {
     let common = attaching::answer(attach);
@@ -281,16 +161,40 @@ fn answer<'a>(
         },
         Role::Receiver => AttachFrame {
             role: Role::Sender,
-            source: attach.source.map(|source| Source {
-                address: generated.or(source.address),
-                durable: TerminusDurability::None,
-                expiry_policy: TerminusExpiryPolicy::SessionEnd,
-                timeout: 0,
-                filter: None,
-                distribution_mode: Some(DistributionMode::Move),
-                ..source
-            }),
+            source: Some(granted(attach.source, generated, filter)),
             ..common
+        },
+    }
+}
+
+/// The source that a receiver gets: a subscription as it was asked for, else a
+/// queue, which a link takes nothing of with it.
+fn granted<'a>(
+    asked: Option<Source<'a>>,
+    generated: Option<&'a str>,
+    filter: Option<&'a str>,
+) -> Source<'a> {
+    match (asked, filter) {
+        // A subscription by its name.
+        (None, filter) => Source {
+            address: filter,
+            durable: TerminusDurability::UnsettledState,
+            expiry_policy: TerminusExpiryPolicy::Never,
+            ..Source::default()
+        },
+        (Some(asked), Some(_)) => Source {
+            filter: None,
+            distribution_mode: None,
+            ..asked
+        },
+        (Some(asked), None) => Source {
+            address: generated.or(asked.address),
+            durable: TerminusDurability::None,
+            expiry_policy: TerminusExpiryPolicy::SessionEnd,
+            timeout: 0,
+            filter: None,
+            distribution_mode: Some(DistributionMode::Move),
+            ..asked
         },
     }
 }
@@ -298,7 +202,10 @@ fn answer<'a>(
 /// The node does not take the link, or not any longer.
 pub(crate) fn refused(own: &mut Owners, link: SessionRef, why: Why) {
     let (condition, text) = match why {
-        Why::NotFound => (condition::NOT_FOUND, "there is no such queue"),
+        Why::NotFound => (
+            condition::NOT_FOUND,
+            "there is no such queue or subscription",
+        ),
         Why::NoRoom => (
             condition::RESOURCE_LIMIT_EXCEEDED,
             "no room for another queue",
@@ -306,6 +213,10 @@ pub(crate) fn refused(own: &mut Owners, link: SessionRef, why: Why) {
         Why::NotYours => (
             condition::UNAUTHORIZED_ACCESS,
             "the subscription belongs to another user",
+        ),
+        Why::InUse => (
+            condition::RESOURCE_LOCKED,
+            "the subscription is to another filter",
         ),
         Why::Stolen => (condition::STOLEN, "attached again"),
         Why::Deleted => (condition::RESOURCE_DELETED, "the queue was deleted"),
@@ -331,21 +242,82 @@ pub(crate) fn refused(own: &mut Owners, link: SessionRef, why: Why) {
     lifecycle::end_session(own, link.at);
 }
 
-/// A link is gone: its node hears of it.
-pub(super) fn leave(own: &mut Owners, s: SessionIdx, closed: bool) {
+/// A link is gone: its node hears of it. Some nodes wait for the end of the session
+/// or connection before their time runs.
+pub(super) fn leave(own: &mut Owners, c: ConnIdx, s: SessionIdx, closed: bool) {
     let Some(link) = own.sessions.amqp_mut(s) else {
         return;
     };
     let sent = link.taking_mut().map_or(0, |taking| taking.sent());
-    if let Some(attachment) = link.attachment.take()
-        && let Some(place) = attachment.place
+    let Some(attachment) = link.attachment.take() else {
+        return;
+    };
+    let Some(place) = attachment.place else {
+        return;
+    };
+    let home = attachment.home;
+    let mut expires = true;
+    if let Some(conn) = own.conns.peek_amqp_mut(c)
+        && attachment.scope != Scope::Link
+        && !closed
     {
-        let leave = Call::Leave {
-            place,
-            sent,
-            closed,
-        };
-        own.call(attachment.home, leave);
+        let session = (attachment.scope == Scope::Session).then_some(attachment.session);
+        let node = place.node;
+        conn.lingering.retain(|lingering| lingering.node != node);
+        expires = conn.lingering.len() >= LINGERING_MAX;
+        if !expires {
+            conn.lingering.push(Lingering {
+                session,
+                home,
+                node,
+            });
+        }
+    }
+    let leave = Call::Leave {
+        place,
+        sent,
+        closed,
+        expires,
+    };
+    own.call(home, leave);
+}
+
+/// The rules have changed: a link that may not take from its node any more is
+/// detached. What a link sends is checked message by message.
+pub(crate) fn recheck(own: &mut Owners, s: SessionIdx) {
+    if !is_taking(own, s) {
+        return;
+    }
+    let link = own.sessions.amqp_mut(s);
+    let right = link.and_then(|link| link.attachment.as_ref()?.right.clone());
+    let Some(right) = right.filter(|right| !own.may(s, Action::Subscribe, right)) else {
+        return;
+    };
+    audit::note_denied(own, s, "may not use the queue", &right);
+    let Some(link) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    if let (Some(c), id) = (link.conn, link.link)
+        && let Some(conn) = own.conns.amqp_mut(c)
+    {
+        let error = Error::new(condition::UNAUTHORIZED_ACCESS, "no longer allowed");
+        let _ = conn.engine.detach(id, false, Some(&error));
+        own.conns.touch(c);
+    }
+}
+
+/// A session has ended, or with `None` the connection: the time of nodes runs that
+/// waited for that.
+pub(super) fn expire(own: &mut Owners, c: ConnIdx, session: Option<SessionId>) {
+    let Some(conn) = own.conns.peek_amqp_mut(c) else {
+        return;
+    };
+    let all = core::mem::take(&mut conn.lingering).into_iter();
+    let (ended, rest) = all.partition(|it| session.is_none() || it.session == session);
+    conn.lingering = rest;
+    let ended: Vec<Lingering> = ended;
+    for Lingering { home, node, .. } in ended {
+        own.call(home, Call::Expire { node });
     }
 }
 
@@ -377,7 +349,7 @@ pub(super) fn handle_credit(own: &mut Owners, s: SessionIdx, drain: bool) {
 
 /// Tells the node how far it may go on: at once, or when it has little left.
 fn report(own: &mut Owners, s: SessionIdx, at_once: bool) {
-    let max = u32::from(own.config.inflight_max);
+    let inflight_max = u32::from(own.config.inflight_max);
     let Some(link) = own.sessions.amqp_mut(s) else {
         return;
     };
@@ -389,10 +361,15 @@ fn report(own: &mut Owners, s: SessionIdx, at_once: bool) {
     let (Some((home, place)), Some(conn)) = (attachment, own.conns.amqp_mut(c)) else {
         return;
     };
-    let credit = conn.engine.credit(id).min(max);
     let Some(taking) = link.taking_mut() else {
         return;
     };
+    // What needs no outcome is the link's alone from here on.
+    let max = match taking.settled {
+        true => inflight_max.min(SETTLED_MAX),
+        false => inflight_max,
+    };
+    let credit = conn.engine.credit(id).min(max);
     let limit = taking.sent().wrapping_add(credit);
     if !at_once && limit.wrapping_sub(taking.limit) < max / 2 {
         return;

@@ -4,17 +4,18 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use dunlin_amqp::filter::Filters;
-use dunlin_amqp::{Body, Connection, Delivery, LinkId, State};
+use dunlin_amqp::{Body, Connection, Delivery, LinkId, SessionId, State};
 use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
 use dunlin_queue::{Consumer, Queue};
 use dunlin_sasl::Mechanism;
 use dunlin_sasl::server::{Exchange, Question};
 
-use crate::ids::SessionIdx;
+use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::carrier::Carried;
 use crate::owners::common::{ConnCore, Identity, SessionCore, Who};
 use crate::owners::subscribers::Subscribed;
@@ -50,6 +51,7 @@ pub(crate) struct AmqpConn {
     /// The stream that it is, if its transport carries several connections.
     pub(crate) carried: Option<Carried>,
     pub(crate) links: BTreeMap<LinkId, SessionIdx>,
+    pub(crate) lingering: Vec<Lingering>,
     /// Bytes given to the transport that have not left it.
     pub(crate) given: usize,
     /// Bytes of messages given to the engine since the last flush.
@@ -80,6 +82,7 @@ impl AmqpConn {
             sasl: None,
             carried,
             links: BTreeMap::new(),
+            lingering: Vec::new(),
             given: 0,
             written: 0,
         }
@@ -160,12 +163,34 @@ pub(crate) enum End {
 pub(crate) struct Attachment {
     /// Where the node lives.
     pub(crate) home: ShardId,
+    /// The topic or filter that the rules are asked about.
+    pub(crate) right: Option<Text>,
     /// Once it is attached.
     pub(crate) place: Option<Place>,
     /// What the client asked for.
     pub(crate) attach: Body,
     /// The address that the broker has given a dynamic node.
     pub(crate) generated: Option<Text>,
+    pub(crate) scope: Scope,
+    /// That the link is on.
+    pub(crate) session: SessionId,
+}
+
+/// What has to end before the time of a node runs that has no link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Link,
+    Session,
+    Connection,
+}
+
+/// A node whose time runs when a session ends, or else the connection.
+#[derive(Debug)]
+pub(crate) struct Lingering {
+    pub(crate) session: Option<SessionId>,
+    /// Where the node lives.
+    pub(crate) home: ShardId,
+    pub(crate) node: SessionRef,
 }
 
 /// What a link has of a node that it takes from.

@@ -37,6 +37,16 @@ pub(crate) fn is_subscription(address: &str) -> bool {
     address.starts_with(SUBSCRIPTIONS)
 }
 
+/// The address of a subscription by the container that has it, if only that may,
+/// and its name.
+pub(crate) fn of_subscription(container: Option<&str>, kind: &str, name: &str) -> Option<String> {
+    // The name comes last, so that nothing but the container can be mistaken.
+    let container = container.unwrap_or_default();
+    let container = container.replace('%', "%25").replace('/', "%2F");
+    let address = format!("{SUBSCRIPTIONS}{kind}/{container}/{name}");
+    (address.len() <= ADDRESS_BYTES_MAX).then_some(address)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +66,15 @@ mod tests {
         }
         assert!(of_queue(&"x".repeat(ADDRESS_BYTES_MAX)).is_none());
         assert!(!is_queue("queues/q") && !is_queue("/topics/q"));
+    }
+
+    #[test]
+    fn subscriptions_of_two_containers_differ() {
+        let of = |container, name| of_subscription(Some(container), "kept", name);
+        assert_ne!(of("a/b", "c"), of("a", "b/c"));
+        assert_ne!(of("a%2Fb", "c"), of("a/b", "c"));
+        assert_eq!(of("a", "c").as_deref(), Some("/subscriptions/kept/a/c"));
+        let all = of_subscription(None, "shared", "s");
+        assert_eq!(all.as_deref(), Some("/subscriptions/shared//s"));
     }
 }

@@ -60,6 +60,8 @@ pub(crate) enum Refusal {
     NoRoom,
     /// It belongs to another user.
     NotYours,
+    /// Others use it for something else.
+    InUse,
     /// Another link got it.
     Stolen,
     /// It was deleted.
@@ -91,9 +93,13 @@ pub(crate) enum Call {
         place: Place,
         sent: u32,
         closed: bool,
+        /// The time of a node without links runs; else [`Call::Expire`] says so.
+        expires: bool,
     },
-    /// To a link: it is attached.
-    Attached { place: Place },
+    /// To a node: its time runs, if it has no link.
+    Expire { node: SessionRef },
+    /// To a link: it is attached, perhaps to a subscription to this filter.
+    Attached { place: Place, filter: Option<Text> },
     /// To a link: it is not attached, or not any more.
     Refused { link: SessionRef, why: Refusal },
     /// To a link: a message.

@@ -31,8 +31,10 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
             place,
             sent,
             closed,
-        } => nodes::handle_leave(own, from, place, sent, closed),
-        Call::Attached { place } => links::attached(own, from, place),
+            expires,
+        } => nodes::handle_leave(own, from, place, sent, (closed, expires)),
+        Call::Expire { node } => nodes::handle_expire(own, node),
+        Call::Attached { place, filter } => links::attached(own, from, place, filter.as_ref()),
         Call::Refused { link, why } => links::refused(own, link, why),
         Call::Deliver {
             link,

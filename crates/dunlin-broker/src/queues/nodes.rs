@@ -35,14 +35,22 @@ pub(crate) fn handle_attach(own: &mut Owners, from: ShardId, attach: Attach) {
     if let Stage::Making(waiting) = &mut node.stage {
         return waiting.push((from, attach));
     }
-    // A subscription to something else is another one.
-    let wants = attach
-        .create
-        .as_ref()
-        .and_then(|create| create.filter.as_ref());
-    if wants.is_some_and(|filter| !node.bindings.contains_key(filter.as_bytes())) {
-        lifecycle::end_session(own, s);
-        return create(own, from, attach);
+    if let Some(wanted) = &attach.create
+        && let Some(filter) = &wanted.filter
+    {
+        if !node.bindings.contains_key(filter.as_bytes()) {
+            if node.links() > 0 && !node.kept.exclusive {
+                return refuse(own, from, attach.link, Refusal::InUse);
+            }
+            // A subscription to something else is another one.
+            end(own, s, Refusal::Stolen);
+            return create(own, from, attach);
+        }
+        let life = core::mem::replace(&mut node.kept.life, wanted.kept.life);
+        if life != node.kept.life && node.kept.options.durable {
+            let (key, record) = (node.key, node.record());
+            own.commits.write(StoreOp::PutSession { key, record });
+        }
     }
     admit(own, s, from, &attach);
 }
@@ -71,9 +79,13 @@ fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: &Attach) {
     };
     let link = attach.link;
     let end = node.attach(from, link, attach.wants);
+    let filter = match addresses::is_subscription(&node.address) {
+        true => node.bindings.keys().next().cloned(),
+        false => None,
+    };
     let node = node.reference(s);
     let place = Place { node, end, link };
-    own.call(from, Call::Attached { place });
+    own.call(from, Call::Attached { place, filter });
 }
 
 /// Takes a node from a link.
@@ -223,7 +235,13 @@ pub(crate) fn advance(own: &mut Owners, token: u64, pending: PendingBinding) {
 }
 
 /// A link is gone; its messages after the key `sent` never left.
-pub(crate) fn handle_leave(own: &mut Owners, from: ShardId, place: Place, sent: u32, closed: bool) {
+pub(crate) fn handle_leave(
+    own: &mut Owners,
+    from: ShardId,
+    place: Place,
+    sent: u32,
+    (closed, expires): (bool, bool),
+) {
     let Some(s) = credit::find(own, from, place) else {
         return;
     };
@@ -237,7 +255,7 @@ pub(crate) fn handle_leave(own: &mut Owners, from: ShardId, place: Place, sent: 
         node.maker = None;
     }
     delivering::pump(own, s);
-    check_left(own, s, made, closed);
+    check_left(own, s, made, (closed, expires));
 }
 
 /// What a link has and has not settled goes back to where it was, and counts as an
@@ -260,7 +278,7 @@ fn release(own: &mut Owners, s: SessionIdx, at: usize, sent: Option<u32>) {
 }
 
 /// Whether a node ends with a link that left it.
-fn check_left(own: &mut Owners, s: SessionIdx, made: bool, closed: bool) {
+fn check_left(own: &mut Owners, s: SessionIdx, made: bool, (closed, expires): (bool, bool)) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
@@ -271,13 +289,26 @@ fn check_left(own: &mut Owners, s: SessionIdx, made: bool, closed: bool) {
         Life::NoLinks => none,
         Life::NoMessages => empty,
         Life::NoLinksOrMessages => none && empty,
-        Life::Detached(secs) => none && (closed || secs == 0),
+        Life::Detached(secs) => none && (closed || expires && secs == 0),
     };
     if ends {
         return end(own, s, Refusal::Deleted);
     }
-    if none {
+    if none && expires {
         expire_unattached(own, s);
+    }
+}
+
+/// What held up the end of a node has ended itself.
+pub(crate) fn handle_expire(own: &mut Owners, node: SessionRef) {
+    let Some(s) = own.sessions.resolve(node) else {
+        return;
+    };
+    let unused = own.sessions.node_mut(s).filter(|node| node.links() == 0);
+    match unused.map(|node| node.kept.life) {
+        Some(Life::Detached(0)) => end(own, s, Refusal::Deleted),
+        Some(_) => expire_unattached(own, s),
+        None => {}
     }
 }
 

@@ -8,7 +8,7 @@ use dunlin_base::Text;
 use dunlin_mqtt::codec::ReasonCode;
 
 use crate::access::Access;
-use crate::amqp::{carried, events};
+use crate::amqp::{carried, events, nodes};
 use crate::config::OtherUser;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, InterestChange};
@@ -126,8 +126,12 @@ fn recheck(own: &mut Owners, s: SessionIdx, changes: &mut Vec<InterestChange>) {
     };
     session.allowed = None;
     session.recheck = true;
+    let is_link = session.amqp_mut().is_some();
     for (filter, value) in session.subscriptions() {
         changes.extend(subscriptions::place(own, s, &filter, value));
+    }
+    if is_link {
+        nodes::recheck(own, s);
     }
 }
 

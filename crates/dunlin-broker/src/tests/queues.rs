@@ -8,13 +8,15 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use dunlin_amqp::codec::{
     AnyTarget, Attach, DeliveryState, Header, Message as Scanned, Modified, Outcome,
-    ReceiverSettleMode, Rejected, Role, SerialNumber, Source, Target,
+    ReceiverSettleMode, Rejected, Role, SerialNumber, Source, Symbols, Target, TerminusDurability,
+    TerminusExpiryPolicy, capability,
 };
 use dunlin_amqp::{Delivery, Event, LinkId};
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Text};
 
-use super::amqp::{Client, OPEN, World, conn, is_accepted, message, publish, receiver};
+use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, publish, receiver};
+use crate::access::{Access, Acl};
 use crate::config::{Config, NamedQueue};
 use crate::io::Input;
 use crate::queues::options::{Overflow, QueueOptions};
@@ -406,9 +408,7 @@ fn queues_are_made_by_attaching_only_where_that_is_allowed() {
             let mut client = Client::new(&mut world, conn(0, 1), None);
             let target = Target {
                 address: Some(name),
-                capabilities: Some(dunlin_amqp::codec::Symbols::new(&[
-                    dunlin_amqp::codec::capability::QUEUE,
-                ])),
+                capabilities: Some(Symbols::new(&[capability::QUEUE])),
                 ..Target::default()
             };
             client.attach(
@@ -491,5 +491,224 @@ fn a_backlog_comes_back_from_the_store_in_order() {
     let mut next = Client::new(&mut world, conn(0, 3), None);
     next.receiver(&mut world, &queue, 100);
     assert_eq!(payloads(&taken(&mut next)), all);
+    assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+}
+
+/// A receiver's subscription to `t/#`.
+fn subscription<'a>(name: &'a str, source: Source<'a>) -> Attach<'a> {
+    Attach {
+        name,
+        role: Role::Receiver,
+        source: Some(Source {
+            address: Some("t/#"),
+            ..source
+        }),
+        target: Some(AnyTarget::Target(Target::default())),
+        ..Attach::default()
+    }
+}
+
+fn durable() -> Source<'static> {
+    Source {
+        durable: TerminusDurability::UnsettledState,
+        expiry_policy: TerminusExpiryPolicy::Never,
+        ..Source::default()
+    }
+}
+
+fn subscribe(client: &mut Client, world: &mut World, attach: &Attach<'_>) -> LinkId {
+    let link = client.attach(world, attach);
+    client.engine.set_credit(link, 10, false).expect("credit");
+    client.exchange(world);
+    link
+}
+
+fn detach(client: &mut Client, world: &mut World, link: LinkId, closed: bool) {
+    client.engine.detach(link, closed, None).expect("detach");
+    client.exchange(world);
+}
+
+#[test]
+fn a_durable_subscription_waits_for_its_receiver_until_it_is_closed() {
+    // Names whose homes are both shards.
+    for name in ["a", "b", "c", "d"] {
+        let mut world = World::new(2, OPEN);
+        let wanted = subscription(name, durable());
+        let mut client = Client::new(&mut world, conn(0, 1), None);
+        let link = subscribe(&mut client, &mut world, &wanted);
+        let mut from = Client::new(&mut world, conn(1, 9), None);
+        let sender = from.sender(&mut world, Some("t/a"));
+        send(&mut from, &mut world, sender, "1");
+        client.exchange(&mut world);
+        let got = taken(&mut client);
+        assert_eq!(payloads(&got), "1", "{name}");
+        settle(&mut client, &mut world, got[0].0, &DeliveryState::ACCEPTED);
+        detach(&mut client, &mut world, link, false);
+        send(&mut from, &mut world, sender, "2");
+        world.restart();
+        let mut from = Client::new(&mut world, conn(1, 10), None);
+        let sender = from.sender(&mut world, Some("t/a"));
+        send(&mut from, &mut world, sender, "3");
+        let mut client = Client::new(&mut world, conn(1, 2), None);
+        subscribe(&mut client, &mut world, &wanted);
+        assert_eq!(payloads(&taken(&mut client)), "23", "{name}");
+        // Another link of this name steals it.
+        let mut thief = Client::new(&mut world, conn(0, 3), None);
+        subscribe(&mut thief, &mut world, &wanted);
+        client.exchange(&mut world);
+        assert_eq!(client.refusal().as_deref(), Some("amqp:link:stolen"));
+        assert_eq!(payloads(&taken(&mut thief)), "23", "{name}");
+        lose(&mut world, conn(0, 3));
+        // Its name is enough to close it.
+        let by_name = Attach {
+            source: None,
+            ..wanted
+        };
+        let mut last = Client::new(&mut world, conn(0, 4), None);
+        let link = last.attach(&mut world, &by_name);
+        assert_eq!(last.attached().as_deref(), Some("t/#"));
+        detach(&mut last, &mut world, link, true);
+        assert_eq!(world.store.stored_messages(), 0);
+        assert!(world.store.recover().sessions.is_empty());
+        last.events.clear();
+        last.attach(&mut world, &by_name);
+        assert_eq!(last.refusal().as_deref(), Some("amqp:not-found"));
+        lose(&mut world, conn(0, 4));
+        let subscriptions: usize = world.shards.iter().map(|s| s.census().subscriptions).sum();
+        assert_eq!(subscriptions, 0);
+        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+    }
+}
+
+#[test]
+fn a_subscription_ends_when_its_policy_and_its_time_say() {
+    use dunlin_amqp::codec::TerminusExpiryPolicy::{ConnectionClose, LinkDetach, SessionEnd};
+    // Policy, seconds, and whether it is there after detach, end, close, and time.
+    for (policy, timeout, there) in [
+        (LinkDetach, 0, [false, false, false, false]),
+        (LinkDetach, 5, [true, true, true, false]),
+        (SessionEnd, 5, [true, true, true, false]),
+        (ConnectionClose, 0, [true, true, false, false]),
+        (ConnectionClose, 5, [true, true, true, false]),
+    ] {
+        let mut world = World::new(2, OPEN);
+        let source = Source {
+            expiry_policy: policy,
+            timeout,
+            ..Source::default()
+        };
+        let wanted = subscription("s", source);
+        let mut client = Client::new(&mut world, conn(0, 1), None);
+        let link = subscribe(&mut client, &mut world, &wanted);
+        let is_there = |world: &World| {
+            let nodes = world.shards.iter().map(|s| s.census().sessions);
+            nodes.sum::<usize>() > 0
+        };
+        assert!(is_there(&world));
+        let mut seen = [false; 4];
+        detach(&mut client, &mut world, link, false);
+        seen[0] = is_there(&world);
+        let session = client.session.take().expect("a session");
+        client.engine.end(session, None).expect("end");
+        client.exchange(&mut world);
+        seen[1] = is_there(&world);
+        lose(&mut world, conn(0, 1));
+        seen[2] = is_there(&world);
+        let later = NOW + core::time::Duration::from_secs(5);
+        for shard in &mut world.shards {
+            shard.handle_timeout(later);
+        }
+        world.run();
+        seen[3] = is_there(&world);
+        assert_eq!(seen, there, "{policy:?}, {timeout} s");
+        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+    }
+}
+
+#[test]
+fn a_shared_subscription_has_each_message_once_for_all_its_links() {
+    let shared = [capability::SHARED, capability::GLOBAL];
+    for (source, left) in [(durable(), 1), (Source::default(), 0)] {
+        let mut world = World::new(2, OPEN);
+        let source = Source {
+            capabilities: Some(Symbols::new(&shared)),
+            ..source
+        };
+        let mut one = Client::new(&mut world, conn(0, 1), None);
+        let mut two = Client::new(&mut world, conn(1, 2), None);
+        subscribe(&mut one, &mut world, &subscription("s|global", source));
+        subscribe(&mut two, &mut world, &subscription("s|global2", source));
+        let mut from = Client::new(&mut world, conn(1, 9), None);
+        let sender = from.sender(&mut world, Some("t/a"));
+        send(&mut from, &mut world, sender, "1234");
+        one.exchange(&mut world);
+        two.exchange(&mut world);
+        let (first, second) = (taken(&mut one), taken(&mut two));
+        assert_eq!((first.len(), second.len()), (2, 2));
+        lose(&mut world, conn(0, 1));
+        two.exchange(&mut world);
+        assert_eq!(
+            payloads(&taken(&mut two)),
+            payloads(&first),
+            "it gets the rest"
+        );
+        let mut other = Client::new(&mut world, conn(0, 3), None);
+        let mut elsewhere = subscription("s|global3", source);
+        if let Some(source) = &mut elsewhere.source {
+            source.address = Some("u/#");
+        }
+        other.attach(&mut world, &elsewhere);
+        assert_eq!(other.refusal().as_deref(), Some("amqp:resource-locked"));
+        for client in [conn(1, 2), conn(0, 3), conn(1, 9)] {
+            lose(&mut world, client);
+        }
+        let sessions: usize = world.shards.iter().map(|s| s.census().sessions).sum();
+        assert_eq!(sessions, left);
+        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+    }
+}
+
+#[test]
+fn the_rules_decide_who_sends_to_a_queue_and_who_takes() {
+    let rules = |text: &str| Access {
+        acl: Some(alloc::sync::Arc::new(Acl::parse(text).expect("rules"))),
+        ..Access::default()
+    };
+    let mut world = World::new(1, OPEN);
+    let may = "topic readwrite /queues/jobs\ntopic write /queues/in\ntopic read /queues/out";
+    world.shards[0].set_access(NOW, rules(may));
+    let mut client = Client::new(&mut world, conn(0, 1), None);
+    for (queue, sends, takes) in [
+        ("/queues/in", true, false),
+        ("/queues/out", false, true),
+        ("/queues/other", false, false),
+    ] {
+        let refused = Some("amqp:unauthorized-access");
+        let link = client.sender(&mut world, Some(queue));
+        assert_eq!(client.refusal().as_deref(), refused.filter(|_| !sends));
+        if sends {
+            detach(&mut client, &mut world, link, true);
+            client.events.clear();
+        }
+        let link = client.attach(&mut world, &receiver(queue));
+        assert_eq!(client.refusal().as_deref(), refused.filter(|_| !takes));
+        if takes {
+            detach(&mut client, &mut world, link, true);
+            client.events.clear();
+        }
+    }
+    // A link that is there loses its right, and the queue what it had comes back.
+    let sender = client.sender(&mut world, Some("/queues/jobs"));
+    send(&mut client, &mut world, sender, "1");
+    client.receiver(&mut world, "/queues/jobs", 5);
+    assert_eq!(payloads(&taken(&mut client)), "1");
+    world.shards[0].set_access(NOW, rules("topic write /queues/jobs"));
+    world.run();
+    client.exchange(&mut world);
+    assert_eq!(
+        client.refusal().as_deref(),
+        Some("amqp:unauthorized-access")
+    );
+    assert_eq!(world.shards[0].census().queued, 1);
     assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
 }

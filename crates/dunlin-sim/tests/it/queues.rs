@@ -140,7 +140,11 @@ impl Client {
             Section::encode_data_start(payload.len(), &mut bytes).expect("a vector");
             bytes.extend_from_slice(payload.as_bytes());
             let sending = Sending::new(Tag::from(self.tag), false);
-            if self.engine.send(link, &sending, &bytes, &Bytes::new()).is_ok() {
+            if self
+                .engine
+                .send(link, &sending, &bytes, &Bytes::new())
+                .is_ok()
+            {
                 self.under_way.insert(self.tag, payload.clone());
             }
         }
@@ -154,7 +158,8 @@ impl Client {
                 while let Some(event) = self.engine.poll_event(world.now(), &mut data) {
                     match event {
                         Event::Message(message) => {
-                            let (delivery, bytes) = (message.delivery, message.payload.into_bytes());
+                            let (delivery, bytes) =
+                                (message.delivery, message.payload.into_bytes());
                             events.push((delivery, payload(&bytes)));
                         }
                         Event::Disposition {
@@ -384,7 +389,11 @@ fn check(scene: &Scene) -> Result<(), String> {
         return Err("nothing was settled".into());
     }
     let census = world.census();
-    let left = (census.queued, census.in_flight, world.disk.stored_messages());
+    let left = (
+        census.queued,
+        census.in_flight,
+        world.disk.stored_messages(),
+    );
     if left != (0, 0, 0) || census.miscounted_bytes > 0 {
         return Err(format!("left behind: {left:?} in {census:?}"));
     }

@@ -1,0 +1,250 @@
+//! Which node a client wants to be attached to: a queue by its address, one that is
+//! made for it, a subscription by the names of container and link.
+
+use alloc::format;
+
+use dunlin_amqp::codec::{
+    Attach, DistributionMode, LifetimePolicy, Map, SenderSettleMode, Source, Symbol, Symbols,
+    Target, TerminusDurability, TerminusExpiryPolicy, capability, condition,
+};
+use dunlin_base::topic::Filter;
+use dunlin_base::{ShardId, Text};
+
+use crate::access::Action;
+use crate::amqp::attaching::{Refusal, TOPICS, refusal};
+use crate::ids::ConnIdx;
+use crate::owners::Owners;
+use crate::owners::amqp::Scope;
+use crate::owners::common::Standing;
+use crate::queues::addresses;
+use crate::queues::calls::{Create, Use};
+use crate::queues::options::{Kept, Life, QueueOptions};
+use crate::random::home_shard;
+
+/// The node that a client wants.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) address: Text,
+    /// What the rules are asked about, if anything.
+    pub(super) right: Option<(Action, Text)>,
+    pub(super) wants: Use,
+    pub(super) create: Option<Create>,
+    /// Its address comes from the broker.
+    pub(super) generated: bool,
+    /// How long it stays when the link is detached.
+    pub(super) scope: Scope,
+}
+
+/// The node that a sender wants, if it is not a topic.
+pub(super) fn by_sender(own: &mut Owners, target: &Target<'_>) -> Result<Option<Wanted>, Refusal> {
+    let node = named(
+        own,
+        target.address,
+        target.dynamic,
+        target.dynamic_node_properties,
+        target.capabilities,
+    )?;
+    Ok(node.map(|(address, create, generated)| Wanted {
+        right: (!generated).then(|| (Action::Publish, address.clone())),
+        address,
+        wants: Use::Send,
+        create,
+        generated,
+        scope: Scope::Link,
+    }))
+}
+
+/// The node that a receiver wants, if it is not a topic.
+pub(super) fn by_receiver(
+    own: &mut Owners,
+    c: ConnIdx,
+    attach: &Attach<'_>,
+    source: &Source<'_>,
+) -> Result<Option<Wanted>, Refusal> {
+    let settled = attach.snd_settle_mode == SenderSettleMode::Settled;
+    let node = named(
+        own,
+        source.address,
+        source.dynamic,
+        source.dynamic_node_properties,
+        source.capabilities,
+    )?;
+    if let Some((address, create, generated)) = node {
+        if source.distribution_mode == Some(DistributionMode::Copy) {
+            let text = "queues cannot be browsed";
+            return Err(refusal(condition::NOT_IMPLEMENTED, text));
+        }
+        return Ok(Some(Wanted {
+            right: (!generated).then(|| (Action::Subscribe, address.clone())),
+            address,
+            wants: Use::Take { settled },
+            create,
+            generated,
+            scope: Scope::Link,
+        }));
+    }
+    subscription(own, c, attach.name, source, settled)
+}
+
+/// The subscription of a receiver, if it outlives its link or is shared.
+fn subscription(
+    own: &Owners,
+    c: ConnIdx,
+    name: &str,
+    source: &Source<'_>,
+    settled: bool,
+) -> Result<Option<Wanted>, Refusal> {
+    let has = |symbol: Symbol<'_>| {
+        let all = source.capabilities;
+        all.is_some_and(|all| all.contains(symbol.as_str()))
+    };
+    let durable = source.durable != TerminusDurability::None;
+    let never = source.expiry_policy == TerminusExpiryPolicy::Never;
+    let shared = has(capability::SHARED) || has(capability::GLOBAL);
+    let usual = source.expiry_policy == TerminusExpiryPolicy::SessionEnd && source.timeout == 0;
+    if usual && !durable && !shared {
+        return Ok(None);
+    }
+    let topic = source
+        .address
+        .map(|it| it.strip_prefix(TOPICS).unwrap_or(it));
+    let filter = topic.and_then(|topic| Filter::parse(topic).ok());
+    let Some(filter) = filter.filter(|filter| filter.share.is_none()) else {
+        let text = "the address is no topic filter";
+        return Err(refusal(condition::INVALID_FIELD, text));
+    };
+    let who = own.conns.amqp(c).and_then(|conn| conn.who.as_ref());
+    let container = who.map(|who| who.client_id.clone()).unwrap_or_default();
+    let owner = (!has(capability::GLOBAL)).then_some(&*container);
+    let address = address_of(owner, durable || !shared, name)?;
+    let kept = Kept {
+        options: QueueOptions {
+            durable,
+            ..own.config.queues.options.clone()
+        },
+        life: Life::Detached(match never {
+            true => u32::MAX,
+            // There is no time so long but never.
+            false => source.timeout.min(u32::MAX - 1),
+        }),
+        exclusive: !shared,
+        client_id: container,
+    };
+    let standing = own.conns.amqp(c).map(|conn| conn.identity.standing);
+    let filter = Text::from(filter.filter);
+    Ok(Some(Wanted {
+        address,
+        right: Some((Action::Subscribe, filter.clone())),
+        wants: Use::Take { settled },
+        create: Some(Create {
+            kept,
+            filter: Some(filter),
+            standing: standing.unwrap_or_default(),
+        }),
+        generated: false,
+        scope: match source.expiry_policy {
+            TerminusExpiryPolicy::LinkDetach | TerminusExpiryPolicy::Never => Scope::Link,
+            TerminusExpiryPolicy::SessionEnd => Scope::Session,
+            TerminusExpiryPolicy::ConnectionClose => Scope::Connection,
+        },
+    }))
+}
+
+/// The address of a subscription by the name of its link. Clients that share one
+/// add to the name what tells their links apart.
+fn address_of(container: Option<&str>, kept: bool, name: &str) -> Result<Text, Refusal> {
+    let (name, _) = name.split_once('|').unwrap_or((name, ""));
+    let kind = match kept {
+        true => "kept",
+        false => "shared",
+    };
+    let container = container.filter(|container| !container.is_empty());
+    let address = addresses::of_subscription(container, kind, name);
+    let text = "the name of the link is too long";
+    let address = address.ok_or_else(|| refusal(condition::INVALID_FIELD, text))?;
+    Ok(Text::from(address))
+}
+
+/// The subscription that a receiver without a source means, to see it or to close
+/// it.
+pub(super) fn by_name(own: &Owners, c: ConnIdx, name: &str) -> Result<Wanted, Refusal> {
+    let who = own.conns.amqp(c).and_then(|conn| conn.who.as_ref());
+    let container = who.map(|who| who.client_id.clone()).unwrap_or_default();
+    let global = name
+        .split_once('|')
+        .is_some_and(|(_, rest)| rest.starts_with("global"));
+    let container = (!global).then_some(&*container);
+    Ok(Wanted {
+        address: address_of(container, true, name)?,
+        right: None,
+        wants: Use::Take { settled: false },
+        create: None,
+        generated: false,
+        scope: Scope::Link,
+    })
+}
+
+type Named = (Text, Option<Create>, bool);
+
+/// The address of a queue or dynamic node, and how it is made if it is not there.
+fn named(
+    own: &mut Owners,
+    address: Option<&str>,
+    dynamic: bool,
+    properties: Option<Map<'_>>,
+    capabilities: Option<Symbols<'_>>,
+) -> Result<Option<Named>, Refusal> {
+    if dynamic {
+        return Ok(Some(dynamic_node(own, properties)));
+    }
+    let has = |symbol: Symbol<'_>| capabilities.is_some_and(|all| all.contains(symbol.as_str()));
+    let is_queue = has(capability::QUEUE) || has(capability::TEMPORARY_QUEUE);
+    let Some(address) = address.filter(|it| is_queue || it.starts_with(addresses::QUEUES)) else {
+        return Ok(None);
+    };
+    let Some(address) = addresses::of_queue(address) else {
+        let text = "the address is no name of a queue";
+        return Err(refusal(condition::INVALID_FIELD, text));
+    };
+    let create = own.config.queues.auto_create.then(|| Create {
+        kept: Kept {
+            options: own.config.queues.options.clone(),
+            ..Kept::default()
+        },
+        filter: None,
+        standing: Standing::Server,
+    });
+    Ok(Some((Text::from(address), create, false)))
+}
+
+/// A new node whose home is this shard.
+fn dynamic_node(own: &mut Owners, properties: Option<Map<'_>>) -> Named {
+    let policy =
+        properties.and_then(|properties| properties.get(capability::LIFETIME_POLICY.as_str()));
+    let policy = policy.and_then(|value| LifetimePolicy::from_value(&value));
+    let life = match policy {
+        None | Some(LifetimePolicy::DeleteOnClose) => Life::Close,
+        Some(LifetimePolicy::DeleteOnNoLinks) => Life::NoLinks,
+        Some(LifetimePolicy::DeleteOnNoMessages) => Life::NoMessages,
+        Some(LifetimePolicy::DeleteOnNoLinksOrMessages) => Life::NoLinksOrMessages,
+    };
+    let address = loop {
+        let address = format!("{}dynamic-{:032x}", addresses::QUEUES, own.random.next());
+        if ShardId(home_shard(&address, own.config.shards)) == own.config.shard {
+            break Text::from(address);
+        }
+    };
+    let create = Create {
+        kept: Kept {
+            options: QueueOptions {
+                durable: false,
+                ..own.config.queues.options.clone()
+            },
+            life,
+            ..Kept::default()
+        },
+        filter: None,
+        standing: Standing::Server,
+    };
+    (address, Some(create), true)
+}
