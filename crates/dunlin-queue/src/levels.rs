@@ -192,7 +192,8 @@ impl Levels {
         self.levels.iter().take(known).flat_map(|l| &l.front)
     }
 
-    /// All that are not packed, in no order.
+    /// All that are not packed, those of a higher level first, each level in its
+    /// order.
     pub(crate) fn unpacked(&self) -> impl Iterator<Item = &Delivery> {
         let levels = self.levels.iter();
         levels.flat_map(|level| {

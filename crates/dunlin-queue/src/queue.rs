@@ -100,6 +100,11 @@ impl Queue {
         all.filter_map(Delivery::held)
     }
 
+    /// As [`Queue::held`], in the order in which they leave.
+    pub fn browse(&self) -> impl Iterator<Item = &Delivery> {
+        self.aside.iter().chain(self.levels.unpacked())
+    }
+
     /// The delivery that is taken next.
     #[must_use]
     pub fn front(&self) -> Option<&Delivery> {

@@ -55,6 +55,7 @@ pub(super) fn attach(
             open: VecDeque::new(),
             credit: 0,
         },
+        Use::Browse => End::Taking(Box::default()),
         Use::Take { settled } => End::Taking(Box::new(Taking {
             settled,
             ..Taking::default()
@@ -193,7 +194,7 @@ fn granted<'a>(
             expiry_policy: TerminusExpiryPolicy::SessionEnd,
             timeout: 0,
             filter: None,
-            distribution_mode: Some(DistributionMode::Move),
+            distribution_mode: asked.distribution_mode.or(Some(DistributionMode::Move)),
             ..asked
         },
     }

@@ -70,14 +70,14 @@ pub(super) fn by_receiver(
         source.capabilities,
     )?;
     if let Some((address, create, generated)) = node {
-        if source.distribution_mode == Some(DistributionMode::Copy) {
-            let text = "queues cannot be browsed";
-            return Err(refusal(condition::NOT_IMPLEMENTED, text));
-        }
+        let wants = match source.distribution_mode {
+            Some(DistributionMode::Copy) => Use::Browse,
+            Some(DistributionMode::Move) | None => Use::Take { settled },
+        };
         return Ok(Some(Wanted {
             right: (!generated).then(|| (Action::Subscribe, address.clone())),
             address,
-            wants: Use::Take { settled },
+            wants,
             create,
             generated,
             scope: Scope::Link,

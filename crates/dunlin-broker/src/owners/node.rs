@@ -2,12 +2,12 @@
 //! who of them takes next.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use dunlin_base::{Instant, Message, ShardId, StreamId, Text};
-use dunlin_queue::{Consumer, Delivery, Next, Outcome, Queue, Settled};
+use dunlin_queue::{Consumer, Content, Delivery, Next, Outcome, Queue, Settled};
 use dunlin_store::SessionRecord;
 use slab::Slab;
 
@@ -75,7 +75,16 @@ pub(crate) struct End {
     /// It is among `turns`.
     waits: bool,
     pub(crate) drain: bool,
+    /// What it has still to see, if it takes nothing.
+    browsed: VecDeque<Browsed>,
 }
+
+/// A message that a link sees as long as it is there, and how often its delivery has
+/// failed.
+type Browsed = (Weak<Message>, u16);
+
+/// Messages that a link sees at most.
+const BROWSED_MAX: usize = 4096;
 
 impl End {
     fn credit(&self, unsettled_max: usize) -> usize {
@@ -93,6 +102,11 @@ impl End {
     pub(crate) const fn use_up(&mut self) {
         self.limit = self.last_key;
         self.drain = false;
+    }
+
+    /// Whether there is nothing more for it, if it takes nothing.
+    pub(crate) fn has_seen_all(&self) -> bool {
+        self.wants == Use::Browse && self.browsed.is_empty()
     }
 
     pub(crate) const fn takes_settled(&self) -> bool {
@@ -173,7 +187,19 @@ impl Node {
     }
 
     pub(crate) fn attach(&mut self, shard: ShardId, link: SessionRef, wants: Use) -> usize {
+        // What is there now, as far as it is in memory.
+        let held = self.queue.browse().filter_map(|delivery| {
+            let Content::Held(message) = &delivery.content else {
+                return None;
+            };
+            Some((Arc::downgrade(message), delivery.failed))
+        });
+        let browsed = match wants {
+            Use::Browse => held.take(BROWSED_MAX).collect(),
+            Use::Send | Use::Take { .. } => VecDeque::new(),
+        };
         self.ends.insert(End {
+            browsed,
             shard,
             link,
             wants,
@@ -243,6 +269,22 @@ impl Node {
             end.drain = drain;
         }
         self.wait(at);
+    }
+
+    /// The next message that a link sees, with its key there.
+    pub(crate) fn see(&mut self, at: usize, now: Instant) -> Option<(u32, Arc<Message>, u16)> {
+        let end = self.ends.get_mut(at)?;
+        if end.is_used_up() {
+            return None;
+        }
+        loop {
+            let (message, failed) = end.browsed.pop_front()?;
+            let message = message.upgrade();
+            if let Some(message) = message.filter(|message| !message.is_expired(now)) {
+                end.last_key = end.last_key.wrapping_add(1);
+                return Some((end.last_key, message, failed));
+            }
+        }
     }
 
     /// A consumer may have credit again.

@@ -28,6 +28,8 @@ pub(crate) enum Use {
     Send,
     /// To take from it; `settled`: what it takes needs no outcome.
     Take { settled: bool },
+    /// To see what waits, which stays.
+    Browse,
 }
 
 /// A link wants a node.

@@ -26,7 +26,27 @@ pub(crate) fn handle_credit(
     };
     if let Some(node) = own.sessions.node_mut(s) {
         node.set_limit(place.end, limit, drain);
+        show(own, from, s, place);
         delivering::pump(own, s);
+    }
+}
+
+/// Shows messages to a link that takes none.
+fn show(own: &mut Owners, to: ShardId, s: SessionIdx, place: Place) {
+    let now = own.now;
+    loop {
+        let node = own.sessions.node_mut(s);
+        let Some((key, message, failed)) = node.and_then(|node| node.see(place.end, now)) else {
+            return;
+        };
+        let deliver = Call::Deliver {
+            link: place.link,
+            key,
+            message,
+            failed,
+            again: true,
+        };
+        own.call(to, deliver);
     }
 }
 

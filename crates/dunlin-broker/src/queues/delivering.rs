@@ -14,7 +14,7 @@ use crate::messages::source::Source;
 use crate::messages::walk;
 use crate::owners::Owners;
 use crate::owners::routing::Hit;
-use crate::queues::calls::Call;
+use crate::queues::calls::{Call, Use};
 use crate::queues::options::Overflow;
 
 /// Messages loaded from the store at a time, and what they may cost together.
@@ -124,7 +124,11 @@ fn answer_drains(own: &mut Owners, s: SessionIdx) {
         let Some(end) = node.at(at).filter(|end| end.drain) else {
             continue;
         };
-        if empty || end.is_used_up() {
+        let seen = match end.wants {
+            Use::Browse => end.has_seen_all(),
+            Use::Send | Use::Take { .. } => empty,
+        };
+        if seen || end.is_used_up() {
             end.use_up();
             let (shard, link) = (end.shard, end.link);
             own.call(shard, Call::Drained { link });

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, DeliveryState, Header, Message as Scanned, Modified, Outcome,
-    ReceiverSettleMode, Rejected, Role, SerialNumber, Source, Symbols, Target, TerminusDurability,
-    TerminusExpiryPolicy, capability,
+    AnyTarget, Attach, DeliveryState, DistributionMode, Header, Message as Scanned, Modified,
+    Outcome, ReceiverSettleMode, Rejected, Role, SerialNumber, Source, Symbols, Target,
+    TerminusDurability, TerminusExpiryPolicy, capability,
 };
 use dunlin_amqp::{Delivery, Event, LinkId};
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
@@ -711,4 +711,46 @@ fn the_rules_decide_who_sends_to_a_queue_and_who_takes() {
     );
     assert_eq!(world.shards[0].census().queued, 1);
     assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+}
+
+#[test]
+fn who_browses_a_queue_takes_nothing_of_it() {
+    let queue = address();
+    for shard in [0, 1] {
+        let mut world = World::new(2, OPEN);
+        let mut from = Client::new(&mut world, conn(0, 1), None);
+        let sender = from.sender(&mut world, Some(&queue));
+        send(&mut from, &mut world, sender, "123");
+        let mut browser = Client::new(&mut world, conn(shard, 2), None);
+        let copy = Attach {
+            source: Some(Source {
+                address: Some(&queue),
+                distribution_mode: Some(DistributionMode::Copy),
+                ..Source::default()
+            }),
+            ..receiver(&queue)
+        };
+        let link = browser.attach(&mut world, &copy);
+        browser.engine.set_credit(link, 2, false).expect("credit");
+        browser.exchange(&mut world);
+        let seen = taken(&mut browser);
+        assert_eq!(payloads(&seen), "12");
+        for (delivery, ..) in seen {
+            settle(&mut browser, &mut world, delivery, &DeliveryState::ACCEPTED);
+        }
+        // What comes later is not shown.
+        send(&mut from, &mut world, sender, "4");
+        browser.engine.set_credit(link, 9, true).expect("credit");
+        browser.exchange(&mut world);
+        let drained = |event: &Event<'_>| matches!(event, Event::Flow { drained: true, .. });
+        assert!(browser.events.iter().any(drained), "shard {shard}");
+        assert_eq!(payloads(&taken(&mut browser)), "3");
+        detach(&mut browser, &mut world, link, true);
+        let mut to = Client::new(&mut world, conn(1, 3), None);
+        to.receiver(&mut world, &queue, 10);
+        let got = taken(&mut to);
+        assert_eq!(payloads(&got), "1234");
+        assert!(got.iter().all(|(_, _, count)| *count == 0));
+        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+    }
 }
