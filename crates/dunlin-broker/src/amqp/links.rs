@@ -123,13 +123,12 @@ fn attach_outgoing(
     attach: &Attach<'_>,
     body: &Body,
 ) -> Result<(), Refusal> {
-    let Some(source) = attach.source else {
-        let wanted = wanting::by_name(own, c, attach.name)?;
-        return nodes::attach(own, c, (link, session), wanted, body);
-    };
-    if let Some(wanted) = wanting::by_receiver(own, c, attach, &source)? {
+    if let Some(wanted) = wanting::by_receiver(own, c, attach)? {
         return nodes::attach(own, c, (link, session), wanted, body);
     }
+    let Some(source) = attach.source else {
+        return Err(refusal(condition::INVALID_FIELD, "no source"));
+    };
     let topic = topic_of(source.address);
     let parsed = topic.and_then(|topic| Some((topic, Filter::parse(topic).ok()?)));
     let Some((filter, parsed)) = parsed else {

@@ -59,8 +59,10 @@ pub(super) fn by_receiver(
     own: &mut Owners,
     c: ConnIdx,
     attach: &Attach<'_>,
-    source: &Source<'_>,
 ) -> Result<Option<Wanted>, Refusal> {
+    let Some(source) = &attach.source else {
+        return by_name(own, c, attach.name).map(Some);
+    };
     let settled = attach.snd_settle_mode == SenderSettleMode::Settled;
     let node = named(
         own,
@@ -167,7 +169,7 @@ fn address_of(container: Option<&str>, kept: bool, name: &str) -> Result<Text, R
 
 /// The subscription that a receiver without a source means, to see it or to close
 /// it.
-pub(super) fn by_name(own: &Owners, c: ConnIdx, name: &str) -> Result<Wanted, Refusal> {
+fn by_name(own: &Owners, c: ConnIdx, name: &str) -> Result<Wanted, Refusal> {
     let who = own.conns.amqp(c).and_then(|conn| conn.who.as_ref());
     let container = who.map(|who| who.client_id.clone()).unwrap_or_default();
     let global = name
