@@ -78,9 +78,6 @@ JMS_NAMES = (
 # Scenarios of AMQP that fail until the broker has a feature. One that passes is to
 # be taken from here.
 WAITING = {
-    "durable": "durable subscriptions",
-    "shared": "shared subscriptions",
-    "browse": "browsing of queues",
     "transaction": "transactions",
 }
 

@@ -4,8 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Error, Map, Role, SenderSettleMode, Source, TerminusDurability,
-    TerminusExpiryPolicy, condition,
+    AnyTarget, Attach, Error, Map, Role, SenderSettleMode, Source, TerminusDurability, condition,
 };
 use dunlin_amqp::{Body, LinkId, SessionId};
 use dunlin_base::topic::{Filter, validate_name};
@@ -221,7 +220,6 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
         let granted = has_filters.then(|| Map::new(&known));
         let source = attach.source.map(|source| Source {
             durable: TerminusDurability::None,
-            expiry_policy: TerminusExpiryPolicy::SessionEnd,
             timeout: 0,
             filter: granted,
             distribution_mode: None,

@@ -103,8 +103,11 @@ fn subscription(
     let durable = source.durable != TerminusDurability::None;
     let never = source.expiry_policy == TerminusExpiryPolicy::Never;
     let shared = has(capability::SHARED) || has(capability::GLOBAL);
-    let usual = source.expiry_policy == TerminusExpiryPolicy::SessionEnd && source.timeout == 0;
-    if usual && !durable && !shared {
+    let brief = match source.expiry_policy {
+        TerminusExpiryPolicy::LinkDetach | TerminusExpiryPolicy::SessionEnd => source.timeout == 0,
+        TerminusExpiryPolicy::ConnectionClose | TerminusExpiryPolicy::Never => false,
+    };
+    if brief && !durable && !shared {
         return Ok(None);
     }
     let topic = source

@@ -33,9 +33,9 @@ final class Termini {
             w.refuses("amqp:invalid-field");
             w.remoteAttach().withName("r0").withHandle(0).ofReceiver().withSource().and().withTarget().and().now();
         });
-        cases.add("3.5.3", "a receiver without a source", w -> {
+        cases.add("3.5.3", "a receiver without a source, of no subscription", w -> {
             w.begun();
-            w.refuses("amqp:invalid-field");
+            w.refuses("amqp:not-found");
             w.remoteAttach().withName("r0").withHandle(0).ofReceiver().withNullSource().withTarget().and().now();
         });
         cases.add("3.5.4", "a sender without a target", w -> {
