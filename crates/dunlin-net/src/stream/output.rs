@@ -16,6 +16,11 @@ use crate::ws::{self, HEADER_BYTES_MAX, Role};
 /// takes less.
 const ENCRYPT_BYTES: usize = 48 << 10;
 
+/// Most bytes of one WebSocket message that is sent: some clients take no longer
+/// ones. Protocols over WebSocket may cut their packets anywhere (MQTT 5.0 section
+/// 6.0, AMQP WebSocket Binding section 2.4).
+pub(crate) const MESSAGE_BYTES_MAX: usize = 65_535;
+
 /// Where bytes go, and what is needed on the way.
 pub(super) struct Line<'a> {
     pub(super) sock: &'a TcpStream,
@@ -89,8 +94,8 @@ impl Output {
         }
     }
 
-    /// Takes all of `data` as one message of the topmost layer; `direct`: what
-    /// the kernel takes may leave at once.
+    /// Takes all of `data` as one message of the topmost layer, or as few as it
+    /// takes; `direct`: what the kernel takes may leave at once.
     pub(super) fn put(
         &mut self,
         data: &mut SendBuf,
@@ -101,26 +106,40 @@ impl Output {
         self.owed += data.len();
         let mut bytes = [0; HEADER_BYTES_MAX];
         let n = match role {
-            Some(Role::Client) => return self.put_masked(data, line.scratch),
-            Some(Role::Server) => ws::header(data.len(), None, &mut bytes),
+            Some(Role::Server) if data.len() <= MESSAGE_BYTES_MAX => {
+                ws::header(data.len(), None, &mut bytes)
+            }
+            Some(role) => return self.put_messages(data, role, line.scratch),
             None => 0,
         };
         self.put_framed(data, bytes.get(..n).unwrap_or_default(), direct, line);
     }
 
-    /// A client's message: masked, so copied.
-    fn put_masked(&mut self, data: &mut SendBuf, scratch: &mut Scratch) {
-        let key = scratch.masks.next();
-        let mut bytes = [0; HEADER_BYTES_MAX];
-        let n = ws::header(data.len(), Some(key), &mut bytes);
-        self.backlog.put_slice(bytes.get(..n).unwrap_or_default());
-        let mut at = 0;
-        for part in data.slices() {
-            scratch.plain.clear();
-            scratch.plain.extend_from_slice(part);
-            ws::mask(&mut scratch.plain, key, at);
-            self.backlog.put_slice(&scratch.plain);
-            at += part.len();
+    /// Cuts `data` into messages, and copies them. Those of a client are masked.
+    fn put_messages(&mut self, data: &mut SendBuf, role: Role, scratch: &mut Scratch) {
+        let mut left = data.len();
+        let (mut at, mut length, mut key) = (0, 0, None);
+        for mut part in data.slices() {
+            while !part.is_empty() {
+                if at == length {
+                    (at, length) = (0, left.min(MESSAGE_BYTES_MAX));
+                    key = (role == Role::Client).then(|| scratch.masks.next());
+                    let mut bytes = [0; HEADER_BYTES_MAX];
+                    let n = ws::header(length, key, &mut bytes);
+                    self.backlog.put_slice(bytes.get(..n).unwrap_or_default());
+                }
+                let (piece, rest) = part.split_at(part.len().min(length - at));
+                match key {
+                    None => self.backlog.put_slice(piece),
+                    Some(key) => {
+                        scratch.plain.clear();
+                        scratch.plain.extend_from_slice(piece);
+                        ws::mask(&mut scratch.plain, key, at);
+                        self.backlog.put_slice(&scratch.plain);
+                    }
+                }
+                (at, left, part) = (at + piece.len(), left - piece.len(), rest);
+            }
         }
         data.clear();
     }

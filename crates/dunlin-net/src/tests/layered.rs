@@ -36,6 +36,28 @@ fn bulk_with_back_pressure() {
 }
 
 #[test]
+fn large_sends_are_cut_into_messages_that_any_client_takes() {
+    let limits = || NetLimits {
+        ws_message_bytes_max: 65_535,
+        ..NetLimits::default()
+    };
+    let want = pattern(1 << 20);
+    for transport in [Transport::Ws, Transport::Wss] {
+        let mut pair = Pair::with_limits(limits(), limits());
+        let (client, server) = open(&mut pair, transport);
+        pair.client.send(client, StreamId::CONTROL, &want);
+        pair.server.send(server, StreamId::CONTROL, &want);
+        pair.until("all", |p| {
+            let got = |side: &Side| side.received_len(StreamId::CONTROL) == want.len();
+            got(&p.client) && got(&p.server)
+        });
+        for side in [&pair.client, &pair.server] {
+            assert!(side.received(StreamId::CONTROL) == want, "{transport:?}");
+        }
+    }
+}
+
+#[test]
 fn idle_timeout_and_silence() {
     for transport in LAYERED {
         let mut pair = Pair::new();

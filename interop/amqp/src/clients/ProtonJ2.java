@@ -65,8 +65,6 @@ final class ProtonJ2 {
         }
         if (transport.startsWith("ws")) {
             options.transportOptions().useWebSockets(true).webSocketPath("/mqtt");
-            // Its own limit is below what the broker puts into one message.
-            options.transportOptions().webSocketMaxFrameSize(1 << 20);
         }
         return options.openTimeout(Scenarios.MS_MAX).requestTimeout(Scenarios.MS_MAX).sendTimeout(Scenarios.MS_MAX);
     }
