@@ -19,12 +19,12 @@ pub(crate) struct FilePlace {
     reserve: PathBuf,
     reserve_bytes: u64,
     /// Held as long as the store may be opened again.
-    _lock: Arc<File>,
+    _lock: Arc<Lock>,
 }
 
 impl FilePlace {
     /// The store in this file; no reserve if `reserve_bytes` is zero.
-    pub(crate) fn new(path: &Path, reserve_bytes: u64, lock: Arc<File>) -> Self {
+    pub(crate) fn new(path: &Path, reserve_bytes: u64, lock: Arc<Lock>) -> Self {
         Self {
             path: path.to_owned(),
             reserve: beside(path, "reserve"),
@@ -89,9 +89,21 @@ impl Place for Unborn {
     }
 }
 
+/// Says that a store is in use, until it is dropped.
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    /// A process that was started meanwhile may have the file open too, until it runs
+    /// its own program: to close it here does not unlock it.
+    fn drop(&mut self) {
+        // There may be no lock.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Takes the store in this file for this process, with a file beside it that
 /// says nothing else.
-pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
+pub(crate) fn lock(path: &Path) -> Result<Lock, OpenError> {
     let io_error = |error| OpenError::Io {
         path: path.to_owned(),
         error,
@@ -100,12 +112,12 @@ pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
     options.write(true).create(true).truncate(false);
     let lock = options.open(beside(path, "lock")).map_err(io_error)?;
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
+        Ok(()) => Ok(Lock(lock)),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
             path: path.to_owned(),
         }),
         // Not every file system has locks; redb has one more.
-        Err(TryLockError::Error(_)) => Ok(lock),
+        Err(TryLockError::Error(_)) => Ok(Lock(lock)),
     }
 }
 
