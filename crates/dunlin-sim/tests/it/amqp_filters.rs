@@ -2,8 +2,8 @@
 
 use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Described, Descriptor, Map, Role, Section, Source, Symbol, Target, Value,
-    condition,
+    AnyTarget, Attach, Described, Descriptor, Map, Role, Section, Source, Symbol, Target,
+    TerminusExpiryPolicy, Value, condition,
 };
 use dunlin_base::StreamId;
 use dunlin_sim::{AmqpClient, Seen, Setup, World, run_amqp};
@@ -25,6 +25,15 @@ fn client(world: &mut World) -> AmqpClient {
 
 /// A receiver of `t/#` with these filters.
 fn attach(client: &mut AmqpClient, world: &mut World, filters: &[(&str, Value<'_>)]) -> LinkId {
+    attach_until(client, world, TerminusExpiryPolicy::SessionEnd, filters)
+}
+
+fn attach_until(
+    client: &mut AmqpClient,
+    world: &mut World,
+    expiry_policy: TerminusExpiryPolicy,
+    filters: &[(&str, Value<'_>)],
+) -> LinkId {
     let session = client.open(world.now()).expect("a session");
     // A large frame waits until the server has said that it takes one.
     run_amqp(world, &mut [client]);
@@ -50,6 +59,7 @@ fn attach(client: &mut AmqpClient, world: &mut World, filters: &[(&str, Value<'_
         source: Some(Source {
             address: Some("t/#"),
             filter: Some(Map::new(&entries)),
+            expiry_policy,
             ..Source::default()
         }),
         target: Some(AnyTarget::Target(Target::default())),
@@ -130,10 +140,16 @@ fn a_receiver_gets_what_its_filters_let_through() {
         (&[unknown], &[], &[0, 1, 2, 3, 4, 5]),
     ];
     for (filters, names, expected) in cases {
-        for (shards, seed) in [(1, 1), (2, 1), (2, 2), (2, 3)] {
+        // Link-detach is what JMS asks for.
+        for (shards, seed, until) in [
+            (1, 1, TerminusExpiryPolicy::SessionEnd),
+            (2, 1, TerminusExpiryPolicy::LinkDetach),
+            (2, 2, TerminusExpiryPolicy::SessionEnd),
+            (2, 3, TerminusExpiryPolicy::LinkDetach),
+        ] {
             let mut world = world(shards, seed);
             let (mut receiver, mut sender) = (client(&mut world), client(&mut world));
-            let filtered = attach(&mut receiver, &mut world, filters);
+            let filtered = attach_until(&mut receiver, &mut world, until, filters);
             let session = sender.open(world.now()).expect("a session");
             let link = sender.sender(session, "t/a").expect("a handle");
             run_amqp(&mut world, &mut [&mut receiver, &mut sender]);
