@@ -3,9 +3,9 @@
 //! store is kept packed.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use dunlin_base::StreamId;
-use smallvec::SmallVec;
 
 use crate::delivery::Delivery;
 use crate::packed::Packed;
@@ -22,8 +22,8 @@ const KEPT_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
     /// Highest first, none of them empty but one that is alone. Most sessions
-    /// have at most one.
-    levels: SmallVec<[Level; 1]>,
+    /// of a fleet have none.
+    levels: Vec<Level>,
     len: usize,
 }
 
@@ -265,7 +265,7 @@ impl Levels {
     /// Frees the memory of a queue without deliveries.
     pub(crate) fn release(&mut self) {
         if self.len == 0 {
-            self.levels.clear();
+            self.levels = Vec::new();
         }
     }
 
@@ -282,6 +282,10 @@ impl Levels {
                 level,
                 ..Level::default()
             };
+            // Most have one level; a vector that grows by itself begins with four.
+            if self.levels.is_empty() {
+                self.levels.reserve_exact(1);
+            }
             self.levels.insert(place, new);
         }
         if let Some(level) = self.levels.get_mut(place) {
@@ -296,7 +300,6 @@ mod tests {
     use super::*;
     use crate::delivery::{Content, Identifiers};
     use alloc::sync::Arc;
-    use alloc::vec::Vec;
     use dunlin_base::{Message, QoS};
 
     fn delivery(seq: u64, level: u8, stored: bool) -> Delivery {

@@ -1,6 +1,5 @@
 //! Messages that wait for a receiver, in order and within limits.
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -18,7 +17,7 @@ use crate::levels::Levels;
 pub struct Queue {
     levels: Levels,
     /// From the front: their streams take nothing now.
-    aside: VecDeque<Delivery>,
+    aside: Vec<Delivery>,
     bytes: usize,
     reserved: usize,
     reserved_bytes: usize,
@@ -124,10 +123,10 @@ impl Queue {
 
     /// Queues what was set aside in front of everything of its level.
     pub fn take_back(&mut self) {
-        while let Some(delivery) = self.aside.pop_back() {
+        while let Some(delivery) = self.aside.pop() {
             self.levels.push_front(delivery);
         }
-        self.aside = VecDeque::new();
+        self.aside = Vec::new();
     }
 
     /// Starts a connection: what was set aside comes back, and streams of an
