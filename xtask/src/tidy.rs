@@ -5,6 +5,7 @@ mod layers;
 mod links;
 mod manifests;
 mod openings;
+mod rooms;
 mod shapes;
 mod sizes;
 mod table;
@@ -85,6 +86,7 @@ fn check(tree: &Tree, measures: &[Measure]) -> Vec<Finding> {
     let rules = [
         layers::check,
         openings::check,
+        rooms::check,
         sizes::check,
         shapes::check,
         traces::check,

@@ -1,3 +1,8 @@
-//! Why a connection (or one of its streams) ends: as the engine says it.
+//! Why something is refused, in no protocol's terms.
 
-pub(crate) use dunlin_mqtt::server::Fault;
+/// There is no room for it: a limit is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoRoom {
+    /// For the log, and for the client where its protocol has words.
+    pub(crate) text: &'static str,
+}

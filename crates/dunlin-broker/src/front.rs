@@ -1,20 +1,30 @@
-//! Where what happens to a connection enters the front of its protocol. Shard
-//! and bus call these functions and know no protocol.
+//! Where what happens enters the front of a protocol: on a connection, from another
+//! shard, from the store. The rest of the shard calls these functions and knows no
+//! protocol.
 
 use dunlin_amqp::codec::condition;
 use dunlin_base::transport::{NetEventKind, Peer, Transport};
-use dunlin_base::{ConnId, StreamId, Text};
+use dunlin_base::{ConnId, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::ReasonCode;
+use dunlin_store::RecoveredSession;
 
-use crate::amqp::{carried, events, links, sasl, streams};
+use crate::amqp::{carried, events, links, nodes as amqp_nodes, sasl, streams};
 use crate::auth::AuthAnswer;
-use crate::fault::Fault;
-use crate::ids::{ConnIdx, SessionRef};
-use crate::mqtt::{authenticate, data_streams, ending, packets, send};
+use crate::fault::NoRoom;
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::io::BusMessage;
+use crate::mqtt::conn::Phase;
+use crate::mqtt::{
+    authenticate, claims, data_streams, ending, gathered, lifetime, packets, restore, send,
+    stored as mqtt_stored,
+};
 use crate::owners::Owners;
-use crate::owners::conn::{Conn, Phase};
+use crate::owners::conn::Conn;
+use crate::owners::pending::FrontPending;
 use crate::owners::session::Session;
 use crate::owners::timers::Timer;
+use crate::queues::calls::Call;
+use crate::queues::nodes;
 
 /// What both sides agree on for AMQP 1.0: its ALPN name and WebSocket subprotocol.
 const AMQP: &str = "amqp";
@@ -69,6 +79,11 @@ fn choose(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     handle_opened(own, id, peer);
 }
 
+/// A connection is gone whose session is on another shard.
+pub(crate) fn handle_gone(own: &mut Owners, c: ConnIdx) {
+    ending::remove_conn(own, c);
+}
+
 /// The authenticator answered.
 pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
     match own.conns.get(c) {
@@ -87,6 +102,17 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
         Some(Conn::Mqtt(_)) => ending::check_silence(own, c),
         Some(Conn::Amqp(_)) => events::check_deadline(own, c),
         Some(Conn::Carrier(_)) => carried::check_idle(own, c),
+        None => {}
+    }
+}
+
+/// A deadline of the session may have passed.
+pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
+    match own.sessions.get(s) {
+        Some(Session::Mqtt(_)) => lifetime::check_session(own, s),
+        Some(Session::Node(_)) => nodes::check_expiry(own, s),
+        // It ends with its connection.
+        Some(Session::Amqp(_)) => {}
         None => {}
     }
 }
@@ -120,7 +146,24 @@ pub(crate) fn cut_off(own: &mut Owners, c: ConnIdx) {
 fn fail(own: &mut Owners, c: ConnIdx, text: &'static str) {
     let conn = own.conns.peek_mqtt(c);
     if conn.is_some_and(|conn| conn.session().is_some()) {
-        ending::fail(own, c, Fault::new(ReasonCode::QuotaExceeded, text));
+        ending::fail(own, c, NoRoom { text }.into());
+    }
+}
+
+/// The client of a connection may not be here any longer.
+pub(crate) fn revoke(own: &mut Owners, c: ConnIdx, cause: &'static str) {
+    match own.conns.get(c) {
+        Some(Conn::Mqtt(_)) => ending::disconnect(own, c, ReasonCode::NotAuthorized),
+        Some(Conn::Amqp(_)) => events::close(own, c, condition::UNAUTHORIZED_ACCESS, cause),
+        Some(Conn::Carrier(_)) => carried::forget_proved(own, c),
+        None => {}
+    }
+}
+
+/// The rules have changed for a session, whose subscriptions follow them already.
+pub(crate) fn recheck(own: &mut Owners, s: SessionIdx) {
+    if let Some(Session::Amqp(_)) = own.sessions.peek(s) {
+        amqp_nodes::recheck(own, s);
     }
 }
 
@@ -164,4 +207,49 @@ pub(crate) fn shut_down(own: &mut Owners, c: ConnIdx) {
         Some(Conn::Carrier(_)) => carried::remind(own, c),
         None => {}
     }
+}
+
+/// Takes over the sessions of clients that the store kept.
+pub(crate) fn restore_sessions(own: &mut Owners, sessions: &[&RecoveredSession]) {
+    restore::restore(own, sessions);
+}
+
+/// The store has what some work waited for, or has refused it.
+pub(crate) fn handle_done(own: &mut Owners, token: u64, pending: FrontPending, stored: bool) {
+    match pending {
+        FrontPending::Mqtt(pending) => mqtt_stored::handle_done(own, token, pending, stored),
+        // It waits for other shards only.
+        FrontPending::Amqp(_) => {}
+    }
+}
+
+/// Asks the store again for what it has refused.
+pub(crate) fn retry(own: &mut Owners, pending: FrontPending) {
+    match pending {
+        FrontPending::Mqtt(pending) => mqtt_stored::retry(own, pending),
+        FrontPending::Amqp(_) => {}
+    }
+}
+
+/// Another shard knows what changed for it.
+pub(crate) fn handle_noted(own: &mut Owners, token: u64, pending: FrontPending) {
+    match pending {
+        FrontPending::Mqtt(pending) => mqtt_stored::handle_noted(own, token, pending),
+        FrontPending::Amqp(pending) => links::advance_attach(own, token, pending),
+    }
+}
+
+/// What another shard says of client identifiers.
+pub(crate) fn handle_claims(own: &mut Owners, from: ShardId, message: BusMessage) {
+    claims::handle_bus(own, from, message);
+}
+
+/// Messages of another shard, gathered in the form of their protocol.
+pub(crate) fn handle_messages(own: &mut Owners, from: ShardId, messages: &[u8]) {
+    gathered::handle_messages(own, from, messages);
+}
+
+/// What a node says to a link of this shard.
+pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
+    amqp_nodes::handle_call(own, from, call);
 }

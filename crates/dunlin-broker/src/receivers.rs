@@ -4,13 +4,14 @@
 use alloc::vec::Vec;
 
 use dunlin_base::QoS;
+use dunlin_store::StoreOp;
 
 use crate::amqp::{filters, outcome, outgoing};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::messages::source::Source;
-use crate::mqtt::{acks, encode, pump as mqtt_pump};
+use crate::mqtt::{acks, encode, pump as mqtt_pump, records};
 use crate::owners::Owners;
-use crate::owners::pending::Verdict;
+use crate::owners::pending::{Record, Verdict};
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
 use crate::queues::delivering;
@@ -34,7 +35,7 @@ pub(crate) fn send_at_once(
     delivery: (QoS, bool),
 ) -> bool {
     match own.sessions.get(hit.session) {
-        Some(Session::Mqtt(_)) => match source.for_mqtt() {
+        Some(Session::Mqtt(_)) => match source.translated() {
             Some(_) => false,
             None => mqtt_pump::send_at_once(own, source, hit, delivery),
         },
@@ -45,7 +46,7 @@ pub(crate) fn send_at_once(
 /// Delivers at most once: at once, or not at all.
 pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
     match own.sessions.get(hit.session) {
-        Some(Session::Mqtt(_)) => match source.for_mqtt() {
+        Some(Session::Mqtt(_)) => match source.translated() {
             Some(message) => {
                 let mut source = Source::of(&message, own.now);
                 encode::deliver_qos0(own, &mut source, hit, retain);
@@ -75,4 +76,14 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
         Some(Session::Node(_)) => {}
         None => {}
     }
+}
+
+/// What is stored in one batch with a will.
+pub(crate) fn with_will(own: &mut Owners, token: u64, record: &Record) -> Vec<StoreOp> {
+    records::with_will(own, token, record)
+}
+
+/// The batch of a will was stored, or refused.
+pub(crate) fn after_will(own: &mut Owners, record: Record, stored: bool) {
+    records::after_will(own, record, stored);
 }

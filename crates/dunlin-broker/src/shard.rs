@@ -17,16 +17,14 @@ use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
 use crate::memory::Part;
 use crate::messages::{shared, stored, throttle};
-use crate::mqtt::ending;
-use crate::owners::session::Session;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
-use crate::queues::{dead, dispatch, nodes, restoring};
+use crate::queues::{dead, dispatch, restoring};
 use crate::reports::audit;
 use crate::reports::census::{self, Census};
 use crate::reports::clients::{self, ClientView};
 use crate::reports::sys;
-use crate::sessions::{lifecycle, restore, rights};
+use crate::sessions::{restore, rules};
 use crate::stats::Stats;
 
 /// One shard of the broker.
@@ -72,7 +70,7 @@ impl Shard {
     /// [`Shard::restore`]; until then everything is allowed.
     pub fn set_access(&mut self, now: Instant, access: Access) {
         self.own.now = now;
-        rights::set_access(&mut self.own, access);
+        rules::set_access(&mut self.own, access);
         self.finish();
     }
 
@@ -170,10 +168,7 @@ impl Shard {
                 }
                 Timer::Session(session) => {
                     if let Some(s) = own.sessions.resolve(session) {
-                        match own.sessions.get(s).and_then(Session::node) {
-                            Some(_) => nodes::check_expiry(own, s),
-                            None => lifecycle::check_session(own, s),
-                        }
+                        front::check_session(own, s);
                     }
                 }
                 Timer::Retry => stored::retry(own),
@@ -329,7 +324,7 @@ impl Shard {
             NetEventKind::EarlyData { .. }
             | NetEventKind::Moved { .. }
             | NetEventKind::MoveFailed { .. } => return,
-            NetEventKind::Closed { .. } => ending::remove_conn(own, c),
+            NetEventKind::Closed { .. } => front::handle_gone(own, c),
             _ => {}
         }
         let event = NetEvent::new(conn, kind).into_owned();

@@ -12,13 +12,13 @@ use dunlin_sasl::Mechanism;
 
 use crate::amqp::carried::{self, Inherited};
 use crate::amqp::sasl;
+use crate::amqp::state::AmqpPhase;
 use crate::auth::{AuthPolicy, FirstStep};
 use crate::config::Config;
 use crate::ids::ConnIdx;
 use crate::io::{AccessKind, Event};
 use crate::owners::Owners;
-use crate::owners::amqp::AmqpPhase;
-use crate::owners::conn::{Identity, Who};
+use crate::owners::common::{Identity, Who};
 use crate::reports::audit;
 
 /// Container id of the broker.

@@ -7,10 +7,10 @@ use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{Attach, Symbol, condition};
 
 use crate::amqp::carried;
+use crate::amqp::state::{AmqpLink, End};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::memory::Part;
 use crate::owners::Owners;
-use crate::owners::amqp::{AmqpLink, End};
 use crate::owners::common::SessionCore;
 use crate::owners::conn::Conn;
 

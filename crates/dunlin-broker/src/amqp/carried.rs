@@ -9,9 +9,9 @@ use dunlin_amqp::SessionId;
 use dunlin_amqp::codec::{Error, condition};
 use dunlin_base::transport::NetCommandKind;
 
+use crate::amqp::carrier::{Carried, Carrier, Proved};
+use crate::amqp::state::{AmqpConn, AmqpPhase};
 use crate::ids::ConnIdx;
-use crate::owners::amqp::{AmqpConn, AmqpPhase};
-use crate::owners::carrier::{Carried, Carrier, Proved};
 use crate::owners::conn::Conn;
 use crate::owners::timers::{Timer, Timers};
 use crate::owners::{Later, Owners};

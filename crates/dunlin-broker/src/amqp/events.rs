@@ -9,11 +9,11 @@ use dunlin_base::transport::{CloseCause, NetCommandKind, NetEventKind, Peer};
 use dunlin_base::{ConnId, SendBuf, Text};
 
 use crate::amqp::carried::{self, NO_ERROR};
+use crate::amqp::state::{AmqpConn, AmqpPhase};
 use crate::amqp::{access, incoming, links, nodes, outgoing, sasl};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Event;
 use crate::messages::throttle;
-use crate::owners::amqp::{AmqpConn, AmqpPhase};
 use crate::owners::conn::Conn;
 use crate::owners::timers::{Timer, Timers};
 use crate::owners::{Later, Owners};

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use dunlin_amqp::codec::{Map, Value};
 use dunlin_amqp::filter::{FilterError, Filters, SelectorError, Subject};
 
+use crate::amqp::state::AmqpLink;
 use crate::messages::source::Source;
 use crate::owners::Owners;
 use crate::owners::routing::Hit;
@@ -32,7 +33,7 @@ pub(crate) fn leave_out(own: &Owners, source: &mut Source<'_>, hits: &mut Vec<Hi
     let publisher = source.publisher();
     hits.retain(|hit| {
         let filters = match own.sessions.get(hit.session) {
-            Some(session) if hit.is_filtered() => session.filters(),
+            Some(session) if hit.is_filtered() => session.amqp().and_then(AmqpLink::filters),
             _ => None,
         };
         let conn = own.sessions.get(hit.session).and_then(|it| it.conn);

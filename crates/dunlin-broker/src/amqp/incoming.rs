@@ -11,11 +11,11 @@ use dunlin_base::topic::validate_name;
 use dunlin_base::{Instant, Message as Neutral, Text};
 
 use crate::amqp::outcome::{rejected, settle, top_up};
+use crate::amqp::state::{End, Open};
 use crate::ids::ConnIdx;
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::owners::Owners;
-use crate::owners::amqp::{End, Open};
 use crate::queues::addresses;
 use crate::reports::audit;
 

@@ -13,11 +13,10 @@ use dunlin_base::{StreamId, Text};
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
 use crate::amqp::filters::{self, Entries};
+use crate::amqp::state::{End, PendingAttach};
 use crate::amqp::{nodes, outgoing, wanting};
 use crate::ids::{ConnIdx, SessionRef};
 use crate::owners::Owners;
-use crate::owners::amqp::End;
-use crate::owners::pending::{Pending, PendingAttach};
 use crate::owners::routing::{FILTERED, Subscribed};
 use crate::reports::audit;
 use crate::sessions::{lifecycle, subscriptions};
@@ -181,7 +180,7 @@ fn attach_outgoing(
     own.weigh(s);
     match pending.waiting {
         0 => attached(own, &pending),
-        _ => own.commits.wait(token, Pending::Attach(pending)),
+        _ => own.commits.wait(token, pending.into()),
     }
     Ok(())
 }
@@ -191,7 +190,7 @@ pub(crate) fn advance_attach(own: &mut Owners, token: u64, mut pending: PendingA
     pending.waiting = pending.waiting.saturating_sub(1);
     match pending.waiting {
         0 => attached(own, &pending),
-        _ => own.commits.wait(token, Pending::Attach(pending)),
+        _ => own.commits.wait(token, pending.into()),
     }
 }
 
@@ -204,7 +203,7 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
     let Some(link) = entry.amqp_mut() else {
         return;
     };
-    let filter = link.subscription().map(|(filter, _)| filter.clone());
+    let filter = link.subscribed().map(|(filter, _)| filter.clone());
     let id = link.link;
     // Groups get no retained messages (MQTT 5.0 section 4.8.2).
     let walk = filter.filter(|filter| !filter.starts_with("$share/"));

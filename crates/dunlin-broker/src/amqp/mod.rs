@@ -9,6 +9,7 @@
 pub(crate) mod access;
 mod attaching;
 pub(crate) mod carried;
+pub(crate) mod carrier;
 pub(crate) mod events;
 pub(crate) mod filters;
 pub(crate) mod incoming;
@@ -17,5 +18,7 @@ pub(crate) mod nodes;
 pub(crate) mod outcome;
 pub(crate) mod outgoing;
 pub(crate) mod sasl;
+pub(crate) mod state;
 pub(crate) mod streams;
+mod tables;
 mod wanting;

@@ -18,9 +18,9 @@ use dunlin_queue::Outcome;
 use crate::access::Action;
 use crate::amqp::attaching::{self, Refusal, create, refusal};
 use crate::amqp::outgoing::outcome_of;
+use crate::amqp::state::{Attachment, Drain, End, Handed, Lingering, Scope, Taking};
 use crate::amqp::wanting::Wanted;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
-use crate::owners::amqp::{Attachment, Drain, End, Handed, Lingering, Scope, Taking};
 use crate::owners::{Later, Owners};
 use crate::queues::calls::{Attach, Call, Place, Refusal as Why, Use};
 use crate::random::home_shard;
@@ -95,8 +95,39 @@ pub(super) fn attach(
     Ok(())
 }
 
+/// What a node says to a link.
+pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
+    match call {
+        Call::Attached { place, filter } => attached(own, from, place, filter.as_ref()),
+        Call::Refused { link, why } => refused(own, link, why),
+        Call::Deliver {
+            link,
+            key,
+            message,
+            failed,
+            again,
+        } => {
+            let handed = Handed {
+                key,
+                message,
+                failed,
+                again,
+            };
+            deliver(own, link, handed);
+        }
+        Call::Drained { link } => drained(own, link),
+        Call::Settled { link, key } => settled(own, link, key),
+        // These are for nodes.
+        Call::Attach(_)
+        | Call::Credit { .. }
+        | Call::Outcome { .. }
+        | Call::Leave { .. }
+        | Call::Expire { .. } => {}
+    }
+}
+
 /// The node has the link.
-pub(crate) fn attached(own: &mut Owners, from: ShardId, place: Place, filter: Option<&Text>) {
+fn attached(own: &mut Owners, from: ShardId, place: Place, filter: Option<&Text>) {
     let s = place.link.at;
     let session = own.sessions.resolve_mut(place.link);
     let Some(link) = session.and_then(|session| session.amqp_mut()) else {
@@ -201,7 +232,7 @@ fn granted<'a>(
 }
 
 /// The node does not take the link, or not any longer.
-pub(crate) fn refused(own: &mut Owners, link: SessionRef, why: Why) {
+fn refused(own: &mut Owners, link: SessionRef, why: Why) {
     let (condition, text) = match why {
         Why::NotFound => (
             condition::NOT_FOUND,
@@ -386,7 +417,7 @@ fn report(own: &mut Owners, s: SessionIdx, at_once: bool) {
 }
 
 /// A message of the node.
-pub(crate) fn deliver(own: &mut Owners, link: SessionRef, handed: Handed) {
+fn deliver(own: &mut Owners, link: SessionRef, handed: Handed) {
     let session = own.sessions.resolve_mut(link);
     let taking = session
         .and_then(|session| session.amqp_mut())
@@ -402,7 +433,7 @@ pub(crate) fn deliver(own: &mut Owners, link: SessionRef, handed: Handed) {
 }
 
 /// The node has nothing more for the credit that the link had.
-pub(crate) fn drained(own: &mut Owners, link: SessionRef) {
+fn drained(own: &mut Owners, link: SessionRef) {
     let session = own.sessions.resolve_mut(link);
     let taking = session
         .and_then(|session| session.amqp_mut())
@@ -534,7 +565,7 @@ pub(super) fn handle_disposition(
 }
 
 /// The node has the outcome of a message: it is settled.
-pub(crate) fn settled(own: &mut Owners, link: SessionRef, key: u32) {
+fn settled(own: &mut Owners, link: SessionRef, key: u32) {
     let session = own.sessions.resolve_mut(link);
     let Some(entry) = session.and_then(|session| session.amqp_mut()) else {
         return;

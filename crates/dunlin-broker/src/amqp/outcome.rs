@@ -4,9 +4,9 @@ use dunlin_amqp::Delivery;
 use dunlin_amqp::codec::condition;
 use dunlin_amqp::codec::{DeliveryState, Error, Outcome, Rejected, Symbol};
 
+use crate::amqp::state::{End, Open};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::Owners;
-use crate::owners::amqp::{End, Open};
 use crate::owners::pending::Verdict;
 
 /// What became of a publish is known.

@@ -11,10 +11,10 @@ use dunlin_base::{Form, Message, QoS};
 use dunlin_queue::{Content, Delivery, Next, Outcome, Settled, Transfer};
 
 use crate::access::Action;
+use crate::amqp::state::End;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::messages::source::Source;
 use crate::messages::walk;
-use crate::owners::amqp::End;
 use crate::owners::routing::Hit;
 use crate::owners::{Later, Owners};
 

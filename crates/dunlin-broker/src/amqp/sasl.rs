@@ -13,14 +13,13 @@ use dunlin_sasl::scram::StoredKeys;
 use dunlin_sasl::server::{Exchange, Next, Question};
 
 use crate::amqp::carried::{self, Inherited};
+use crate::amqp::carrier::Proved;
+use crate::amqp::state::{AmqpPhase, Sasl};
 use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
 use crate::ids::ConnIdx;
 use crate::io::{AccessKind, Output};
 use crate::owners::Owners;
-use crate::owners::amqp::{AmqpPhase, Sasl};
-use crate::owners::carrier::Proved;
-use crate::owners::conn::Who;
-use crate::owners::session::Standing;
+use crate::owners::common::{Standing, Who};
 use crate::reports::audit;
 
 const WRONG: &str = "wrong user name or password";

@@ -7,12 +7,12 @@ use dunlin_base::transport::{CloseCause, NetCommandKind, NetEventKind, Peer};
 use dunlin_base::{ConnId, StreamId};
 
 use crate::amqp::carried::{self, streams_of};
+use crate::amqp::carrier::{Carried, Carrier};
+use crate::amqp::state::{AmqpConn, AmqpPhase};
 use crate::amqp::{access, events, sasl};
 use crate::ids::ConnIdx;
 use crate::io::Event;
 use crate::owners::Owners;
-use crate::owners::amqp::{AmqpConn, AmqpPhase};
-use crate::owners::carrier::{Carried, Carrier};
 use crate::owners::conn::Conn;
 use crate::owners::timers::Timer;
 

@@ -12,9 +12,9 @@ use dunlin_base::{ShardId, Text};
 
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, refusal};
+use crate::amqp::state::Scope;
 use crate::ids::ConnIdx;
 use crate::owners::Owners;
-use crate::owners::amqp::Scope;
 use crate::owners::common::Standing;
 use crate::queues::addresses;
 use crate::queues::calls::{Create, Use};

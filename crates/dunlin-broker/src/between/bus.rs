@@ -4,13 +4,9 @@ use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ShardId, StreamId};
 
-use crate::amqp::links;
-use crate::between::crossing;
 use crate::front;
 use crate::io::{BusMessage, Output, Preparation, QueueCall};
 use crate::messages::{publish, settle, shared};
-use crate::mqtt::form::Form;
-use crate::mqtt::{claims, subscribe};
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, PendingBinding, Prepared};
 use crate::queues::{dispatch, nodes};
@@ -28,19 +24,11 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             );
         }
         BusMessage::Net(event) => handle_net(own, event),
-        BusMessage::Claim {
-            token,
-            client_id,
-            user,
-        } => claims::handle_claim(own, from, token, &client_id, user),
-        BusMessage::Denied { token } => claims::handle_denied(own, token),
-        BusMessage::Granted { token, client_id } => {
-            claims::handle_granted(own, from, token, client_id);
-        }
-        BusMessage::Evict { token, client_id } => claims::handle_evict(own, token, &client_id),
-        BusMessage::Left { token, client_id } => {
-            claims::handle_left(own, from, token, &client_id);
-        }
+        message @ (BusMessage::Claim { .. }
+        | BusMessage::Denied { .. }
+        | BusMessage::Granted { .. }
+        | BusMessage::Evict { .. }
+        | BusMessage::Left { .. }) => front::handle_claims(own, from, message),
         BusMessage::Holders(changes) => own.budget.holders.handle_changes(from, changes),
         BusMessage::Command(command) => own.outbox.push(Output::Net(command)),
         BusMessage::Interest { token, changes } => {
@@ -57,10 +45,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             publish::handle_forward(own, from, &forward, token)
         }
         BusMessage::Messages(messages) => {
-            let mut rest = &messages[..];
-            while let Some((token, packet)) = crossing::take(&mut rest) {
-                publish::handle_message(own, from, token, Form::of_packet(&packet, None));
-            }
+            front::handle_messages(own, from, &messages);
             own.outbox.recycle(messages);
         }
         BusMessage::Received(tokens) => {
@@ -90,8 +75,7 @@ fn handle_net(own: &mut Owners, event: NetEvent<Bytes>) {
 /// Another shard knows what changed for it with a SUBSCRIBE.
 fn handle_noted(own: &mut Owners, token: u64) {
     match own.commits.take(token) {
-        Some(Pending::Subscribe(pending)) => subscribe::advance_subscribe(own, token, pending),
-        Some(Pending::Attach(pending)) => links::advance_attach(own, token, pending),
+        Some(Pending::Front(pending)) => front::handle_noted(own, token, pending),
         Some(Pending::Binding(pending)) => {
             let waiting = pending.waiting.saturating_sub(1);
             nodes::advance(own, token, PendingBinding { waiting, ..pending });

@@ -1,4 +1,3 @@
 //! Between shards: what they send each other.
 
 pub(crate) mod bus;
-pub(crate) mod crossing;

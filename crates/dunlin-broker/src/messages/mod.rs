@@ -10,3 +10,4 @@ pub(crate) mod source;
 pub(crate) mod stored;
 pub(crate) mod throttle;
 pub(crate) mod walk;
+pub(crate) mod written;

@@ -15,7 +15,6 @@ use crate::ids::{SessionIdx, SessionRef};
 use crate::io::{BusMessage, Forward, Missed, Preparation};
 use crate::messages::source::Source;
 use crate::messages::{deliver, retained, settle, shared};
-use crate::mqtt::form::Form;
 use crate::owners::Owners;
 use crate::owners::node::BINDING;
 use crate::owners::pending::{PendingPublish, Record, Work};
@@ -129,7 +128,7 @@ fn send_on(
     source: &mut Source<'_>,
 ) {
     let plain_only = wanted.plain && wanted.shares.is_empty() && !wanted.retain;
-    if plain_only && !source.is_held() && own.outbox.message(to, token, source.form()) {
+    if plain_only && source.gather(&mut own.outbox, to, token) {
         return;
     }
     let forward = Forward {
@@ -143,21 +142,18 @@ fn send_on(
     own.outbox.bus(to, BusMessage::Forward { forward, token });
 }
 
-/// A message from another shard, as bytes.
-pub(crate) fn handle_message(own: &mut Owners, from: ShardId, token: Option<u64>, form: Form<'_>) {
+/// A message from another shard, for plain subscriptions.
+pub(crate) fn handle_message(
+    own: &mut Owners,
+    from: ShardId,
+    token: Option<u64>,
+    source: &mut Source<'_>,
+) {
     let scope = Scope {
         plain: true,
         shares: &[],
     };
-    let mut source = Source::new(form, None, own.now);
-    prepare(
-        own,
-        (from, token),
-        &scope,
-        &mut source,
-        Work::default(),
-        false,
-    );
+    prepare(own, (from, token), &scope, source, Work::default(), false);
 }
 
 /// A message from another shard.

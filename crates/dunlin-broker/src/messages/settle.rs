@@ -13,7 +13,6 @@ use crate::owners::pending::{
 };
 use crate::owners::{Later, Owners};
 use crate::receivers;
-use crate::sessions::records;
 
 /// How many times as many messages are kept in memory for a client that is
 /// connected: it wants them soon, and reading them again has its price.
@@ -93,7 +92,7 @@ pub(crate) fn delete_with(own: &mut Owners, token: Option<u64>, gone: &Record) -
 fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     let record = publish.rest().and_then(|rest| rest.record.clone());
     if let Some(record) = record {
-        let ops = records::with_will(own, token, &record);
+        let ops = receivers::with_will(own, token, &record);
         publish.rest_mut().work.ops.extend(ops);
     }
     let stored = !publish.refused;
@@ -136,7 +135,7 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
     settle_due(own, rest.work.due, rest.work.retained, stored);
     if let Some(record) = rest.record {
         own.stats.publishes_refused += u64::from(!stored);
-        records::after_will(own, record, stored);
+        receivers::after_will(own, record, stored);
     }
     for to in rest.participants {
         let message = BusMessage::Settled {

@@ -3,20 +3,21 @@
 
 use alloc::sync::Arc;
 
-use dunlin_base::{Instant, Message, QoS};
+use dunlin_base::{Instant, Message, QoS, ShardId};
 
 use crate::config::Config;
 use crate::ids::ConnIdx;
-use crate::mqtt::form::Form;
+use crate::messages::written::Written;
+use crate::owners::outbox::Outbox;
 use crate::translate;
 
 /// A message on its way through the router.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
-    form: Form<'a>,
+    written: Written<'a>,
     now: Instant,
     message: Option<Arc<Message>>,
-    /// It in terms of MQTT, where it was written otherwise.
+    /// It in terms of the other protocol.
     translated: Option<Arc<Message>>,
     level: Option<u8>,
     /// Connection that the message came on.
@@ -30,9 +31,13 @@ pub(crate) struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// As its publisher sent it.
-    pub(crate) const fn new(form: Form<'a>, publisher: Option<ConnIdx>, now: Instant) -> Self {
+    pub(crate) const fn new(
+        written: Written<'a>,
+        publisher: Option<ConnIdx>,
+        now: Instant,
+    ) -> Self {
         Self {
-            form,
+            written,
             now,
             message: None,
             translated: None,
@@ -48,7 +53,7 @@ impl<'a> Source<'a> {
     pub(crate) fn of(message: &'a Arc<Message>, now: Instant) -> Self {
         Self {
             message: Some(Arc::clone(message)),
-            ..Self::new(Form::of_message(message, now), None, now)
+            ..Self::new(Written::Held(message), None, now)
         }
     }
 
@@ -113,25 +118,25 @@ impl<'a> Source<'a> {
         self.publisher
     }
 
-    pub(crate) const fn topic(&self) -> &'a str {
-        self.form.topic()
+    pub(crate) fn topic(&self) -> &'a str {
+        self.written.topic()
     }
 
-    pub(crate) const fn payload(&self) -> &'a [u8] {
-        self.form.payload()
+    pub(crate) fn payload(&self) -> &'a [u8] {
+        self.written.payload()
     }
 
-    pub(crate) const fn qos(&self) -> QoS {
-        self.form.qos()
+    pub(crate) fn qos(&self) -> QoS {
+        self.written.qos()
     }
 
-    pub(crate) const fn retain(&self) -> bool {
-        self.form.retain()
+    pub(crate) fn retain(&self) -> bool {
+        self.written.retain()
     }
 
     /// Its level among priorities.
     pub(crate) fn level(&mut self, config: &Config) -> u8 {
-        let topic = self.form.topic();
+        let topic = self.written.topic();
         *self.level.get_or_insert_with(|| config.level(topic))
     }
 
@@ -145,28 +150,34 @@ impl<'a> Source<'a> {
 
     /// The message as something that can be kept.
     pub(crate) fn message(&mut self) -> Arc<Message> {
-        let (form, now) = (&self.form, self.now);
+        let (written, now) = (&self.written, self.now);
         Arc::clone(
             self.message
-                .get_or_insert_with(|| Arc::new(form.message(now))),
+                .get_or_insert_with(|| Arc::new(written.message(now))),
         )
     }
 
-    /// The message for receivers of MQTT, if it was written otherwise.
-    pub(crate) fn for_mqtt(&mut self) -> Option<Arc<Message>> {
+    /// The message for receivers of another protocol, if it was not written in
+    /// theirs.
+    pub(crate) fn translated(&mut self) -> Option<Arc<Message>> {
         if self.translated.is_none() {
             self.translated = translate::for_mqtt(self.message.as_ref()?);
         }
         self.translated.clone()
     }
 
-    /// How receivers of MQTT get it.
-    pub(crate) const fn form(&self) -> &Form<'a> {
-        &self.form
+    /// The message in the form that its publisher wrote it in.
+    pub(crate) const fn written_mut(&mut self) -> &mut Written<'a> {
+        &mut self.written
     }
 
-    /// As [`Source::form`].
-    pub(crate) const fn form_mut(&mut self) -> &mut Form<'a> {
-        &mut self.form
+    /// Adds it to the messages for another shard, in the form that its publisher
+    /// wrote it in; `false`: it has none, or is held already.
+    pub(crate) fn gather(&self, outbox: &mut Outbox, to: ShardId, token: Option<u64>) -> bool {
+        !self.is_held() && self.written.gather(outbox, to, token)
+    }
+
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
     }
 }

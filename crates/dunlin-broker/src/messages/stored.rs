@@ -5,13 +5,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::Message;
-use dunlin_mqtt::codec::ReasonCode;
-use dunlin_store::Seq;
 
+use crate::front;
 use crate::ids::SessionRef;
 use crate::io::Event;
 use crate::messages::{settle, shared};
-use crate::mqtt::{accept, acks, ending, pump, subscribe};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
@@ -54,44 +52,11 @@ fn handle_loaded(own: &mut Owners, session: SessionRef, messages: &[(u64, Option
 fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
     match pending {
         Pending::Publish(publish) => settle::finish_publish(own, token, publish, true),
-        Pending::SubscribeStored => {
-            if let Some(Pending::Subscribe(pending)) = own.commits.take(token) {
-                subscribe::advance_subscribe(own, token, pending);
-            }
-        }
-        Pending::Connect { conn } => {
-            if let Some(c) = own.conns.find(conn) {
-                accept::connected(own, c);
-            }
-        }
-        Pending::Outgoing { session, packet_id } => {
-            if let Some(entry) = own.sessions.resolve_mqtt(session) {
-                entry.mqtt.outbound.handle_stored(packet_id);
-                pump::pump(own, session.at);
-            }
-        }
-        Pending::Release {
-            session, packet_id, ..
-        } => {
-            if let Some(entry) = own.sessions.resolve_mqtt(session) {
-                entry.mqtt.outbound.handle_release_stored(packet_id);
-                pump::pump(own, session.at);
-            }
-        }
-        Pending::Complete {
-            session,
-            stream,
-            packet_id,
-        } => acks::send_pubcomp(own, session, stream, packet_id),
+        Pending::Front(pending) => front::handle_done(own, token, pending, true),
         Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
         Pending::Node(node) => nodes::handle_stored(own, node, true),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, true),
-        Pending::Claim { .. }
-        | Pending::Attach(_)
-        | Pending::Binding(_)
-        | Pending::Subscribe(_)
-        | Pending::GiveAgain(_)
-        | Pending::Load { .. } => {}
+        Pending::Binding(_) | Pending::GiveAgain(_) | Pending::Load { .. } => {}
     }
 }
 
@@ -99,31 +64,12 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
 fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
     match pending {
         Pending::Publish(publish) => settle::finish_publish(own, token, publish, false),
-        Pending::SubscribeStored => {
-            if let Some(Pending::Subscribe(mut pending)) = own.commits.take(token) {
-                subscribe::refuse_subscribe(own, &mut pending);
-                subscribe::advance_subscribe(own, token, pending);
-            }
-        }
-        Pending::Connect { conn } => {
-            if let Some(c) = own.conns.find(conn) {
-                ending::disconnect(own, c, ReasonCode::ServerUnavailable);
-            }
-        }
-        // Without their record, a restart would double or lose a message, or
-        // bring back a session.
-        Pending::Outgoing { .. }
-        | Pending::Release { .. }
-        | Pending::Complete { .. }
-        | Pending::Forget { .. } => own.retry_later(pending),
+        Pending::Front(pending) => front::handle_done(own, token, pending, false),
+        // Without its record gone, a restart would bring back a session.
+        Pending::Forget { .. } => own.retry_later(pending),
         Pending::Node(node) => nodes::handle_stored(own, node, false),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, false),
-        Pending::Claim { .. }
-        | Pending::Attach(_)
-        | Pending::Binding(_)
-        | Pending::Subscribe(_)
-        | Pending::GiveAgain(_)
-        | Pending::Load { .. } => {}
+        Pending::Binding(_) | Pending::GiveAgain(_) | Pending::Load { .. } => {}
     }
 }
 
@@ -131,23 +77,7 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
 pub(crate) fn retry(own: &mut Owners) {
     for pending in own.commits.take_refused() {
         match pending {
-            Pending::Outgoing { session, packet_id } => {
-                let entry = own.sessions.resolve_mqtt(session);
-                let delivery = entry.and_then(|entry| entry.mqtt.outbound.delivery(packet_id));
-                if let Some(seq) = delivery.and_then(|delivery| delivery.seq) {
-                    pump::store_outgoing(own, session, packet_id, Seq(seq));
-                }
-            }
-            Pending::Release {
-                session,
-                packet_id,
-                seq,
-            } => acks::store_release(own, session, packet_id, seq),
-            Pending::Complete {
-                session,
-                stream,
-                packet_id,
-            } => acks::store_complete(own, session, stream, packet_id),
+            Pending::Front(pending) => front::retry(own, pending),
             Pending::GiveAgain(back) => shared::give_again(own, &back.delivery, back.old),
             Pending::Forget { session, client_id } => records::forget(own, session, client_id),
             Pending::Load { session } => {
@@ -156,14 +86,7 @@ pub(crate) fn retry(own: &mut Owners) {
                 }
             }
             Pending::Settlement(settlement) => credit::retry(own, settlement),
-            Pending::Claim { .. }
-            | Pending::Node(_)
-            | Pending::Binding(_)
-            | Pending::Attach(_)
-            | Pending::Connect { .. }
-            | Pending::Publish(_)
-            | Pending::Subscribe(_)
-            | Pending::SubscribeStored => {}
+            Pending::Node(_) | Pending::Binding(_) | Pending::Publish(_) => {}
         }
     }
 }

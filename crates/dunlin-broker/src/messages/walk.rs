@@ -13,7 +13,6 @@ use crate::messages::source::Source;
 use crate::owners::Owners;
 use crate::owners::pending::{Due, Pending, PendingPublish};
 use crate::owners::routing::{Hit, Subscribed};
-use crate::owners::session::Session;
 
 /// Queued messages of a session below which the next page of retained messages
 /// is taken.
@@ -62,8 +61,8 @@ fn deliver_retained(
     if message.is_expired(own.now) || !own.may(s, Action::Receive, &message.topic) {
         return;
     }
-    let filters = own.sessions.get(s).and_then(Session::filters);
-    if filters.is_some_and(|filters| !filters.accepts(&message, own.now)) {
+    let session = own.sessions.get(s);
+    if session.is_some_and(|session| !session.wants(&message, own.now)) {
         return;
     }
     let hit = Hit::new(s, subscription, None);

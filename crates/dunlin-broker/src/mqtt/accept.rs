@@ -14,14 +14,14 @@ use dunlin_mqtt::server::session::{Lifetime, Will};
 
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
-use crate::mqtt::{acks, ending, pump, send};
-use crate::owners::conn::{Identity, MqttConn, Phase};
-use crate::owners::pending::Pending;
-use crate::owners::session::Standing;
+use crate::mqtt::conn::{MqttConn, Phase};
+use crate::mqtt::waiting::MqttPending;
+use crate::mqtt::{acks, ending, lifetime, pump, records, send, subscribe};
+use crate::owners::common::{Identity, Standing};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::reports::audit;
-use crate::sessions::{lifecycle, records, rights, subscriptions};
+use crate::sessions::{rights, subscriptions};
 
 /// The client is authenticated and has its client identifier: gives it its
 /// session. `claim`: the token under which its home granted it, or 0.
@@ -92,7 +92,8 @@ fn store(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     if session.will_under_way.is_none() {
         let (conn, token) = (conn.id, own.commits.token());
         records::put(own, s);
-        own.commits.when_stored(token, Pending::Connect { conn });
+        own.commits
+            .when_stored(token, MqttPending::Connect { conn }.into());
     }
 }
 
@@ -145,7 +146,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         .mqtt
         .handle_connected(own.now, own.config.receive_maximum);
     let client_id = session.client_id.clone();
-    subscriptions::apply(own, s, changes);
+    subscribe::apply(own, s, changes);
     own.outbox.event(Event::Connected {
         conn: id,
         client_id,
@@ -223,7 +224,7 @@ fn take_session(
             return (s, true);
         }
         //= mqtt5#[MQTT-3.1.2-4]
-        lifecycle::end_session(own, s);
+        lifetime::end_session(own, s);
     }
     let s = own.sessions.create(client_id.clone(), connect.version);
     (s, false)

@@ -8,12 +8,13 @@ use dunlin_mqtt::server::AckToken;
 use dunlin_mqtt::server::session::Step;
 use dunlin_store::{InflightState, Seq, StoreOp};
 
-use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::throttle;
+use crate::mqtt::conn::Phase;
+use crate::mqtt::fault::Fault;
+use crate::mqtt::waiting::MqttPending;
 use crate::mqtt::{pump, send};
 use crate::owners::commits::Commits;
-use crate::owners::conn::Phase;
 use crate::owners::pending::{Pending, Verdict};
 use crate::owners::{Later, Owners};
 
@@ -119,7 +120,7 @@ pub(crate) fn store_release(
     });
     own.commits
         .write_together(StoreOp::Dequeue { seq, session: key });
-    let pending = Pending::Release {
+    let pending = MqttPending::Release {
         session,
         packet_id,
         seq,
@@ -128,9 +129,9 @@ pub(crate) fn store_release(
 }
 
 /// Goes on once the store has what was written last.
-fn go_on(own: &mut Owners, pending: Pending, when: fn(&mut Commits, u64, Pending)) {
+fn go_on(own: &mut Owners, pending: MqttPending, when: fn(&mut Commits, u64, Pending)) {
     let token = own.commits.token();
-    when(&mut own.commits, token, pending);
+    when(&mut own.commits, token, pending.into());
 }
 
 /// Has the store forget an inbound identifier; PUBCOMP leaves then. A
@@ -146,7 +147,7 @@ pub(crate) fn store_complete(
         session: session.key,
         packet_id: packet_id.get(),
     });
-    let pending = Pending::Complete {
+    let pending = MqttPending::Complete {
         session,
         stream,
         packet_id,

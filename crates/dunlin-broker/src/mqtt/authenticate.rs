@@ -11,14 +11,14 @@ use dunlin_mqtt::scram::StoredKeys;
 use dunlin_mqtt::server::{AuthExchange, NOT_AUTHORIZED, Reauth, auth_packet};
 
 use crate::auth::{AuthAnswer, AuthRequest, FirstStep};
-use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
 use crate::mqtt::claims;
+use crate::mqtt::conn::{PendingConnect, Phase};
+use crate::mqtt::fault::Fault;
 use crate::mqtt::{ending, send};
 use crate::owners::Owners;
-use crate::owners::conn::{Identity, PendingConnect, Phase};
-use crate::owners::session::Standing;
+use crate::owners::common::{Identity, Standing};
 
 const BUSY: Fault = Fault::new(ReasonCode::ServerBusy, "the authenticator is busy");
 

@@ -12,17 +12,20 @@ use alloc::collections::VecDeque;
 
 use dunlin_base::{ConnId, ShardId, Text};
 use dunlin_mqtt::codec::{Connect, Packet, ReasonCode, Version, decode};
+use dunlin_mqtt::server::delivery;
 
-use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::BusMessage;
-use crate::mqtt::{accept, ending};
+use crate::mqtt::conn::{Claiming, PendingConnect, Phase};
+use crate::mqtt::fault::Fault;
+use crate::mqtt::waiting::MqttPending;
+use crate::mqtt::{accept, ending, lifetime};
 use crate::owners::Owners;
-use crate::owners::conn::{Claiming, Identity, PendingConnect, Phase};
+use crate::owners::common::Identity;
 use crate::owners::elsewhere::{Claimant, Elsewhere, Free, Place};
-use crate::owners::pending::Pending;
+use crate::owners::pending::{FrontPending, Pending};
 use crate::random::home_shard;
-use crate::sessions::{lifecycle, records, rights};
+use crate::sessions::{records, rights};
 
 /// The client is authenticated: gets its session, at once or when the one that
 /// has its identifier on another shard has ended.
@@ -39,8 +42,11 @@ pub(crate) fn accept(
     if is_home && !rights::may_have(own, &client_id, identity.user.as_ref()) {
         return refuse(own, c);
     }
-    if let Some(fault) = own.lacks_room(connect, &client_id, identity.user.as_ref(), c) {
-        return ending::refuse(own, c, fault);
+    let will = connect.will.as_ref();
+    let will_bytes = will.map_or(0, |will| delivery::will_message(will).cost());
+    let user = identity.user.as_ref();
+    if let Some(no_room) = own.lacks_room(&client_id, will_bytes, user, c) {
+        return ending::refuse(own, c, no_room.into());
     }
     if is_home && own.sessions.elsewhere(&client_id).is_none() {
         return accept::accept(own, c, connect, pending.assigned, identity, 0);
@@ -56,7 +62,8 @@ pub(crate) fn accept(
         return claim(own, &client_id, Claimant { user, at });
     }
     let token = own.commits.token();
-    own.commits.wait(token, Pending::Claim { conn: id });
+    own.commits
+        .wait(token, MqttPending::Claim { conn: id }.into());
     let message = BusMessage::Claim {
         token,
         client_id,
@@ -72,9 +79,33 @@ fn refuse(own: &mut Owners, c: ConnIdx) {
     ending::refuse(own, c, fault);
 }
 
+/// What another shard says of client identifiers.
+pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
+    match message {
+        BusMessage::Claim {
+            token,
+            client_id,
+            user,
+        } => handle_claim(own, from, token, &client_id, user),
+        BusMessage::Denied { token } => handle_denied(own, token),
+        BusMessage::Granted { token, client_id } => handle_granted(own, from, token, client_id),
+        BusMessage::Evict { token, client_id } => handle_evict(own, token, &client_id),
+        BusMessage::Left { token, client_id } => handle_left(own, from, token, &client_id),
+        _ => {}
+    }
+}
+
+/// The connection whose CONNECT waits under a token.
+fn take_claim(own: &mut Owners, token: u64) -> Option<ConnId> {
+    match own.commits.take(token)? {
+        Pending::Front(FrontPending::Mqtt(MqttPending::Claim { conn })) => Some(conn),
+        _ => None,
+    }
+}
+
 /// Home has refused a claim.
-pub(crate) fn handle_denied(own: &mut Owners, token: u64) {
-    if let Some(Pending::Claim { conn }) = own.commits.take(token)
+fn handle_denied(own: &mut Owners, token: u64) {
+    if let Some(conn) = take_claim(own, token)
         && let Some(c) = own.conns.find(conn)
     {
         refuse(own, c);
@@ -82,20 +113,14 @@ pub(crate) fn handle_denied(own: &mut Owners, token: u64) {
 }
 
 /// Another shard wants a client identifier whose home is here.
-pub(crate) fn handle_claim(
-    own: &mut Owners,
-    from: ShardId,
-    token: u64,
-    client_id: &Text,
-    user: Option<Text>,
-) {
+fn handle_claim(own: &mut Owners, from: ShardId, token: u64, client_id: &Text, user: Option<Text>) {
     let at = Place::There(from, token);
     claim(own, client_id, Claimant { user, at });
 }
 
 /// Home has granted a claim.
-pub(crate) fn handle_granted(own: &mut Owners, from: ShardId, token: u64, client_id: Text) {
-    let Some(Pending::Claim { conn }) = own.commits.take(token) else {
+fn handle_granted(own: &mut Owners, from: ShardId, token: u64, client_id: Text) {
+    let Some(conn) = take_claim(own, token) else {
         return;
     };
     if !establish(own, conn, token) {
@@ -106,7 +131,7 @@ pub(crate) fn handle_granted(own: &mut Owners, from: ShardId, token: u64, client
 
 /// Home wants a session ended that was granted to this shard. Home learns
 /// of its end as of any other; one that has ended already was.
-pub(crate) fn handle_evict(own: &mut Owners, token: u64, client_id: &Text) {
+fn handle_evict(own: &mut Owners, token: u64, client_id: &Text) {
     if let Some(s) = own.sessions.find(client_id)
         && own.sessions.mqtt(s).is_some_and(|s| s.claim == token)
     {
@@ -116,7 +141,7 @@ pub(crate) fn handle_evict(own: &mut Owners, token: u64, client_id: &Text) {
 
 /// A session on another shard has ended: the next claimant gets its client
 /// identifier.
-pub(crate) fn handle_left(own: &mut Owners, from: ShardId, token: u64, client_id: &Text) {
+fn handle_left(own: &mut Owners, from: ShardId, token: u64, client_id: &Text) {
     let entry = own.sessions.elsewhere(client_id);
     if entry.is_none_or(|entry| (entry.shard, entry.token) != (from, token)) {
         return;
@@ -169,7 +194,7 @@ fn claim(own: &mut Owners, client_id: &Text, claimant: Claimant) {
             // The disconnection may have ended the session.
             if let Some(s) = own.sessions.find(client_id) {
                 //= mqtt5#[MQTT-3.1.2-4]
-                lifecycle::end_session(own, s);
+                lifetime::end_session(own, s);
             }
             // Of two sessions in the store, a restart might bring back this one.
             records::when_forgotten(own, client_id, Free::Granted(shard, token));

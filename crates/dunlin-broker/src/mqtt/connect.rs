@@ -9,11 +9,12 @@ use dunlin_mqtt::codec::{Connect, ReasonCode};
 use dunlin_mqtt::server::connect;
 
 use crate::access;
-use crate::fault::Fault;
 use crate::ids::ConnIdx;
+use crate::mqtt::conn::PendingConnect;
+use crate::mqtt::fault::Fault;
 use crate::mqtt::{authenticate, ending};
 use crate::owners::Owners;
-use crate::owners::conn::{PendingConnect, Who};
+use crate::owners::common::Who;
 use crate::random::home_shard;
 
 /// What to do after a packet.

@@ -14,10 +14,9 @@ use dunlin_mqtt::server::link::StreamEnd;
 
 use crate::ids::ConnIdx;
 use crate::messages::throttle;
-use crate::mqtt::{outgoing_streams, pump, send};
+use crate::mqtt::conn::{MqttConn, Phase};
+use crate::mqtt::{outgoing_streams, pump, send, subscribe};
 use crate::owners::Owners;
-use crate::owners::conn::{MqttConn, Phase};
-use crate::sessions::subscriptions;
 
 /// The client takes no more of a stream, or takes it again.
 pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, bytes: usize) {
@@ -142,7 +141,7 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
         let changes = session
             .mqtt
             .handle_stream_ended(stream, flow, in_order, durable, now);
-        subscriptions::apply(own, s, changes);
+        subscribe::apply(own, s, changes);
     }
     if let Some(conn) = own.conns.mqtt_mut(c) {
         match code {

@@ -10,6 +10,7 @@ use dunlin_queue::Identifiers;
 
 use crate::messages::source::Source;
 use crate::messages::throttle;
+use crate::mqtt::form::Form;
 use crate::mqtt::outgoing_streams;
 use crate::owners::Owners;
 use crate::owners::routing::Hit;
@@ -57,7 +58,7 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         qos: QoS::AtMostOnce,
         packet_id: None,
         retain,
-        ..source.form().view().clone()
+        ..source.publish_form().view().clone()
     };
     send_publish(own, c, hit.stream, publish, &hit.identifiers, None);
 }
@@ -74,7 +75,7 @@ fn append_qos0(
     let payload = source.payload();
     let shared = payload.len() >= dunlin_base::sendbuf::SHARE_BYTES_MIN;
     if !source
-        .form_mut()
+        .publish_form()
         .append_header(version, retain, bytes_max, out)
     {
         return;
@@ -102,7 +103,7 @@ fn deliver_datagram(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain
             qos: QoS::AtMostOnce,
             packet_id: None,
             retain,
-            ..source.form().view().clone()
+            ..source.publish_form().view().clone()
         };
         publish.properties.subscription_identifiers =
             SubscriptionIdentifiers::new(hit.identifiers.as_slice());
@@ -144,4 +145,12 @@ pub(crate) fn send_publish<'a>(
         put_publish(&publish, version, payload, out);
     }
     Some(stream)
+}
+
+impl<'a> Source<'a> {
+    /// The message as PUBLISH.
+    pub(crate) fn publish_form(&mut self) -> &mut Form<'a> {
+        let now = self.now();
+        self.written_mut().publish_form(now)
+    }
 }

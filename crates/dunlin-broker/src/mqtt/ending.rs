@@ -9,16 +9,16 @@ use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode, Version};
 use dunlin_mqtt::server::connect;
 use dunlin_mqtt::server::link::Silence;
 
-use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
 use crate::messages::throttle;
-use crate::mqtt::send;
+use crate::mqtt::conn::Phase;
+use crate::mqtt::fault::Fault;
+use crate::mqtt::{lifetime, send};
 use crate::owners::Owners;
-use crate::owners::conn::Phase;
 use crate::owners::timers::{Timer, Timers};
 use crate::reports::audit;
-use crate::sessions::{lifecycle, subscriptions};
+use crate::sessions::subscriptions;
 
 /// CONNACK with an error, then close.
 pub(crate) fn refuse(own: &mut Owners, c: ConnIdx, fault: Fault) {
@@ -66,7 +66,7 @@ pub(crate) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
             client_id,
             cause,
         });
-        lifecycle::detach(own, c, true);
+        lifetime::detach(own, c, true);
     }
     remove_conn(own, c);
 }
@@ -163,7 +163,7 @@ pub(crate) fn disconnect(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
         }
         _ => {}
     }
-    lifecycle::detach(own, c, reason != ReasonCode::ServerShuttingDown);
+    lifetime::detach(own, c, reason != ReasonCode::ServerShuttingDown);
     let code = match reason {
         ReasonCode::ServerShuttingDown | ReasonCode::ServerBusy => close_code::OVERLOADED,
         _ => close_code::NO_ERROR,
@@ -188,7 +188,7 @@ fn part(own: &mut Owners, c: ConnIdx) {
 }
 
 fn close_link(own: &mut Owners, c: ConnIdx, code: u64, promptly: bool) {
-    lifecycle::detach(own, c, true);
+    lifetime::detach(own, c, true);
     send::flush(own, c);
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return;

@@ -9,10 +9,9 @@ use dunlin_mqtt::server::link::HeadRead;
 use dunlin_mqtt::server::session::{Changes, FlowRefused, Wanted};
 
 use crate::ids::ConnIdx;
-use crate::mqtt::{data_streams, ending, send};
+use crate::mqtt::conn::{MqttConn, Phase};
+use crate::mqtt::{data_streams, ending, send, subscribe};
 use crate::owners::Owners;
-use crate::owners::conn::{MqttConn, Phase};
-use crate::sessions::subscriptions;
 
 /// Reads the flow header that a stream may begin with. `false` while it is
 /// incomplete, or when it has ended the stream.
@@ -92,7 +91,7 @@ fn open_flow(own: &mut Owners, c: ConnIdx, wanted: &Wanted) -> Result<(), u64> {
     };
     let mut changes = Changes::default();
     let opened = session.mqtt.open_flow(wanted, own.now, &mut changes);
-    subscriptions::apply(own, s, changes);
+    subscribe::apply(own, s, changes);
     match opened {
         Ok(left) => {
             enter_flow(own, c, wanted, left);

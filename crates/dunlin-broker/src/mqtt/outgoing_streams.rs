@@ -8,9 +8,9 @@ use dunlin_mqtt::flow::{FlowFlags, FlowHeader, HEADER_BYTES_MAX, stream_code};
 use dunlin_mqtt::server::link::{Action, LinkStream, Place, StreamEnd};
 
 use crate::ids::ConnIdx;
+use crate::mqtt::conn::MqttConn;
 use crate::mqtt::send;
 use crate::owners::Owners;
-use crate::owners::conn::MqttConn;
 
 /// Bytes up to which a PUBLISH is tried as a datagram: what every path takes
 /// (RFC 9000 section 14.1) without the headers of QUIC.

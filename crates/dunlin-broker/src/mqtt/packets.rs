@@ -14,17 +14,18 @@ use dunlin_mqtt::codec::{DecodeError, Packet, ReasonCode, decode, decode_publish
 use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::{Framer, Incoming, answer_stream, connect as connect_engine};
 
-use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{BusMessage, Event, Output};
 use crate::messages::throttle;
+use crate::mqtt::conn::{MqttConn, Phase};
 use crate::mqtt::connect::Flow;
+use crate::mqtt::fault::Fault;
 use crate::mqtt::{
     acks, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams, publish,
     pump, send, subscribe,
 };
 use crate::owners::Owners;
-use crate::owners::conn::{Conn, MqttConn, Phase};
+use crate::owners::conn::Conn;
 use crate::owners::timers::Timer;
 
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
@@ -111,7 +112,7 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
 fn wait_for_more(own: &mut Owners, c: ConnIdx) {
     match own.weigh_input(c) {
         Ok(()) => data_streams::take_turns(own, c),
-        Err(fault) => ending::fail(own, c, fault),
+        Err(no_room) => ending::fail(own, c, no_room.into()),
     }
 }
 

@@ -6,11 +6,11 @@ use dunlin_mqtt::codec::{Publish, ReasonCode, Version};
 use dunlin_mqtt::server::AckToken;
 use dunlin_mqtt::server::session::Admission;
 
-use crate::fault::Fault;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::mqtt::acks;
+use crate::mqtt::fault::Fault;
 use crate::mqtt::form::Form;
 use crate::owners::Owners;
 use crate::reports::audit;
@@ -60,7 +60,8 @@ pub(crate) fn handle_publish(
         acknowledge_now(own, s, token, packet.qos, ReasonCode::NotAuthorized);
         return Ok(());
     }
-    let mut source = Source::new(Form::of_packet(&packet, raw), Some(c), own.now);
+    let form = Form::of_packet(&packet, raw);
+    let mut source = Source::new(form.into(), Some(c), own.now);
     publish::dispatch(own, Some(origin), token, &mut source, None);
     Ok(())
 }

@@ -15,11 +15,11 @@ use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::Output;
 use crate::messages::source::Source;
 use crate::messages::walk;
+use crate::mqtt::conn::Phase;
+use crate::mqtt::waiting::MqttPending;
 use crate::mqtt::{encode, send};
 use crate::owners::Owners;
 use crate::owners::budget::Budget;
-use crate::owners::conn::Phase;
-use crate::owners::pending::Pending;
 use crate::owners::routing::Hit;
 use crate::translate;
 
@@ -140,7 +140,7 @@ pub(crate) fn send_at_once(
         qos,
         retain,
         packet_id: Some(packet_id),
-        ..source.form().view().clone()
+        ..source.publish_form().view().clone()
     };
     own.stats.note_sent(qos);
     let identifiers = &hit.identifiers;
@@ -204,8 +204,8 @@ pub(crate) fn store_outgoing(
         state: InflightState::Published,
     });
     let token = own.commits.token();
-    let pending = Pending::Outgoing { session, packet_id };
-    own.commits.when_stored(token, pending);
+    let pending = MqttPending::Outgoing { session, packet_id };
+    own.commits.when_stored(token, pending.into());
 }
 
 fn send_delivery(own: &mut Owners, s: SessionIdx, c: usize, transfer: &Transfer<PacketId>) {

@@ -6,18 +6,18 @@ use alloc::vec::Vec;
 use dunlin_base::topic::Filter;
 use dunlin_base::{ConnId, StreamId};
 use dunlin_mqtt::codec::{Subscribe, Unsubscribe};
-use dunlin_mqtt::server::session::Limits;
+use dunlin_mqtt::server::session::{Changes, Limits};
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{Event, InterestChange};
 use crate::memory::Part;
+use crate::mqtt::conn::{MqttConn, Phase};
+use crate::mqtt::session::subscribed;
+use crate::mqtt::waiting::{MqttPending, PendingSubscribe};
 use crate::mqtt::{pump, send};
 use crate::owners::Owners;
-use crate::owners::conn::{MqttConn, Phase};
-use crate::owners::pending::{Pending, PendingSubscribe};
-use crate::owners::routing::Subscribed;
 use crate::owners::session::Session;
 use crate::reports::audit;
 use crate::sessions::subscriptions;
@@ -69,7 +69,7 @@ pub(crate) fn handle_subscribe(
     let mut changes = Vec::new();
     for made in made {
         let subscription = made.subscription;
-        let value = Subscribed::of(&subscription);
+        let value = subscribed(&subscription);
         changes.extend(subscriptions::place(own, s, &made.filter, value));
         if made.outlives {
             own.commits.write(StoreOp::PutSubscription {
@@ -150,10 +150,13 @@ fn announce(
     subscriptions::announce(own, token, &changes);
     if persistent && own.commits.is_durable() {
         pending.waiting += 1;
-        own.commits.wait(token, Pending::Subscribe(pending));
-        own.commits.when_stored(token, Pending::SubscribeStored);
+        own.commits
+            .wait(token, MqttPending::Subscribe(pending).into());
+        own.commits
+            .when_stored(token, MqttPending::SubscribeStored.into());
     } else if pending.waiting > 0 {
-        own.commits.wait(token, Pending::Subscribe(pending));
+        own.commits
+            .wait(token, MqttPending::Subscribe(pending).into());
     } else {
         pending.waiting = 1;
         advance_subscribe(own, token, pending);
@@ -164,7 +167,8 @@ fn announce(
 pub(crate) fn advance_subscribe(own: &mut Owners, token: u64, mut pending: PendingSubscribe) {
     pending.waiting = pending.waiting.saturating_sub(1);
     if pending.waiting > 0 {
-        own.commits.wait(token, Pending::Subscribe(pending));
+        own.commits
+            .wait(token, MqttPending::Subscribe(pending).into());
         return;
     }
     let Some(s) = own.sessions.resolve(pending.session) else {
@@ -208,6 +212,15 @@ pub(crate) fn refuse_subscribe(own: &mut Owners, pending: &mut PendingSubscribe)
         changes.extend(subscriptions::leave(own, s, &filter));
     }
     if !changes.is_empty() {
+        subscriptions::announce(own, 0, &changes);
+    }
+}
+
+/// What has changed as streams and flows came and went.
+pub(crate) fn apply(own: &mut Owners, s: SessionIdx, changes: Changes) {
+    subscriptions::end(own, s, changes.ended);
+    for (filter, subscription) in changes.moved {
+        let changes = subscriptions::place(own, s, &filter, subscribed(&subscription));
         subscriptions::announce(own, 0, &changes);
     }
 }

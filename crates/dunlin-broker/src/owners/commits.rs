@@ -389,7 +389,6 @@ impl Commits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dunlin_base::ConnId;
     use dunlin_store::StoreError;
 
     fn commits() -> Commits {
@@ -411,8 +410,8 @@ mod tests {
 
     fn wait_for(commits: &mut Commits) -> u64 {
         let token = commits.token();
-        let conn = ConnId::new(ShardId(2), token);
-        commits.when_stored(token, Pending::Connect { conn });
+        let (session, client_id) = (KEY, Text::new());
+        commits.when_stored(token, Pending::Forget { session, client_id });
         token
     }
 

@@ -4,26 +4,24 @@
 //! each of these functions gets the owners and hands its result on, in one
 //! direction: front, routing, queues, commits, front.
 
-pub(crate) mod amqp;
 pub(crate) mod audit;
 pub(crate) mod budget;
 mod calling;
-pub(crate) mod carrier;
 pub(crate) mod commits;
 pub(crate) mod common;
 pub(crate) mod conn;
 pub(crate) mod connections;
-
 pub(crate) mod elsewhere;
 pub(crate) mod holders;
 pub(crate) mod keepers;
+pub(crate) mod kind;
 pub(crate) mod node;
 pub(crate) mod outbox;
 pub(crate) mod pending;
 pub(crate) mod routing;
 pub(crate) mod session;
 pub(crate) mod sessions;
-mod subscribers;
+pub(crate) mod subscribers;
 pub(crate) mod timers;
 pub(crate) mod walks;
 pub(crate) mod weigh;

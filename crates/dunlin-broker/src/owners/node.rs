@@ -6,16 +6,18 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-use dunlin_base::{Instant, Message, ShardId, StreamId, Text};
+use dunlin_base::{Instant, Message, QoS, ShardId, StreamId, Text};
 use dunlin_queue::{Consumer, Content, Delivery, Next, Outcome, Queue, Settled};
 use dunlin_store::SessionRecord;
 use slab::Slab;
 
+use crate::config::Config;
 use crate::ids::SessionRef;
 use crate::owners::common::{SessionCore, Standing};
+use crate::owners::kind::SessionKind;
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::{Attach, Place, Use};
-use crate::queues::options::Kept;
+use crate::queues::options::{Kept, Overflow};
 
 /// Protocol of a node in its record.
 pub(crate) const PROTOCOL: u8 = 10;
@@ -154,36 +156,12 @@ impl Node {
         }
     }
 
-    /// Messages that links have and have not settled.
-    pub(crate) const fn taken(&self) -> usize {
-        self.taken
-    }
-
-    /// Bytes of messages held in memory.
-    pub(crate) const fn held_bytes(&self) -> usize {
-        self.queue.bytes() + self.taken_bytes
-    }
-
-    /// These messages.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
-        let taken = self.ends.iter().flat_map(|(_, end)| end.consumer.held());
-        self.queue.held().chain(taken)
-    }
-
     /// Whether so many copies of a message of `cost` bytes fit.
-    pub(crate) fn has_room(&self, copies: usize, cost: usize) -> bool {
+    pub(crate) fn fits(&self, copies: usize, cost: usize) -> bool {
         let options = &self.kept.options;
         let messages_max = options.messages_max.saturating_sub(self.taken);
         let bytes_max = options.bytes_max.saturating_sub(self.taken_bytes);
         self.is_ready() && self.queue.has_room(copies, cost, messages_max, bytes_max)
-    }
-
-    /// Bytes that its bindings take.
-    pub(crate) fn binding_bytes(&self) -> usize {
-        let bindings = self.bindings.keys();
-        bindings
-            .map(|filter| 2 * filter.len() + BINDING_BYTES)
-            .sum()
     }
 
     pub(crate) fn attach(&mut self, shard: ShardId, link: SessionRef, wants: Use) -> usize {
@@ -349,6 +327,74 @@ impl Node {
         self.taken = (self.taken + end.consumer.len()).saturating_sub(len);
         self.taken_bytes = (self.taken_bytes + end.consumer.bytes()).saturating_sub(bytes);
         done
+    }
+}
+
+impl SessionKind for Node {
+    fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    fn queue_mut(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    fn has_room(&self, copies: usize, cost: usize, _: usize, _: usize) -> bool {
+        self.fits(copies, cost)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.queue.bytes() + self.taken_bytes
+    }
+
+    fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
+        let taken = self.ends.iter().flat_map(|(_, end)| end.consumer.held());
+        self.queue.held().chain(taken).for_each(visit);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.taken
+    }
+
+    fn take_shared(&mut self, _: bool) -> Vec<Delivery> {
+        Vec::new()
+    }
+
+    fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) {
+        self.queue.handle_loads(messages);
+    }
+
+    fn subscription(&self, filter: &str) -> Option<Subscribed> {
+        self.bindings.get(filter.as_bytes()).copied()
+    }
+
+    fn subscriptions(&self) -> Vec<(Text, Subscribed)> {
+        let all = self.bindings.iter();
+        all.map(|(filter, it)| (filter.clone(), *it)).collect()
+    }
+
+    fn take_subscriptions(&mut self) -> Vec<Text> {
+        core::mem::take(&mut self.bindings).into_keys().collect()
+    }
+
+    fn is_persistent(&self) -> bool {
+        self.kept.options.durable
+    }
+
+    fn rank(&self, _: u8, message: &Message) -> (u8, Option<u8>) {
+        let priority = message.extra.as_ref().and_then(|extra| extra.priority);
+        (self.kept.options.level(priority), priority)
+    }
+
+    fn refuses(&self, _: &Config, _: QoS) -> bool {
+        self.kept.options.overflow == Overflow::Reject
+    }
+
+    fn subscription_bytes(&self) -> usize {
+        let bindings = self.bindings.keys();
+        bindings
+            .map(|filter| 2 * filter.len() + BINDING_BYTES)
+            .sum()
     }
 }
 

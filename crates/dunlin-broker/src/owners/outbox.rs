@@ -7,12 +7,16 @@ use bytes::BytesMut;
 use dunlin_base::transport::{NetCommand, NetCommandKind};
 use dunlin_base::{ConnId, ShardId};
 
-use crate::between::crossing;
 use crate::io::{BusMessage, Event, Output};
-use crate::mqtt::form::Form;
 
 /// Empty buffers kept for messages to other shards.
 const SPARE_BUFFERS_MAX: usize = 16;
+
+/// Payloads from here on are shared instead of copied.
+const PAYLOAD_BYTES_MAX: usize = 4096;
+
+/// Bytes of messages after which a buffer is full.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// Answers after which they are sent.
 const ANSWERS_MAX: usize = 4096;
@@ -65,10 +69,15 @@ impl Outbox {
         self.queue.push_back(Output::Bus { to, message });
     }
 
-    /// A message for the plain subscriptions of another shard. `false` if it
-    /// cannot be gathered with others.
-    pub(crate) fn message(&mut self, to: ShardId, token: Option<u64>, form: &Form<'_>) -> bool {
-        if form.payload().len() > crossing::PAYLOAD_BYTES_MAX {
+    /// A message for the plain subscriptions of another shard, which `put` adds to
+    /// others. `false` if it cannot be gathered with them.
+    pub(crate) fn message(
+        &mut self,
+        to: ShardId,
+        payload_bytes: usize,
+        put: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> bool {
+        if payload_bytes > PAYLOAD_BYTES_MAX {
             return false;
         }
         let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
@@ -79,11 +88,11 @@ impl Outbox {
         {
             gathered.messages = spare;
         }
-        let put = crossing::put(&mut gathered.messages, token, form);
-        if gathered.messages.len() >= crossing::BUFFER_BYTES_MAX {
+        let is_put = put(&mut gathered.messages);
+        if gathered.messages.len() >= BUFFER_BYTES_MAX {
             self.end_gathering(to);
         }
-        put
+        is_put
     }
 
     /// The answer to a message of another shard for which nothing has to be

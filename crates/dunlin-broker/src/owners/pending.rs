@@ -3,15 +3,14 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::num::NonZeroU16;
 
-use dunlin_amqp::Body;
-use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
-use dunlin_mqtt::server::session::Subscribing;
+use dunlin_base::{Message, ShardId, Text};
 use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
+use crate::amqp::state::PendingAttach;
 use crate::ids::SessionRef;
+use crate::mqtt::waiting::MqttPending;
 
 /// A delivery whose message is on its way to the store. The session's queue
 /// has room reserved for it.
@@ -164,28 +163,6 @@ pub(crate) struct RetainedChange {
     pub(crate) order: u64,
 }
 
-/// A SUBSCRIBE or UNSUBSCRIBE that is not in force everywhere yet.
-#[derive(Debug)]
-pub(crate) struct PendingSubscribe {
-    pub(crate) conn: ConnId,
-    pub(crate) session: SessionRef,
-    pub(crate) subscribing: Subscribing,
-    /// Filters whose retained messages are due.
-    pub(crate) walks: Vec<Text>,
-    /// Shards and store that have not answered.
-    pub(crate) waiting: usize,
-}
-
-/// A link to a client whose subscription is not in force everywhere yet.
-#[derive(Debug)]
-pub(crate) struct PendingAttach {
-    pub(crate) conn: ConnId,
-    pub(crate) session: SessionRef,
-    pub(crate) attach: Body,
-    /// Shards that have not answered.
-    pub(crate) waiting: usize,
-}
-
 /// A node whose binding is not in force everywhere yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingBinding {
@@ -206,40 +183,30 @@ pub(crate) struct Settlement {
     pub(crate) key: u32,
 }
 
+/// Work of the front of a protocol.
+#[derive(Debug)]
+pub(crate) enum FrontPending {
+    Mqtt(MqttPending),
+    Amqp(PendingAttach),
+}
+
+impl From<MqttPending> for Pending {
+    fn from(pending: MqttPending) -> Self {
+        Self::Front(FrontPending::Mqtt(pending))
+    }
+}
+
+impl From<PendingAttach> for Pending {
+    fn from(pending: PendingAttach) -> Self {
+        Self::Front(FrontPending::Amqp(pending))
+    }
+}
+
 /// Work that waits under a token.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    /// CONNACK waits for the session's record.
-    Connect {
-        conn: ConnId,
-    },
-    /// A CONNECT waits for its client identifier.
-    Claim {
-        conn: ConnId,
-    },
     Publish(PendingPublish),
-    Attach(PendingAttach),
-    Subscribe(PendingSubscribe),
-    /// The part of a SUBSCRIBE or UNSUBSCRIBE that the store has; the rest waits
-    /// under the same token.
-    SubscribeStored,
-    /// A durable QoS 2 message may leave once its packet id is stored.
-    Outgoing {
-        session: SessionRef,
-        packet_id: NonZeroU16,
-    },
-    /// PUBREL may leave once PUBREC is stored.
-    Release {
-        session: SessionRef,
-        packet_id: NonZeroU16,
-        seq: Seq,
-    },
-    /// PUBCOMP may leave once the inbound id is deleted.
-    Complete {
-        session: SessionRef,
-        stream: StreamId,
-        packet_id: NonZeroU16,
-    },
+    Front(FrontPending),
     /// A session has ended, and its record with it.
     Forget {
         session: SessionKey,

@@ -5,16 +5,14 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use dunlin_base::{ShardId, Text};
-use dunlin_mqtt::codec::Version;
 use dunlin_store::SessionKey;
 use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::ids::{SessionIdx, SessionRef};
-use crate::owners::amqp::AmqpLink;
 use crate::owners::elsewhere::{Elsewhere, Forgetting, Free};
 use crate::owners::node::Node;
-use crate::owners::session::{MqttSession, Session};
+use crate::owners::session::Session;
 
 /// The sessions of a shard.
 #[derive(Debug)]
@@ -90,27 +88,25 @@ impl Sessions {
         found
     }
 
-    /// A session that must be there and of MQTT; it is a bug, and counted, if not.
-    pub(crate) fn mqtt(&self, s: SessionIdx) -> Option<&MqttSession> {
-        let found = self.table.get(s).and_then(Session::mqtt);
+    /// Counts it if an entry is not there that must be.
+    pub(crate) fn checked<T>(&self, found: Option<T>) -> Option<T> {
         if found.is_none() {
             self.missing.set(self.missing.get() + 1);
         }
         found
     }
 
-    /// As [`Sessions::mqtt`].
-    pub(crate) fn mqtt_mut(&mut self, s: SessionIdx) -> Option<&mut MqttSession> {
-        let found = self.table.get_mut(s).and_then(Session::mqtt_mut);
+    /// As [`Sessions::checked`], of one kind.
+    pub(crate) fn checked_mut<T>(
+        &mut self,
+        s: SessionIdx,
+        kind: impl FnOnce(&mut Session) -> Option<&mut T>,
+    ) -> Option<&mut T> {
+        let found = self.table.get_mut(s).and_then(kind);
         if found.is_none() {
             self.missing.set(self.missing.get() + 1);
         }
         found
-    }
-
-    /// As [`Sessions::resolve_mut`], of MQTT.
-    pub(crate) fn resolve_mqtt(&mut self, session: SessionRef) -> Option<&mut MqttSession> {
-        self.resolve_mut(session)?.mqtt_mut()
     }
 
     /// A session that may have ended.
@@ -125,19 +121,9 @@ impl Sessions {
         SessionKey((self.last_key << 16) | u64::from(self.shard.0))
     }
 
-    /// Adds the session of a link, which no client identifier names.
-    pub(crate) fn insert_link(&mut self, link: Box<AmqpLink>) -> SessionIdx {
-        self.table.insert(Session::Amqp(link))
-    }
-
-    /// A session that must be there and a link of AMQP; it is a bug, and counted,
-    /// if not.
-    pub(crate) fn amqp_mut(&mut self, s: SessionIdx) -> Option<&mut AmqpLink> {
-        let found = self.table.get_mut(s).and_then(Session::amqp_mut);
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+    /// Adds a session that no client identifier names.
+    pub(crate) fn insert_unnamed(&mut self, session: Session) -> SessionIdx {
+        self.table.insert(session)
     }
 
     /// The node with this address.
@@ -147,11 +133,7 @@ impl Sessions {
 
     /// A node that must be there; it is a bug, and counted, if not.
     pub(crate) fn node_mut(&mut self, s: SessionIdx) -> Option<&mut Node> {
-        let found = self.table.get_mut(s).and_then(Session::node_mut);
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.checked_mut(s, Session::node_mut)
     }
 
     pub(crate) fn insert_node(&mut self, node: Box<Node>) -> SessionIdx {
@@ -183,13 +165,7 @@ impl Sessions {
         }
     }
 
-    /// A new session of a client, with a key of its own.
-    pub(crate) fn create(&mut self, client_id: Text, version: Version) -> SessionIdx {
-        let key = self.next_key();
-        self.insert(Session::Mqtt(MqttSession::new(key, client_id, version)))
-    }
-
-    /// Adds a session that was kept in the store.
+    /// Adds the session of a client identifier.
     pub(crate) fn insert(&mut self, session: Session) -> SessionIdx {
         let client_id = session.client_id.clone();
         let s = self.table.insert(session);
@@ -199,12 +175,10 @@ impl Sessions {
 
     pub(crate) fn remove(&mut self, s: SessionIdx) -> Option<Session> {
         let session = self.table.try_remove(s)?;
-        match &session {
-            Session::Mqtt(session) => {
-                self.by_client.remove(session.client_id.as_bytes());
-            }
-            Session::Node(node) => self.forget_node(node),
-            Session::Amqp(_) => {}
+        if let Some(node) = session.node() {
+            self.forget_node(node);
+        } else if session.is_named() {
+            self.by_client.remove(session.client_id.as_bytes());
         }
         Some(session)
     }
@@ -302,42 +276,6 @@ mod tests {
     use crate::owners::elsewhere::{Claimant, Place};
 
     const SHARD: ShardId = ShardId(3);
-
-    fn create(sessions: &mut Sessions, client: &'static str) -> SessionIdx {
-        sessions.create(Text::from_static(client), Version::V5)
-    }
-
-    #[test]
-    fn a_reference_does_not_find_a_later_session_at_the_same_place() {
-        let mut sessions = Sessions::new(SHARD);
-        let a = create(&mut sessions, "a");
-        let old = sessions.get(a).expect("a session").reference(a);
-        assert_eq!(sessions.resolve(old), Some(a));
-        assert!(sessions.remove(a).is_some());
-        assert_eq!((sessions.resolve(old), sessions.find("a")), (None, None));
-        let b = create(&mut sessions, "b");
-        assert_eq!(a, b);
-        assert_eq!(sessions.resolve(old), None);
-        assert!(sessions.resolve_mut(old).is_none());
-        assert_eq!(sessions.take_missing(), 0);
-        assert!(sessions.get(b + 1).is_none());
-        assert_eq!(sessions.take_missing(), 1);
-    }
-
-    #[test]
-    fn keys_have_the_shard_and_go_on_after_a_restart() {
-        let mut sessions = Sessions::new(SHARD);
-        let key = |sessions: &Sessions, s| sessions.get(s).expect("a session").key.0;
-        let first = create(&mut sessions, "a");
-        let first = key(&sessions, first);
-        assert_eq!(first & 0xffff, 3);
-        sessions.skip_keys(first + (9 << 16));
-        let later = create(&mut sessions, "b");
-        assert!(key(&sessions, later) > first + (9 << 16));
-        sessions.skip_keys(0);
-        let last = create(&mut sessions, "c");
-        assert!(key(&sessions, last) > key(&sessions, later));
-    }
 
     #[test]
     fn home_knows_where_a_session_lives() {

@@ -5,7 +5,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use dunlin_base::{ShardId, StreamId};
-use dunlin_mqtt::server::session::Subscription;
 use dunlin_router::{Match, SubscriptionTree};
 
 /// Longest topic that is kept.
@@ -33,18 +32,6 @@ pub(crate) struct Subscribed {
     /// Subscription identifier; 0: none.
     pub(crate) identifier: u32,
     pub(crate) stream: StreamId,
-}
-
-impl Subscribed {
-    /// What the tree keeps of a subscription of MQTT.
-    pub(crate) fn of(subscription: &Subscription) -> Self {
-        Self {
-            options: subscription.options.to_byte(),
-            restricted: false,
-            identifier: subscription.identifier.unwrap_or(0),
-            stream: subscription.stream,
-        }
-    }
 }
 
 /// Subscriptions of this shard's sessions and the interest of other shards.

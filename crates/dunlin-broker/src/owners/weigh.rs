@@ -5,11 +5,9 @@ use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv6Addr};
 
 use dunlin_base::{ShardId, Text};
-use dunlin_mqtt::codec::{Connect, ReasonCode};
-use dunlin_mqtt::server::delivery;
 use hashbrown::HashSet;
 
-use crate::fault::Fault;
+use crate::fault::NoRoom;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{BusMessage, Event};
 use crate::memory::Part;
@@ -226,7 +224,7 @@ impl Owners {
 
     /// Counts a connection from which bytes came; why it ends if there is no
     /// memory for what it has already.
-    pub(crate) fn weigh_input(&mut self, c: ConnIdx) -> Result<(), Fault> {
+    pub(crate) fn weigh_input(&mut self, c: ConnIdx) -> Result<(), NoRoom> {
         self.weigh_conn(c);
         let Some(weight) = self.conns.peek(c).map(|conn| conn.weight) else {
             return Ok(());
@@ -290,22 +288,26 @@ impl Owners {
                 self.weigh_queue(s);
             }
         }
-        let held = self.sessions.iter();
-        let held = held.flat_map(|(_, session)| session.held());
-        let mut seen = HashSet::new();
-        let once = held.filter(|message| seen.insert(core::ptr::from_ref(&***message)));
-        let bytes = once.map(|message| message.cost()).sum();
+        let (mut seen, mut bytes) = (HashSet::new(), 0);
+        for (_, session) in self.sessions.iter() {
+            session.visit_held(|message| {
+                if seen.insert(core::ptr::from_ref(&**message)) {
+                    bytes += message.cost();
+                }
+            });
+        }
         self.budget.note_look(bytes);
     }
 
-    /// Why there is no room for the session and the will of a client.
+    /// Why there is no room for the session of a client and its will of so many
+    /// bytes, if there is not.
     pub(crate) fn lacks_room(
         &mut self,
-        connect: &Connect<'_>,
         client_id: &str,
+        will_bytes: usize,
         user: Option<&Text>,
         c: ConnIdx,
-    ) -> Option<Fault> {
+    ) -> Option<NoRoom> {
         self.budget.look();
         let known =
             self.sessions.find(client_id).is_some() || self.sessions.elsewhere(client_id).is_some();
@@ -314,14 +316,12 @@ impl Owners {
         if !known && (full || !self.budget.has_room_for_session()) {
             return Some(self.refuse(Part::Sessions, "no room for another session"));
         }
-        if (!known || connect.will.is_some())
+        if (!known || will_bytes > 0)
             && let Some(holder) = self.full_client(c, user)
         {
             return Some(self.refuse_holder(holder));
         }
-        let will = connect.will.as_ref();
-        let will = will.map_or(0, |will| delivery::will_message(will).cost());
-        if will > 0 && !self.budget.has_room(Part::Wills, will, will) {
+        if will_bytes > 0 && !self.budget.has_room(Part::Wills, will_bytes, will_bytes) {
             return Some(self.refuse(Part::Wills, "no room for another will"));
         }
         None
@@ -342,16 +342,16 @@ impl Owners {
 
     /// Something is refused for want of room in a part of the budget: counted,
     /// and in the log once in a while.
-    pub(crate) fn refuse(&mut self, part: Part, text: &'static str) -> Fault {
+    pub(crate) fn refuse(&mut self, part: Part, text: &'static str) -> NoRoom {
         self.note_refused(part, 1);
-        Fault::new(ReasonCode::QuotaExceeded, text)
+        NoRoom { text }
     }
 
     /// As [`Owners::refuse`], to one that has all the bytes that it may have.
-    fn refuse_holder(&mut self, holder: Holder) -> Fault {
+    fn refuse_holder(&mut self, holder: Holder) -> NoRoom {
         self.note_full_holder(holder, 1);
         let text = "the user or the address has all the memory that it may have";
-        Fault::new(ReasonCode::QuotaExceeded, text)
+        NoRoom { text }
     }
 
     /// As [`Owners::note_refused`], to one that has all the bytes that it may have.
@@ -365,7 +365,7 @@ impl Owners {
         }
     }
 
-    /// As [`Owners::refuse`], without a fault.
+    /// As [`Owners::refuse`], without an answer.
     pub(crate) fn note_refused(&mut self, part: Part, times: u64) {
         if times == 0 {
             return;

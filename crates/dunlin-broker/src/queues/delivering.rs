@@ -187,7 +187,7 @@ pub(crate) fn make_room(own: &mut Owners, s: SessionIdx, cost: usize) -> bool {
         let Some(node) = own.sessions.node_mut(s) else {
             return false;
         };
-        if node.has_room(1, cost) {
+        if node.fits(1, cost) {
             return true;
         }
         let drops = node.kept.options.overflow == Overflow::DropOldest && node.is_ready();

@@ -2,7 +2,7 @@
 
 use dunlin_base::ShardId;
 
-use crate::amqp::nodes as links;
+use crate::front;
 use crate::owners::Owners;
 use crate::queues::calls::Call;
 use crate::queues::{credit, nodes};
@@ -34,24 +34,10 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
             expires,
         } => nodes::handle_leave(own, from, place, sent, (closed, expires)),
         Call::Expire { node } => nodes::handle_expire(own, node),
-        Call::Attached { place, filter } => links::attached(own, from, place, filter.as_ref()),
-        Call::Refused { link, why } => links::refused(own, link, why),
-        Call::Deliver {
-            link,
-            key,
-            message,
-            failed,
-            again,
-        } => {
-            let handed = crate::owners::amqp::Handed {
-                key,
-                message,
-                failed,
-                again,
-            };
-            links::deliver(own, link, handed);
-        }
-        Call::Drained { link } => links::drained(own, link),
-        Call::Settled { link, key } => links::settled(own, link, key),
+        call @ (Call::Attached { .. }
+        | Call::Refused { .. }
+        | Call::Deliver { .. }
+        | Call::Drained { .. }
+        | Call::Settled { .. }) => front::handle_call(own, from, call),
     }
 }

@@ -19,7 +19,7 @@ use crate::owners::timers::{Timer, Timers};
 use crate::queues::calls::{Attach, Call, Create, Place, Refusal, Use};
 use crate::queues::options::Life;
 use crate::queues::{addresses, credit, delivering};
-use crate::sessions::{lifecycle, subscriptions};
+use crate::sessions::{lifecycle, records, subscriptions};
 
 /// A link wants a node.
 pub(crate) fn handle_attach(own: &mut Owners, from: ShardId, attach: Attach) {
@@ -373,6 +373,19 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, why: Refusal) {
         .map(|(shard, attach)| (shard, attach.link));
     for (shard, link) in links.into_iter().chain(waiting) {
         refuse(own, shard, link, why);
+    }
+    forget(own, s);
+}
+
+/// A node ends, and its record with it.
+pub(crate) fn forget(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    if node.kept.options.durable && own.commits.is_durable() {
+        let (key, address) = (node.key, node.address.clone());
+        own.sessions.begin_forget(&address);
+        records::forget(own, key, address);
     }
     lifecycle::end_session(own, s);
 }

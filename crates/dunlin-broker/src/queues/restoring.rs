@@ -16,7 +16,7 @@ use crate::queues::calls::Create;
 use crate::queues::nodes;
 use crate::queues::options::{Kept, Life};
 use crate::random::home_shard;
-use crate::sessions::{lifecycle, restore, subscriptions};
+use crate::sessions::{records, subscriptions};
 
 /// Takes over the nodes of this shard; what those of the others are bound to is known.
 pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
@@ -33,7 +33,7 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession) {
     let address = &from.record.client_id;
     // The removal of a node that was made again was lost.
     if let Some(old) = own.sessions.find_node(address) {
-        lifecycle::end_session(own, old);
+        nodes::forget(own, old);
     }
     // What a later release wrote stays as it is, but for limits of this one.
     let kept = Kept::decode(&from.record.options).unwrap_or_default();
@@ -54,7 +54,7 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession) {
     let mut node = Node::new(core, address.clone(), kept);
     node.stage = Stage::Ready;
     for queued in &from.queue {
-        let mut delivery = restore::delivery(queued);
+        let mut delivery = records::delivery(queued);
         delivery.level = node.kept.options.level(queued.priority());
         delivery.failed = queued.failed();
         node.queue.push(delivery);

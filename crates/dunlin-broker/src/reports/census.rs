@@ -101,7 +101,7 @@ pub(crate) fn census(own: &Owners) -> Census {
         census.queued_bytes += session.queue().bytes();
         census.in_flight += session.in_flight();
         census.walks += session.walks.len();
-        census.receiving += session.mqtt().map_or(0, |s| s.mqtt.inbound.open());
+        census.receiving += session.receiving();
     }
     for (_, conn) in own.conns.iter() {
         match conn.handed_over() {
@@ -110,10 +110,8 @@ pub(crate) fn census(own: &Owners) -> Census {
             None => census.conns += 1,
         }
         census.backlog_bytes += conn.backlog();
-        if let Some(conn) = conn.mqtt() {
-            census.parked_bytes += conn.link.parked.bytes();
-            census.unfinished_bytes += conn.link.streams.unfinished();
-        }
+        census.parked_bytes += conn.parked_bytes();
+        census.unfinished_bytes += conn.begun_bytes();
     }
     census
 }

@@ -7,7 +7,7 @@ use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Text};
 
 use crate::owners::Owners;
-use crate::owners::session::MqttSession;
+use crate::owners::session::Session;
 
 /// A session, and the connection that serves it.
 #[derive(Clone, Debug)]
@@ -42,18 +42,17 @@ pub struct ClientView {
 /// The session of this client, if it is on this shard.
 pub(crate) fn client(own: &Owners, client_id: &str) -> Option<ClientView> {
     let s = own.sessions.find(client_id)?;
-    own.sessions.mqtt(s).map(|session| view(own, session))
+    own.sessions.get(s).map(|session| view(own, session))
 }
 
 /// Connected clients in the order of their connections, those after
 /// `after`, at most `limit`.
 pub(crate) fn clients(own: &Owners, after: Option<ConnId>, limit: usize) -> Vec<ClientView> {
-    let connected = own.sessions.iter().filter_map(|(_, session)| {
-        let session = session.mqtt()?;
-        let conn = own.conns.get(session.conn?)?;
+    let connected = own.conns.iter().filter_map(|(_, conn)| {
+        let session = own.sessions.peek(conn.session()?)?;
         (after < Some(conn.id)).then_some((conn.id, session))
     });
-    let mut found: Vec<(ConnId, &MqttSession)> = connected.collect();
+    let mut found: Vec<(ConnId, &Session)> = connected.collect();
     found.sort_unstable_by_key(|(id, _)| *id);
     found.truncate(limit);
     found
@@ -62,20 +61,20 @@ pub(crate) fn clients(own: &Owners, after: Option<ConnId>, limit: usize) -> Vec<
         .collect()
 }
 
-fn view(own: &Owners, session: &MqttSession) -> ClientView {
+fn view(own: &Owners, session: &Session) -> ClientView {
     let conn = session.conn.and_then(|c| own.conns.get(c));
     ClientView {
         client_id: session.client_id.clone(),
         user: session.user.clone(),
         conn: conn.map(|conn| conn.id),
         peer: conn.map(|conn| conn.peer.clone()),
-        version: session.level(),
-        expiry_secs: session.mqtt.lifetime.expiry_secs(),
-        subscriptions: session.mqtt.subscriptions.len(),
-        queued: session.mqtt.outbound.queue.len(),
-        queued_bytes: session.mqtt.outbound.queue.bytes(),
-        in_flight: session.mqtt.outbound.inflight(),
-        receiving: session.mqtt.inbound.open(),
+        version: session.version(),
+        expiry_secs: session.expiry_secs(),
+        subscriptions: session.subscriptions_len(),
+        queued: session.queue().len(),
+        queued_bytes: session.queue().bytes(),
+        in_flight: session.in_flight(),
+        receiving: session.receiving(),
         backlog_bytes: conn.map_or(0, |conn| conn.backlog()),
     }
 }

@@ -5,4 +5,5 @@ pub(crate) mod lifecycle;
 pub(crate) mod records;
 pub(crate) mod restore;
 pub(crate) mod rights;
+pub(crate) mod rules;
 pub(crate) mod subscriptions;

@@ -1,27 +1,15 @@
 //! Records of sessions in the store, and what waits until one is gone.
 
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 
-use dunlin_base::Text;
-use dunlin_store::{SessionKey, StoreOp};
+use dunlin_base::{QoS, StreamId, Text};
+use dunlin_queue::{Content, Delivery, Identifiers};
+use dunlin_store::{QueuedRef, SessionKey, StoreOp};
 
-use crate::ids::SessionIdx;
 use crate::io::BusMessage;
 use crate::owners::Owners;
-use crate::owners::conn::Phase;
 use crate::owners::elsewhere::Free;
-use crate::owners::pending::{Pending, Record};
-
-/// Writes the record of a session, unless it is written with its will.
-pub(crate) fn put(own: &mut Owners, s: SessionIdx) {
-    let Some(session) = own.sessions.mqtt(s) else {
-        return;
-    };
-    if session.will_under_way.is_none() {
-        let (key, record) = (session.key, session.record());
-        own.commits.write(StoreOp::PutSession { key, record });
-    }
-}
+use crate::owners::pending::Pending;
 
 /// Has the store forget a session that has ended: what it keeps would come
 /// back with a restart.
@@ -74,39 +62,29 @@ fn say(own: &mut Owners, client_id: &Text, free: Free) {
     }
 }
 
-/// What is stored in one batch with a will.
-pub(crate) fn with_will(own: &mut Owners, token: u64, record: &Record) -> Vec<StoreOp> {
-    let session = match record {
-        Record::Delete(key, _) => return alloc::vec![StoreOp::DeleteSession { key: *key }],
-        Record::Put(session) => own.sessions.resolve_mqtt(*session),
-    };
-    // A later will of the session may be under way.
-    let Some(session) = session.filter(|session| session.will_under_way == Some(token)) else {
-        return Vec::new();
-    };
-    session.will_under_way = None;
-    let (key, record) = (session.key, session.record());
-    // Its client has come back meanwhile, and CONNACK waits for the record.
-    if let Some(conn) = session.conn.and_then(|c| own.conns.mqtt(c))
-        && matches!(conn.phase, Phase::Storing(..))
-    {
-        let conn = conn.id;
-        let token = own.commits.token();
-        own.commits.when_stored(token, Pending::Connect { conn });
-    }
-    alloc::vec![StoreOp::PutSession { key, record }]
-}
-
-/// The batch of a will was stored, or refused.
-pub(crate) fn after_will(own: &mut Owners, record: Record, stored: bool) {
-    match record {
-        Record::Delete(_, client_id) if stored => forgotten(own, &client_id),
-        Record::Delete(key, client_id) => forget(own, key, client_id),
-        Record::Put(session) if !stored => {
-            if let Some(s) = own.sessions.resolve(session) {
-                put(own, s);
-            }
-        }
-        Record::Put(_) => {}
+/// A message in the queue of a session as the store kept it.
+pub(crate) fn delivery(queued: &QueuedRef) -> Delivery {
+    Delivery {
+        content: Content::Stored {
+            cost: u32::try_from(queued.cost()).unwrap_or(u32::MAX),
+            expires: queued.expires(),
+        },
+        seq: Some(queued.seq().0),
+        qos: queued.qos(),
+        retain: queued.retain(),
+        identifiers: queued
+            .identifiers()
+            .iter()
+            .copied()
+            .collect::<Identifiers>(),
+        share: queued
+            .shared()
+            .map(|share: &Text| Arc::from(share.as_str())),
+        stream: StreamId::CONTROL,
+        // Its topic is not known here, and nothing of the same topic may
+        // overtake it.
+        level: u8::MAX,
+        maybe_sent: queued.qos() == QoS::AtLeastOnce,
+        failed: 0,
     }
 }

@@ -4,8 +4,7 @@
 use alloc::vec::Vec;
 
 use dunlin_base::{ShardId, Text};
-use dunlin_mqtt::server::session::Changes;
-use dunlin_store::StoreOp;
+use dunlin_store::{RecoveredSession, StoreOp};
 
 use crate::access::Action;
 use crate::ids::SessionIdx;
@@ -46,15 +45,6 @@ pub(crate) fn leave(
     let change = own.routing.remove(s, filter);
     let keeper = keeper(own, s, filter, false);
     change.into_iter().chain(keeper)
-}
-
-/// What has changed as streams and flows came and went.
-pub(crate) fn apply(own: &mut Owners, s: SessionIdx, changes: Changes) {
-    end(own, s, changes.ended);
-    for (filter, subscription) in changes.moved {
-        let changes = place(own, s, &filter, Subscribed::of(&subscription));
-        announce(own, 0, &changes);
-    }
 }
 
 /// Subscriptions have ended.
@@ -143,5 +133,20 @@ pub(crate) fn announce(own: &mut Owners, token: u64, changes: &[InterestChange])
             };
             own.outbox.bus(to, message);
         }
+    }
+}
+
+/// The first durable member of a group on each shard keeps its messages: all
+/// shards find the same one.
+pub(crate) fn note_keeper(
+    own: &mut Owners,
+    shard: ShardId,
+    share: &Text,
+    session: &RecoveredSession,
+) {
+    let durable = session.record.expiry_interval_secs > 0;
+    let keepers = &mut own.routing.keepers;
+    if durable && keepers.of(share, shard).is_none() {
+        keepers.set(share, shard, Some(session.key));
     }
 }

@@ -9,6 +9,7 @@ use dunlin_base::{ConnId, Instant, StreamId, Text};
 
 use crate::ids::ConnIdx;
 use crate::owners::common::{ConnCore, Identity, Standing};
+use crate::owners::kind::{ConnKind, Proof};
 
 /// Streams that a client has skipped and may still use, at most.
 const SKIPPED_MAX: u64 = 256;
@@ -96,6 +97,15 @@ impl Carrier {
     /// Whether no stream has begun before this one.
     pub(crate) fn is_first(&self, stream: StreamId) -> bool {
         self.streams.range(..stream).next().is_none() && self.proved.is_none()
+    }
+}
+
+impl ConnKind for Carrier {
+    fn proof(&self) -> Proof<'_> {
+        let proved = self.proved.as_ref();
+        let listed = proved.filter(|it| it.standing == Standing::Listed);
+        let user = listed.and_then(|it| it.user.as_ref());
+        user.map_or(Proof::Other, Proof::Password)
     }
 }
 

@@ -9,15 +9,16 @@ use core::ops::{Deref, DerefMut};
 
 use dunlin_amqp::filter::Filters;
 use dunlin_amqp::{Body, Connection, Delivery, LinkId, SessionId, State};
-use dunlin_base::transport::Peer;
-use dunlin_base::{ConnId, Message, ShardId, StreamId, Text};
+use dunlin_base::transport::{NetCommandKind, Peer};
+use dunlin_base::{ConnId, Instant, Message, ShardId, StreamId, Text};
 use dunlin_queue::{Consumer, Queue};
 use dunlin_sasl::Mechanism;
 use dunlin_sasl::server::{Exchange, Question};
 
+use crate::amqp::carrier::Carried;
 use crate::ids::{SessionIdx, SessionRef};
-use crate::owners::carrier::Carried;
-use crate::owners::common::{ConnCore, Identity, SessionCore, Who};
+use crate::owners::common::{ConnCore, Identity, SessionCore, Standing, Who};
+use crate::owners::kind::{ConnKind, Proof, SessionKind};
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::Place;
 
@@ -100,10 +101,50 @@ impl AmqpConn {
         let own = (self.id, StreamId::CONTROL);
         self.carried.map_or(own, |it| (it.conn, it.stream))
     }
+}
 
-    /// Whether what it sends is read and handled as it comes.
-    pub(crate) const fn is_read(&self) -> bool {
+impl ConnKind for AmqpConn {
+    fn backlog(&self) -> usize {
+        Self::backlog(self)
+    }
+
+    fn unfinished(&self) -> usize {
+        self.engine.unfinished_bytes()
+    }
+
+    fn is_open(&self) -> bool {
         !matches!(self.phase, AmqpPhase::Authenticating | AmqpPhase::Waiting)
+    }
+
+    fn is_carried(&self) -> bool {
+        self.carried.is_some()
+    }
+
+    fn reading(&self, paused: bool) -> (ConnId, NetCommandKind) {
+        match self.carried {
+            Some(at) => {
+                let stream = at.stream;
+                (at.conn, NetCommandKind::PauseStream { stream, paused })
+            }
+            None => (self.id, NetCommandKind::PauseReading { paused }),
+        }
+    }
+
+    fn user(&self) -> Option<Text> {
+        self.identity.user.clone()
+    }
+
+    fn who(&self) -> Option<&Who> {
+        self.who.as_deref()
+    }
+
+    fn proof(&self) -> Proof<'_> {
+        let listed = self.identity.standing == Standing::Listed;
+        let user = self.identity.user.as_ref().filter(|_| listed);
+        // An exchange that has begun is of a user that it claims to be.
+        let claimed = self.sasl.as_ref().and(self.who.as_ref());
+        let claimed = claimed.and_then(|who| who.user.as_ref());
+        user.or(claimed).map_or(Proof::Other, Proof::Password)
     }
 }
 
@@ -283,18 +324,6 @@ impl AmqpLink {
         }
     }
 
-    /// Bytes of what a node has handed over and was not sent.
-    pub(crate) fn handed_bytes(&self) -> usize {
-        self.taking().map_or(0, |taking| taking.bytes)
-    }
-
-    /// Messages that it holds.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
-        let handed = self.taking().map(|taking| taking.handed.iter());
-        let handed = handed.into_iter().flatten().map(|handed| &handed.message);
-        self.queue.held().chain(self.consumer.held()).chain(handed)
-    }
-
     /// The filters of a receiver, if it has any.
     pub(crate) fn filters(&self) -> Option<&Filters> {
         match &self.end {
@@ -304,7 +333,7 @@ impl AmqpLink {
     }
 
     /// The subscription of a receiver.
-    pub(crate) const fn subscription(&self) -> Option<(&Text, &Subscribed)> {
+    pub(crate) const fn subscribed(&self) -> Option<(&Text, &Subscribed)> {
         match &self.end {
             End::Outgoing {
                 filter, subscribed, ..
@@ -312,6 +341,81 @@ impl AmqpLink {
             End::Incoming { .. } | End::Taking(_) => None,
         }
     }
+}
+
+impl SessionKind for AmqpLink {
+    fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    fn queue_mut(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    fn has_room(&self, copies: usize, cost: usize, messages_max: usize, bytes_max: usize) -> bool {
+        let bytes_max = bytes_max.saturating_sub(self.consumer.bytes());
+        self.queue.has_room(copies, cost, messages_max, bytes_max)
+    }
+
+    fn held_bytes(&self) -> usize {
+        let handed = self.taking().map_or(0, |taking| taking.bytes);
+        self.queue.bytes() + self.consumer.bytes() + handed
+    }
+
+    fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
+        let handed = self.taking().map(|taking| taking.handed.iter());
+        let handed = handed.into_iter().flatten().map(|handed| &handed.message);
+        let all = self.queue.held().chain(self.consumer.held()).chain(handed);
+        all.for_each(visit);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.consumer.len()
+    }
+
+    fn take_shared(&mut self, with_in_flight: bool) -> Vec<dunlin_queue::Delivery> {
+        let mut taken = match with_in_flight {
+            true => self.consumer.release_shared(),
+            false => Vec::new(),
+        };
+        taken.append(&mut self.queue.take_shared());
+        taken
+    }
+
+    fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) {
+        self.consumer.handle_loaded(&mut self.queue, messages);
+    }
+
+    fn subscription(&self, _: &str) -> Option<Subscribed> {
+        self.subscribed().map(|(_, subscribed)| *subscribed)
+    }
+
+    fn subscriptions(&self) -> Vec<(Text, Subscribed)> {
+        let it = self.subscribed();
+        it.map(|(filter, it)| (filter.clone(), *it))
+            .into_iter()
+            .collect()
+    }
+
+    fn take_subscriptions(&mut self) -> Vec<Text> {
+        let filter = self.subscribed().map(|(filter, _)| filter.clone());
+        filter.into_iter().collect()
+    }
+
+    fn wants(&self, message: &Message, now: Instant) -> bool {
+        let filters = self.filters();
+        filters.is_none_or(|filters| filters.accepts(message, now))
+    }
+}
+
+/// A receiver whose subscription is not in force everywhere yet.
+#[derive(Debug)]
+pub(crate) struct PendingAttach {
+    pub(crate) conn: ConnId,
+    pub(crate) session: SessionRef,
+    pub(crate) attach: Body,
+    /// Shards that have not answered.
+    pub(crate) waiting: usize,
 }
 
 impl Deref for AmqpLink {

@@ -17,12 +17,6 @@ use dunlin_mqtt::codec::{Publish, Version, decode_publish, peek};
 
 use crate::mqtt::form::Form;
 
-/// Payloads from here on are shared instead of copied.
-pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;
-
-/// Bytes after which a buffer is full.
-pub(crate) const BUFFER_BYTES_MAX: usize = 64 * 1024;
-
 const TOKEN_BYTES: usize = 8;
 
 /// Adds a message. `false`, and nothing is added, if it has no such form.

@@ -1,0 +1,207 @@
+//! What a shard keeps of a session of MQTT, connected or not.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+
+use dunlin_base::{Message, QoS, Text};
+use dunlin_mqtt::codec::Version;
+use dunlin_mqtt::server::session::{Subscription, Will};
+use dunlin_mqtt::server::{self, AckToken};
+use dunlin_queue::{Delivery, Queue};
+use dunlin_store::{SessionKey, SessionRecord, StoreOp, StoredWill};
+
+use crate::config::{Config, QueueFull};
+use crate::owners::common::{SessionCore, Standing};
+use crate::owners::kind::SessionKind;
+use crate::owners::subscribers::Subscribed;
+
+/// A session of MQTT.
+#[derive(Debug)]
+pub(crate) struct MqttSession {
+    core: SessionCore,
+    pub(crate) mqtt: server::Session,
+    /// Its last will is on its way to the store, under this token, and its
+    /// record is written with it.
+    pub(crate) will_under_way: Option<u64>,
+    /// The token under which its home granted its client identifier; 0: its
+    /// home is here.
+    pub(crate) claim: u64,
+    /// It was reported that too many of its subscriptions overlap.
+    pub(crate) overlapping: bool,
+    /// The store has a record of it.
+    pub(crate) stored: bool,
+}
+
+/// What the tree keeps of a subscription.
+pub(crate) fn subscribed(subscription: &Subscription) -> Subscribed {
+    Subscribed {
+        options: subscription.options.to_byte(),
+        restricted: false,
+        identifier: subscription.identifier.unwrap_or(0),
+        stream: subscription.stream,
+    }
+}
+
+impl MqttSession {
+    pub(crate) fn new(key: SessionKey, client_id: Text, version: Version) -> Self {
+        Self {
+            core: SessionCore::new(key, client_id),
+            mqtt: server::Session::new(version),
+            will_under_way: None,
+            claim: 0,
+            overlapping: false,
+            stored: false,
+        }
+    }
+
+    /// Whether its state outlives the connection, and so belongs in the store.
+    pub(crate) const fn is_persistent(&self) -> bool {
+        self.mqtt.lifetime.is_persistent()
+    }
+
+    /// Its protocol version as CONNECT says it.
+    pub(crate) const fn level(&self) -> u8 {
+        match self.mqtt.version {
+            Version::V311 => 4,
+            Version::V5 => 5,
+        }
+    }
+
+    /// The record that the store keeps.
+    pub(crate) fn record(&self) -> SessionRecord {
+        SessionRecord {
+            client_id: self.client_id.clone(),
+            version: self.level(),
+            expiry_interval_secs: self.mqtt.lifetime.expiry_secs(),
+            disconnected_at: self.mqtt.lifetime.disconnected_at(),
+            will: self.mqtt.lifetime.will().map(stored_will),
+            user_name: self.user.clone(),
+            owner: match self.standing {
+                Standing::Open | Standing::Server => Text::new(),
+                Standing::Listed | Standing::Gone => self.user.clone().unwrap_or_default(),
+            },
+            options: Box::default(),
+        }
+    }
+}
+
+/// A will as the store keeps it.
+fn stored_will(will: &Will) -> StoredWill {
+    StoredWill {
+        message: will.message.clone(),
+        delay_secs: will.delay_secs,
+        message_expiry_secs: will.message_expiry_secs,
+    }
+}
+
+impl SessionKind for MqttSession {
+    fn queue(&self) -> &Queue {
+        &self.mqtt.outbound.queue
+    }
+
+    fn queue_mut(&mut self) -> &mut Queue {
+        &mut self.mqtt.outbound.queue
+    }
+
+    fn has_room(&self, copies: usize, cost: usize, messages_max: usize, bytes_max: usize) -> bool {
+        let outbound = &self.mqtt.outbound;
+        outbound.has_room(copies, cost, messages_max, bytes_max)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.mqtt.outbound.held_bytes()
+    }
+
+    fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
+        self.mqtt.outbound.held().for_each(visit);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.mqtt.outbound.inflight()
+    }
+
+    fn take_shared(&mut self, with_in_flight: bool) -> Vec<Delivery> {
+        self.mqtt.outbound.take_shared(with_in_flight)
+    }
+
+    fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) {
+        self.mqtt.outbound.handle_loaded(messages);
+    }
+
+    fn subscription(&self, filter: &str) -> Option<Subscribed> {
+        self.mqtt.subscriptions.get(filter).map(subscribed)
+    }
+
+    fn subscriptions(&self) -> Vec<(Text, Subscribed)> {
+        let all = self.mqtt.subscriptions.iter();
+        all.map(|(filter, it)| (filter.clone(), subscribed(it)))
+            .collect()
+    }
+
+    fn take_subscriptions(&mut self) -> Vec<Text> {
+        self.mqtt.subscriptions.take().collect()
+    }
+
+    fn is_named(&self) -> bool {
+        true
+    }
+
+    fn is_persistent(&self) -> bool {
+        Self::is_persistent(self)
+    }
+
+    fn refuses(&self, config: &Config, qos: QoS) -> bool {
+        let kept = qos != QoS::AtMostOnce && self.is_persistent();
+        kept && config.queue_full == QueueFull::Reject
+    }
+
+    fn receipt(&self, token: u64) -> Option<StoreOp> {
+        let packet_id = self.mqtt.inbound.packet_id(AckToken(token));
+        let packet_id = packet_id.filter(|_| self.is_persistent())?;
+        Some(StoreOp::PutInbound {
+            session: self.key,
+            packet_id: packet_id.get(),
+        })
+    }
+
+    fn subscription_bytes(&self) -> usize {
+        self.mqtt.subscriptions.bytes()
+    }
+
+    fn will_bytes(&self) -> usize {
+        let will = self.mqtt.lifetime.will();
+        will.map_or(0, |will| will.message.cost())
+    }
+
+    fn version(&self) -> u8 {
+        self.level()
+    }
+
+    fn expiry_secs(&self) -> u32 {
+        self.mqtt.lifetime.expiry_secs()
+    }
+
+    fn subscriptions_len(&self) -> usize {
+        self.mqtt.subscriptions.len()
+    }
+
+    fn receiving(&self) -> usize {
+        self.mqtt.inbound.open()
+    }
+}
+
+impl Deref for MqttSession {
+    type Target = SessionCore;
+
+    fn deref(&self) -> &SessionCore {
+        &self.core
+    }
+}
+
+impl DerefMut for MqttSession {
+    fn deref_mut(&mut self) -> &mut SessionCore {
+        &mut self.core
+    }
+}
