@@ -2,18 +2,23 @@
 //! shard, from the store. The rest of the shard calls these functions and knows no
 //! protocol.
 
+#[cfg(feature = "amqp")]
 use dunlin_amqp::codec::condition;
 use dunlin_base::transport::{NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, ShardId, StreamId, Text};
+#[cfg(feature = "mqtt")]
 use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::RecoveredSession;
 
+#[cfg(feature = "amqp")]
 use crate::amqp::{carried, events, links, nodes as amqp_nodes, sasl, streams};
 use crate::auth::AuthAnswer;
 use crate::fault::NoRoom;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::BusMessage;
+#[cfg(feature = "mqtt")]
 use crate::mqtt::conn::Phase;
+#[cfg(feature = "mqtt")]
 use crate::mqtt::{
     authenticate, claims, data_streams, ending, gathered, lifetime, packets, restore, send,
     stored as mqtt_stored,
@@ -34,21 +39,31 @@ const MQTT: &str = "mqtt";
 
 /// A connection was opened.
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
-    match (*peer.protocol == *AMQP, peer.transport) {
+    let alone = cfg!(not(feature = "mqtt"));
+    match (alone || *peer.protocol == *AMQP, peer.transport) {
+        #[cfg(feature = "amqp")]
         (true, Transport::Quic) => streams::handle_opened(own, conn, peer),
+        #[cfg(feature = "amqp")]
         (true, _) => events::handle_opened(own, conn, peer),
-        (false, _) => packets::handle_opened(own, conn, peer),
+        #[cfg(feature = "mqtt")]
+        _ => packets::handle_opened(own, conn, peer),
+        #[cfg(not(feature = "mqtt"))]
+        _ => {}
     }
 }
 
 /// Something happened on a connection whose session is here.
 pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: NetEventKind<B>) {
+    #[cfg(all(feature = "mqtt", feature = "amqp"))]
     if let NetEventKind::Bytes { data, .. } = &event {
         choose(own, c, data.as_ref());
     }
     match own.conns.get(c) {
+        #[cfg(feature = "mqtt")]
         Some(Conn::Mqtt(_)) => packets::handle_event(own, c, event),
+        #[cfg(feature = "amqp")]
         Some(Conn::Amqp(_)) => events::handle_event(own, c, event),
+        #[cfg(feature = "amqp")]
         Some(Conn::Carrier(_)) => streams::handle_event(own, c, event),
         None => {}
     }
@@ -56,6 +71,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
 
 /// Where nothing was agreed on, the first byte of a connection says what it
 /// speaks: the header of AMQP begins with its name, which no CONNECT does.
+#[cfg(all(feature = "mqtt", feature = "amqp"))]
 fn choose(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     let Some(Conn::Mqtt(conn)) = own.conns.get_mut(c) else {
         return;
@@ -76,31 +92,37 @@ fn choose(own: &mut Owners, c: ConnIdx, data: &[u8]) {
     own.count_out_conn(weight, charge);
     own.conns.remove(c);
     own.stats.connections -= 1;
-    handle_opened(own, id, peer);
+    events::handle_chosen(own, id, peer);
 }
 
 /// A connection is gone whose session is on another shard.
 pub(crate) fn handle_gone(own: &mut Owners, c: ConnIdx) {
+    #[cfg(feature = "mqtt")]
     ending::remove_conn(own, c);
 }
 
 /// The authenticator answered.
 pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
     match own.conns.get(c) {
+        #[cfg(feature = "mqtt")]
         Some(Conn::Mqtt(_)) => authenticate::handle_auth_answer(own, c, answer),
+        #[cfg(feature = "amqp")]
         Some(Conn::Amqp(_)) => {
             sasl::handle_answer(own, c, answer);
             events::drive(own, c, &[]);
         }
-        Some(Conn::Carrier(_)) | None => {}
+        _ => {}
     }
 }
 
 /// A deadline of the connection may have passed.
 pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
     match own.conns.get(c) {
+        #[cfg(feature = "mqtt")]
         Some(Conn::Mqtt(_)) => ending::check_silence(own, c),
+        #[cfg(feature = "amqp")]
         Some(Conn::Amqp(_)) => events::check_deadline(own, c),
+        #[cfg(feature = "amqp")]
         Some(Conn::Carrier(_)) => carried::check_idle(own, c),
         None => {}
     }
@@ -109,9 +131,11 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
 /// A deadline of the session may have passed.
 pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
     match own.sessions.get(s) {
+        #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(_)) => lifetime::check_session(own, s),
         Some(Session::Node(_)) => nodes::check_expiry(own, s),
         // It ends with its connection.
+        #[cfg(feature = "amqp")]
         Some(Session::Amqp(_)) => {}
         None => {}
     }
@@ -126,11 +150,13 @@ pub(crate) fn fall_behind(own: &mut Owners, session: SessionRef) {
         .resolve(session)
         .and_then(|s| own.sessions.get(s))
     {
+        #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(session)) => {
             if let Some(c) = session.conn {
                 fail(own, c, TEXT);
             }
         }
+        #[cfg(feature = "amqp")]
         Some(Session::Amqp(_)) => links::detach(own, session, TEXT),
         // No client is at the other end of it.
         Some(Session::Node(_)) | None => {}
@@ -139,10 +165,12 @@ pub(crate) fn fall_behind(own: &mut Owners, session: SessionRef) {
 
 /// A publish of a client cannot be kept, and it cannot be said.
 pub(crate) fn cut_off(own: &mut Owners, c: ConnIdx) {
+    #[cfg(feature = "mqtt")]
     fail(own, c, "the publish cannot be kept");
 }
 
 /// Ends a connection of MQTT, unless it has ended meanwhile.
+#[cfg(feature = "mqtt")]
 fn fail(own: &mut Owners, c: ConnIdx, text: &'static str) {
     let conn = own.conns.peek_mqtt(c);
     if conn.is_some_and(|conn| conn.session().is_some()) {
@@ -153,8 +181,11 @@ fn fail(own: &mut Owners, c: ConnIdx, text: &'static str) {
 /// The client of a connection may not be here any longer.
 pub(crate) fn revoke(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     match own.conns.get(c) {
+        #[cfg(feature = "mqtt")]
         Some(Conn::Mqtt(_)) => ending::disconnect(own, c, ReasonCode::NotAuthorized),
+        #[cfg(feature = "amqp")]
         Some(Conn::Amqp(_)) => events::close(own, c, condition::UNAUTHORIZED_ACCESS, cause),
+        #[cfg(feature = "amqp")]
         Some(Conn::Carrier(_)) => carried::forget_proved(own, c),
         None => {}
     }
@@ -162,6 +193,7 @@ pub(crate) fn revoke(own: &mut Owners, c: ConnIdx, cause: &'static str) {
 
 /// The rules have changed for a session, whose subscriptions follow them already.
 pub(crate) fn recheck(own: &mut Owners, s: SessionIdx) {
+    #[cfg(feature = "amqp")]
     if let Some(Session::Amqp(_)) = own.sessions.peek(s) {
         amqp_nodes::recheck(own, s);
     }
@@ -170,19 +202,23 @@ pub(crate) fn recheck(own: &mut Owners, s: SessionIdx) {
 /// Handles what came before the client was accepted.
 pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
     match own.conns.peek(c) {
+        #[cfg(feature = "mqtt")]
         Some(Conn::Mqtt(_)) => packets::unpark(own, c),
+        #[cfg(feature = "amqp")]
         Some(Conn::Amqp(_)) => events::drive(own, c, &[]),
-        Some(Conn::Carrier(_)) | None => {}
+        _ => {}
     }
 }
 
 /// Connections that wait for an identity that they inherit may know it now.
 pub(crate) fn inherit(own: &mut Owners, c: ConnIdx) {
+    #[cfg(feature = "amqp")]
     streams::go_on(own, c);
 }
 
 /// Ends a data stream if nothing is due on it any more.
 pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId) {
+    #[cfg(feature = "mqtt")]
     data_streams::end_if_answered(own, c, stream);
 }
 
@@ -190,20 +226,25 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId) {
 pub(crate) fn flush(own: &mut Owners, c: ConnIdx) {
     // It may have gone since it was marked.
     match own.conns.peek(c) {
+        #[cfg(feature = "mqtt")]
         Some(Conn::Mqtt(_)) => send::flush(own, c),
+        #[cfg(feature = "amqp")]
         Some(Conn::Amqp(_)) => events::flush(own, c),
-        Some(Conn::Carrier(_)) | None => {}
+        _ => {}
     }
 }
 
 /// The server stops.
 pub(crate) fn shut_down(own: &mut Owners, c: ConnIdx) {
     match own.conns.get(c) {
+        #[cfg(feature = "mqtt")]
         Some(Conn::Mqtt(_)) => ending::disconnect(own, c, ReasonCode::ServerShuttingDown),
+        #[cfg(feature = "amqp")]
         Some(Conn::Amqp(_)) => {
             let text = "the server shuts down";
             events::close(own, c, condition::CONNECTION_FORCED, text);
         }
+        #[cfg(feature = "amqp")]
         Some(Conn::Carrier(_)) => carried::remind(own, c),
         None => {}
     }
@@ -211,14 +252,17 @@ pub(crate) fn shut_down(own: &mut Owners, c: ConnIdx) {
 
 /// Takes over the sessions of clients that the store kept.
 pub(crate) fn restore_sessions(own: &mut Owners, sessions: &[&RecoveredSession]) {
+    #[cfg(feature = "mqtt")]
     restore::restore(own, sessions);
 }
 
 /// The store has what some work waited for, or has refused it.
 pub(crate) fn handle_done(own: &mut Owners, token: u64, pending: FrontPending, stored: bool) {
     match pending {
+        #[cfg(feature = "mqtt")]
         FrontPending::Mqtt(pending) => mqtt_stored::handle_done(own, token, pending, stored),
         // It waits for other shards only.
+        #[cfg(feature = "amqp")]
         FrontPending::Amqp(_) => {}
     }
 }
@@ -226,7 +270,9 @@ pub(crate) fn handle_done(own: &mut Owners, token: u64, pending: FrontPending, s
 /// Asks the store again for what it has refused.
 pub(crate) fn retry(own: &mut Owners, pending: FrontPending) {
     match pending {
+        #[cfg(feature = "mqtt")]
         FrontPending::Mqtt(pending) => mqtt_stored::retry(own, pending),
+        #[cfg(feature = "amqp")]
         FrontPending::Amqp(_) => {}
     }
 }
@@ -234,22 +280,27 @@ pub(crate) fn retry(own: &mut Owners, pending: FrontPending) {
 /// Another shard knows what changed for it.
 pub(crate) fn handle_noted(own: &mut Owners, token: u64, pending: FrontPending) {
     match pending {
+        #[cfg(feature = "mqtt")]
         FrontPending::Mqtt(pending) => mqtt_stored::handle_noted(own, token, pending),
+        #[cfg(feature = "amqp")]
         FrontPending::Amqp(pending) => links::advance_attach(own, token, pending),
     }
 }
 
 /// What another shard says of client identifiers.
 pub(crate) fn handle_claims(own: &mut Owners, from: ShardId, message: BusMessage) {
+    #[cfg(feature = "mqtt")]
     claims::handle_bus(own, from, message);
 }
 
 /// Messages of another shard, gathered in the form of their protocol.
 pub(crate) fn handle_messages(own: &mut Owners, from: ShardId, messages: &[u8]) {
+    #[cfg(feature = "mqtt")]
     gathered::handle_messages(own, from, messages);
 }
 
 /// What a node says to a link of this shard.
 pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
+    #[cfg(feature = "amqp")]
     amqp_nodes::handle_call(own, from, call);
 }

@@ -8,7 +8,7 @@
 //! `owners` has the state: connections, sessions, routing, commits. The others
 //! are functions over it: `front` is where a connection enters the front of its
 //! protocol and `receivers` where a message leaves for it, `mqtt` and `amqp`
-//! are the two, `messages` one message's way,
+//! are the two, each behind the feature of its name, `messages` one message's way,
 //! `queues` named queues and their links, `sessions` what outlives a connection, `between` other shards, `reports` what
 //! a shard tells about itself. No file imports one that imports it.
 //!
@@ -32,12 +32,21 @@
     not(test),
     deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)
 )]
+// What only the other front uses, and patterns that leave nothing for it.
+#![cfg_attr(
+    not(all(feature = "mqtt", feature = "amqp")),
+    allow(unused, unreachable_patterns)
+)]
+
+#[cfg(not(any(feature = "mqtt", feature = "amqp")))]
+compile_error!("a broker without a protocol: turn on the feature `mqtt`, `amqp` or both");
 
 extern crate alloc;
 
 pub mod access;
 pub mod auth;
 
+#[cfg(feature = "amqp")]
 mod amqp;
 mod between;
 mod config;
@@ -47,6 +56,7 @@ mod ids;
 mod io;
 mod memory;
 mod messages;
+#[cfg(feature = "mqtt")]
 mod mqtt;
 mod owners;
 mod queues;

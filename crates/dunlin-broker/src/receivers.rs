@@ -6,9 +6,11 @@ use alloc::vec::Vec;
 use dunlin_base::QoS;
 use dunlin_store::StoreOp;
 
+#[cfg(feature = "amqp")]
 use crate::amqp::{filters, outcome, outgoing};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::messages::source::Source;
+#[cfg(feature = "mqtt")]
 use crate::mqtt::{acks, encode, pump as mqtt_pump, records};
 use crate::owners::Owners;
 use crate::owners::pending::{Record, Verdict};
@@ -19,7 +21,9 @@ use crate::queues::delivering;
 /// Sends what the session's queue, credit and transport allow.
 pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
     match own.sessions.get(s) {
+        #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(_)) => mqtt_pump::pump(own, s),
+        #[cfg(feature = "amqp")]
         Some(Session::Amqp(_)) => outgoing::pump(own, s),
         Some(Session::Node(_)) => delivering::pump(own, s),
         None => {}
@@ -35,17 +39,19 @@ pub(crate) fn send_at_once(
     delivery: (QoS, bool),
 ) -> bool {
     match own.sessions.get(hit.session) {
+        #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(_)) => match source.translated() {
             Some(_) => false,
             None => mqtt_pump::send_at_once(own, source, hit, delivery),
         },
-        Some(Session::Amqp(_) | Session::Node(_)) | None => false,
+        _ => false,
     }
 }
 
 /// Delivers at most once: at once, or not at all.
 pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
     match own.sessions.get(hit.session) {
+        #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(_)) => match source.translated() {
             Some(message) => {
                 let mut source = Source::of(&message, own.now);
@@ -53,6 +59,7 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
             }
             None => encode::deliver_qos0(own, source, hit, retain),
         },
+        #[cfg(feature = "amqp")]
         Some(Session::Amqp(_)) => outgoing::deliver_once(own, source, hit, retain),
         Some(Session::Node(_)) => delivering::deliver_once(own, source, hit, retain),
         None => {}
@@ -62,6 +69,7 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
 /// Takes receivers out that do not want a message although their subscriptions
 /// match its topic.
 pub(crate) fn leave_out(own: &Owners, source: &mut Source<'_>, hits: &mut Vec<Hit>) {
+    #[cfg(feature = "amqp")]
     if hits.iter().any(Hit::is_filtered) {
         filters::leave_out(own, source, hits);
     }
@@ -70,7 +78,9 @@ pub(crate) fn leave_out(own: &Owners, source: &mut Source<'_>, hits: &mut Vec<Hi
 /// Answers who sent a publish.
 pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
     match own.sessions.get(origin.at) {
+        #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(_)) => acks::answer_publish(own, origin, token, verdict),
+        #[cfg(feature = "amqp")]
         Some(Session::Amqp(_)) => outcome::answer(own, origin, token, verdict),
         // Nodes publish nothing that is answered.
         Some(Session::Node(_)) => {}
@@ -80,10 +90,15 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
 
 /// What is stored in one batch with a will.
 pub(crate) fn with_will(own: &mut Owners, token: u64, record: &Record) -> Vec<StoreOp> {
-    records::with_will(own, token, record)
+    #[cfg(feature = "mqtt")]
+    let ops = records::with_will(own, token, record);
+    #[cfg(not(feature = "mqtt"))]
+    let ops = Vec::new();
+    ops
 }
 
 /// The batch of a will was stored, or refused.
 pub(crate) fn after_will(own: &mut Owners, record: Record, stored: bool) {
+    #[cfg(feature = "mqtt")]
     records::after_will(own, record, stored);
 }

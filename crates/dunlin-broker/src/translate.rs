@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+#[cfg(feature = "amqp")]
 use dunlin_amqp::message::to_mqtt;
 use dunlin_base::{Form, Message};
 
@@ -10,6 +11,7 @@ use dunlin_base::{Form, Message};
 pub(crate) fn for_mqtt(message: &Message) -> Option<Arc<Message>> {
     let encoded = message.extra.as_ref()?.encoded.as_ref()?;
     match encoded.form {
+        #[cfg(feature = "amqp")]
         Form::Amqp => to_mqtt(message).ok().map(Arc::new),
         _ => None,
     }

@@ -23,16 +23,27 @@ pub(super) const OVERLOADED: u64 = 2;
 
 /// A connection was opened whose protocol is AMQP.
 pub(crate) fn handle_opened(own: &mut Owners, id: ConnId, peer: Peer) {
-    own.stats.connections += 1;
     let over = own.conns.len() >= own.config.connections_max || own.shutting_down;
-    let policy = own.policy(peer.listener);
-    let engine = access::engine(&own.config, policy, &peer, false, own.now);
-    let entry = AmqpConn::new(id, peer, engine, None);
-    let c = own.conns.insert(Conn::Amqp(alloc::boxed::Box::new(entry)));
+    let c = insert(own, id, peer);
     match over {
         true => close_transport(own, c, OVERLOADED),
         false => remind(own, c),
     }
+}
+
+/// A connection that was let in turns out to speak AMQP.
+pub(crate) fn handle_chosen(own: &mut Owners, id: ConnId, peer: Peer) {
+    let c = insert(own, id, peer);
+    remind(own, c);
+}
+
+fn insert(own: &mut Owners, id: ConnId, peer: Peer) -> ConnIdx {
+    own.stats.connections += 1;
+    let policy = own.policy(peer.listener);
+    let engine = access::engine(&own.config, policy, &peer, false, own.now);
+    let entry = AmqpConn::new(id, peer, engine, None);
+    let entry = alloc::boxed::Box::new(entry);
+    own.conns.insert(Conn::Amqp(entry))
 }
 
 /// Something happened on the connection.
@@ -57,6 +68,10 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
 /// Gives bytes to the engine and does what its events say.
 pub(crate) fn drive(own: &mut Owners, c: ConnIdx, mut data: &[u8]) {
     let now = own.now;
+    let phase = own.conns.peek_amqp(c).map(|conn| conn.phase);
+    if phase == Some(AmqpPhase::Closing) {
+        data = &[];
+    }
     loop {
         let Some(conn) = own.conns.peek_amqp_mut(c) else {
             return;

@@ -7,9 +7,12 @@ use core::ops::{Deref, DerefMut};
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{ConnId, ShardId, Text};
 
+#[cfg(feature = "amqp")]
 use crate::amqp::carrier::Carrier;
+#[cfg(feature = "amqp")]
 use crate::amqp::state::AmqpConn;
 use crate::ids::SessionIdx;
+#[cfg(feature = "mqtt")]
 use crate::mqtt::conn::MqttConn;
 use crate::owners::common::{ConnCore, Who};
 use crate::owners::kind::{ConnKind as _, Proof};
@@ -23,10 +26,13 @@ use crate::owners::kind::{ConnKind as _, Proof};
 )]
 pub(crate) enum Conn {
     /// MQTT, any version; or nothing has been said yet.
+    #[cfg(feature = "mqtt")]
     Mqtt(MqttConn),
     /// AMQP 1.0.
+    #[cfg(feature = "amqp")]
     Amqp(Box<AmqpConn>),
     /// A QUIC connection whose streams are connections of AMQP.
+    #[cfg(feature = "amqp")]
     Carrier(Box<Carrier>),
 }
 
@@ -34,8 +40,11 @@ pub(crate) enum Conn {
 macro_rules! ask {
     ($conn:expr, $it:ident => $do:expr) => {
         match $conn {
+            #[cfg(feature = "mqtt")]
             Conn::Mqtt($it) => $do,
+            #[cfg(feature = "amqp")]
             Conn::Amqp($it) => $do,
+            #[cfg(feature = "amqp")]
             Conn::Carrier($it) => $do,
         }
     };

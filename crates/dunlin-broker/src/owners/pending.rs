@@ -8,8 +8,10 @@ use dunlin_base::{Message, ShardId, Text};
 use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
+#[cfg(feature = "amqp")]
 use crate::amqp::state::PendingAttach;
 use crate::ids::SessionRef;
+#[cfg(feature = "mqtt")]
 use crate::mqtt::waiting::MqttPending;
 
 /// A delivery whose message is on its way to the store. The session's queue
@@ -186,16 +188,20 @@ pub(crate) struct Settlement {
 /// Work of the front of a protocol.
 #[derive(Debug)]
 pub(crate) enum FrontPending {
+    #[cfg(feature = "mqtt")]
     Mqtt(MqttPending),
+    #[cfg(feature = "amqp")]
     Amqp(PendingAttach),
 }
 
+#[cfg(feature = "mqtt")]
 impl From<MqttPending> for Pending {
     fn from(pending: MqttPending) -> Self {
         Self::Front(FrontPending::Mqtt(pending))
     }
 }
 
+#[cfg(feature = "amqp")]
 impl From<PendingAttach> for Pending {
     fn from(pending: PendingAttach) -> Self {
         Self::Front(FrontPending::Amqp(pending))

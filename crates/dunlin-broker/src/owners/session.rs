@@ -10,8 +10,10 @@ use dunlin_base::{Instant, Message, QoS, Text};
 use dunlin_queue::{Delivery, Queue};
 use dunlin_store::StoreOp;
 
+#[cfg(feature = "amqp")]
 use crate::amqp::state::AmqpLink;
 use crate::config::Config;
+#[cfg(feature = "mqtt")]
 use crate::mqtt::session::MqttSession;
 use crate::owners::common::SessionCore;
 use crate::owners::kind::SessionKind as _;
@@ -26,8 +28,10 @@ use crate::owners::subscribers::Subscribed;
 )]
 pub(crate) enum Session {
     /// Of a client identifier.
+    #[cfg(feature = "mqtt")]
     Mqtt(MqttSession),
     /// One link of a connection.
+    #[cfg(feature = "amqp")]
     Amqp(Box<AmqpLink>),
     /// What links attach to.
     Node(Box<Node>),
@@ -37,7 +41,9 @@ pub(crate) enum Session {
 macro_rules! ask {
     ($session:expr, $it:ident => $do:expr) => {
         match $session {
+            #[cfg(feature = "mqtt")]
             Session::Mqtt($it) => $do,
+            #[cfg(feature = "amqp")]
             Session::Amqp($it) => $do,
             Session::Node($it) => $do,
         }

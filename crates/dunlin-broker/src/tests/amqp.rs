@@ -468,6 +468,7 @@ pub(super) fn publish(id: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
+#[cfg(feature = "mqtt")]
 #[test]
 fn a_transfer_reaches_mqtt_on_every_shard_and_is_accepted() {
     let mut world = World::new(2, OPEN);
@@ -489,6 +490,7 @@ fn a_transfer_reaches_mqtt_on_every_shard_and_is_accepted() {
     assert!(got.windows(4).any(|w| w == b"once") && got.ends_with(b"settled"));
 }
 
+#[cfg(feature = "mqtt")]
 #[test]
 fn a_transfer_is_accepted_when_the_store_has_what_depends_on_it() {
     for shard in [0, 1] {
@@ -506,6 +508,7 @@ fn a_transfer_is_accepted_when_the_store_has_what_depends_on_it() {
     }
 }
 
+#[cfg(feature = "mqtt")]
 #[test]
 fn a_subscription_sends_within_credit_and_takes_back_what_is_released() {
     let mut world = World::new(2, OPEN);
@@ -575,6 +578,7 @@ fn a_subscription_sends_within_credit_and_takes_back_what_is_released() {
     assert_eq!(world.shards[1].census().subscriptions, 1, "the one of MQTT");
 }
 
+#[cfg(feature = "mqtt")]
 #[test]
 fn a_drain_is_answered_when_the_credit_is_used_up() {
     let mut world = World::new(1, OPEN);
@@ -684,6 +688,7 @@ fn a_connection_that_is_refused_does_not_begin_again_as_amqp() {
     assert!(world.take_sent(late).is_empty(), "it was refused");
     world.bytes(first, header);
     assert_eq!(world.take_sent(first), header);
+    assert_eq!(world.closed, [late], "the other was let in");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Tests of a whole shard that need to look inside it. What can be seen from
 //! outside is tested in the simulator.
 
+#[cfg(feature = "amqp")]
 mod amqp;
+#[cfg(feature = "amqp")]
 mod queues;
+#[cfg(feature = "mqtt")]
 mod searches;

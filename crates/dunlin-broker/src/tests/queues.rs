@@ -251,6 +251,7 @@ fn a_full_queue_does_what_its_policy_says() {
     }
 }
 
+#[cfg(feature = "mqtt")]
 #[test]
 fn publishes_of_mqtt_come_through_what_a_queue_is_bound_to() {
     let queue = address();
