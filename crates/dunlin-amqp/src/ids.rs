@@ -9,6 +9,23 @@ pub struct SessionId {
     pub(crate) serial: u32,
 }
 
+impl SessionId {
+    /// The channel on which this side sends: of the sessions that a connection has at
+    /// a time, no other has it.
+    #[must_use]
+    pub const fn channel(self) -> u16 {
+        self.channel
+    }
+}
+
+impl LinkId {
+    /// The channel of its session.
+    #[must_use]
+    pub const fn channel(self) -> u16 {
+        self.channel
+    }
+}
+
 /// A link of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId {

@@ -1,17 +1,15 @@
 //! From bytes to events of the engine, and from the engine's bytes to the
 //! transport; the end of a connection.
 
-use alloc::vec::Vec;
-
-use dunlin_amqp::Event as EngineEvent;
 use dunlin_amqp::codec::{Error, Symbol, condition};
+use dunlin_amqp::{Event as EngineEvent, LinkId, SessionId};
 use dunlin_base::transport::{CloseCause, NetCommandKind, NetEventKind, Peer};
 use dunlin_base::{ConnId, SendBuf, Text};
 
 use crate::amqp::carried::{self, NO_ERROR};
 use crate::amqp::state::{AmqpConn, AmqpPhase};
 use crate::amqp::{access, incoming, links, nodes, outgoing, sasl};
-use crate::ids::{ConnIdx, SessionIdx};
+use crate::ids::ConnIdx;
 use crate::io::Event;
 use crate::messages::throttle;
 use crate::owners::conn::Conn;
@@ -131,7 +129,7 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
             Some(s) => nodes::handle_disposition(own, s, delivery, tag, state, settled),
             None => outgoing::handle_disposition(own, c, delivery, tag, state.as_ref(), settled),
         },
-        EngineEvent::WindowOpen { .. } => pump_all(own, c),
+        EngineEvent::WindowOpen { session } => pump_window(own, c, session),
         EngineEvent::Closed { error, .. } => {
             let cause = error.as_ref().map(|error| error.get());
             let cause = cause.and_then(|error| error.description.map(Text::from));
@@ -144,15 +142,43 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
     }
 }
 
-/// Sends what waits on all links.
-fn pump_all(own: &mut Owners, c: ConnIdx) {
-    let links = own.conns.peek_amqp(c).map(|conn| conn.links.values());
-    let links: Vec<SessionIdx> = links.into_iter().flatten().copied().collect();
-    for s in links {
-        match nodes::is_taking(own, s) {
-            true => nodes::pump(own, s),
-            false => outgoing::pump(own, s),
+/// Sends what waits for the window of a session, until it is closed again.
+fn pump_window(own: &mut Owners, c: ConnIdx, session: SessionId) {
+    while let Some(conn) = own.conns.amqp_mut(c) {
+        if conn.blocked {
+            return conn.waiting.wait_on(session);
         }
+        let Some(link) = conn.waiting.next_of_window(session) else {
+            return;
+        };
+        pump_link(own, c, link);
+        let conn = own.conns.peek_amqp(c);
+        if conn.is_none_or(|conn| conn.waiting.waits_for_window(link)) {
+            return;
+        }
+    }
+}
+
+/// Sends what waits for the transport, until that takes nothing again.
+fn pump_transport(own: &mut Owners, c: ConnIdx) {
+    while let Some(conn) = own.conns.amqp_mut(c).filter(|conn| !conn.blocked) {
+        let Some(link) = conn.waiting.next_of_transport() else {
+            return;
+        };
+        pump_link(own, c, link);
+    }
+}
+
+fn pump_link(own: &mut Owners, c: ConnIdx, link: LinkId) {
+    let conn = own.conns.amqp_mut(c);
+    let Some(s) = conn.and_then(|conn| conn.links.get(&link).copied()) else {
+        return;
+    };
+    #[cfg(test)]
+    own.conns.note_search();
+    match nodes::is_taking(own, s) {
+        true => nodes::pump(own, s),
+        false => outgoing::pump(own, s),
     }
 }
 
@@ -165,7 +191,7 @@ pub(super) fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
     let low = own.budget.unsent_limit(own.config.send_backlog_bytes / 2);
     if conn.blocked && conn.backlog() <= low {
         conn.blocked = false;
-        pump_all(own, c);
+        pump_transport(own, c);
     }
     own.weigh_conn(c);
     throttle::release_publishers(own, c);

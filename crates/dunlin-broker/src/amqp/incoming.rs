@@ -53,11 +53,8 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
         }
         Ok(_) => None,
     };
-    let open = Open {
-        token: own.commits.token(),
-        delivery,
-        second,
-    };
+    let token = own.commits.token();
+    let open = Open { delivery, second };
     if let (Some((condition, text)), false) = (refused, settled) {
         settle(own, c, open, &rejected(condition, text));
     }
@@ -67,7 +64,7 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
             && let End::Incoming { open: all, .. } = &mut session.end
             && !settled
         {
-            all.push_back(open);
+            all.insert(token, open);
         }
         let to_queue = addresses::is_queue(&mapped.topic);
         let mapped = Arc::new(mapped);
@@ -78,7 +75,7 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
         if !settled {
             source = source.answered();
         }
-        publish::dispatch(own, Some(origin), open.token, &mut source, None);
+        publish::dispatch(own, Some(origin), token, &mut source, None);
     }
     top_up(own, c, s);
 }

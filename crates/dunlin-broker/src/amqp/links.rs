@@ -1,7 +1,6 @@
 //! Links: attached to a topic or a filter, and their end.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 
 use dunlin_amqp::codec::{
     AnyTarget, Attach, Error, Map, Role, SenderSettleMode, Source, TerminusDurability, condition,
@@ -9,6 +8,7 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Body, LinkId, SessionId};
 use dunlin_base::topic::{Filter, validate_name};
 use dunlin_base::{StreamId, Text};
+use dunlin_queue::Window;
 
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
@@ -80,7 +80,7 @@ fn attach_incoming(
     }
     let end = End::Incoming {
         topic: topic.map(Text::from),
-        open: VecDeque::new(),
+        open: Window::default(),
         credit: 0,
     };
     let s = create(own, c, link, end)?;
@@ -239,7 +239,7 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
 /// A link is gone.
 pub(crate) fn handle_detached(own: &mut Owners, c: ConnIdx, link: LinkId, closed: bool) {
     let conn = own.conns.peek_amqp_mut(c);
-    if let Some(s) = conn.and_then(|conn| conn.links.remove(&link)) {
+    if let Some(s) = conn.and_then(|conn| conn.remove_link(link)) {
         nodes::leave(own, c, s, closed);
         lifecycle::end_session(own, s);
     }

@@ -21,4 +21,5 @@ pub(crate) mod sasl;
 pub(crate) mod state;
 pub(crate) mod streams;
 mod tables;
+pub(crate) mod turns;
 mod wanting;

@@ -3,7 +3,6 @@
 //! what it says is a [`Call`].
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use dunlin_amqp::codec::{
@@ -13,7 +12,7 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::message::{Attempt, to_amqp};
 use dunlin_amqp::{Body, Delivery as Sent, LinkId, SendError, Sending, SessionId, State, Tag};
 use dunlin_base::{QoS, ShardId, Text};
-use dunlin_queue::Outcome;
+use dunlin_queue::{Outcome, Window};
 
 use crate::access::Action;
 use crate::amqp::attaching::{self, Refusal, create, refusal};
@@ -52,7 +51,7 @@ pub(super) fn attach(
     let end = match wants {
         Use::Send => End::Incoming {
             topic: Some(address.clone()),
-            open: VecDeque::new(),
+            open: Window::default(),
             credit: 0,
         },
         Use::Browse => End::Taking(Box::default()),
@@ -263,7 +262,7 @@ fn refused(own: &mut Owners, link: SessionRef, why: Why) {
     let attachment = entry.attachment.take();
     let is_attached = attachment.is_some_and(|attachment| attachment.place.is_some());
     if let Some(conn) = own.conns.amqp_mut(c) {
-        conn.links.remove(&id);
+        conn.remove_link(id);
         let error = Error::new(condition, text);
         let _ = match is_attached {
             true => conn.engine.detach(id, true, Some(&error)),
@@ -402,6 +401,7 @@ fn report(own: &mut Owners, s: SessionIdx, at_once: bool) {
         false => inflight_max,
     };
     let credit = conn.engine.credit(id).min(max);
+    conn.note_window(id);
     let limit = taking.sent().wrapping_add(credit);
     if !at_once && limit.wrapping_sub(taking.limit) < max / 2 {
         return;
@@ -476,6 +476,7 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
     };
     if conn.backlog() >= limit {
         conn.blocked = true;
+        conn.waiting.for_transport(id);
         return false;
     }
     let attempt = Attempt {
@@ -495,7 +496,10 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
         // Too large for this client, or not to be written.
         Err(SendError::MessageSize) => true,
         // It goes on when the window opens or credit comes.
-        Err(_) => return false,
+        Err(_) => {
+            conn.note_window(id);
+            return false;
+        }
     };
     conn.written += if refused { 0 } else { len };
     let Some(handed) = taking.handed.pop_front() else {
@@ -559,6 +563,8 @@ pub(super) fn handle_disposition(
         if taking.answers.remove(&key).is_none() {
             say(own, s, key, outcome, false);
         }
+        // The link has room for another.
+        report(own, s, false);
     } else if taking.answers.insert(key, (delivery, state)).is_none() {
         say(own, s, key, outcome, true);
     }
@@ -581,4 +587,5 @@ fn settled(own: &mut Owners, link: SessionRef, key: u32) {
         let _ = conn.engine.settle(delivery, state.as_ref());
         own.conns.touch(c);
     }
+    report(own, link.at, false);
 }

@@ -24,10 +24,7 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
         return;
     };
     // One that came settled has none.
-    let Some(place) = open.iter().position(|open| open.token == token) else {
-        return;
-    };
-    let Some(open) = open.remove(place) else {
+    let Some(open) = open.take(token) else {
         return;
     };
     let state = match verdict {

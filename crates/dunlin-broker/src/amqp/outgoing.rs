@@ -93,6 +93,7 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
         };
         if conn.backlog() >= limit {
             conn.blocked = true;
+            conn.waiting.for_transport(session.link);
             return;
         }
         let credit = conn.engine.credit(session.link) as usize;
@@ -161,6 +162,7 @@ fn drain(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     else {
         return;
     };
+    conn.note_window(link);
     let is_done = empty || conn.engine.link_credit(link) == 0;
     if is_done && core::mem::take(drain) {
         let _ = conn.engine.drained(link);
@@ -195,8 +197,8 @@ fn send(own: &mut Owners, c: ConnIdx, s: SessionIdx, transfer: &Transfer<u32>) -
         return true;
     }
     let sending = Sending::new(Tag::from(u64::from(key)), settled);
-    let len = bytes.len();
-    let sent = conn.engine.send(session.link, &sending, &[], &bytes.into());
+    let (link, len) = (session.link, bytes.len());
+    let sent = conn.engine.send(link, &sending, &[], &bytes.into());
     conn.written += if sent.is_ok() { len } else { 0 };
     own.conns.touch(c);
     match sent {
@@ -214,6 +216,9 @@ fn send(own: &mut Owners, c: ConnIdx, s: SessionIdx, transfer: &Transfer<u32>) -
         }
         // It waits where it was.
         Err(_) => {
+            if let Some(conn) = own.conns.amqp_mut(c) {
+                conn.note_window(link);
+            }
             settle(own, s, key, Outcome::Released);
             false
         }

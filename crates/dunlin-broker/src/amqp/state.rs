@@ -11,11 +11,12 @@ use dunlin_amqp::filter::Filters;
 use dunlin_amqp::{Body, Connection, Delivery, LinkId, SessionId, State};
 use dunlin_base::transport::{NetCommandKind, Peer};
 use dunlin_base::{ConnId, Instant, Message, ShardId, StreamId, Text};
-use dunlin_queue::{Consumer, Queue};
+use dunlin_queue::{Consumer, Queue, Window};
 use dunlin_sasl::Mechanism;
 use dunlin_sasl::server::{Exchange, Question};
 
 use crate::amqp::carrier::Carried;
+use crate::amqp::turns::Waiting;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::common::{ConnCore, Identity, SessionCore, Standing, Who};
 use crate::owners::kind::{ConnKind, Proof, SessionKind};
@@ -52,6 +53,7 @@ pub(crate) struct AmqpConn {
     /// The stream that it is, if its transport carries several connections.
     pub(crate) carried: Option<Carried>,
     pub(crate) links: BTreeMap<LinkId, SessionIdx>,
+    pub(crate) waiting: Waiting,
     pub(crate) lingering: Vec<Lingering>,
     /// Bytes given to the transport that have not left it.
     pub(crate) given: usize,
@@ -83,6 +85,7 @@ impl AmqpConn {
             sasl: None,
             carried,
             links: BTreeMap::new(),
+            waiting: Waiting::default(),
             lingering: Vec::new(),
             given: 0,
             written: 0,
@@ -91,6 +94,20 @@ impl AmqpConn {
 }
 
 impl AmqpConn {
+    /// A link has gone; its session comes out.
+    pub(crate) fn remove_link(&mut self, link: LinkId) -> Option<SessionIdx> {
+        self.waiting.remove(link);
+        self.links.remove(&link)
+    }
+
+    /// Notes that a link waits, if its client gave credit for which its session has
+    /// no room.
+    pub(crate) fn note_window(&mut self, link: LinkId) {
+        if self.engine.credit(link) == 0 && self.engine.link_credit(link) > 0 {
+            self.waiting.for_window(link);
+        }
+    }
+
     /// Bytes on their way out.
     pub(crate) const fn backlog(&self) -> usize {
         self.given + self.written
@@ -165,8 +182,6 @@ impl DerefMut for AmqpConn {
 /// A publish of a client that has no outcome yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// Names the publish.
-    pub(crate) token: u64,
     pub(crate) delivery: Delivery,
     /// The client settles first.
     pub(crate) second: bool,
@@ -179,8 +194,8 @@ pub(crate) enum End {
     Incoming {
         /// The topic of all its messages; `None`: each says its own.
         topic: Option<Text>,
-        /// Bounded by the credit.
-        open: VecDeque<Open>,
+        /// By token. Bounded by the credit.
+        open: Window<u64, Open>,
         /// Messages that the client may send.
         credit: u32,
     },

@@ -164,6 +164,12 @@ impl Connections {
         self.spare = Vec::new();
     }
 
+    /// Counts a search elsewhere that stands for one here.
+    #[cfg(test)]
+    pub(crate) fn note_search(&self) {
+        self.searches.set(self.searches.get() + 1);
+    }
+
     /// Searches since the last call.
     #[cfg(test)]
     pub(crate) fn take_searches(&self) -> u64 {

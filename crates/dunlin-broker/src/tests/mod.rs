@@ -7,3 +7,5 @@ mod amqp;
 mod queues;
 #[cfg(feature = "mqtt")]
 mod searches;
+#[cfg(feature = "amqp")]
+mod waiting;

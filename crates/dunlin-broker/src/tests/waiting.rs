@@ -1,0 +1,98 @@
+//! Links that wait for room in their session: each goes on, and only they are
+//! looked at.
+
+use alloc::format;
+
+use dunlin_amqp::LinkId;
+use dunlin_amqp::codec::{Attach, DeliveryState};
+
+use super::amqp::{Client, OPEN, World, conn, message, receiver};
+
+/// Deliveries that a session may have without an outcome.
+const INFLIGHT_MAX: u16 = 4;
+
+/// Receivers that get nothing.
+const IDLE: usize = 60;
+
+fn world() -> World {
+    World::configured(1, OPEN, |config| config.inflight_max = INFLIGHT_MAX)
+}
+
+fn receive(client: &mut Client, world: &mut World, address: &str, credit: u32) -> LinkId {
+    let attach = Attach {
+        name: address,
+        ..receiver(address)
+    };
+    let link = client.attach(world, &attach);
+    client
+        .engine
+        .set_credit(link, credit, false)
+        .expect("credit");
+    client.exchange(world);
+    link
+}
+
+/// Accepts the next message; whether there was one.
+fn accept_next(client: &mut Client, world: &mut World) -> bool {
+    client.exchange(world);
+    let Some((delivery, ..)) = client.message() else {
+        return false;
+    };
+    let accepted = Some(&DeliveryState::ACCEPTED);
+    client.engine.settle(delivery, accepted).expect("open");
+    client.exchange(world);
+    true
+}
+
+#[test]
+fn a_settled_delivery_looks_at_links_that_wait_only() {
+    let mut world = world();
+    let mut to = Client::new(&mut world, conn(0, 1), None);
+    for at in 0..IDLE {
+        receive(&mut to, &mut world, &format!("idle/{at}"), 10);
+    }
+    receive(&mut to, &mut world, "t/a", 100);
+    receive(&mut to, &mut world, "t/b", 100);
+    for (serial, topic) in [(2, "t/a"), (3, "t/b")] {
+        let mut from = Client::new(&mut world, conn(0, serial), None);
+        let link = from.sender(&mut world, Some(topic));
+        for _ in 0..6 {
+            from.send(&mut world, link, false, message(false, b"x"));
+        }
+    }
+    let mut taken = 0;
+    loop {
+        world.shards[0].take_searches();
+        if !accept_next(&mut to, &mut world) {
+            break;
+        }
+        // One for the connection, one for the link that goes on.
+        let searches = world.shards[0].take_searches();
+        assert!(searches <= 4, "{searches} searches for one disposition");
+        taken += 1;
+    }
+    assert_eq!(taken, 12, "no link is forgotten");
+}
+
+#[test]
+fn a_consumer_whose_credit_is_larger_than_its_window_gets_everything() {
+    let mut world = world();
+    let mut from = Client::new(&mut world, conn(0, 1), None);
+    let link = from.sender(&mut world, Some("/queues/q"));
+    let attach = Attach {
+        name: "consumer",
+        ..receiver("/queues/q")
+    };
+    let mut to = Client::new(&mut world, conn(0, 2), None);
+    let taking = to.attach(&mut world, &attach);
+    to.engine.set_credit(taking, 1000, false).expect("credit");
+    to.exchange(&mut world);
+    for _ in 0..10 * INFLIGHT_MAX {
+        from.send(&mut world, link, false, message(true, b"x"));
+    }
+    let mut taken = 0;
+    while accept_next(&mut to, &mut world) {
+        taken += 1;
+    }
+    assert_eq!(taken, 10 * INFLIGHT_MAX);
+}
