@@ -11,7 +11,7 @@ use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::RecoveredSession;
 
 #[cfg(feature = "amqp")]
-use crate::amqp::{carried, events, links, nodes as amqp_nodes, sasl, streams};
+use crate::amqp::{carried, events, links, nodes as amqp_nodes, requests, sasl, streams};
 use crate::auth::AuthAnswer;
 use crate::fault::NoRoom;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
@@ -302,5 +302,12 @@ pub(crate) fn handle_messages(own: &mut Owners, from: ShardId, messages: &[u8]) 
 /// What a node says to a link of this shard.
 pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
     #[cfg(feature = "amqp")]
-    amqp_nodes::handle_call(own, from, call);
+    match call {
+        Call::Answered {
+            link,
+            number,
+            answer,
+        } => requests::answered(own, link, number, *answer),
+        call => amqp_nodes::handle_call(own, from, call),
+    }
 }

@@ -11,6 +11,7 @@ use dunlin_base::topic::validate_name;
 use dunlin_base::{Instant, Message as Neutral, Text};
 
 use crate::amqp::outcome::{rejected, settle, top_up};
+use crate::amqp::requests;
 use crate::amqp::state::{End, Open};
 use crate::ids::ConnIdx;
 use crate::messages::publish;
@@ -30,6 +31,9 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };
+    if matches!(session.end, End::Requests(_)) {
+        return requests::handle_message(own, c, s, message);
+    }
     let origin = session.reference(s);
     let End::Incoming { topic, credit, .. } = &mut session.end else {
         return;

@@ -13,8 +13,8 @@ use dunlin_queue::Window;
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
 use crate::amqp::filters::{self, Entries};
-use crate::amqp::state::{End, PendingAttach};
-use crate::amqp::{nodes, outgoing, wanting};
+use crate::amqp::state::{End, Origin, PendingAttach};
+use crate::amqp::{nodes, outgoing, requests, wanting};
 use crate::ids::{ConnIdx, SessionRef};
 use crate::owners::Owners;
 use crate::owners::routing::{FILTERED, Subscribed};
@@ -39,9 +39,11 @@ pub(crate) fn handle_attach(
     let Some(attach) = body.attach() else {
         return;
     };
-    let outcome = match attach.role {
-        Role::Sender => attach_incoming(own, c, (link, session), &attach, &body),
-        Role::Receiver => attach_outgoing(own, c, (link, session), &attach, &body),
+    let ids = (link, session);
+    let outcome = match (requests::attach(own, c, ids, &attach), attach.role) {
+        (Some(done), _) => done,
+        (None, Role::Sender) => attach_incoming(own, c, ids, &attach, &body),
+        (None, Role::Receiver) => attach_outgoing(own, c, ids, &attach, &body),
     };
     if let (Err(why), Some(conn)) = (outcome, own.conns.amqp_mut(c)) {
         let error = Error::new(why.condition, why.text);
@@ -151,8 +153,7 @@ fn attach_outgoing(
         stream: StreamId::CONTROL,
     };
     let end = End::Outgoing {
-        filter: Text::from(filter),
-        subscribed,
+        origin: Origin::Filter(Text::from(filter), subscribed),
         settled,
         drain: false,
         wants: wants.map(Box::new),

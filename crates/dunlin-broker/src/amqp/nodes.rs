@@ -116,8 +116,10 @@ pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
         }
         Call::Drained { link } => drained(own, link),
         Call::Settled { link, key } => settled(own, link, key),
-        // These are for nodes.
-        Call::Attach(_)
+        // These are for nodes, or for other links.
+        Call::Ask(_)
+        | Call::Answered { .. }
+        | Call::Attach(_)
         | Call::Credit { .. }
         | Call::Outcome { .. }
         | Call::Leave { .. }

@@ -268,7 +268,7 @@ pub(crate) fn handle_disposition(
         return;
     };
     // A client that sends has settled: that is between it and the engine.
-    if matches!(session.end, End::Incoming { .. }) {
+    if matches!(session.end, End::Incoming { .. } | End::Requests(_)) {
         return;
     }
     let key = tag.number().and_then(|number| u32::try_from(number).ok());

@@ -22,6 +22,7 @@ use crate::owners::common::{ConnCore, Identity, SessionCore, Standing, Who};
 use crate::owners::kind::{ConnKind, Proof, SessionKind};
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::Place;
+use crate::queues::orders::View;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,10 +200,11 @@ pub(crate) enum End {
         /// Messages that the client may send.
         credit: u32,
     },
+    /// The client sends requests to the broker itself.
+    Requests(Box<Requests>),
     /// The client receives.
     Outgoing {
-        filter: Text,
-        subscribed: Subscribed,
+        origin: Origin,
         /// Every delivery is settled when it is sent.
         settled: bool,
         /// The client has asked for what there is.
@@ -212,6 +214,76 @@ pub(crate) enum End {
     },
     /// The client receives from a node.
     Taking(Box<Taking>),
+}
+
+/// Where what a receiver gets comes from.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// Topics.
+    Filter(Text, Subscribed),
+    /// Answers to requests.
+    Service(Box<Replies>),
+}
+
+/// By what requests name a receiver of answers.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    /// Of the link.
+    pub(crate) name: Text,
+    /// That the link is on.
+    pub(crate) session: SessionId,
+    /// The client's own name for it.
+    pub(crate) address: Option<Text>,
+}
+
+/// Requests of a link.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    /// Of the link.
+    pub(crate) name: Text,
+    /// That the link is on.
+    pub(crate) session: SessionId,
+    /// Those without an answer, by number. Bounded by the credit.
+    pub(crate) open: BTreeMap<u64, Request>,
+    /// The number of the last one.
+    pub(crate) last: u64,
+    /// Requests that the client may send.
+    pub(crate) credit: u32,
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) to: ReplyTo,
+    /// The encoded id that the answer repeats; empty: there is none.
+    pub(crate) correlation: Vec<u8>,
+    /// What has come of it, if all shards are asked.
+    pub(crate) listing: Option<Box<Listing>>,
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) enum ReplyTo {
+    Link(SessionRef),
+    Address(Text),
+}
+
+/// Queues of all shards on their way into one answer.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) query: Query,
+    /// Shards that have not answered.
+    pub(crate) waiting: usize,
+    pub(crate) views: Vec<View>,
+}
+
+/// What a query wants of the queues in the order of their addresses.
+#[derive(Debug)]
+pub(crate) struct Query {
+    pub(crate) offset: usize,
+    pub(crate) count: usize,
+    /// Attributes in the order wanted.
+    pub(crate) names: Vec<&'static str>,
 }
 
 /// The node that a link is attached to.
@@ -328,14 +400,14 @@ impl AmqpLink {
     pub(crate) fn taking_mut(&mut self) -> Option<&mut Taking> {
         match &mut self.end {
             End::Taking(taking) => Some(taking),
-            End::Incoming { .. } | End::Outgoing { .. } => None,
+            End::Incoming { .. } | End::Requests(_) | End::Outgoing { .. } => None,
         }
     }
 
     const fn taking(&self) -> Option<&Taking> {
         match &self.end {
             End::Taking(taking) => Some(taking),
-            End::Incoming { .. } | End::Outgoing { .. } => None,
+            End::Incoming { .. } | End::Requests(_) | End::Outgoing { .. } => None,
         }
     }
 
@@ -343,7 +415,7 @@ impl AmqpLink {
     pub(crate) fn filters(&self) -> Option<&Filters> {
         match &self.end {
             End::Outgoing { wants, .. } => wants.as_deref(),
-            End::Incoming { .. } | End::Taking(_) => None,
+            End::Incoming { .. } | End::Requests(_) | End::Taking(_) => None,
         }
     }
 
@@ -351,9 +423,21 @@ impl AmqpLink {
     pub(crate) const fn subscribed(&self) -> Option<(&Text, &Subscribed)> {
         match &self.end {
             End::Outgoing {
-                filter, subscribed, ..
+                origin: Origin::Filter(filter, subscribed),
+                ..
             } => Some((filter, subscribed)),
-            End::Incoming { .. } | End::Taking(_) => None,
+            _ => None,
+        }
+    }
+
+    /// What names it as a receiver of answers, if it is one.
+    pub(crate) fn replies(&self) -> Option<&Replies> {
+        match &self.end {
+            End::Outgoing {
+                origin: Origin::Service(replies),
+                ..
+            } => Some(replies),
+            _ => None,
         }
     }
 }

@@ -234,7 +234,7 @@ fn dynamic_node(own: &mut Owners, properties: Option<Map<'_>>) -> Named {
         Some(LifetimePolicy::DeleteOnNoLinksOrMessages) => Life::NoLinksOrMessages,
     };
     let address = loop {
-        let address = format!("{}dynamic-{:032x}", addresses::QUEUES, own.random.next());
+        let address = format!("{}{:032x}", addresses::DYNAMIC, own.random.next());
         if ShardId(home_shard(&address, own.config.shards)) == own.config.shard {
             break Text::from(address);
         }

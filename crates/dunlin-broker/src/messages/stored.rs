@@ -13,7 +13,7 @@ use crate::messages::{settle, shared};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
-use crate::queues::{credit, nodes};
+use crate::queues::{credit, manage, nodes};
 use crate::receivers;
 use crate::sessions::records;
 
@@ -56,6 +56,9 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
         Pending::Node(node) => nodes::handle_stored(own, node, true),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, true),
+        Pending::Change(node) => manage::handle_stored(own, node, true),
+        Pending::Delete(asked) => manage::handle_deleted(own, asked, true),
+        Pending::Purge(purge) => manage::handle_purged(own, purge, true),
         Pending::Binding(_) | Pending::GiveAgain(_) | Pending::Load { .. } => {}
     }
 }
@@ -69,6 +72,9 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Forget { .. } => own.retry_later(pending),
         Pending::Node(node) => nodes::handle_stored(own, node, false),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, false),
+        Pending::Change(node) => manage::handle_stored(own, node, false),
+        Pending::Delete(asked) => manage::handle_deleted(own, asked, false),
+        Pending::Purge(purge) => manage::handle_purged(own, purge, false),
         Pending::Binding(_) | Pending::GiveAgain(_) | Pending::Load { .. } => {}
     }
 }
@@ -86,7 +92,12 @@ pub(crate) fn retry(own: &mut Owners) {
                 }
             }
             Pending::Settlement(settlement) => credit::retry(own, settlement),
-            Pending::Node(_) | Pending::Binding(_) | Pending::Publish(_) => {}
+            Pending::Node(_)
+            | Pending::Change(_)
+            | Pending::Delete(_)
+            | Pending::Purge(_)
+            | Pending::Binding(_)
+            | Pending::Publish(_) => {}
         }
     }
 }

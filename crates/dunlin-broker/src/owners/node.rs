@@ -1,6 +1,7 @@
 //! What a shard keeps of a node that links attach to: its queue, its links, and
 //! who of them takes next.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -18,6 +19,7 @@ use crate::owners::kind::SessionKind;
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::{Attach, Place, Use};
 use crate::queues::options::{Kept, Overflow};
+use crate::queues::orders::Asked;
 
 /// Protocol of a node in its record.
 pub(crate) const PROTOCOL: u8 = 10;
@@ -62,6 +64,17 @@ pub(crate) struct Node {
     /// Messages that links have and have not settled.
     taken: usize,
     taken_bytes: usize,
+    /// What a client has ordered and waits for.
+    pub(crate) change: Option<Box<Change>>,
+}
+
+/// A node is being made or changed for a client.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) asked: Asked,
+    /// What it will be like, and bound to, when the store has that; `None`: it is
+    /// being made.
+    pub(crate) to: Option<(Kept, Vec<Text>)>,
 }
 
 /// A link at its node.
@@ -132,11 +145,23 @@ impl Node {
             expires: None,
             taken: 0,
             taken_bytes: 0,
+            change: None,
         }
     }
 
     pub(crate) const fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Ready)
+    }
+
+    /// What it is bound to and will not be, and the other way round.
+    pub(crate) fn rebound(&self, topics: &[Text]) -> (Vec<Text>, Vec<Text>) {
+        let old = self.bindings.keys();
+        let gone = old.filter(|filter| !topics.contains(filter)).cloned();
+        let new = topics
+            .iter()
+            .filter(|filter| !self.bindings.contains_key(filter.as_bytes()))
+            .cloned();
+        (gone.collect(), new.collect())
     }
 
     /// What the store keeps of it.

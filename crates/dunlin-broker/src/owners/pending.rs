@@ -13,6 +13,7 @@ use crate::amqp::state::PendingAttach;
 use crate::ids::SessionRef;
 #[cfg(feature = "mqtt")]
 use crate::mqtt::waiting::MqttPending;
+use crate::queues::orders::Asked;
 
 /// A delivery whose message is on its way to the store. The session's queue
 /// has room reserved for it.
@@ -208,6 +209,16 @@ impl From<PendingAttach> for Pending {
     }
 }
 
+/// A queue that is being emptied.
+#[derive(Debug)]
+pub(crate) struct Purge {
+    pub(crate) asked: Asked,
+    pub(crate) node: SessionRef,
+    /// Messages that are still to be removed, and those that were.
+    pub(crate) left: usize,
+    pub(crate) removed: u64,
+}
+
 /// Work that waits under a token.
 #[derive(Debug)]
 pub(crate) enum Pending {
@@ -224,6 +235,11 @@ pub(crate) enum Pending {
     Node(SessionRef),
     Binding(PendingBinding),
     Settlement(Box<Settlement>),
+    /// A changed node waits for its record.
+    Change(SessionRef),
+    /// A client waits until a queue is forgotten.
+    Delete(Asked),
+    Purge(Box<Purge>),
     /// A session's messages could not be read.
     Load {
         session: SessionRef,

@@ -131,6 +131,11 @@ impl Sessions {
         self.nodes.get(address.as_bytes()).copied()
     }
 
+    /// All nodes, by address, in no order.
+    pub(crate) fn all_nodes(&self) -> impl Iterator<Item = (&Text, SessionIdx)> {
+        self.nodes.iter().map(|(address, s)| (address, *s))
+    }
+
     /// A node that must be there; it is a bug, and counted, if not.
     pub(crate) fn node_mut(&mut self, s: SessionIdx) -> Option<&mut Node> {
         self.checked_mut(s, Session::node_mut)

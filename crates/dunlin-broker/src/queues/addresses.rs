@@ -32,6 +32,14 @@ pub(crate) fn is_queue(address: &str) -> bool {
         && validate_name(address).is_ok()
 }
 
+/// In front of the name of a queue that the broker has given it.
+pub(crate) const DYNAMIC: &str = "/queues/dynamic-";
+
+/// Whether the broker has made this address.
+pub(crate) fn is_dynamic(address: &str) -> bool {
+    address.starts_with(DYNAMIC)
+}
+
 /// Whether this is the address of a subscription.
 pub(crate) fn is_subscription(address: &str) -> bool {
     address.starts_with(SUBSCRIPTIONS)

@@ -9,6 +9,7 @@ use dunlin_queue::Outcome;
 use crate::ids::SessionRef;
 use crate::owners::common::Standing;
 use crate::queues::options::Kept;
+use crate::queues::orders::{Answer, Ask};
 
 /// A link at its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,4 +117,13 @@ pub(crate) enum Call {
     Drained { link: SessionRef },
     /// To a link: the outcome under this key is final.
     Settled { link: SessionRef, key: u32 },
+    /// To the queues of a shard: a client wants something of them. Answered by
+    /// `Answered`.
+    Ask(Box<Ask>),
+    /// To a link: what came of its request with this number.
+    Answered {
+        link: SessionRef,
+        number: u64,
+        answer: Box<Answer>,
+    },
 }

@@ -5,7 +5,7 @@ use dunlin_base::ShardId;
 use crate::front;
 use crate::owners::Owners;
 use crate::queues::calls::Call;
-use crate::queues::{credit, nodes};
+use crate::queues::{credit, manage, nodes};
 
 /// A link or node of the shard `from` says something.
 pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
@@ -38,6 +38,8 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
         | Call::Refused { .. }
         | Call::Deliver { .. }
         | Call::Drained { .. }
-        | Call::Settled { .. }) => front::handle_call(own, from, call),
+        | Call::Settled { .. }
+        | Call::Answered { .. }) => front::handle_call(own, from, call),
+        Call::Ask(ask) => manage::handle(own, *ask),
     }
 }

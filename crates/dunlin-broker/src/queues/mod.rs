@@ -7,11 +7,14 @@
 //! to it bring, comes as any message does: see `messages/`.
 
 pub(crate) mod addresses;
+pub(crate) mod answers;
 pub(crate) mod calls;
 pub(crate) mod credit;
 pub(crate) mod dead;
 pub(crate) mod delivering;
 pub(crate) mod dispatch;
+pub(crate) mod manage;
 pub(crate) mod nodes;
 pub(crate) mod options;
+pub(crate) mod orders;
 pub(crate) mod restoring;

@@ -18,7 +18,7 @@ use crate::owners::pending::{Pending, PendingBinding};
 use crate::owners::timers::{Timer, Timers};
 use crate::queues::calls::{Attach, Call, Create, Place, Refusal, Use};
 use crate::queues::options::Life;
-use crate::queues::{addresses, credit, delivering};
+use crate::queues::{addresses, answers, credit, delivering};
 use crate::sessions::{lifecycle, records, subscriptions};
 
 /// A link wants a node.
@@ -103,16 +103,7 @@ fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
     let Some(new) = attach.create.take() else {
         return refuse(own, from, link, Refusal::NotFound);
     };
-    own.budget.look();
-    let (all, of_user) = own.sessions.nodes(attach.user.as_ref());
-    let limits = &own.config.queues;
-    let full = all >= limits.max || of_user >= limits.of_user_max;
-    if let Some(holder) = own.budget.holders.full(attach.user.as_ref(), None) {
-        own.note_full_holder(holder, 1);
-        return refuse(own, from, link, Refusal::NoRoom);
-    }
-    if full || !own.budget.has_room_for_session() {
-        own.note_refused(Part::Sessions, 1);
+    if !has_room(own, attach.user.as_ref()) {
         return refuse(own, from, link, Refusal::NoRoom);
     }
     let (address, user) = (attach.address.clone(), attach.user.clone());
@@ -125,6 +116,23 @@ fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
         node.stage = Stage::Making(alloc::vec![(from, attach)]);
     }
     store(own, s);
+}
+
+/// Whether there is room for another node, of this user.
+pub(crate) fn has_room(own: &mut Owners, user: Option<&Text>) -> bool {
+    own.budget.look();
+    let (all, of_user) = own.sessions.nodes(user);
+    let limits = &own.config.queues;
+    let full = all >= limits.max || of_user >= limits.of_user_max;
+    if let Some(holder) = own.budget.holders.full(user, None) {
+        own.note_full_holder(holder, 1);
+        return false;
+    }
+    if full || !own.budget.has_room_for_session() {
+        own.note_refused(Part::Sessions, 1);
+        return false;
+    }
+    true
 }
 
 /// Adds a node that is not ready.
@@ -231,6 +239,7 @@ pub(crate) fn advance(own: &mut Owners, token: u64, pending: PendingBinding) {
             handle_attach(own, from, attach);
         }
     }
+    answers::finish(own, s);
     delivering::pump(own, s);
 }
 
@@ -364,6 +373,7 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, why: Refusal) {
         return;
     };
     let links: Vec<_> = node.ends().map(|(_, end)| (end.shard, end.link)).collect();
+    let change = node.change.take();
     let waiting = match core::mem::replace(&mut node.stage, Stage::Ready) {
         Stage::Making(waiting) => waiting,
         Stage::Ready => Vec::new(),
@@ -373,6 +383,9 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, why: Refusal) {
         .map(|(shard, attach)| (shard, attach.link));
     for (shard, link) in links.into_iter().chain(waiting) {
         refuse(own, shard, link, why);
+    }
+    if let Some(change) = change {
+        answers::handle_end(own, *change, why);
     }
     forget(own, s);
 }

@@ -19,6 +19,17 @@ pub enum Overflow {
     DropOldest = 2,
 }
 
+impl Overflow {
+    /// What the configuration calls it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::DropNewest => "drop-newest",
+            Self::DropOldest => "drop-oldest",
+        }
+    }
+}
+
 /// When a node ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Life {

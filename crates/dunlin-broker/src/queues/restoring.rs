@@ -13,8 +13,8 @@ use crate::owners::common::{SessionCore, Standing};
 use crate::owners::node::{BINDING, Node, PROTOCOL, Stage};
 use crate::queues::addresses::{self, QUEUES};
 use crate::queues::calls::Create;
-use crate::queues::nodes;
 use crate::queues::options::{Kept, Life};
+use crate::queues::{manage, nodes};
 use crate::random::home_shard;
 use crate::sessions::{records, subscriptions};
 
@@ -118,28 +118,19 @@ fn follow(own: &mut Owners, s: usize, kept: Kept, topics: &[Text]) {
     let same = node.kept == kept;
     node.kept = kept;
     let record = node.record();
-    let old: Vec<Text> = node.bindings.keys().cloned().collect();
+    let (gone, new) = node.rebound(topics);
     let topics_of = topics.iter().cloned();
     node.bindings = topics_of.map(|filter| (filter, BINDING)).collect();
     if !same {
         own.commits.write(StoreOp::PutSession { key, record });
     }
     let mut changes = Vec::new();
-    for filter in old.iter().filter(|filter| !topics.contains(filter)) {
-        let filter = filter.clone();
+    manage::write_bindings(own, key, &gone, &new);
+    for filter in gone {
         changes.extend(own.routing.remove(s, &filter));
-        own.commits
-            .write(StoreOp::DeleteSubscription { key, filter });
     }
-    for filter in topics.iter().filter(|filter| !old.contains(filter)) {
-        let filter = filter.clone();
+    for filter in new {
         changes.extend(own.routing.insert(s, &filter, BINDING));
-        own.commits.write(StoreOp::PutSubscription {
-            key,
-            filter,
-            options: BINDING.options,
-            identifier: None,
-        });
     }
     subscriptions::announce(own, 0, &changes);
     own.weigh(s);

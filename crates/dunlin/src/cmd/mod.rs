@@ -45,6 +45,7 @@ enum Command {
     Passwd(passwd::Passwd),
     #[command(name = "pub", disable_help_flag = true)]
     Pub(Box<publish::Pub>),
+    Queue(Box<amqp::queue::Queue>),
     Receive(Box<amqp::receive::Receive>),
     Send(Box<amqp::send::Send>),
     Store(store::Store),
@@ -106,6 +107,7 @@ impl Cli {
             Command::Cid(cid) => cid.run(),
             Command::Passwd(passwd) => passwd.run(),
             Command::Pub(publish) => publish.run(),
+            Command::Queue(queue) => queue.run(),
             Command::Receive(receive) => receive.run(),
             Command::Send(send) => send.run(),
             Command::Store(store) => store.run(),

@@ -235,6 +235,14 @@ macro_rules! as_text {
             }
         }
 
+        impl core::str::FromStr for $unit {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                Self::parse(text)
+            }
+        }
+
         impl Serialize for $unit {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)

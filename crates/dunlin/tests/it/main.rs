@@ -16,6 +16,7 @@ mod metrics;
 mod migration;
 mod pipelined;
 mod policies;
+mod queues;
 mod race;
 mod relay;
 mod reload;

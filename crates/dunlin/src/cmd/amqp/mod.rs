@@ -1,6 +1,7 @@
-//! `dunlin send` and `dunlin receive`: what both have of AMQP.
+//! `dunlin send`, `dunlin receive` and `dunlin queue`: what they have of AMQP.
 
 mod print;
+pub(super) mod queue;
 pub(super) mod receive;
 pub(super) mod send;
 

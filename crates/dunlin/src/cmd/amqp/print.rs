@@ -159,14 +159,13 @@ fn json(delivery: &Delivery, address: &str) -> Json {
         .ok()
         .and_then(|it| it.application_properties().ok());
     if let Some(application) = application.flatten() {
-        let pairs = application.iter();
-        let pairs = pairs.map(|(k, v)| (k.as_str().unwrap_or_default().to_owned(), simple(v)));
-        put("properties", Some(Json::Object(pairs.collect())));
+        put("properties", Some(simple(Value::Map(application))));
     }
     Json::Object(map)
 }
 
-fn simple(value: Value<'_>) -> Json {
+/// A value as JSON; bytes in Base64.
+pub(super) fn simple(value: Value<'_>) -> Json {
     match value {
         Value::Null => Json::Null,
         Value::Bool(it) => it.into(),
@@ -174,6 +173,12 @@ fn simple(value: Value<'_>) -> Json {
         Value::Double(it) => it.into(),
         Value::Ulong(it) => it.into(),
         Value::Binary(it) => STANDARD.encode(it).into(),
+        Value::List(it) => it.iter().map(simple).collect(),
+        Value::Map(it) => {
+            let pairs = it.iter();
+            let name = |it: Value<'_>| it.as_str().unwrap_or_default().to_owned();
+            pairs.map(|(k, v)| (name(k), simple(v))).collect()
+        }
         other => match (other.as_str(), other.as_i64()) {
             (Some(text), _) => text.into(),
             (None, Some(number)) => number.into(),
