@@ -1,14 +1,11 @@
 //! How a program says how to connect: one method for each option.
 
 use core::fmt;
-use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
 use dunlin_base::Text;
-use dunlin_dial::{
-    Backoff, LinkOptions, NetworkOptions, Protocol, Race, TicketFile, TlsOptions, Url, UrlError,
-};
+use dunlin_dial::{LinkOptions, Protocol, TicketFile, Url, UrlError};
 
 use crate::client::{Client, Connecting};
 use crate::error::ConnectError;
@@ -55,6 +52,8 @@ impl Builder {
         Arc::make_mut(&mut self.options.link)
     }
 
+    dunlin_dial::link_methods!();
+
     /// Sets the container id. Default: a random one. Durable subscriptions
     /// belong to it.
     pub fn container_id(mut self, id: impl AsRef<str>) -> Self {
@@ -84,13 +83,6 @@ impl Builder {
         self
     }
 
-    /// Sets what to trust on `amqp+quic`, `amqps` and `amqp+wss`. Default: what
-    /// the operating system trusts.
-    pub fn tls(mut self, tls: TlsOptions) -> Self {
-        self.link().tls = tls;
-        self
-    }
-
     /// Largest frame that the server may send, 512 bytes at least. Default
     /// 64 KiB.
     pub fn max_frame_size(mut self, bytes: u32) -> Self {
@@ -105,41 +97,9 @@ impl Builder {
         self
     }
 
-    /// How to connect again after a failure. On by default.
-    pub fn reconnect(mut self, backoff: Backoff) -> Self {
-        self.link().reconnect = Some(backoff);
-        self
-    }
-
-    /// Ends the client with its first connection.
-    pub fn no_reconnect(mut self) -> Self {
-        self.link().reconnect = None;
-        self
-    }
-
-    /// Ends the client when so many connections in a row were accepted by the
-    /// server and lost within ten seconds for the same reason, with nothing
-    /// settled or received on them. 0: never. Default 20.
-    pub fn losses_max(mut self, losses: u32) -> Self {
-        self.link().losses_max = losses;
-        self
-    }
-
     /// Time for one attempt to connect, until the server's `open`. Default 20 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.link().connect_timeout = timeout;
-        self
-    }
-
-    /// Sends from this address of the machine.
-    pub fn local_addr(mut self, addr: IpAddr) -> Self {
-        self.link().local_addr = Some(addr);
-        self
-    }
-
-    /// How QUIC behaves towards the network.
-    pub fn network(mut self, network: NetworkOptions) -> Self {
-        self.link().network = network;
         self
     }
 
@@ -164,13 +124,6 @@ impl Builder {
     /// at once gets the next one step by step.
     pub fn pipelined(mut self, pipelined: bool) -> Self {
         self.link().pipelined = pipelined;
-        self
-    }
-
-    /// Has QUIC and TLS over TCP race for the connection, as the URL scheme
-    /// `amqp+auto` does.
-    pub fn race(mut self, race: Race) -> Self {
-        self.link().race = Some(race);
         self
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dunlin_amqp::codec::SaslCode;
 use dunlin_base::transport::CloseCause;
+pub use dunlin_dial::RuntimeError;
 use dunlin_dial::{Cause, DialError, UrlError};
 use dunlin_net::{NetError, TlsError, TuningError};
 use dunlin_sasl::scram::ScramError;
@@ -155,24 +156,6 @@ pub enum OptionError {
     /// QUIC cannot be like this.
     #[error("{0}")]
     Network(TuningError),
-}
-
-/// The background thread does not work.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RuntimeError {
-    /// The event loop cannot be created.
-    #[error("{0}")]
-    Net(Arc<NetError>),
-    /// The thread cannot be started.
-    #[error("cannot start a thread")]
-    Thread(#[source] Arc<io::Error>),
-    /// As many clients as the runtime allows.
-    #[error("the limit of {0} clients is reached")]
-    TooManyClients(usize),
-    /// The thread has ended.
-    #[error("the client runtime has ended")]
-    Ended,
 }
 
 /// A link did not come about or has ended.

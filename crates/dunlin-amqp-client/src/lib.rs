@@ -53,6 +53,7 @@ mod delivery;
 mod error;
 mod events;
 mod limits;
+mod link;
 mod message;
 mod options;
 mod outcome;
@@ -80,11 +81,12 @@ pub use error::{
     TransactionError, TrySendError,
 };
 pub use events::{ConnectionEvent, Events};
+pub use link::Attaching;
 pub use message::{Id, Message, Payload};
 pub use options::Sasl;
 pub use outcome::{Condition, Outcome};
 pub use receiver::{Receiver, ReceiverBuilder};
 pub use runtime::{Runtime, RuntimeLimits};
-pub use sender::{Attaching, Sender, SenderBuilder, Sending};
+pub use sender::{Sender, SenderBuilder, Sending};
 pub use terminus::Attached;
 pub use transaction::{Controller, Transaction};

@@ -2,23 +2,21 @@
 
 use core::fmt;
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    DistributionMode, List, ReceiverSettleMode, Role, SenderSettleMode, TerminusDurability,
-    TerminusExpiryPolicy, Value, capability,
+    DistributionMode, List, ReceiverSettleMode, Role, SenderSettleMode, Value, capability,
 };
 use dunlin_base::Text;
 use dunlin_dial::random_u64;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::command::{Command, LinkKey, NewReceiver, Received, ReceiverShared};
+use crate::command::{Command, NewReceiver, Received, ReceiverShared};
 use crate::delivery::Delivery;
 use crate::error::LinkError;
 use crate::limits::{CREDIT, CREDIT_MAX, MESSAGE_BYTES_MAX};
-use crate::sender::{Attaching, why_ended};
+use crate::link::{Attaching, Handle, spec_methods};
 use crate::shared::Alive;
 use crate::terminus::{Attached, Filter, LinkSpec, Node};
 
@@ -48,12 +46,7 @@ impl ReceiverBuilder {
         }
     }
 
-    /// Sets the name of the link, unique among the receivers of a container id.
-    /// A durable subscription is known by both. Default: a random one.
-    pub fn name(mut self, name: impl AsRef<str>) -> Self {
-        self.spec.name = Text::from(name.as_ref());
-        self
-    }
+    spec_methods!();
 
     /// Asks for settled messages: at most once.
     pub fn settled(mut self) -> Self {
@@ -99,30 +92,9 @@ impl ReceiverBuilder {
         self
     }
 
-    /// What of the server's end of the link survives a failure. A source that
-    /// does is a durable subscription: dropping the [`Receiver`] leaves it,
-    /// [`Receiver::close`] ends it.
-    pub fn durable(mut self, durable: TerminusDurability) -> Self {
-        self.spec.durable = durable;
-        self
-    }
-
-    /// When the server may forget its end of the link: so long after this.
-    pub fn expiry(mut self, policy: TerminusExpiryPolicy, timeout: Duration) -> Self {
-        self.spec.expiry = policy;
-        self.spec.timeout = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
-        self
-    }
-
     /// Messages stay in the node for others.
     pub fn browse(mut self) -> Self {
         self.spec.distribution = Some(DistributionMode::Copy);
-        self
-    }
-
-    /// Asks for a capability of the node, such as `queue`, `topic`, `shared`.
-    pub fn capability(mut self, name: impl AsRef<str>) -> Self {
-        self.spec.capabilities.push(Text::from(name.as_ref()));
         self
     }
 
@@ -171,9 +143,8 @@ impl ReceiverBuilder {
         let shared = Arc::new(ReceiverShared::default());
         // What is in it is bounded by the credit.
         let (inbox, received) = mpsc::unbounded_channel();
-        let (attached, answer) = oneshot::channel();
-        let key = self.alive.0.next_link();
-        let closes = !self.spec.is_lasting();
+        let (attached, attaching) = Attaching::new();
+        let link = Handle::new(self.alive, &self.spec);
         let new = NewReceiver {
             spec: self.spec,
             credit: self.credit,
@@ -181,17 +152,15 @@ impl ReceiverBuilder {
             inbox,
             attached,
         };
-        self.alive.0.push(Command::Receiver(key, Box::new(new)));
+        link.push(Command::Receiver(link.key, Box::new(new)));
         let receiver = Receiver {
-            alive: self.alive,
+            link,
             shared,
-            key,
             received,
             notify_after: u64::from((self.credit / 2).max(1)),
             accepts: self.accepts,
-            closes,
         };
-        Ok((receiver, Attaching { answer }))
+        Ok((receiver, attaching))
     }
 }
 
@@ -204,15 +173,12 @@ impl fmt::Debug for ReceiverBuilder {
 /// A link on which this side receives. It is attached again by itself when the
 /// connection comes back. Dropping it ends it, or leaves a durable subscription.
 pub struct Receiver {
-    alive: Arc<Alive>,
+    link: Handle,
     shared: Arc<ReceiverShared>,
-    key: LinkKey,
     received: mpsc::UnboundedReceiver<Received>,
     /// Messages taken after which the credit may be due.
     notify_after: u64,
     accepts: bool,
-    /// Dropping it closes the link.
-    closes: bool,
 }
 
 impl Receiver {
@@ -241,11 +207,11 @@ impl Receiver {
             return Ok(delivery);
         }
         if self.shared.is_drained.swap(false, Ordering::AcqRel) {
-            self.alive.0.push(Command::Taken);
+            self.link.push(Command::Taken);
         }
         match self.received.recv().await {
             Some(received) => Ok(self.take(received)),
-            None => Err(why_ended(&self.shared.status, &self.alive.0)),
+            None => Err(self.link.why_ended(&self.shared.status)),
         }
     }
 
@@ -258,9 +224,9 @@ impl Receiver {
     fn take(&self, received: Received) -> Delivery {
         let taken = self.shared.note_taken(received.bytes.len());
         if taken.is_multiple_of(self.notify_after) {
-            self.alive.0.push(Command::Taken);
+            self.link.push(Command::Taken);
         }
-        let delivery = Delivery::new(received, self.key, Arc::clone(&self.alive.0));
+        let delivery = Delivery::new(received, self.link.key, Arc::clone(&self.link.alive.0));
         if self.accepts {
             delivery.accept_now();
         }
@@ -278,9 +244,9 @@ impl Receiver {
     /// Dropping the future does not stop it.
     pub async fn drain(&mut self) -> Result<(), LinkError> {
         let (done, drained) = oneshot::channel();
-        self.alive.0.push(Command::Drain(self.key, done));
+        self.link.push(Command::Drain(self.link.key, done));
         let drained = drained.await;
-        drained.map_err(|_| why_ended(&self.shared.status, &self.alive.0))
+        drained.map_err(|_| self.link.why_ended(&self.shared.status))
     }
 
     /// The address of the node; of a dynamic one, the server's choice.
@@ -298,28 +264,12 @@ impl Receiver {
     /// Closes the link, and ends a durable subscription. What has come and was
     /// not taken is lost to this link.
     pub async fn close(self) {
-        let (done, closed) = oneshot::channel();
-        self.alive.0.push(Command::Detach {
-            link: self.key,
-            closed: true,
-            done: Some(done),
-        });
-        let _ = closed.await;
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.alive.0.push(Command::Detach {
-            link: self.key,
-            closed: self.closes,
-            done: None,
-        });
+        self.link.close().await;
     }
 }
 
 impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").field("key", &self.key).finish()
+        f.debug_struct("Receiver").field("key", &self.link).finish()
     }
 }

@@ -15,9 +15,10 @@ use dunlin_base::Text;
 use dunlin_dial::random_u64;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 
-use crate::command::{Command, LinkKey, NewSender, Outgoing, Reply, SenderShared, Sent, Status};
+use crate::command::{Command, NewSender, Outgoing, Reply, SenderShared, Sent, Status};
 use crate::error::{LinkError, SendError, TrySendError};
 use crate::limits::{IN_FLIGHT, IN_FLIGHT_MAX};
+use crate::link::{Attaching, Handle, spec_methods, why_ended};
 use crate::message::Message;
 use crate::outcome::Outcome;
 use crate::shared::{Alive, Shared};
@@ -41,12 +42,7 @@ impl SenderBuilder {
         }
     }
 
-    /// Sets the name of the link, unique among the senders of a container id.
-    /// Default: a random one.
-    pub fn name(mut self, name: impl AsRef<str>) -> Self {
-        self.spec.name = Text::from(name.as_ref());
-        self
-    }
+    spec_methods!();
 
     /// Every message is sent settled: at most once, and nothing comes back.
     pub fn settled(mut self) -> Self {
@@ -68,25 +64,6 @@ impl SenderBuilder {
         self.spec.rcv_settle_mode = ReceiverSettleMode::Second;
         self.durable(TerminusDurability::UnsettledState)
             .expiry(TerminusExpiryPolicy::Never, Duration::ZERO)
-    }
-
-    /// What of the server's end of the link survives a failure.
-    pub fn durable(mut self, durable: TerminusDurability) -> Self {
-        self.spec.durable = durable;
-        self
-    }
-
-    /// When the server may forget its end of the link: so long after this.
-    pub fn expiry(mut self, policy: TerminusExpiryPolicy, timeout: Duration) -> Self {
-        self.spec.expiry = policy;
-        self.spec.timeout = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
-        self
-    }
-
-    /// Asks for a capability of the node, such as `queue` or `topic`.
-    pub fn capability(mut self, name: impl AsRef<str>) -> Self {
-        self.spec.capabilities.push(Text::from(name.as_ref()));
-        self
     }
 
     /// How many messages may be without outcome, or without credit, 1 to 4,096;
@@ -119,24 +96,16 @@ impl SenderBuilder {
             in_flight: Arc::new(Semaphore::new(self.in_flight as usize)),
             status: Status::default(),
         });
-        let (attached, answer) = oneshot::channel();
-        let key = self.alive.0.next_link();
+        let (attached, attaching) = Attaching::new();
+        let link = Handle::new(self.alive, &self.spec);
         let mode = self.spec.snd_settle_mode;
-        let closes = !self.spec.is_lasting();
         let new = NewSender {
             spec: self.spec,
             shared: Arc::clone(&shared),
             attached,
         };
-        self.alive.0.push(Command::Sender(key, Box::new(new)));
-        let sender = Sender {
-            alive: self.alive,
-            shared,
-            key,
-            mode,
-            closes,
-        };
-        Ok((sender, Attaching { answer }))
+        link.push(Command::Sender(link.key, Box::new(new)));
+        Ok((Sender { link, shared, mode }, attaching))
     }
 }
 
@@ -146,33 +115,13 @@ impl fmt::Debug for SenderBuilder {
     }
 }
 
-/// The server's answer to a link that was asked for.
-#[derive(Debug)]
-#[must_use = "tells whether the server accepts"]
-pub struct Attaching {
-    pub(crate) answer: oneshot::Receiver<Result<Attached, LinkError>>,
-}
-
-impl Future for Attaching {
-    type Output = Result<Attached, LinkError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.answer)
-            .poll(context)
-            .map(|answer| answer.unwrap_or(Err(LinkError::Closed)))
-    }
-}
-
 /// A link on which this side sends. It is attached again by itself when the
 /// connection comes back. Dropping it detaches it when what was handed over has
 /// its outcome.
 pub struct Sender {
-    alive: Arc<Alive>,
+    link: Handle,
     shared: Arc<SenderShared>,
-    key: LinkKey,
     mode: SenderSettleMode,
-    /// Dropping it closes the link.
-    closes: bool,
 }
 
 impl Sender {
@@ -298,16 +247,16 @@ impl Sender {
                 permit: Some(permit),
             },
         };
-        self.alive.0.push(Command::Send(self.key, outgoing));
+        self.link.push(Command::Send(self.link.key, outgoing));
         Ok(Sending {
             outcome,
             shared: Arc::clone(&self.shared),
-            client: Arc::clone(&self.alive.0),
+            client: Arc::clone(&self.link.alive.0),
         })
     }
 
     fn why_ended(&self) -> LinkError {
-        why_ended(&self.shared.status, &self.alive.0)
+        self.link.why_ended(&self.shared.status)
     }
 
     /// What the server granted, the last time that the link was attached.
@@ -319,36 +268,14 @@ impl Sender {
     /// Closes the link when what was handed over has its outcome, and waits for
     /// that. A lasting terminus ends.
     pub async fn close(self) {
-        let (done, closed) = oneshot::channel();
-        self.alive.0.push(Command::Detach {
-            link: self.key,
-            closed: true,
-            done: Some(done),
-        });
-        let _ = closed.await;
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        self.alive.0.push(Command::Detach {
-            link: self.key,
-            closed: self.closes,
-            done: None,
-        });
+        self.link.close().await;
     }
 }
 
 impl fmt::Debug for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").field("key", &self.key).finish()
+        f.debug_struct("Sender").field("key", &self.link).finish()
     }
-}
-
-/// Why a link has ended.
-pub(crate) fn why_ended(status: &Status, client: &Shared) -> LinkError {
-    let why = status.ended();
-    why.unwrap_or_else(|| LinkError::Client(client.closed()))
 }
 
 /// A message that was handed over: a future of its outcome.

@@ -3,13 +3,10 @@
 mod streams;
 
 use core::fmt;
-use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use dunlin_dial::{
-    Backoff, LinkOptions, NetworkOptions, Protocol, Race, TicketFile, TlsOptions, Url, UrlError,
-};
+use dunlin_dial::{LinkOptions, Protocol, TicketFile, Url, UrlError};
 use dunlin_mqtt::codec::Version;
 
 use crate::arguments::{Payload, TextArg};
@@ -59,6 +56,8 @@ impl Builder {
     fn link(&mut self) -> &mut LinkOptions {
         Arc::make_mut(&mut self.options.link)
     }
+
+    dunlin_dial::link_methods!();
 
     /// Sets the client identifier. Default: a random one.
     pub fn client_id(mut self, id: impl Into<TextArg>) -> Self {
@@ -132,13 +131,6 @@ impl Builder {
         self
     }
 
-    /// Sets what to trust on `quic`, `mqtts` and `wss`. Default: what the
-    /// operating system trusts.
-    pub fn tls(mut self, tls: TlsOptions) -> Self {
-        self.link().tls = tls;
-        self
-    }
-
     /// How many messages of QoS 1 and 2 the server may send without
     /// acknowledgement, 1 to 32,000. Default 256. Costs 40 bytes each.
     pub fn receive_maximum(mut self, maximum: u16) -> Self {
@@ -179,45 +171,11 @@ impl Builder {
         self
     }
 
-    /// How to connect again after a failure. On by default.
-    pub fn reconnect(mut self, backoff: Backoff) -> Self {
-        self.link().reconnect = Some(backoff);
-        self
-    }
-
-    /// Ends the client with its first connection.
-    pub fn no_reconnect(mut self) -> Self {
-        self.link().reconnect = None;
-        self
-    }
-
-    /// Ends the client when so many connections in a row were accepted by the
-    /// server and lost within ten seconds for the same reason, with no message
-    /// acknowledged or received on them: what the client sends again on each of
-    /// them is then the likely cause. What waits fails with that reason. 0: never.
-    /// Default 20. Attempts that the server did not accept do not count.
-    pub fn losses_max(mut self, losses: u32) -> Self {
-        self.link().losses_max = losses;
-        self
-    }
-
     /// Time for one attempt to connect, until the server's CONNACK. Default
     /// 20 s. Also bounds, if it is less than 5 s, how long a disconnect waits for
     /// messages to leave.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.link().connect_timeout = timeout;
-        self
-    }
-
-    /// Sends from this address of the machine.
-    pub fn local_addr(mut self, addr: IpAddr) -> Self {
-        self.link().local_addr = Some(addr);
-        self
-    }
-
-    /// How QUIC behaves towards the network.
-    pub fn network(mut self, network: NetworkOptions) -> Self {
-        self.link().network = network;
         self
     }
 
@@ -264,15 +222,6 @@ impl Builder {
     pub fn user_property(mut self, name: impl Into<TextArg>, value: impl Into<TextArg>) -> Self {
         let property = (name.into().0, value.into().0);
         self.options.session.user_properties.push(property);
-        self
-    }
-
-    /// Has QUIC and TLS over TCP race for the connection, as the URL scheme
-    /// `auto` does: QUIC is taken if it gets through, else TLS, and a client
-    /// that had to take TLS goes back to QUIC when that becomes possible. Only
-    /// the winner carries a CONNECT; nothing is ever sent in the clear.
-    pub fn race(mut self, race: Race) -> Self {
-        self.link().race = Some(race);
         self
     }
 

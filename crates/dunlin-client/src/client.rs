@@ -18,7 +18,7 @@ use dunlin_net::Move;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, broadcast, oneshot};
 
 use crate::arguments::TextArg;
-use crate::command::{Command, NewClient};
+use crate::command::Command;
 use crate::error::{
     ConnectError, DisconnectCause, MigrateError, PublishError, RuntimeError, SubscribeError,
     TryPublishError,
@@ -28,7 +28,7 @@ use crate::message::Publish;
 use crate::messages::Messages;
 use crate::options::Options;
 use crate::runtime::Runtime;
-use crate::shared::Shared;
+use crate::shared::{NewClient, Shared};
 use crate::work::{Migration, QueuedPublish, Request, RequestKind};
 
 /// The outcome of a first attempt to connect.
@@ -79,7 +79,7 @@ impl Client {
             options,
             connected,
         };
-        shared.remote.push(Command::Add(Box::new(new)));
+        shared.remote.add(key, new);
         Ok((client, messages, Connecting { answer }))
     }
 
@@ -164,7 +164,7 @@ impl Client {
         let (done, outcome) = oneshot::channel();
         let queued = QueuedPublish::new(publish, permit, done);
         let shared = &self.shared;
-        shared.remote.push(Command::Publish(shared.key, queued));
+        shared.push(Command::Publish(queued));
         Delivery {
             outcome,
             shared: Arc::clone(shared),
@@ -285,7 +285,7 @@ impl Client {
             kind,
             done: Some((done, permit)),
         };
-        shared.remote.push(Command::Request(shared.key, request));
+        shared.push(Command::Request(request));
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
@@ -340,7 +340,7 @@ impl Client {
         let (done, outcome) = oneshot::channel();
         let shared = &self.shared;
         let migration = Migration { to, how, done };
-        shared.remote.push(Command::Migrate(shared.key, migration));
+        shared.push(Command::Migrate(migration));
         let closed = |_| Err(MigrateError::Closed(shared.closed()));
         outcome.await.unwrap_or_else(closed)
     }
@@ -411,9 +411,7 @@ impl Client {
 
     async fn end(&self, reason: ReasonCode, expiry: Option<Duration>) {
         let (done, gone) = oneshot::channel();
-        let shared = &self.shared;
-        shared.remote.push(Command::Disconnect {
-            key: shared.key,
+        self.shared.push(Command::Disconnect {
             reason,
             expiry,
             done,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use dunlin_base::topic::TopicError;
 use dunlin_base::transport::CloseCause;
+pub use dunlin_dial::RuntimeError;
 use dunlin_dial::{Cause, DialError, UrlError};
 use dunlin_mqtt::client::{CommandError, PeerError};
 use dunlin_mqtt::codec::ReasonCode;
@@ -221,27 +222,6 @@ impl ConnectError {
             _ => None,
         }
     }
-}
-
-/// The background thread does not work.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RuntimeError {
-    /// The event loop cannot be created.
-    #[error("{0}")]
-    Net(Arc<NetError>),
-    /// The directory for qlog cannot be used.
-    #[error("cannot log connections")]
-    Qlog(#[source] Arc<io::Error>),
-    /// The thread cannot be started.
-    #[error("cannot start a thread")]
-    Thread(#[source] Arc<io::Error>),
-    /// As many clients as the runtime allows.
-    #[error("the limit of {0} clients is reached")]
-    TooManyClients(usize),
-    /// The thread has ended.
-    #[error("the client runtime has ended")]
-    Ended,
 }
 
 /// A message was not taken over by the server.

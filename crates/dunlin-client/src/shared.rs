@@ -7,16 +7,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dunlin_base::Text;
 use dunlin_base::transport::Transport;
-use dunlin_dial::Watch;
+use dunlin_dial::{Key, Watch};
 use dunlin_mqtt::client::{Negotiated, Receipt};
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::{Semaphore, broadcast, oneshot};
 
-use crate::command::{Command, Key, Remote};
+use crate::command::Command;
 use crate::error::DisconnectCause;
 use crate::events::{ConnectionEvent, EVENTS_MAX, StreamStatistics};
 use crate::inbox::Inbox;
 use crate::message::{Acknowledge, Message};
 use crate::options::{Options, REQUESTS_MAX};
+
+/// The way to the background thread.
+pub(crate) type Remote = dunlin_dial::Remote<NewClient, Command>;
+
+/// A client that connects.
+pub(crate) struct NewClient {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) connected: oneshot::Sender<Result<(), DisconnectCause>>,
+}
 
 /// One client, seen from both sides.
 pub(crate) struct Shared {
@@ -72,9 +82,13 @@ impl Shared {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn push(&self, command: Command) {
+        self.remote.push(self.key, command);
+    }
+
     /// Has the background thread run this client.
     pub(crate) fn notify(&self) {
-        self.remote.push(Command::Run(self.key));
+        self.push(Command::Run);
     }
 
     pub(crate) fn retain(&self) {
@@ -83,7 +97,7 @@ impl Shared {
 
     pub(crate) fn release(&self) {
         if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.remote.push(Command::Release(self.key));
+            self.push(Command::Release);
         }
     }
 

@@ -2,18 +2,22 @@
 //! commands and timers to any number of clients, and lets each one that was
 //! touched run once. It ends when nothing could ask it for anything any more.
 
+use core::fmt;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant};
-use dunlin_net::{Clock, Net, Waker};
+use dunlin_net::{Clock, Net, NetConfig, Qlog, QlogFilter, QlogLimits, Waker};
 
 use crate::context::Context;
 use crate::resolver::{Key, Resolved, Resolver};
+use crate::runtime::{RuntimeError, RuntimeLimits};
 
 /// One client within the loop.
 pub trait Task {
@@ -49,36 +53,67 @@ pub trait Task {
 /// gone. `N` and `C` are [`Task::New`] and [`Task::Command`].
 pub struct Remote<N: Send + 'static, C: Send + 'static> {
     guard: Arc<Guard<N, C>>,
+    limits: RuntimeLimits,
+    qlog: Option<Qlog>,
 }
 
 impl<N: Send + 'static, C: Send + 'static> Remote<N, C> {
-    /// Starts a thread with this name.
+    /// Starts a thread with this name. With a directory, every QUIC connection
+    /// is logged to a file of its own in it, in the sequential form of qlog.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system refuses an event loop or a thread, or the directory cannot be
+    /// made.
     pub fn start<T: Task<New = N, Command = C> + 'static>(
         name: &str,
-        net: Net,
-        clock: Clock,
-    ) -> io::Result<Self> {
+        limits: RuntimeLimits,
+        qlog: Option<&Path>,
+    ) -> Result<Self, RuntimeError> {
+        let net_error = |error| RuntimeError::Net(Arc::new(error));
+        let clock = Clock::new();
+        let mut config = NetConfig::client(clock).map_err(net_error)?;
+        if let Some(dir) = qlog {
+            let qlog = Qlog::open(dir, QlogLimits::default(), clock);
+            let qlog = qlog.map_err(|error| RuntimeError::Qlog(Arc::new(error)))?;
+            qlog.select(QlogFilter::all());
+            config.qlog = Some(qlog);
+        }
+        let qlog = config.qlog.clone();
+        let net = Net::new(config).map_err(net_error)?;
         let queue = Arc::new(Queue::new(net.waker()));
         let guard = Arc::new(Guard(Arc::clone(&queue)));
         thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || Loop::<T>::new(net, clock, queue).run())?;
-        Ok(Self { guard })
+            .spawn(move || Loop::<T>::new(net, clock, queue).run())
+            .map_err(|error| RuntimeError::Thread(Arc::new(error)))?;
+        Ok(Self {
+            guard,
+            limits,
+            qlog,
+        })
     }
 
-    /// Takes a place for another client, of at most `max`.
-    #[must_use]
-    pub fn register(&self, max: usize) -> Option<Key> {
+    /// Waits until all connections that are logged have ended and their files
+    /// are written, but not longer than `patience`. Blocks the thread.
+    pub fn finish_qlog(&self, patience: Duration) {
+        if let Some(qlog) = &self.qlog {
+            qlog.finish(patience);
+        }
+    }
+
+    /// Takes a place for another client.
+    ///
+    /// # Errors
+    /// There are as many as the limits allow.
+    pub fn register(&self) -> Result<Key, RuntimeError> {
         let queue = &self.guard.0;
+        let max = self.limits.clients_max;
         let before = queue.clients.fetch_add(1, Ordering::AcqRel);
         if before >= max {
             queue.clients.fetch_sub(1, Ordering::AcqRel);
-            return None;
+            return Err(RuntimeError::TooManyClients(max));
         }
-        Some(Key(queue.next_key.fetch_add(1, Ordering::Relaxed)))
+        Ok(Key(queue.next_key.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Gives up a client's place.
@@ -102,7 +137,17 @@ impl<N: Send + 'static, C: Send + 'static> Clone for Remote<N, C> {
     fn clone(&self) -> Self {
         Self {
             guard: Arc::clone(&self.guard),
+            limits: self.limits,
+            qlog: self.qlog.clone(),
         }
+    }
+}
+
+impl<N: Send + 'static, C: Send + 'static> fmt::Debug for Remote<N, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 

@@ -15,6 +15,7 @@
 )]
 
 mod backoff;
+mod builder;
 mod context;
 mod error;
 mod event_loop;
@@ -24,6 +25,7 @@ mod options;
 mod protocol;
 mod race;
 mod resolver;
+mod runtime;
 mod tickets;
 mod tls;
 mod url;
@@ -38,6 +40,7 @@ pub use options::LinkOptions;
 pub use protocol::Protocol;
 pub use race::{Race, RaceMemory};
 pub use resolver::{Key, Resolved, Resolver};
+pub use runtime::{RuntimeError, RuntimeLimits};
 pub use tickets::TicketFile;
 pub use tls::TlsOptions;
 pub use url::{Url, UrlError};

@@ -7,41 +7,23 @@ mod sasl;
 mod sending;
 mod task;
 
-use core::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
+pub use dunlin_dial::RuntimeLimits;
 use dunlin_dial::{Key, Remote};
-use dunlin_net::{Clock, Net, NetConfig};
 
 use crate::command::Command;
 use crate::error::RuntimeError;
 use crate::shared::NewClient;
-
-/// Limits of one runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RuntimeLimits {
-    /// Clients at most. Default 65,536.
-    pub clients_max: usize,
-}
-
-impl Default for RuntimeLimits {
-    fn default() -> Self {
-        Self {
-            clients_max: 65_536,
-        }
-    }
-}
 
 /// A background thread with an event loop that any number of clients share.
 /// It ends when its last handle and its last client are gone.
 ///
 /// Most programs need none of this: [`Builder::connect`](crate::Builder::connect)
 /// uses a process-wide one, started with the first client.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Runtime {
     remote: Remote<NewClient, Command>,
-    limits: RuntimeLimits,
 }
 
 impl Runtime {
@@ -50,13 +32,8 @@ impl Runtime {
     /// # Errors
     /// The system refuses an event loop or a thread.
     pub fn new(limits: RuntimeLimits) -> Result<Self, RuntimeError> {
-        let net_error = |error| RuntimeError::Net(Arc::new(error));
-        let clock = Clock::new();
-        let config = NetConfig::client(clock).map_err(net_error)?;
-        let net = Net::new(config).map_err(net_error)?;
-        let remote = Remote::start::<task::ClientTask>("dunlin-amqp", net, clock);
-        let remote = remote.map_err(|error| RuntimeError::Thread(Arc::new(error)))?;
-        Ok(Self { remote, limits })
+        let remote = Remote::start::<task::ClientTask>("dunlin-amqp", limits, None)?;
+        Ok(Self { remote })
     }
 
     /// The process-wide one.
@@ -72,17 +49,6 @@ impl Runtime {
 
     /// A place for another client.
     pub(crate) fn register(&self) -> Result<(Key, Remote<NewClient, Command>), RuntimeError> {
-        let max = self.limits.clients_max;
-        let key = self.remote.register(max);
-        let key = key.ok_or(RuntimeError::TooManyClients(max))?;
-        Ok((key, self.remote.clone()))
-    }
-}
-
-impl fmt::Debug for Runtime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime")
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
+        Ok((self.remote.register()?, self.remote.clone()))
     }
 }

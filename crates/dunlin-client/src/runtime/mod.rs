@@ -2,7 +2,6 @@
 
 mod exchange;
 mod flow;
-mod io;
 mod migrate;
 mod receive;
 mod requests;
@@ -10,43 +9,25 @@ mod scram;
 mod send;
 mod task;
 
-use core::fmt;
 use core::time::Duration;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::OnceLock;
 
-use dunlin_net::{Clock, Net, NetConfig, Qlog, QlogFilter, QlogLimits};
+use dunlin_dial::Key;
+pub use dunlin_dial::RuntimeLimits;
 
-use crate::command::{Key, Queue, Remote};
 use crate::error::RuntimeError;
-
-/// Limits of one runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RuntimeLimits {
-    /// Clients at most. Default 65,536.
-    pub clients_max: usize,
-}
-
-impl Default for RuntimeLimits {
-    fn default() -> Self {
-        Self {
-            clients_max: 65_536,
-        }
-    }
-}
+use crate::shared::Remote;
+pub(crate) use task::ClientTask;
 
 /// A background thread with an event loop that any number of clients share.
 /// It ends when its last handle and its last client are gone.
 ///
 /// Most programs need none of this: [`Builder::connect`](crate::Builder::connect)
 /// uses a process-wide one, started with the first client.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Runtime {
     remote: Remote,
-    limits: RuntimeLimits,
-    qlog: Option<Qlog>,
 }
 
 impl Runtime {
@@ -70,34 +51,12 @@ impl Runtime {
     /// Waits until all connections that are logged have ended and their files
     /// are written, but not longer than `patience`. Blocks the thread.
     pub fn finish_qlog(&self, patience: Duration) {
-        if let Some(qlog) = &self.qlog {
-            qlog.finish(patience);
-        }
+        self.remote.finish_qlog(patience);
     }
 
     fn start(limits: RuntimeLimits, qlog: Option<&Path>) -> Result<Self, RuntimeError> {
-        let net_error = |error| RuntimeError::Net(Arc::new(error));
-        let clock = Clock::new();
-        let mut config = NetConfig::client(clock).map_err(net_error)?;
-        if let Some(dir) = qlog {
-            let qlog = Qlog::open(dir, QlogLimits::default(), clock);
-            let qlog = qlog.map_err(|error| RuntimeError::Qlog(Arc::new(error)))?;
-            qlog.select(QlogFilter::all());
-            config.qlog = Some(qlog);
-        }
-        let qlog = config.qlog.clone();
-        let net = Net::new(config).map_err(net_error)?;
-        let queue = Arc::new(Queue::new(net.waker()));
-        let remote = Remote::new(&queue);
-        thread::Builder::new()
-            .name("dunlin-client".into())
-            .spawn(move || io::Io::new(net, clock, queue).run())
-            .map_err(|error| RuntimeError::Thread(Arc::new(error)))?;
-        Ok(Self {
-            remote,
-            limits,
-            qlog,
-        })
+        let remote = Remote::start::<ClientTask>("dunlin-client", limits, qlog)?;
+        Ok(Self { remote })
     }
 
     /// The process-wide one.
@@ -113,17 +72,6 @@ impl Runtime {
 
     /// A place for another client.
     pub(crate) fn register(&self) -> Result<(Key, Remote), RuntimeError> {
-        let max = self.limits.clients_max;
-        let key = self.remote.register(max);
-        let key = key.ok_or(RuntimeError::TooManyClients(max))?;
-        Ok((key, self.remote.clone()))
-    }
-}
-
-impl fmt::Debug for Runtime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime")
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
+        Ok((self.remote.register()?, self.remote.clone()))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, StreamId};
-use dunlin_dial::{Context, Link, SessionFacts, Standing, Step};
+use dunlin_dial::{Context, Key, Link, Resolved, SessionFacts, Standing, Step, Task};
 use dunlin_mqtt::codec::ReasonCode;
 use tokio::sync::oneshot;
 
@@ -14,11 +14,11 @@ use super::exchange::Exchange;
 use super::migrate::Migrations;
 use super::receive::{Parts, Receiver};
 use super::send::Sender;
-use crate::command::{Command, Key, NewClient};
+use crate::command::Command;
 use crate::error::{DisconnectCause, MigrateError};
 use crate::events::{ConnectionEvent, Migrated};
 use crate::options::Options;
-use crate::shared::Shared;
+use crate::shared::{NewClient, Shared};
 
 /// Time in which messages handed over before a disconnect must leave.
 const DISCONNECT_MAX: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const DISCONNECT_MAX: Duration = Duration::from_secs(5);
 const EARLY_PUBLISHES_MAX: u16 = 10;
 
 /// One client.
-pub(super) struct ClientTask {
+pub(crate) struct ClientTask {
     shared: Arc<Shared>,
     options: Arc<Options>,
     link: Link<Shared>,
@@ -38,10 +38,6 @@ pub(super) struct ClientTask {
     migrations: Migrations,
     /// The application ends the client.
     ending: Option<Ending>,
-    /// The instant of its entry in the loop's timers.
-    pub(super) armed: Option<Instant>,
-    /// It is in the loop's list of clients to run.
-    pub(super) touched: bool,
 }
 
 /// The wish to end the client.
@@ -64,8 +60,11 @@ impl Ending {
     }
 }
 
-impl ClientTask {
-    pub(super) fn new(new: NewClient) -> Self {
+impl Task for ClientTask {
+    type New = NewClient;
+    type Command = Command;
+
+    fn new(key: Key, new: NewClient) -> Self {
         let NewClient {
             shared,
             options,
@@ -77,7 +76,7 @@ impl ClientTask {
         Self {
             link: Link::new(
                 Arc::clone(&shared),
-                shared.key,
+                key,
                 Arc::clone(&options.link),
                 options.tickets_of(),
             ),
@@ -86,24 +85,12 @@ impl ClientTask {
             receiver: Receiver::new(Arc::clone(&shared), options.session.version),
             migrations: Migrations::default(),
             ending: None,
-            armed: None,
-            touched: false,
             shared,
             options,
         }
     }
 
-    pub(super) fn key(&self) -> Key {
-        self.shared.key
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.link.has_ended()
-    }
-
-    /// Something happened on one of its connections. The transport is not at
-    /// hand here; what needs it happens in [`ClientTask::run`].
-    pub(super) fn on_net(&mut self, now: Instant, event: NetEvent<&[u8]>) {
+    fn handle_net(&mut self, now: Instant, event: NetEvent<&[u8]>) {
         let NetEvent { conn, kind } = event;
         match kind {
             NetEventKind::Opened { peer } => self.link.opened(now, conn, peer.early_data),
@@ -134,6 +121,67 @@ impl ClientTask {
         }
     }
 
+    fn handle_command(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Publish(queued) => self.sender.enqueue(now, queued),
+            Command::Request(request) => self.exchange.request(request),
+            Command::Migrate(migration) => self.migrations.want(migration),
+            Command::Disconnect {
+                reason,
+                expiry,
+                done,
+            } => {
+                let ending = self
+                    .ending
+                    .get_or_insert_with(|| Ending::new(reason, expiry));
+                ending.done.push(done);
+            }
+            Command::Release => {
+                let reason = ReasonCode::NORMAL_DISCONNECTION;
+                self.ending.get_or_insert_with(|| Ending::new(reason, None));
+            }
+            // Running follows any command.
+            Command::Run => {}
+        }
+    }
+
+    fn handle_resolved(&mut self, attempt: u64, resolved: Resolved) {
+        self.link.resolved(attempt, resolved);
+    }
+
+    fn run(&mut self, context: &mut Context<'_>) {
+        self.exchange.take_acknowledged();
+        let mut parts = Parts {
+            link: &mut self.link,
+            exchange: &mut self.exchange,
+            sender: &mut self.sender,
+        };
+        self.receiver.receive_rest(context.now, &mut parts);
+        self.run_link(context);
+        self.link.measure(context, false);
+        self.run_upgrade(context);
+        self.migrations.run(context, self.link.open_conn());
+        self.sender.drop_obsolete(context, self.link.open_conn());
+        self.write(context);
+        self.finish_if_wanted(context);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.link.has_ended()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let deadlines = [
+            self.link.deadline(),
+            self.exchange.deadline(),
+            self.sender.deadline(),
+            self.ending.as_ref().and_then(|ending| ending.by),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+}
+
+impl ClientTask {
     /// Something happened on the connection that MQTT runs on.
     fn on_open_conn(&mut self, now: Instant, event: NetEventKind<&[u8]>) {
         let mut parts = Parts {
@@ -164,61 +212,6 @@ impl ClientTask {
             // Addresses may change.
             _ => {}
         }
-    }
-
-    pub(super) fn on_command(&mut self, now: Instant, command: Command) {
-        match command {
-            Command::Publish(_, queued) => self.sender.enqueue(now, queued),
-            Command::Request(_, request) => self.exchange.request(request),
-            Command::Migrate(_, migration) => self.migrations.want(migration),
-            Command::Disconnect {
-                reason,
-                expiry,
-                done,
-                ..
-            } => {
-                let ending = self
-                    .ending
-                    .get_or_insert_with(|| Ending::new(reason, expiry));
-                ending.done.push(done);
-            }
-            Command::Release(_) => {
-                let reason = ReasonCode::NORMAL_DISCONNECTION;
-                self.ending.get_or_insert_with(|| Ending::new(reason, None));
-            }
-            Command::Resolved(_, attempt, resolved) => self.link.resolved(attempt, resolved),
-            // Running follows any command; the others are the loop's.
-            Command::Run(_) | Command::Add(_) | Command::End => {}
-        }
-    }
-
-    /// Does everything that has become possible.
-    pub(super) fn run(&mut self, context: &mut Context<'_>) {
-        self.exchange.take_acknowledged();
-        let mut parts = Parts {
-            link: &mut self.link,
-            exchange: &mut self.exchange,
-            sender: &mut self.sender,
-        };
-        self.receiver.receive_rest(context.now, &mut parts);
-        self.run_link(context);
-        self.link.measure(context, false);
-        self.run_upgrade(context);
-        self.migrations.run(context, self.link.open_conn());
-        self.sender.drop_obsolete(context, self.link.open_conn());
-        self.write(context);
-        self.finish_if_wanted(context);
-    }
-
-    /// When to run again if nothing happens.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let deadlines = [
-            self.link.deadline(),
-            self.exchange.deadline(),
-            self.sender.deadline(),
-            self.ending.as_ref().and_then(|ending| ending.by),
-        ];
-        deadlines.into_iter().flatten().min()
     }
 
     fn run_link(&mut self, context: &mut Context<'_>) {

@@ -1,10 +1,11 @@
 //! The exchange against packets of a server, without a transport.
 
+use dunlin_dial::RuntimeLimits;
 use dunlin_mqtt::codec::{Ack, ConnAck, Packet, decode_from_client, peek};
-use dunlin_net::{Clock, Net, NetConfig};
 
 use super::*;
-use crate::command::{Queue, Remote};
+use crate::runtime::ClientTask;
+use crate::shared::Remote;
 
 /// An exchange, and what it wrote.
 struct Rig {
@@ -18,11 +19,9 @@ const NOW: Instant = Instant::ZERO;
 
 impl Rig {
     fn new(set: impl FnOnce(&mut Options)) -> Self {
-        let config = NetConfig::client(Clock::new()).expect("a configuration");
-        let net = Net::new(config).expect("an event loop");
-        let queue = Arc::new(Queue::new(net.waker()));
-        let remote = Remote::new(&queue);
-        let key = remote.register(1).expect("a place");
+        let limits = RuntimeLimits::default();
+        let remote = Remote::start::<ClientTask>("test", limits, None).expect("an event loop");
+        let key = remote.register().expect("a place");
         let mut options = Options::new("mqtt://h".parse().expect("URL"));
         set(&mut options);
         let options = Arc::new(options);
