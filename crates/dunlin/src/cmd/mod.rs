@@ -11,6 +11,7 @@ mod broker;
 mod cert;
 mod cid;
 mod connect;
+mod input;
 mod network;
 mod passwd;
 mod properties;

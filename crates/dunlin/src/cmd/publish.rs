@@ -2,7 +2,6 @@
 
 use core::ops::Range;
 use core::time::Duration;
-use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,19 +9,13 @@ use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use clap::Args;
 use dunlin_client::{Client, Delivery, Publish, PublishError, QoS};
-use tokio::sync::mpsc;
 
 use super::connect::{Connect, parse_qos};
+use super::input::{Input, Lines};
 use super::properties::Properties;
 use super::timing::Timing;
 use super::unused::Mode;
 use crate::causes::sentence;
-
-/// Lines read ahead of the network.
-const LINES_MAX: usize = 1024;
-
-/// Largest message: what MQTT can express.
-const MESSAGE_BYTES_MAX: u64 = 268_435_455;
 
 /// Largest message for which no larger packets are searched: the search costs
 /// two packets each way.
@@ -97,7 +90,7 @@ impl Pub {
         if properties.subscription_id.is_some() {
             bail!("-D subscribe has no effect here: nothing is subscribed");
         }
-        let payload = self.payload()?;
+        let payload = self.input()?.read()?;
         let template = properties
             .publish
             .apply(Publish::new(topic, ""))
@@ -112,34 +105,20 @@ impl Pub {
         done
     }
 
-    /// The one message; `None` where each line is one.
-    fn payload(&self) -> Result<Option<Bytes>> {
-        let read = |from: &mut dyn Read, what: &str| -> Result<Bytes> {
-            let mut bytes = Vec::new();
-            from.take(MESSAGE_BYTES_MAX + 1)
-                .read_to_end(&mut bytes)
-                .with_context(|| format!("cannot read {what}"))?;
-            if bytes.len() as u64 > MESSAGE_BYTES_MAX {
-                bail!("{what} is longer than an MQTT message can be");
-            }
-            Ok(bytes.into())
-        };
-        if let Some(message) = &self.message {
-            Ok(Some(message.clone().into()))
+    fn input(&self) -> Result<Input<'_>> {
+        Ok(if let Some(message) = &self.message {
+            Input::Argument(message)
         } else if let Some(path) = &self.file {
-            let what = path.display().to_string();
-            let mut file =
-                std::fs::File::open(path).with_context(|| format!("cannot open {what}"))?;
-            Ok(Some(read(&mut file, &what)?))
+            Input::File(path)
         } else if self.stdin_file {
-            Ok(Some(read(&mut io::stdin(), "standard input")?))
+            Input::Stdin
         } else if self.null_message {
-            Ok(Some(Bytes::new()))
+            Input::Argument("")
         } else if self.stdin_line {
-            Ok(None)
+            Input::Lines
         } else {
             bail!("both topic (-t) and message (-m, -f, -l, -n or -s) must be supplied")
-        }
+        })
     }
 
     async fn publish(
@@ -230,16 +209,9 @@ impl Sender<'_> {
     }
 
     async fn lines(&mut self) -> Result<()> {
-        let (to, mut lines) = mpsc::channel(LINES_MAX);
-        // Reading blocks, and cannot be given up: the thread ends with the
-        // process.
-        std::thread::Builder::new()
-            .name("dunlin-stdin".into())
-            .spawn(move || read_lines(&to))
-            .context("cannot start a thread")?;
-        while let Some(line) = lines.recv().await {
-            self.send(line.context("cannot read standard input")?)
-                .await?;
+        let mut lines = Lines::start()?;
+        while let Some(line) = lines.next().await? {
+            self.send(line).await?;
         }
         Ok(())
     }
@@ -280,27 +252,5 @@ impl Sender<'_> {
             }
         }
         Ok(())
-    }
-}
-
-fn read_lines(to: &mpsc::Sender<io::Result<Bytes>>) {
-    let mut input = io::stdin().lock();
-    loop {
-        let mut line = Vec::new();
-        let read = Read::take(&mut input, MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);
-        let line = match read {
-            Ok(0) => return,
-            Ok(_) => {
-                if line.last() == Some(&b'\n') {
-                    line.pop();
-                }
-                Ok(line.into())
-            }
-            Err(error) => Err(error),
-        };
-        let failed = line.is_err();
-        if to.blocking_send(line).is_err() || failed {
-            return;
-        }
     }
 }

@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,16 +9,10 @@ use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use clap::Args;
 use dunlin_amqp_client::{Client, Message, Sender, SenderBuilder, Sending};
-use tokio::sync::mpsc;
 
 use super::{Connect, parse_pair};
 use crate::causes::sentence;
-
-/// Lines read ahead of the network.
-const LINES_MAX: usize = 1024;
-
-/// Largest message.
-const MESSAGE_BYTES_MAX: u64 = 256 << 20;
+use crate::cmd::input::{Input, Lines};
 
 /// Outcomes awaited at a time before the oldest is looked at.
 const SENDINGS_MAX: usize = 4096;
@@ -128,32 +121,18 @@ struct Fields {
 }
 
 impl Source {
-    /// The one message; `None` where each line is one.
-    fn payload(&self) -> Result<Option<Bytes>> {
-        let read = |from: &mut dyn Read, what: &str| -> Result<Bytes> {
-            let mut bytes = Vec::new();
-            from.take(MESSAGE_BYTES_MAX + 1)
-                .read_to_end(&mut bytes)
-                .with_context(|| format!("cannot read {what}"))?;
-            if bytes.len() as u64 > MESSAGE_BYTES_MAX {
-                bail!("{what} is longer than {MESSAGE_BYTES_MAX} bytes");
-            }
-            Ok(bytes.into())
-        };
-        if let Some(message) = &self.message {
-            Ok(Some(message.clone().into()))
+    fn input(&self) -> Result<Input<'_>> {
+        Ok(if let Some(message) = &self.message {
+            Input::Argument(message)
         } else if let Some(path) = &self.file {
-            let what = path.display().to_string();
-            let file = std::fs::File::open(path);
-            let mut file = file.with_context(|| format!("cannot open {what}"))?;
-            Ok(Some(read(&mut file, &what)?))
+            Input::File(path)
         } else if self.stdin {
-            Ok(Some(read(&mut io::stdin(), "standard input")?))
+            Input::Stdin
         } else if self.lines {
-            Ok(None)
+            Input::Lines
         } else {
             bail!("a message (-m, -f, -l or -s) must be supplied")
-        }
+        })
     }
 }
 
@@ -192,7 +171,7 @@ impl Fields {
 impl Send {
     /// Sends.
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let payload = self.source.payload()?;
+        let payload = self.source.input()?.read()?;
         let mut template = Message::new("");
         if let Some(address) = &self.address {
             // For receivers from several nodes.
@@ -271,16 +250,9 @@ struct Batch<'s> {
 
 impl Batch<'_> {
     async fn lines(&mut self) -> Result<()> {
-        let (to, mut lines) = mpsc::channel(LINES_MAX);
-        // Reading blocks, and cannot be given up: the thread ends with the
-        // process.
-        std::thread::Builder::new()
-            .name("dunlin-stdin".into())
-            .spawn(move || read_lines(&to))
-            .context("cannot start a thread")?;
-        while let Some(line) = lines.recv().await {
-            self.send(line.context("cannot read standard input")?)
-                .await?;
+        let mut lines = Lines::start()?;
+        while let Some(line) = lines.next().await? {
+            self.send(line).await?;
         }
         Ok(())
     }
@@ -312,27 +284,5 @@ impl Batch<'_> {
             }
         }
         Ok(())
-    }
-}
-
-fn read_lines(to: &mpsc::Sender<io::Result<Bytes>>) {
-    let mut input = io::stdin().lock();
-    loop {
-        let mut line = Vec::new();
-        let read = Read::take(&mut input, MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);
-        let line = match read {
-            Ok(0) => return,
-            Ok(_) => {
-                if line.last() == Some(&b'\n') {
-                    line.pop();
-                }
-                Ok(line.into())
-            }
-            Err(error) => Err(error),
-        };
-        let failed = line.is_err();
-        if to.blocking_send(line).is_err() || failed {
-            return;
-        }
     }
 }
