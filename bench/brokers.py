@@ -39,8 +39,8 @@ class Broker:
         self.process = subprocess.Popen(
             command, cwd=self.dir, stdout=self.log, stderr=self.log
         )
-        tcp = self.urls.get("tcp") or self.urls.get("tls")
-        deadline = time.monotonic() + 20
+        tcp = self.urls.get("tcp") or self.urls.get("tls") or self.urls.get("amqp")
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"{self.name} did not start:\n{self.output()}")
@@ -82,7 +82,7 @@ class Broker:
 class Dunlin(Broker):
     name = "dunlin"
 
-    def __init__(self, binary, shards=1, name="dunlin", files=None, auth=""):
+    def __init__(self, binary, shards=1, name="dunlin", files=None, auth="", durability="fsync"):
         super().__init__()
         for file, text in (files or {}).items():
             with open(os.path.join(self.dir, file), "w") as out:
@@ -97,10 +97,12 @@ class Dunlin(Broker):
             listeners.append(
                 f'[[listener]]\ntransport = "{transport}"\naddress = "127.0.0.1:{port}"\n'
             )
+            if transport == "tcp":
+                self.urls["amqp"] = f"amqp://127.0.0.1:{port}"
         config = os.path.join(self.dir, "dunlin.toml")
         with open(config, "w") as file:
             file.write(f'data_dir = "data"\nshards = {shards}\n')
-            file.write('[log]\nlevel = "warn"\n[store]\ndurability = "fsync"\n')
+            file.write(f'[log]\nlevel = "warn"\n[store]\ndurability = "{durability}"\n')
             file.write('[sys]\ninterval = "0s"\n')
             file.write(f"[auth]\n{auth}\n")
             file.write(f'[metrics]\naddress = "{self.metrics}"\n')
@@ -140,3 +142,15 @@ class Mqttv5(Broker):
             + ["--no-sys-topics", "--non-interactive"]
             + ["--quic-delivery-strategy", "control-only"]
         )
+
+
+class Artemis(Broker):
+    """ActiveMQ Artemis; `path` has its jars and the class that embeds it."""
+
+    name = "artemis"
+
+    def __init__(self, path):
+        super().__init__()
+        port = free_port()
+        self.urls["amqp"] = f"amqp://127.0.0.1:{port}"
+        self.start(["java", "-Xmx1g", "-cp", path, "Embedded", str(port)])

@@ -40,7 +40,7 @@ def bench(broker, transport, *options, seconds=SECONDS):
     """One run of the generator; its report."""
     command = [BINARY, "bench", "--url", broker.urls[transport], "--json", "-", "--quiet"]
     command += ["--broker-pid", str(broker.pid), "--warmup", "1", "--duration", str(seconds)]
-    if transport != "tcp":
+    if transport in ("tls", "quic"):
         command += ["--ca", broker.ca] if broker.ca else ["--insecure"]
     result = subprocess.run(command + list(options), capture_output=True, text=True)
     if result.returncode != 0:
@@ -72,7 +72,7 @@ def medians(cells, value, repeat=REPEAT):
     for _ in range(repeat):
         for index, (broker, transport, options) in enumerate(cells):
             values[index].append(value(bench(broker, transport, *options)))
-            say(f"  {broker.name} {transport} {' '.join(options)}: {values[index][-1]:,.0f}")
+            say(f"  {broker.name} {transport} {' '.join(options)}: {values[index][-1]:,.5g}")
     return [statistics.median(v) for v in values]
 
 
@@ -248,15 +248,16 @@ def version(command):
     return (result.stdout or result.stderr).splitlines()[0].strip()
 
 
-def print_table(started, load):
+def print_head(started, load):
     print(f"Measured on {os.cpu_count()} × {cpu_model()}, Linux {platform.release()};", end=" ")
     print(f"load average {load:.1f} before the run, {os.getloadavg()[0]:.1f} after it,", end=" ")
     print(f"{(time.monotonic() - started) / 60:.0f} minutes.")
     print(f"Median of {REPEAT} × {SECONDS} s (latency: {2 * REPEAT - 1}), brokers in turn.", end=" ")
-    print("Generator: one thread.")
-    print(f"{version([BINARY, '--version'])}: one shard, durability fsync. ", end="")
-    print(f"{version([MOSQUITTO, '-h'])}: persistence off, max_queued_messages 0,", end=" ")
-    print("set_tcp_nodelay false for throughput (its better setting), true for latency and idle.")
+    print("Generator: one thread.", end=" ")
+    print(f"{version([BINARY, '--version'])}.")
+
+
+def print_rows():
     print()
     print("| measured | dunlin | beside | ratio | target | verdict |")
     print("|---|---:|---:|---:|---:|---|")
@@ -266,6 +267,14 @@ def print_table(started, load):
         print()
         for note in notes:
             print(f"- {note}")
+
+
+def print_table(started, load):
+    print_head(started, load)
+    print("dunlin: one shard, durability fsync. ", end="")
+    print(f"{version([MOSQUITTO, '-h'])}: persistence off, max_queued_messages 0,", end=" ")
+    print("set_tcp_nodelay false for throughput (its better setting), true for latency and idle.")
+    print_rows()
 
 
 def main():

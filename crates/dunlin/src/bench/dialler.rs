@@ -11,7 +11,8 @@ use super::schedule::Schedule;
 
 /// How connections are made.
 pub(super) struct Dialler {
-    pub(super) config: DialConfig,
+    config: DialConfig,
+    subscribers: Option<DialConfig>,
     sources: Vec<SocketAddr>,
     /// The next client to dial.
     pub(super) next: usize,
@@ -22,15 +23,10 @@ pub(super) struct Dialler {
 
 impl Dialler {
     pub(super) fn new(plan: &Plan, clock: Clock) -> Self {
-        let target = &plan.target;
-        let mut config = DialConfig::new(target.transport, target.addr, &target.server_name);
-        config.tls.clone_from(&target.tls);
-        config.quic.clone_from(&target.quic);
-        config.protocols = Target::protocols();
-        target.ws_path().clone_into(&mut config.ws_path);
         let now = clock.now().as_micros();
         Self {
-            config,
+            config: plan.target.dial(),
+            subscribers: plan.subscribers_at.as_ref().map(Target::dial),
             sources: plan.sources.iter().map(|ip| (*ip, 0).into()).collect(),
             next: 0,
             schedule: plan
@@ -39,6 +35,16 @@ impl Dialler {
             allowance: 0,
             connecting_max: (plan.connecting_max / plan.threads).max(1),
         }
+    }
+
+    /// How a client of this kind connects from there.
+    pub(super) fn config(&mut self, kind: char, from: Option<SocketAddr>) -> &DialConfig {
+        let config = match &mut self.subscribers {
+            Some(config) if kind == 's' => config,
+            _ => &mut self.config,
+        };
+        config.local_addr = from;
+        config
     }
 
     /// Takes an allowance to dial, if the rate gives one.

@@ -121,12 +121,8 @@ const SUBACK: usize = 3;
 /// Too many fail, nothing happens any more, or the loop fails.
 pub fn run(visits: &Visits, broker: Option<Process>) -> anyhow::Result<Cost> {
     let target = &visits.target;
-    let mut config = DialConfig::new(target.transport, target.addr, &target.server_name);
-    config.tls.clone_from(&target.tls);
-    config.quic.clone_from(&target.quic);
+    let mut config = target.dial();
     config.early_data = visits.early_data;
-    config.protocols = Target::protocols();
-    target.ws_path().clone_into(&mut config.ws_path);
     let clock = Clock::new();
     let run = Run {
         visits,

@@ -1,14 +1,17 @@
 //! The load generator behind `dunlin bench`: drives `dunlin_net::Net` with
 //! many connections a thread and counts what becomes of every message.
 //!
-//! It knows MQTT from the client's side only and works against any broker.
+//! It knows MQTT and AMQP from the client's side only and works against any broker.
 //! Every payload starts with a stamp (publisher, number, intended time), so
 //! that loss, duplicates and latency are counted exactly and on one clock.
 
+mod amqp;
 mod client;
+mod common;
 mod dialler;
 pub mod handshakes;
 pub mod limits;
+mod mqtt;
 mod pacer;
 pub mod placement;
 pub mod places;
@@ -29,6 +32,7 @@ use std::io::Write;
 use std::thread;
 
 use anyhow::{Context as _, bail};
+use dunlin_base::transport::Transport;
 use dunlin_net::Clock;
 
 use plan::Plan;
@@ -56,7 +60,8 @@ const BREATH: Duration = Duration::from_millis(200);
 /// does not come about, or a thread fails.
 pub fn run(plan: &Plan, broker: Option<Process>, log: &mut dyn Write) -> anyhow::Result<Report> {
     plan.check()?;
-    let sockets = if plan.target.transport == dunlin_base::transport::Transport::Quic {
+    let is_quic = |kind| plan.target_of(kind).transport == Transport::Quic;
+    let sockets = if is_quic('p') && is_quic('s') {
         plan.threads * plan.sources.len().max(1)
     } else {
         plan.connections()

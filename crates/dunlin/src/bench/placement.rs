@@ -17,12 +17,13 @@ use std::net::TcpStream;
 use anyhow::{Context as _, bail, ensure};
 use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, SendBuf, StreamId};
+use dunlin_dial::Protocol;
 use dunlin_mqtt_codec::{Connect, Packet, decode};
 use dunlin_net::{Clock, DialConfig, Net, NetConfig};
 use serde_json::Value;
 
 use super::places::{Placement, Places};
-use super::plan::{Plan, Target};
+use super::plan::Plan;
 use super::wire::Framer;
 
 /// Rounds of connections made to find ports.
@@ -134,11 +135,11 @@ impl<'a> Survey<'a> {
             target.addr.ip().is_loopback() && target.addr.is_ipv4(),
             "clients can be placed on 127.0.0.1 only"
         );
-        let mut config = DialConfig::new(target.transport, target.addr, &target.server_name);
-        config.tls.clone_from(&target.tls);
-        config.quic.clone_from(&target.quic);
-        config.protocols = Target::protocols();
-        target.ws_path().clone_into(&mut config.ws_path);
+        ensure!(
+            target.protocol == Protocol::Mqtt && plan.subscribers_at.is_none(),
+            "clients of MQTT at one place can be placed"
+        );
+        let config = target.dial();
         Ok(Self { plan, config })
     }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use dunlin_base::Text;
 use dunlin_base::transport::Transport;
+use dunlin_dial::Protocol;
 use dunlin_mqtt_codec::{QoS, Version};
-use dunlin_net::{ClientTls, QuicTuning};
+use dunlin_net::{ClientTls, DialConfig, QuicTuning};
 
 use super::places::Places;
 use super::wire::STAMP_BYTES;
@@ -45,6 +46,8 @@ pub enum Pattern {
 pub struct Target {
     /// As the user wrote it, without password.
     pub url: String,
+    /// What is spoken there.
+    pub protocol: Protocol,
     /// Transport.
     pub transport: Transport,
     /// Resolved address.
@@ -64,18 +67,18 @@ pub struct Target {
 }
 
 impl Target {
-    /// What is spoken, as ALPN and WebSocket call it.
-    pub(crate) fn protocols() -> Vec<Text> {
-        vec![Text::from_static("mqtt")]
-    }
-
-    /// The WebSocket resource, or where it usually is.
-    pub(crate) fn ws_path(&self) -> &str {
-        if self.ws_path.is_empty() {
-            "/mqtt"
-        } else {
-            &self.ws_path
-        }
+    /// How to connect there.
+    pub(super) fn dial(&self) -> DialConfig {
+        let mut config = DialConfig::new(self.transport, self.addr, &self.server_name);
+        config.tls.clone_from(&self.tls);
+        config.quic.clone_from(&self.quic);
+        config.protocols = vec![Text::from_static(self.protocol.name())];
+        let ws_path = match self.ws_path.as_str() {
+            "" => self.protocol.ws_path(),
+            path => path,
+        };
+        ws_path.clone_into(&mut config.ws_path);
+        config
     }
 }
 
@@ -84,6 +87,13 @@ impl Target {
 pub struct Plan {
     /// Where the broker is.
     pub target: Target,
+    /// Where it is for subscribers, if that differs: they may speak another
+    /// protocol than publishers.
+    pub subscribers_at: Option<Target>,
+    /// Address of the queue that all messages go to, if it is not a topic (AMQP).
+    pub queue: Option<String>,
+    /// Messages are to survive a restart of the broker (AMQP).
+    pub durable: bool,
     /// Version of MQTT.
     pub version: Version,
     /// Who talks to whom.
@@ -163,6 +173,9 @@ pub enum PlanError {
     /// A rate that is zero, negative or not a number.
     #[error("a rate must be more than 0")]
     Rate,
+    /// What one protocol has and the other has not.
+    #[error("{0} are of {1}")]
+    OtherProtocol(&'static str, &'static str),
     /// More bytes than a packet holds.
     #[error("a payload has at most 268,000,000 bytes")]
     SizeTooLarge,
@@ -175,6 +188,9 @@ impl Plan {
     pub fn new(target: Target, run_id: &str) -> Self {
         Self {
             target,
+            subscribers_at: None,
+            queue: None,
+            durable: false,
             version: Version::V5,
             pattern: Pattern::Pair,
             publishers: 1,
@@ -228,6 +244,16 @@ impl Plan {
         if !(1..=THREADS_MAX).contains(&self.threads) {
             return Err(PlanError::Threads);
         }
+        let speaks =
+            |protocol| [self.target_of('p'), self.target_of('s')].map(|t| t.protocol == protocol);
+        if self.queue.is_some() && speaks(Protocol::Amqp) != [true; 2] {
+            return Err(PlanError::OtherProtocol("queues", "AMQP"));
+        }
+        let is_mqtt = self.target_of('s').protocol == Protocol::Mqtt;
+        if (self.share || self.persistent) && !is_mqtt {
+            let what = "persistent sessions and $share groups";
+            return Err(PlanError::OtherProtocol(what, "MQTT"));
+        }
         let wrong = |rate: Option<f64>| rate.is_some_and(|r| !(r > 0.0 && r.is_finite()));
         if wrong(self.rate) || wrong(self.connect_rate) {
             return Err(PlanError::Rate);
@@ -239,6 +265,20 @@ impl Plan {
     #[must_use]
     pub const fn connections(&self) -> usize {
         self.publishers + self.subscribers + self.idle
+    }
+
+    /// Where clients of a kind connect: `p`, `s` or `i`.
+    #[must_use]
+    pub fn target_of(&self, kind: char) -> &Target {
+        match (&self.subscribers_at, kind) {
+            (Some(target), 's') => target,
+            _ => &self.target,
+        }
+    }
+
+    /// Whether each message goes to one of the subscribers of its topic.
+    const fn is_competing(&self) -> bool {
+        self.share || self.queue.is_some()
     }
 
     /// Identifier of a client: `p`, `s` or `i`, and its number.
@@ -254,7 +294,10 @@ impl Plan {
     /// Topic number `t`.
     #[must_use]
     pub fn topic(&self, t: usize) -> String {
-        format!("{}/{t}", self.prefix)
+        match &self.queue {
+            Some(address) => address.clone(),
+            None => format!("{}/{t}", self.prefix),
+        }
     }
 
     /// The topics that publisher `p` uses in turn.
@@ -270,7 +313,9 @@ impl Plan {
             Pattern::Pair => spread(s, self.subscribers, self.topics)
                 .map(|t| format!("{shared}{}", self.topic(t)))
                 .collect(),
-            _ if self.topics == 1 => vec![format!("{shared}{}", self.topic(0))],
+            _ if self.topics == 1 || self.queue.is_some() => {
+                vec![format!("{shared}{}", self.topic(0))]
+            }
             _ => vec![format!("{shared}{}/+", self.prefix)],
         }
     }
@@ -287,7 +332,7 @@ impl Plan {
             }
             _ => self.subscribers,
         };
-        if self.share {
+        if self.is_competing() {
             subscribers.min(1) as u64
         } else {
             subscribers as u64
@@ -334,6 +379,7 @@ pub(crate) mod tests {
     ) -> Plan {
         let target = Target {
             url: "mqtt://127.0.0.1:1".into(),
+            protocol: Protocol::Mqtt,
             transport: Transport::Tcp,
             addr: ([127, 0, 0, 1], 1).into(),
             server_name: "localhost".into(),
@@ -393,6 +439,12 @@ pub(crate) mod tests {
         let mut rate = plan(Pattern::Pair, 1, 1, 1);
         rate.rate = Some(0.0);
         assert_eq!(rate.check(), Err(PlanError::Rate));
+        let mut queue = plan(Pattern::Pair, 1, 1, 1);
+        queue.queue = Some("/queues/q".into());
+        let refused = queue.check();
+        assert_eq!(refused, Err(PlanError::OtherProtocol("queues", "AMQP")));
+        queue.target.protocol = Protocol::Amqp;
+        assert_eq!(queue.check(), Ok(()));
         let mut threads = plan(Pattern::Pair, 1, 1, 1);
         threads.threads = 0;
         assert_eq!(threads.check(), Err(PlanError::Threads));

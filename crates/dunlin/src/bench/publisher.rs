@@ -2,14 +2,13 @@
 //! acknowledged. Knows no socket; time is a parameter.
 
 use bytes::Bytes;
-use dunlin_base::SendBuf;
-use dunlin_mqtt_codec::{Ack, EncodeError, Packet, PacketId, QoS, ReasonCode, Version};
+use dunlin_mqtt_codec::QoS;
 
 use super::plan::Plan;
 use super::schedule::Schedule;
 use super::shared::{Delivered, Window};
 use super::stats::Tally;
-use super::wire::{STAMP_BYTES, Stamp, Template};
+use super::wire::{STAMP_BYTES, Stamp};
 
 /// Bytes given to the transport that have not left, at most; one message may
 /// go beyond.
@@ -45,6 +44,19 @@ pub(super) struct Produced {
     pub(super) more: bool,
 }
 
+/// Writes the messages of one publisher in a protocol.
+pub(super) trait Writer {
+    /// Bytes written that were not yet given to the transport.
+    fn written(&self) -> usize;
+
+    /// Whether the broker takes another message to this topic of the publisher.
+    fn may_write(&mut self, topic: usize) -> bool;
+
+    /// Writes a message; `id` tells it from others in flight, 0 if nothing will
+    /// be heard of it.
+    fn write(&mut self, topic: usize, id: u16, stamp: Stamp, filler: &Bytes);
+}
+
 /// What an acknowledgement led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acked {
@@ -52,8 +64,6 @@ pub(super) enum Acked {
     Done,
     /// The broker refused the message: these deliveries will not come.
     Refused(u64),
-    /// PUBREL must follow.
-    Release(PacketId),
     /// Not in flight.
     Unknown,
 }
@@ -75,8 +85,8 @@ pub(super) struct Publisher {
     /// Number among those of its thread.
     local: usize,
     qos: QoS,
-    /// One per topic, with the deliveries of a message.
-    templates: Vec<(Template, u64)>,
+    /// Deliveries of a message, by topic.
+    fans: Vec<u64>,
     cursor: usize,
     window: usize,
     /// Messages due so far (fixed rate).
@@ -94,31 +104,25 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(plan: &Plan, index: usize, local: usize) -> Result<Self, EncodeError> {
-        let templates = plan
-            .topics_of_publisher(index)
-            .map(|t| {
-                let template = Template::new(plan.version, plan.qos, &plan.topic(t), plan.size)?;
-                Ok((template, plan.fan_of(t)))
-            })
-            .collect::<Result<Vec<_>, EncodeError>>()?;
-        let fan_max = templates.iter().map(|(_, fan)| *fan).max().unwrap_or(0);
-        Ok(Self {
+    pub(super) fn new(plan: &Plan, index: usize, local: usize) -> Self {
+        let topics = plan.topics_of_publisher(index);
+        let fans: Vec<u64> = topics.map(|t| plan.fan_of(t)).collect();
+        Self {
             index,
             local,
             qos: plan.qos,
-            templates,
+            fan_max: fans.iter().copied().max().unwrap_or(0),
+            fans,
             cursor: 0,
             window: plan.window(),
             due: 0,
             sent: 0,
             expected: 0,
-            fan_max,
             written_off: 0,
             progress: (0, 0),
             free: Vec::new(),
             in_flight: Vec::new(),
-        })
+        }
     }
 
     /// The server accepted the connection and takes `receive_maximum` messages
@@ -168,7 +172,7 @@ impl Publisher {
     }
 
     /// Writes what may and should be sent now.
-    pub(super) fn produce(&mut self, cx: &mut Cx<'_>, out: &mut SendBuf) -> Produced {
+    pub(super) fn produce(&mut self, cx: &mut Cx<'_>, out: &mut impl Writer) -> Produced {
         let mut done = Produced::default();
         if cx.backlog > BACKLOG_BYTES_MAX / 2 {
             return done;
@@ -182,7 +186,11 @@ impl Publisher {
             None => room,
         };
         let mut left = room.min(wanted).min(cx.plan.batch);
-        while left > 0 && cx.backlog + out.len() < BACKLOG_BYTES_MAX {
+        while left > 0 && cx.backlog + out.written() < BACKLOG_BYTES_MAX {
+            if !out.may_write(self.cursor) {
+                // More is possible when the broker says so.
+                return done;
+            }
             done.deliveries += self.emit(cx, out);
             done.messages += 1;
             left -= 1;
@@ -192,27 +200,23 @@ impl Publisher {
     }
 
     /// Writes one message; returns the deliveries that it must lead to.
-    fn emit(&mut self, cx: &mut Cx<'_>, out: &mut SendBuf) -> u64 {
+    fn emit(&mut self, cx: &mut Cx<'_>, out: &mut impl Writer) -> u64 {
         let at_us = match cx.schedule {
             Some(schedule) => schedule.at_of(self.local, self.sent),
             None => cx.now_us,
         };
         let packet_id = self.free.pop().unwrap_or(0);
-        let Some((template, fan)) = self.templates.get(self.cursor) else {
-            return 0;
-        };
-        let fan = *fan;
+        let fan = self.fans.get(self.cursor).copied().unwrap_or(0);
         let stamp = Stamp {
             at_us,
             publisher: self.index as u32,
             seq: self.sent as u32,
         };
-        template.write(packet_id, stamp, out);
-        out.put_bytes(cx.filler);
+        out.write(self.cursor, packet_id, stamp, cx.filler);
         if let Some(slot) = self.slot(packet_id) {
             *slot = Some(InFlight { at_us, fan });
         }
-        self.cursor = (self.cursor + 1) % self.templates.len();
+        self.cursor = (self.cursor + 1) % self.fans.len().max(1);
         self.sent += 1;
         self.expected += fan;
         let measured = u64::from(cx.window.contains(at_us));
@@ -230,32 +234,30 @@ impl Publisher {
             .get_mut(usize::from(packet_id).checked_sub(1)?)
     }
 
-    /// PUBACK, PUBREC or PUBCOMP.
+    /// Whether a message of this number waits for its acknowledgement.
+    pub(super) fn is_in_flight(&self, id: u16) -> bool {
+        let slot = usize::from(id).checked_sub(1);
+        slot.and_then(|slot| self.in_flight.get(slot))
+            .is_some_and(Option::is_some)
+    }
+
+    /// The broker has taken over a message, or refused it.
     pub(super) fn on_ack(
         &mut self,
-        packet: &Packet<'_>,
+        id: u16,
+        refused: bool,
         now_us: u64,
         window: Window,
         tally: &mut Tally,
     ) -> Acked {
-        let (ack, is_last) = match packet {
-            Packet::PubAck(ack) | Packet::PubComp(ack) => (ack, true),
-            Packet::PubRec(ack) => (ack, ack.reason.is_error()),
-            _ => return Acked::Unknown,
-        };
-        let id = ack.packet_id;
-        let refused = ack.reason.is_error();
-        let Some(slot) = self.slot(id.get()) else {
+        let Some(slot) = self.slot(id) else {
             return Acked::Unknown;
         };
         let Some(InFlight { at_us, fan }) = *slot else {
             return Acked::Unknown;
         };
-        if !is_last {
-            return Acked::Release(id);
-        }
         *slot = None;
-        self.free.push(id.get());
+        self.free.push(id);
         if window.contains(at_us) {
             if refused {
                 tally.refused += 1;
@@ -273,18 +275,6 @@ impl Publisher {
     }
 }
 
-/// Writes an acknowledgement without properties.
-pub(super) fn put_ack(
-    make: impl FnOnce(Ack<'static>) -> Packet<'static>,
-    packet_id: PacketId,
-    version: Version,
-    out: &mut SendBuf,
-) {
-    let packet = make(Ack::new(packet_id, ReasonCode::Success));
-    // A growing buffer takes everything.
-    let _ = packet.encode(version, out);
-}
-
 /// The payload after its stamp: bytes that no transport can compress away.
 pub(super) fn filler(size: usize) -> Bytes {
     let mut state = 0x2545_f491_4f6c_dd1du64;
@@ -300,9 +290,13 @@ pub(super) fn filler(size: usize) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use dunlin_base::SendBuf;
+
     use super::*;
+    use crate::bench::mqtt::Packets;
     use crate::bench::plan::Pattern;
     use crate::bench::plan::tests::plan;
+    use crate::bench::wire::Template;
 
     const WINDOW: Window = Window {
         start_us: 0,
@@ -316,12 +310,14 @@ mod tests {
         delivered: Delivered,
         publisher: Publisher,
         filler: Bytes,
+        template: Template,
     }
 
     impl Bench {
         fn new(plan: Plan) -> Self {
             Self {
-                publisher: Publisher::new(&plan, 0, 0).unwrap(),
+                publisher: Publisher::new(&plan, 0, 0),
+                template: Template::new(plan.version, plan.qos, "t", plan.size).unwrap(),
                 tally: Tally::default(),
                 delivered: Delivered::default(),
                 filler: filler(plan.size),
@@ -340,7 +336,10 @@ mod tests {
                 schedule,
                 backlog,
             };
-            let mut out = SendBuf::new();
+            let mut out = Packets {
+                templates: core::slice::from_ref(&self.template),
+                out: &mut SendBuf::new(),
+            };
             self.publisher.produce(&mut cx, &mut out).messages
         }
     }
@@ -384,27 +383,19 @@ mod tests {
         bench.publisher.accepted(2);
         assert_eq!(bench.produce(200, 0, None), 2);
         assert_eq!(bench.publisher.waiting(), 2);
-        let id = PacketId::MIN;
-        let ack = |reason| Ack::new(id, reason);
-        let mut on = |packet: Packet<'_>| {
-            bench
-                .publisher
-                .on_ack(&packet, 500, WINDOW, &mut bench.tally)
+        let mut on = |refused, now_us| {
+            let (publisher, tally) = (&mut bench.publisher, &mut bench.tally);
+            publisher.on_ack(1, refused, now_us, WINDOW, tally)
         };
-        let received = Packet::PubRec(ack(ReasonCode::Success));
-        assert_eq!(on(received), Acked::Release(id));
-        assert_eq!(on(Packet::PubComp(ack(ReasonCode::Success))), Acked::Done);
-        assert_eq!(
-            on(Packet::PubComp(ack(ReasonCode::Success))),
-            Acked::Unknown
-        );
+        assert_eq!(on(false, 500), Acked::Done);
+        assert_eq!(on(false, 500), Acked::Unknown);
         assert_eq!(bench.tally.acknowledged, 1);
         assert_eq!(bench.tally.ack_latency.summary().max_us, 300);
         assert_eq!(bench.produce(600, 0, None), 1);
-        let refused = Packet::PubRec(ack(ReasonCode::QuotaExceeded));
+        assert!(bench.publisher.is_in_flight(1) && !bench.publisher.is_in_flight(0));
         let outcome = bench
             .publisher
-            .on_ack(&refused, 700, WINDOW, &mut bench.tally);
+            .on_ack(1, true, 700, WINDOW, &mut bench.tally);
         assert_eq!((outcome, bench.tally.refused), (Acked::Refused(1), 1));
         assert_eq!(bench.tally.expected, 2, "what is refused is not lost");
     }

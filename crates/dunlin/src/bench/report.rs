@@ -2,6 +2,8 @@
 
 use core::fmt::{self, Write as _};
 
+use dunlin_dial::Protocol;
+use dunlin_mqtt_codec::Version;
 use serde::Serialize;
 
 use super::plan::Plan;
@@ -38,8 +40,16 @@ pub struct Report {
 pub struct Setup {
     /// The broker's URL, without password.
     pub url: String,
-    /// `3.1.1` or `5.0`.
-    pub mqtt: &'static str,
+    /// That of subscribers, if it differs.
+    pub subscribers_url: Option<String>,
+    /// What publishers speak: `mqtt` or `amqp`.
+    pub protocol: &'static str,
+    /// `3.1.1` or `5.0`; `null` with AMQP.
+    pub mqtt: Option<&'static str>,
+    /// The queue that all messages went to.
+    pub queue: Option<String>,
+    /// Messages were to survive a restart of the broker.
+    pub durable: bool,
     /// Who talked to whom.
     pub pattern: String,
     /// Publishing connections.
@@ -91,7 +101,7 @@ pub struct Connections {
     pub seconds: f64,
     /// Per second.
     pub per_second: f64,
-    /// Dialling to CONNACK.
+    /// Dialling to CONNACK or `open`.
     pub time: Summary,
 }
 
@@ -231,10 +241,15 @@ impl Setup {
     fn new(plan: &Plan) -> Self {
         Self {
             url: plan.target.url.clone(),
-            mqtt: match plan.version {
-                dunlin_mqtt_codec::Version::V311 => "3.1.1",
-                dunlin_mqtt_codec::Version::V5 => "5.0",
+            subscribers_url: plan.subscribers_at.as_ref().map(|it| it.url.clone()),
+            protocol: plan.target.protocol.name(),
+            mqtt: match (plan.target.protocol, plan.version) {
+                (Protocol::Mqtt, Version::V311) => Some("3.1.1"),
+                (Protocol::Mqtt, Version::V5) => Some("5.0"),
+                _ => None,
             },
+            queue: plan.queue.clone(),
+            durable: plan.durable,
             pattern: format!("{:?}", plan.pattern).to_lowercase(),
             publishers: plan.publishers,
             subscribers: plan.subscribers,
@@ -252,6 +267,19 @@ impl Setup {
             threads: plan.threads,
             warmup_s: plan.warmup.as_secs_f64(),
             duration_s: plan.duration.as_secs_f64(),
+        }
+    }
+}
+
+impl Setup {
+    /// What is promised to the publisher, as its protocol calls it.
+    fn quality(&self) -> String {
+        let durable = if self.durable { ", durable" } else { "" };
+        match (self.mqtt, self.qos) {
+            (Some(_), qos) => format!("QoS {qos}"),
+            (None, 0) => format!("settled{durable}"),
+            (None, 1) => format!("unsettled{durable}"),
+            (None, _) => format!("unsettled, receivers settle second{durable}"),
         }
     }
 }
@@ -281,7 +309,17 @@ impl fmt::Display for Report {
 impl Report {
     fn write_setup(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.setup;
-        row(f, "broker", &format!("{}, MQTT {}", s.url, s.mqtt))?;
+        let protocol = match s.mqtt {
+            Some(version) => format!("MQTT {version}"),
+            None => "AMQP 1.0".into(),
+        };
+        row(f, "broker", &format!("{}, {protocol}", s.url))?;
+        if let Some(url) = &s.subscribers_url {
+            row(f, "", &format!("subscribers at {url}"))?;
+        }
+        if let Some(address) = &s.queue {
+            row(f, "queue", address)?;
+        }
         if s.idle > 0 {
             return row(
                 f,
@@ -300,8 +338,11 @@ impl Report {
             (None, false) => format!("saturation, {} in flight per publisher", s.in_flight),
         };
         let what = format!(
-            "QoS {}, {} B, {pace}, {} s after {} s of warm-up",
-            s.qos, s.payload_bytes, s.duration_s, s.warmup_s
+            "{}, {} B, {pace}, {} s after {} s of warm-up",
+            s.quality(),
+            s.payload_bytes,
+            s.duration_s,
+            s.warmup_s
         );
         row(f, "load", &what)
     }

@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use anyhow::Context as _;
 use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind};
-use dunlin_base::{ConnId, SendBuf};
+use dunlin_base::{ConnId, Instant, SendBuf};
 use dunlin_mqtt::close_code;
-use dunlin_mqtt_codec::Packet;
 use dunlin_net::{Clock, Net, NetConfig};
 
-use super::client::{Client, Cx, Progress, Role, Stage};
+use super::client::Client;
+use super::common::{Common, Cx, Progress, Role, Stage};
 use super::dialler::Dialler;
 use super::pacer::Pacer;
 use super::plan::Plan;
@@ -80,15 +80,17 @@ impl<'a> Worker<'a> {
         thread: usize,
     ) -> anyhow::Result<Self> {
         let mine = |n: usize| (thread..n).step_by(plan.threads);
-        let mut clients: Vec<Client> = mine(plan.subscribers)
-            .map(|n| Client::new(Role::Subscriber(n, Received::default())))
-            .chain(mine(plan.idle).map(|n| Client::new(Role::Idle(n))))
-            .collect();
-        let publishers_from = clients.len();
-        for (local, n) in mine(plan.publishers).enumerate() {
-            let publisher = Publisher::new(plan, n, local).context("cannot publish")?;
-            clients.push(Client::new(Role::Publisher(Box::new(publisher))));
-        }
+        let subscribers = mine(plan.subscribers).map(|n| Role::Subscriber(n, Received::default()));
+        let first = subscribers.chain(mine(plan.idle).map(Role::Idle));
+        let publishers = mine(plan.publishers)
+            .enumerate()
+            .map(|(local, n)| Role::Publisher(Box::new(Publisher::new(plan, n, local))));
+        let clients = first
+            .chain(publishers)
+            .map(|role| Client::new(plan, role))
+            .collect::<Result<Vec<_>, _>>()
+            .context("cannot publish")?;
+        let publishers_from = clients.len() - mine(plan.publishers).count();
         let share = mine(plan.publishers).count() as f64 / plan.publishers.max(1) as f64;
         let net = Net::new(NetConfig::client(clock)?)?;
         shared.register(net.waker());
@@ -174,22 +176,22 @@ impl<'a> Worker<'a> {
             let Some(client) = state.clients.get_mut(index) else {
                 break;
             };
-            client.stage = Stage::Connecting;
-            client.dialled_us = self.clock.now().as_micros();
-            let (kind, number) = client.name();
-            self.dial.config.local_addr = match &self.plan.places {
+            client.common.stage = Stage::Connecting;
+            client.common.dialled_us = self.clock.now().as_micros();
+            let (kind, number) = client.common.name();
+            let from = match &self.plan.places {
                 Some(places) => places.source(kind, number),
                 None => self.dial.source(index),
             };
-            match self.net.dial(&self.dial.config) {
+            match self.net.dial(self.dial.config(kind, from)) {
                 Ok(conn) => {
-                    client.conn = Some(conn);
+                    client.common.conn = Some(conn);
                     state.by_conn.insert(conn, index);
                     state.connecting += 1;
                     state.alive += 1;
                 }
                 Err(error) => {
-                    client.stage = Stage::Gone;
+                    client.common.stage = Stage::Gone;
                     state.progress.failed += 1;
                     count_cause(&mut state.tally.failures, error.to_string());
                 }
@@ -217,8 +219,9 @@ impl<'a> Worker<'a> {
             let clients = &mut state.clients;
             schedule.announce(now.min(window.end_us.saturating_sub(1)), |local, at_us| {
                 tally.offered += u64::from(window.contains(at_us));
-                if let Some(Role::Publisher(publisher)) =
-                    clients.get_mut(from + local).map(|client| &mut client.role)
+                if let Some(Role::Publisher(publisher)) = clients
+                    .get_mut(from + local)
+                    .map(|client| &mut client.common.role)
                 {
                     publisher.add_due();
                 }
@@ -232,19 +235,20 @@ impl<'a> Worker<'a> {
     fn produce(&mut self) -> bool {
         let state = &mut self.state;
         let (mut sent, mut expected, mut more) = (0, 0, false);
+        let now = Instant::from_micros(state.now_us);
         for (index, client) in state
             .clients
             .iter_mut()
             .enumerate()
             .skip(self.publishers_from)
         {
-            let Role::Publisher(publisher) = &mut client.role else {
+            let Role::Publisher(publisher) = &client.common.role else {
                 continue;
             };
             let Some(delivered) = self.shared.delivered.get(publisher.index) else {
                 continue;
             };
-            if client.stage != Stage::Ready {
+            if client.common.stage != Stage::Ready {
                 continue;
             }
             let mut cx = publisher::Cx {
@@ -255,13 +259,13 @@ impl<'a> Worker<'a> {
                 tally: &mut state.tally,
                 delivered,
                 schedule: self.schedule.as_ref(),
-                backlog: client.backlog,
+                backlog: client.common.backlog,
             };
-            let produced = publisher.produce(&mut cx, &mut client.out);
+            let produced = client.produce(&mut cx, now);
             sent += produced.messages;
             expected += produced.deliveries;
             more |= produced.more;
-            if produced.messages > 0 && !mem::replace(&mut client.touched, true) {
+            if produced.messages > 0 && !mem::replace(&mut client.common.touched, true) {
                 state.touched.push(index);
             }
         }
@@ -279,16 +283,8 @@ impl<'a> Worker<'a> {
             return;
         }
         self.next_sweep_us = now + SWEEP_US;
-        for (index, client) in state.clients.iter_mut().enumerate() {
-            // Half of it, so that a busy broker is not taken for a dead client.
-            let after = u64::from(client.keep_alive) * 500_000;
-            let silent = now.saturating_sub(client.last_sent_us);
-            if client.stage == Stage::Ready && after > 0 && silent >= after {
-                let _ = Packet::PingReq.encode(self.plan.version, &mut client.out);
-                if !mem::replace(&mut client.touched, true) {
-                    state.touched.push(index);
-                }
-            }
+        for index in 0..state.clients.len() {
+            state.with(index, |client, cx| client.keep_alive(cx));
         }
     }
 
@@ -299,17 +295,17 @@ impl<'a> Worker<'a> {
             let Some(client) = state.clients.get_mut(index) else {
                 continue;
             };
-            client.touched = false;
-            let (Some(conn), bytes) = (client.conn, client.out.len()) else {
+            client.common.touched = false;
+            let (Some(conn), bytes) = (client.common.conn, client.common.out.len()) else {
                 continue;
             };
-            let left = self.net.send(conn, Client::STREAM, &mut client.out);
+            let left = self.net.send(conn, Common::STREAM, &mut client.common.out);
             // Ten thousand idle connections need no buffers.
-            if !matches!(client.role, Role::Publisher(_)) && bytes < 1024 {
-                client.out = SendBuf::new();
+            if !matches!(client.common.role, Role::Publisher(_)) && bytes < 1024 {
+                client.common.out = SendBuf::new();
             }
-            client.backlog += bytes - left.min(bytes);
-            client.last_sent_us = state.now_us;
+            client.common.backlog += bytes - left.min(bytes);
+            client.common.last_sent_us = state.now_us;
         }
         for conn in state.closing.drain(..) {
             self.net.close(conn, close_code::NO_ERROR);
@@ -344,8 +340,8 @@ impl<'a> Worker<'a> {
         if phase == Phase::Drain {
             let clients = self.state.clients.iter().skip(self.publishers_from);
             let waiting: u64 = clients
-                .filter(|client| client.stage == Stage::Ready)
-                .map(|client| match &client.role {
+                .filter(|client| client.common.stage == Stage::Ready)
+                .map(|client| match &client.common.role {
                     Role::Publisher(publisher) => publisher.waiting(),
                     _ => 0,
                 })
@@ -394,15 +390,16 @@ impl<'a> Worker<'a> {
     /// Disconnects everything in order.
     fn stop(&mut self) -> anyhow::Result<()> {
         let state = &mut self.state;
+        let now = Instant::from_micros(state.now_us);
         for (index, client) in state.clients.iter_mut().enumerate() {
-            if let Some(conn) = client.conn {
-                if client.stage == Stage::Ready {
-                    client.put_disconnect(self.plan);
-                    if !mem::replace(&mut client.touched, true) {
+            if let Some(conn) = client.common.conn {
+                if client.common.stage == Stage::Ready {
+                    client.put_disconnect(self.plan, now);
+                    if !mem::replace(&mut client.common.touched, true) {
                         state.touched.push(index);
                     }
                 }
-                client.stage = Stage::Gone;
+                client.common.stage = Stage::Gone;
                 state.closing.push(conn);
             }
         }
@@ -422,6 +419,29 @@ impl State<'_> {
         let Some(&index) = self.by_conn.get(&conn) else {
             return;
         };
+        if matches!(kind, NetEventKind::Closed { .. }) {
+            self.alive -= 1;
+            self.by_conn.remove(&conn);
+        }
+        self.with(index, |client, cx| match kind {
+            NetEventKind::Opened { .. } => client.on_opened(cx),
+            NetEventKind::Bytes { stream, data } => client.on_bytes(stream, data, cx),
+            NetEventKind::Sent { bytes, .. } => {
+                client.common.backlog = client.common.backlog.saturating_sub(bytes)
+            }
+            NetEventKind::Closed { cause } => {
+                client.common.fail(cause.to_string(), cx);
+                client.common.conn = None;
+            }
+            NetEventKind::StreamFinished { stream } | NetEventKind::StreamReset { stream, .. } => {
+                client.on_stream_end(stream, cx);
+            }
+            _ => {}
+        });
+    }
+
+    /// Lets a client act, and notes what follows from that.
+    fn with(&mut self, index: usize, act: impl FnOnce(&mut Client, &mut Cx<'_>)) {
         let Some(client) = self.clients.get_mut(index) else {
             return;
         };
@@ -433,35 +453,15 @@ impl State<'_> {
             window: self.window,
             now_us: self.now_us,
         };
-        let before = client.stage;
-        match kind {
-            NetEventKind::Opened { .. } => {
-                if let Err(error) = client.on_opened(self.plan) {
-                    client.fail(format!("cannot say CONNECT: {error}"), &mut cx);
-                }
-            }
-            NetEventKind::Bytes { stream, data } => client.on_bytes(stream, data, &mut cx),
-            NetEventKind::Sent { bytes, .. } => {
-                client.backlog = client.backlog.saturating_sub(bytes)
-            }
-            NetEventKind::Closed { cause } => {
-                client.fail(cause.to_string(), &mut cx);
-                client.conn = None;
-                self.alive -= 1;
-                self.by_conn.remove(&conn);
-            }
-            NetEventKind::StreamFinished { stream } | NetEventKind::StreamReset { stream, .. } => {
-                client.on_stream_end(stream, &mut cx);
-            }
-            _ => {}
-        }
-        if before == Stage::Connecting && client.stage != Stage::Connecting {
+        let before = client.common.stage;
+        act(client, &mut cx);
+        if before == Stage::Connecting && client.common.stage != Stage::Connecting {
             self.connecting -= 1;
         }
-        if before != Stage::Gone && client.stage == Stage::Gone && client.conn.is_some() {
-            self.closing.push(conn);
+        if before != Stage::Gone && client.common.stage == Stage::Gone {
+            self.closing.extend(client.common.conn);
         }
-        if !client.out.is_empty() && !mem::replace(&mut client.touched, true) {
+        if !client.common.out.is_empty() && !mem::replace(&mut client.common.touched, true) {
             self.touched.push(index);
         }
     }

@@ -40,9 +40,13 @@ const QUIC_SOURCES: u8 = 8;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Bench {
-    /// The broker: quic://, mqtt://, mqtts://, ws:// or wss://HOST[:PORT].
+    /// The broker: quic://, mqtt://, mqtts://, ws:// or wss://HOST[:PORT], or with
+    /// AMQP amqp+quic://, amqp://, amqps://, amqp+ws:// or amqp+wss://.
     #[arg(long, default_value = "mqtt://127.0.0.1:1883")]
     url: String,
+    /// The broker for subscribers, if they come by another transport or protocol.
+    #[arg(long, value_name = "URL")]
+    sub_url: Option<String>,
     /// MQTT version: 5 or 3.1.1.
     #[arg(long, short = 'V', default_value = "5", value_parser = version)]
     mqtt: Version,
@@ -80,6 +84,8 @@ Examples:
   dunlin bench --pattern fan-out --subs 50          one topic, fifty subscribers
   dunlin bench --pattern fan-in --pubs 100 --qos 1 --persistent
   dunlin bench --rate 1000 --duration 30            latency at 1,000 messages a second
+  dunlin bench --url amqp://127.0.0.1 --queue /queues/one --qos 1 --subs 10
+  dunlin bench --url mqtt://127.0.0.1 --sub-url amqp://127.0.0.1
   dunlin bench --handshakes 5000 --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem
   dunlin bench --idle 10000 --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem";
 
@@ -118,9 +124,17 @@ struct Load {
     /// Topics; several of one publisher are used in turn.
     #[arg(long, value_name = "N")]
     topics: Option<usize>,
-    /// QoS of messages and subscriptions.
+    /// QoS of messages and subscriptions. With AMQP 0 is settled, 1 unsettled, 2
+    /// unsettled with the receiver settling second.
     #[arg(long, default_value = "0", value_parser = qos)]
     qos: QoS,
+    /// With AMQP: all messages go to the queue with this address, such as
+    /// /queues/NAME, and each from there to one of the subscribers.
+    #[arg(long, value_name = "ADDRESS")]
+    queue: Option<String>,
+    /// With AMQP: messages are to survive a restart of the broker.
+    #[arg(long)]
+    durable: bool,
     /// QoS of subscriptions, if it differs.
     #[arg(long, value_parser = qos)]
     sub_qos: Option<QoS>,
@@ -169,7 +183,8 @@ struct Load {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connections")]
 struct Connect {
-    /// Only connect this many clients and hold them.
+    /// Only connect this many clients and hold them; with AMQP each has a session
+    /// and a receiver.
     #[arg(long, value_name = "N", conflicts_with_all = ["pubs", "subs", "rate"])]
     idle: Option<usize>,
     /// Only connect this many clients one after the other, and say what that
@@ -273,8 +288,12 @@ impl Bench {
     fn visits(&self, count: u64) -> anyhow::Result<Visits> {
         let connect = &self.connect;
         let warm_up = connect.uncounted.unwrap_or(count / WARM_UP_PART);
+        let target = self.target(&self.url)?;
+        if target.protocol != Protocol::Mqtt {
+            bail!("--handshakes needs a URL of MQTT");
+        }
         let mut visits = Visits {
-            target: self.target()?,
+            target,
             version: self.mqtt,
             count,
             warm_up,
@@ -318,7 +337,8 @@ impl Bench {
 
     fn plan(&self) -> anyhow::Result<Plan> {
         let (load, connect) = (&self.load, &self.connect);
-        let target = self.target()?;
+        let target = self.target(&self.url)?;
+        let subscribers_at = self.sub_url.as_deref().map(|url| self.target(url));
         let idle = connect.idle.unwrap_or(0);
         let (pubs, subs, topics) = match idle {
             0 => load.shape(),
@@ -353,7 +373,10 @@ impl Bench {
             places: None,
             prefix: format!("{}/{run_id}", load.prefix),
             run_id,
+            queue: load.queue.clone(),
+            durable: load.durable,
             target,
+            subscribers_at: subscribers_at.transpose()?,
         };
         if dunlin_base::topic::validate_name(&plan.prefix).is_err() {
             bail!("{:?} cannot be the start of a topic", load.prefix);
@@ -365,13 +388,8 @@ impl Bench {
         Ok(plan)
     }
 
-    fn target(&self) -> anyhow::Result<Target> {
-        let url: Url = self
-            .url
-            .parse()
-            .with_context(|| format!("--url {}", self.url))?;
-        url.require(Protocol::Mqtt)
-            .with_context(|| format!("--url {}", self.url))?;
+    fn target(&self, text: &str) -> anyhow::Result<Target> {
+        let url: Url = text.parse().with_context(|| format!("--url {text}"))?;
         let addr = (url.host(), url.port())
             .to_socket_addrs()
             .with_context(|| format!("cannot resolve {}", url.host()))?
@@ -390,6 +408,7 @@ impl Bench {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         Ok(Target {
             url: url.to_string(),
+            protocol: url.protocol(),
             transport: url.transport(),
             addr,
             server_name: url.host().to_owned(),
@@ -416,6 +435,7 @@ impl Load {
             Pattern::All => (self.pubs.unwrap_or(10), self.subs.unwrap_or(10)),
         };
         let topics = match self.pattern {
+            _ if self.queue.is_some() => return (pubs, subs, 1),
             Pattern::FanOut => 1,
             Pattern::Pair => pubs.min(subs),
             Pattern::FanIn | Pattern::All => pubs,
@@ -546,6 +566,10 @@ mod tests {
             ("--pattern n-n --pubs 3 --subs 4 --topics 5", (3, 4, 5)),
             ("--pattern 1-1", (1, 1, 1)),
             ("--idle 10", (0, 0, 1)),
+            (
+                "--url amqp://127.0.0.1 --queue q --pubs 3 --subs 4",
+                (3, 4, 1),
+            ),
         ];
         for (args, want) in cases {
             let plan = plan(args).expect(args);
@@ -582,6 +606,8 @@ mod tests {
             ("--rate 0", "more than 0"),
             ("--idle 5 --pubs 5", "cannot be used with"),
             ("--url http://x", "unknown scheme"),
+            ("--queue q", "AMQP"),
+            ("--url amqp://127.0.0.1 --share", "MQTT"),
             ("--pin 12", "64 hexadecimal"),
             ("--prefix a/#", "start of a topic"),
             ("--threads 0", "threads"),

@@ -10,15 +10,17 @@ use dunlin::bench::plan::{Pattern, Plan, Target};
 use dunlin::bench::proc::Process;
 use dunlin::bench::report::Report;
 use dunlin_base::transport::Transport;
+use dunlin_dial::Protocol;
 use dunlin_mqtt_codec::{QoS, Version};
 use dunlin_net::{ClientTls, QuicTuning};
 
 use crate::support::Broker;
 
-fn plan(broker: &Broker, transport: Transport, run_id: &str) -> Plan {
+fn target(broker: &Broker, protocol: Protocol, transport: Transport) -> Target {
     let tls = ClientTls::builder().dangerous_accept_any_certificate();
-    let target = Target {
-        url: format!("{}://localhost", dunlin_client::scheme(transport)),
+    Target {
+        url: format!("{}://localhost", protocol.scheme(transport)),
+        protocol,
         transport,
         addr: broker.addr(transport),
         server_name: "localhost".into(),
@@ -27,7 +29,11 @@ fn plan(broker: &Broker, transport: Transport, run_id: &str) -> Plan {
         quic: QuicTuning::default(),
         user: None,
         password: None,
-    };
+    }
+}
+
+fn plan(broker: &Broker, transport: Transport, run_id: &str) -> Plan {
+    let target = target(broker, Protocol::Mqtt, transport);
     let mut plan = Plan::new(target, run_id);
     plan.warmup = Duration::from_millis(50);
     plan.duration = Duration::from_millis(300);
@@ -84,6 +90,67 @@ fn nothing_is_lost_on_any_transport_and_qos() {
         assert_eq!(messages.acknowledged, acknowledged);
         assert_eq!(messages.expected, 2 * messages.sent);
     }
+}
+
+#[test]
+fn nothing_is_lost_with_amqp_and_between_protocols() {
+    let broker = Broker::start(2);
+    let (mqtt, amqp) = (Protocol::Mqtt, Protocol::Amqp);
+    let cases = [
+        (amqp, Transport::Tcp, amqp, QoS::AtMostOnce, true),
+        (amqp, Transport::Tls, amqp, QoS::AtLeastOnce, true),
+        (amqp, Transport::Quic, amqp, QoS::ExactlyOnce, false),
+        (amqp, Transport::Tls, amqp, QoS::AtLeastOnce, false),
+        (mqtt, Transport::Tcp, amqp, QoS::AtLeastOnce, false),
+        (amqp, Transport::Tcp, mqtt, QoS::ExactlyOnce, false),
+    ];
+    for (number, (from, transport, to, qos, to_queue)) in cases.into_iter().enumerate() {
+        let what = format!("{from:?} {transport:?} {to:?} {qos:?} queue {to_queue}");
+        let mut plan = plan(&broker, transport, &format!("a{number}"));
+        plan.target = target(&broker, from, transport);
+        plan.subscribers_at = Some(target(&broker, to, transport));
+        (plan.qos, plan.subscribe_qos) = (qos, qos);
+        (plan.publishers, plan.subscribers, plan.topics) = (3, 2, 4);
+        plan.pattern = Pattern::All;
+        plan.rate = Some(2_000.0);
+        if to_queue {
+            (plan.queue, plan.topics) = (Some(format!("/queues/{number}")), 1);
+        }
+        let report = run(&plan);
+        assert_complete(&report, &what);
+        let messages = report.messages.expect("messages");
+        let acknowledged = match qos {
+            QoS::AtMostOnce => 0,
+            _ => messages.sent,
+        };
+        assert_eq!(messages.acknowledged, acknowledged, "{what}");
+        let copies = if to_queue { 1 } else { 2 };
+        assert_eq!(messages.expected, copies * messages.sent, "{what}");
+    }
+}
+
+#[test]
+fn saturation_of_a_queue_is_settled_in_full() {
+    let broker = Broker::start(1);
+    for (qos, durable) in [(QoS::AtMostOnce, false), (QoS::AtLeastOnce, true)] {
+        let mut plan = plan(&broker, Transport::Tcp, "queue");
+        plan.target = target(&broker, Protocol::Amqp, Transport::Tcp);
+        plan.queue = Some("/queues/full".into());
+        (plan.qos, plan.subscribe_qos, plan.durable) = (qos, qos, durable);
+        plan.subscribers = 20;
+        assert_complete(&run(&plan), &format!("{qos:?}"));
+    }
+}
+
+#[test]
+fn idle_clients_of_amqp_have_a_link() {
+    let broker = Broker::start(1);
+    let mut plan = plan(&broker, Transport::Tcp, "links");
+    plan.target = target(&broker, Protocol::Amqp, Transport::Tcp);
+    (plan.publishers, plan.subscribers, plan.idle) = (0, 0, 20);
+    let report = run(&plan);
+    assert_eq!(report.connections.ready, 20);
+    assert!(report.connections.losses.is_empty(), "{report}");
 }
 
 #[test]
