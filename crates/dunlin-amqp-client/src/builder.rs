@@ -9,7 +9,7 @@ use dunlin_dial::{LinkOptions, Protocol, TicketFile, Url, UrlError};
 
 use crate::client::{Client, Connecting};
 use crate::error::ConnectError;
-use crate::options::{Options, Sasl};
+use crate::options::{Options, Sasl, StreamPolicy};
 use crate::runtime::Runtime;
 
 /// Builds a [`Client`]. Every option has a default.
@@ -124,6 +124,12 @@ impl Builder {
     /// at once gets the next one step by step.
     pub fn pipelined(mut self, pipelined: bool) -> Self {
         self.link().pipelined = pipelined;
+        self
+    }
+
+    /// Which links share a stream of QUIC. Default: all.
+    pub fn streams(mut self, policy: StreamPolicy) -> Self {
+        self.options.streams = policy;
         self
     }
 

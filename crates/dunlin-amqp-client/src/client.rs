@@ -56,7 +56,7 @@ impl Client {
         options: Arc<Options>,
     ) -> Result<(Self, Connecting), ConnectError> {
         let (key, remote) = runtime.register()?;
-        let shared = Arc::new(Shared::new(key, remote));
+        let shared = Arc::new(Shared::new(key, remote, options.streams));
         // Made before the wait, so that giving up closes the connection.
         let client = Self {
             alive: Arc::new(Alive(Arc::clone(&shared))),
@@ -99,8 +99,12 @@ impl Client {
     /// Attaches to the coordinator of transactions.
     ///
     /// # Errors
-    /// The server has no transactions, or the client was closed.
+    /// The server has no transactions, the client was closed, or its links are not
+    /// on one stream ([`StreamPolicy::PerLink`](crate::StreamPolicy)).
     pub async fn controller(&self) -> Result<Controller, LinkError> {
+        if !self.alive.0.has_one_connection() {
+            return Err(LinkError::Streams);
+        }
         let builder = SenderBuilder::new(&self.alive, Node::Coordinator);
         builder.attach().await.map(Controller::new)
     }
@@ -117,6 +121,12 @@ impl Client {
     #[must_use]
     pub fn transport(&self) -> Option<Transport> {
         self.alive.0.transport()
+    }
+
+    /// Streams of the connection in use, one if all links share it.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.alive.0.streams()
     }
 
     /// Closes the connection and ends the client. What waits for credit or for

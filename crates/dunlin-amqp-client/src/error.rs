@@ -177,6 +177,9 @@ pub enum LinkError {
     /// A filter cannot be written.
     #[error("the filter {0:?} is no AMQP value")]
     Filter(Arc<str>),
+    /// A transaction is of one AMQP connection, and each link has its own.
+    #[error("transactions need all links on one stream")]
+    Streams,
     /// The link was ended by this side.
     #[error("the link is closed")]
     Closed,

@@ -38,7 +38,8 @@
 //! - When the application is slow, the server runs out of credit; nothing is
 //!   dropped.
 //! - A link that the server refuses or ends stays ended, and says why.
-//! - All links of a client are on one session, over one stream of QUIC.
+//! - All links of a client are on one session, over one stream of QUIC, unless it
+//!   is made with [`StreamPolicy::PerLink`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -83,7 +84,7 @@ pub use error::{
 pub use events::{ConnectionEvent, Events};
 pub use link::Attaching;
 pub use message::{Id, Message, Payload};
-pub use options::Sasl;
+pub use options::{Sasl, StreamPolicy};
 pub use outcome::{Condition, Outcome};
 pub use receiver::{Receiver, ReceiverBuilder};
 pub use runtime::{Runtime, RuntimeLimits};

@@ -7,6 +7,13 @@ use dunlin_amqp::Limits;
 /// Links of a client; a further one is refused with `LinkError::TooMany`.
 pub(crate) const LINKS_MAX: u32 = 1024;
 
+/// Streams of a client, each an AMQP connection; further links share them.
+pub(crate) const STREAMS_MAX: usize = 16;
+
+/// Longest wait for the server to allow another stream; then links share those
+/// there are.
+pub(crate) const STREAM_WAIT: Duration = Duration::from_secs(1);
+
 /// Messages of one sender that are handed over and have no outcome, by default
 /// and at most; `send` waits for room.
 pub(crate) const IN_FLIGHT: u32 = 256;

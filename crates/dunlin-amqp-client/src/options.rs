@@ -39,6 +39,22 @@ pub enum Sasl {
     Bearer(String),
 }
 
+/// Which links share a stream of QUIC. What is lost of a stream holds back what
+/// comes after it there, and nothing elsewhere. Other transports have one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamPolicy {
+    /// All: one AMQP connection, one session.
+    #[default]
+    Single,
+    /// Each link has a stream, which is an AMQP connection of its own, as far as
+    /// the server allows streams, and 16 at most; further links share them. Streams
+    /// after the first one open when the server has accepted the client. A
+    /// [`Controller`](crate::Controller) is refused: a transaction is of one AMQP
+    /// connection.
+    PerLink,
+}
+
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) link: Arc<LinkOptions>,
@@ -51,6 +67,7 @@ pub(crate) struct Options {
     pub(crate) password: Option<Text>,
     pub(crate) frame_bytes: u32,
     pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) streams: StreamPolicy,
 }
 
 impl Options {
@@ -69,6 +86,7 @@ impl Options {
             password,
             frame_bytes: FRAME_BYTES,
             idle_timeout: Some(IDLE_TIMEOUT),
+            streams: StreamPolicy::Single,
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, oneshot};
 use crate::command::{Command, LinkKey};
 use crate::error::DisconnectCause;
 use crate::events::{ConnectionEvent, EVENTS_MAX};
-use crate::options::Options;
+use crate::options::{Options, StreamPolicy};
 
 /// A client that connects.
 pub(crate) struct NewClient {
@@ -25,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) key: Key,
     pub(crate) remote: Remote<NewClient, Command>,
     next_link: AtomicU64,
+    policy: StreamPolicy,
     status: Mutex<Status>,
 }
 
@@ -34,19 +35,23 @@ struct Status {
     events: Option<broadcast::Sender<ConnectionEvent>>,
     /// How it is connected.
     transport: Option<Transport>,
+    /// Streams in use.
+    streams: usize,
     /// Why the client is closed.
     closed: Option<DisconnectCause>,
 }
 
 impl Shared {
-    pub(crate) fn new(key: Key, remote: Remote<NewClient, Command>) -> Self {
+    pub(crate) fn new(key: Key, remote: Remote<NewClient, Command>, policy: StreamPolicy) -> Self {
         Self {
             key,
             remote,
             next_link: AtomicU64::new(0),
+            policy,
             status: Mutex::new(Status {
                 events: Some(broadcast::Sender::new(EVENTS_MAX)),
                 transport: None,
+                streams: 0,
                 closed: None,
             }),
         }
@@ -58,6 +63,11 @@ impl Shared {
 
     pub(crate) fn push(&self, command: Command) {
         self.remote.push(self.key, command);
+    }
+
+    /// Whether all links are on one AMQP connection.
+    pub(crate) fn has_one_connection(&self) -> bool {
+        self.policy == StreamPolicy::Single
     }
 
     pub(crate) fn next_link(&self) -> LinkKey {
@@ -84,6 +94,14 @@ impl Shared {
 
     pub(crate) fn set_transport(&self, transport: Option<Transport>) {
         self.status().transport = transport;
+    }
+
+    pub(crate) fn streams(&self) -> usize {
+        self.status().streams
+    }
+
+    pub(crate) fn set_streams(&self, streams: usize) {
+        self.status().streams = streams;
     }
 
     /// Why the client is closed.

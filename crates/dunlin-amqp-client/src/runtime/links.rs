@@ -11,7 +11,6 @@ use super::receiving::ReceiveLink;
 use super::sending::{Left, SendLink};
 use crate::command::{Answer, LinkKey, NewReceiver, NewSender};
 use crate::error::LinkError;
-use crate::limits::LINKS_MAX;
 use crate::outcome::Condition;
 use crate::terminus::{Attached, LinkSpec};
 
@@ -22,7 +21,7 @@ pub(super) struct Links {
     by_id: HashMap<LinkId, LinkKey>,
 }
 
-struct Entry {
+pub(super) struct Entry {
     spec: LinkSpec,
     end: End,
     phase: Phase,
@@ -67,29 +66,21 @@ impl Phase {
 }
 
 impl Links {
-    pub(super) fn add_sender(&mut self, key: LinkKey, new: NewSender) {
-        let end = End::Sender(SendLink::new(new.shared));
-        self.add(key, new.spec, end, new.attached);
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
     }
 
-    pub(super) fn add_receiver(&mut self, key: LinkKey, new: NewReceiver) {
-        let mode = new.spec.rcv_settle_mode;
-        let receiver = ReceiveLink::new(new.shared, new.inbox, new.credit, mode);
-        self.add(key, new.spec, End::Receiver(receiver), new.attached);
+    pub(super) fn has(&self, key: LinkKey) -> bool {
+        self.all.contains_key(&key)
     }
 
-    fn add(&mut self, key: LinkKey, spec: LinkSpec, end: End, answer: Answer) {
-        let entry = Entry {
-            spec,
-            end,
-            phase: Phase::Off,
-            answer: Some(answer),
-            closing: None,
-        };
-        if self.all.len() >= LINKS_MAX as usize {
-            return entry.end_with(&LinkError::TooMany);
-        }
+    pub(super) fn insert(&mut self, key: LinkKey, entry: Entry) {
         self.all.insert(key, entry);
+    }
+
+    /// All links, none of which is attached now.
+    pub(super) fn take(&mut self) -> BTreeMap<LinkKey, Entry> {
+        core::mem::take(&mut self.all)
     }
 
     /// The sender that the application calls so.
@@ -231,6 +222,27 @@ impl Links {
 }
 
 impl Entry {
+    pub(super) fn sender(new: NewSender) -> Self {
+        let end = End::Sender(SendLink::new(new.shared));
+        Self::new(new.spec, end, new.attached)
+    }
+
+    pub(super) fn receiver(new: NewReceiver) -> Self {
+        let mode = new.spec.rcv_settle_mode;
+        let receiver = ReceiveLink::new(new.shared, new.inbox, new.credit, mode);
+        Self::new(new.spec, End::Receiver(receiver), new.attached)
+    }
+
+    fn new(spec: LinkSpec, end: End, answer: Answer) -> Self {
+        Self {
+            spec,
+            end,
+            phase: Phase::Off,
+            answer: Some(answer),
+            closing: None,
+        }
+    }
+
     /// Asks for the link; `None`: later.
     fn attach(
         &mut self,
@@ -332,7 +344,7 @@ impl Entry {
         }
     }
 
-    fn end_with(self, why: &LinkError) {
+    pub(super) fn end_with(self, why: &LinkError) {
         match self.end {
             End::Sender(sender) => sender.end(why),
             End::Receiver(receiver) => receiver.end(why),

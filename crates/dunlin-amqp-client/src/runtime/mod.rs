@@ -1,6 +1,8 @@
 //! The background thread: what starts it, what it may hold, when it ends.
 
 mod exchange;
+mod lane;
+mod lanes;
 mod links;
 mod receiving;
 mod sasl;

@@ -254,7 +254,7 @@ fn options_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_close_has_its_condition_and_the_client_comes_back() {
+fn a_close_is_answered_and_the_client_comes_back() {
     let server = Server::run(|listener| {
         let mut peer = listener.accept();
         peer.until(|_, event| matches!(event, Event::Opened(_)).then_some(()));
@@ -262,7 +262,8 @@ fn a_close_has_its_condition_and_the_client_comes_back() {
         peer.engine
             .close(Instant::ZERO, Some(&error))
             .expect("open");
-        peer.serve();
+        let answered = peer.until(|_, event| matches!(event, Event::Closed { .. }).then_some(()));
+        assert!(answered.is_some(), "the client did not close");
         listener.accept().serve();
     });
     run(async {

@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use dunlin::auth::passwords::{Change, changed};
 use dunlin_amqp_client::{
-    Builder, Client, ConnectError, ConnectionEvent, DisconnectCause, LinkError, Message, Outcome,
-    TicketFile, TlsOptions,
+    Backoff, Builder, Client, ConnectError, ConnectionEvent, DisconnectCause, LinkError, Message,
+    Outcome, StreamPolicy, TicketFile, TlsOptions,
 };
 use dunlin_base::transport::Transport;
 use dunlin_client::QoS;
@@ -84,6 +84,78 @@ fn messages_cross_over_every_transport() {
 }
 
 #[test]
+fn links_have_streams_of_their_own() {
+    let (mut broker, users) = with_users();
+    let port = broker.addr(Transport::Quic).port();
+    let users = users.path().join("passwords").display().to_string();
+    let at = format!(r#"listener=[{{transport="quic",address="127.0.0.1:{port}"}}]"#);
+    let again = [at, format!("auth.password_file={users:?}")];
+    run(async {
+        let builder = client(&broker, Transport::Quic)
+            .credentials("u", "right")
+            .streams(StreamPolicy::PerLink)
+            .reconnect(Backoff {
+                min: core::time::Duration::from_millis(20),
+                max: core::time::Duration::from_millis(20),
+                jitter: 0.0,
+            });
+        let client = builder.connect().await.expect("connected");
+        let mut links = Vec::new();
+        // Twice as many links as streams: two share each.
+        for number in 0..16 {
+            let address = format!("streams/{number}");
+            let receiver = client.receiver(&address).attach().await.expect("attached");
+            let sender = client.sender(&address).attach().await.expect("attached");
+            links.push((sender, receiver));
+        }
+        assert_eq!(client.streams(), 16);
+        for round in 0..2 {
+            if round > 0 {
+                let mut events = client.events();
+                broker.start_again(1, &again.each_ref().map(String::as_str));
+                while !matches!(
+                    events.next().await.expect("open"),
+                    ConnectionEvent::Connected { .. }
+                ) {}
+            }
+            for (number, (sender, receiver)) in links.iter_mut().enumerate() {
+                let body = format!("{number} {round}");
+                // Kept until its receiver is there again.
+                let message = Message::new(body.clone()).durable(true);
+                let outcome = sender.send(message).await;
+                assert_eq!(outcome.expect("sent"), Outcome::Accepted);
+                let delivery = receiver.recv().await.expect("a message");
+                assert_eq!(delivery.payload(), body);
+                delivery.accept().await.expect("settled");
+            }
+            assert_eq!(client.streams(), 16);
+        }
+        let refused = client.controller().await.map(|_| ());
+        assert!(matches!(refused, Err(LinkError::Streams)), "{refused:?}");
+        client.close().await;
+        assert_eq!(client.streams(), 0);
+    });
+}
+
+#[test]
+fn without_streams_links_share_the_first() {
+    let broker = Broker::start_with(1, &[BOTH, "quic.max_data_streams=0"]);
+    run(async {
+        for transport in [Transport::Quic, Transport::Tls] {
+            let builder = client(&broker, transport).streams(StreamPolicy::PerLink);
+            let client = builder.connect().await.expect("connected");
+            let mut receiver = client.receiver("a").attach().await.expect("attached");
+            let sender = client.sender("a").attach().await.expect("attached");
+            let outcome = sender.send(Message::new("x")).await.expect("sent");
+            assert_eq!(outcome, Outcome::Accepted, "{transport:?}");
+            assert_eq!(receiver.recv().await.expect("a message").payload(), "x");
+            assert_eq!(client.streams(), 1, "{transport:?}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
 fn mqtt_receives_what_amqp_sends() {
     let broker = Broker::start_with(1, &[BOTH]);
     run(async {
@@ -115,7 +187,7 @@ fn a_broker_that_starts_again_finds_its_links_again() {
     let port = broker.addr(Transport::Tcp).port();
     run(async {
         let client = client(&broker, Transport::Tcp)
-            .reconnect(dunlin_amqp_client::Backoff {
+            .reconnect(Backoff {
                 min: core::time::Duration::from_millis(20),
                 max: core::time::Duration::from_millis(20),
                 jitter: 0.0,
