@@ -66,6 +66,7 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/wire.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/amqp-client.sh
 endef
 
 define mini
@@ -100,6 +101,7 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/own.sh --brokers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/wire.sh --all
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/wire.sh --tunnel
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/amqp-client.sh --artemis
 	for broker in mqttv5 mqttv5-streams rmqttd; do \
 		DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --broker $$broker \
 			--only dunlin || exit 1; \
