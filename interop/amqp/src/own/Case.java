@@ -23,6 +23,7 @@ final class Case {
     private int exit;
     private String says = "";
     private String prints;
+    private boolean isOnce;
 
     Case(String section, String name, String command, Script script) {
         id = section + " " + name;
@@ -34,6 +35,12 @@ final class Case {
     Case fails(int code, String text) {
         exit = code;
         says = text;
+        return this;
+    }
+
+    /** The server ends with the conversation: the client comes back in vain. */
+    Case once() {
+        isOnce = true;
         return this;
     }
 
@@ -59,6 +66,10 @@ final class Case {
             String err;
             try {
                 process.getOutputStream().close();
+                if (isOnce) {
+                    server.waitForScriptToComplete(SECONDS_MAX, TimeUnit.SECONDS);
+                    server.close();
+                }
                 if (!process.waitFor(SECONDS_MAX, TimeUnit.SECONDS)) {
                     server.waitForScriptToComplete(1, TimeUnit.SECONDS);
                     throw new AssertionError("the command does not end");
@@ -68,7 +79,7 @@ final class Case {
             } finally {
                 process.destroyForcibly();
             }
-            server.waitForScriptToComplete(SECONDS_MAX, TimeUnit.SECONDS);
+            if (!isOnce) server.waitForScriptToComplete(SECONDS_MAX, TimeUnit.SECONDS);
             if (process.exitValue() != exit) {
                 throw new AssertionError("exit code " + process.exitValue() + ": " + err);
             }

@@ -184,8 +184,8 @@ impl Receive {
             self.print_all(&mut receiver, form).await
         };
         let end = tokio::select! {
-            end = all => end?,
-            () = timeout => End::TimedOut,
+            end = all => end,
+            () = timeout => Ok(End::TimedOut),
         };
         let leave = async {
             match self.node.unsubscribe {
@@ -195,7 +195,7 @@ impl Receive {
             client.close().await;
         };
         let _ = tokio::time::timeout(LEAVE_MAX, leave).await;
-        Ok(match end {
+        Ok(match end? {
             End::Done => ExitCode::SUCCESS,
             End::TimedOut => {
                 self.connect.complain(&"Timed out");

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use clap::Args;
-use dunlin_amqp_client::{Client, Message, Sender, SenderBuilder, Sending};
+use dunlin_amqp_client::{Client, Connecting, Message, Sender, SenderBuilder, Sending};
 
 use super::{Connect, parse_pair};
 use crate::causes::sentence;
@@ -210,8 +210,20 @@ impl Send {
     /// Sends; how many messages were not taken.
     async fn send(&self, template: Message, payload: Option<Bytes>) -> Result<u64> {
         let (client, connecting) = self.connect.builder()?.start()?;
+        let sent = self.send_on(&client, connecting, template, payload).await;
+        client.close().await;
+        sent
+    }
+
+    async fn send_on(
+        &self,
+        client: &Client,
+        connecting: Connecting,
+        template: Message,
+        payload: Option<Bytes>,
+    ) -> Result<u64> {
         // Before there is an answer, so that it leaves in the first flight.
-        let (sender, attaching) = self.sender(&client).start()?;
+        let (sender, attaching) = self.sender(client).start()?;
         connecting.await?;
         self.connect
             .say(|| format!("connected to {}", self.connect.url));
@@ -234,7 +246,6 @@ impl Send {
         batch.wait(0).await?;
         let refused = batch.refused;
         sender.close().await;
-        client.close().await;
         Ok(refused)
     }
 }
