@@ -122,6 +122,11 @@ impl AmqpConn {
 }
 
 impl ConnKind for AmqpConn {
+    fn links(&self) -> Option<Vec<SessionIdx>> {
+        let is_open = self.phase == AmqpPhase::Open;
+        is_open.then(|| self.links.values().copied().collect())
+    }
+
     fn backlog(&self) -> usize {
         Self::backlog(self)
     }

@@ -2,6 +2,7 @@
 //! variant here and a room beside `mqtt` and `amqp`.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use dunlin_base::transport::NetCommandKind;
@@ -68,6 +69,10 @@ impl DerefMut for Conn {
 impl Conn {
     pub(crate) fn session(&self) -> Option<SessionIdx> {
         ask!(self, it => it.session())
+    }
+
+    pub(crate) fn links(&self) -> Option<Vec<SessionIdx>> {
+        ask!(self, it => it.links())
     }
 
     pub(crate) fn handed_over(&self) -> Option<ShardId> {

@@ -37,6 +37,11 @@ pub(crate) trait ConnKind: DerefMut<Target = ConnCore> {
         None
     }
 
+    /// The sessions of its links, if it has one for each and is open.
+    fn links(&self) -> Option<Vec<SessionIdx>> {
+        None
+    }
+
     /// The shard that has its session and sees everything that happens on it.
     fn handed_over(&self) -> Option<ShardId> {
         None

@@ -1,7 +1,8 @@
 //! Links that wait for room in their session: each goes on, and only they are
-//! looked at.
+//! looked at; what is reported of them.
 
 use alloc::format;
+use alloc::vec::Vec;
 
 use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{Attach, DeliveryState};
@@ -95,4 +96,29 @@ fn a_consumer_whose_credit_is_larger_than_its_window_gets_everything() {
         taken += 1;
     }
     assert_eq!(taken, 10 * INFLIGHT_MAX);
+}
+
+#[test]
+fn a_connection_is_in_the_list_of_clients_with_its_links() {
+    let mut world = world();
+    let mut client = Client::new(&mut world, conn(0, 1), None);
+    client.sender(&mut world, Some("t/a"));
+    receive(&mut client, &mut world, "t/a", 0);
+    let mut from = Client::new(&mut world, conn(0, 2), None);
+    let link = from.sender(&mut world, Some("t/a"));
+    from.send(&mut world, link, false, message(false, b"x"));
+    let shard = &world.shards[0];
+    let clients = shard.clients(None, 10);
+    let ids: Vec<_> = clients.iter().map(|client| client.conn).collect();
+    assert_eq!(ids, [Some(conn(0, 1)), Some(conn(0, 2))]);
+    let [first, ..] = &clients[..] else {
+        panic!("two clients");
+    };
+    assert_eq!((&*first.client_id, first.version), ("client", 0));
+    assert_eq!((first.links, first.subscriptions), (Some(2), 1));
+    assert_eq!((first.queued, first.in_flight), (1, 0), "no credit");
+    assert_eq!(shard.clients(first.conn, 10).len(), 1);
+    let found = shard.client("client").map(|client| client.links);
+    assert_eq!(found, Some(Some(2)));
+    assert!(shard.client("other").is_none());
 }

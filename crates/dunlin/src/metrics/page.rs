@@ -18,7 +18,9 @@ pub(crate) fn client(view: &ClientView, stats: Option<&ConnStats>) -> Value {
         "transport": view.peer.as_ref().map(|peer| peer.transport.name()),
         "listener": view.peer.as_ref().map(|peer| peer.listener),
         "certificate": view.peer.as_ref().and_then(|peer| peer.identity.as_deref()),
-        "mqtt_version": if view.version == 4 { "3.1.1" } else { "5.0" },
+        "protocol": if view.version == 0 { "amqp" } else { "mqtt" },
+        "mqtt_version": mqtt_version(view.version),
+        "links": view.links,
         "session_expiry_seconds": (view.expiry_secs < u32::MAX).then_some(view.expiry_secs),
         "subscriptions": view.subscriptions,
         "queued_messages": view.queued,
@@ -32,6 +34,15 @@ pub(crate) fn client(view: &ClientView, stats: Option<&ConnStats>) -> Value {
         "resumed": stats.and_then(|s| s.resumed),
         "quic": stats.and_then(|s| s.quic.as_ref()).map(quic),
     })
+}
+
+/// The version of MQTT, if it is that.
+const fn mqtt_version(version: u8) -> Option<&'static str> {
+    match version {
+        0 => None,
+        4 => Some("3.1.1"),
+        _ => Some("5.0"),
+    }
 }
 
 /// The address now, or else the one it came from.
