@@ -15,6 +15,7 @@ use dunlin_store::{Request, SessionKey, StoreDone, StoreOp};
 use crate::auth::{AuthAnswer, AuthRequest};
 use crate::memory::Part;
 use crate::owners::holders::{Holder, Holding};
+use crate::owners::pending::Passed;
 use crate::queues::calls::Call;
 
 /// Something happened.
@@ -187,7 +188,13 @@ pub enum BusMessage {
     },
     /// Between a link of AMQP and the queue that it is attached to.
     Queue(QueueCall),
+    /// A message of a shared subscription that a member gives up, for one there.
+    PassedOn(PassedOn),
 }
+
+/// A message of a shared subscription on its way from one member to another.
+#[derive(Debug)]
+pub struct PassedOn(pub(crate) Box<Passed>);
 
 /// What a link and its queue say to each other.
 #[derive(Debug)]
@@ -243,9 +250,9 @@ pub enum InterestChange {
     Remove(Text),
     /// A `$share` filter now has this many members there; 0: none.
     Share(Text, u32),
-    /// This durable session there keeps messages of a `$share` filter whose
-    /// receiver is not durable; none: there is no such session.
-    Keeper(Text, Option<SessionKey>),
+    /// A `$share` filter has durable members there, whose messages are in this queue
+    /// of the store; none: it has no such members.
+    Queue(Text, Option<SessionKey>),
 }
 
 /// What happened to a client's access.

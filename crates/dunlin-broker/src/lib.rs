@@ -73,7 +73,7 @@ mod translate;
 pub use config::{Config, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues};
 pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Missed, Output,
-    Preparation, QueueCall,
+    PassedOn, Preparation, QueueCall,
 };
 pub use memory::{Memory, Part, Totals};
 pub use owners::holders::{Holder, Holding};

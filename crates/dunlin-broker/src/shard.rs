@@ -277,7 +277,7 @@ impl Shard {
                 Some(Later::Inherit(c)) => front::inherit(own, c),
                 Some(Later::EndStream(c, stream)) => front::end_stream(own, c, stream),
                 Some(Later::GiveAgain(old, delivery)) => {
-                    shared::give_again(own, &delivery, old);
+                    shared::give_again(own, *delivery, old);
                 }
                 Some(Later::Call(call)) => {
                     let here = own.config.shard;

@@ -208,6 +208,12 @@ impl<K: Key> Consumer<K> {
         open.filter_map(|(_, entry)| entry.delivery.as_ref()?.held())
     }
 
+    /// Deliveries that are not settled, until their receiver has them.
+    pub fn deliveries(&self) -> impl Iterator<Item = &Delivery> {
+        let open = self.unsettled.iter();
+        open.filter_map(|(_, entry)| entry.delivery.as_ref())
+    }
+
     /// Whether all deliveries are settled.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -63,7 +63,8 @@ impl Delivery {
     }
 
     /// The message, if it is in memory.
-    pub(crate) const fn held(&self) -> Option<&Arc<Message>> {
+    #[must_use]
+    pub const fn held(&self) -> Option<&Arc<Message>> {
         match &self.content {
             Content::Held(message) => Some(message),
             Content::Stored { .. } => None,
@@ -72,6 +73,15 @@ impl Delivery {
 
     pub(crate) const fn is_stored(&self) -> bool {
         matches!(self.content, Content::Stored { .. })
+    }
+
+    /// Bytes that its message takes once it is in memory.
+    #[must_use]
+    pub fn held_cost(&self) -> usize {
+        match &self.content {
+            Content::Held(message) => message.cost(),
+            Content::Stored { cost, .. } => *cost as usize,
+        }
     }
 
     /// Bytes that it takes in memory.

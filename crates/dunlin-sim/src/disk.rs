@@ -1,7 +1,7 @@
 //! The store of a simulated world: the reference store behind a delay, with
 //! faults. What was not committed when the world crashes is lost.
 
-use dunlin_store::{MemoryStore, Recovered, Request, StoreDone, StoreError, StoreOp};
+use dunlin_store::{Batch, MemoryStore, Recovered, Request, StoreDone, StoreError, StoreOp};
 
 /// What is wrong with the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,11 @@ impl Disk {
             Fault::Broken => StoreError::Io("broken".into()),
         };
         StoreDone::Failed { token, error }
+    }
+
+    /// What another process left on it.
+    pub fn write(&mut self, ops: Vec<StoreOp>) {
+        self.store.apply(&Batch { token: 0, ops });
     }
 
     /// What a restart would find.

@@ -9,14 +9,20 @@ use dunlin_amqp::message::{Attempt, to_amqp};
 use dunlin_amqp::{Delivery as Sent, LinkId, SendError, Sending, State, Tag};
 use dunlin_base::{Form, Message, QoS};
 use dunlin_queue::{Content, Delivery, Next, Outcome, Settled, Transfer};
+use dunlin_store::Seq;
 
 use crate::access::Action;
 use crate::amqp::state::End;
 use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::Output;
 use crate::messages::source::Source;
 use crate::messages::walk;
 use crate::owners::routing::Hit;
 use crate::owners::{Later, Owners};
+
+/// Messages loaded from the store at a time, and what they may cost together.
+const LOAD_MAX: usize = 256;
+const LOAD_BYTES_MAX: usize = 1 << 20;
 
 /// How a message is delivered that its publisher does not wait for. AMQP has a
 /// word for whether it is kept (`durable`) and another for whether its delivery is
@@ -119,9 +125,17 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
                 own.stats.messages_expired += 1;
                 own.dequeue(key, delivery.seq);
             }
-            // Deliveries here are not durable: the store keeps no keys of them and
-            // has no messages of theirs.
-            Some(Next::Settle { .. } | Next::Store { .. } | Next::Load) => {}
+            // It came through a group, which has it in the store.
+            Some(Next::Load) => {
+                let consumer = &session.consumer;
+                let seqs = consumer.stored_at_front(&session.queue, LOAD_MAX, LOAD_BYTES_MAX);
+                let seqs = seqs.into_iter().map(Seq).collect();
+                let session = session.reference(s);
+                let request = own.commits.load(session, seqs);
+                own.outbox.push(Output::Store(request));
+            }
+            // The store keeps no keys of deliveries here.
+            Some(Next::Settle { .. } | Next::Store { .. }) => {}
             None => {
                 if credit > 0 && walk::walk_retained(own, s, queue_once) {
                     continue;

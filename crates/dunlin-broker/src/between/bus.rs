@@ -5,11 +5,12 @@ use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ShardId, StreamId};
 
 use crate::front;
-use crate::io::{BusMessage, Output, Preparation, QueueCall};
+use crate::io::{BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall};
 use crate::messages::{publish, settle, shared};
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, PendingBinding, Prepared};
 use crate::queues::{dispatch, nodes};
+use crate::sessions::groups;
 
 pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
     match message {
@@ -34,6 +35,9 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         BusMessage::Interest { token, changes } => {
             for change in changes {
                 own.routing.handle_interest(from, &change);
+                if let InterestChange::Share(share, 0) = &change {
+                    groups::forget_empty(own, share);
+                }
             }
             if token != 0 {
                 let message = BusMessage::InterestNoted { token };
@@ -61,6 +65,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             }
         }
         BusMessage::Queue(QueueCall(call)) => dispatch::handle(own, from, call),
+        BusMessage::PassedOn(PassedOn(passed)) => shared::handle_passed_on(own, from, *passed),
         BusMessage::Retained { message } => own.routing.retained.set(&message),
     }
 }

@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{Message, QoS, Text};
+use dunlin_base::{Message, QoS};
 use dunlin_queue::{Content, Delivery};
 use dunlin_store::{Seq, SessionKey, StoreOp, Target};
 use smallvec::SmallVec;
@@ -15,6 +15,7 @@ use crate::io::Event;
 use crate::memory::Part;
 use crate::messages::source::Source;
 use crate::messages::throttle::{self, QUEUE_HIGH};
+use crate::owners::commits::target;
 use crate::owners::pending::{Due, Work};
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
@@ -55,7 +56,8 @@ pub(crate) fn deliver_hits(
         if qos == QoS::AtMostOnce {
             receivers::deliver_once(own, source, &hit, retain);
         } else if !receivers::send_at_once(own, source, &hit, (qos, retain)) {
-            let room = has_room(own, hit.session, source, 1, memory)
+            let cost = source.message().cost();
+            let room = has_room(own, hit.session, cost, 1, memory)
                 || makes_room(own, hit.session, source, memory);
             if !room {
                 report_full(own, hit.session, memory);
@@ -133,19 +135,19 @@ fn deliver_acknowledged(
         }
     } else {
         let key = session.key;
-        let keeper = match persistent {
-            true => Some(key),
-            // Exactly once cannot be promised by two sessions.
-            false => hit.keeper.filter(|_| qos == QoS::AtLeastOnce),
+        let queue = match persistent {
+            true => Some(hit.queue.unwrap_or(key)),
+            // After a crash no other could say whether it has it.
+            false => hit.queue.filter(|_| qos == QoS::AtLeastOnce),
         };
         if own.config.durable
-            && let Some(keeper) = keeper
+            && let Some(queue) = queue
         {
-            let target = target(keeper, &delivery, priority);
+            let target = target(queue, &delivery, priority);
             let seq = place(own, batch, key, target);
             delivery.seq = Some(seq.0);
-            if keeper != key {
-                own.commits.keep(key, seq, keeper);
+            if queue != key {
+                own.commits.keep(key, seq, queue);
             }
         }
         enqueue(own, SessionRef { key, at: s }, delivery, cost, due);
@@ -194,7 +196,7 @@ fn place(own: &mut Owners, batch: &mut Parts, receiver: SessionKey, target: Targ
                 || part
                     .targets
                     .iter()
-                    .any(|known| known.session == target.session))
+                    .any(|known| [target.session, receiver].contains(&known.session)))
     });
     let seq = match &known {
         Some(part) => part.seq,
@@ -222,17 +224,16 @@ fn place(own: &mut Owners, batch: &mut Parts, receiver: SessionKey, target: Targ
     seq
 }
 
-/// Whether a session has room for so many copies of a message. `memory`: there is
-/// some for all that get it.
+/// Whether a session has room for so many copies of a message of `cost` bytes.
+/// `memory`: there is some for all that get it.
 pub(crate) fn has_room(
     own: &Owners,
     s: SessionIdx,
-    source: &mut Source<'_>,
+    cost: usize,
     copies: usize,
     memory: bool,
 ) -> bool {
     let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
-    let cost = source.message().cost();
     let session = own.sessions.get(s);
     session.is_some_and(|session| session.has_room(copies, cost, messages, bytes))
         && (memory || own.holds_little(s, cost))
@@ -266,7 +267,7 @@ fn without_room(
     // Only groups give a session more than one copy.
     if hits.iter().all(|hit| hit.share.is_none()) {
         let mut kept = hits.iter().filter(kept).map(|hit| hit.session);
-        return kept.find(|s| !has_room(own, *s, source, 1, memory));
+        return kept.find(|s| !has_room(own, *s, source.message().cost(), 1, memory));
     }
     let mut kept: Vec<SessionIdx> = hits.iter().filter(kept).map(|hit| hit.session).collect();
     kept.sort_unstable();
@@ -274,7 +275,8 @@ fn without_room(
     let full = copies.find(|copies| {
         let wanted = copies.len().min(own.config.queue_messages_max);
         let s = copies.first();
-        s.is_some_and(|s| !has_room(own, *s, source, wanted, memory))
+        let cost = source.message().cost();
+        s.is_some_and(|s| !has_room(own, *s, cost, wanted, memory))
     });
     full.and_then(|copies| copies.first().copied())
 }
@@ -293,19 +295,6 @@ fn report_full(own: &mut Owners, s: SessionIdx, memory: bool) {
     {
         let client_id = session.client_id.clone();
         own.outbox.event(Event::QueueFull { client_id });
-    }
-}
-
-/// A delivery as the store gets it.
-pub(crate) fn target(session: SessionKey, delivery: &Delivery, priority: Option<u8>) -> Target {
-    Target {
-        session,
-        qos: delivery.qos,
-        retain: delivery.retain,
-        identifiers: delivery.identifiers.to_vec(),
-        shared: delivery.share.as_deref().map(Text::from),
-        failed: delivery.failed,
-        priority,
     }
 }
 

@@ -4,13 +4,13 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use dunlin_queue::Delivery;
 use dunlin_store::Seq;
 
+use crate::ids::SessionRef;
 use crate::io::BusMessage;
 use crate::messages::retained;
-use crate::owners::pending::{
-    Back, Due, Pending, PendingPublish, Record, Rest, RetainedChange, Verdict,
-};
+use crate::owners::pending::{Due, Pending, PendingPublish, Record, Rest, RetainedChange, Verdict};
 use crate::owners::{Later, Owners};
 use crate::receivers;
 
@@ -144,24 +144,16 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
         };
         own.outbox.bus(to, message);
     }
-    if let Some(back) = rest.back.filter(|_| !stored) {
-        give_back(own, back);
+    if let Some((node, delivery)) = rest.back.filter(|_| !stored) {
+        give_back(own, node, delivery);
     }
 }
 
-/// The store refused to move a message of a group: who had it has it again, or,
-/// when that session has ended, another member gets it later.
-fn give_back(own: &mut Owners, back: Back) {
-    let old = back.old;
-    if let Some(seq) = back.delivery.seq.filter(|_| back.keeper != old.key) {
-        own.commits.keep(old.key, Seq(seq), back.keeper);
-    }
-    match own.sessions.resolve_mut(old) {
-        Some(session) => {
-            session.queue_mut().push(back.delivery);
-            receivers::pump(own, old.at);
-        }
-        None => own.retry_later(Pending::GiveAgain(Box::new(back))),
+/// Who had a message has it again.
+pub(crate) fn give_back(own: &mut Owners, session: SessionRef, delivery: Delivery) {
+    if let Some(entry) = own.sessions.resolve_mut(session) {
+        entry.queue_mut().push(delivery);
+        receivers::pump(own, session.at);
     }
 }
 
@@ -183,7 +175,7 @@ pub(crate) fn settle_due(
     } in due
     {
         if let Some(seq) = delivery.seq.filter(|_| !stored) {
-            own.commits.keeper(session.key, Seq(seq));
+            own.commits.take_queue(session.key, Seq(seq));
         }
         let Some(entry) = own.sessions.resolve_mut(session) else {
             // Another member of its group gets it.
@@ -195,10 +187,8 @@ pub(crate) fn settle_due(
         };
         entry.queue_mut().unreserve(cost);
         if stored {
-            // A client that is away takes it later, from the store. What came
-            // through a shared subscription may still go to another member.
+            // A client that is away takes it later, from the store.
             let held_max = match entry.conn {
-                Some(_) if delivery.share.is_some() => usize::MAX,
                 Some(_) => held_max.saturating_mul(HELD_CONNECTED_FACTOR),
                 None => held_max,
             };

@@ -1,102 +1,256 @@
 //! Shared subscriptions: who of a group can take a message, and what happens
 //! to messages whose member has left.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use dunlin_base::{Message, QoS, Text};
-use dunlin_queue::{Content, Delivery};
+use dunlin_base::{Message, QoS, ShardId, Text};
+use dunlin_queue::Delivery;
 use dunlin_store::{Seq, StoreOp};
 
 use crate::ids::{SessionIdx, SessionRef};
-use crate::io::{BusMessage, Forward, Missed};
+use crate::io::{BusMessage, Forward, Missed, PassedOn};
 use crate::messages::source::Source;
 use crate::messages::{deliver, settle};
 use crate::owners::Owners;
+use crate::owners::commits::target;
 use crate::owners::connections::Connections;
-use crate::owners::pending::{Back, PendingPublish};
+use crate::owners::pending::{Passed, PendingPublish};
 use crate::owners::routing::{Hit, Member, Subscribed, Subscriber};
 use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
 use crate::receivers;
 
-/// Gives a message of one shared subscription to another member than `old`,
-/// which had it: one that can take it now or, when `old` will not be back,
-/// any. `false` when there is none.
-pub(crate) fn redeliver(
+/// Gives a message of a group to another member than `old`, which had it: one that
+/// can take it now or, when `old` will not be back, any. In the store it stays where
+/// it is. It comes out when there is no such member.
+pub(crate) fn pass_on(
     own: &mut Owners,
-    delivery: &Delivery,
+    delivery: Delivery,
     old: SessionRef,
     ends: bool,
-) -> bool {
-    let (Some(share), Content::Held(message)) = (&delivery.share, &delivery.content) else {
-        return false;
-    };
-    let (sessions, conns) = (&own.sessions, &own.conns);
-    let keepers = &own.routing.keepers;
-    let exact = delivery.qos == QoS::ExactlyOnce && keepers.any(share).is_some();
-    let other = |key: Subscriber| {
-        let fits = match key {
-            Subscriber::Session(s) => !exact || member(sessions, conns, s as usize).durable,
-            Subscriber::Shard(to) => !exact || keepers.of(share, to).is_some(),
-        };
-        fits && key != Subscriber::Session(old.at as u32)
-    };
-    let prefers = |key| other(key) && is_available(sessions, conns, key);
-    let chosen = own.routing.choose(share, prefers, |key| ends && other(key));
-    let Some(member) = chosen else {
-        return false;
-    };
-    let message = Arc::clone(message);
-    let share = Text::from(&**share);
-    let mut publish = PendingPublish::default();
-    let stored = delivery.seq.map(Seq);
-    let stored = stored.map(|seq| (seq, own.commits.keeper(old.key, seq)));
-    if let Some((seq, session)) = stored {
-        publish
-            .rest_mut()
-            .work
-            .ops
-            .push(StoreOp::Dequeue { seq, session });
-    }
-    publish.rest_mut().back = Some(Back {
-        old,
-        delivery: delivery.clone(),
-        keeper: stored.map_or(old.key, |(_, keeper)| keeper),
-    });
-    let token = own.commits.token();
-    if !give(own, &message, share, member, token, &mut publish) {
-        if let Some((seq, keeper)) = stored.filter(|(_, keeper)| *keeper != old.key) {
-            own.commits.keep(old.key, seq, keeper);
-        }
-        return false;
-    }
-    settle::go_on(own, token, publish);
-    true
+) -> Option<Delivery> {
+    let passed = try_pass(own, delivery, old, ends);
+    passed.map(|passed| keep(own, passed))
 }
 
-/// As [`redeliver`], when `old` has released the message. What no other takes is
+fn try_pass(own: &mut Owners, delivery: Delivery, old: SessionRef, ends: bool) -> Option<Passed> {
+    let seq = delivery.seq.map(Seq);
+    let passed = Passed {
+        queue: seq.map(|seq| own.commits.take_queue(old.key, seq)),
+        delivery,
+        old,
+        ends,
+        returned: false,
+    };
+    match choose(own, &passed, false, ends) {
+        Some((Subscriber::Session(s), value)) => give_to(own, passed, s as usize, &value),
+        Some((Subscriber::Shard(to), _)) => {
+            send(own, to, passed);
+            None
+        }
+        None => Some(passed),
+    }
+}
+
+/// The delivery is that of the session which had it.
+fn keep(own: &mut Owners, passed: Passed) -> Delivery {
+    let (delivery, old) = (passed.delivery, passed.old.key);
+    if let (Some(seq), Some(queue)) = (delivery.seq, passed.queue.filter(|queue| *queue != old)) {
+        own.commits.keep(old, Seq(seq), queue);
+    }
+    delivery
+}
+
+fn send(own: &mut Owners, to: ShardId, passed: Passed) {
+    let passed = PassedOn(Box::new(passed));
+    own.outbox.bus(to, BusMessage::PassedOn(passed));
+}
+
+/// A member on another shard has given up a message, or no member there takes it
+/// after all.
+pub(crate) fn handle_passed_on(own: &mut Owners, from: ShardId, mut passed: Passed) {
+    let old = passed.old;
+    if passed.returned && own.sessions.resolve(old).is_some() {
+        let delivery = keep(own, passed);
+        return settle::give_back(own, old, delivery);
+    }
+    if let Some((Subscriber::Session(s), value)) = choose(own, &passed, true, true) {
+        match give_to(own, passed, s as usize, &value) {
+            Some(refused) => passed = refused,
+            None => return,
+        }
+    }
+    match passed.returned {
+        true => leave_behind(own, passed),
+        false => {
+            passed.returned = true;
+            send(own, from, passed);
+        }
+    }
+}
+
+/// The QoS with which its publisher sent a message, as far as it is known.
+fn published(delivery: &Delivery) -> QoS {
+    delivery.held().map_or(delivery.qos, |message| message.qos)
+}
+
+/// Chooses who gets a message that another member gives up: `local`, only of this
+/// shard; `any`, also one that cannot take it now.
+fn choose(
+    own: &Owners,
+    passed: &Passed,
+    local: bool,
+    any: bool,
+) -> Option<(Subscriber, Subscribed)> {
+    let (sessions, conns) = (&own.sessions, &own.conns);
+    let (delivery, groups) = (&passed.delivery, &own.routing.groups);
+    let share = delivery.share.as_deref()?;
+    let published = published(delivery);
+    let exact = published == QoS::ExactlyOnce && groups.queue(share).is_some();
+    let old = (!local).then_some(passed.old.at as u32);
+    let fits = |key: Subscriber, value: &Subscribed| match key {
+        Subscriber::Session(s) => {
+            let qos = published.min(Hit::new(s as usize, value, None).qos());
+            let durable = member(sessions, conns, s as usize).durable;
+            let twice = qos == QoS::ExactlyOnce;
+            // Otherwise the store has it no longer.
+            let stays = qos == QoS::AtLeastOnce || twice && durable;
+            let fits = stays || delivery.held().is_some();
+            fits && !(exact && twice && !durable) && Some(s) != old
+        }
+        Subscriber::Shard(to) => !local && (!exact || groups.of(share, to).is_some()),
+    };
+    own.routing.choose(
+        share,
+        |key, value| fits(key, value) && is_available(sessions, conns, key),
+        |key, value| any && fits(key, value),
+    )
+}
+
+/// Gives a message that another member had to this one. It comes out when there is no
+/// room.
+fn give_to(
+    own: &mut Owners,
+    mut passed: Passed,
+    s: SessionIdx,
+    value: &Subscribed,
+) -> Option<Passed> {
+    let hit = Hit::new(s, value, passed.delivery.share.as_deref());
+    let qos = published(&passed.delivery).min(hit.qos());
+    let held = passed.delivery.held().cloned();
+    let retained = held.as_ref().map_or(passed.delivery.retain, |it| it.retain);
+    let retain = hit.retain_as_published() && retained;
+    if qos == QoS::AtMostOnce {
+        let Some(message) = held else {
+            return Some(passed);
+        };
+        let mut source = Source::of(&message, own.now);
+        receivers::deliver_once(own, &mut source, &hit, retain);
+        leave_store(own, &mut passed);
+        return None;
+    }
+    let cost = passed.delivery.held_cost();
+    let memory = own.has_memory(cost);
+    if !deliver::has_room(own, s, cost, 1, memory) {
+        return Some(passed);
+    }
+    let Some(session) = own.sessions.get(s) else {
+        return Some(passed);
+    };
+    let (durable, session) = (session.is_persistent(), session.reference(s));
+    settle_in_group(own, &mut passed, &hit);
+    if qos == QoS::ExactlyOnce && !durable {
+        leave_store(own, &mut passed);
+    }
+    passed.old = session;
+    let delivery = keep(own, passed);
+    let delivery = Delivery {
+        qos,
+        retain,
+        identifiers: hit.identifiers,
+        stream: hit.stream,
+        maybe_sent: false,
+        failed: 0,
+        ..delivery
+    };
+    settle::give_back(own, session, delivery);
+    None
+}
+
+/// The store has a message no longer.
+fn leave_store(own: &mut Owners, passed: &mut Passed) {
+    if let (Some(seq), Some(session)) = (passed.delivery.seq.take(), passed.queue) {
+        let seq = Seq(seq);
+        own.commits.write(StoreOp::Dequeue { seq, session });
+    }
+}
+
+/// A message that is in the store with its session, which ends, moves to the queue of
+/// its group: it came before there was one.
+fn settle_in_group(own: &mut Owners, passed: &mut Passed, hit: &Hit) {
+    let group = hit.share.as_deref();
+    let group = group.and_then(|share| own.routing.groups.queue(share));
+    let delivery = &passed.delivery;
+    if let (true, Some(queue), Some(message), Some(seq)) =
+        (passed.ends, group, delivery.held(), delivery.seq)
+        && passed.queue == Some(passed.old.key)
+    {
+        own.commits.write(StoreOp::Enqueue {
+            seq: Seq(seq),
+            message: Arc::clone(message),
+            targets: alloc::vec![target(queue, delivery, None)],
+        });
+        passed.queue = Some(queue);
+    }
+}
+
+/// As [`pass_on`], when `old` has released the message. What no other takes is
 /// over, or that of `old` again.
 pub(crate) fn take_back(own: &mut Owners, delivery: Delivery, old: SessionRef, over: bool) {
-    if redeliver(own, &delivery, old, false) {
-        return;
-    }
-    if over {
-        return own.dequeue(old.key, delivery.seq);
-    }
-    if let Some(session) = own.sessions.resolve_mut(old) {
-        session.queue_mut().push(delivery);
-        receivers::pump(own, old.at);
+    match pass_on(own, delivery, old, false) {
+        Some(delivery) if over => own.dequeue(old.key, delivery.seq),
+        Some(delivery) => settle::give_back(own, old, delivery),
+        None => {}
     }
 }
 
-/// As [`redeliver`], when `old` has ended. What no other takes now is that of its
-/// keeper after a restart.
-pub(crate) fn give_again(own: &mut Owners, delivery: &Delivery, old: SessionRef) {
-    if !redeliver(own, delivery, old, true)
-        && let Some(seq) = delivery.seq
-    {
-        own.commits.keeper(old.key, Seq(seq));
+/// As [`pass_on`], when `old` has ended.
+pub(crate) fn give_again(own: &mut Owners, delivery: Delivery, old: SessionRef) {
+    if let Some(passed) = try_pass(own, delivery, old, true) {
+        leave_behind(own, passed);
     }
+}
+
+/// No member takes a message now. It stays in the queue of the group, and comes back
+/// with a restart, as long as there are not too many such.
+fn leave_behind(own: &mut Owners, mut passed: Passed) {
+    let max = own.config.queue_messages_max;
+    let share = passed.delivery.share.as_deref();
+    let stays = share.is_some_and(|share| own.routing.groups.leave_behind(share, max));
+    if passed.delivery.seq.is_some() && !stays {
+        own.stats.messages_dropped_full += 1;
+        leave_store(own, &mut passed);
+    }
+}
+
+/// A session leaves a group and keeps what it was given: in the store, that is with
+/// the session from now on, as far as it is in memory.
+pub(crate) fn settle_in_session(own: &mut Owners, s: SessionIdx, share: &str) {
+    let session = own.sessions.get(s).filter(|it| it.is_persistent());
+    let Some(session) = session.filter(|_| share.starts_with("$share/")) else {
+        return;
+    };
+    let key = session.key;
+    let commits = &mut own.commits;
+    session.visit_deliveries(|delivery| {
+        if delivery.share.as_deref() == Some(share) {
+            commits.move_in(key, delivery);
+            if let Some(seq) = delivery.seq {
+                commits.take_queue(key, Seq(seq));
+            }
+        }
+    });
 }
 
 /// A shard that was chosen for shared subscriptions had no member left: its
@@ -109,8 +263,8 @@ pub(crate) fn choose_again(
 ) {
     for share in &missed.shares {
         let (sessions, conns) = (&own.sessions, &own.conns);
-        let prefers = |key| is_available(sessions, conns, key);
-        let chosen = own.routing.choose(share, prefers, |_| true);
+        let prefers = |key, _: &Subscribed| is_available(sessions, conns, key);
+        let chosen = own.routing.choose(share, prefers, |_, _| true);
         if let Some(member) = chosen {
             let share = share.clone();
             let given = give(own, &missed.message, share, member, token, publish);
@@ -133,12 +287,12 @@ fn give(
         Subscriber::Session(s) => {
             let mut source = Source::of(message, own.now);
             let memory = own.has_memory(message.cost());
-            if !deliver::has_room(own, s as usize, &mut source, 1, memory) {
+            if !deliver::has_room(own, s as usize, message.cost(), 1, memory) {
                 return false;
             }
-            let keeper = own.routing.keepers.any(&share);
+            let queue = own.routing.groups.queue(&share);
             let hit = Hit::new(s as usize, &value, Some(&share));
-            let mut hits = alloc::vec![Hit { keeper, ..hit }];
+            let mut hits = alloc::vec![Hit { queue, ..hit }];
             let work = &mut publish.rest_mut().work;
             deliver::deliver_hits(own, &mut source, &mut hits, work)
         }

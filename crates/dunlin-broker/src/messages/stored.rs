@@ -9,13 +9,13 @@ use dunlin_base::Message;
 use crate::front;
 use crate::ids::SessionRef;
 use crate::io::Event;
-use crate::messages::{settle, shared};
+use crate::messages::settle;
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
 use crate::queues::{credit, manage, nodes};
 use crate::receivers;
-use crate::sessions::records;
+use crate::sessions::{groups, records};
 
 /// Something that waited for the store goes on.
 pub(crate) fn handle_done(own: &mut Owners, done: Done) {
@@ -55,11 +55,12 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Front(pending) => front::handle_done(own, token, pending, true),
         Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
         Pending::Node(node) => nodes::handle_stored(own, node, true),
+        Pending::Group { share, queue } => groups::handle_stored(own, share, queue, true),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, true),
         Pending::Change(node) => manage::handle_stored(own, node, true),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, true),
         Pending::Purge(purge) => manage::handle_purged(own, purge, true),
-        Pending::Binding(_) | Pending::GiveAgain(_) | Pending::Load { .. } => {}
+        Pending::Binding(_) | Pending::Load { .. } => {}
     }
 }
 
@@ -71,11 +72,12 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         // Without its record gone, a restart would bring back a session.
         Pending::Forget { .. } => own.retry_later(pending),
         Pending::Node(node) => nodes::handle_stored(own, node, false),
+        Pending::Group { share, queue } => groups::handle_stored(own, share, queue, false),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, false),
         Pending::Change(node) => manage::handle_stored(own, node, false),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, false),
         Pending::Purge(purge) => manage::handle_purged(own, purge, false),
-        Pending::Binding(_) | Pending::GiveAgain(_) | Pending::Load { .. } => {}
+        Pending::Binding(_) | Pending::Load { .. } => {}
     }
 }
 
@@ -84,7 +86,7 @@ pub(crate) fn retry(own: &mut Owners) {
     for pending in own.commits.take_refused() {
         match pending {
             Pending::Front(pending) => front::retry(own, pending),
-            Pending::GiveAgain(back) => shared::give_again(own, &back.delivery, back.old),
+            Pending::Group { share, queue } => groups::retry(own, share, queue),
             Pending::Forget { session, client_id } => records::forget(own, session, client_id),
             Pending::Load { session } => {
                 if own.sessions.resolve(session).is_some() {

@@ -190,13 +190,18 @@ fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing
     }
 }
 
-/// Has the store know the identifier of a QoS 2 message; it leaves then.
+/// Has the store know the identifier of a QoS 2 message; it leaves then. From then on
+/// it is with the session, also when it came through a group.
 pub(crate) fn store_outgoing(
     own: &mut Owners,
     session: SessionRef,
     packet_id: NonZeroU16,
     seq: Seq,
 ) {
+    let entry = own.sessions.resolve_mqtt(session);
+    if let Some(delivery) = entry.and_then(|it| it.mqtt.outbound.delivery(packet_id)) {
+        own.commits.move_in(session.key, delivery);
+    }
     own.commits.write(StoreOp::PutInflight {
         session: session.key,
         packet_id: packet_id.get(),

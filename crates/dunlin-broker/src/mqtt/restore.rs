@@ -17,7 +17,7 @@ use crate::mqtt::session::{MqttSession, subscribed};
 use crate::owners::Owners;
 use crate::owners::common::Standing;
 use crate::owners::session::Session;
-use crate::sessions::{records, subscriptions};
+use crate::sessions::records;
 
 /// Takes over the sessions of this shard. Wills that are due are published then.
 pub(crate) fn restore(own: &mut Owners, sessions: &[&RecoveredSession]) {
@@ -87,9 +87,6 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Will
         }
         // The other shards found this in the store as well.
         let _ = own.routing.insert(s, text, subscribed(&subscription));
-        if text.starts_with("$share/") {
-            subscriptions::note_keeper(own, own.config.shard, text, from);
-        }
     }
     own.budget.holders.moved(None, record.user_name.as_ref());
     own.count_in(s);

@@ -114,6 +114,10 @@ impl SessionKind for MqttSession {
         self.mqtt.outbound.held_bytes()
     }
 
+    fn visit_deliveries(&self, visit: impl FnMut(&Delivery)) {
+        self.mqtt.outbound.deliveries().for_each(visit);
+    }
+
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
         self.mqtt.outbound.held().for_each(visit);
     }

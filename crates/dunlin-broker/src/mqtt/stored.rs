@@ -30,7 +30,12 @@ fn handle_stored(own: &mut Owners, token: u64, pending: MqttPending) {
         }
         MqttPending::Outgoing { session, packet_id } => {
             if let Some(entry) = own.sessions.resolve_mqtt(session) {
-                entry.mqtt.outbound.handle_stored(packet_id);
+                let outbound = &mut entry.mqtt.outbound;
+                let seq = outbound.delivery(packet_id).and_then(|it| it.seq);
+                outbound.handle_stored(packet_id);
+                if let Some(seq) = seq {
+                    own.commits.take_queue(session.key, Seq(seq));
+                }
                 pump::pump(own, session.at);
             }
         }

@@ -7,9 +7,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::{Message, ShardId, Text};
-use dunlin_queue::Window;
+use dunlin_queue::{Delivery, Window};
 use dunlin_store::limits::BATCH_OPS_MAX;
-use dunlin_store::{Batch, Request, Seq, SessionKey, StoreDone, StoreOp};
+use dunlin_store::{Batch, Request, Seq, SessionKey, StoreDone, StoreOp, Target};
 use hashbrown::HashMap;
 
 use crate::ids::SessionRef;
@@ -54,6 +54,8 @@ pub(crate) struct Commits {
     durable: bool,
     removals: Round,
     others: Round,
+    /// Messages have moved from one queue to another in this round.
+    moving: bool,
     /// Batches that the store has; it answers them in order.
     sent: VecDeque<Sent>,
     /// Messages that the store is asked for, by token.
@@ -65,8 +67,8 @@ pub(crate) struct Commits {
     waiting: HashMap<u64, Pending>,
     /// Parts of publishes of other shards that this shard has prepared.
     prepared: HashMap<(ShardId, u64), Prepared>,
-    /// By session that is not in the store: messages of it that another one
-    /// keeps there.
+    /// By session: messages of it that are in another queue of the store, mostly
+    /// that of a group.
     kept: HashMap<SessionKey, BTreeMap<u64, SessionKey>>,
     /// What the store refused and must have, to be asked for again. Bounded by
     /// what can be in flight.
@@ -110,6 +112,7 @@ impl Commits {
             durable,
             removals: Round::default(),
             others: Round::default(),
+            moving: false,
             sent: VecDeque::new(),
             loads: HashMap::new(),
             publishes: Window::keeping(PUBLISHES_KEPT),
@@ -153,6 +156,8 @@ impl Commits {
             return;
         }
         match op {
+            // It may not go ahead of what it removes.
+            StoreOp::Dequeue { .. } if self.moving => self.others.ops.push(op),
             StoreOp::Dequeue { .. }
             | StoreOp::DeleteInflight { .. }
             | StoreOp::DeleteInbound { .. } => self.removals.ops.push(op),
@@ -233,28 +238,51 @@ impl Commits {
         self.prepared.remove(&(from, token))
     }
 
-    /// A session that is not in the store gets a message that another one keeps
-    /// there for it.
-    pub(crate) fn keep(&mut self, session: SessionKey, seq: Seq, keeper: SessionKey) {
+    /// A message of a session is in another queue of the store.
+    pub(crate) fn keep(&mut self, session: SessionKey, seq: Seq, queue: SessionKey) {
         let kept = self.kept.entry(session).or_default();
-        kept.insert(seq.0, keeper);
+        kept.insert(seq.0, queue);
     }
 
-    /// The session under which the store has a message of a session: another one
-    /// if that keeps it, which is forgotten with this. What that one keeps and does
-    /// not get now, it gets after a restart.
-    pub(crate) fn keeper(&mut self, session: SessionKey, seq: Seq) -> SessionKey {
+    /// Has the store move a message of a session from that other queue to the session,
+    /// if it is in one and in memory.
+    pub(crate) fn move_in(&mut self, session: SessionKey, delivery: &Delivery) {
+        let kept = self.kept.get(&session);
+        let queue = delivery.seq.and_then(|seq| kept?.get(&seq).copied());
+        if let (Some(seq), Some(queue), Some(message)) = (delivery.seq, queue, delivery.held()) {
+            let seq = Seq(seq);
+            self.moving = true;
+            self.write_together(StoreOp::Enqueue {
+                seq,
+                message: Arc::clone(message),
+                targets: alloc::vec![target(session, delivery, None)],
+            });
+            self.write_together(StoreOp::Dequeue {
+                seq,
+                session: queue,
+            });
+        }
+    }
+
+    /// A session is gone: where its messages were is forgotten.
+    pub(crate) fn forget_kept(&mut self, session: SessionKey) {
+        self.kept.remove(&session);
+    }
+
+    /// The queue in which the store has a message of a session: its own, or another
+    /// one, which is forgotten with this.
+    pub(crate) fn take_queue(&mut self, session: SessionKey, seq: Seq) -> SessionKey {
         if self.kept.is_empty() {
             return session;
         }
         let Some(kept) = self.kept.get_mut(&session) else {
             return session;
         };
-        let keeper = kept.remove(&seq.0);
+        let queue = kept.remove(&seq.0);
         if kept.is_empty() {
             self.kept.remove(&session);
         }
-        keeper.unwrap_or(session)
+        queue.unwrap_or(session)
     }
 
     /// Asks the store for messages of a session.
@@ -275,6 +303,7 @@ impl Commits {
         if round.is_idle() {
             return None;
         }
+        self.moving &= removals;
         self.last_token = token;
         let goes_on = round.ops.len() > BATCH_OPS_MAX;
         let (ops, waiting) = if goes_on {
@@ -383,6 +412,19 @@ impl Commits {
     #[cfg(test)]
     pub(crate) fn take_searches(&self) -> u64 {
         self.searches.take()
+    }
+}
+
+/// A delivery as the store gets it.
+pub(crate) fn target(session: SessionKey, delivery: &Delivery, priority: Option<u8>) -> Target {
+    Target {
+        session,
+        qos: delivery.qos,
+        retain: delivery.retain,
+        identifiers: delivery.identifiers.to_vec(),
+        shared: delivery.share.as_deref().map(Text::from),
+        failed: delivery.failed,
+        priority,
     }
 }
 

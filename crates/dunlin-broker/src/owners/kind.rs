@@ -116,6 +116,9 @@ pub(crate) trait SessionKind: DerefMut<Target = SessionCore> {
     /// Visits these messages.
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>));
 
+    /// Visits what it was given and has not settled, as far as it is in memory.
+    fn visit_deliveries(&self, _visit: impl FnMut(&Delivery)) {}
+
     /// Messages that it has and has not settled.
     fn in_flight(&self) -> usize;
 

@@ -12,8 +12,8 @@ pub(crate) mod common;
 pub(crate) mod conn;
 pub(crate) mod connections;
 pub(crate) mod elsewhere;
+pub(crate) mod groups;
 pub(crate) mod holders;
-pub(crate) mod keepers;
 pub(crate) mod kind;
 pub(crate) mod node;
 pub(crate) mod outbox;
@@ -154,7 +154,7 @@ impl Owners {
     /// Has the store remove a message from the queue of a session.
     pub(crate) fn dequeue(&mut self, session: SessionKey, seq: Option<u64>) {
         if let Some(seq) = seq.map(Seq) {
-            let session = self.commits.keeper(session, seq);
+            let session = self.commits.take_queue(session, seq);
             self.commits.write(StoreOp::Dequeue { seq, session });
         }
     }

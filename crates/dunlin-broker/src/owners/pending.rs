@@ -79,9 +79,8 @@ pub(crate) struct Rest {
     pub(crate) participants: Vec<ShardId>,
     /// A session's record, which is stored with it.
     pub(crate) record: Option<Record>,
-    /// A member's message on its way to another: it goes back if the publish
-    /// is off.
-    pub(crate) back: Option<Back>,
+    /// A message that leaves the queue of a node, and goes back if the publish is off.
+    pub(crate) back: Option<(SessionRef, Delivery)>,
 }
 
 impl PendingPublish {
@@ -131,12 +130,16 @@ impl PendingPublish {
 
 /// A message of a shared subscription on its way from one member to another.
 #[derive(Debug)]
-pub(crate) struct Back {
+pub(crate) struct Passed {
+    pub(crate) delivery: Delivery,
+    /// Where it is in the store: the queue of the group, or the session that had it.
+    pub(crate) queue: Option<SessionKey>,
     /// Who had it.
     pub(crate) old: SessionRef,
-    pub(crate) delivery: Delivery,
-    /// The session under which the store has it.
-    pub(crate) keeper: SessionKey,
+    /// That session has ended.
+    pub(crate) ends: bool,
+    /// No member of the shard that was asked takes it.
+    pub(crate) returned: bool,
 }
 
 /// What becomes of a session's record when its will is stored: until then the
@@ -229,8 +232,11 @@ pub(crate) enum Pending {
         session: SessionKey,
         client_id: Text,
     },
-    /// A message of a group whose member has ended could not be given to another.
-    GiveAgain(Box<Back>),
+    /// The queue of a group of a shared subscription.
+    Group {
+        share: Text,
+        queue: SessionKey,
+    },
     /// A new node waits for its record.
     Node(SessionRef),
     Binding(PendingBinding),

@@ -108,6 +108,10 @@ impl Session {
         ask!(self, it => it.visit_held(visit));
     }
 
+    pub(crate) fn visit_deliveries(&self, visit: impl FnMut(&Delivery)) {
+        ask!(self, it => it.visit_deliveries(visit));
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         ask!(self, it => it.in_flight())
     }

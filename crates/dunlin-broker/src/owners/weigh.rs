@@ -55,12 +55,6 @@ impl Weight {
     }
 }
 
-/// Whether a session is in a group.
-fn has_shared(session: &Session) -> bool {
-    let mut filters = session.subscriptions().into_iter();
-    filters.any(|(filter, _)| filter.starts_with("$share/"))
-}
-
 impl Budget {
     /// Charges a session with what it weighs, which had so much in its queue
     /// before; if it is not to be exact, when that has changed by much.
@@ -281,9 +275,7 @@ impl Owners {
             let Some(session) = self.sessions.get_mut(s) else {
                 continue;
             };
-            // Messages of a group may have to go to another member.
-            let grouped = has_shared(session);
-            if durable && session.is_persistent() && !grouped {
+            if durable && session.is_persistent() {
                 session.queue_mut().shed(HELD_MIN);
                 self.weigh_queue(s);
             }

@@ -7,7 +7,7 @@ use dunlin_queue::{Content, Delivery, Outcome, Settled};
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::SessionIdx;
-use crate::messages::deliver;
+use crate::owners::commits::target;
 use crate::owners::pending::{Pending, Settlement};
 use crate::owners::{Later, Owners};
 use crate::queues::calls::{Call, Place};
@@ -168,7 +168,7 @@ fn note_failure(own: &mut Owners, of: SessionKey, mut delivery: Delivery, attemp
     delivery.failed = attempts;
     if let (Content::Held(message), Some(seq)) = (&delivery.content, delivery.seq) {
         let priority = message.extra.as_ref().and_then(|extra| extra.priority);
-        let target = deliver::target(of, &delivery, priority);
+        let target = target(of, &delivery, priority);
         own.commits.write(StoreOp::Enqueue {
             seq: Seq(seq),
             message: message.clone(),

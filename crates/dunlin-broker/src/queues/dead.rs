@@ -11,7 +11,7 @@ use crate::ids::SessionRef;
 use crate::messages::source::Source;
 use crate::messages::{publish, settle};
 use crate::owners::Owners;
-use crate::owners::pending::{Back, PendingPublish};
+use crate::owners::pending::PendingPublish;
 
 /// A message of a node is dead. If the store refuses to move it, it waits again.
 pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery) {
@@ -37,15 +37,10 @@ pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery) {
         retain: false,
         ..Message::clone(message)
     });
-    let back = Back {
-        old: node,
-        keeper: node.key,
-        delivery,
-    };
     let mut publish = PendingPublish::new(None, true);
     let rest = publish.rest_mut();
     rest.work.ops = ops;
-    rest.back = Some(back);
+    rest.back = Some((node, delivery));
     let token = own.commits.token();
     let source = Source::of(&message, own.now).for_queue();
     let mut source = source.answered().lossy();

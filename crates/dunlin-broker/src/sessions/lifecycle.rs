@@ -16,7 +16,7 @@ pub(crate) fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
     };
     let old = session.reference(s);
     for delivery in session.take_shared(ends) {
-        if !shared::redeliver(own, &delivery, old, ends)
+        if let Some(delivery) = shared::pass_on(own, delivery, old, ends)
             && let Some(session) = own.sessions.get_mut(s)
         {
             session.queue_mut().push(delivery);
@@ -31,7 +31,7 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) -> Option<Session> {
     let session = own.sessions.get_mut(s)?;
     let old = session.reference(s);
     for delivery in session.take_shared(true) {
-        shared::give_again(own, &delivery, old);
+        shared::give_again(own, delivery, old);
     }
     let session = own.sessions.get_mut(s)?;
     let subscriptions = session.take_subscriptions();
@@ -43,6 +43,7 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) -> Option<Session> {
     subscriptions::announce(own, 0, &changes);
     let mut session = own.sessions.remove(s)?;
     own.count_out(&session);
+    own.commits.forget_kept(session.key);
     let timer = Timer::Session(session.reference(s));
     own.timers.cancel(timer, &mut session.alarm);
     settle::release_line(own, line);

@@ -1,6 +1,7 @@
 //! Sessions as a whole: without a connection, after a restart, changes of
 //! their subscriptions and of the rules for them.
 
+pub(crate) mod groups;
 pub(crate) mod lifecycle;
 pub(crate) mod records;
 pub(crate) mod restore;

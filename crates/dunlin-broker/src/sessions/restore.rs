@@ -13,9 +13,10 @@ use crate::front;
 use crate::io::InterestChange;
 use crate::memory::Part;
 use crate::owners::Owners;
+use crate::owners::groups;
 use crate::owners::node::PROTOCOL;
 use crate::random::home_shard;
-use crate::sessions::subscriptions;
+use crate::sessions;
 
 /// Takes over what belongs to this shard, and notes what the sessions of
 /// the others want, so that no shard has to wait for another before it may
@@ -37,7 +38,8 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
     for session in &recovered.sessions {
         let home = home_shard(&session.record.client_id, own.config.shards);
-        if home == own.config.shard.0 && session.record.version == PROTOCOL {
+        let is_node = home == own.config.shard.0 && session.record.version == PROTOCOL;
+        if is_node || session.record.version == groups::PROTOCOL {
             continue;
         }
         if home == own.config.shard.0 {
@@ -47,7 +49,6 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
         for (text, ..) in &session.subscriptions {
             if text.starts_with("$share/") {
                 *members.entry((ShardId(home), text.clone())).or_default() += 1;
-                subscriptions::note_keeper(own, ShardId(home), text, session);
             } else {
                 own.routing
                     .handle_interest(ShardId(home), &InterestChange::Add(text.clone()));
@@ -59,4 +60,5 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
             .handle_interest(home, &InterestChange::Share(text, count));
     }
     front::restore_sessions(own, &here);
+    sessions::groups::restore(own, recovered);
 }

@@ -4,13 +4,15 @@
 use alloc::vec::Vec;
 
 use dunlin_base::{ShardId, Text};
-use dunlin_store::{RecoveredSession, StoreOp};
+use dunlin_store::StoreOp;
 
 use crate::access::Action;
 use crate::ids::SessionIdx;
 use crate::io::{BusMessage, InterestChange};
+use crate::messages::shared;
 use crate::owners::Owners;
 use crate::owners::routing::Subscribed;
+use crate::sessions::groups;
 
 /// Puts a subscription where messages find it, as far as the rules allow;
 /// says what that changes for other shards. A plain one that is not allowed
@@ -31,8 +33,8 @@ pub(crate) fn place(
         ..value
     };
     let change = own.routing.insert(s, filter, value);
-    let keeper = keeper(own, s, filter, true);
-    change.into_iter().chain(keeper).collect()
+    let queue = groups::update(own, s, filter, true);
+    change.into_iter().chain(queue).collect()
 }
 
 /// Takes a subscription out of the tree; says what that changes for other
@@ -43,8 +45,9 @@ pub(crate) fn leave(
     filter: &str,
 ) -> impl Iterator<Item = InterestChange> + use<> {
     let change = own.routing.remove(s, filter);
-    let keeper = keeper(own, s, filter, false);
-    change.into_iter().chain(keeper)
+    let queue = groups::update(own, s, filter, false);
+    groups::forget_empty(own, filter);
+    change.into_iter().chain(queue)
 }
 
 /// Subscriptions have ended.
@@ -58,6 +61,7 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) {
 pub(crate) fn remove(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) -> Vec<InterestChange> {
     let mut changes = Vec::new();
     for filter in filters {
+        shared::settle_in_session(own, s, &filter);
         changes.extend(leave(own, s, &filter));
         let Some(session) = own.sessions.get_mut(s) else {
             break;
@@ -73,33 +77,6 @@ pub(crate) fn remove(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) -> Vec
     changes
 }
 
-/// A session has joined or left a group, or its state outlives its connection
-/// from now on, or not: what that changes about the session which keeps the
-/// messages of the group.
-fn keeper(own: &mut Owners, s: SessionIdx, filter: &str, member: bool) -> Option<InterestChange> {
-    if !filter.starts_with("$share/") || !own.commits.is_durable() {
-        return None;
-    }
-    let session = own.sessions.get(s)?;
-    let (key, here) = (session.key, own.config.shard);
-    let durable = member && session.is_persistent();
-    let now = match own.routing.keepers.of(filter, here) {
-        Some(other) if other != key => return None,
-        Some(_) if durable => return None,
-        None if !durable => return None,
-        None => Some(key),
-        Some(_) => {
-            let others = own.routing.members(filter).filter(|other| *other != s);
-            let mut others = others.filter_map(|other| own.sessions.peek(other));
-            let next = others.find(|other| other.is_persistent());
-            next.map(|other| other.key)
-        }
-    };
-    let filter = Text::from(filter);
-    own.routing.keepers.set(&filter, here, now);
-    Some(InterestChange::Keeper(filter, now))
-}
-
 /// The state of a session outlives its connection from now on, or not.
 pub(crate) fn lifetime_changed(own: &mut Owners, s: SessionIdx) {
     let Some(session) = own.sessions.get(s) else {
@@ -113,7 +90,7 @@ pub(crate) fn lifetime_changed(own: &mut Owners, s: SessionIdx) {
         .filter_map(|filter| {
             // The rules may have taken it out of the group.
             let member = own.routing.members(filter).any(|member| member == s);
-            keeper(own, s, filter, member)
+            groups::update(own, s, filter, member)
         })
         .collect();
     announce(own, 0, &changes);
@@ -133,20 +110,5 @@ pub(crate) fn announce(own: &mut Owners, token: u64, changes: &[InterestChange])
             };
             own.outbox.bus(to, message);
         }
-    }
-}
-
-/// The first durable member of a group on each shard keeps its messages: all
-/// shards find the same one.
-pub(crate) fn note_keeper(
-    own: &mut Owners,
-    shard: ShardId,
-    share: &Text,
-    session: &RecoveredSession,
-) {
-    let durable = session.record.expiry_interval_secs > 0;
-    let keepers = &mut own.routing.keepers;
-    if durable && keepers.of(share, shard).is_none() {
-        keepers.set(share, shard, Some(session.key));
     }
 }

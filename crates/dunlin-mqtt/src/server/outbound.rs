@@ -97,6 +97,11 @@ impl Outbound {
         self.queue.held().chain(self.consumer.held())
     }
 
+    /// What waits, as far as it is in memory, and what is in flight.
+    pub fn deliveries(&self) -> impl Iterator<Item = &Delivery> {
+        self.queue.browse().chain(self.consumer.deliveries())
+    }
+
     /// Messages in flight.
     #[must_use]
     pub const fn inflight(&self) -> usize {

@@ -216,6 +216,73 @@ fn kept(shards: u16, seed: u64) {
     }
 }
 
+/// As [`kept`], with two durable members, and the session of the first ends before
+/// the process dies.
+fn kept_for_another(shards: u16, seed: u64) {
+    let mut world = World::new(Setup::new(shards, seed));
+    let peer = |id: &str, filters| {
+        Peer::new(PeerOptions {
+            client_id: id.to_owned(),
+            version: Version::V5,
+            expiry_secs: 3600,
+            filters,
+            receive_maximum: 20,
+        })
+    };
+    let share = vec![("$share/g/t".to_owned(), QoS::AtLeastOnce)];
+    let mut peers = [
+        peer("first", share.clone()),
+        peer("second", share),
+        peer("publisher", Vec::new()),
+    ];
+    for index in [0, 1, 2] {
+        peers[index].connect(&mut world);
+        run(&mut world, &mut peers, Duration::from_millis(300));
+    }
+    for peer in &mut peers[..2] {
+        peer.parked = true;
+        peer.cut(&mut world);
+    }
+    for member in 0..4 {
+        let conn = world.open();
+        send(&mut world, conn, &format!("CONNECT v{member} clean"));
+        run(&mut world, &mut [], Duration::from_millis(20));
+        send(&mut world, conn, "SUBSCRIBE 1 $share/g/t|q1");
+    }
+    run(&mut world, &mut [], Duration::from_millis(100));
+    let [_, second, publisher] = &mut peers;
+    for n in 0..20 {
+        publisher.publish(&mut world, "t", format!("{n}"), QoS::AtLeastOnce);
+    }
+    let pause = Duration::from_millis(300);
+    run(&mut world, core::slice::from_mut(publisher), pause);
+    let acknowledged = publisher.acknowledged.clone();
+    assert_eq!(acknowledged.len(), 20, "{shards} shards, seed {seed}");
+    let first = world.open();
+    send(&mut world, first, "CONNECT first clean");
+    run(&mut world, core::slice::from_mut(publisher), pause);
+    world.crash();
+    second.parked = false;
+    second.connect(&mut world);
+    run(&mut world, &mut peers, Duration::from_secs(5));
+    let [_, second, _] = &peers;
+    for message in acknowledged {
+        let mut got = second.received.iter();
+        assert!(
+            got.any(|m| m.payload == message.payload),
+            "{message:?} is lost, {shards} shards, seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn the_end_of_a_session_takes_nothing_from_its_group() {
+    for seed in 0..20 {
+        kept_for_another(1, seed);
+        kept_for_another(2, seed);
+    }
+}
+
 #[test]
 fn a_group_with_a_durable_member_keeps_what_none_has_acknowledged() {
     for seed in 0..100 {

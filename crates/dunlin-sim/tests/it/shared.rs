@@ -1,6 +1,8 @@
 //! Shared subscriptions: section 4.8.2 of MQTT 5.0.
 
+use dunlin_base::{Message, QoS};
 use dunlin_sim::{Script, Setup, check};
+use dunlin_store::{Seq, SessionKey, SessionRecord, StoreOp, Target};
 
 #[test]
 fn names_of_groups() {
@@ -209,6 +211,192 @@ fn a_session_that_expires_leaves_its_share_to_the_others() {
         b < PUBLISH t 1 q1 #1
     ",
     );
+}
+
+#[test]
+fn what_a_session_leaves_after_a_restart_goes_to_the_others() {
+    // Nothing of it is in memory then.
+    check(
+        "
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q2
+        a < SUBACK 1 02
+        a cut
+        p > CONNECT p clean
+        p < CONNACK
+        p > PUBLISH t 1 q1 #1
+        p < PUBACK 1
+        p > PUBLISH t 2 q2 #2
+        p < PUBREC 2
+        p > PUBREL 2
+        p < PUBCOMP 2
+        b > CONNECT b expiry=1000
+        b < CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q2
+        b < SUBACK 1 02
+        b cut
+        crash
+        wait 101s
+        b > CONNECT b expiry=1000
+        b < CONNACK present
+        b < PUBLISH t 1 q1 #2
+        b < PUBLISH t 2 q2 #1
+    ",
+    );
+}
+
+#[test]
+fn what_is_only_in_the_store_goes_to_the_others_too() {
+    check(
+        "
+        set queue_held_max=1
+        a > CONNECT a expiry=100
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1
+        a < SUBACK 1 01
+        a cut
+        p > CONNECT p clean
+        p < CONNACK
+        p > PUBLISH t 1 q1 #1
+        p < PUBACK 1
+        p > PUBLISH t 2 q1 #2
+        p < PUBACK 2
+        p > PUBLISH t 3 q1 #3
+        p < PUBACK 3
+        b > CONNECT b clean
+        b < CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q1
+        b < SUBACK 1 01
+        wait 99s
+        wait 2s
+        b < PUBLISH t 1 q1 #1
+        b < PUBLISH t 2 q1 #2
+        b < PUBLISH t 3 q1 #3
+    ",
+    );
+}
+
+#[test]
+fn who_leaves_a_group_keeps_what_it_was_given() {
+    //= mqtt5#[MQTT-3.10.4-3] type=test
+    check(
+        "
+        a > CONNECT a expiry=100 rm=1
+        a < CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1
+        a < SUBACK 1 01
+        p > CONNECT p clean
+        p < CONNACK
+        p > PUBLISH t 1 q1 #1
+        p < PUBACK 1
+        a < PUBLISH t 1 q1 #1
+        p > PUBLISH t 2 q1 #2
+        p < PUBACK 2
+        a > UNSUBSCRIBE 2 $share/g/t
+        a < UNSUBACK 2 00
+        crash
+        a > CONNECT a expiry=100 rm=2
+        a < CONNACK present
+        a < PUBLISH t 1 q1 #1 dup
+        a < PUBLISH t 2 q1 #2 dup
+    ",
+    );
+}
+
+#[test]
+fn what_is_acknowledged_as_its_group_is_left_is_gone() {
+    for shards in [1, 2] {
+        let mut script = Script::new(Setup::new(shards, 3));
+        let lines = "
+            a > CONNECT a expiry=100
+            a < CONNACK
+            a > SUBSCRIBE 1 $share/g/t|q1
+            a < SUBACK 1 01
+            p > CONNECT p clean
+            p < CONNACK
+            p > PUBLISH t 1 q1 #1
+            p < PUBACK 1
+            a < PUBLISH t 1 q1 #1
+            a >> UNSUBSCRIBE 2 $share/g/t
+            a > PUBACK 1
+            a < UNSUBACK 2 00
+            wait 1s";
+        for line in lines.lines() {
+            script.step(line).expect(line);
+        }
+        let disk = &script.world.disk;
+        assert_eq!(disk.stored_messages(), 0, "{shards} shards");
+        assert_eq!(disk.recover().sessions.len(), 1, "{shards} shards");
+    }
+}
+
+#[test]
+fn a_file_with_messages_of_a_group_at_a_session_is_read() {
+    for (shards, seed) in [(1, 1), (2, 1), (2, 2)] {
+        let mut script = Script::new(Setup::new(shards, seed));
+        let member = |key, client_id: &str, secs| {
+            let record = SessionRecord {
+                client_id: client_id.into(),
+                version: 5,
+                expiry_interval_secs: secs,
+                ..SessionRecord::default()
+            };
+            let key = SessionKey(key);
+            let filter = "$share/g/t".into();
+            let subscription = StoreOp::PutSubscription {
+                key,
+                filter,
+                options: 1,
+                identifier: None,
+            };
+            [StoreOp::PutSession { key, record }, subscription]
+        };
+        let message = |seq, payload: &'static [u8]| {
+            let message = Message {
+                topic: "t".into(),
+                payload: payload.into(),
+                qos: QoS::AtLeastOnce,
+                ..Message::default()
+            };
+            let mut target = Target::new(SessionKey(1), QoS::AtLeastOnce);
+            target.shared = Some("$share/g/t".into());
+            StoreOp::Enqueue {
+                seq: Seq(seq),
+                message: message.into(),
+                targets: vec![target],
+            }
+        };
+        let mut ops = vec![];
+        ops.extend(member(1, "a", 1000));
+        ops.extend(member(2, "b", 1000));
+        ops.extend([message(1, b"1"), message(2, b"2")]);
+        script.world.disk.write(ops);
+        let lines = "
+            crash
+            a > CONNECT a expiry=1000
+            a < CONNACK present
+            a < PUBLISH t 1 q1 #1 dup
+            a < PUBLISH t 2 q1 #2 dup
+            a > PUBACK 1
+            b > CONNECT b expiry=1000
+            b < CONNACK present
+            p > CONNECT p clean
+            p < CONNACK
+            a > DISCONNECT expiry=0
+            a < closed
+            b < PUBLISH t 2 q1 #1
+            crash
+            b > CONNECT b expiry=1000
+            b < CONNACK present
+            b < PUBLISH t 2 q1 #1 dup
+            b > PUBACK 1
+            wait 1s";
+        for line in lines.lines() {
+            script.step(line).expect(line);
+        }
+        assert_eq!(script.world.disk.stored_messages(), 0);
+    }
 }
 
 #[test]

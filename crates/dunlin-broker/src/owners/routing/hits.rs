@@ -10,7 +10,7 @@ use dunlin_router::SharedMatch;
 use dunlin_store::SessionKey;
 
 use crate::ids::SessionIdx;
-use crate::owners::keepers::Keepers;
+use crate::owners::groups::Groups;
 use crate::owners::subscribers::{Subscribed, Subscriber};
 
 /// No Local in the options byte of a subscription.
@@ -35,8 +35,8 @@ pub(crate) struct Hit {
     pub(crate) identifiers: Identifiers,
     pub(crate) stream: StreamId,
     pub(crate) share: Option<Arc<str>>,
-    /// A durable session of the same group, if there is one.
-    pub(crate) keeper: Option<SessionKey>,
+    /// The queue of the group in the store, if it has one.
+    pub(crate) queue: Option<SessionKey>,
 }
 
 /// What a member of a shared subscription is like.
@@ -65,7 +65,7 @@ impl Hit {
             identifiers,
             stream: value.stream,
             share: share.map(Arc::from),
-            keeper: None,
+            queue: None,
         }
     }
 
@@ -140,7 +140,7 @@ pub(super) struct Mark {
 #[derive(Clone, Copy)]
 pub(super) struct Share<'a> {
     text: &'a Text,
-    keeper: Option<SessionKey>,
+    queue: Option<SessionKey>,
 }
 
 /// Collects the receivers of one message.
@@ -156,7 +156,7 @@ pub(super) struct Finder<'a, A, R> {
     pub(super) many: bool,
     /// Its QoS is 2.
     pub(super) exact: bool,
-    pub(super) keepers: &'a Keepers,
+    pub(super) groups: &'a Groups,
     pub(super) member: A,
     pub(super) may_receive: R,
 }
@@ -220,8 +220,8 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
         }
         let text = share.map(|share| share.text.as_str());
         let hit = Hit::new(s, value, text);
-        let keeper = share.and_then(|share| share.keeper);
-        self.found.hits.push(Hit { keeper, ..hit });
+        let queue = share.and_then(|share| share.queue);
+        self.found.hits.push(Hit { queue, ..hit });
     }
 
     /// One member, in turn: one that can take it now, else any. In a group with
@@ -230,14 +230,14 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
     pub(super) fn add_shared(&mut self, shared: &SharedMatch<'_, Subscriber, Subscribed>) {
         let text = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
         let text = Text::from(text);
-        let keeper = self.keepers.any(&text);
-        let (local, keepers) = (self.local, self.keepers);
-        let exact = self.exact && keeper.is_some();
+        let (local, groups) = (self.local, self.groups);
+        let queue = groups.queue(&text);
+        let exact = self.exact && queue.is_some();
         let fits = |key: &Subscriber, value: &Subscribed| match key {
             Subscriber::Session(s) => {
                 !exact || value.options & 3 < 2 || (self.member)(*s as usize).durable
             }
-            Subscriber::Shard(to) => !local && (!exact || keepers.of(&text, *to).is_some()),
+            Subscriber::Shard(to) => !local && (!exact || groups.of(&text, *to).is_some()),
         };
         let available = |key: &Subscriber| match key {
             Subscriber::Session(s) => (self.member)(*s as usize).available,
@@ -250,7 +250,7 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
             .or_else(|| shared.select(|key, _| of_scope(key)));
         if let Some((key, value)) = chosen {
             let text = &text;
-            self.add(key, value, Some(Share { text, keeper }));
+            self.add(key, value, Some(Share { text, queue }));
         }
     }
 }

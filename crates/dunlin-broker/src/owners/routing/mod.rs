@@ -10,7 +10,7 @@ use dunlin_router::{Interest, Match};
 
 use crate::ids::SessionIdx;
 use crate::io::InterestChange;
-use crate::owners::keepers::Keepers;
+use crate::owners::groups::Groups;
 use crate::owners::subscribers::Subscribers;
 pub(crate) use crate::owners::subscribers::{Subscribed, Subscriber};
 
@@ -27,7 +27,7 @@ pub(crate) struct Routing {
     subscribers: Subscribers,
     interest: Interest,
     pub(crate) retained: Retained,
-    pub(crate) keepers: Keepers,
+    pub(crate) groups: Groups,
     /// By session.
     marks: Vec<Mark>,
     messages: u64,
@@ -43,7 +43,7 @@ impl Routing {
             subscribers: Subscribers::new(hash_key),
             interest: Interest::new(),
             retained: Retained::new(),
-            keepers: Keepers::default(),
+            groups: Groups::default(),
             marks: Vec::new(),
             messages: 0,
             spare: Matches::default(),
@@ -74,7 +74,7 @@ impl Routing {
             local: scope.is_some(),
             many: false,
             exact,
-            keepers: &self.keepers,
+            groups: &self.groups,
             member,
             may_receive,
         };
@@ -123,15 +123,24 @@ impl Routing {
     pub(crate) fn choose(
         &self,
         share: &str,
-        mut prefers: impl FnMut(Subscriber) -> bool,
-        mut accepts: impl FnMut(Subscriber) -> bool,
+        mut prefers: impl FnMut(Subscriber, &Subscribed) -> bool,
+        mut accepts: impl FnMut(Subscriber, &Subscribed) -> bool,
     ) -> Option<(Subscriber, Subscribed)> {
         let (group, filter) = split_share(share)?;
         let shared = self.subscribers.tree().shared_group(group, filter)?;
         let chosen = shared
-            .select(|key, _| prefers(*key))
-            .or_else(|| shared.select(|key, _| accepts(*key)));
+            .select(|key, value| prefers(*key, value))
+            .or_else(|| shared.select(|key, value| accepts(*key, value)));
         chosen.map(|(key, value)| (key, *value))
+    }
+
+    /// Whether a shared subscription has members, on any shard.
+    pub(crate) fn has_members(&self, share: &str) -> bool {
+        let group = split_share(share);
+        group.is_some_and(|(group, filter)| {
+            let shared = self.subscribers.tree().shared_group(group, filter);
+            shared.is_some()
+        })
     }
 
     /// Sessions of this shard in a shared subscription.
@@ -209,7 +218,7 @@ impl Routing {
             InterestChange::Remove(filter) => {
                 self.subscribers.tree_mut().remove(filter, key);
             }
-            InterestChange::Keeper(text, keeper) => self.keepers.set(text, from, *keeper),
+            InterestChange::Queue(text, queue) => self.groups.set(text, from, *queue),
             InterestChange::Share(text, members) => {
                 let Some((group, filter)) = split_share(text) else {
                     return;

@@ -138,11 +138,11 @@ fn exactly_once_is_for_durable_members_where_there_are_some() {
         let mut next = || routing.find("a/b", None, None, exact, member, |_| true);
         (0..4)
             .map(|_| next().hits.remove(0))
-            .map(|hit| (hit.session, hit.keeper.is_some()))
+            .map(|hit| (hit.session, hit.queue.is_some()))
             .collect()
     };
     assert!(!take(&mut routing, true).contains(&(1, false)));
-    routing.keepers.set(&share, ShardId(0), Some(SessionKey(9)));
+    routing.groups.set(&share, ShardId(0), Some(SessionKey(9)));
     assert_eq!(take(&mut routing, true), [(1, true); 4]);
     assert!(!take(&mut routing, false).contains(&(1, true)));
     let members: Vec<_> = routing.members(&share).collect();
