@@ -283,7 +283,9 @@ impl Shard {
                     let here = own.config.shard;
                     dispatch::handle(own, here, call);
                 }
-                Some(Later::Bury(node, delivery)) => dead::bury(own, node, *delivery),
+                Some(Later::Bury(node, delivery, death)) => {
+                    dead::bury(own, node, *delivery, death);
+                }
                 None => break,
             }
         }

@@ -384,6 +384,15 @@ impl<K: Key> Consumer<K> {
         }
     }
 
+    /// The message of a delivery that is not settled becomes another one.
+    pub fn replace(&mut self, key: K, message: Arc<Message>) {
+        let entry = self.unsettled.get_mut(key);
+        if let Some(delivery) = entry.and_then(|entry| entry.delivery.as_mut()) {
+            self.bytes = self.bytes.saturating_sub(delivery.cost()) + message.cost();
+            delivery.content = Content::Held(message);
+        }
+    }
+
     /// The receiver settles a delivery in one step, or its end does. One that
     /// settles in two steps is accepted by [`Consumer::handle_received`] and
     /// [`Consumer::complete`] only.

@@ -223,6 +223,12 @@ impl Queue {
         self.turns
     }
 
+    /// Whether the message of the delivery at the front has to be loaded now: it is in
+    /// the store, which was not asked for messages yet.
+    pub fn must_load_front(&mut self) -> bool {
+        self.front().is_some_and(Delivery::is_stored) && self.begin_loading()
+    }
+
     /// Whether the delivery at the front is past its expiry.
     #[must_use]
     pub fn is_front_expired(&self, now: Instant) -> bool {

@@ -25,6 +25,7 @@
 //! comes from [`from_amqp`] has no properties, and goes to MQTT by [`to_mqtt`]
 //! only.
 
+mod annotating;
 mod application;
 mod body;
 mod fields;
@@ -36,5 +37,6 @@ mod original;
 mod sending;
 mod typed;
 
+pub use annotating::annotate;
 pub use neutral::{from_amqp, to_mqtt};
 pub use sending::{Attempt, to_amqp};

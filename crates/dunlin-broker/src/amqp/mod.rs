@@ -7,6 +7,7 @@
 //! node that may live on another shard.
 
 pub(crate) mod access;
+pub(crate) mod annotating;
 mod attaching;
 pub(crate) mod carried;
 pub(crate) mod carrier;

@@ -5,6 +5,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
 use dunlin_amqp::codec::{
     AnyTarget, Attach as AttachFrame, DeliveryState, DistributionMode, Error, Role, Source, Target,
     TerminusDurability, TerminusExpiryPolicy, condition,
@@ -16,7 +17,7 @@ use dunlin_queue::{Outcome, Window};
 
 use crate::access::Action;
 use crate::amqp::attaching::{self, Refusal, create, refusal};
-use crate::amqp::outgoing::outcome_of;
+use crate::amqp::outgoing::{annotations_of, outcome_of};
 use crate::amqp::state::{Attachment, Drain, End, Handed, Lingering, Scope, Taking};
 use crate::amqp::wanting::Wanted;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
@@ -511,7 +512,7 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
     let settled = taking.settled;
     own.conns.touch(c);
     match refused {
-        true if !settled => say(own, s, handed.key, Outcome::Rejected, false),
+        true if !settled => say(own, s, handed.key, (Outcome::Rejected, None), false),
         true => {}
         false if settled => own.stats.note_sent(QoS::AtMostOnce),
         false => own.stats.note_sent(QoS::AtLeastOnce),
@@ -520,7 +521,13 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
 }
 
 /// Tells the node what became of a message.
-fn say(own: &mut Owners, s: SessionIdx, key: u32, outcome: Outcome, answer: bool) {
+fn say(
+    own: &mut Owners,
+    s: SessionIdx,
+    key: u32,
+    (outcome, annotations): (Outcome, Option<Bytes>),
+    answer: bool,
+) {
     let link = own.sessions.amqp_mut(s);
     let attachment = link.and_then(|link| link.attachment.as_ref());
     let known = attachment.and_then(|it| Some((it.home, it.place?)));
@@ -529,6 +536,7 @@ fn say(own: &mut Owners, s: SessionIdx, key: u32, outcome: Outcome, answer: bool
             place,
             key,
             outcome,
+            annotations,
             answer,
         };
         own.call(home, outcome);
@@ -550,9 +558,9 @@ pub(super) fn handle_disposition(
     };
     let said = state.as_ref().map(State::get);
     let outcome = match said.as_ref().map(DeliveryState::outcome) {
-        Some(Some(outcome)) => outcome_of(&outcome),
+        Some(Some(outcome)) => (outcome_of(&outcome), annotations_of(&outcome)),
         // Settled without a word: it is done with.
-        None if settled => Outcome::Accepted,
+        None if settled => (Outcome::Accepted, None),
         // How far it came.
         Some(None) | None => return,
     };

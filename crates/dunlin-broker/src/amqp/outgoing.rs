@@ -4,7 +4,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use dunlin_amqp::codec::{DeliveryState, Outcome as AmqpOutcome};
+use bytes::Bytes;
+use dunlin_amqp::codec::{DeliveryState, Outcome as AmqpOutcome, Value};
 use dunlin_amqp::message::{Attempt, to_amqp};
 use dunlin_amqp::{Delivery as Sent, LinkId, SendError, Sending, State, Tag};
 use dunlin_base::{Form, Message, QoS};
@@ -12,6 +13,7 @@ use dunlin_queue::{Content, Delivery, Next, Outcome, Settled, Transfer};
 use dunlin_store::Seq;
 
 use crate::access::Action;
+use crate::amqp::annotating::{ANNOTATIONS_BYTES_MAX, annotated};
 use crate::amqp::state::End;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
@@ -288,7 +290,12 @@ pub(crate) fn handle_disposition(
     let key = tag.number().and_then(|number| u32::try_from(number).ok());
     let state = state.map(State::get);
     let outcome = match state.as_ref().map(DeliveryState::outcome) {
-        Some(Some(outcome)) => outcome_of(&outcome),
+        Some(Some(outcome)) => {
+            if let (Some(key), Some(annotations)) = (key, annotations_of(&outcome)) {
+                annotate(own, s, key, &annotations);
+            }
+            outcome_of(&outcome)
+        }
         // Settled without a word: it is done with.
         None if settled => Outcome::Accepted,
         // How far it came.
@@ -302,6 +309,32 @@ pub(crate) fn handle_disposition(
         settle(own, s, key, outcome);
     }
     pump(own, s);
+}
+
+/// The client adds annotations to a message that it gives back.
+fn annotate(own: &mut Owners, s: SessionIdx, key: u32, annotations: &[u8]) {
+    let (now, bytes_max) = (own.now, own.config.packet_bytes_max as usize);
+    let Some(session) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    let delivery = session.consumer.delivery(key);
+    if let Some(Content::Held(message)) = delivery.map(|it| &it.content)
+        && let Some(message) = annotated(message, now, annotations, bytes_max)
+    {
+        session.consumer.replace(key, message);
+    }
+}
+
+/// The annotations that an outcome adds to its message, unless they are too long.
+pub(super) fn annotations_of(outcome: &AmqpOutcome<'_>) -> Option<Bytes> {
+    let AmqpOutcome::Modified(modified) = outcome else {
+        return None;
+    };
+    let map = modified.message_annotations.filter(|map| !map.is_empty())?;
+    let value = Value::Map(map);
+    let fits = value.encoded_len() <= ANNOTATIONS_BYTES_MAX;
+    let bytes = fits.then(|| value.to_vec().ok()).flatten();
+    bytes.map(Bytes::from)
 }
 
 pub(super) fn outcome_of(outcome: &AmqpOutcome<'_>) -> Outcome {

@@ -47,7 +47,7 @@ use crate::owners::pending::Pending;
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
 use crate::owners::timers::{Timer, Timers};
-use crate::queues::calls::Call;
+use crate::queues::calls::{Call, Death};
 use crate::random::Generator;
 use crate::stats::Stats;
 
@@ -77,7 +77,7 @@ pub(crate) enum Later {
     /// A link or node of this shard hears from another.
     Call(Call),
     /// A message of this node is dead.
-    Bury(SessionRef, Box<Delivery>),
+    Bury(SessionRef, Box<Delivery>, Death),
 }
 
 /// The owners, and what all of them need.

@@ -64,9 +64,23 @@ pub(crate) struct Node {
     /// Messages that links have and have not settled.
     taken: usize,
     taken_bytes: usize,
+    /// Messages that some consumers do not take, for the others.
+    aside: VecDeque<Aside>,
+    /// Who did not take a message that a link has, by its number and key.
+    refusers: BTreeMap<(usize, u32), Vec<SessionRef>>,
     /// What a client has ordered and waits for.
     pub(crate) change: Option<Box<Change>>,
 }
+
+/// A message, and the links whose clients do not take it.
+#[derive(Debug)]
+struct Aside {
+    delivery: Delivery,
+    refusers: Vec<SessionRef>,
+}
+
+/// Messages of a queue that some consumers do not take; one more is dead.
+const ASIDE_MAX: usize = 256;
 
 /// A node is being made or changed for a client.
 #[derive(Debug)]
@@ -124,6 +138,16 @@ impl End {
         self.wants == Use::Browse && self.browsed.is_empty()
     }
 
+    /// What comes next from a queue.
+    fn poll(&mut self, queue: &mut Queue, now: Instant, credit: usize) -> Option<Next<u32>> {
+        let key = self.last_key.wrapping_add(1);
+        let next = self.consumer.poll(queue, now, credit, |_| Some(key))?;
+        if matches!(next, Next::Send(_)) {
+            self.last_key = key;
+        }
+        Some(next)
+    }
+
     pub(crate) const fn takes_settled(&self) -> bool {
         matches!(self.wants, Use::Take { settled: true })
     }
@@ -145,6 +169,8 @@ impl Node {
             expires: None,
             taken: 0,
             taken_bytes: 0,
+            aside: VecDeque::new(),
+            refusers: BTreeMap::new(),
             change: None,
         }
     }
@@ -315,14 +341,19 @@ impl Node {
                 }
                 continue;
             }
-            let next = self.with(at, |end, queue| {
-                let key = end.last_key.wrapping_add(1);
-                let next = end.consumer.poll(queue, now, credit, |_| Some(key))?;
-                if matches!(next, Next::Send(_)) {
-                    end.last_key = key;
-                }
-                Some(next)
-            })?;
+            let buries = self.kept.options.dead_letter.is_some();
+            let next = match self.next_aside(at, now, credit) {
+                Some(next) => next,
+                None => self.with(at, |end, queue| {
+                    // One that is past its time is needed to be dead.
+                    let is_stored = |it: &Delivery| matches!(it.content, Content::Stored { .. });
+                    let is_dead = buries && queue.is_front_expired(now);
+                    if is_dead && queue.front().is_some_and(is_stored) {
+                        return queue.must_load_front().then_some(Next::Load);
+                    }
+                    end.poll(queue, now, credit)
+                })?,
+            };
             if matches!(next, Next::Send(_)) {
                 self.turns.rotate_left(1);
             }
@@ -331,8 +362,102 @@ impl Node {
         None
     }
 
+    /// The first message that others did not take, for a consumer that may.
+    fn next_aside(&mut self, at: usize, now: Instant, credit: usize) -> Option<Next<u32>> {
+        let link = self.ends.get(at)?.link;
+        let mut aside = self.aside.iter();
+        let place = aside.position(|it| !it.refusers.contains(&link))?;
+        let Aside { delivery, refusers } = self.take_aside(place)?;
+        let mut one = Queue::default();
+        one.push(delivery);
+        let next = self.with(at, |end, _| end.poll(&mut one, now, credit));
+        if let Some(delivery) = one.remove_front() {
+            self.set_aside(delivery, refusers);
+        } else if let Some(Next::Send(transfer)) = &next {
+            self.refusers.insert((at, transfer.key), refusers);
+        }
+        next
+    }
+
+    fn take_aside(&mut self, place: usize) -> Option<Aside> {
+        let aside = self.aside.remove(place)?;
+        self.taken = self.taken.saturating_sub(1);
+        let bytes = cost(&aside.delivery);
+        self.taken_bytes = self.taken_bytes.saturating_sub(bytes);
+        Some(aside)
+    }
+
+    /// Keeps a message for other consumers than these.
+    pub(crate) fn set_aside(&mut self, delivery: Delivery, refusers: Vec<SessionRef>) {
+        self.taken += 1;
+        self.taken_bytes += cost(&delivery);
+        self.aside.push_back(Aside { delivery, refusers });
+        let others: Vec<usize> = self.ends.iter().map(|(at, _)| at).collect();
+        for at in others {
+            self.wait(at);
+        }
+    }
+
+    /// Who does not take a message that leaves its link with this outcome.
+    pub(crate) fn take_refusers(
+        &mut self,
+        at: usize,
+        key: u32,
+        outcome: Outcome,
+    ) -> Vec<SessionRef> {
+        let mut refusers = self.refusers.remove(&(at, key)).unwrap_or_default();
+        let refuses = matches!(
+            outcome,
+            Outcome::Modified {
+                undeliverable_here: true,
+                ..
+            }
+        );
+        let link = self.ends.get(at).map(|end| end.link);
+        refusers.extend(link.filter(|_| refuses));
+        refusers
+    }
+
+    /// Whether there is a consumer besides these, and room for what it may take.
+    pub(crate) fn may_set_aside(&self, refusers: &[SessionRef]) -> bool {
+        self.aside.len() < ASIDE_MAX && self.has_other(refusers)
+    }
+
+    fn has_other(&self, refusers: &[SessionRef]) -> bool {
+        let takes = |end: &End| matches!(end.wants, Use::Take { .. });
+        let mut ends = self.ends.iter().map(|(_, end)| end);
+        ends.any(|end| takes(end) && !refusers.contains(&end.link))
+    }
+
+    /// A consumer has gone: messages that none of those left takes, which are dead.
+    /// Where none is left, all of them wait for others.
+    pub(crate) fn take_stranded(&mut self) -> Vec<Delivery> {
+        let is_left = self.has_other(&[]);
+        let mut dead = Vec::new();
+        for _ in 0..self.aside.len() {
+            let Some(Aside { delivery, refusers }) = self.take_aside(0) else {
+                break;
+            };
+            match is_left {
+                false => self.queue.push(delivery),
+                true if self.has_other(&refusers) => self.set_aside(delivery, refusers),
+                true => dead.push(delivery),
+            }
+        }
+        dead
+    }
+
+    /// The message of a delivery becomes another one.
+    pub(crate) fn replace(&mut self, at: usize, key: u32, message: Arc<Message>) {
+        self.with(at, |end, _| {
+            end.consumer.replace(key, message);
+            Some(())
+        });
+    }
+
     /// A message leaves its link with an outcome.
     pub(crate) fn settle(&mut self, at: usize, key: u32, outcome: Outcome) -> Settled {
+        self.refusers.remove(&(at, key));
         let settled = self.with(at, |end, queue| {
             Some(end.consumer.settle(queue, key, outcome))
         });
@@ -355,6 +480,14 @@ impl Node {
     }
 }
 
+/// Bytes that a delivery takes.
+fn cost(delivery: &Delivery) -> usize {
+    match &delivery.content {
+        Content::Held(message) => message.cost(),
+        Content::Stored { .. } => 0,
+    }
+}
+
 impl SessionKind for Node {
     fn queue(&self) -> &Queue {
         &self.queue
@@ -374,7 +507,13 @@ impl SessionKind for Node {
 
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
         let taken = self.ends.iter().flat_map(|(_, end)| end.consumer.held());
-        self.queue.held().chain(taken).for_each(visit);
+        let aside = self.aside.iter();
+        let aside = aside.filter_map(|it| match &it.delivery.content {
+            Content::Held(message) => Some(message),
+            Content::Stored { .. } => None,
+        });
+        let all = self.queue.held().chain(taken).chain(aside);
+        all.for_each(visit);
     }
 
     fn in_flight(&self) -> usize {

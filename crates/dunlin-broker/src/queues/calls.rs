@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use bytes::Bytes;
 use dunlin_base::{Message, Text};
 use dunlin_queue::Outcome;
 
@@ -71,6 +72,28 @@ pub(crate) enum Refusal {
     Deleted,
 }
 
+/// Why a message is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// A consumer says that it is invalid, or no consumer there is can take it.
+    Rejected,
+    /// Too many deliveries have failed.
+    DeliveryLimit,
+    /// It was past its time.
+    Expired,
+}
+
+impl Death {
+    /// What the annotation says.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::DeliveryLimit => "delivery_limit",
+            Self::Expired => "expired",
+        }
+    }
+}
+
 /// One call.
 #[derive(Debug)]
 pub(crate) enum Call {
@@ -89,6 +112,8 @@ pub(crate) enum Call {
         place: Place,
         key: u32,
         outcome: Outcome,
+        /// Message annotations that `modified` adds: an encoded map.
+        annotations: Option<Bytes>,
         answer: bool,
     },
     /// To a node: the link is gone; messages after the key `sent` never left.

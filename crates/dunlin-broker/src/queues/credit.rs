@@ -6,12 +6,13 @@ use dunlin_base::ShardId;
 use dunlin_queue::{Content, Delivery, Outcome, Settled};
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
-use crate::ids::SessionIdx;
+use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::commits::target;
 use crate::owners::pending::{Pending, Settlement};
 use crate::owners::{Later, Owners};
-use crate::queues::calls::{Call, Place};
+use crate::queues::calls::{Call, Death, Place};
 use crate::queues::delivering;
+use crate::translate;
 
 /// A link takes messages up to this key.
 pub(crate) fn handle_credit(
@@ -129,30 +130,84 @@ pub(crate) fn settle(
     let failed = matches!(outcome, Outcome::Modified { failed: true, .. });
     let attempts = delivery.failed.saturating_add(u16::from(failed));
     let worn = failed && deliveries_max > 0 && attempts >= deliveries_max;
-    let dead = match outcome {
-        Outcome::Rejected => true,
-        // Which of the others could take it is not known.
+    let gives_back = matches!(outcome, Outcome::Rejected | Outcome::Modified { .. });
+    let copy = gives_back.then(|| delivery.clone());
+    let refusers = node.take_refusers(end, key, outcome);
+    let death = match outcome {
+        Outcome::Rejected => Some(Death::Rejected),
+        Outcome::Modified { .. } if worn => Some(Death::DeliveryLimit),
         Outcome::Modified {
-            undeliverable_here, ..
-        } => undeliverable_here || worn,
-        Outcome::Accepted | Outcome::Released => false,
+            undeliverable_here: true,
+            ..
+        } if !node.may_set_aside(&refusers) => Some(Death::Rejected),
+        _ => None,
     };
-    let copy = (dead || failed).then(|| delivery.clone());
-    if dead {
+    if let Some(death) = death {
         let removed = node.settle(end, key, Outcome::Rejected);
-        if let (true, Some(delivery)) = (buries, copy) {
-            let delivery = Box::new(delivery);
-            own.later.push_back(Later::Bury(reference, delivery));
+        if let Some(copy) = copy.filter(|_| buries) {
+            let bury = Later::Bury(reference, Box::new(copy), death);
+            own.later.push_back(bury);
             return None;
         }
         own.stats.messages_dead += 1;
         return remove(own, of, &removed);
     }
-    let settled = node.settle(end, key, outcome);
-    if let (Settled::Requeued { .. }, Some(delivery)) = (&settled, copy) {
-        note_failure(own, of, delivery, attempts);
+    let settled = node.settle(end, key, elsewhere(outcome, &refusers));
+    let settled = match settled {
+        // Another consumer gets it.
+        Settled::Returned {
+            delivery,
+            key_stored,
+        } => {
+            node.set_aside(delivery, refusers);
+            Settled::Requeued { key_stored }
+        }
+        settled => settled,
+    };
+    if let (Settled::Requeued { .. }, Some(copy), true) = (&settled, copy, failed) {
+        note_failure(own, of, copy, attempts);
     }
     remove(own, of, &settled)
+}
+
+/// An outcome of a message that some consumers do not take: it does not go back into
+/// the queue, where they would get it again.
+fn elsewhere(outcome: Outcome, refusers: &[SessionRef]) -> Outcome {
+    match outcome {
+        Outcome::Released if !refusers.is_empty() => Outcome::Modified {
+            failed: false,
+            undeliverable_here: true,
+        },
+        Outcome::Modified { failed, .. } => Outcome::Modified {
+            failed,
+            undeliverable_here: !refusers.is_empty(),
+        },
+        outcome => outcome,
+    }
+}
+
+/// A link adds annotations to a message that it has, unless that makes it too large.
+pub(crate) fn annotate(
+    own: &mut Owners,
+    from: ShardId,
+    place: Place,
+    key: u32,
+    annotations: &[u8],
+) {
+    let (now, bytes_max) = (own.now, own.config.packet_bytes_max as usize);
+    let Some(s) = find(own, from, place) else {
+        return;
+    };
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let message = match node.delivery(place.end, key).map(|it| &it.content) {
+        Some(Content::Held(message)) => translate::annotated(message, now, annotations, bytes_max),
+        _ => None,
+    };
+    if let Some(message) = message {
+        node.replace(place.end, key, message);
+    }
 }
 
 fn remove(own: &mut Owners, of: SessionKey, settled: &Settled) -> Option<(SessionKey, Seq)> {

@@ -12,17 +12,19 @@ use crate::messages::source::Source;
 use crate::messages::{publish, settle};
 use crate::owners::Owners;
 use crate::owners::pending::PendingPublish;
+use crate::queues::calls::Death;
+use crate::translate;
 
 /// A message of a node is dead. If the store refuses to move it, it waits again.
-pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery) {
+pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery, death: Death) {
     own.stats.messages_dead += 1;
     let entry = own.sessions.resolve_mut(node);
-    let options = entry
-        .as_deref()
-        .and_then(|entry| entry.node())
-        .map(|node| &node.kept.options);
-    let dead_letter = options.and_then(|options| options.dead_letter.clone());
-    let (Some(address), Content::Held(message)) = (dead_letter, &delivery.content) else {
+    let entry = entry.as_deref().and_then(|entry| entry.node());
+    let names = entry.and_then(|node| {
+        let dead_letter = node.kept.options.dead_letter.clone()?;
+        Some((node.address.clone(), dead_letter))
+    });
+    let (Some((from, address)), Content::Held(message)) = (names, &delivery.content) else {
         return own.dequeue(node.key, delivery.seq);
     };
     let mut ops = alloc::vec::Vec::new();
@@ -35,12 +37,13 @@ pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery) {
         topic: address,
         expires: None,
         retain: false,
-        ..Message::clone(message)
+        ..translate::dead(message, own.now, &from, death)
     });
     let mut publish = PendingPublish::new(None, true);
     let rest = publish.rest_mut();
     rest.work.ops = ops;
-    rest.back = Some((node, delivery));
+    // One that is past its time would be dead again at once.
+    rest.back = (death != Death::Expired).then_some((node, delivery));
     let token = own.commits.token();
     let source = Source::of(&message, own.now).for_queue();
     let mut source = source.answered().lossy();

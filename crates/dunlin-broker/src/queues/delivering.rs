@@ -1,6 +1,7 @@
 //! From a node's queue to its consumers: whose turn it is gets the next message,
 //! as far as its credit reaches.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use dunlin_base::{Message, QoS};
@@ -12,9 +13,9 @@ use crate::ids::SessionIdx;
 use crate::io::Output;
 use crate::messages::source::Source;
 use crate::messages::walk;
-use crate::owners::Owners;
 use crate::owners::routing::Hit;
-use crate::queues::calls::{Call, Use};
+use crate::owners::{Later, Owners};
+use crate::queues::calls::{Call, Death, Use};
 use crate::queues::options::Overflow;
 
 /// Messages loaded from the store at a time, and what they may cost together.
@@ -37,13 +38,9 @@ fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
         if !node.is_ready() {
             return;
         }
-        let key = node.key;
         match node.next(now, unsettled_max) {
             Some((end, Next::Send(transfer))) => hand_over(own, s, end, &transfer),
-            Some((_, Next::Expired(delivery))) => {
-                own.stats.messages_expired += 1;
-                own.dequeue(key, delivery.seq);
-            }
+            Some((_, Next::Expired(delivery))) => expire(own, s, delivery),
             Some((_, Next::Load)) => load(own, s),
             // Nothing here is delivered in two steps of the store.
             Some((_, Next::Settle { .. } | Next::Store { .. })) => {}
@@ -95,6 +92,21 @@ fn finish(own: &mut Owners, s: SessionIdx, at: usize, key: u32) {
     if let Settled::Done { seq, .. } = node.settle(at, key, Outcome::Accepted) {
         own.dequeue(of, seq);
     }
+}
+
+/// A message is past its time: it is dead, or over.
+fn expire(own: &mut Owners, s: SessionIdx, delivery: Delivery) {
+    own.stats.messages_expired += 1;
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let reference = node.reference(s);
+    let is_held = matches!(delivery.content, Content::Held(_));
+    if is_held && node.kept.options.dead_letter.is_some() {
+        let bury = Later::Bury(reference, Box::new(delivery), Death::Expired);
+        return own.later.push_back(bury);
+    }
+    own.dequeue(reference.key, delivery.seq);
 }
 
 fn load(own: &mut Owners, s: SessionIdx) {
@@ -197,10 +209,11 @@ pub(crate) fn make_room(own: &mut Owners, s: SessionIdx, cost: usize) -> bool {
             return false;
         };
         let key = node.key;
-        match expired {
-            true => own.stats.messages_expired += 1,
-            false => own.stats.messages_dropped_full += 1,
+        if expired {
+            expire(own, s, removed);
+            continue;
         }
+        own.stats.messages_dropped_full += 1;
         own.dequeue(key, removed.seq);
     }
 }

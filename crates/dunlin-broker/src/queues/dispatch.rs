@@ -20,8 +20,12 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
             place,
             key,
             outcome,
+            annotations,
             answer,
         } => {
+            if let Some(annotations) = annotations {
+                credit::annotate(own, from, place, key, &annotations);
+            }
             credit::handle_outcome(own, from, place, key, outcome, answer);
             if let Some(s) = own.sessions.resolve(place.node) {
                 nodes::check_empty(own, s);

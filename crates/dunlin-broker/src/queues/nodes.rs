@@ -11,12 +11,12 @@ use dunlin_store::StoreOp;
 
 use crate::ids::{SessionIdx, SessionRef};
 use crate::memory::Part;
-use crate::owners::Owners;
 use crate::owners::common::SessionCore;
 use crate::owners::node::{BINDING, Node, Stage};
 use crate::owners::pending::{Pending, PendingBinding};
 use crate::owners::timers::{Timer, Timers};
-use crate::queues::calls::{Attach, Call, Create, Place, Refusal, Use};
+use crate::owners::{Later, Owners};
+use crate::queues::calls::{Attach, Call, Create, Death, Place, Refusal, Use};
 use crate::queues::options::Life;
 use crate::queues::{addresses, answers, credit, delivering};
 use crate::sessions::{lifecycle, records, subscriptions};
@@ -259,9 +259,14 @@ pub(crate) fn handle_leave(
         return;
     };
     node.remove(place.end);
+    let (reference, stranded) = (node.reference(s), node.take_stranded());
     let made = node.maker == Some((from, place.link));
     if made {
         node.maker = None;
+    }
+    for delivery in stranded {
+        let bury = Later::Bury(reference, Box::new(delivery), Death::Rejected);
+        own.later.push_back(bury);
     }
     delivering::pump(own, s);
     check_left(own, s, made, (closed, expires));

@@ -4,6 +4,8 @@
 #[cfg(feature = "amqp")]
 mod amqp;
 #[cfg(feature = "amqp")]
+mod dead;
+#[cfg(feature = "amqp")]
 mod manage;
 #[cfg(feature = "amqp")]
 mod queues;
