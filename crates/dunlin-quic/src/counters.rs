@@ -42,6 +42,8 @@ dunlin_base::totals! {
         pub accept_exhausted: u64,
         /// QUIC clients asked to prove their address first.
         pub retries_sent: u64,
+        /// First packets of QUIC clients dropped because too many waited.
+        pub newcomers_dropped: u64,
         /// QUIC connections begun by a client that had proved its address, by
         /// Retry or by a token of an earlier connection.
         pub address_proved: u64,

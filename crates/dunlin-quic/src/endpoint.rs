@@ -37,6 +37,13 @@ use crate::{
 /// times as many leave in the round trip in which that proves itself.
 pub(crate) const CREDIT_BYTES: usize = 16 << 10;
 
+/// Bytes that are kept of what a client sends behind its first packet while that
+/// waits to be accepted: a first flight.
+const BEHIND_FIRST_BYTES_MAX: u64 = 16 << 10;
+
+/// Those of all clients of an endpoint.
+const BEHIND_FIRST_BYTES_ALL: u64 = 1 << 20;
+
 /// Bytes of a datagram that every path carries (RFC 9000 section 14).
 const DATAGRAM_BYTES_MIN: u16 = 1200;
 
@@ -175,7 +182,10 @@ impl QuicSettings {
         let limits = &self.limits;
         let crypto = Arc::new(self.tls(tls, protocols)?);
         let mut config = ServerConfig::new(crypto, Arc::clone(&self.token_key));
-        config.transport_config(Arc::new(transport_config(tuning, limits)?));
+        config
+            .transport_config(Arc::new(transport_config(tuning, limits)?))
+            .incoming_buffer_size(BEHIND_FIRST_BYTES_MAX)
+            .incoming_buffer_size_total(BEHIND_FIRST_BYTES_ALL);
         config.migration(tuning.migration);
         let mut tokens = ValidationTokenConfig::default();
         tokens
@@ -308,7 +318,8 @@ impl Incoming {
     }
 }
 
-/// The datagram with which an accepted connection begins.
+/// The datagram with which an accepted connection begins, and what came behind it
+/// before it was accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstDatagram {
     pub(crate) bytes: usize,
@@ -552,6 +563,11 @@ impl QuicEndpoint {
         Some(transmit.into())
     }
 
+    /// Forgets a client without an answer.
+    pub fn ignore(&mut self, incoming: Incoming) {
+        self.proto.ignore(incoming.inner);
+    }
+
     /// Refuses a client; the answer.
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
         self.proto.refuse(incoming.inner, buf).into()
@@ -570,13 +586,17 @@ impl QuicEndpoint {
         limits: &QuicLimits,
         buf: &mut Vec<u8>,
     ) -> Result<Begun, NotAccepted> {
-        let first = FirstDatagram {
+        let mut first = FirstDatagram {
             bytes: incoming.bytes,
             proves_address: incoming.is_proved(),
         };
         let incoming = incoming.inner;
         let (log, logged) = self.logged(qlog, ip, &incoming, limits);
-        match self.proto.accept(incoming, now, buf, logged) {
+        let behind = self.proto.incoming_buffer_bytes();
+        let accepted = self.proto.accept(incoming, now, buf, logged);
+        let behind = behind.saturating_sub(self.proto.incoming_buffer_bytes());
+        first.bytes += usize::try_from(behind).unwrap_or(0);
+        match accepted {
             Ok((handle, proto)) => Ok(Begun {
                 handle,
                 proto,

@@ -8,6 +8,7 @@ mod dial;
 mod env;
 mod held;
 mod layers;
+pub(crate) mod newcomers;
 mod paths;
 mod quic;
 mod run;
@@ -33,6 +34,7 @@ use crate::{ForeignDatagram, ListenerConfig, NetConfig, NetError, Waker};
 
 use conns::Conns;
 use env::Env;
+use newcomers::Newcomers;
 use sources::Sources;
 use watch::Follow;
 
@@ -52,6 +54,7 @@ pub struct Net {
     conns: Conns,
     sources: Sources,
     follow: Follow,
+    newcomers: Newcomers,
     /// Datagrams for other shards.
     foreign: VecDeque<(ShardId, ForeignDatagram)>,
 }
@@ -82,6 +85,7 @@ impl Net {
             waker: Waker::new(waker),
             sources: Sources::default(),
             follow: Follow::default(),
+            newcomers: Newcomers::default(),
             foreign: VecDeque::new(),
         })
     }
@@ -148,6 +152,7 @@ impl Net {
     /// Closes all listeners; connections stay. A UDP port stays bound for its
     /// connections and takes no new ones.
     pub fn stop_listening(&mut self) {
+        udp::refuse_newcomers(self);
         self.sources.stop_listening();
     }
 

@@ -43,6 +43,7 @@ impl Net {
         self.waker.clear();
         self.env.tick();
         let waited = self.env.now.saturating_duration_since(before);
+        self.newcomers.begin_turn();
         let again = self.conns.take_ready();
         self.dispatch(handler);
         for serial in again {
@@ -55,6 +56,7 @@ impl Net {
                 Turn::Nothing => {}
             }
         }
+        udp::begin_waiting(self, handler);
         self.run_timers(handler);
         watch::run_follow(self);
         self.conns.report(handler);
@@ -73,7 +75,8 @@ impl Net {
         self.sources.watch_blocked(self.poll.registry())?;
         // The kernel may have more than it reported.
         let more = self.events.iter().count() == EVENTS_MAX;
-        if more || self.conns.is_busy() || self.sources.is_busy(self.env.now) {
+        let waits = !self.newcomers.is_empty();
+        if more || waits || self.conns.is_busy() || self.sources.is_busy(self.env.now) {
             return Ok(Some(Duration::ZERO));
         }
         Ok(self.wait(timeout))

@@ -15,6 +15,7 @@ use dunlin_quic::{Counters, Handled, Incoming};
 use quinn_udp::RecvMeta;
 
 use super::conns::Handler;
+use super::newcomers::Newcomer;
 use super::{Net, paths};
 use crate::admission::{Admission, Refusal};
 use crate::stream::{UDP_BATCH, UDP_BYTES};
@@ -162,7 +163,7 @@ fn handle_datagram(net: &mut Net, source: usize, via: usize, datagram: Datagram)
     };
     let std_now = env.config.clock.to_std(env.now);
     let early = endpoint.quic.may_carry_early_data(&datagram.data);
-    let local_ip = datagram.local_ip;
+    let (local_ip, remote) = (datagram.local_ip, datagram.remote);
     let buf = &mut env.scratch.udp_out;
     buf.clear();
     match endpoint.quic.handle(std_now, datagram, buf) {
@@ -176,27 +177,98 @@ fn handle_datagram(net: &mut Net, source: usize, via: usize, datagram: Datagram)
                 }
             }
         }
-        Handled::New(incoming) => begin(net, source, incoming, early),
+        Handled::New(incoming) => {
+            let newcomer = Newcomer {
+                source,
+                incoming,
+                early,
+            };
+            match must_prove(net, &newcomer.incoming) || net.newcomers.take_place() {
+                true => begin(net, newcomer),
+                false => wait(net, newcomer),
+            }
+        }
         Handled::Answer(transmit) => {
             count_answer(buf, &mut env.counters);
             endpoint.port.transmit(transmit, buf, &mut env.counters);
         }
+        Handled::Nothing if early => net.newcomers.note_early_data(remote),
         Handled::Nothing => {}
     }
 }
 
+/// Has a client wait for its turn. When too many do, those whose address is not
+/// proved are asked to prove it, which leaves nothing here; others are dropped, as
+/// by the network.
+fn wait(net: &mut Net, newcomer: Newcomer) {
+    let Some(Newcomer {
+        source, incoming, ..
+    }) = net.newcomers.wait(newcomer)
+    else {
+        return;
+    };
+    let env = &mut net.env;
+    let Some(endpoint) = net.sources.endpoint_mut(source) else {
+        return;
+    };
+    if incoming.is_proved() || env.limits().quic_retry == RetryMode::Never {
+        env.counters.newcomers_dropped += 1;
+        return endpoint.quic.ignore(incoming);
+    }
+    let buf = &mut env.scratch.udp_out;
+    buf.clear();
+    if let Some(transmit) = endpoint.quic.retry(incoming, buf) {
+        env.counters.retries_sent += 1;
+        endpoint.port.transmit(transmit, buf, &mut env.counters);
+    }
+}
+
+/// Begins handshakes that wait, as many as this turn has left.
+pub(super) fn begin_waiting(net: &mut Net, handler: &mut Handler<'_>) {
+    while let Some(newcomer) = net.newcomers.next() {
+        begin(net, newcomer);
+    }
+    net.conns.run_touched(&mut net.env, handler);
+}
+
+/// Refuses the clients that wait.
+pub(super) fn refuse_newcomers(net: &mut Net) {
+    let env = &mut net.env;
+    for Newcomer {
+        source, incoming, ..
+    } in net.newcomers.take_all()
+    {
+        if let Some(endpoint) = net.sources.endpoint_mut(source) {
+            let buf = &mut env.scratch.udp_out;
+            buf.clear();
+            let transmit = endpoint.quic.refuse(incoming, buf);
+            endpoint.port.transmit(transmit, buf, &mut env.counters);
+        }
+    }
+}
+
+/// Whether a client must prove its address now. Before that it costs no memory here.
+fn must_prove(net: &Net, incoming: &Incoming) -> bool {
+    let (env, ip) = (&net.env, plain_addr(incoming.remote()).ip());
+    !incoming.is_proved() && wants_proof(env.admission(), ip, env.limits())
+}
+
 /// A client's first packet: refuse it, ask for a proof of address, or accept
 /// it.
-fn begin(net: &mut Net, source: usize, incoming: Incoming, early: bool) {
+fn begin(net: &mut Net, newcomer: Newcomer) {
+    let must_prove = must_prove(net, &newcomer.incoming);
+    let Newcomer {
+        source,
+        incoming,
+        early,
+    } = newcomer;
     let env = &mut net.env;
     let Some(endpoint) = net.sources.endpoint_mut(source) else {
         return;
     };
     let ip = plain_addr(incoming.remote()).ip();
     let proved = incoming.is_proved();
-    // Before its address is proved a client costs no memory here.
-    let admitted = (proved || !wants_proof(env.admission(), ip, env.limits()))
-        .then(|| net.conns.admit(ip, proved, env));
+    let admitted = (!must_prove).then(|| net.conns.admit(ip, proved, env));
     let limits = &env.config.limits;
     let admission = &env.config.shared.admission;
     let buf = &mut env.scratch.udp_out;
@@ -285,6 +357,11 @@ impl Net {
     pub(crate) fn pings(&self, conn: ConnId) -> u64 {
         let quic = self.conns.quic(conn.serial());
         quic.map_or(0, |quic| quic.conn.path().pings_sent())
+    }
+
+    /// QUIC clients that wait for their handshake to begin.
+    pub(crate) fn newcomers_waiting(&self) -> usize {
+        self.newcomers.len()
     }
 
     /// UDP sockets that are open.

@@ -7,6 +7,7 @@ use super::certs::{dial_to, listen_on};
 use super::raw::Raw;
 use super::*;
 use crate::RetryMode;
+use crate::net::newcomers::{BEGUN_MAX, WAITING_MAX};
 
 /// A side whose application says when it knows a peer.
 fn accepting(limits: NetLimits) -> Side {
@@ -84,6 +85,83 @@ fn half_handshakes_of_quic_make_room() {
         let counters = pair.server.net.counters();
         assert!(counters.made_room > 60, "{}", counters.made_room);
         assert_eq!(counters.refused_pending, 0);
+    }
+}
+
+#[test]
+fn few_handshakes_of_quic_begin_in_a_turn() {
+    const CROWD: usize = 20;
+    let mut pair = Pair::with_limits(NetLimits::default(), NetLimits::default());
+    let listen = listen_on(Transport::Quic);
+    let (client, _) = pair.connect(listen, |addr| dial_to(Transport::Quic, addr));
+    let addr = pair.server.net.sources_addr();
+    let crowd: Vec<Raw> = (0..CROWD)
+        .map(|_| {
+            let mut raw = Raw::new(addr);
+            raw.flush();
+            raw
+        })
+        .collect();
+    // Behind all of them.
+    pair.server.events.clear();
+    let _ = pair.client.send(client, StreamId::CONTROL, b"hello");
+    pair.client.net.flush();
+    let before = pair.server.net.counters().accepted as usize;
+    let mut turns = 0;
+    let mut begun = 0;
+    while begun < CROWD {
+        pair.server.poll();
+        turns += 1;
+        let now = pair.server.net.counters().accepted as usize - before;
+        assert!(now - begun <= BEGUN_MAX, "{} in turn {turns}", now - begun);
+        if turns == 1 {
+            assert_eq!(now, BEGUN_MAX);
+            assert_eq!(pair.server.received_len(StreamId::CONTROL), 5);
+        }
+        begun = now;
+    }
+    assert_eq!(turns, CROWD.div_ceil(BEGUN_MAX));
+    let counters = pair.server.net.counters();
+    assert_eq!((counters.newcomers_dropped, counters.retries_sent), (0, 0));
+    drop(crowd);
+}
+
+#[test]
+fn clients_that_wait_for_their_handshake_have_a_bound() {
+    for retry in [RetryMode::Never, RetryMode::UnderLoad] {
+        let limits = NetLimits {
+            quic_retry: retry,
+            ..NetLimits::default()
+        };
+        let mut pair = Pair::with_limits(NetLimits::default(), limits);
+        let addr = pair.server.net.listen(listen_on(Transport::Quic)).unwrap();
+        let mut crowd = Vec::new();
+        // More come in each turn than begin.
+        let (mut dropped, mut retried) = (0, 0);
+        while dropped + retried == 0 {
+            for _ in 0..4 * BEGUN_MAX {
+                let mut raw = Raw::new(addr);
+                raw.flush();
+                crowd.push(raw);
+            }
+            pair.server.poll();
+            let counters = pair.server.net.counters();
+            (dropped, retried) = (counters.newcomers_dropped, counters.retries_sent);
+            assert!(crowd.len() <= 2 * WAITING_MAX, "no bound");
+        }
+        assert_eq!(dropped == 0, retry == RetryMode::UnderLoad);
+        assert_eq!(pair.server.net.newcomers_waiting(), WAITING_MAX - BEGUN_MAX);
+        // Who comes with a proof goes first.
+        if retry == RetryMode::UnderLoad {
+            pair.client
+                .net
+                .dial(&dial_to(Transport::Quic, addr))
+                .unwrap();
+            pair.until("open", |p| p.client.opened().is_some());
+        }
+        // No connection begins any more when the listeners are closed.
+        pair.server.net.stop_listening();
+        assert_eq!(pair.server.net.newcomers_waiting(), 0);
     }
 }
 
