@@ -177,6 +177,10 @@ impl Shard {
                         throttle::release(own, c);
                     }
                 }
+                Timer::Unstored => {
+                    own.unstored.reminded = false;
+                    throttle::release_unstored(own);
+                }
                 Timer::Sys => {
                     sys::publish_counters(own, self.started);
                     self.sys_round = true;

@@ -14,7 +14,7 @@ use crate::access::Action;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::io::{BusMessage, Forward, Missed, Preparation};
 use crate::messages::source::Source;
-use crate::messages::{deliver, retained, settle, shared};
+use crate::messages::{deliver, retained, settle, shared, throttle};
 use crate::owners::Owners;
 use crate::owners::node::BINDING;
 use crate::owners::pending::{PendingPublish, Record, Work};
@@ -51,12 +51,20 @@ pub(crate) fn dispatch(
     record: Option<Record>,
 ) {
     let publisher = origin.map(|session| session.at);
-    let acknowledged = source.is_answered();
-    let origin = origin.filter(|_| acknowledged);
+    let origin = origin.filter(|_| source.is_answered());
+    let is_kept = source.retain() && !source.is_to_queue() && own.commits.is_durable();
+    if is_kept && !source.is_answered() {
+        source.follow();
+    }
     let mut publish = PendingPublish::new(origin, source.is_lossy());
     place(own, publisher, token, source, &mut publish);
-    if !acknowledged {
+    if !source.is_answered() {
         return;
+    }
+    if is_kept {
+        let bytes = source.cost();
+        publish.rest_mut().unstored = bytes;
+        throttle::note_unstored(own, source.publisher(), bytes);
     }
     if source.qos() == QoS::ExactlyOnce
         && let Some(origin) = publish.origin

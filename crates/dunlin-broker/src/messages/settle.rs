@@ -9,7 +9,7 @@ use dunlin_store::Seq;
 
 use crate::ids::SessionRef;
 use crate::io::BusMessage;
-use crate::messages::retained;
+use crate::messages::{retained, throttle};
 use crate::owners::pending::{Due, Pending, PendingPublish, Record, Rest, RetainedChange, Verdict};
 use crate::owners::{Later, Owners};
 use crate::receivers;
@@ -132,6 +132,9 @@ pub(crate) fn finish_publish(
 
 /// What follows from a publish besides its acknowledgement.
 fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
+    if rest.unstored > 0 {
+        throttle::note_stored(own, rest.unstored);
+    }
     settle_due(own, rest.work.due, rest.work.retained, stored);
     if let Some(record) = rest.record {
         own.stats.publishes_refused += u64::from(!stored);

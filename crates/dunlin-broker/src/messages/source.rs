@@ -87,6 +87,12 @@ impl<'a> Source<'a> {
         Self { answered, ..self }
     }
 
+    /// It is known when it is stored, though its publisher waits for no answer and
+    /// cannot be refused.
+    pub(crate) const fn follow(&mut self) {
+        (self.answered, self.lossy) = (true, true);
+    }
+
     /// Whether its publisher waits to hear what became of it.
     pub(crate) fn is_answered(&self) -> bool {
         self.answered || self.qos() != QoS::AtMostOnce

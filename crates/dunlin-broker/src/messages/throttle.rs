@@ -1,4 +1,5 @@
-//! Back-pressure from receivers to publishers, for moments only.
+//! Back-pressure to publishers: from receivers, for moments only, and from the
+//! store, for those of retained messages.
 //!
 //! A receiver that falls behind holds up who publishes to it until it has
 //! caught up, but never longer than [`HOLD_MAX`]: a burst is smoothed, a
@@ -23,6 +24,12 @@ pub(crate) const QUEUE_HIGH: usize = 8192;
 
 /// Publishers that one receiver holds up at a time.
 const HELD_MAX: usize = 1024;
+
+/// Publishers held for the store that go on at a time.
+const RELEASED_MAX: usize = 4;
+
+/// Time until more of them go on, when those have nothing stored.
+const RELEASE_MORE: Duration = Duration::from_millis(1);
 
 /// Holds up a publisher if this receiver is behind, or notes
 /// that it is not any more.
@@ -86,6 +93,47 @@ pub(crate) fn release_all(own: &mut Owners, c: ConnIdx) {
         if let Some(publisher) = own.conns.find(id) {
             release(own, publisher);
         }
+    }
+}
+
+/// A retained message is on its way to the store. When that has too many of them,
+/// their publishers are not read: what others have stored waits behind it.
+pub(crate) fn note_unstored(own: &mut Owners, publisher: Option<ConnIdx>, bytes: usize) {
+    if !own.unstored.add(bytes) {
+        return;
+    }
+    if let Some(publisher) = publisher
+        && let Some(conn) = own.conns.get_mut(publisher)
+        && !core::mem::replace(&mut conn.unstored, true)
+    {
+        let id = conn.id;
+        own.unstored.hold(id);
+        own.pause(publisher, true);
+    }
+}
+
+/// A retained message was stored, or is off.
+pub(crate) fn note_stored(own: &mut Owners, bytes: usize) {
+    own.unstored.remove(bytes);
+    release_unstored(own);
+}
+
+/// Lets the next publishers of retained messages go on, few at a time.
+pub(crate) fn release_unstored(own: &mut Owners) {
+    for _ in 0..RELEASED_MAX {
+        let Some(id) = own.unstored.release() else {
+            return;
+        };
+        if let Some(publisher) = own.conns.find(id)
+            && let Some(conn) = own.conns.get_mut(publisher)
+        {
+            conn.unstored = false;
+            release(own, publisher);
+        }
+    }
+    if own.unstored.is_stuck() && !own.unstored.reminded {
+        own.unstored.reminded = true;
+        own.timers.set(own.now + RELEASE_MORE, Timer::Unstored);
     }
 }
 

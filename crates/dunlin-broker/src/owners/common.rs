@@ -42,6 +42,8 @@ pub(crate) struct ConnCore {
     pub(crate) blocked: bool,
     /// Reading is paused.
     pub(crate) paused: bool,
+    /// It is held until retained messages are stored.
+    pub(crate) unstored: bool,
     /// Since when this receiver is behind.
     pub(crate) behind_since: Option<Instant>,
     /// Publishers that it holds up.
@@ -61,6 +63,7 @@ impl ConnCore {
             dirty: false,
             blocked: false,
             paused: false,
+            unstored: false,
             behind_since: None,
             holds: Vec::new(),
             alarm: Alarm::default(),

@@ -23,6 +23,7 @@ pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod subscribers;
 pub(crate) mod timers;
+pub(crate) mod unstored;
 pub(crate) mod walks;
 pub(crate) mod weigh;
 
@@ -47,6 +48,7 @@ use crate::owners::pending::Pending;
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
 use crate::owners::timers::{Timer, Timers};
+use crate::owners::unstored::Unstored;
 use crate::queues::calls::{Call, Death};
 use crate::random::Generator;
 use crate::stats::Stats;
@@ -91,6 +93,7 @@ pub(crate) struct Owners {
     pub(crate) sessions: Sessions,
     pub(crate) routing: Routing,
     pub(crate) commits: Commits,
+    pub(crate) unstored: Unstored,
     pub(crate) budget: Budget,
     pub(crate) timers: Timers,
     pub(crate) outbox: Outbox,
@@ -123,6 +126,7 @@ impl Owners {
             sessions: Sessions::new(shard),
             routing: Routing::new(hash_key),
             commits: Commits::new(shard, config.durable),
+            unstored: Unstored::default(),
             budget: Budget::new(config.memory.clone(), config.shards),
             timers: Timers::default(),
             outbox: Outbox::new(shard, config.shards),
@@ -140,11 +144,14 @@ impl Owners {
         policy.unwrap_or_default()
     }
 
-    /// Stops or resumes reading from a connection.
+    /// Stops or resumes reading from a connection. One that is held for the store is
+    /// not read before that lets it go on.
     pub(crate) fn pause(&mut self, c: ConnIdx, paused: bool) {
-        if let Some(conn) = self.conns.get_mut(c)
-            && conn.paused != paused
-        {
+        let Some(conn) = self.conns.get_mut(c) else {
+            return;
+        };
+        let paused = paused || conn.unstored;
+        if conn.paused != paused {
             conn.paused = paused;
             let (conn, kind) = conn.reading(paused);
             self.outbox.command(conn, kind);

@@ -81,6 +81,8 @@ pub(crate) struct Rest {
     pub(crate) record: Option<Record>,
     /// A message that leaves the queue of a node, and goes back if the publish is off.
     pub(crate) back: Option<(SessionRef, Delivery)>,
+    /// Bytes of it that count as unstored.
+    pub(crate) unstored: usize,
 }
 
 impl PendingPublish {

@@ -21,6 +21,8 @@ pub(crate) enum Timer {
     Session(SessionRef),
     /// A publisher has been held up long enough.
     Release(ConnId),
+    /// Publishers that are held for the store may go on.
+    Unstored,
     /// `$SYS`.
     Sys,
     /// What the store refused and must have.

@@ -536,3 +536,105 @@ fn sessions_that_come_and_go_leave_nothing() {
     assert!(census.timers <= 5, "{census:?}");
     assert_eq!((census.pending, census.prepared, census.conns), (0, 0, 1));
 }
+
+/// Retained messages faster than the store takes them: their publisher is not read
+/// until they are stored, whoever owns the topics, so that what the innocent client
+/// has stored does not wait behind all of them.
+#[test]
+fn a_flood_of_retained_messages_waits_for_the_store() {
+    const MESSAGES: usize = 100;
+    const BYTES: usize = 40_000;
+    /// What may be on its way, and what had come when it was too much.
+    const TAKEN_MAX: usize = 400 << 10;
+    for (shards, qos) in [(1, ""), (2, ""), (1, " q1"), (2, " q1")] {
+        let name = format!("{shards} shards{qos}");
+        let mut setup = Setup::new(shards, 3);
+        setup.pace.store = (100_000, 100_000);
+        let mut script = Script::new(setup);
+        for line in ["p > CONNECT p clean", "p < CONNACK"] {
+            script.step(line).expect(line);
+        }
+        let mut sent = 0;
+        for n in 0..MESSAGES {
+            let id = match qos {
+                "" => String::new(),
+                _ => format!("{qos} #{}", n + 1),
+            };
+            // Each topic twice: the second is the one that stays.
+            // Told apart by their lengths.
+            let (topic, payload) = (n % (MESSAGES / 2), "y".repeat(BYTES + n));
+            let line = format!("PUBLISH r/{topic} {payload} retain{id}");
+            script.send_line("p", &line);
+            sent += BYTES;
+        }
+        // Shorter than the store takes for one batch.
+        script.run_for(Duration::from_millis(50));
+        let conn = script.conn("p").expect("connected");
+        let link = script.world.link(conn).expect("connected");
+        let taken = sent.saturating_sub(link.waiting_bytes());
+        assert!(taken < TAKEN_MAX, "{name}: {taken} bytes were taken");
+        // Everything arrives in the end, in order, and is there after a crash.
+        script.settle();
+        assert!(
+            script.world.is_open(conn),
+            "{name}: the publisher was ended"
+        );
+        while script.pop("p").is_some() {}
+        script.step("crash").expect("crash");
+        for line in ["s > CONNECT s clean", "s < CONNACK"] {
+            script.step(line).expect(line);
+        }
+        script.step("s > SUBSCRIBE 1 r/#").expect("SUBSCRIBE");
+        assert_eq!(script.pop("s").as_deref(), Some("SUBACK 1 00"), "{name}");
+        let mut kept = 0;
+        while let Some(line) = script.pop("s") {
+            let mut words = line.split(' ').skip(1);
+            let topic = words.next().and_then(|topic| topic.strip_prefix("r/"));
+            let topic: usize = topic.expect("a topic").parse().expect("a number");
+            let payload = words.next().expect("a payload");
+            let last = BYTES + topic + MESSAGES / 2;
+            assert_eq!(payload, format!("<{last}>"), "{name}");
+            kept += 1;
+        }
+        assert_eq!(kept, MESSAGES / 2, "{name}");
+    }
+}
+
+/// A publisher that is held for the store and leaves is forgotten, and those behind
+/// it go on.
+#[test]
+fn publishers_of_retained_messages_take_turns() {
+    for shards in [1, 2] {
+        let mut setup = Setup::new(shards, 5);
+        setup.pace.store = (50_000, 50_000);
+        let mut script = Script::new(setup);
+        let names: Vec<String> = (0..12).map(|n| format!("p{n}")).collect();
+        for name in &names {
+            script
+                .step(&format!("{name} > CONNECT {name} clean"))
+                .expect("CONNECT");
+            assert_eq!(script.pop(name).as_deref(), Some("CONNACK"));
+        }
+        for n in 0..8 {
+            for name in &names {
+                let line = format!("PUBLISH r/{name}/{n} {} retain", "x".repeat(100_000));
+                script.send_line(name, &line);
+            }
+        }
+        script.run_for(Duration::from_millis(20));
+        // Some of them leave while they are held.
+        for name in &names[..4] {
+            script.act(name, "cut");
+        }
+        script.settle();
+        // Nobody who stays goes without: what is sent now is taken at once.
+        for name in &names[4..] {
+            let line = format!("{name} > PUBLISH last/{name} x q1 #1 retain");
+            script.step(&line).expect("PUBLISH");
+            assert_eq!(script.pop(name).as_deref(), Some("PUBACK 1 0x10"));
+        }
+        let census = script.world.census();
+        assert_eq!((census.pending, census.prepared, census.timers), (0, 0, 0));
+        assert!(census.retained >= usize::from(shards) * 8 * 8, "{census:?}");
+    }
+}
