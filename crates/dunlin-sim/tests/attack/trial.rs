@@ -33,6 +33,19 @@ const LOST: Duration = Duration::from_secs(5);
 /// does not know what another has taken at the same time.
 const EXCESS: usize = 4;
 
+/// What a step did that it may not.
+pub(crate) enum Breach {
+    /// It took more time of the processor than it has.
+    Time(String),
+    Other(String),
+}
+
+impl From<String> for Breach {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
 /// A program under way.
 pub(crate) struct Trial<'a> {
     program: Program<'a>,
@@ -63,7 +76,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Runs it to its end, or to a breach.
-    pub(crate) fn run(mut self, sum: &mut Sum) -> Result<(), String> {
+    pub(crate) fn run(mut self, sum: &mut Sum) -> Result<(), Breach> {
         let begun = self.program.script.world.now();
         let mut outcome = Ok(());
         while self.steps.len() < STEPS && outcome.is_ok() {
@@ -80,10 +93,14 @@ impl<'a> Trial<'a> {
         if self.verbose {
             println!("trace {:016x}", world.trace());
         }
-        outcome.map_err(|breach| format!("{breach}, after {:#?}", self.steps))
+        let after = |breach| format!("{breach}, after {:#?}", self.steps);
+        outcome.map_err(|breach| match breach {
+            Breach::Time(text) => Breach::Time(after(text)),
+            Breach::Other(text) => Breach::Other(after(text)),
+        })
     }
 
-    fn step(&mut self, worst: &mut Worst) -> Result<(), String> {
+    fn step(&mut self, worst: &mut Worst) -> Result<(), Breach> {
         let program = &mut self.program;
         let waiting = program.waiting_bytes();
         let begun = memory::used();
@@ -105,20 +122,20 @@ impl<'a> Trial<'a> {
             println!("    {held} bytes, {used:?} of {time_max:?}, latency {latency:?}");
         }
         if held > self.sizes.held_bytes_max {
-            return Err(format!("{held} bytes are held"));
+            return Err(format!("{held} bytes are held").into());
         }
         if used > time_max {
-            return Err(format!("{used:?} for {sent} bytes"));
+            return Err(Breach::Time(format!("{used:?} for {sent} bytes")));
         }
         if latency > LATENCY_MAX {
-            return Err(format!("a latency of {latency:?}"));
+            return Err(format!("a latency of {latency:?}").into());
         }
         worst.raise(&Worst {
             held,
             step: used,
             latency,
         });
-        self.check_limits()
+        Ok(self.check_limits()?)
     }
 
     /// What the broker keeps is within the limits that it has a name for.

@@ -538,7 +538,7 @@ fn sessions_that_come_and_go_leave_nothing() {
 }
 
 /// Retained messages faster than the store takes them: their publisher is not read
-/// until they are stored, whoever owns the topics, so that what the innocent client
+/// until they are stored, whichever shard owns the topics, so that what the innocent client
 /// has stored does not wait behind all of them.
 #[test]
 fn a_flood_of_retained_messages_waits_for_the_store() {
@@ -561,7 +561,7 @@ fn a_flood_of_retained_messages_waits_for_the_store() {
                 _ => format!("{qos} #{}", n + 1),
             };
             // Each topic twice: the second is the one that stays.
-            // Told apart by their lengths.
+            // Their lengths tell them apart.
             let (topic, payload) = (n % (MESSAGES / 2), "y".repeat(BYTES + n));
             let line = format!("PUBLISH r/{topic} {payload} retain{id}");
             script.send_line("p", &line);
@@ -627,7 +627,7 @@ fn publishers_of_retained_messages_take_turns() {
             script.act(name, "cut");
         }
         script.settle();
-        // Nobody who stays goes without: what is sent now is taken at once.
+        // None that stays goes without: what is sent now is taken at once.
         for name in &names[4..] {
             let line = format!("{name} > PUBLISH last/{name} x q1 #1 retain");
             script.step(&line).expect("PUBLISH");
