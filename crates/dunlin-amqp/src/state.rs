@@ -50,6 +50,11 @@ impl State {
         matches!(self.get(), DeliveryState::Outcome(_))
     }
 
+    /// Whether it is part of a transaction.
+    pub(crate) fn is_transactional(&self) -> bool {
+        matches!(self, Self::Encoded(_)) && matches!(self.get(), DeliveryState::Transactional(_))
+    }
+
     /// The state without what makes it large: errors and annotations.
     pub(crate) fn without_details(&self) -> DeliveryState<'_> {
         match self.get() {

@@ -15,7 +15,9 @@ pub(crate) use table::{Sessions, Taken};
 
 use alloc::vec::Vec;
 
-use dunlin_amqp_codec::{Begin, Detach, End, Error, Flow, Performative, SerialNumber};
+use dunlin_amqp_codec::{
+    Begin, Detach, End, Error, Flow, Performative, SerialNumber, Value, condition,
+};
 use dunlin_queue::Window;
 
 use crate::error::{CallError, Failure, Fault, Reason};
@@ -27,6 +29,9 @@ use crate::wire::Wire;
 use dispositions::Dispositions;
 use outgoing::Outgoing;
 use windows::Windows;
+
+/// Property of a flow: deliveries that follow are acquired by this transaction.
+const TXN_ID: &str = "txn-id";
 
 /// What was exchanged of a session (section 2.5.5). `begin` of the peer is
 /// answered at once.
@@ -140,7 +145,13 @@ impl Session {
             LinkPhase::AttachSent | LinkPhase::AttachReceived | LinkPhase::Attached => {}
         }
         let (id, is_attached) = (link.id, link.phase == LinkPhase::Attached);
+        let acquires = flow.properties.and_then(|map| map.get(TXN_ID));
         match &mut link.end {
+            link::End::Sender(_) if acquires.is_some_and(|id| id != Value::Null) => {
+                let text = "deliveries are not acquired by transactions";
+                let fault = Fault::new(condition::NOT_IMPLEMENTED, text);
+                return Err(Failure::Link(handle, fault));
+            }
             link::End::Sender(sender) => {
                 sender.handle_flow(flow);
                 if is_attached {
@@ -319,13 +330,13 @@ impl Session {
 
 /// A frame names a handle that has no link.
 const UNATTACHED: Failure = Failure::Session(Fault::new(
-    dunlin_amqp_codec::condition::UNATTACHED_HANDLE,
+    condition::UNATTACHED_HANDLE,
     "no link has this handle",
 ));
 
 /// A frame for a link that broke a rule and was detached (section 2.6.6).
 const ERRANT: Failure = Failure::Session(Fault::new(
-    dunlin_amqp_codec::condition::ERRANT_LINK,
+    condition::ERRANT_LINK,
     "a frame for a link that was detached with an error",
 ));
 

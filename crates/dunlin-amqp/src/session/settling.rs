@@ -105,7 +105,9 @@ impl Session {
             Role::Receiver if settled => self.forget_received(handle, id),
             _ => {}
         }
-        if self.dispositions.push(role, id, settled, state) {
+        // A discharge must not overtake it, on whichever session that is.
+        let at_once = state.as_ref().is_some_and(State::is_transactional);
+        if self.dispositions.push(role, id, settled, state) || at_once {
             self.dispositions.flush(self.id.channel, &mut wire.out);
         }
         Ok(())

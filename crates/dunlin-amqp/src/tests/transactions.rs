@@ -137,3 +137,41 @@ fn what_is_no_demand_detaches_the_link() {
         assert_eq!(pair.client.names(), [detached.as_str()]);
     }
 }
+
+#[test]
+fn a_discharge_does_not_overtake_outcomes_of_its_transaction() {
+    let (mut pair, session, link) = coordinated();
+    let (ours, theirs) = pair.attach(session, &attach("r", Role::Receiver));
+    let client = &mut pair.client.connection;
+    client.set_credit(ours, 1, false).expect("attached");
+    pair.run();
+    pair.server.send(theirs, 1, false, b"m");
+    pair.run();
+    let message = pair.client.message();
+    let within = DeliveryState::Transactional(TransactionalState {
+        txn_id: b"t1",
+        outcome: Some(Outcome::Accepted),
+    });
+    let client = &mut pair.client.connection;
+    let settled = client.settle(message.delivery, Some(&within));
+    settled.expect("unsettled");
+    let discharge = Demand::Discharge {
+        txn_id: Bytes::from_static(b"t1"),
+        fail: false,
+    };
+    let bytes = discharge.encode().expect("small");
+    let sending = Sending::new(Tag::from(9), false);
+    client.send(link, &sending, b"", &bytes).expect("sent");
+    pair.run();
+    let order = pair
+        .server
+        .events
+        .drain(..)
+        .filter_map(|event| match event {
+            Event::Disposition { .. } => Some("outcome"),
+            Event::Demand { .. } => Some("discharge"),
+            _ => None,
+        });
+    let order: Vec<&str> = order.collect();
+    assert_eq!(order, ["outcome", "discharge"]);
+}
