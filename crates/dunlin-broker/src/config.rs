@@ -87,6 +87,31 @@ impl Default for Queues {
     }
 }
 
+/// Limits of transactions.
+#[derive(Clone, Copy, Debug)]
+pub struct Transactions {
+    /// Most of one connection.
+    pub max: usize,
+    /// Time from the declaration of one to its discharge.
+    pub timeout: Duration,
+    /// Most messages and outcomes in one. A receiver stops at
+    /// [`Config::inflight_max`] outcomes that are not decided.
+    pub operations_max: usize,
+    /// Most bytes of these.
+    pub bytes_max: usize,
+}
+
+impl Default for Transactions {
+    fn default() -> Self {
+        Self {
+            max: 64,
+            timeout: Duration::from_secs(120),
+            operations_max: 1000,
+            bytes_max: 16 * 1024 * 1024,
+        }
+    }
+}
+
 /// Configuration of one shard.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -157,6 +182,8 @@ pub struct Config {
     pub repeat_packets: bool,
     /// Queues of AMQP.
     pub queues: Queues,
+    /// Transactions of AMQP.
+    pub transactions: Transactions,
     /// Topics whose messages overtake others.
     pub priorities: Vec<Priority>,
     /// Interval of `$SYS` messages; zero: none.
@@ -198,6 +225,7 @@ impl Default for Config {
             datagrams: true,
             repeat_packets: true,
             queues: Queues::default(),
+            transactions: Transactions::default(),
             priorities: vec![],
             sys_interval: Duration::from_secs(10),
             durable: true,

@@ -11,7 +11,9 @@ use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::RecoveredSession;
 
 #[cfg(feature = "amqp")]
-use crate::amqp::{carried, events, links, nodes as amqp_nodes, requests, sasl, streams};
+use crate::amqp::{
+    carried, events, links, nodes as amqp_nodes, requests, sasl, streams, transactions,
+};
 use crate::auth::AuthAnswer;
 use crate::fault::NoRoom;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
@@ -134,9 +136,8 @@ pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
         #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(_)) => lifetime::check_session(own, s),
         Some(Session::Node(_)) => nodes::check_expiry(own, s),
-        // It ends with its connection.
         #[cfg(feature = "amqp")]
-        Some(Session::Amqp(_)) => {}
+        Some(Session::Amqp(_)) => transactions::check_expiry(own, s),
         None => {}
     }
 }

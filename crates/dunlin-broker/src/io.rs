@@ -237,8 +237,30 @@ pub struct Forward {
     pub retain: bool,
     /// Deliver to the queue with this address, and nothing else.
     pub queue: bool,
+    /// How it is published.
+    pub manner: Manner,
+}
+
+/// How a message is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// As any other.
+    Usual,
     /// It is a will: a receiver without room goes without.
-    pub lossy: bool,
+    Lossy,
+    /// It is part of a transaction: nothing of it is seen before
+    /// [`BusMessage::Settled`].
+    Transacted,
+}
+
+impl Manner {
+    pub(crate) const fn new(lossy: bool, transacted: bool) -> Self {
+        match (lossy, transacted) {
+            (_, true) => Self::Transacted,
+            (true, false) => Self::Lossy,
+            (false, false) => Self::Usual,
+        }
+    }
 }
 
 /// A change of what a shard wants to see.

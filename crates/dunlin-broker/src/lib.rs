@@ -70,10 +70,12 @@ mod stats;
 mod tests;
 mod translate;
 
-pub use config::{Config, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues};
+pub use config::{
+    Config, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues, Transactions,
+};
 pub use io::{
-    AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Missed, Output,
-    PassedOn, Preparation, QueueCall,
+    AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Missed,
+    Output, PassedOn, Preparation, QueueCall,
 };
 pub use memory::{Memory, Part, Totals};
 pub use owners::holders::{Holder, Holding};

@@ -7,7 +7,9 @@ use dunlin_base::QoS;
 use dunlin_store::StoreOp;
 
 #[cfg(feature = "amqp")]
-use crate::amqp::{filters, outcome, outgoing};
+use crate::amqp::state::End;
+#[cfg(feature = "amqp")]
+use crate::amqp::{concluding, filters, outcome, outgoing};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::messages::source::Source;
 #[cfg(feature = "mqtt")]
@@ -81,7 +83,10 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
         #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(_)) => acks::answer_publish(own, origin, token, verdict),
         #[cfg(feature = "amqp")]
-        Some(Session::Amqp(_)) => outcome::answer(own, origin, token, verdict),
+        Some(Session::Amqp(link)) => match link.end {
+            End::Coordinator(_) => concluding::discharged(own, origin, token, verdict),
+            _ => outcome::answer(own, origin, token, verdict),
+        },
         // Nodes publish nothing that is answered.
         Some(Session::Node(_)) => {}
         None => {}

@@ -19,7 +19,7 @@ use crate::memory::Part;
 use crate::messages::{shared, stored, throttle};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
-use crate::queues::{dead, dispatch, restoring};
+use crate::queues::{dead, dispatch, restoring, retiring};
 use crate::reports::audit;
 use crate::reports::census::{self, Census};
 use crate::reports::clients::{self, ClientView};
@@ -289,6 +289,9 @@ impl Shard {
                 }
                 Some(Later::Bury(node, delivery, death)) => {
                     dead::bury(own, node, *delivery, death);
+                }
+                Some(Later::Retired(retired, stored)) => {
+                    retiring::settle(own, retired, stored);
                 }
                 None => break,
             }

@@ -8,7 +8,7 @@ use dunlin_base::{ConnId, SendBuf, Text};
 
 use crate::amqp::carried::{self, NO_ERROR};
 use crate::amqp::state::{AmqpConn, AmqpPhase};
-use crate::amqp::{access, incoming, links, nodes, outgoing, sasl};
+use crate::amqp::{access, enlisting, incoming, links, nodes, outgoing, sasl, transactions};
 use crate::ids::ConnIdx;
 use crate::io::Event;
 use crate::messages::throttle;
@@ -120,15 +120,24 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
             None => outgoing::handle_credit(own, c, link, drain),
         },
         EngineEvent::Message(message) => incoming::handle_message(own, c, message),
+        EngineEvent::Demand { delivery, demand } => {
+            transactions::handle_demand(own, c, delivery, &demand);
+        }
         EngineEvent::Disposition {
             delivery,
             tag,
             state,
             settled,
-        } => match nodes::taking(own, c, delivery.link) {
-            Some(s) => nodes::handle_disposition(own, s, delivery, tag, state, settled),
-            None => outgoing::handle_disposition(own, c, delivery, tag, state.as_ref(), settled),
-        },
+        } => {
+            let said = state.as_ref();
+            if enlisting::handle_disposition(own, c, delivery, tag, said, settled) {
+                return;
+            }
+            match nodes::taking(own, c, delivery.link) {
+                Some(s) => nodes::handle_disposition(own, s, delivery, tag, state, settled),
+                None => outgoing::handle_disposition(own, c, delivery, tag, said, settled),
+            }
+        }
         EngineEvent::WindowOpen { session } => pump_window(own, c, session),
         EngineEvent::Closed { error, .. } => {
             let cause = error.as_ref().map(|error| error.get());

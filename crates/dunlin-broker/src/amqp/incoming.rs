@@ -4,16 +4,20 @@
 use alloc::sync::Arc;
 
 use bytes::Bytes;
-use dunlin_amqp::Message;
-use dunlin_amqp::codec::{DecodeError, Message as Scanned, ReceiverSettleMode, condition};
+use dunlin_amqp::codec::{
+    DecodeError, DeliveryState, Message as Scanned, ReceiverSettleMode, condition,
+};
 use dunlin_amqp::message::from_amqp;
+use dunlin_amqp::{Message, State};
 use dunlin_base::topic::validate_name;
 use dunlin_base::{Instant, Message as Neutral, Text};
 
+use crate::amqp::concluding::Why;
+use crate::amqp::enlisting;
 use crate::amqp::outcome::{rejected, settle, top_up};
 use crate::amqp::requests;
 use crate::amqp::state::{End, Open};
-use crate::ids::ConnIdx;
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::owners::Owners;
@@ -39,49 +43,75 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
         return;
     };
     *credit = credit.saturating_sub(1);
-    let (topic, format) = (topic.clone(), message.format);
-    let bytes = message.payload.into_bytes();
-    let mapped = map(&bytes, topic, own.now);
-    let refused = match &mapped {
-        Err(_) => Some((condition::DECODE_ERROR, "not a message")),
-        Ok(_) if format != 0 => Some((condition::NOT_IMPLEMENTED, "an unknown message format")),
-        Ok(mapped) if validate_name(&mapped.topic).is_err() => {
-            Some((condition::NOT_FOUND, "no topic to publish to"))
-        }
-        Ok(mapped) if !own.may_publish(s, &mapped.topic) => {
-            audit::note_denied(own, s, "may not publish", &mapped.topic);
-            Some((
-                condition::UNAUTHORIZED_ACCESS,
-                "may not publish to this topic",
-            ))
-        }
-        Ok(_) => None,
-    };
-    let token = own.commits.token();
+    let topic = topic.clone();
     let open = Open { delivery, second };
-    if let (Some((condition, text)), false) = (refused, settled) {
-        settle(own, c, open, &rejected(condition, text));
-    }
-    if let (Ok(mapped), None) = (mapped, refused) {
-        own.stats.note_received(mapped.qos);
-        if let Some(session) = own.sessions.amqp_mut(s)
-            && let End::Incoming { open: all, .. } = &mut session.end
-            && !settled
-        {
-            all.insert(token, open);
+    let state = message.state.as_ref().map(State::get);
+    let bytes = message.payload.into_bytes();
+    let checked = check(own, s, &bytes, topic, message.format);
+    match (state, checked) {
+        (Some(DeliveryState::Transactional(state)), checked) => {
+            let how = (open, settled);
+            return enlisting::post(own, c, origin, how, state.txn_id, checked);
         }
-        let to_queue = addresses::is_queue(&mapped.topic);
-        let mapped = Arc::new(mapped);
-        let mut source = Source::of(&mapped, own.now).by(c);
-        if to_queue {
-            source = source.for_queue();
+        (_, Ok(message)) => take(own, c, origin, (open, settled), message),
+        (_, Err((condition, text))) if !settled => {
+            settle(own, c, open, &rejected(condition, text));
         }
-        if !settled {
-            source = source.answered();
-        }
-        publish::dispatch(own, Some(origin), token, &mut source, None);
+        (_, Err(_)) => {}
     }
     top_up(own, c, s);
+}
+
+/// The message of a client, or why it is refused.
+fn check(
+    own: &mut Owners,
+    s: SessionIdx,
+    bytes: &Bytes,
+    topic: Option<Text>,
+    format: u32,
+) -> Result<Neutral, Why> {
+    let mapped = map(bytes, topic, own.now);
+    let message = mapped.map_err(|_| (condition::DECODE_ERROR, "not a message"))?;
+    if format != 0 {
+        return Err((condition::NOT_IMPLEMENTED, "an unknown message format"));
+    }
+    if validate_name(&message.topic).is_err() {
+        return Err((condition::NOT_FOUND, "no topic to publish to"));
+    }
+    if !own.may_publish(s, &message.topic) {
+        audit::note_denied(own, s, "may not publish", &message.topic);
+        let text = "may not publish to this topic";
+        return Err((condition::UNAUTHORIZED_ACCESS, text));
+    }
+    Ok(message)
+}
+
+/// Gives a message to who gets it.
+fn take(
+    own: &mut Owners,
+    c: ConnIdx,
+    origin: SessionRef,
+    (open, settled): (Open, bool),
+    message: Neutral,
+) {
+    own.stats.note_received(message.qos);
+    let token = own.commits.token();
+    if let Some(session) = own.sessions.amqp_mut(origin.at)
+        && let End::Incoming { open: all, .. } = &mut session.end
+        && !settled
+    {
+        all.insert(token, open);
+    }
+    let to_queue = addresses::is_queue(&message.topic);
+    let message = Arc::new(message);
+    let mut source = Source::of(&message, own.now).by(c);
+    if to_queue {
+        source = source.for_queue();
+    }
+    if !settled {
+        source = source.answered();
+    }
+    publish::dispatch(own, Some(origin), token, &mut source, None);
 }
 
 /// The neutral message, for the topic of its link or else that in `to`.

@@ -14,7 +14,7 @@ use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
 use crate::amqp::filters::{self, Entries};
 use crate::amqp::state::{End, Origin, PendingAttach};
-use crate::amqp::{nodes, outgoing, requests, wanting};
+use crate::amqp::{nodes, outgoing, requests, transactions, wanting};
 use crate::ids::{ConnIdx, SessionRef};
 use crate::owners::Owners;
 use crate::owners::routing::{FILTERED, Subscribed};
@@ -66,10 +66,7 @@ fn attach_incoming(
 ) -> Result<(), Refusal> {
     let target = match attach.target {
         Some(AnyTarget::Target(target)) => target,
-        Some(AnyTarget::Coordinator(_)) => {
-            let text = "there are no transactions";
-            return Err(refusal(condition::NOT_IMPLEMENTED, text));
-        }
+        Some(AnyTarget::Coordinator(_)) => return transactions::attach(own, c, link, attach),
         None => return Err(refusal(condition::INVALID_FIELD, "no target")),
     };
     if let Some(wanted) = wanting::by_sender(own, &target)? {
@@ -241,6 +238,7 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
 pub(crate) fn handle_detached(own: &mut Owners, c: ConnIdx, link: LinkId, closed: bool) {
     let conn = own.conns.peek_amqp_mut(c);
     if let Some(s) = conn.and_then(|conn| conn.remove_link(link)) {
+        transactions::handle_detached(own, c, s);
         nodes::leave(own, c, s, closed);
         lifecycle::end_session(own, s);
     }

@@ -123,6 +123,7 @@ pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
         | Call::Attach(_)
         | Call::Credit { .. }
         | Call::Outcome { .. }
+        | Call::Retire { .. }
         | Call::Leave { .. }
         | Call::Expire { .. } => {}
     }
@@ -138,6 +139,7 @@ fn attached(own: &mut Owners, from: ShardId, place: Place, filter: Option<&Text>
             place,
             sent: 0,
             closed: false,
+            keeps: Vec::new(),
             expires: true,
         };
         return own.call(from, leave);
@@ -283,6 +285,7 @@ pub(super) fn leave(own: &mut Owners, c: ConnIdx, s: SessionIdx, closed: bool) {
         return;
     };
     let sent = link.taking_mut().map_or(0, |taking| taking.sent());
+    let keeps = link.retiring.keys().copied().collect();
     let Some(attachment) = link.attachment.take() else {
         return;
     };
@@ -311,6 +314,7 @@ pub(super) fn leave(own: &mut Owners, c: ConnIdx, s: SessionIdx, closed: bool) {
         place,
         sent,
         closed,
+        keeps,
         expires,
     };
     own.call(home, leave);

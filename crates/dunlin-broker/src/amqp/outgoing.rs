@@ -242,7 +242,7 @@ fn send(own: &mut Owners, c: ConnIdx, s: SessionIdx, transfer: &Transfer<u32>) -
 }
 
 /// A delivery leaves its link with an outcome.
-fn settle(own: &mut Owners, s: SessionIdx, key: u32, outcome: Outcome) {
+pub(super) fn settle(own: &mut Owners, s: SessionIdx, key: u32, outcome: Outcome) {
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };

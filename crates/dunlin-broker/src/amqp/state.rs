@@ -16,6 +16,7 @@ use dunlin_sasl::Mechanism;
 use dunlin_sasl::server::{Exchange, Question};
 
 use crate::amqp::carrier::Carried;
+use crate::amqp::coordinator::{Coordinator, TransactionId};
 use crate::amqp::turns::Waiting;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::common::{ConnCore, Identity, SessionCore, Standing, Who};
@@ -56,6 +57,8 @@ pub(crate) struct AmqpConn {
     pub(crate) links: BTreeMap<LinkId, SessionIdx>,
     pub(crate) waiting: Waiting,
     pub(crate) lingering: Vec<Lingering>,
+    /// The coordinator's link of each transaction.
+    pub(crate) transactions: BTreeMap<TransactionId, SessionIdx>,
     /// Bytes given to the transport that have not left it.
     pub(crate) given: usize,
     /// Bytes of messages given to the engine since the last flush.
@@ -88,6 +91,7 @@ impl AmqpConn {
             links: BTreeMap::new(),
             waiting: Waiting::default(),
             lingering: Vec::new(),
+            transactions: BTreeMap::new(),
             given: 0,
             written: 0,
         }
@@ -193,6 +197,16 @@ pub(crate) struct Open {
     pub(crate) second: bool,
 }
 
+impl Open {
+    /// A delivery that is not a publish.
+    pub(crate) const fn of(delivery: Delivery) -> Self {
+        Self {
+            delivery,
+            second: false,
+        }
+    }
+}
+
 /// Which way a link goes.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -219,6 +233,8 @@ pub(crate) enum End {
     },
     /// The client receives from a node.
     Taking(Box<Taking>),
+    /// The client begins and ends transactions.
+    Coordinator(Box<Coordinator>),
 }
 
 /// Where what a receiver gets comes from.
@@ -386,6 +402,8 @@ pub(crate) struct AmqpLink {
     pub(crate) last_key: u32,
     /// If it is not attached to a topic.
     pub(crate) attachment: Option<Box<Attachment>>,
+    /// Keys of deliveries whose outcome is part of a transaction.
+    pub(crate) retiring: BTreeMap<u32, TransactionId>,
 }
 
 impl AmqpLink {
@@ -398,6 +416,7 @@ impl AmqpLink {
             consumer: Consumer::default(),
             last_key: 0,
             attachment: None,
+            retiring: BTreeMap::new(),
         }
     }
 
@@ -405,14 +424,35 @@ impl AmqpLink {
     pub(crate) fn taking_mut(&mut self) -> Option<&mut Taking> {
         match &mut self.end {
             End::Taking(taking) => Some(taking),
-            End::Incoming { .. } | End::Requests(_) | End::Outgoing { .. } => None,
+            End::Incoming { .. }
+            | End::Requests(_)
+            | End::Outgoing { .. }
+            | End::Coordinator(_) => None,
         }
     }
 
     const fn taking(&self) -> Option<&Taking> {
         match &self.end {
             End::Taking(taking) => Some(taking),
-            End::Incoming { .. } | End::Requests(_) | End::Outgoing { .. } => None,
+            End::Incoming { .. }
+            | End::Requests(_)
+            | End::Outgoing { .. }
+            | End::Coordinator(_) => None,
+        }
+    }
+
+    /// The transactions that it is the coordinator's link of.
+    pub(crate) fn coordinator_mut(&mut self) -> Option<&mut Coordinator> {
+        match &mut self.end {
+            End::Coordinator(coordinator) => Some(coordinator),
+            _ => None,
+        }
+    }
+
+    const fn coordinator(&self) -> Option<&Coordinator> {
+        match &self.end {
+            End::Coordinator(coordinator) => Some(coordinator),
+            _ => None,
         }
     }
 
@@ -420,7 +460,7 @@ impl AmqpLink {
     pub(crate) fn filters(&self) -> Option<&Filters> {
         match &self.end {
             End::Outgoing { wants, .. } => wants.as_deref(),
-            End::Incoming { .. } | End::Requests(_) | End::Taking(_) => None,
+            _ => None,
         }
     }
 
@@ -463,14 +503,17 @@ impl SessionKind for AmqpLink {
 
     fn held_bytes(&self) -> usize {
         let handed = self.taking().map_or(0, |taking| taking.bytes);
-        self.queue.bytes() + self.consumer.bytes() + handed
+        let posted = self.coordinator().map_or(0, |it| it.bytes);
+        self.queue.bytes() + self.consumer.bytes() + handed + posted
     }
 
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
         let handed = self.taking().map(|taking| taking.handed.iter());
         let handed = handed.into_iter().flatten().map(|handed| &handed.message);
+        let posted = self.coordinator().map(Coordinator::held);
+        let posted = posted.into_iter().flatten();
         let all = self.queue.held().chain(self.consumer.held()).chain(handed);
-        all.for_each(visit);
+        all.chain(posted).for_each(visit);
     }
 
     fn in_flight(&self) -> usize {

@@ -8,7 +8,7 @@ use crate::front;
 use crate::io::{BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall};
 use crate::messages::{publish, settle, shared};
 use crate::owners::Owners;
-use crate::owners::pending::{Pending, PendingBinding, Prepared};
+use crate::owners::pending::{Pending, PendingBinding};
 use crate::queues::{dispatch, nodes};
 use crate::sessions::groups;
 
@@ -60,8 +60,8 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         }
         BusMessage::Prepared { token, answer } => handle_prepared(own, from, token, answer),
         BusMessage::Settled { token, committed } => {
-            if let Some(Prepared { due, retained }) = own.commits.take_prepared(from, token) {
-                settle::settle_due(own, due, retained, committed);
+            if let Some(work) = own.commits.take_prepared(from, token) {
+                settle::settle_work(own, work, committed);
             }
         }
         BusMessage::Queue(QueueCall(call)) => dispatch::handle(own, from, call),

@@ -16,7 +16,7 @@ use crate::memory::Part;
 use crate::messages::source::Source;
 use crate::messages::throttle::{self, QUEUE_HIGH};
 use crate::owners::commits::target;
-use crate::owners::pending::{Due, Work};
+use crate::owners::pending::{Due, Once, Work};
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
 use crate::owners::{Later, Owners};
@@ -54,8 +54,13 @@ pub(crate) fn deliver_hits(
         //= mqtt5#[MQTT-3.3.1-12]
         let retain = hit.retain_as_published() && source.retain();
         if qos == QoS::AtMostOnce {
-            receivers::deliver_once(own, source, &hit, retain);
-        } else if !receivers::send_at_once(own, source, &hit, (qos, retain)) {
+            match source.is_transacted() {
+                true => deliver_later(own, source, hit, retain, work),
+                false => receivers::deliver_once(own, source, &hit, retain),
+            }
+        } else if source.is_transacted()
+            || !receivers::send_at_once(own, source, &hit, (qos, retain))
+        {
             let cost = source.message().cost();
             let room = has_room(own, hit.session, cost, 1, memory)
                 || makes_room(own, hit.session, source, memory);
@@ -88,6 +93,21 @@ fn aged(own: &Owners, s: SessionIdx, source: &mut Source<'_>) -> Option<Arc<Mess
             ..Message::clone(&message)
         })
     })
+}
+
+/// Has a delivery done at most once when the transaction of the message is stored.
+fn deliver_later(own: &Owners, source: &mut Source<'_>, hit: Hit, retain: bool, work: &mut Work) {
+    let message = source.message();
+    if let Some(session) = own.sessions.get(hit.session) {
+        let session = session.reference(hit.session);
+        let once = Once {
+            session,
+            hit,
+            message,
+            retain,
+        };
+        work.transacted_mut().once.push(once);
+    }
 }
 
 /// QoS 1 and 2: into the session's queue, by way of the store if the
@@ -150,21 +170,23 @@ fn deliver_acknowledged(
                 own.commits.keep(key, seq, queue);
             }
         }
-        enqueue(own, SessionRef { key, at: s }, delivery, cost, due);
+        let is_held = source.is_transacted();
+        enqueue(own, SessionRef { key, at: s }, delivery, cost, is_held, due);
     }
     if behind {
         throttle::check_pace(own, s, source.publisher());
     }
 }
 
-/// A delivery that waits for the store, or not. One that a member of a group gets
-/// exactly once waits for the identifier of its publisher: after a crash that
-/// sends it again, and another member would get it.
+/// A delivery that waits for the store, or not; `is_held`: for its transaction. One
+/// that a member of a group gets exactly once waits for the identifier of its
+/// publisher: after a crash that sends it again, and another member would get it.
 fn enqueue(
     own: &mut Owners,
     session: SessionRef,
     delivery: Delivery,
     cost: usize,
+    is_held: bool,
     due: &mut Vec<Due>,
 ) {
     let exact = delivery.qos == QoS::ExactlyOnce && delivery.share.is_some();
@@ -173,7 +195,7 @@ fn enqueue(
         return;
     };
     let queue = entry.queue_mut();
-    if waits && own.config.durable {
+    if is_held || waits && own.config.durable {
         queue.reserve(cost);
         due.push(Due {
             session,

@@ -12,7 +12,7 @@ use dunlin_base::{QoS, ShardId};
 
 use crate::access::Action;
 use crate::ids::{SessionIdx, SessionRef};
-use crate::io::{BusMessage, Forward, Missed, Preparation};
+use crate::io::{BusMessage, Forward, Manner, Missed, Preparation};
 use crate::messages::source::Source;
 use crate::messages::{deliver, retained, settle, shared, throttle};
 use crate::owners::Owners;
@@ -145,7 +145,7 @@ fn send_on(
         shares: wanted.shares,
         retain: wanted.retain,
         queue: wanted.queue,
-        lossy: source.is_lossy(),
+        manner: Manner::new(source.is_lossy(), source.is_transacted()),
     };
     own.outbox.bus(to, BusMessage::Forward { forward, token });
 }
@@ -180,20 +180,27 @@ pub(crate) fn handle_forward(
     let mut refused = false;
     if forward.retain {
         let waits = token.is_some();
-        let (ops, change) = (&mut work.ops, &mut work.retained);
-        let taken = retained::own_retained(own, message, waits, ops, change);
-        refused = !taken && !forward.lossy;
+        let taken = match forward.manner {
+            Manner::Transacted => retained::prepare_retained(own, message, &mut work),
+            Manner::Usual | Manner::Lossy => {
+                let (ops, change) = (&mut work.ops, &mut work.retained);
+                retained::own_retained(own, message, waits, ops, change)
+            }
+        };
+        refused = !taken && forward.manner != Manner::Lossy;
     }
     let mut source = Source::of(message, own.now);
-    if forward.lossy {
-        source = source.lossy();
-    }
     if forward.queue {
         source = source.for_queue();
     }
     if token.is_some() {
         source = source.answered();
     }
+    source = match forward.manner {
+        Manner::Usual => source,
+        Manner::Lossy => source.lossy(),
+        Manner::Transacted => source.transacted(),
+    };
     prepare(own, (from, token), &scope, &mut source, work, refused);
 }
 
@@ -217,30 +224,40 @@ fn prepare(
     let Some(token) = token else {
         return;
     };
-    let Work { ops, due, retained } = work;
-    let waits = !ops.is_empty() || !due.is_empty();
-    if waits {
-        // A second part, when a shared subscription was chosen again.
-        let all = own.commits.prepared(from, token);
-        all.due.extend(due);
-        if retained.is_some() {
-            all.retained = retained;
-        }
-    } else {
-        settle::settle_due(own, due, retained, !refused);
-        if !refused && shares.is_empty() {
-            return own.outbox.answer(from, token);
-        }
-    }
     let missed = |shares| Missed {
         message: source.message(),
         shares,
     };
+    let missed = (!shares.is_empty()).then_some(shares).map(missed);
+    promise(own, (from, token), work, refused, missed);
+}
+
+/// Answers another shard what it has to store for its publish, and keeps what
+/// follows then.
+pub(crate) fn promise(
+    own: &mut Owners,
+    (from, token): (ShardId, u64),
+    mut work: Work,
+    refused: bool,
+    missed: Option<Missed>,
+) {
+    let ops = core::mem::take(&mut work.ops);
+    let waits = !ops.is_empty() || work.waits();
+    if waits {
+        // A second part, when a shared subscription was chosen again, or of a
+        // transaction.
+        own.commits.prepared(from, token).add(work);
+    } else {
+        settle::settle_work(own, work, !refused);
+        if !refused && missed.is_none() {
+            return own.outbox.answer(from, token);
+        }
+    }
     let answer = Preparation {
         waits,
         ops,
         refused,
-        missed: (!shares.is_empty()).then_some(shares).map(missed),
+        missed,
     };
     own.outbox.bus(from, BusMessage::Prepared { token, answer });
 }
@@ -267,6 +284,9 @@ fn place_retained(
         return true;
     }
     let message = source.message();
+    if source.is_transacted() {
+        return retained::prepare_retained(own, &message, work);
+    }
     let waits = source.is_answered();
     let (ops, change) = (&mut work.ops, &mut work.retained);
     retained::own_retained(own, &message, waits, ops, change)

@@ -11,7 +11,7 @@ use dunlin_store::StoreOp;
 use crate::io::BusMessage;
 use crate::memory::Part;
 use crate::owners::Owners;
-use crate::owners::pending::RetainedChange;
+use crate::owners::pending::{RetainedChange, Work};
 
 /// Takes a retained message of a topic that this shard owns. It is in
 /// force at once, as subscribers have seen it live; with `waits`, its
@@ -24,29 +24,10 @@ pub(crate) fn own_retained(
     ops: &mut Vec<StoreOp>,
     retained: &mut Option<RetainedChange>,
 ) -> bool {
-    let topic = &message.topic;
-    //= mqtt5#[MQTT-3.3.1-6]
-    let op = if message.payload.is_empty() {
-        StoreOp::DeleteRetained {
-            topic: topic.clone(),
-        }
-    } else {
-        let known = own
-            .routing
-            .retained
-            .get(topic)
-            .map_or(0, |known| known.cost());
-        let full = own.routing.retained.len() >= own.config.retained_max;
-        let more = message.cost().saturating_sub(known);
-        own.budget.look();
-        if (full && known == 0) || more > own.budget.room(Part::Retained) {
-            own.note_refused(Part::Retained, 1);
-            return false;
-        }
-        StoreOp::PutRetained {
-            message: Arc::clone(message),
-        }
+    let Some(op) = admit(own, message) else {
+        return false;
     };
+    let topic = &message.topic;
     let waits = waits && own.commits.is_durable();
     let order = own.routing.retained.begin_change(topic, waits);
     let previous = own.routing.retained.get(topic).map(Arc::clone);
@@ -62,6 +43,58 @@ pub(crate) fn own_retained(
         own.commits.write(op);
     }
     true
+}
+
+/// As [`own_retained`], for a message of a transaction, which is in force when that
+/// is stored.
+pub(crate) fn prepare_retained(own: &mut Owners, message: &Arc<Message>, work: &mut Work) -> bool {
+    let Some(op) = admit(own, message) else {
+        return false;
+    };
+    if own.commits.is_durable() {
+        work.ops.push(op);
+    }
+    let message = Arc::clone(message);
+    work.transacted_mut().retained.push(message);
+    true
+}
+
+/// A retained message of a transaction was stored: it is in force. It is written once
+/// more, as another may have been since.
+pub(crate) fn own_stored(own: &mut Owners, message: &Arc<Message>) {
+    own.routing.retained.begin_change(&message.topic, false);
+    set_retained(own, message);
+    own.commits.write(op_of(message));
+}
+
+/// What the store does for a retained message; `None` if there is no room.
+fn admit(own: &mut Owners, message: &Arc<Message>) -> Option<StoreOp> {
+    let topic = &message.topic;
+    if message.payload.is_empty() {
+        return Some(op_of(message));
+    }
+    let known = own.routing.retained.get(topic);
+    let known = known.map_or(0, |known| known.cost());
+    let full = own.routing.retained.len() >= own.config.retained_max;
+    let more = message.cost().saturating_sub(known);
+    own.budget.look();
+    if (full && known == 0) || more > own.budget.room(Part::Retained) {
+        own.note_refused(Part::Retained, 1);
+        return None;
+    }
+    Some(op_of(message))
+}
+
+fn op_of(message: &Arc<Message>) -> StoreOp {
+    //= mqtt5#[MQTT-3.3.1-6]
+    match message.payload.is_empty() {
+        true => StoreOp::DeleteRetained {
+            topic: message.topic.clone(),
+        },
+        false => StoreOp::PutRetained {
+            message: Arc::clone(message),
+        },
+    }
 }
 
 /// A change was stored, or is off and taken back. If a later one of its

@@ -2,15 +2,18 @@
 //! of the same client, its batch, and what follows when it is stored.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use dunlin_queue::Delivery;
 use dunlin_store::Seq;
+use dunlin_store::limits::BATCH_OPS_MAX;
 
 use crate::ids::SessionRef;
 use crate::io::BusMessage;
+use crate::messages::source::Source;
 use crate::messages::{retained, throttle};
-use crate::owners::pending::{Due, Pending, PendingPublish, Record, Rest, RetainedChange, Verdict};
+use crate::owners::pending::{
+    Due, Once, Pending, PendingPublish, Record, Rest, Transacted, Verdict, Work,
+};
 use crate::owners::{Later, Owners};
 use crate::receivers;
 
@@ -95,10 +98,17 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
         let ops = receivers::with_will(own, token, &record);
         publish.rest_mut().work.ops.extend(ops);
     }
-    let stored = !publish.refused;
-    let Some(ops) = publish.ops_mut().filter(|_| stored) else {
+    let (mut stored, is_whole) = (!publish.refused, publish.is_transacted());
+    let ops = publish.ops_mut();
+    stored &= !is_whole || ops.as_ref().is_none_or(|ops| ops.len() <= BATCH_OPS_MAX);
+    let Some(ops) = ops.filter(|_| stored) else {
         return finish_publish(own, token, publish, stored);
     };
+    if is_whole {
+        let ops = core::mem::take(ops);
+        let pending = Pending::Publish(publish);
+        return own.commits.write_whole(ops, token, pending);
+    }
     for op in core::mem::take(ops) {
         own.commits.write_together(op);
     }
@@ -135,7 +145,7 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
     if rest.unstored > 0 {
         throttle::note_stored(own, rest.unstored);
     }
-    settle_due(own, rest.work.due, rest.work.retained, stored);
+    settle_work(own, rest.work, stored);
     if let Some(record) = rest.record {
         own.stats.publishes_refused += u64::from(!stored);
         receivers::after_will(own, record, stored);
@@ -161,21 +171,50 @@ pub(crate) fn give_back(own: &mut Owners, session: SessionRef, delivery: Deliver
 }
 
 /// Gives stored deliveries to their sessions, or their room back.
-pub(crate) fn settle_due(
-    own: &mut Owners,
-    due: Vec<Due>,
-    retained: Option<RetainedChange>,
-    stored: bool,
-) {
-    if let Some(change) = retained {
+pub(crate) fn settle_work(own: &mut Owners, mut work: Work, stored: bool) {
+    if let Some(change) = work.retained.take() {
         retained::settle_retained(own, &change, stored);
     }
+    let transacted = work.take_transacted();
+    settle_due(own, work, stored);
+    if let Some(transacted) = transacted {
+        settle_transacted(own, *transacted, stored);
+    }
+}
+
+/// What a transaction does besides what any publish does.
+fn settle_transacted(own: &mut Owners, transacted: Transacted, stored: bool) {
+    if !transacted.retired.is_empty() {
+        let retired = transacted.retired;
+        own.later.push_back(Later::Retired(retired, stored));
+    }
+    if !stored {
+        return;
+    }
+    for message in transacted.retained {
+        retained::own_stored(own, &message);
+    }
+    for once in transacted.once {
+        let Once {
+            session,
+            hit,
+            message,
+            retain,
+        } = once;
+        if own.sessions.resolve(session).is_some() {
+            let mut source = Source::of(&message, own.now);
+            receivers::deliver_once(own, &mut source, &hit, retain);
+        }
+    }
+}
+
+fn settle_due(own: &mut Owners, work: Work, stored: bool) {
     let held_max = own.config.queue_held_max;
     for Due {
         session,
         mut delivery,
         cost,
-    } in due
+    } in work.due
     {
         if let Some(seq) = delivery.seq.filter(|_| !stored) {
             own.commits.take_queue(session.key, Seq(seq));

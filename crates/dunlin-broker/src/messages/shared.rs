@@ -9,7 +9,7 @@ use dunlin_queue::Delivery;
 use dunlin_store::{Seq, StoreOp};
 
 use crate::ids::{SessionIdx, SessionRef};
-use crate::io::{BusMessage, Forward, Missed, PassedOn};
+use crate::io::{BusMessage, Forward, Manner, Missed, PassedOn};
 use crate::messages::source::Source;
 use crate::messages::{deliver, settle};
 use crate::owners::Owners;
@@ -286,6 +286,9 @@ fn give(
     match key {
         Subscriber::Session(s) => {
             let mut source = Source::of(message, own.now);
+            if publish.is_transacted() {
+                source = source.transacted();
+            }
             let memory = own.has_memory(message.cost());
             if !deliver::has_room(own, s as usize, message.cost(), 1, memory) {
                 return false;
@@ -304,7 +307,7 @@ fn give(
                 shares: alloc::vec![share],
                 retain: false,
                 queue: false,
-                lossy: publish.lossy,
+                manner: Manner::new(publish.lossy, publish.is_transacted()),
             };
             let token = Some(token);
             own.outbox.bus(to, BusMessage::Forward { forward, token });

@@ -27,6 +27,8 @@ pub(crate) struct Source<'a> {
     queue: bool,
     /// Its publisher waits to hear what became of it, also with QoS 0.
     answered: bool,
+    /// It is part of a transaction.
+    transacted: bool,
 }
 
 impl<'a> Source<'a> {
@@ -46,6 +48,7 @@ impl<'a> Source<'a> {
             lossy: false,
             queue: false,
             answered: false,
+            transacted: false,
         }
     }
 
@@ -93,6 +96,21 @@ impl<'a> Source<'a> {
         (self.answered, self.lossy) = (true, true);
     }
 
+    /// As `self`, and nothing of it is seen before it is stored: its publisher waits,
+    /// and does not know yet whether it holds.
+    pub(crate) fn transacted(self) -> Self {
+        Self {
+            transacted: true,
+            answered: true,
+            ..self
+        }
+    }
+
+    /// Whether it is part of a transaction.
+    pub(crate) const fn is_transacted(&self) -> bool {
+        self.transacted
+    }
+
     /// Whether its publisher waits to hear what became of it.
     pub(crate) fn is_answered(&self) -> bool {
         self.answered || self.qos() != QoS::AtMostOnce
@@ -105,6 +123,7 @@ impl<'a> Source<'a> {
             lossy: self.lossy,
             queue: self.queue,
             answered: self.answered,
+            transacted: self.transacted,
             ..Source::of(message, self.now)
         }
     }

@@ -9,7 +9,7 @@ use dunlin_base::Message;
 use crate::front;
 use crate::ids::SessionRef;
 use crate::io::Event;
-use crate::messages::settle;
+use crate::messages::{publish, settle};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
@@ -60,6 +60,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Change(node) => manage::handle_stored(own, node, true),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, true),
         Pending::Purge(purge) => manage::handle_purged(own, purge, true),
+        Pending::Promise(it) => publish::promise(own, it.from, it.work, it.refused, None),
         Pending::Binding(_) | Pending::Load { .. } => {}
     }
 }
@@ -77,6 +78,8 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Change(node) => manage::handle_stored(own, node, false),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, false),
         Pending::Purge(purge) => manage::handle_purged(own, purge, false),
+        // What was to be noted is not: that is no matter of the transaction.
+        Pending::Promise(it) => publish::promise(own, it.from, it.work, it.refused, None),
         Pending::Binding(_) | Pending::Load { .. } => {}
     }
 }
@@ -99,6 +102,7 @@ pub(crate) fn retry(own: &mut Owners) {
             | Pending::Delete(_)
             | Pending::Purge(_)
             | Pending::Binding(_)
+            | Pending::Promise(_)
             | Pending::Publish(_) => {}
         }
     }

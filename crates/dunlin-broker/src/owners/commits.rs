@@ -13,7 +13,7 @@ use dunlin_store::{Batch, Request, Seq, SessionKey, StoreDone, StoreOp, Target};
 use hashbrown::HashMap;
 
 use crate::ids::SessionRef;
-use crate::owners::pending::{Pending, PendingPublish, Prepared};
+use crate::owners::pending::{Pending, PendingPublish, Work};
 
 /// Publishes that wait for other shards for which memory is kept while none does:
 /// about as many as one batch of them has.
@@ -54,6 +54,8 @@ pub(crate) struct Commits {
     durable: bool,
     removals: Round,
     others: Round,
+    /// Batches that hold together, after `others`.
+    wholes: VecDeque<Whole>,
     /// Messages have moved from one queue to another in this round.
     moving: bool,
     /// Batches that the store has; it answers them in order.
@@ -66,7 +68,7 @@ pub(crate) struct Commits {
     /// Other work that waits for other shards, by token.
     waiting: HashMap<u64, Pending>,
     /// Parts of publishes of other shards that this shard has prepared.
-    prepared: HashMap<(ShardId, u64), Prepared>,
+    prepared: HashMap<(ShardId, u64), Work>,
     /// By session: messages of it that are in another queue of the store, mostly
     /// that of a group.
     kept: HashMap<SessionKey, BTreeMap<u64, SessionKey>>,
@@ -95,6 +97,14 @@ impl Round {
     }
 }
 
+/// Operations that are stored in one batch, and the work that waits for it.
+#[derive(Debug)]
+struct Whole {
+    ops: Vec<StoreOp>,
+    token: u64,
+    pending: Pending,
+}
+
 /// A batch that the store has.
 #[derive(Debug)]
 struct Sent {
@@ -112,6 +122,7 @@ impl Commits {
             durable,
             removals: Round::default(),
             others: Round::default(),
+            wholes: VecDeque::new(),
             moving: false,
             sent: VecDeque::new(),
             loads: HashMap::new(),
@@ -181,6 +192,19 @@ impl Commits {
         }
     }
 
+    /// Has these operations done in one batch of their own, which the caller has
+    /// bounded, and work go on then.
+    pub(crate) fn write_whole(&mut self, ops: Vec<StoreOp>, token: u64, pending: Pending) {
+        match self.durable {
+            true => self.wholes.push_back(Whole {
+                ops,
+                token,
+                pending,
+            }),
+            false => self.settle_now(token, pending),
+        }
+    }
+
     /// As [`Commits::when_stored`], for a removal.
     pub(crate) fn when_removed(&mut self, token: u64, pending: Pending) {
         match self.durable {
@@ -228,13 +252,14 @@ impl Commits {
         self.waiting.remove(&token)
     }
 
-    /// The part of another shard's publish that is prepared here.
-    pub(crate) fn prepared(&mut self, from: ShardId, token: u64) -> &mut Prepared {
+    /// The part of another shard's publish that is prepared here, without its
+    /// operations.
+    pub(crate) fn prepared(&mut self, from: ShardId, token: u64) -> &mut Work {
         self.prepared.entry((from, token)).or_default()
     }
 
     /// As [`Commits::prepared`], to be settled.
-    pub(crate) fn take_prepared(&mut self, from: ShardId, token: u64) -> Option<Prepared> {
+    pub(crate) fn take_prepared(&mut self, from: ShardId, token: u64) -> Option<Work> {
         self.prepared.remove(&(from, token))
     }
 
@@ -301,7 +326,7 @@ impl Commits {
             false => &mut self.others,
         };
         if round.is_idle() {
-            return None;
+            return self.poll_whole(token);
         }
         self.moving &= removals;
         self.last_token = token;
@@ -321,6 +346,21 @@ impl Commits {
             goes_on,
         });
         Some(Batch { token, ops })
+    }
+
+    fn poll_whole(&mut self, token: u64) -> Option<Batch> {
+        let whole = self.wholes.pop_front()?;
+        self.last_token = token;
+        self.sent.push_back(Sent {
+            token,
+            waiting: alloc::vec![(whole.token, whole.pending)],
+            removals: false,
+            goes_on: false,
+        });
+        Some(Batch {
+            token,
+            ops: whole.ops,
+        })
     }
 
     /// The store answered; [`Commits::poll`] says what follows.
@@ -387,7 +427,8 @@ impl Commits {
 
     /// Whether the store has everything.
     pub(crate) fn is_idle(&self) -> bool {
-        self.removals.is_idle() && self.others.is_idle() && self.sent.is_empty()
+        let rounds = self.removals.is_idle() && self.others.is_idle();
+        rounds && self.wholes.is_empty() && self.sent.is_empty()
     }
 
     /// Requests that the store has not answered.
@@ -397,7 +438,7 @@ impl Commits {
 
     /// Work that waits for other shards or for the store.
     pub(crate) fn pending(&self) -> usize {
-        let rounds = self.removals.waiting.len() + self.others.waiting.len();
+        let rounds = self.removals.waiting.len() + self.others.waiting.len() + self.wholes.len();
         let sent: usize = self.sent.iter().map(|sent| sent.waiting.len()).sum();
         let kept: usize = self.kept.values().map(BTreeMap::len).sum();
         self.publishes.len() + self.waiting.len() + rounds + sent + kept
@@ -530,6 +571,27 @@ mod tests {
             commits.handle(answer(batch.token, true));
             assert_eq!(settled(&mut commits), [(token, true)]);
         }
+    }
+
+    #[test]
+    fn what_holds_together_is_one_batch_behind_the_rest() {
+        let mut commits = commits();
+        let token = commits.token();
+        let (session, client_id) = (KEY, Text::new());
+        let pending = Pending::Forget { session, client_id };
+        let ops = alloc::vec![other(), removal()];
+        commits.write_whole(ops, token, pending);
+        commits.write(other());
+        commits.write(removal());
+        let batches: Vec<Batch> = core::iter::from_fn(|| commits.poll_batch()).collect();
+        let sizes: Vec<usize> = batches.iter().map(|batch| batch.ops.len()).collect();
+        assert_eq!((sizes, commits.pending()), (alloc::vec![1, 1, 2], 1));
+        for batch in &batches {
+            assert_eq!(settled(&mut commits), []);
+            commits.handle(StoreDone::Committed { token: batch.token });
+        }
+        assert_eq!(settled(&mut commits), [(token, true)]);
+        assert!(commits.is_idle());
     }
 
     #[test]

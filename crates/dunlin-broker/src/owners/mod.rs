@@ -29,6 +29,7 @@ pub(crate) mod weigh;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use dunlin_base::{Instant, StreamId};
@@ -44,7 +45,7 @@ use crate::owners::budget::Budget;
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
 use crate::owners::outbox::Outbox;
-use crate::owners::pending::Pending;
+use crate::owners::pending::{Pending, Retired};
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
 use crate::owners::timers::{Timer, Timers};
@@ -80,6 +81,9 @@ pub(crate) enum Later {
     Call(Call),
     /// A message of this node is dead.
     Bury(SessionRef, Box<Delivery>, Death),
+    /// The transaction is stored that has taken these messages out of their nodes,
+    /// or it is off.
+    Retired(Vec<Retired>, bool),
 }
 
 /// The owners, and what all of them need.

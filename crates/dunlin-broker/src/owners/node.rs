@@ -106,6 +106,9 @@ pub(crate) struct End {
     pub(crate) drain: bool,
     /// What it has still to see, if it takes nothing.
     browsed: VecDeque<Browsed>,
+    /// It is gone but for outcomes that are still to come; whether it was closed,
+    /// and whether the time of the node runs.
+    pub(crate) left: Option<(bool, bool)>,
 }
 
 /// A message that a link sees as long as it is there, and how often its delivery has
@@ -237,6 +240,7 @@ impl Node {
             limit: 0,
             waits: false,
             drain: false,
+            left: None,
         })
     }
 
@@ -274,6 +278,18 @@ impl Node {
         self.turns.retain(|turn| *turn != end);
         self.drains.retain(|drain| *drain != end);
         self.ends.try_remove(end)
+    }
+
+    /// A link is gone but for messages whose outcome is still to come: it takes no
+    /// more.
+    pub(crate) fn leave(&mut self, at: usize, how: (bool, bool)) {
+        self.turns.retain(|turn| *turn != at);
+        self.drains.retain(|drain| *drain != at);
+        if let Some(end) = self.ends.get_mut(at) {
+            end.use_up();
+            end.waits = false;
+            end.left = Some(how);
+        }
     }
 
     /// Keys of messages that a link has and has not settled.

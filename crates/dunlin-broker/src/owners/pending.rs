@@ -13,6 +13,8 @@ use crate::amqp::state::PendingAttach;
 use crate::ids::SessionRef;
 #[cfg(feature = "mqtt")]
 use crate::mqtt::waiting::MqttPending;
+use crate::owners::routing::Hit;
+use crate::queues::calls::Death;
 use crate::queues::orders::Asked;
 
 /// A delivery whose message is on its way to the store. The session's queue
@@ -42,13 +44,84 @@ pub(crate) struct Work {
     pub(crate) ops: Vec<StoreOp>,
     pub(crate) due: Vec<Due>,
     pub(crate) retained: Option<RetainedChange>,
+    transacted: Option<Box<Transacted>>,
 }
 
 impl Work {
     /// Whether nothing waits for the store.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.due.is_empty() && self.retained.is_none()
+        self.ops.is_empty()
+            && self.due.is_empty()
+            && self.retained.is_none()
+            && self.transacted.is_none()
     }
+
+    /// Whether something follows when the batch is stored.
+    pub(crate) const fn waits(&self) -> bool {
+        !self.due.is_empty() || self.transacted.is_some()
+    }
+
+    /// What follows of a transaction only, to be added to.
+    pub(crate) fn transacted_mut(&mut self) -> &mut Transacted {
+        self.transacted.get_or_insert_default()
+    }
+
+    /// Takes what follows of a transaction only.
+    pub(crate) fn take_transacted(&mut self) -> Option<Box<Transacted>> {
+        self.transacted.take()
+    }
+
+    /// Adds more work.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.ops.extend(more.ops);
+        self.due.extend(more.due);
+        self.retained = more.retained.or_else(|| self.retained.take());
+        if let Some(more) = more.transacted {
+            let all = self.transacted_mut();
+            all.retained.extend(more.retained);
+            all.once.extend(more.once);
+            all.retired.extend(more.retired);
+        }
+    }
+}
+
+/// What a transaction does besides what any publish does, once it is stored.
+#[derive(Debug, Default)]
+pub(crate) struct Transacted {
+    /// Messages that are retained then; other publishes have that done before.
+    pub(crate) retained: Vec<Arc<Message>>,
+    pub(crate) once: Vec<Once>,
+    pub(crate) retired: Vec<Retired>,
+}
+
+/// A delivery that the store does not keep.
+#[derive(Debug)]
+pub(crate) struct Once {
+    pub(crate) session: SessionRef,
+    pub(crate) hit: Hit,
+    pub(crate) message: Arc<Message>,
+    pub(crate) retain: bool,
+}
+
+/// A message that a transaction has taken out of its node.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    pub(crate) node: SessionRef,
+    pub(crate) delivery: Delivery,
+    pub(crate) fate: Fate,
+}
+
+/// What becomes of a message of a node with an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is done with.
+    Done,
+    /// It cannot be delivered, and goes.
+    Dead,
+    /// As dead, to the queue for that.
+    Buried(Death),
+    /// It waits again, after so many attempts if this one has failed.
+    Waits(Option<u16>),
 }
 
 /// A publish that is not settled yet. Small, as it is moved around; few have a
@@ -83,6 +156,8 @@ pub(crate) struct Rest {
     pub(crate) back: Option<(SessionRef, Delivery)>,
     /// Bytes of it that count as unstored.
     pub(crate) unstored: usize,
+    /// It is a transaction.
+    pub(crate) transacted: bool,
 }
 
 impl PendingPublish {
@@ -120,13 +195,15 @@ impl PendingPublish {
 
     /// Has more work done with it.
     pub(crate) fn add_work(&mut self, work: Work) {
-        if work.is_empty() {
-            return;
+        if !work.is_empty() {
+            self.rest_mut().work.add(work);
         }
-        let all = &mut self.rest_mut().work;
-        all.ops.extend(work.ops);
-        all.due.extend(work.due);
-        all.retained = work.retained.or_else(|| all.retained.take());
+    }
+
+    /// Whether it is a transaction: all of it holds or none, and what holds is seen
+    /// when it is stored.
+    pub(crate) fn is_transacted(&self) -> bool {
+        self.rest().is_some_and(|rest| rest.transacted)
     }
 }
 
@@ -152,13 +229,6 @@ pub(crate) enum Record {
     Put(SessionRef),
     /// It goes.
     Delete(SessionKey, Text),
-}
-
-/// The part of another shard's publish that this shard has prepared.
-#[derive(Debug, Default)]
-pub(crate) struct Prepared {
-    pub(crate) due: Vec<Due>,
-    pub(crate) retained: Option<RetainedChange>,
 }
 
 /// A change of a retained message that is on its way to the store.
@@ -224,6 +294,15 @@ pub(crate) struct Purge {
     pub(crate) removed: u64,
 }
 
+/// The part of a transaction of another shard that is prepared here.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    /// Its shard and token.
+    pub(crate) from: (ShardId, u64),
+    pub(crate) work: Work,
+    pub(crate) refused: bool,
+}
+
 /// Work that waits under a token.
 #[derive(Debug)]
 pub(crate) enum Pending {
@@ -248,6 +327,8 @@ pub(crate) enum Pending {
     /// A client waits until a queue is forgotten.
     Delete(Asked),
     Purge(Box<Purge>),
+    /// What a transaction of another shard takes here, that is still to be answered.
+    Promise(Box<Promise>),
     /// A session's messages could not be read.
     Load {
         session: SessionRef,

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::{Message, Text};
@@ -116,11 +117,20 @@ pub(crate) enum Call {
         annotations: Option<Bytes>,
         answer: bool,
     },
+    /// To a node: what became of messages counts with a transaction of the sender,
+    /// whose batch waits for the part of the node under this token.
+    Retire {
+        place: Place,
+        token: u64,
+        outcomes: Vec<(u32, Outcome)>,
+    },
     /// To a node: the link is gone; messages after the key `sent` never left.
     Leave {
         place: Place,
         sent: u32,
         closed: bool,
+        /// Messages whose outcome is still to come, from transactions.
+        keeps: Vec<u32>,
         /// The time of a node without links runs; else [`Call::Expire`] says so.
         expires: bool,
     },

@@ -219,7 +219,12 @@ fn remove(own: &mut Owners, of: SessionKey, settled: &Settled) -> Option<(Sessio
 }
 
 /// Has the store know how often a message could not be delivered.
-fn note_failure(own: &mut Owners, of: SessionKey, mut delivery: Delivery, attempts: u16) {
+pub(crate) fn note_failure(
+    own: &mut Owners,
+    of: SessionKey,
+    mut delivery: Delivery,
+    attempts: u16,
+) {
     delivery.failed = attempts;
     if let (Content::Held(message), Some(seq)) = (&delivery.content, delivery.seq) {
         let priority = message.extra.as_ref().and_then(|extra| extra.priority);

@@ -1,11 +1,15 @@
 //! Calls that have come, to nodes and links of this shard.
 
+use alloc::boxed::Box;
+
 use dunlin_base::ShardId;
 
 use crate::front;
+use crate::messages::publish;
 use crate::owners::Owners;
+use crate::owners::pending::{Pending, Promise, Work};
 use crate::queues::calls::Call;
-use crate::queues::{credit, manage, nodes};
+use crate::queues::{credit, manage, nodes, retiring};
 
 /// A link or node of the shard `from` says something.
 pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
@@ -28,15 +32,26 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
             }
             credit::handle_outcome(own, from, place, key, outcome, answer);
             if let Some(s) = own.sessions.resolve(place.node) {
+                nodes::check_left(own, s, place.end);
                 nodes::check_empty(own, s);
             }
+        }
+        Call::Retire {
+            place,
+            token,
+            outcomes,
+        } => {
+            let mut work = Work::default();
+            let taken = retiring::prepare(own, from, place, &outcomes, &mut work);
+            promise(own, (from, token), work, !taken);
         }
         Call::Leave {
             place,
             sent,
             closed,
+            keeps,
             expires,
-        } => nodes::handle_leave(own, from, place, sent, (closed, expires)),
+        } => nodes::handle_leave(own, from, place, (sent, &keeps), (closed, expires)),
         Call::Expire { node } => nodes::handle_expire(own, node),
         call @ (Call::Attached { .. }
         | Call::Refused { .. }
@@ -46,4 +61,22 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
         | Call::Answered { .. }) => front::handle_call(own, from, call),
         Call::Ask(ask) => manage::handle(own, *ask),
     }
+}
+
+/// Answers what a transaction of another shard takes. Where the store was asked to
+/// note how often a message has failed, it has to have done so before that shard
+/// has it remove the message.
+fn promise(own: &mut Owners, from: (ShardId, u64), mut work: Work, refused: bool) {
+    let mut retired = work.transacted_mut().retired.iter();
+    if !retired.any(|it| it.delivery.failed > 0) {
+        return publish::promise(own, from, work, refused, None);
+    }
+    let token = own.commits.token();
+    let promised = Promise {
+        from,
+        work,
+        refused,
+    };
+    let pending = Pending::Promise(Box::new(promised));
+    own.commits.when_stored(token, pending);
 }

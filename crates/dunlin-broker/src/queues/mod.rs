@@ -18,3 +18,4 @@ pub(crate) mod nodes;
 pub(crate) mod options;
 pub(crate) mod orders;
 pub(crate) mod restoring;
+pub(crate) mod retiring;

@@ -90,7 +90,7 @@ fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: &Attach) {
 
 /// Takes a node from a link.
 fn expel(own: &mut Owners, s: SessionIdx, at: usize, why: Refusal) {
-    release(own, s, at, None);
+    release(own, s, at, None, &[]);
     let end = own.sessions.node_mut(s).and_then(|node| node.remove(at));
     if let Some(end) = end {
         refuse(own, end.shard, end.link, why);
@@ -243,42 +243,61 @@ pub(crate) fn advance(own: &mut Owners, token: u64, pending: PendingBinding) {
     delivering::pump(own, s);
 }
 
-/// A link is gone; its messages after the key `sent` never left.
+/// A link is gone; its messages after the key `sent` never left, and the outcome of
+/// those that it keeps is still to come.
 pub(crate) fn handle_leave(
     own: &mut Owners,
     from: ShardId,
     place: Place,
-    sent: u32,
-    (closed, expires): (bool, bool),
+    (sent, keeps): (u32, &[u32]),
+    how: (bool, bool),
 ) {
     let Some(s) = credit::find(own, from, place) else {
         return;
     };
-    release(own, s, place.end, Some(sent));
+    release(own, s, place.end, Some(sent), keeps);
+    if let Some(node) = own.sessions.node_mut(s) {
+        node.leave(place.end, how);
+    }
+    delivering::pump(own, s);
+    check_left(own, s, place.end);
+}
+
+/// A link that has left its node is gone when the outcomes are there that it left
+/// open.
+pub(crate) fn check_left(own: &mut Owners, s: SessionIdx, at: usize) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    node.remove(place.end);
-    let (reference, stranded) = (node.reference(s), node.take_stranded());
-    let made = node.maker == Some((from, place.link));
+    let left = node.at(at).and_then(|end| end.left);
+    let Some(how) = left.filter(|_| node.unsettled(at).is_empty()) else {
+        return;
+    };
+    let Some(end) = node.remove(at) else {
+        return;
+    };
+    let made = node.maker == Some((end.shard, end.link));
     if made {
         node.maker = None;
     }
+    let (reference, stranded) = (node.reference(s), node.take_stranded());
     for delivery in stranded {
         let bury = Later::Bury(reference, Box::new(delivery), Death::Rejected);
         own.later.push_back(bury);
     }
     delivering::pump(own, s);
-    check_left(own, s, made, (closed, expires));
+    check_end(own, s, made, how);
 }
 
 /// What a link has and has not settled goes back to where it was, and counts as an
 /// attempt that failed if it left.
-fn release(own: &mut Owners, s: SessionIdx, at: usize, sent: Option<u32>) {
+fn release(own: &mut Owners, s: SessionIdx, at: usize, sent: Option<u32>, keeps: &[u32]) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    for key in node.unsettled(at) {
+    let mut unsettled = node.unsettled(at);
+    unsettled.retain(|key| !keeps.contains(key));
+    for key in unsettled {
         let left = sent.is_none_or(|sent| sent.wrapping_sub(key).cast_signed() >= 0);
         let outcome = match left {
             true => Outcome::Modified {
@@ -292,7 +311,7 @@ fn release(own: &mut Owners, s: SessionIdx, at: usize, sent: Option<u32>) {
 }
 
 /// Whether a node ends with a link that left it.
-fn check_left(own: &mut Owners, s: SessionIdx, made: bool, (closed, expires): (bool, bool)) {
+fn check_end(own: &mut Owners, s: SessionIdx, made: bool, (closed, expires): (bool, bool)) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };

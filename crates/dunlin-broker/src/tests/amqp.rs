@@ -17,7 +17,7 @@ use dunlin_amqp::{
 };
 use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
-use dunlin_store::{Batch, MemoryStore, Request, StoreDone};
+use dunlin_store::{Batch, MemoryStore, Request, StoreDone, StoreError};
 
 use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest};
 use crate::config::Config;
@@ -33,6 +33,8 @@ pub(super) struct World {
     pub(super) closed: Vec<ConnId>,
     /// Batches that the store has not answered, while it is held up.
     pub(super) held: Option<Vec<(usize, Batch)>>,
+    /// The store refuses what it is asked to write.
+    pub(super) refuses: bool,
     pub(super) store: MemoryStore,
     configs: Vec<Config>,
 }
@@ -64,6 +66,7 @@ impl World {
             sent: Vec::new(),
             closed: Vec::new(),
             held: None,
+            refuses: false,
             store: MemoryStore::new(),
             configs: (0..shards).map(config).collect(),
         };
@@ -148,8 +151,17 @@ impl World {
     }
 
     pub(super) fn commit(&mut self, at: usize, batch: &Batch) {
-        self.store.apply(batch);
-        let done = StoreDone::Committed { token: batch.token };
+        let token = batch.token;
+        let done = match self.refuses {
+            true => StoreDone::Failed {
+                token,
+                error: StoreError::DiskFull,
+            },
+            false => {
+                self.store.apply(batch);
+                StoreDone::Committed { token }
+            }
+        };
         self.shards[at].handle(NOW, Input::Store(done));
     }
 
@@ -433,6 +445,18 @@ pub(super) fn message(durable: bool, payload: &[u8]) -> Vec<u8> {
     }
     Section::encode_data_start(payload.len(), &mut bytes).expect("a vector");
     bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// A durable message that says where it goes.
+pub(super) fn addressed(to: &str, payload: &[u8]) -> Vec<u8> {
+    let properties = Properties {
+        to: Some(to),
+        ..Properties::default()
+    };
+    let mut bytes = alloc::vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];
+    properties.encode(&mut bytes).expect("small");
+    bytes.extend_from_slice(&message(false, payload));
     bytes
 }
 

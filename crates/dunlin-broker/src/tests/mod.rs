@@ -11,5 +11,7 @@ mod manage;
 mod queues;
 #[cfg(feature = "mqtt")]
 mod searches;
+#[cfg(all(feature = "amqp", feature = "mqtt"))]
+mod transactions;
 #[cfg(feature = "amqp")]
 mod waiting;

@@ -23,14 +23,18 @@ use crate::queues::options::{Overflow, QueueOptions};
 use crate::random::home_shard;
 
 /// A queue whose home is shard 0 of two.
-fn address() -> String {
+pub(super) fn address() -> String {
     let mut names = (0..).map(|number| format!("/queues/q{number}"));
     let here = |name: &String| home_shard(name, 2) == 0;
     names.find(here).expect("one of many")
 }
 
 /// Queues of this name, with these options, at the start.
-fn named(name: &str, topics: &[&str], options: &QueueOptions) -> impl Fn(&mut Config) + use<> {
+pub(super) fn named(
+    name: &str,
+    topics: &[&str],
+    options: &QueueOptions,
+) -> impl Fn(&mut Config) + use<> {
     let queue = NamedQueue {
         name: Text::from(name.trim_start_matches("/queues/")),
         topics: topics.iter().map(|topic| Text::from(*topic)).collect(),
@@ -39,14 +43,14 @@ fn named(name: &str, topics: &[&str], options: &QueueOptions) -> impl Fn(&mut Co
     move |config| config.queues.named.push(queue.clone())
 }
 
-fn lose(world: &mut World, conn: ConnId) {
+pub(super) fn lose(world: &mut World, conn: ConnId) {
     let cause = CloseCause::Local;
     let event = NetEvent::new(conn, NetEventKind::Closed { cause });
     world.input(usize::from(conn.shard().0), Input::Net(event));
 }
 
 /// All messages that have come: delivery, last byte, delivery count.
-fn taken(client: &mut Client) -> Vec<(Delivery, u8, u32)> {
+pub(super) fn taken(client: &mut Client) -> Vec<(Delivery, u8, u32)> {
     let all = core::iter::from_fn(|| client.message());
     all.map(|(delivery, _, bytes)| {
         let header = Scanned::scan(&bytes).expect("a message").header();
@@ -56,7 +60,7 @@ fn taken(client: &mut Client) -> Vec<(Delivery, u8, u32)> {
     .collect()
 }
 
-fn payloads(messages: &[(Delivery, u8, u32)]) -> String {
+pub(super) fn payloads(messages: &[(Delivery, u8, u32)]) -> String {
     messages
         .iter()
         .map(|(_, byte, _)| char::from(*byte))
@@ -76,7 +80,7 @@ fn send(client: &mut Client, world: &mut World, link: LinkId, payloads: &str) {
     }
 }
 
-fn miscounted(world: &World) -> usize {
+pub(super) fn miscounted(world: &World) -> usize {
     world
         .shards
         .iter()
@@ -84,7 +88,7 @@ fn miscounted(world: &World) -> usize {
         .sum()
 }
 
-fn internal_errors(world: &World) -> u64 {
+pub(super) fn internal_errors(world: &World) -> u64 {
     world.shards.iter().map(|s| s.stats().internal_errors).sum()
 }
 

@@ -14,6 +14,7 @@ pub mod qlog;
 pub mod queues;
 pub mod sections;
 pub mod tls;
+pub mod transactions;
 mod tuning;
 pub mod units;
 
@@ -58,6 +59,8 @@ pub struct Config {
     pub limits: Limits,
     /// What queues clients may make.
     pub queues: queues::Queues,
+    /// What one transaction may be.
+    pub transactions: transactions::Transactions,
     /// Flow control of QUIC connections.
     pub quic: Quic,
     /// Ciphers and key exchanges.
@@ -89,6 +92,7 @@ impl Default for Config {
             listener: default_listeners(),
             limits: Limits::default(),
             queues: queues::Queues::default(),
+            transactions: transactions::Transactions::default(),
             quic: Quic::default(),
             tls: tls::Tls::default(),
             early_data: EarlyData::default(),

@@ -6,7 +6,7 @@ use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
 use crate::config::units::Size;
-use crate::config::{Config, priority, queues, sections};
+use crate::config::{Config, priority, queues, sections, transactions};
 
 /// Settings of one shard.
 pub(crate) fn shard(
@@ -59,6 +59,7 @@ pub(crate) fn shard(
         datagrams: config.quic.datagrams,
         repeat_packets: config.quic.repeat_packets,
         queues: queues::queues(&config.queues, &config.queue, limits, shards),
+        transactions: transactions::transactions(&config.transactions),
         priorities: priority::priorities(&config.priority),
         sys_interval: config.sys.interval.0,
         durable: config.store.durability != sections::Durability::Memory,

@@ -1,0 +1,264 @@
+//! Transactions (part 4): links to the coordinator, declaration and discharge, and
+//! their end without one.
+//!
+//! A transaction belongs to the link that declared it, and nothing of it leaves its
+//! connection before it is discharged: then all of it is prepared like one publish, on as
+//! many shards as it concerns, and stored in one batch.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use dunlin_amqp::codec::{
+    AnyTarget, Attach, Coordinator as Terminus, Declared, DeliveryState, Outcome as AmqpOutcome,
+    ReceiverSettleMode, Role, Symbols, capability, condition,
+};
+use dunlin_amqp::{Delivery as Sent, Demand, LinkId};
+
+use crate::amqp::attaching::{self, Refusal};
+use crate::amqp::concluding::{
+    CREDIT, answer, coordinator, fail, find, forget_key, retirement, roll_back, top_up, transaction,
+};
+use crate::amqp::coordinator::{Coordinator, Discharging, Retirement, Transaction, TransactionId};
+use crate::amqp::outcome::settle;
+use crate::amqp::state::{End, Open};
+use crate::ids::{ConnIdx, SessionIdx};
+use crate::messages::source::Source;
+use crate::messages::{publish, settle as batches};
+use crate::owners::Owners;
+use crate::owners::pending::PendingPublish;
+use crate::owners::timers::{Timer, Timers};
+use crate::queues::calls::Call;
+use crate::queues::retiring;
+
+/// The client wants a link to the coordinator.
+pub(super) fn attach(
+    own: &mut Owners,
+    c: ConnIdx,
+    link: LinkId,
+    attach: &Attach<'_>,
+) -> Result<(), Refusal> {
+    let coordinator = Coordinator {
+        credit: CREDIT,
+        ..Coordinator::default()
+    };
+    let end = End::Coordinator(Box::new(coordinator));
+    let s = attaching::create(own, c, link, end)?;
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return Ok(());
+    };
+    conn.links.insert(link, s);
+    let capabilities = [
+        capability::LOCAL_TRANSACTIONS,
+        capability::MULTI_TXNS_PER_SSN,
+        capability::MULTI_SSNS_PER_TXN,
+    ];
+    let answer = Attach {
+        role: Role::Receiver,
+        rcv_settle_mode: ReceiverSettleMode::First,
+        target: Some(AnyTarget::Coordinator(Terminus {
+            capabilities: Some(Symbols::new(&capabilities)),
+        })),
+        ..attaching::answer(attach)
+    };
+    if conn.engine.accept_attach(link, &answer).is_ok() {
+        // It was attached just now.
+        let _ = conn.engine.set_credit(link, CREDIT, false);
+    }
+    Ok(())
+}
+
+/// The client begins or ends a transaction.
+pub(super) fn handle_demand(own: &mut Owners, c: ConnIdx, delivery: Sent, demand: &Demand) {
+    let conn = own.conns.amqp(c);
+    let Some(s) = conn.and_then(|conn| conn.links.get(&delivery.link).copied()) else {
+        return;
+    };
+    if let Some(coordinator) = coordinator(own, s) {
+        coordinator.credit = coordinator.credit.saturating_sub(1);
+    }
+    match demand {
+        Demand::Declare { global_id: None } => declare(own, c, s, delivery),
+        Demand::Declare { .. } => {
+            let text = "there are no distributed transactions";
+            answer(own, c, delivery, Err((condition::NOT_IMPLEMENTED, text)));
+        }
+        Demand::Discharge { txn_id, fail } => discharge(own, c, s, delivery, txn_id, *fail),
+    }
+    top_up(own, c, s);
+}
+
+fn declare(own: &mut Owners, c: ConnIdx, s: SessionIdx, delivery: Sent) {
+    let limits = own.config.transactions;
+    let open = own.conns.amqp(c).map_or(0, |conn| conn.transactions.len());
+    if open >= limits.max && !forget_failed(own, c) {
+        let text = "too many transactions of the connection";
+        let why = (condition::RESOURCE_LIMIT_EXCEEDED, text);
+        return answer(own, c, delivery, Err(why));
+    }
+    let (id, expires) = (own.commits.token(), own.now + limits.timeout);
+    let (Some(conn), Some(session)) = (own.conns.amqp_mut(c), own.sessions.amqp_mut(s)) else {
+        return;
+    };
+    let timer = Timer::Session(session.reference(s));
+    own.timers.remind(expires, timer, &mut session.alarm);
+    if let Some(coordinator) = session.coordinator_mut() {
+        let new = Transaction::new(expires);
+        coordinator.transactions.insert(id, new);
+        conn.transactions.insert(id, s);
+    }
+    let declared = Declared {
+        txn_id: &id.to_be_bytes(),
+    };
+    let state = DeliveryState::Outcome(AmqpOutcome::Declared(declared));
+    settle(own, c, Open::of(delivery), &state);
+}
+
+/// Forgets a transaction that was rolled back and that the client has not
+/// discharged; `false` if there is none.
+fn forget_failed(own: &mut Owners, c: ConnIdx) -> bool {
+    let conn = own.conns.amqp(c);
+    let all: Vec<_> = conn.map_or(Vec::new(), |conn| {
+        conn.transactions.iter().map(|(id, s)| (*id, *s)).collect()
+    });
+    let failed = all.into_iter().find(|(id, s)| {
+        let found = transaction(own, *s, *id);
+        found.is_some_and(|transaction| transaction.failed.is_some())
+    });
+    failed.is_some_and(|(id, s)| take(own, c, s, id).is_some())
+}
+
+/// Takes a transaction out of the tables.
+fn take(own: &mut Owners, c: ConnIdx, s: SessionIdx, id: TransactionId) -> Option<Transaction> {
+    let coordinator = coordinator(own, s)?;
+    let transaction = coordinator.transactions.remove(&id)?;
+    coordinator.bytes = coordinator.bytes.saturating_sub(transaction.bytes);
+    if let Some(conn) = own.conns.peek_amqp_mut(c) {
+        conn.transactions.remove(&id);
+    }
+    own.weigh_queue(s);
+    Some(transaction)
+}
+
+fn discharge(
+    own: &mut Owners,
+    c: ConnIdx,
+    s: SessionIdx,
+    delivery: Sent,
+    txn_id: &[u8],
+    fail: bool,
+) {
+    let found = find(own, c, txn_id).filter(|(at, _)| *at == s);
+    let Some(transaction) = found.and_then(|(_, id)| take(own, c, s, id)) else {
+        let text = "there is no such transaction of this link";
+        let why = (condition::TRANSACTION_UNKNOWN_ID, text);
+        return answer(own, c, delivery, Err(why));
+    };
+    match transaction.failed {
+        None if !fail => return commit(own, c, s, delivery, transaction),
+        Some(condition) if !fail => {
+            let why = (condition, "it was rolled back");
+            answer(own, c, delivery, Err(why));
+        }
+        Some(_) | None => answer(own, c, delivery, Ok(())),
+    }
+    roll_back(own, transaction.retired.into_values());
+}
+
+/// Has all of a transaction prepared, and then stored in one batch.
+fn commit(own: &mut Owners, c: ConnIdx, s: SessionIdx, delivery: Sent, transaction: Transaction) {
+    let origin = own.sessions.amqp_mut(s).map(|link| link.reference(s));
+    let token = own.commits.token();
+    let mut publish = PendingPublish::new(origin, false);
+    publish.rest_mut().transacted = true;
+    for post in transaction.posts {
+        let publisher = own.sessions.resolve(post.from);
+        let mut source = Source::of(&post.message, own.now).by(c).transacted();
+        if post.to_queue {
+            source = source.for_queue();
+        }
+        publish::place(own, publisher, token, &mut source, &mut publish);
+    }
+    let retired: Vec<Retirement> = transaction.retired.into_values().collect();
+    for of_link in retired.chunk_by(|a, b| a.link == b.link) {
+        prepare(own, of_link, token, &mut publish);
+    }
+    for retirement in &retired {
+        forget_key(own, retirement);
+    }
+    if let Some(coordinator) = coordinator(own, s) {
+        let discharging = Discharging { delivery, retired };
+        coordinator.discharging.insert(token, discharging);
+    }
+    batches::line_up(own, token, publish);
+}
+
+/// Has the node of a link prepare what a transaction takes of it.
+fn prepare(own: &mut Owners, retired: &[Retirement], token: u64, publish: &mut PendingPublish) {
+    let Some((home, place)) = retired.first().and_then(|it| it.node) else {
+        return;
+    };
+    let outcomes: Vec<_> = retired.iter().map(|it| (it.key, it.outcome)).collect();
+    if home == own.config.shard {
+        let work = &mut publish.rest_mut().work;
+        publish.refused |= !retiring::prepare(own, home, place, &outcomes, work);
+        return;
+    }
+    publish.preparing += 1;
+    let retire = Call::Retire {
+        place,
+        token,
+        outcomes,
+    };
+    own.call(home, retire);
+}
+
+/// A link is gone: with one to the coordinator, its transactions are. Outcomes that
+/// came on another one are final as soon as their transaction is.
+pub(super) fn handle_detached(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
+    let Some(link) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    let of = link.key;
+    let Some(coordinator) = link.coordinator_mut() else {
+        let retiring = link.retiring.clone();
+        for (key, id) in retiring {
+            if let Some(retirement) = retirement(own, c, id, (of, key)) {
+                retirement.settled = true;
+            }
+        }
+        return;
+    };
+    let all = core::mem::take(&mut coordinator.transactions);
+    coordinator.bytes = 0;
+    if let Some(conn) = own.conns.peek_amqp_mut(c) {
+        conn.transactions.retain(|_, at| *at != s);
+    }
+    for transaction in all.into_values() {
+        roll_back(own, transaction.retired.into_values());
+    }
+}
+
+/// The time of a transaction may be over.
+pub(crate) fn check_expiry(own: &mut Owners, s: SessionIdx) {
+    let now = own.now;
+    let Some(session) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    Timers::came(&mut session.alarm);
+    let Some(coordinator) = session.coordinator_mut() else {
+        return;
+    };
+    let all = coordinator.transactions.iter();
+    let over = all.filter(|(_, it)| it.failed.is_none() && it.expires <= now);
+    let over: Vec<TransactionId> = over.map(|(id, _)| *id).collect();
+    for id in over {
+        fail(own, s, id, condition::TRANSACTION_TIMEOUT);
+    }
+    if let Some(session) = own.sessions.amqp_mut(s) {
+        let timer = Timer::Session(session.reference(s));
+        let next = session.coordinator_mut().and_then(|it| it.next_expiry());
+        if let Some(at) = next {
+            own.timers.remind(at, timer, &mut session.alarm);
+        }
+    }
+}
