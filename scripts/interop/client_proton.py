@@ -10,7 +10,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from proton import SASL, ConnectionException, Message, ProtonException, SSLDomain, ulong
-from proton.handlers import MessagingHandler
+from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import AtMostOnce, Container
 from proton.utils import BlockingConnection, LinkDetached, SendException
 from scenarios import (
@@ -426,6 +426,55 @@ def idle():
     conn.close()
 
 
+class Transactions(TransactionHandler):
+    """What the coordinator says."""
+
+    def __init__(self, conn):
+        super().__init__()
+        self.conn = conn
+        self.declared = self.ended = None
+
+    def on_transaction_declared(self, event):
+        self.declared = event.transaction
+
+    def on_transaction_committed(self, event):
+        self.ended = "committed"
+
+    def on_transaction_aborted(self, event):
+        self.ended = "aborted"
+
+    def begin(self):
+        self.declared = self.ended = None
+        self.conn.container.declare_transaction(self.conn.conn, handler=self)
+        self.conn.wait(lambda: self.declared, msg="declared")
+        return self.declared
+
+    def end(self, how):
+        self.conn.wait(lambda: self.ended, msg=how)
+        expect(self.ended, how, "end of the transaction")
+
+
+def transaction():
+    topic = f"{PREFIX}/{uuid.uuid4().hex[:8]}"
+    conn = connect()
+    receiver = conn.create_receiver(topic, credit=10)
+    sender = conn.create_sender(topic)
+    transactions = Transactions(conn)
+    first = transactions.begin()
+    first.send(sender.link, Message(body=b"rolled back", inferred=True))
+    first.abort()
+    transactions.end("aborted")
+    second = transactions.begin()
+    second.send(sender.link, Message(body=b"committed", inferred=True))
+    # One outside of it is not held up.
+    sender.send(Message(body=b"before", inferred=True))
+    expect(payload(receive(receiver)), b"before", "body")
+    second.commit()
+    transactions.end("committed")
+    expect(payload(receive(receiver)), b"committed", "body")
+    conn.close()
+
+
 run_all(
     {
         "settled": settled,
@@ -444,6 +493,7 @@ run_all(
         "burst": burst,
         "refused": refused,
         "idle": idle,
+        "transaction": transaction,
     },
     AMQP_NAMES,
 )

@@ -77,9 +77,7 @@ JMS_NAMES = (
 
 # Scenarios of AMQP that fail until the broker has a feature. One that passes is to
 # be taken from here.
-WAITING = {
-    "transaction": "transactions",
-}
+WAITING: dict[str, str] = {}
 
 # Longest that one expected message or answer may take.
 SECONDS_MAX = 10

@@ -28,5 +28,6 @@ mod smoke;
 mod streams;
 mod subscribe;
 mod topics;
+mod transactions;
 mod v311;
 mod will;
