@@ -28,7 +28,7 @@ ram() { bytes '^[.](bss|data)$'; }
 
 all=authority,early-data,hello-retry,key-update,migration,resumption,retry
 printf '%-17s %8s %8s\n' features flash static
-for features in "" authority chacha20-poly1305 resumption early-data hello-retry key-update migration retry "$all"; do
+for features in "" authority chacha20-poly1305 client-certificate resumption early-data hello-retry key-update migration retry "$all"; do
     build "$features"
     [ "$features" = "$all" ] && name=all || name=${features:-none}
     printf '%-17s %8d %8d\n' "$name" "$(flash)" "$(ram)"

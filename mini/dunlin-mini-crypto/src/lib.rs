@@ -27,6 +27,8 @@ mod own;
 mod rustcrypto;
 #[cfg(any(feature = "tiny", all(feature = "fast", target_arch = "arm")))]
 mod sha256;
+#[cfg(feature = "sign")]
+mod sign;
 #[cfg(feature = "tiny")]
 mod tiny;
 
@@ -38,6 +40,8 @@ pub use host::{Host, HostSecret};
 pub use rustcrypto::{RustAead, RustBlock};
 #[cfg(any(feature = "tiny", all(feature = "fast", target_arch = "arm")))]
 pub use sha256::OwnHash;
+#[cfg(feature = "sign")]
+pub use sign::sign;
 #[cfg(feature = "tiny")]
 pub use tiny::{Tiny, TinyAead, TinyHash, TinyKey, TinySecret};
 

@@ -9,7 +9,7 @@
 //! Keys and the state of a point multiplication are wiped; a digest's state
 //! and words that the compiler keeps on the stack are not.
 
-mod curve;
+pub(crate) mod curve;
 mod field;
 mod x25519;
 
@@ -46,7 +46,7 @@ impl<E: Entropy> Tiny<E> {
 
 /// Forgets words; the barrier keeps the optimiser from seeing that the
 /// zeros are not read.
-fn wipe(words: &mut [u32]) {
+pub(crate) fn wipe(words: &mut [u32]) {
     words.fill(0);
     core::hint::black_box(words);
 }

@@ -35,6 +35,8 @@ mod error;
 mod extensions;
 mod held;
 mod hello;
+#[cfg(feature = "client-certificate")]
+mod identity;
 mod keys;
 mod memory;
 mod params;
@@ -56,8 +58,12 @@ pub use client::Client;
 pub use connection::{Config, Resume, State, StreamId, TOKEN_MAX};
 pub use dunlin_mini_crypto::{Crypto, CryptoError, Entropy, Point};
 pub use error::Error;
+#[cfg(feature = "client-certificate")]
+pub use identity::Identity;
 pub use memory::{Buffers, Memory, Parts};
 pub use stream::Stream;
+#[cfg(feature = "client-certificate")]
+pub use verify::Identified;
 #[cfg(feature = "unverified")]
 pub use verify::Unverified;
 #[cfg(feature = "authority")]

@@ -9,6 +9,8 @@ use crate::error::Error;
 use crate::extensions::{Extensions, bits};
 use crate::held::Held;
 use crate::hello::{self, Hello, Ticket, Trust, advance, derive, finished};
+#[cfg(feature = "client-certificate")]
+use crate::identity;
 use crate::keys::expand_with;
 use crate::params::Params;
 use crate::retry::{Places, Request, offered};
@@ -21,6 +23,17 @@ const RETRY_RANDOM: [u8; 8] = [0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11];
 
 /// What a server signs in front of the hash, after 64 spaces.
 const SIGNED: &[u8] = b"TLS 1.3, server CertificateVerify\0";
+
+/// Whether the server asked for a certificate of the client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    No,
+    /// It gets an empty list.
+    InVain,
+    /// It takes signatures of a kind that the client can make.
+    #[cfg(feature = "client-certificate")]
+    Yes,
+}
 
 /// Bytes at the front of the hello's buffer that the last flight of the
 /// client takes; a ticket is written behind them.
@@ -98,8 +111,10 @@ impl<C: Crypto> KeyPair<C> {
 /// The handshake.
 pub(crate) struct Tls<C: Crypto> {
     expect: Expect,
-    /// The server asked for a certificate of the client; it gets none.
-    asked: bool,
+    asked: Asked,
+    /// Bytes of the client's last flight.
+    #[cfg(feature = "client-certificate")]
+    flight: usize,
     /// Whether the hello has a server_name.
     named: bool,
     pub(crate) resumption: Resumption,
@@ -160,7 +175,9 @@ impl<C: Crypto> Tls<C> {
         let transcript = crypto.hash();
         *place = Held::Value(Self {
             expect: Expect::ServerHello,
-            asked: false,
+            asked: Asked::No,
+            #[cfg(feature = "client-certificate")]
+            flight: FLIGHT,
             named: !hello.name.is_empty(),
             resumption: if hello.resume.is_some() {
                 Resumption::Offered
@@ -275,7 +292,9 @@ impl<C: Crypto> Tls<C> {
                     Expect::Certificate
                 };
             }
-            (Expect::Certificate, 13) if !self.asked => self.asked = true,
+            (Expect::Certificate, 13) if self.asked == Asked::No => {
+                self.asked = asked(body)?;
+            }
             (Expect::Certificate, 11) => {
                 self.key = verifier.verify(crypto, leaf(body)?)?;
                 self.expect = Expect::CertificateVerify;
@@ -284,7 +303,7 @@ impl<C: Crypto> Tls<C> {
                 self.finished(crypto, body.0)?;
                 crypto.update(&mut self.transcript, message);
                 self.expect = Expect::Ticket;
-                return Ok(Step::Complete(self.flight(crypto, hello)?));
+                return Ok(Step::Complete(self.flight(crypto, verifier, hello)?));
             }
             (Expect::Ticket, 4) => return self.ticket(crypto, params, hello, body),
             _ => return Err(Error::UnexpectedMessage),
@@ -447,19 +466,19 @@ impl<C: Crypto> Tls<C> {
         let signature = body.vector(2).filter(|_| body.is_empty());
         let signature = signature.ok_or(Error::Decode)?;
         let signature = x509::signature(signature.0).ok_or(Error::CertificateVerify)?;
-        let digest = self.signed(crypto);
+        let digest = self.signed(crypto, SIGNED);
         crypto
             .verify(&self.key, &digest, &signature)
             .map_err(|_| Error::CertificateVerify)
     }
 
-    /// What the server has signed, hashed.
+    /// What one of the sides has signed, hashed.
     #[inline(never)]
-    fn signed(&self, crypto: &mut C) -> Digest {
+    fn signed(&self, crypto: &mut C, context: &[u8]) -> Digest {
         let transcript = self.hash(crypto);
         let mut hash = crypto.hash();
         crypto.update(&mut hash, &[b' '; 64]);
-        crypto.update(&mut hash, SIGNED);
+        crypto.update(&mut hash, context);
         crypto.update(&mut hash, &transcript);
         crypto.finish(hash)
     }
@@ -474,12 +493,18 @@ impl<C: Crypto> Tls<C> {
     /// Writes the client's last flight and derives the secrets of the
     /// connection, and the one for tickets.
     #[inline(never)]
-    fn flight(&mut self, crypto: &mut C, out: &mut [u8]) -> Result<usize, Error> {
+    fn flight<V: Verifier>(
+        &mut self,
+        crypto: &mut C,
+        verifier: &V,
+        out: &mut [u8],
+    ) -> Result<usize, Error> {
         let client = self.client;
-        let mut writer = Writer::new(out);
         self.schedule = advance(crypto, &self.schedule, &[0; 32]);
         self.traffic(crypto, b"c ap traffic", b"s ap traffic");
-        if self.asked {
+        let shown = self.show(crypto, verifier, out)?;
+        let mut writer = Writer::at(out, shown);
+        if shown == 0 && self.asked != Asked::No {
             let none = [11, 0, 0, 4, 0, 0, 0, 0];
             writer.put(&none);
             crypto.update(&mut self.transcript, &none);
@@ -493,6 +518,10 @@ impl<C: Crypto> Tls<C> {
         if writer.full() {
             return Err(Error::Memory);
         }
+        #[cfg(feature = "client-certificate")]
+        {
+            self.flight = len;
+        }
         if cfg!(feature = "resumption") {
             let message = out.get(from..len).unwrap_or_default();
             crypto.update(&mut self.transcript, message);
@@ -500,6 +529,56 @@ impl<C: Crypto> Tls<C> {
             self.schedule = derive(crypto, &self.schedule, b"res master", &hash);
         }
         Ok(len)
+    }
+
+    /// Shows the server who the client is, if it has asked and there is something to
+    /// show; the length of the messages.
+    #[cfg(feature = "client-certificate")]
+    #[inline(never)]
+    fn show<V: Verifier>(
+        &mut self,
+        crypto: &mut C,
+        verifier: &V,
+        out: &mut [u8],
+    ) -> Result<usize, Error> {
+        let Some(identity) = verifier.identity().filter(|_| self.asked == Asked::Yes) else {
+            return Ok(0);
+        };
+        let mut len = 0;
+        for signs in [false, true] {
+            let mut writer = Writer::at(out, len);
+            if signs {
+                let digest = self.signed(crypto, identity::SIGNED);
+                identity::put_verify(crypto, &identity, &digest, &mut writer)?;
+            } else {
+                identity::put_certificates(&identity, &mut writer);
+            }
+            let end = writer.len();
+            if writer.full() {
+                return Err(Error::Memory);
+            }
+            let message = out.get(len..end).unwrap_or_default();
+            crypto.update(&mut self.transcript, message);
+            len = end;
+        }
+        Ok(len)
+    }
+
+    /// It has nothing to show.
+    #[cfg(not(feature = "client-certificate"))]
+    #[inline(always)]
+    #[allow(clippy::unnecessary_wraps, reason = "with the feature it may fail")]
+    fn show<V: Verifier>(&self, _: &mut C, _: &V, _: &mut [u8]) -> Result<usize, Error> {
+        Ok(0)
+    }
+
+    /// Where a ticket is in the buffer of the hello: behind what may have to be sent
+    /// again.
+    pub(crate) fn ticket_at(&self) -> usize {
+        #[cfg(feature = "client-certificate")]
+        return self.flight.max(FLIGHT);
+        #[cfg(not(feature = "client-certificate"))]
+        FLIGHT
     }
 
     fn ticket(
@@ -512,12 +591,29 @@ impl<C: Crypto> Tls<C> {
         if !cfg!(feature = "resumption") {
             return Ok(Step::Nothing);
         }
-        let mut writer = Writer::new(hello.get_mut(FLIGHT..).unwrap_or_default());
+        let mut writer = Writer::new(hello.get_mut(self.ticket_at()..).unwrap_or_default());
         let common = (params, &self.trust, self.suite);
         Ticket::store(crypto, &self.schedule, common, body, &mut writer)?;
         // A ticket that does not fit leaves the device without one.
         Ok(Step::Ticket(if writer.full() { 0 } else { writer.len() }))
     }
+}
+
+/// What a CertificateRequest makes of this client.
+#[cfg(feature = "client-certificate")]
+fn asked(body: Reader<'_>) -> Result<Asked, Error> {
+    Ok(match identity::takes_ours(body)? {
+        true => Asked::Yes,
+        false => Asked::InVain,
+    })
+}
+
+/// What a CertificateRequest makes of this client.
+#[cfg(not(feature = "client-certificate"))]
+#[inline(always)]
+#[allow(clippy::unnecessary_wraps, reason = "with the feature it may fail")]
+const fn asked(_: Reader<'_>) -> Result<Asked, Error> {
+    Ok(Asked::InVain)
 }
 
 /// Whether a ServerHello is a HelloRetryRequest.

@@ -5,6 +5,8 @@
 use dunlin_mini_crypto::{Crypto, Point};
 
 use crate::error::Error;
+#[cfg(feature = "client-certificate")]
+use crate::identity::Identity;
 use crate::x509::Certificate;
 
 /// Decides whose key may sign the handshake.
@@ -19,6 +21,13 @@ pub trait Verifier {
     /// Adds to a hash who is believed. A ticket is used only where this is what
     /// it was when the server was verified: with a ticket, it is not asked again.
     fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash);
+
+    /// What this client shows a server that asks who it is: see
+    /// [`Identified`].
+    #[cfg(feature = "client-certificate")]
+    fn identity(&self) -> Option<Identity<'_>> {
+        None
+    }
 }
 
 /// Believes servers by their keys: the certificate only carries the key, and
@@ -48,6 +57,45 @@ impl Verifier for Pinned<'_> {
 
     fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
         crypto.update(hash, self.keys.as_flattened());
+    }
+}
+
+/// A verifier that believes the servers that another one believes, and shows them
+/// who the client is if they ask.
+#[cfg(feature = "client-certificate")]
+#[derive(Clone, Copy, Debug)]
+pub struct Identified<'a, V> {
+    verifier: V,
+    identity: Identity<'a>,
+}
+
+#[cfg(feature = "client-certificate")]
+impl<'a, V> Identified<'a, V> {
+    /// Believes whom `verifier` believes. Without certificates it has nothing to show.
+    #[must_use]
+    pub const fn new(verifier: V, identity: Identity<'a>) -> Self {
+        Self { verifier, identity }
+    }
+}
+
+#[cfg(feature = "client-certificate")]
+impl<V: Verifier> Verifier for Identified<'_, V> {
+    fn verify<C: Crypto>(&self, crypto: &mut C, certificate: &[u8]) -> Result<Point, Error> {
+        self.verifier.verify(crypto, certificate)
+    }
+
+    /// With a ticket the server takes the client for who it was, so that it is of no
+    /// use to another.
+    fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
+        self.verifier.believed(crypto, hash);
+        for certificate in self.identity.certificates {
+            crypto.update(hash, &certificate.len().to_le_bytes());
+            crypto.update(hash, certificate);
+        }
+    }
+
+    fn identity(&self) -> Option<Identity<'_>> {
+        Some(self.identity).filter(|identity| !identity.certificates.is_empty())
     }
 }
 

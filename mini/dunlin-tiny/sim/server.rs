@@ -16,6 +16,8 @@ use quinn_proto::{
 use rcgen::{CertificateParams, KeyPair};
 use rustls::CipherSuite;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 
 use super::{Link, To};
 
@@ -63,7 +65,6 @@ pub(crate) struct Habits {
     pub(crate) streams: Option<u8>,
     /// Milliseconds between signs of life.
     pub(crate) pings: Option<u16>,
-    pub(crate) ask_certificate: bool,
     /// Exchanges keys with P-256 only, which is not what the client begins with.
     pub(crate) one_group: bool,
     /// The only cipher suite, but for Initial packets.
@@ -97,6 +98,15 @@ struct Peer {
 }
 
 pub(crate) fn tls(identity: &Identity, habits: Habits) -> rustls::ServerConfig {
+    asking(identity, habits, WebPkiClientVerifier::no_client_auth())
+}
+
+/// A server that asks clients for certificates, or not.
+pub(crate) fn asking(
+    identity: &Identity,
+    habits: Habits,
+    clients: Arc<dyn ClientCertVerifier>,
+) -> rustls::ServerConfig {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     if habits.one_group {
         provider.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::SECP256R1];
@@ -109,7 +119,7 @@ pub(crate) fn tls(identity: &Identity, habits: Habits) -> rustls::ServerConfig {
         .unwrap();
     let key = PrivateKeyDer::try_from(identity.key.serialize_der()).unwrap();
     let mut tls = builder
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(identity.chain.clone(), key)
         .unwrap();
     tls.alpn_protocols = vec![ALPN.to_vec()];

@@ -34,6 +34,9 @@ Options, in front of the rest:
   -u, --username USER      user name
   -P, --pw PASSWORD        password, which other users of this machine can see
       --pw-file FILE       file whose first line is the password
+      --cert FILE          own certificate in PEM, for a broker that asks for
+                           one; others of its chain may follow
+      --key FILE           its P-256 key in PEM
   -k, --keepalive SECONDS  longest silence; 60 if not given, 0 for no limit
   -W, --timeout SECONDS    end after this time, with status 27
   -h, --help               show this help
@@ -68,6 +71,8 @@ pub(crate) struct Task<'a> {
     pub(crate) user: &'a str,
     pub(crate) password: &'a CStr,
     pub(crate) password_file: Option<&'a CStr>,
+    /// Files with the own certificate and its key.
+    pub(crate) identity: Option<(&'a CStr, &'a CStr)>,
     /// Seconds; zero is never.
     pub(crate) keep_alive: u16,
     pub(crate) timeout_ms: Option<u32>,
@@ -117,6 +122,8 @@ struct Options<'a> {
     user: &'a str,
     password: &'a CStr,
     password_file: Option<&'a CStr>,
+    certificate: Option<&'a CStr>,
+    certificate_key: Option<&'a CStr>,
     keep_alive: u16,
     timeout_ms: Option<u32>,
 }
@@ -133,6 +140,8 @@ impl<'a> Options<'a> {
         user: "",
         password: c"",
         password_file: None,
+        certificate: None,
+        certificate_key: None,
         keep_alive: 60,
         timeout_ms: None,
     };
@@ -175,6 +184,8 @@ impl<'a> Options<'a> {
             b"-u" | b"--username" => self.user = text(value()?)?,
             b"-P" | b"--pw" => self.password = value()?,
             b"--pw-file" => self.password_file = Some(value()?),
+            b"--cert" => self.certificate = Some(value()?),
+            b"--key" => self.certificate_key = Some(value()?),
             b"-k" | b"--keepalive" => self.keep_alive = number(value()?)?,
             b"-W" | b"--timeout" => {
                 let seconds: u32 = number(value()?)?;
@@ -219,6 +230,11 @@ impl<'a> Options<'a> {
         if subscribes && self.retain {
             return Err(Wrong("--retain is for a message to publish", c""));
         }
+        let identity = match (self.certificate, self.certificate_key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err(Wrong("--cert and --key go together", c"")),
+        };
         if let [_, more, ..] = ticket {
             return Err(Wrong("one argument too many", more));
         }
@@ -232,6 +248,7 @@ impl<'a> Options<'a> {
             user: self.user,
             password: self.password,
             password_file: self.password_file,
+            identity,
             keep_alive: self.keep_alive,
             timeout_ms: self.timeout_ms,
             ticket: ticket.first().copied(),
@@ -327,7 +344,7 @@ mod tests {
             "server: \"h:1\", key: \"04\", authority: false",
             "Publish { topic: \"t\", payload: \"21.5\", retain: false }",
             "qos: AtLeastOnce, id: \"\", user: \"\", password: \"\", password_file: None",
-            "keep_alive: 60, timeout_ms: None, ticket: None",
+            "identity: None, keep_alive: 60, timeout_ms: None, ticket: None",
         ] {
             assert!(plain.contains(part), "{part} is not in {plain}");
         }
@@ -350,11 +367,13 @@ mod tests {
             assert!(all.contains(part), "{part} is not in {all}");
         }
 
-        let listen = ask("--ca --subscribe=a/# -v -C 3 --pw-file f h:1 ca.pem ticket").unwrap();
+        let listen =
+            ask("--ca --subscribe=a/# -v -C 3 --pw-file f --cert c --key=k h:1 ca.pem ticket")
+                .unwrap();
         for part in [
             "authority: true",
             "Subscribe { filter: \"a/#\", verbose: true, count: Some(3) }",
-            "password_file: Some(\"f\")",
+            "password_file: Some(\"f\"), identity: Some((\"c\", \"k\"))",
             "ticket: Some(\"ticket\")",
         ] {
             assert!(listen.contains(part), "{part} is not in {listen}");
@@ -390,6 +409,8 @@ mod tests {
             ("-k +1 h:1 04 t 1", "wrong number: +1"),
             ("-W -1 h:1 04 t 1", "wrong number: -1"),
             ("--subscribe f -C 0 h:1 04", "wrong number: 0"),
+            ("--cert c h:1 04 t 1", "--cert and --key go together"),
+            ("--key k h:1 04 t 1", "--cert and --key go together"),
             ("-v h:1 04 t 1", "--count and --verbose are for --subscribe"),
             (
                 "-r --subscribe f h:1 04",

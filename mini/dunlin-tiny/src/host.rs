@@ -42,6 +42,8 @@ impl fmt::Debug for Host<'_> {
 pub(crate) enum Failure<'a> {
     /// KEY is none.
     Key(&'a CStr),
+    /// A file has no own certificate, or no key for it.
+    Certificate(&'a CStr),
     /// HOST:PORT has no address.
     Address(&'a str),
     /// The time given is over.
@@ -75,7 +77,7 @@ impl Failure<'_> {
     /// The status to exit with.
     pub(crate) const fn status(self) -> u8 {
         match self {
-            Self::Key(_) => 2,
+            Self::Key(_) | Self::Certificate(_) => 2,
             Self::TimedOut => 27,
             _ => 1,
         }
@@ -89,6 +91,10 @@ impl Failure<'_> {
             Self::Key(key) => {
                 out.write_str("KEY is neither a point of P-256 nor a PEM file with one: ")?;
                 out.write_str(key.to_str().unwrap_or("not UTF-8"))?;
+            }
+            Self::Certificate(file) => {
+                out.write_str("neither certificates nor a key of P-256 in PEM, or too long: ")?;
+                out.write_str(file.to_str().unwrap_or("not UTF-8"))?;
             }
             Self::Address(server) => write!(out, "HOST:PORT has no address: {server}")?,
             Self::TimedOut => out.write_str("timed out")?,

@@ -1,6 +1,7 @@
-//! The key of a server as people have it: a point in hexadecimal, or a file that
+//! Keys and certificates as people have them: a point in hexadecimal, or a file that
 //! `openssl` wrote. Knows no system.
 
+use dunlin_mini_crypto::Digest;
 use dunlin_quic_mini::Point;
 
 /// What is before a point of P-256 in a certificate and in a public key:
@@ -10,6 +11,8 @@ const P256: [u8; 14] = [
 ];
 /// Longest certificate.
 const DER: usize = 4096;
+/// Most certificates of an own chain.
+pub(crate) const CHAIN: usize = 4;
 
 /// A point in hexadecimal.
 pub(crate) fn point(text: &str) -> Option<Point> {
@@ -31,9 +34,53 @@ pub(crate) fn of_file(file: &[u8]) -> Option<Point> {
 
 /// The key in a block, which begins with its label.
 fn of_block(block: &str) -> Option<Point> {
-    let (_, body) = block.split_once("-----")?;
+    let mut room = [0; DER];
+    let (_, der) = decode(block, &mut room)?;
+    let at = der.windows(P256.len()).position(|part| part == P256)?;
+    der.get(at + P256.len() - 1..)?.first_chunk().copied()
+}
+
+/// What is before the private key in the form of SEC 1, which that of PKCS #8 has in
+/// it: the version, and the head of a string of 32 bytes.
+const PRIVATE: [u8; 5] = [0x02, 0x01, 0x01, 0x04, 0x20];
+/// `prime256v1`.
+const CURVE: [u8; 10] = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+
+/// The first private key of P-256 in a file in PEM, without a password.
+pub(crate) fn private(file: &[u8]) -> Option<Digest> {
+    let text = core::str::from_utf8(file).ok()?;
+    let of_block = |block| {
+        let mut room = [0; DER];
+        let (label, der) = decode(block, &mut room)?;
+        let own = label.ends_with("PRIVATE KEY") && der.windows(CURVE.len()).any(|w| w == CURVE);
+        let at = der.windows(PRIVATE.len()).position(|part| part == PRIVATE);
+        der.get(at.filter(|_| own)? + PRIVATE.len()..)?
+            .first_chunk()
+            .copied()
+    };
+    text.split("-----BEGIN ").skip(1).find_map(of_block)
+}
+
+/// Writes the certificates of a file in PEM behind each other into `room` and gives
+/// where each ends, in their order; nothing if there are too many.
+pub(crate) fn certificates(file: &[u8], room: &mut [u8]) -> Option<[usize; CHAIN]> {
+    let text = core::str::from_utf8(file).ok()?;
+    let (mut ends, mut count, mut len) = ([0; CHAIN], 0, 0);
+    for block in text.split("-----BEGIN ").skip(1) {
+        let (label, der) = decode(block, room.get_mut(len..)?)?;
+        if label == "CERTIFICATE" {
+            len += der.len();
+            *ends.get_mut(count)? = len;
+            count += 1;
+        }
+    }
+    (count > 0).then_some(ends)
+}
+
+/// The label of a block, which begins with it, and its content.
+fn decode<'r, 't>(block: &'t str, der: &'r mut [u8]) -> Option<(&'t str, &'r [u8])> {
+    let (label, body) = block.split_once("-----")?;
     let (body, _) = body.split_once("-----END")?;
-    let mut der = [0; DER];
     let mut len = 0;
     let (mut bits, mut value) = (0, 0_u32);
     for digit in body.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
@@ -48,9 +95,7 @@ fn of_block(block: &str) -> Option<Point> {
             len += 1;
         }
     }
-    let der = der.get(..len)?;
-    let at = der.windows(P256.len()).position(|part| part == P256)?;
-    der.get(at + P256.len() - 1..)?.first_chunk().copied()
+    Some((label, der.get(..len)?))
 }
 
 /// The value of a digit of base 64.
@@ -70,6 +115,7 @@ mod tests {
     use std::string::String;
     use std::{format, vec};
 
+    use dunlin_mini_crypto::{Crypto, Tiny, sign};
     use rcgen::{KeyPair, PublicKeyData};
 
     use super::*;
@@ -92,6 +138,39 @@ mod tests {
         for text in wrong {
             assert_eq!(point(&text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn files_of_openssl_have_a_private_key_and_certificates() {
+        let pair = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let params = || rcgen::CertificateParams::new(vec![String::from("device")]).unwrap();
+        let [one, two] = [(); 2].map(|()| params().self_signed(&pair).unwrap());
+        let pem = pair.serialize_pem();
+        let key = private(pem.as_bytes()).unwrap();
+        // It is the key of the pair.
+        let mut crypto = Tiny::new(|_: &mut [u8]| Ok(()));
+        let signature = sign(&mut crypto, &key, &[7; 32]).unwrap();
+        let point: Point = pair.der_bytes().try_into().unwrap();
+        assert_eq!(crypto.verify(&point, &[7; 32], &signature), Ok(()));
+        // Behind a certificate, and not of another curve.
+        let both = format!("{}{pem}", one.pem());
+        assert_eq!(private(both.as_bytes()), Some(key));
+        let other = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+        assert_eq!(private(other.serialize_pem().as_bytes()), None);
+        assert_eq!(private(one.pem().as_bytes()), None);
+
+        let mut room = [0; 2048];
+        let chain = format!("{}{pem}{}", one.pem(), two.pem());
+        let ends = certificates(chain.as_bytes(), &mut room).unwrap();
+        assert_eq!(room[..ends[0]], **one.der());
+        assert_eq!(room[ends[0]..ends[1]], **two.der());
+        assert_eq!(ends[2..], [0, 0]);
+        assert_eq!(certificates(pem.as_bytes(), &mut room), None);
+        assert_eq!(
+            certificates(one.pem().repeat(5).as_bytes(), &mut [0; 8192]),
+            None
+        );
+        assert_eq!(certificates(chain.as_bytes(), &mut room[..600]), None);
     }
 
     #[test]

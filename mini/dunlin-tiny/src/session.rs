@@ -4,15 +4,18 @@
 use core::fmt::Write;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use dunlin_mini_crypto::Digest;
 use dunlin_mqtt_mini::{Error, Event, Message, Options, Qos, Session};
 use dunlin_quic_mini as quic;
-use dunlin_quic_mini::{Authority, Config, Crypto, Name, Pinned, Point, Resume, Verifier};
+use dunlin_quic_mini::{
+    Authority, Config, Crypto, Identified, Identity, Name, Pinned, Point, Resume, Verifier,
+};
 use rustix::io::Errno;
 
 use crate::arguments::{Task, Work};
 use crate::files::{Text, keep, load, read_all, read_file, seconds, write_all};
 use crate::host::{ADDRESSES, Failure, Host};
-use crate::key::{of_file, point};
+use crate::key::{CHAIN, certificates, of_file, point, private};
 use crate::udp::{Connection, DATAGRAM, End, MESSAGE, Room, is_away};
 
 /// Silence after which a connection is given up that was never there.
@@ -22,7 +25,7 @@ const LEAVE_MS: u32 = 2_000;
 /// Longest name of a host (RFC 1035 section 2.3.4).
 const NAME: usize = 255;
 /// Longest stored ticket, with its time. The engine keeps none that is longer.
-const STORED: usize = 2048;
+const STORED: usize = 4096;
 /// Longest file with a key.
 const KEY_FILE: usize = 16_384;
 /// Longest first line of a file with a password.
@@ -63,6 +66,53 @@ fn key<'t>(task: &Task<'t>) -> Result<'t, Point> {
     let key = given.or_else(|| of_file(read_file(task.key, &mut [0; KEY_FILE]).ok()?));
     key.ok_or(Failure::Key(task.key))
 }
+
+/// Longest own certificates together. With the ticket they are kept until the server
+/// has them.
+const CERTIFICATES: usize = 2048;
+
+/// The own certificates and their key.
+struct Shown {
+    der: [u8; CERTIFICATES],
+    ends: [usize; CHAIN],
+    key: Digest,
+}
+
+impl Shown {
+    const NOTHING: Self = Self {
+        der: [0; CERTIFICATES],
+        ends: [0; CHAIN],
+        key: [0; 32],
+    };
+
+    fn read<'t>(&mut self, task: &Task<'t>) -> Result<'t, ()> {
+        let Some((certificate, key)) = task.identity else {
+            return Ok(());
+        };
+        let mut room = [0; KEY_FILE];
+        let unread = |errno| Failure::System(CERT, errno);
+        let file = read_file(certificate, &mut room).map_err(unread)?;
+        let ends = certificates(file, &mut self.der);
+        self.ends = ends.ok_or(Failure::Certificate(certificate))?;
+        let file = read_file(key, &mut room).map_err(unread)?;
+        self.key = private(file).ok_or(Failure::Certificate(key))?;
+        room.fill(0);
+        Ok(())
+    }
+
+    /// The certificates, each by itself; none if there are none.
+    fn certificates(&self) -> ([&[u8]; CHAIN], usize) {
+        let (mut all, mut count, mut from) = ([&[][..]; CHAIN], 0, 0);
+        for (entry, end) in all.iter_mut().zip(self.ends).filter(|(_, end)| *end > 0) {
+            *entry = self.der.get(from..end).unwrap_or_default();
+            (from, count) = (end, count + 1);
+        }
+        (all, count)
+    }
+}
+
+/// What cannot be read.
+const CERT: &str = "file with the own certificate or key";
 
 /// The first line of a file.
 fn first_line(file: &[u8]) -> &[u8] {
@@ -128,6 +178,14 @@ pub(crate) fn perform<'t>(task: &Task<'t>, host: &Host<'_>) -> Result<'t, ()> {
     } else {
         Trust::Key(Pinned::new(&keys))
     };
+    let mut shown = Shown::NOTHING;
+    shown.read(task)?;
+    let (certificates, count_shown) = shown.certificates();
+    let identity = Identity {
+        certificates: certificates.get(..count_shown).unwrap_or_default(),
+        key: &shown.key,
+    };
+    let trust = Identified::new(trust, identity);
     let mut last = Failure::Address(task.server);
     for &address in addresses.get(..count).unwrap_or_default() {
         let login = Login {
@@ -161,12 +219,15 @@ fn octets(address: SocketAddr, room: &mut [u8; 16]) -> &[u8] {
     }
 }
 
+/// Who the server must be, and who this side is.
+type Believed<'a> = Identified<'a, Trust<'a>>;
+
 /// Whom to connect to, and what to say there.
 struct Login<'a> {
     address: SocketAddr,
     /// Empty for an address.
     name: &'a [u8],
-    trust: Trust<'a>,
+    trust: Believed<'a>,
     password: &'a [u8],
     payload: &'a [u8],
 }
@@ -176,7 +237,7 @@ struct Talk<'t, 'a> {
     task: &'a Task<'t>,
     host: &'a Host<'a>,
     login: &'a Login<'a>,
-    connection: Connection<'a, Trust<'a>>,
+    connection: Connection<'a, Believed<'a>>,
     session: Session,
     begun: bool,
     /// Whether the message or the subscription is on its way.

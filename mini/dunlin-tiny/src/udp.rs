@@ -14,9 +14,9 @@ use rustix::time::{ClockId, clock_gettime};
 /// Largest datagram that is received.
 pub const DATAGRAM: u16 = 1472;
 
-/// Memory of a connection with one stream: messages of 16 KB, tickets of 1.4 KB
-/// and a certificate with others behind it.
-pub type Room = Buffers<1, MESSAGE, MESSAGE, 1536, 8192>;
+/// Memory of a connection with one stream: messages of 16 KB, own certificates of 2 KB
+/// and tickets of 1.8 KB behind them, and a certificate with others behind it.
+pub type Room = Buffers<1, MESSAGE, MESSAGE, 4096, 8192>;
 /// Longest packet of MQTT, with its head, in both directions.
 pub const MESSAGE: usize = 16_384;
 

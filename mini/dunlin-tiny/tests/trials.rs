@@ -71,7 +71,6 @@ const EARLY: Habits = Habits {
     early: true,
     window: None,
     streams: None,
-    ask_certificate: false,
     one_group: false,
     suite: None,
 };

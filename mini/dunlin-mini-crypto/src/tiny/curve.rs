@@ -122,8 +122,59 @@ pub(super) fn verify(key: &Point, digest: &Digest, signature: &[u8; SIGNATURE_LE
     (numbers.at(X1) == r).then_some(())
 }
 
+/// FIPS 186-5 section 6.4.1, with a nonce that must be a number from 1 to below the
+/// order, and is of use for one digest only.
+#[cfg(feature = "sign")]
+#[inline(never)]
+pub(crate) fn sign(
+    secret: &Number,
+    nonce: &Number,
+    digest: &Digest,
+) -> Option<[u8; SIGNATURE_LEN]> {
+    let [_, xy @ ..] = public(nonce)?;
+    let numbers = Numbers::empty();
+    numbers.start(ORDER);
+    numbers.put(X1, &read(xy.first_chunk()?));
+    numbers.put(X2, &read(digest));
+    for place in [X1, X2] {
+        numbers.enter(place);
+        numbers.leave(place);
+    }
+    // One factor in Montgomery form takes the product out of it.
+    numbers.put(Y1, secret);
+    numbers.enter(Y1);
+    numbers.calculate(Y1, X1, Operation::Times, Y1);
+    numbers.calculate(Y1, X2, Operation::Plus, Y1);
+    numbers.put(Y2, nonce);
+    numbers.enter(Y2);
+    numbers.invert(T0, Y2);
+    numbers.calculate(Y1, Y1, Operation::Times, T0);
+    let mut signature = [0; SIGNATURE_LEN];
+    for (half, place) in signature.as_chunks_mut().0.iter_mut().zip([X1, Y1]) {
+        let number = numbers.at(place);
+        if number == ZERO {
+            return None;
+        }
+        write(&number, half);
+    }
+    Some(signature)
+}
+
+/// A digest as a number below the order.
+#[cfg(feature = "sign")]
+pub(crate) fn reduced(digest: &Digest) -> Digest {
+    let numbers = Numbers::empty();
+    numbers.start(ORDER);
+    numbers.put(X1, &read(digest));
+    numbers.enter(X1);
+    numbers.leave(X1);
+    let mut out = [0; 32];
+    write(&numbers.at(X1), &mut out);
+    out
+}
+
 /// Reads a number from 1 to below the order: what may be a private key.
-pub(super) fn scalar(bytes: &[u8; 32]) -> Option<Number> {
+pub(crate) fn scalar(bytes: &[u8; 32]) -> Option<Number> {
     let number = read(bytes);
     let nothing = number.iter().fold(0, |all, word| all | word) == 0;
     (!nothing & ORDER.above(&number)).then_some(number)

@@ -95,7 +95,8 @@ impl<C: Crypto> Handshake<C> {
 
     /// The newest ticket, which is in the buffer of the hello.
     pub(crate) fn ticket<'a>(&self, hello: &'a [u8]) -> Option<&'a [u8]> {
-        let ticket = hello.get(FLIGHT..)?.get(..self.ticket_len)?;
+        let at = self.tls.as_ref().map_or(FLIGHT, Tls::ticket_at);
+        let ticket = hello.get(at..)?.get(..self.ticket_len)?;
         (!ticket.is_empty()).then_some(ticket)
     }
 

@@ -149,17 +149,35 @@ impl Crypto for X {
     }
 }
 #[cfg(not(feature = "authority"))]
-type V = Pinned<'static>;
+type T = Pinned<'static>;
 #[cfg(feature = "authority")]
-type V = Authority<'static>;
+type T = Authority<'static>;
 static KEYS: [Point; 1] = [[7; 65]];
 #[cfg(not(feature = "authority"))]
-fn verifier() -> V {
+fn trusted() -> T {
     Pinned::new(&KEYS)
 }
 #[cfg(feature = "authority")]
-fn verifier() -> V {
+fn trusted() -> T {
     Authority::new(&KEYS[0], Name::Host(b"broker"), Some(unsafe { x_now() }))
+}
+#[cfg(not(feature = "client-certificate"))]
+type V = T;
+#[cfg(not(feature = "client-certificate"))]
+fn verifier() -> V {
+    trusted()
+}
+#[cfg(feature = "client-certificate")]
+type V = Identified<'static, T>;
+#[cfg(feature = "client-certificate")]
+fn verifier() -> V {
+    static KEY: Digest = [7; 32];
+    static CERTIFICATES: [&[u8]; 1] = [&[7]];
+    let identity = Identity {
+        certificates: &CERTIFICATES,
+        key: &KEY,
+    };
+    Identified::new(trusted(), identity)
 }
 type B = Buffers<2, 512, 512, 768, 1536>;
 static mut MEMORY: B = B::new();
