@@ -67,17 +67,18 @@ impl Session {
                 match self.outbound.handle_pubrec(ack) {
                     Ok(Some(event)) => Ok(event),
                     Ok(None) => {
-                        self.stray = Some(Stray::PubRel(id));
-                        Ok(Event::Nothing)
+                        let owed = self.strays.add(Stray::PubRel(id));
+                        owed.map_err(|error| self.fail(error))
                     }
                     Err(error) => Err(self.fail(error)),
                 }
             }
             (Phase::Connected, Packet::PubRel(ack)) => {
-                if !self.inbound.release_received(ack.packet_id) {
-                    self.stray = Some(Stray::PubComp(ack.packet_id));
+                if self.inbound.release_received(ack.packet_id) {
+                    return Ok(Event::Nothing);
                 }
-                Ok(Event::Nothing)
+                let owed = self.strays.add(Stray::PubComp(ack.packet_id));
+                owed.map_err(|error| self.fail(error))
             }
             (Phase::Connected, Packet::PubComp(ack)) => {
                 let event = self.outbound.handle_pubcomp(ack);
@@ -130,7 +131,8 @@ impl Session {
     /// [`Session::connect`].
     pub fn handle_closed(&mut self) {
         self.phase = Phase::Idle;
-        (self.disconnect, self.stray) = (None, None);
+        self.disconnect = None;
+        self.strays.clear();
         self.connect_deadline = None;
         self.keep_alive.stop();
         self.outbound.stop();

@@ -58,7 +58,7 @@ impl Session {
             return None;
         }
         // [MQTT-3.3.4-8]: none of these waits for the Receive Maximum.
-        let stray = self.stray.map(Due::Stray);
+        let stray = self.strays.first().map(Due::Stray);
         let due = stray.or_else(|| self.inbound.due().map(Due::Ack));
         let due = due.or_else(|| self.outbound.release_due().map(Due::Release));
         due.or_else(|| self.keep_alive.ping_is_due().then_some(Due::Ping))
@@ -81,7 +81,7 @@ impl Session {
         }
         match due {
             Due::Disconnect(_) => self.disconnect = None,
-            Due::Stray(_) => self.stray = None,
+            Due::Stray(_) => self.strays.written(),
             Due::Ack(due) => self.inbound.written(due),
             Due::Release(_) => self.outbound.release_sent(),
             Due::Ping => self.keep_alive.pinged(now),

@@ -2,12 +2,15 @@
 //! comes from the server is in `input`, what the owner asks for in `command`,
 //! what is due in `output`.
 
+use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use dunlin_base::{Instant, QoS};
 use dunlin_mqtt_codec::{PacketId, ReasonCode, Version};
 
 use super::auth::Authentication;
+use super::error::PeerError;
+use super::event::Event;
 use super::inbound::Inbound;
 use super::keep_alive::KeepAlive;
 use super::negotiated::{Negotiated, Offer};
@@ -77,6 +80,45 @@ pub(super) enum Stray {
     PubComp(PacketId),
 }
 
+/// Answers that are owed to packets whose identifiers are not in use, in order.
+/// Each one is answered, or the server waits for it as long as the connection
+/// lasts.
+#[derive(Debug)]
+pub(super) struct Strays {
+    owed: VecDeque<Stray>,
+    max: usize,
+}
+
+impl Strays {
+    /// None yet; as many as messages may be in flight, both ways.
+    fn new(settings: &Settings) -> Self {
+        Self {
+            owed: VecDeque::new(),
+            max: usize::from(settings.inbound_max) + usize::from(settings.outbound_max),
+        }
+    }
+
+    pub(super) fn add(&mut self, stray: Stray) -> Result<Event<'static>, PeerError> {
+        if self.owed.len() >= self.max {
+            return Err(PeerError::ReceiveMaximumExceeded);
+        }
+        self.owed.push_back(stray);
+        Ok(Event::Nothing)
+    }
+
+    pub(super) fn first(&self) -> Option<Stray> {
+        self.owed.front().copied()
+    }
+
+    pub(super) fn written(&mut self) {
+        self.owed.pop_front();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.owed = VecDeque::new();
+    }
+}
+
 /// The client's side of an MQTT session. See the [module](super) for the order
 /// of calls.
 #[derive(Debug)]
@@ -97,7 +139,7 @@ pub struct Session {
     pub(super) aliases_allowed: bool,
     /// A DISCONNECT to write because of a [`PeerError`](super::PeerError).
     pub(super) disconnect: Option<ReasonCode>,
-    pub(super) stray: Option<Stray>,
+    pub(super) strays: Strays,
 }
 
 impl Session {
@@ -118,7 +160,7 @@ impl Session {
             aliases_out: HashedAliases::new(settings.aliases_out_max),
             aliases_allowed: true,
             disconnect: None,
-            stray: None,
+            strays: Strays::new(&settings),
         }
     }
 

@@ -493,8 +493,9 @@ fn check(scene: &mut Scene) -> Result<(), String> {
         return Err("nothing was committed".into());
     }
     let (world, census) = (&scene.world, scene.world.census());
-    let left = (census.queued, world.disk.stored_messages());
-    if left != (0, 0) || census.miscounted_bytes > 0 {
+    let stored = world.disk.stored_messages();
+    let left = (census.queued, census.in_flight, stored);
+    if left != (0, 0, 0) || census.miscounted_bytes > 0 {
         return Err(format!("left behind: {left:?} in {census:?}"));
     }
     Ok(())

@@ -101,6 +101,32 @@ fn unknown_pubrec_and_pubrel_are_answered() {
 }
 
 #[test]
+fn each_unknown_identifier_is_answered_when_many_come_at_once() {
+    let mut rig = Rig::connected();
+    for line in ["PUBREL 9", "PUBREL 8", "PUBREC 7", "PUBREL 10"] {
+        rig.hears(line, "Nothing");
+    }
+    rig.expect(&[
+        "PUBCOMP 9 0x92",
+        "PUBCOMP 8 0x92",
+        "PUBREL 7 0x92",
+        "PUBCOMP 10 0x92",
+    ]);
+}
+
+#[test]
+fn unknown_identifiers_beyond_what_may_be_in_flight_end_the_connection() {
+    let mut rig = Rig::connected();
+    for id in 1..=16 {
+        rig.hears(&alloc::format!("PUBREL {id}"), "Nothing");
+    }
+    assert_eq!(
+        rig.server("PUBREL 17"),
+        Err(PeerError::ReceiveMaximumExceeded)
+    );
+}
+
+#[test]
 fn acknowledgements_of_the_wrong_kind_end_the_connection() {
     let cases = [
         (1, "PUBREC 1"),
