@@ -9,10 +9,12 @@
 //! and again holds its publishers again and again, as far as its subscriptions
 //! reach: who may subscribe to a topic may slow it down.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::owners::Owners;
+use crate::owners::common::Behind;
 use crate::owners::conn::Conn;
 use crate::owners::timers::Timer;
 
@@ -48,18 +50,21 @@ pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<Conn
     if !behind && conn.backlog() < limit {
         return;
     }
-    let since = *conn.behind_since.get_or_insert(now);
-    let until = since + HOLD_MAX;
-    if now >= until || c == publisher || conn.holds.len() >= HELD_MAX {
+    let behind = conn
+        .behind
+        .get_or_insert_with(|| Box::new(Behind::new(now)));
+    let until = behind.since + HOLD_MAX;
+    if now >= until || c == publisher || behind.holds.len() >= HELD_MAX {
         return;
     }
     let Some(id) = own.conns.get(publisher).map(|conn| conn.id) else {
         return;
     };
     if let Some(conn) = own.conns.get_mut(c)
-        && !conn.holds.contains(&id)
+        && let Some(behind) = &mut conn.behind
+        && !behind.holds.contains(&id)
     {
-        conn.holds.push(id);
+        behind.holds.push(id);
         own.pause(publisher, true);
         own.timers.set(until, Timer::Release(id));
     }
@@ -71,7 +76,7 @@ pub(crate) fn release_publishers(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.get(c) else {
         return;
     };
-    if conn.behind_since.is_none() || conn.backlog() > low {
+    if conn.behind.is_none() || conn.backlog() > low {
         return;
     }
     let queued = conn
@@ -85,11 +90,8 @@ pub(crate) fn release_publishers(own: &mut Owners, c: ConnIdx) {
 
 /// Releases all publishers that this connection holds up.
 pub(crate) fn release_all(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.get_mut(c) else {
-        return;
-    };
-    conn.behind_since = None;
-    for id in core::mem::take(&mut conn.holds) {
+    let behind = own.conns.get_mut(c).and_then(|conn| conn.behind.take());
+    for id in behind.map(|behind| behind.holds).into_iter().flatten() {
         if let Some(publisher) = own.conns.find(id) {
             release(own, publisher);
         }

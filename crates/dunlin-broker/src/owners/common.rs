@@ -44,15 +44,30 @@ pub(crate) struct ConnCore {
     pub(crate) paused: bool,
     /// It is held until retained messages are stored.
     pub(crate) unstored: bool,
-    /// Since when this receiver is behind.
-    pub(crate) behind_since: Option<Instant>,
-    /// Publishers that it holds up.
-    pub(crate) holds: Vec<ConnId>,
+    /// This receiver is behind.
+    pub(crate) behind: Option<Box<Behind>>,
     pub(crate) alarm: Alarm,
     /// What the budget counts for it.
     pub(crate) weight: ConnWeight,
     /// Who that is charged to, if it is much.
     pub(crate) charge: Option<Box<Charge>>,
+}
+
+/// A receiver that is behind.
+#[derive(Debug)]
+pub(crate) struct Behind {
+    pub(crate) since: Instant,
+    /// Publishers that it holds up.
+    pub(crate) holds: Vec<ConnId>,
+}
+
+impl Behind {
+    pub(crate) const fn new(since: Instant) -> Self {
+        Self {
+            since,
+            holds: Vec::new(),
+        }
+    }
 }
 
 impl ConnCore {
@@ -64,8 +79,7 @@ impl ConnCore {
             blocked: false,
             paused: false,
             unstored: false,
-            behind_since: None,
-            holds: Vec::new(),
+            behind: None,
             alarm: Alarm::default(),
             weight: ConnWeight::default(),
             charge: None,
