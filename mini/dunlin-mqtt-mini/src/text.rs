@@ -158,6 +158,7 @@ const ERRORS: &[Row] = &[
         83,
         "an extension came twice, or in a message that may not have it",
     ),
+    (84, "the own key is not of P-256"),
     (96, "the server sent no certificate"),
     (97, "the certificate is not X.509"),
     (98, "the certificate's key is not of P-256"),

@@ -145,6 +145,8 @@ enum dunlin_code
   DUNLIN_CODE_COOKIE = 82,
   // An extension that comes twice, or in a message that may not have it.
   DUNLIN_CODE_ILLEGAL_EXTENSION = 83,
+  // The own key, for the own certificate, is none of P-256.
+  DUNLIN_CODE_CLIENT_KEY = 84,
   // The server sent no certificate.
   DUNLIN_CODE_NO_CERTIFICATE = 96,
   // The certificate is not X.509.

@@ -118,6 +118,8 @@ pub enum Code {
     Cookie = 82,
     /// An extension that comes twice, or in a message that may not have it.
     IllegalExtension = 83,
+    /// The own key, for the own certificate, is none of P-256.
+    ClientKey = 84,
     /// The server sent no certificate.
     NoCertificate = 96,
     /// The certificate is not X.509.
@@ -193,7 +195,7 @@ pub enum Code {
 }
 
 /// All codes; their order is that of the numbers.
-const ALL: [Code; 85] = [
+const ALL: [Code; 86] = [
     Code::Ok,
     Code::IdleTimeout,
     Code::ClosedByPeer,
@@ -245,6 +247,7 @@ const ALL: [Code; 85] = [
     Code::TicketEarlyData,
     Code::Cookie,
     Code::IllegalExtension,
+    Code::ClientKey,
     Code::NoCertificate,
     Code::CertificateEncoding,
     Code::CertificateKey,
