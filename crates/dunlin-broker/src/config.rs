@@ -99,6 +99,9 @@ pub struct Transactions {
     pub operations_max: usize,
     /// Most bytes of these.
     pub bytes_max: usize,
+    /// Deliveries of one on one shard at which it takes no further message: all of
+    /// them wait in memory for the store, and others wait for them.
+    pub deliveries_max: usize,
 }
 
 impl Default for Transactions {
@@ -108,6 +111,7 @@ impl Default for Transactions {
             timeout: Duration::from_secs(120),
             operations_max: 1000,
             bytes_max: 16 * 1024 * 1024,
+            deliveries_max: 32_768,
         }
     }
 }

@@ -171,6 +171,11 @@ fn commit(own: &mut Owners, c: ConnIdx, s: SessionIdx, delivery: Sent, transacti
     let mut publish = PendingPublish::new(origin, false);
     publish.rest_mut().transacted = true;
     for post in transaction.posts {
+        let deliveries = publish.rest().map_or(0, |rest| rest.work.deliveries());
+        if deliveries >= own.config.transactions.deliveries_max {
+            publish.refused = true;
+            break;
+        }
         let publisher = own.sessions.resolve(post.from);
         let mut source = Source::of(&post.message, own.now).by(c).transacted();
         if post.to_queue {

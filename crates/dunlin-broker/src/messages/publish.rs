@@ -213,6 +213,12 @@ fn prepare(
     mut work: Work,
     mut refused: bool,
 ) {
+    if let Some(token) = token.filter(|_| source.is_transacted()) {
+        let deliveries = own.commits.prepared_deliveries(from, token);
+        if deliveries >= own.config.transactions.deliveries_max {
+            return promise(own, (from, token), work, true, None);
+        }
+    }
     let mut found = match source.is_to_queue() {
         true => find_queue(own, source.topic()),
         false => find(own, source.topic(), None, Some(scope), source.qos()),

@@ -258,6 +258,12 @@ impl Commits {
         self.prepared.entry((from, token)).or_default()
     }
 
+    /// Deliveries of that part.
+    pub(crate) fn prepared_deliveries(&self, from: ShardId, token: u64) -> usize {
+        let prepared = self.prepared.get(&(from, token));
+        prepared.map_or(0, Work::deliveries)
+    }
+
     /// As [`Commits::prepared`], to be settled.
     pub(crate) fn take_prepared(&mut self, from: ShardId, token: u64) -> Option<Work> {
         self.prepared.remove(&(from, token))

@@ -61,6 +61,12 @@ impl Work {
         !self.due.is_empty() || self.transacted.is_some()
     }
 
+    /// Deliveries that wait for the store.
+    pub(crate) fn deliveries(&self) -> usize {
+        let once = self.transacted.as_ref().map_or(0, |all| all.once.len());
+        self.due.len() + once
+    }
+
     /// What follows of a transaction only, to be added to.
     pub(crate) fn transacted_mut(&mut self) -> &mut Transacted {
         self.transacted.get_or_insert_default()

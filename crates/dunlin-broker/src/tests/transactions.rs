@@ -434,6 +434,34 @@ fn transactions_have_limits() {
 }
 
 #[test]
+fn a_commit_with_too_many_deliveries_is_none_at_all() {
+    for (shard, other) in [(0, 0), (0, 1)] {
+        let few = |config: &mut Config| config.transactions.deliveries_max = 2;
+        let mut world = World::configured(2, OPEN, few);
+        let mut by = Controller::new(&mut world, shard, 1);
+        let subscriber = conn(other, 3);
+        world.mqtt(subscriber, 0);
+        let to = by.client.sender(&mut world, None);
+        let mut commit = |world: &mut World, topics: &[&str]| {
+            let id = by.declare(world);
+            for topic in topics {
+                by.post_as(world, to, &id, false, addressed(topic, b"1"));
+                assert!(by.client.outcome().is_some());
+            }
+            by.commit(world, &id)
+        };
+        assert_eq!(commit(&mut world, &["t/a"]), Ok(()));
+        let rolled_back = "amqp:transaction:rollback".to_string();
+        let refused = commit(&mut world, &["t/a", "t/b", "t/c"]);
+        assert_eq!(refused, Err(rolled_back));
+        assert_eq!(published(&mut world, subscriber), "1");
+        assert_eq!(commit(&mut world, &["t/d"]), Ok(()));
+        assert_eq!(published(&mut world, subscriber), "1");
+        check(&world);
+    }
+}
+
+#[test]
 fn a_transaction_that_there_is_not_ends_the_link() {
     let queue = address();
     let mut world = World::new(2, OPEN);

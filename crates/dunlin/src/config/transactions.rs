@@ -37,5 +37,6 @@ pub(crate) fn transactions(limits: &Transactions) -> dunlin_broker::Transactions
         timeout: limits.timeout.0,
         operations_max: limits.max_operations,
         bytes_max: limits.max_bytes.as_usize(),
+        ..dunlin_broker::Transactions::default()
     }
 }
