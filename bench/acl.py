@@ -15,6 +15,8 @@ from brokers import Dunlin
 
 QUICK = "--quick" in sys.argv
 REPEAT = 1 if QUICK else 9
+# At a fixed low rate single pairs scatter three times as widely as at saturation.
+REPEAT_SPARSE = 1 if QUICK else 21
 SECONDS = 1 if QUICK else 3
 USERS = 10_000
 # Filters of the session that a reload compares with the list.
@@ -27,9 +29,9 @@ USER, PASSWORD = f"user-{USERS // 2}", "bench"
 
 TEN = ["--pubs", "10", "--subs", "10"]
 CASES = [
-    ("QoS 0, ten pairs", TEN),
-    ("QoS 1, ten pairs", TEN + ["--qos", "1"]),
-    ("QoS 0, 1,000 publishers at 5 messages/s", ["--pubs", "1000", "--subs", "10", "--pattern", "fan-in", "--rate", "5000"]),
+    ("QoS 0, ten pairs", REPEAT, TEN),
+    ("QoS 1, ten pairs", REPEAT, TEN + ["--qos", "1"]),
+    ("QoS 0, 1,000 publishers at 5 messages/s", REPEAT_SPARSE, ["--pubs", "1000", "--subs", "10", "--pattern", "fan-in", "--rate", "5000"]),
 ]
 
 
@@ -67,10 +69,10 @@ def bench(broker, options):
     return 1e6 / rate
 
 
-def compare(title, options, without, with_files):
+def compare(title, repeat, options, without, with_files):
     """A row; whether it is within the goal."""
     pairs = []
-    for turn in range(REPEAT):
+    for turn in range(repeat):
         order = (without, with_files) if turn % 2 == 0 else (with_files, without)
         cost = {broker.name: bench(broker, options) for broker in order}
         pairs.append((cost[without.name], cost[with_files.name]))
@@ -184,9 +186,9 @@ def main():
     with Dunlin(BINARY, name="without") as without:
         with Dunlin(BINARY, name="with", files=made, auth=auth) as with_files:
             print(f"CPU of the broker for a delivered message, in µs; {USERS:,} users,")
-            print(f"{4 * USERS + 11:,} lines; median of {REPEAT} × {SECONDS} s in turn; load {load:.1f} at the start.")
+            print(f"{4 * USERS + 11:,} lines; median of {REPEAT} × {SECONDS} s in turn ({REPEAT_SPARSE} in the last row); load {load:.1f} at the start.")
             print("\n| case | without | with | ratio | from-to |\n|---|---:|---:|---:|---:|")
-            met = [compare(title, options, without, with_files) for title, options in CASES]
+            met = [compare(title, repeat, options, without, with_files) for title, repeat, options in CASES]
             reload(with_files)
     print(f"\nGoal: a ratio of at most {COST_MAX}: {'met' if all(met) else '**missed**'}.")
     return 0 if all(met) else 1

@@ -3,7 +3,7 @@
 # broker for a message with them beside the same broker without, in turn, and what a
 # reload takes. Prints Markdown; exits with 1 if it costs more than 3 %.
 #
-#   bench/acl.sh            about 6 minutes
+#   bench/acl.sh            about 8 minutes
 #   bench/acl.sh --quick    one short repetition, to see that it works
 #
 # DUNLIN     the release binary (default: target/release/dunlin)
