@@ -33,7 +33,7 @@ ARGS = features.arguments()
 SERVER = Server(ARGS.host, ARGS.port, ARGS.ca)
 RUN = uuid.uuid4().hex[:8]
 # Longest that one feature may take.
-FEATURE_SECONDS_MAX = 30.0
+FEATURE_SECONDS_MAX = 60.0
 # A version that does not exist, of the form that asks for negotiation.
 GREASED_VERSION = 0x1A2A3A4A
 # No stream: where a packet out of a datagram came from.

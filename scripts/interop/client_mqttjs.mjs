@@ -10,7 +10,7 @@ import { randomBytes } from 'node:crypto';
 const require = createRequire(join(process.env.INTEROP_MODULES, 'here.js'));
 const mqtt = require('mqtt');
 
-const SECONDS_MAX = 10;
+const SECONDS_MAX = 30;
 const BURST_MESSAGES = 500;
 const LARGE_BYTES = 200_000;
 const SHARED_MESSAGES = 10;

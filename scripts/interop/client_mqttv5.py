@@ -12,7 +12,7 @@ from scenarios import Skip, expect
 
 ARGS = features.arguments()
 PREFIX = f"interop/mqttv5/{uuid.uuid4().hex[:8]}"
-PROGRAM_SECONDS_MAX = 10
+PROGRAM_SECONDS_MAX = 30
 FEATURE_SECONDS_MAX = 60.0
 MESSAGES = 4
 

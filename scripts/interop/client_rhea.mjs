@@ -11,7 +11,7 @@ import { randomBytes } from 'node:crypto';
 const require = createRequire(join(process.env.INTEROP_MODULES, 'here.js'));
 const rhea = require('rhea');
 
-const SECONDS_MAX = 10;
+const SECONDS_MAX = 30;
 const BURST_MESSAGES = 500;
 const LARGE_BYTES = 200_000;
 const SMALLEST_FRAME = 512;

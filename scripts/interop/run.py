@@ -23,7 +23,7 @@ PYTHON = versions.PYTHON
 NODE_MODULES = ROOT / "target/interop"
 
 # Longest that one client may take for all scenarios.
-CLIENT_SECONDS_MAX = 120
+CLIENT_SECONDS_MAX = 300
 
 VERSIONS = ("3.1.1", "5")
 

@@ -35,7 +35,7 @@ import org.hamcrest.Matcher;
 
 final class Wire extends ProtonTestClient implements AutoCloseable {
     /** Longest that one expected answer may take. */
-    static final long SECONDS_MAX = 5;
+    static final long SECONDS_MAX = 20;
 
     /** A flag that is left out where it is false. */
     static final Matcher<?> NO = anyOf(nullValue(), is(false));
