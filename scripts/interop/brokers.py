@@ -19,6 +19,9 @@ TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 START_SECONDS_MAX = 20
 STOP_SECONDS_MAX = 10
 
+# Lines of a broker's log that are printed where something failed.
+LOG_LINES = 30
+
 TRANSPORTS = ("tcp", "tls", "ws", "wss", "quic")
 
 
@@ -116,7 +119,7 @@ class Broker:
 
     def tail(self) -> str:
         """The end of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
 
     def kill(self) -> None:
         """Ends it without a warning, as `kill -9` does."""

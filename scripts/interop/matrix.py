@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import results
 from brokers import Broker
 
 # Longest that one client may take with one setting of the broker.
@@ -40,6 +41,26 @@ class Column:
     # Name of the feature to `ok`, `FAIL`, `skip` or `peer`, and the reasons.
     marks: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    # End of the log of the broker with which one failed.
+    log: str = ""
+
+    def look_at(self, broker: Broker, names: list[str]) -> bool:
+        """Whether the broker lives; keeps its log if it does not, or if a feature failed."""
+        alive = broker.alive()
+        if not alive:
+            self.marks["broker"] = "FAIL"
+            self.reasons["broker"] = f"{broker.name} ended"
+        if not alive or any(self.marks.get(name) == "FAIL" for name in names):
+            self.log = broker.tail()
+        return alive
+
+    def failures(self) -> list[str]:
+        """A line for each feature that failed."""
+        return [
+            f"{self.title} quic: {name}: {self.reasons.get(name, '')} ({self.seconds:.1f} s)"
+            for name, mark in self.marks.items()
+            if mark == "FAIL"
+        ]
 
     def excuse(self, known: dict[str, str]) -> None:
         """Failures of the other side, with their proof, are none of ours."""
@@ -160,5 +181,7 @@ def conclude(columns: list[Column]) -> int:
     count = Counter(mark for column in columns for mark in column.marks.values())
     if count["peer"]:
         print(f"{count['peer']} failures of others, see above")
-    print(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
-    return 1 if count["FAIL"] or not columns else 0
+    failed = [column for column in columns if column.failures()]
+    failures = [line for column in failed for line in column.failures()]
+    code = results.conclude(count, failures, failed[-1].log if failed else "")
+    return code if columns else 1

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -199,7 +200,19 @@ class Row:
     seconds: float = 0.0
     # Name of the scenario to `ok`, `FAIL` or `skip`, and the reasons.
     marks: dict[str, str] = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return f"{self.client} {self.transport} {self.version}"
+
+    def failures(self) -> list[str]:
+        """A line for each scenario that failed."""
+        return [
+            f"{self.title}: {name}: {self.reasons.get(name, '')} ({self.seconds:.1f} s)"
+            for name, mark in self.marks.items()
+            if mark == "FAIL"
+        ]
 
 
 def run_client(
@@ -241,8 +254,9 @@ def run_client(
     silent = [name for name in client.names if name not in row.marks]
     for name in silent:
         row.marks[name] = "FAIL"
+        row.reasons[name] = "no answer"
     if silent:
-        row.reasons.append(f"{', '.join(silent)}: no answer; {errors.strip()[-400:]}")
+        row.reasons[silent[-1]] += f"; {errors.strip()[-400:]}"
     return row
 
 
@@ -253,7 +267,7 @@ def read_lines(row: Row, output: str) -> None:
                 name, _, reason = line.removeprefix(head).partition(": ")
                 row.marks[name] = mark
                 if reason:
-                    row.reasons.append(f"{name}: {reason}")
+                    row.reasons[name] = reason
                 break
 
 
@@ -263,11 +277,10 @@ def judge_waiting(row: Row, names: list[str]) -> None:
     for name in names:
         if row.marks.get(name) == "ok":
             row.marks[name] = "FAIL"
-            row.reasons.append(f"{name}: it passes: take it from WAITING")
+            row.reasons[name] = "it passes: take it from WAITING"
         elif row.marks.get(name) != "skip":
             row.marks[name] = "skip"
-            row.reasons = [it for it in row.reasons if not it.startswith(f"{name}: ")]
-            row.reasons.append(f"{name}: waits for {WAITING[name]}")
+            row.reasons[name] = f"waits for {WAITING[name]}"
 
 
 def print_table(rows: list[Row], protocol: str, names: tuple[str, ...]) -> None:
@@ -318,40 +331,51 @@ def amqp_book(rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(args: argparse.Namespace, folder: Path) -> list[Row]:
+def wanted(args: argparse.Namespace, broker: Broker) -> Iterator[tuple[Client, str, str]]:
+    """Each client that is asked for, with its transports and versions."""
+    for client in clients(args.quic_peers):
+        if args.only and client.name != args.only:
+            continue
+        if client.missing:
+            print(f"interop: skipped: {client.name}: {client.missing}")
+        if client.speaks_amqp and not broker.speaks_amqp:
+            continue
+        transports = client.quick or client.transports
+        if args.tunnel:
+            transports = client.transports + ("tunnel",) * client.tunnelled
+        for transport in transports:
+            if transport in broker.ports and args.over in ("", transport):
+                yield from ((client, transport, version) for version in client.versions)
+
+
+def run(args: argparse.Namespace, folder: Path) -> tuple[list[Row], str]:
+    """What the clients said, until the broker ended if it did, and its log as it ended
+    where the last of them failed."""
     broker = BROKERS[args.broker](folder)
-    rows = []
+    rows, log = [], ""
     tunnel = None
     try:
         broker.start()
         if args.tunnel:
             tunnel = tunnels.Tunnel(broker, folder)
             broker.ports["tunnel"] = tunnel.port
-        for client in clients(args.quic_peers):
-            if args.only and client.name != args.only:
-                continue
-            if client.missing:
-                print(f"interop: skipped: {client.name}: {client.missing}")
-            if client.speaks_amqp and not broker.speaks_amqp:
-                continue
-            transports = client.quick or client.transports
-            if args.tunnel:
-                transports = client.transports + ("tunnel",) * client.tunnelled
-            for transport in transports:
-                if transport not in broker.ports or args.over not in ("", transport):
-                    continue
-                for version in client.versions:
-                    row = run_client(client, broker, transport, version, args.tunnel)
-                    rows.append(row)
-                    for reason in row.reasons:
-                        print(f"interop: {client.name} {transport} {version}: {reason}")
-            if not broker.alive():
-                raise RuntimeError(f"{broker.name} ended:\n{broker.tail()}")
+        for client, transport, version in wanted(args, broker):
+            row = run_client(client, broker, transport, version, args.tunnel)
+            rows.append(row)
+            if ended := not broker.alive():
+                row.marks["broker"] = "FAIL"
+                row.reasons["broker"] = f"{broker.name} ended"
+            for name, reason in row.reasons.items():
+                print(f"interop: {row.title}: {name}: {reason}")
+            if row.failures():
+                log = broker.tail()
+            if ended:
+                break
     finally:
         if tunnel:
             tunnel.stop()
         broker.stop()
-    return rows
+    return rows, log
 
 
 def main() -> int:
@@ -371,7 +395,7 @@ def main() -> int:
         print("0 passed, 0 failed, 1 skipped")
         return 0
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
-        rows = run(args, Path(folder))
+        rows, log = run(args, Path(folder))
     if of_mqtt := [row for row in rows if row.version in VERSIONS]:
         print_table(of_mqtt, "MQTT", NAMES)
     for names in (AMQP_NAMES, JMS_NAMES):
@@ -380,14 +404,16 @@ def main() -> int:
             print_table(spoken, "AMQP", names)
     kind = BROKERS[args.broker]
     count = Counter(mark for row in rows for mark in row.marks.values())
-    if not args.over and not args.only and args.tunnel:
+    failures = [line for row in rows for line in row.failures()]
+    whole = not args.over and all("broker" not in row.marks for row in rows)
+    if whole and not args.only and args.tunnel:
         spoken = [row for row in rows if row.version not in VERSIONS]
         rows = [row for row in rows if row.version in VERSIONS]
         results.write("amqp", amqp_book(spoken))
-    if not args.over and (args.quic_peers or kind is not Dunlin):
+    if whole and (args.quic_peers or kind is not Dunlin):
         results.write(f"{PART}-{args.broker}", book_rows(kind, rows))
-    print(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
-    return 1 if count["FAIL"] or not rows else 0
+    code = results.conclude(count, failures, log)
+    return code if rows else 1
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import builds
+import results
 from brokers import ROOT, Dunlin
 
 # Longest that all cases of the driver may take together.
@@ -225,12 +226,11 @@ def main() -> int:
     if args.artemis:
         found += artemis(dunlin, args.only)
     for name, mark, reason in found:
-        if mark != "ok":
-            print(f"amqp-client: {mark}: {name}: {reason}")
+        if mark == "skip":
+            print(f"amqp-client: skipped: {name}: {reason}")
     count = Counter(mark for _, mark, _ in found)
     print(f"amqp-client: {len(found)} cases, {time.monotonic() - start:.1f} s")
-    print(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
-    return 1 if count["FAIL"] else 0
+    return results.conclude(count, [f"{name}: {why}" for name, mark, why in found if mark == "FAIL"])
 
 
 if __name__ == "__main__":

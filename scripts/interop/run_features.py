@@ -66,8 +66,8 @@ def run(args: argparse.Namespace, setting: str, columns: list[tuple[Client, Colu
                 if client.missing:
                     continue
                 matrix.run_client(client, broker, setting, column, names(setting), args.feature)
-                if not broker.alive():
-                    raise RuntimeError(f"the broker ended:\n{broker.tail()}")
+                if not column.look_at(broker, names(setting)):
+                    break
         finally:
             broker.stop()
 

@@ -62,8 +62,7 @@ def run(client: Client, kind: type[Broker], setting: str, column: Column, only: 
             command = [*client.command, "--tls-port", str(broker.ports.get("tls", 0))]
             client = Client(client.name, command)
             matrix.run_client(client, broker, setting, column, wanted(setting), only)
-            if not broker.alive():
-                raise RuntimeError(f"{broker.name} ended:\n{broker.tail()}")
+            column.look_at(broker, wanted(setting))
         finally:
             broker.stop()
 

@@ -90,11 +90,12 @@ def name_of(line: str, head: str) -> str:
     return line.removeprefix(head).strip()
 
 
-def run(args: argparse.Namespace, folder: Path) -> list[Result]:
+def run(args: argparse.Namespace, folder: Path) -> tuple[list[Result], str]:
+    """What the cases said, and the end of the broker's log."""
     classpath, missing = builds.java()
     if missing:
         print(f"wire: skipped: {missing}")
-        return []
+        return [], ""
     broker = Dunlin(folder)
     tunnel = None
     try:
@@ -110,15 +111,17 @@ def run(args: argparse.Namespace, folder: Path) -> list[Result]:
         )
         if done.returncode != 0:
             raise RuntimeError(f"the driver ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        if not broker.alive():
-            raise RuntimeError(f"{broker.name} ended:\n{broker.tail()}")
+        alive, log = broker.alive(), broker.tail()
     finally:
         if tunnel:
             tunnel.stop()
         broker.stop()
     known = expected()
     judged = (judge(line, known) for line in done.stdout.splitlines())
-    return [result for result in judged if result]
+    found = [result for result in judged if result]
+    if not alive:
+        found.append(Result("broker", "FAIL", f"{broker.name} ended"))
+    return found, log
 
 
 def rows(found: list[Result]) -> list[tuple[str, str, Counter[str]]]:
@@ -162,10 +165,7 @@ def main() -> int:
         return 0
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="wire-") as folder:
-        found = run(args, Path(folder))
-    for result in found:
-        if result.mark == "FAIL":
-            print(f"wire: {result.name}: {result.reason}")
+        found, log = run(args, Path(folder))
     if found:
         print_table(found)
     if args.all and not args.only and not args.tunnel:
@@ -173,9 +173,9 @@ def main() -> int:
     count = Counter(result.mark for result in found)
     known = f"; {count['known']} fail as expected" if count["known"] else ""
     print(f"wire: {len(found)} cases{known}, {time.monotonic() - start:.1f} s")
-    skipped = count["skip"] + (0 if found else 1)
-    print(f"{count['ok']} passed, {count['FAIL']} failed, {skipped} skipped")
-    return 1 if count["FAIL"] else 0
+    count["skip"] += 0 if found else 1
+    failures = [f"{it.name}: {it.reason}" for it in found if it.mark == "FAIL"]
+    return results.conclude(count, failures, log)
 
 
 if __name__ == "__main__":
