@@ -213,6 +213,12 @@ impl Body {
         Self(Bytes::copy_from_slice(body))
     }
 
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes_len(&self) -> usize {
+        self.0.len()
+    }
+
     /// It as `open`.
     #[must_use]
     pub fn open(&self) -> Option<Open<'_>> {

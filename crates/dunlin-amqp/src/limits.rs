@@ -9,6 +9,10 @@ pub(crate) const LINK_NAME_BYTES_MAX: usize = 1024;
 /// Challenges of one SASL exchange; after them it fails.
 pub(crate) const SASL_ROUNDS_MAX: u8 = 8;
 
+/// States of one delivery that a peer may say before it settles it and that the
+/// driver hears of; later ones, and all that follow an outcome, are passed over.
+pub(crate) const STATES_MAX: u8 = 16;
+
 /// Runs of dispositions that are gathered before they are written.
 pub(crate) const DISPOSITION_RUNS_MAX: usize = 64;
 

@@ -56,7 +56,8 @@ impl State {
     }
 
     /// The state without what makes it large: errors and annotations.
-    pub(crate) fn without_details(&self) -> DeliveryState<'_> {
+    #[must_use]
+    pub fn without_details(&self) -> DeliveryState<'_> {
         match self.get() {
             DeliveryState::Outcome(Outcome::Rejected(_)) => {
                 DeliveryState::Outcome(Outcome::Rejected(Rejected::default()))

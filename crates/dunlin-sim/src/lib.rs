@@ -9,6 +9,7 @@ mod agenda;
 mod amqp;
 mod auth;
 mod disk;
+pub mod frames;
 mod link;
 mod moves;
 mod notation;

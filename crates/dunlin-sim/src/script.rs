@@ -31,7 +31,7 @@ use crate::disk::Fault;
 use crate::link::ToClient;
 use crate::notation::{encode, show};
 use crate::setup::Setup;
-use crate::world::{World, set_acl, set_user};
+use crate::world::{World, open_as, set_acl, set_user};
 
 /// What scripts call stream `d`.
 const DATAGRAM: StreamId = StreamId(u64::MAX);
@@ -44,6 +44,8 @@ struct Client {
     conn: Option<ConnId>,
     /// Its packets are checked, and kept for no line.
     ignored: bool,
+    /// It speaks AMQP: what it receives is not looked at.
+    opaque: bool,
     version: Version,
     partial: BTreeMap<StreamId, Vec<u8>>,
     /// Streams of the server whose flow header has come.
@@ -296,16 +298,22 @@ impl Script {
         self.client(name).conn
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes as they are. A connection that begins with the header of AMQP
+    /// speaks it.
     pub fn send_bytes(&mut self, name: &str, bytes: &[u8]) {
         let stream = stream(name);
         let conn = match self.client(name).conn {
             Some(conn) => conn,
             None => {
-                let conn = self.world.open();
+                let opaque = bytes.starts_with(b"AMQP");
+                let conn = match opaque {
+                    true => open_as(&mut self.world, "amqp", "127.0.0.1:40000", None),
+                    false => self.world.open(),
+                };
                 let at = self.place(name);
                 self.conns.insert(conn, at);
                 let client = &mut self.clients[at];
+                client.opaque = opaque;
                 client.partial.clear();
                 client.headed.clear();
                 *client.conn.insert(conn)
@@ -411,6 +419,9 @@ impl Client {
     /// Takes bytes of a stream; how many packets ended in them, and the most
     /// Subscription Identifiers of one.
     fn bytes(&mut self, stream: StreamId, bytes: &[u8]) -> (u64, usize) {
+        if self.opaque {
+            return (0, 0);
+        }
         let mut partial = self.partial.remove(&stream).unwrap_or_default();
         partial.extend_from_slice(bytes);
         let mut rest = &partial[..];

@@ -19,6 +19,7 @@ use dunlin_base::{Instant, SendBuf, Text};
 use crate::error::{CallError, Fault, Reason};
 use crate::event::{Body, Event, Message};
 use crate::framer::Cut;
+use crate::ids::LinkId;
 use crate::limits::IDLE_TIME_OUT_MIN;
 use crate::session::{Range, Sessions, Taken};
 use crate::wire::Wire;
@@ -69,6 +70,12 @@ impl Connection {
     #[must_use]
     pub const fn unfinished_bytes(&self) -> usize {
         self.wire.partial_bytes + self.layers.held_bytes()
+    }
+
+    /// Deliveries of the peer that are not settled, on one link or on all.
+    #[must_use]
+    pub fn unsettled_received(&self, link: Option<LinkId>) -> usize {
+        self.sessions.unsettled_received(link)
     }
 
     /// Sessions, those included that wait for the peer's `end`.

@@ -57,6 +57,19 @@ impl MapFilter {
             .map(Self)
     }
 
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |(field, wanted): &(Field, Wanted)| {
+            let text = match wanted {
+                Wanted::Text(text) | Wanted::Prefix(text) | Wanted::Suffix(text) => text.len(),
+                Wanted::Encoded(bytes) => bytes.len(),
+                Wanted::Null | Wanted::Bool(_) | Wanted::Number(_) => 0,
+            };
+            size_of::<(Field, Wanted)>() + field.text_bytes() + text
+        };
+        self.0.iter().map(of).sum()
+    }
+
     /// Whether all fields are what they must be. What it takes is taken from
     /// `steps`; without enough of them it does not match.
     pub(super) fn matches(&self, subject: &Subject<'_>, steps: &mut usize) -> bool {

@@ -118,6 +118,14 @@ impl Filters {
         !self.no_local && self.selectors.is_empty() && self.maps.is_empty()
     }
 
+    /// What they take in memory, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let selectors = self.selectors.iter().map(Selector::bytes);
+        let maps = self.maps.iter().map(MapFilter::bytes);
+        size_of::<Self>() + selectors.chain(maps).sum::<usize>()
+    }
+
     /// Whether a look at the message is needed.
     #[must_use]
     pub const fn needs_subject(&self) -> bool {

@@ -26,6 +26,22 @@ pub(super) enum Node {
     IsNull(NodeId),
 }
 
+impl Node {
+    /// What it takes in memory besides its own size.
+    pub(super) fn more_bytes(&self) -> usize {
+        match self {
+            Self::Literal(literal) => literal.text_bytes(),
+            Self::Field(field) => field.text_bytes(),
+            Self::In(_, all) => {
+                let texts: usize = all.iter().map(Literal::text_bytes).sum();
+                size_of_val(&all[..]) + texts
+            }
+            Self::Like(_, pattern) => size_of_val(&pattern[..]),
+            _ => 0,
+        }
+    }
+}
+
 /// A literal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Literal {
@@ -33,6 +49,15 @@ pub(super) enum Literal {
     Long(i64),
     Double(f64),
     Text(Box<str>),
+}
+
+impl Literal {
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Bool(_) | Self::Long(_) | Self::Double(_) => 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

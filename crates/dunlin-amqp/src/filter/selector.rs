@@ -41,6 +41,12 @@ impl Selector {
         parser::parse(text, field).map(|nodes| Self { nodes })
     }
 
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let more: usize = self.nodes.iter().map(Node::more_bytes).sum();
+        size_of_val(&self.nodes[..]) + more
+    }
+
     /// Whether the expression is true of a message: neither false nor unknown.
     #[must_use]
     pub fn matches(&self, subject: &Subject<'_>) -> bool {

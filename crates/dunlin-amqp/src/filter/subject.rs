@@ -23,6 +23,16 @@ pub(super) enum Field {
     Unknown,
 }
 
+impl Field {
+    /// Bytes of its name, where it has its own.
+    pub(super) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Annotation(name) | Self::Application(name) => name.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// A property of the bare message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {

@@ -95,7 +95,7 @@ impl Session {
                 return Err(invalid("a delivery-tag that is in use"));
             }
             receiver.tags.insert(tag, id.0);
-            self.received.insert(id.0, Unsettled { handle, tag });
+            self.received.insert(id.0, Unsettled::new(handle, tag));
         }
         let partial = Partial {
             id: id.0,

@@ -23,6 +23,7 @@ use dunlin_queue::Window;
 use crate::error::{CallError, Failure, Fault, Reason};
 use crate::event::Event;
 use crate::ids::{LinkId, SessionId};
+use crate::limits::STATES_MAX;
 use crate::link::{self, Link, LinkPhase, Links};
 use crate::tag::Tag;
 use crate::wire::Wire;
@@ -54,6 +55,27 @@ struct Unsettled {
     /// Our handle of its link.
     handle: u32,
     tag: Tag,
+    /// States that the driver may still hear of before it is settled.
+    states_left: u8,
+}
+
+impl Unsettled {
+    const fn new(handle: u32, tag: Tag) -> Self {
+        Self {
+            handle,
+            tag,
+            states_left: STATES_MAX,
+        }
+    }
+
+    /// The peer says something and does not settle: whether that is news.
+    const fn hears(&mut self, is_outcome: bool) -> bool {
+        let Some(left) = self.states_left.checked_sub(1) else {
+            return false;
+        };
+        self.states_left = if is_outcome { 0 } else { left };
+        true
+    }
 }
 
 /// One end of a session.

@@ -157,7 +157,7 @@ impl Session {
         }
         if !sending.settled && sending.extent != Extent::Aborted {
             let (handle, tag) = (link.handle, sending.tag);
-            let unsettled = Unsettled { handle, tag };
+            let unsettled = Unsettled::new(handle, tag);
             self.outgoing.unsettled.insert(id.0, unsettled);
         }
         Ok(id.0)

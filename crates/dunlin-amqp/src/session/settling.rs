@@ -46,13 +46,19 @@ impl Session {
         range: &mut Range,
         wire: &mut Wire,
     ) -> Option<Event<'static>> {
+        let is_outcome = range.state.as_ref().is_some_and(State::is_terminal);
         loop {
             let table = match range.role {
-                Role::Sender => &self.outgoing.unsettled,
-                Role::Receiver => &self.received,
+                Role::Sender => &mut self.outgoing.unsettled,
+                Role::Receiver => &mut self.received,
             };
-            let (id, Unsettled { handle, tag }) = first_in(table, range.next, range.last)?;
+            let (id, unsettled) = first_in(table, range.next, range.last)?;
+            let Unsettled { handle, tag, .. } = unsettled;
             range.next = SerialNumber(id).next();
+            let known = table.get_mut(id).filter(|_| !range.settled);
+            if known.is_some_and(|it| !it.hears(is_outcome)) {
+                continue;
+            }
             if range.settled {
                 match range.role {
                     Role::Sender => {

@@ -11,6 +11,7 @@ use super::{Session, SessionPhase};
 use crate::error::{CallError, Failure, Fault, Reason};
 use crate::event::{Body, Event, Message};
 use crate::ids::{Delivery, LinkId, SessionId};
+use crate::link;
 use crate::transaction::Demand;
 use crate::wire::Wire;
 
@@ -51,6 +52,20 @@ impl Sessions {
 
     pub(crate) fn len(&self) -> usize {
         self.places.iter().flatten().count()
+    }
+
+    /// Deliveries that came and are not settled, on one link or on all.
+    pub(crate) fn unsettled_received(&self, link: Option<LinkId>) -> usize {
+        let Some(id) = link else {
+            let sessions = self.places.iter().flatten();
+            return sessions.map(|session| session.received.len()).sum();
+        };
+        let session = self.places.get(usize::from(id.channel));
+        let link = session.and_then(|session| session.as_ref()?.links.get(id));
+        match link.map(|link| &link.end) {
+            Some(link::End::Receiver(receiver)) => receiver.tags.len(),
+            Some(link::End::Sender(_)) | None => 0,
+        }
     }
 
     /// `channel-max` of the peer.

@@ -192,3 +192,35 @@ fn many_settlements_out_of_order_are_written_in_batches() {
     pair.run();
     assert_eq!(pair.client.names().len() as u64, count);
 }
+
+#[test]
+fn states_that_are_said_again_and_again_are_passed_over() {
+    let (mut pair, _, deliveries) = delivered(&attach("s", Role::Sender), 2);
+    let heard = |pair: &mut Pair, delivery, state: &DeliveryState<'_>| {
+        let server = &mut pair.server.connection;
+        server.update(delivery, state).expect("unsettled");
+        pair.run();
+        pair.client.names().len()
+    };
+    // How far a message came may be said a number of times.
+    let received = |offset| {
+        DeliveryState::Received(dunlin_amqp_codec::Received {
+            section_number: 0,
+            section_offset: offset,
+        })
+    };
+    let times = (0..100).map(|offset| heard(&mut pair, deliveries[0], &received(offset)));
+    let times: usize = times.sum();
+    assert_eq!(times, usize::from(crate::limits::STATES_MAX));
+    // An outcome is the last word.
+    let released = DeliveryState::Outcome(Outcome::Released);
+    assert_eq!(heard(&mut pair, deliveries[1], &ACCEPTED), 1);
+    assert_eq!(heard(&mut pair, deliveries[1], &released), 0);
+    // Both are settled as ever.
+    for delivery in deliveries {
+        let server = &mut pair.server.connection;
+        server.settle(delivery, Some(&ACCEPTED)).expect("unsettled");
+    }
+    pair.run();
+    assert_eq!(pair.client.names().len(), 2);
+}

@@ -202,14 +202,17 @@ fn retire(
         return fail(own, s, id, condition::TRANSACTION_ROLLBACK);
     }
     let at = (link.key, key);
-    if known.is_none() {
-        let state = match &retirement.state {
-            State::Encoded(bytes) => bytes.len(),
-            State::Accepted | State::Released => 0,
-        };
-        let cost = RETIREMENT_BYTES + state;
+    let before = transaction(own, s, id).and_then(|it| it.retired.get(&at));
+    let before = before.map(|it| RETIREMENT_BYTES + bytes_of(&it.state));
+    let now = RETIREMENT_BYTES + bytes_of(&retirement.state);
+    let cost = now.saturating_sub(before.unwrap_or(0));
+    if cost > 0 {
         if admit(own, s, id, cost).is_err() {
-            return give_back(own, &retirement);
+            // What is retired already is given back with the transaction.
+            if known.is_none() {
+                give_back(own, &retirement);
+            }
+            return;
         }
         charge(own, s, id, cost);
     }
@@ -220,5 +223,13 @@ fn retire(
     }
     if let Some(link) = own.sessions.amqp_mut(link.at) {
         link.retiring.insert(key, id);
+    }
+}
+
+/// What a state takes besides its own size.
+fn bytes_of(state: &State) -> usize {
+    match state {
+        State::Encoded(bytes) => bytes.len(),
+        State::Accepted | State::Released => 0,
     }
 }

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use dunlin_amqp::codec::{
     AnyTarget, Attach, Error, Map, Role, SenderSettleMode, Source, TerminusDurability, condition,
 };
+use dunlin_amqp::filter::Filters;
 use dunlin_amqp::{Body, LinkId, SessionId};
 use dunlin_base::topic::{Filter, validate_name};
 use dunlin_base::{StreamId, Text};
@@ -16,7 +17,9 @@ use crate::amqp::filters::{self, Entries};
 use crate::amqp::state::{End, Origin, PendingAttach};
 use crate::amqp::{nodes, outgoing, requests, transactions, wanting};
 use crate::ids::{ConnIdx, SessionRef};
+use crate::memory::Part;
 use crate::owners::Owners;
+use crate::owners::node::binding_bytes;
 use crate::owners::routing::{FILTERED, Subscribed};
 use crate::reports::audit;
 use crate::sessions::{lifecycle, subscriptions};
@@ -40,14 +43,45 @@ pub(crate) fn handle_attach(
         return;
     };
     let ids = (link, session);
-    let outcome = match (requests::attach(own, c, ids, &attach), attach.role) {
-        (Some(done), _) => done,
-        (None, Role::Sender) => attach_incoming(own, c, ids, &attach, &body),
-        (None, Role::Receiver) => attach_outgoing(own, c, ids, &attach, &body),
+    let outcome = match has_room(own, &body) {
+        Ok(()) => attach_any(own, c, ids, &attach, &body),
+        refused => refused,
     };
     if let (Err(why), Some(conn)) = (outcome, own.conns.amqp_mut(c)) {
         let error = Error::new(why.condition, why.text);
         let _ = conn.engine.refuse_attach(link, &error);
+    }
+    let conn = own.conns.peek_amqp(c);
+    if let Some(s) = conn.and_then(|conn| conn.links.get(&link).copied())
+        && let Some(entry) = own.sessions.amqp_mut(s)
+    {
+        entry.name_bytes = attach.name.len();
+        own.weigh(s);
+    }
+}
+
+/// Whether there is memory for what the client says of a link.
+fn has_room(own: &mut Owners, body: &Body) -> Result<(), Refusal> {
+    own.budget.look();
+    if own.budget.room(Part::Sessions) >= body.bytes_len() {
+        return Ok(());
+    }
+    own.note_refused(Part::Sessions, 1);
+    let text = "no memory for another link";
+    Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text))
+}
+
+fn attach_any(
+    own: &mut Owners,
+    c: ConnIdx,
+    ids: (LinkId, SessionId),
+    attach: &Attach<'_>,
+    body: &Body,
+) -> Result<(), Refusal> {
+    match (requests::attach(own, c, ids, attach), attach.role) {
+        (Some(done), _) => done,
+        (None, Role::Sender) => attach_incoming(own, c, ids, attach, body),
+        (None, Role::Receiver) => attach_outgoing(own, c, ids, attach, body),
     }
 }
 
@@ -134,8 +168,7 @@ fn attach_outgoing(
     };
     // A member of a group takes what comes: another might not.
     let asked = source.filter.filter(|_| parsed.share.is_none());
-    let wants = filters::parse(asked).map_err(|text| refusal(condition::INVALID_FIELD, text))?;
-    let wants = Some(wants.0).filter(|wants| !wants.is_empty());
+    let wants = wanted(own, filter, asked)?;
     let settled = attach.snd_settle_mode == SenderSettleMode::Settled;
     let second = attach.rcv_settle_mode == dunlin_amqp::codec::ReceiverSettleMode::Second;
     let qos = match (settled, second) {
@@ -181,6 +214,21 @@ fn attach_outgoing(
         _ => own.commits.wait(token, pending.into()),
     }
     Ok(())
+}
+
+/// What a receiver wants of what its filter matches, if there is memory for both.
+fn wanted(
+    own: &mut Owners,
+    filter: &str,
+    asked: Option<Map<'_>>,
+) -> Result<Option<Filters>, Refusal> {
+    let wants = filters::parse(asked).map_err(|text| refusal(condition::INVALID_FIELD, text))?;
+    let wants = Some(wants.0).filter(|wants| !wants.is_empty());
+    let bytes = binding_bytes(filter) + wants.as_ref().map_or(0, Filters::bytes);
+    match subscriptions::check_room(own, bytes) {
+        Ok(()) => Ok(wants),
+        Err(text) => Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text)),
+    }
 }
 
 /// Another shard knows of a subscription: when all do, the link is there.

@@ -597,7 +597,7 @@ fn settled(own: &mut Owners, link: SessionRef, key: u32) {
         .taking_mut()
         .and_then(|taking| taking.answers.remove(&key));
     if let (Some((delivery, state)), Some(conn)) = (answer, own.conns.amqp_mut(c)) {
-        let state = state.as_ref().map(State::get);
+        let state = state.as_ref().map(State::without_details);
         let _ = conn.engine.settle(delivery, state.as_ref());
         own.conns.touch(c);
     }

@@ -59,7 +59,7 @@ pub(super) fn settle(own: &mut Owners, c: ConnIdx, open: Open, state: &DeliveryS
 }
 
 /// Gives a link credit again when half of it is used up, for as many messages as
-/// may be without an outcome.
+/// may be without an outcome, or not settled.
 pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     let max = u32::from(own.config.receive_maximum);
     let Some(session) = own.sessions.amqp_mut(s) else {
@@ -69,7 +69,12 @@ pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     let End::Incoming { open, credit, .. } = &mut session.end else {
         return;
     };
-    let may = max.saturating_sub(u32::try_from(open.len()).unwrap_or(u32::MAX));
+    let unsettled = own
+        .conns
+        .amqp(c)
+        .map(|conn| conn.engine.unsettled_received(Some(link)));
+    let open = open.len().max(unsettled.unwrap_or(0));
+    let may = max.saturating_sub(u32::try_from(open).unwrap_or(u32::MAX));
     if *credit <= max / 2 && may > *credit {
         *credit = may;
         if let Some(conn) = own.conns.amqp_mut(c) {

@@ -14,6 +14,7 @@ use dunlin_store::Seq;
 
 use crate::access::Action;
 use crate::amqp::annotating::{ANNOTATIONS_BYTES_MAX, annotated};
+use crate::amqp::outcome::top_up;
 use crate::amqp::state::End;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
@@ -283,12 +284,15 @@ pub(crate) fn handle_disposition(
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };
-    // A client that sends has settled: that is between it and the engine.
-    if matches!(session.end, End::Incoming { .. } | End::Requests(_)) {
-        return;
+    match session.end {
+        // A client that sends has settled: it may send others.
+        End::Incoming { .. } => return top_up(own, c, s),
+        End::Requests(_) => return,
+        End::Outgoing { .. } | End::Taking(_) | End::Coordinator(_) => {}
     }
     let key = tag.number().and_then(|number| u32::try_from(number).ok());
-    let state = state.map(State::get);
+    let said = state;
+    let state = said.map(State::get);
     let outcome = match state.as_ref().map(DeliveryState::outcome) {
         Some(Some(outcome)) => {
             if let (Some(key), Some(annotations)) = (key, annotations_of(&outcome)) {
@@ -302,6 +306,7 @@ pub(crate) fn handle_disposition(
         Some(None) | None => return,
     };
     if !settled && let Some(conn) = own.conns.amqp_mut(c) {
+        let state = said.map(State::without_details);
         let _ = conn.engine.settle(delivery, state.as_ref());
         own.conns.touch(c);
     }

@@ -21,6 +21,7 @@ use crate::amqp::turns::Waiting;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::common::{ConnCore, Identity, SessionCore, Standing, Who};
 use crate::owners::kind::{ConnKind, Proof, SessionKind};
+use crate::owners::node::binding_bytes;
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::Place;
 use crate::queues::orders::View;
@@ -64,6 +65,12 @@ pub(crate) struct AmqpConn {
     /// Bytes of messages given to the engine since the last flush.
     pub(crate) written: usize,
 }
+
+/// Deliveries of a client that are not settled and do not count as unfinished.
+const UNSETTLED_FREE: usize = 1024;
+
+/// What each of the others takes.
+const UNSETTLED_BYTES: usize = 160;
 
 /// An exchange of SASL.
 #[derive(Debug)]
@@ -136,7 +143,9 @@ impl ConnKind for AmqpConn {
     }
 
     fn unfinished(&self) -> usize {
-        self.engine.unfinished_bytes()
+        let unsettled = self.engine.unsettled_received(None);
+        let unsettled = unsettled.saturating_sub(UNSETTLED_FREE);
+        self.engine.unfinished_bytes() + unsettled * UNSETTLED_BYTES
     }
 
     fn is_open(&self) -> bool {
@@ -404,7 +413,12 @@ pub(crate) struct AmqpLink {
     pub(crate) attachment: Option<Box<Attachment>>,
     /// Keys of deliveries whose outcome is part of a transaction.
     pub(crate) retiring: BTreeMap<u32, TransactionId>,
+    /// Bytes of its name.
+    pub(crate) name_bytes: usize,
 }
+
+/// What the engine and the tables of a connection take for a link.
+const LINK_BYTES: usize = 768;
 
 impl AmqpLink {
     pub(crate) fn new(core: SessionCore, link: LinkId, end: End) -> Self {
@@ -417,6 +431,7 @@ impl AmqpLink {
             last_key: 0,
             attachment: None,
             retiring: BTreeMap::new(),
+            name_bytes: 0,
         }
     }
 
@@ -505,6 +520,19 @@ impl SessionKind for AmqpLink {
         let handed = self.taking().map_or(0, |taking| taking.bytes);
         let posted = self.coordinator().map_or(0, |it| it.bytes);
         self.queue.bytes() + self.consumer.bytes() + handed + posted
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let attachment = self.attachment.as_ref();
+        let attach = attachment.map_or(0, |it| it.attach.bytes_len());
+        let address = self.replies().and_then(|replies| replies.address.as_ref());
+        let address = address.map_or(0, |address| address.len());
+        LINK_BYTES + 2 * self.name_bytes + attach + address
+    }
+
+    fn subscription_bytes(&self) -> usize {
+        let filter = self.subscribed().map(|(filter, _)| binding_bytes(filter));
+        filter.unwrap_or(0) + self.filters().map_or(0, Filters::bytes)
     }
 
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {

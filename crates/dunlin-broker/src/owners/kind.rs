@@ -166,6 +166,11 @@ pub(crate) trait SessionKind: DerefMut<Target = SessionCore> {
         None
     }
 
+    /// Bytes that it keeps of what its client said besides these.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
     /// Bytes that its subscriptions take.
     fn subscription_bytes(&self) -> usize {
         0

@@ -572,14 +572,20 @@ impl SessionKind for Node {
 
     fn subscription_bytes(&self) -> usize {
         let bindings = self.bindings.keys();
-        bindings
-            .map(|filter| 2 * filter.len() + BINDING_BYTES)
-            .sum()
+        bindings.map(|filter| binding_bytes(filter)).sum()
     }
 }
 
+/// What a filter takes here and in the tree, about.
+pub(crate) const fn binding_bytes(filter: &str) -> usize {
+    BINDING_BYTES + BINDING_COPIES * filter.len()
+}
+
 /// What a binding takes besides its text.
-const BINDING_BYTES: usize = 256;
+const BINDING_BYTES: usize = 384;
+
+/// How often its text is kept.
+const BINDING_COPIES: usize = 3;
 
 impl Deref for Node {
     type Target = SessionCore;

@@ -156,6 +156,10 @@ impl Session {
         ask!(self, it => it.receipt(token))
     }
 
+    pub(crate) fn kept_bytes(&self) -> usize {
+        ask!(self, it => it.kept_bytes())
+    }
+
     pub(crate) fn subscription_bytes(&self) -> usize {
         ask!(self, it => it.subscription_bytes())
     }

@@ -47,7 +47,7 @@ impl Weight {
         let user = session.user.as_ref().map_or(0, |user| user.len());
         let names = 2 * session.client_id.len() + user;
         Self {
-            sessions: size_of::<Session>() + TABLES_BYTES + names,
+            sessions: size_of::<Session>() + TABLES_BYTES + names + session.kept_bytes(),
             subscriptions: session.subscription_bytes(),
             wills: session.will_bytes(),
             queued: session.held_bytes(),

@@ -12,7 +12,7 @@ use dunlin_store::StoreOp;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::memory::Part;
 use crate::owners::common::SessionCore;
-use crate::owners::node::{BINDING, Node, Stage};
+use crate::owners::node::{BINDING, Node, Stage, binding_bytes};
 use crate::owners::pending::{Pending, PendingBinding};
 use crate::owners::timers::{Timer, Timers};
 use crate::owners::{Later, Owners};
@@ -104,6 +104,10 @@ fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
         return refuse(own, from, link, Refusal::NotFound);
     };
     if !has_room(own, attach.user.as_ref()) {
+        return refuse(own, from, link, Refusal::NoRoom);
+    }
+    let filter = new.filter.as_ref().map_or(0, |it| binding_bytes(it));
+    if subscriptions::check_room(own, filter).is_err() {
         return refuse(own, from, link, Refusal::NoRoom);
     }
     let (address, user) = (attach.address.clone(), attach.user.clone());

@@ -9,6 +9,7 @@ use dunlin_store::StoreOp;
 use crate::access::Action;
 use crate::ids::SessionIdx;
 use crate::io::{BusMessage, InterestChange};
+use crate::memory::Part;
 use crate::messages::shared;
 use crate::owners::Owners;
 use crate::owners::routing::Subscribed;
@@ -35,6 +36,17 @@ pub(crate) fn place(
     let change = own.routing.insert(s, filter, value);
     let queue = groups::update(own, s, filter, true);
     change.into_iter().chain(queue).collect()
+}
+
+/// Why there is no room for a subscription of so many bytes that has a session of
+/// its own, if there is not.
+pub(crate) fn check_room(own: &mut Owners, bytes: usize) -> Result<(), &'static str> {
+    own.budget.look();
+    if bytes <= own.budget.subscription_bytes_max(0) {
+        return Ok(());
+    }
+    own.note_refused(Part::Subscriptions, 1);
+    Err("no memory for another subscription")
 }
 
 /// Takes a subscription out of the tree; says what that changes for other

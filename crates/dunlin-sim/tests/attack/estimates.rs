@@ -1,6 +1,12 @@
 //! What the memory budget counts, beside what is really taken.
 
+use dunlin_amqp::codec::{
+    AnyTarget, Attach, Begin, Described, Descriptor, Map, Open, Performative, Role, Source, Symbol,
+    Target, Value,
+};
+use dunlin_base::transport::Transport;
 use dunlin_broker::Part;
+use dunlin_sim::frames::{HEADER, frame};
 use dunlin_sim::{Script, Setup};
 
 use crate::memory;
@@ -23,6 +29,7 @@ fn counted(script: &Script) -> usize {
 
 fn compare(wrong: &mut Vec<String>, shards: u16, what: &str, fill: impl Fn(&mut Script)) {
     let mut setup = Setup::new(shards, 5);
+    setup.transport = Transport::Tcp;
     setup.config.durable = false;
     let mut script = Script::new(setup);
     send(&mut script, "a", "CONNECT a clean");
@@ -35,6 +42,49 @@ fn compare(wrong: &mut Vec<String>, shards: u16, what: &str, fill: impl Fn(&mut 
     if apart >= APART_MAX {
         let text = format!("{what}, {shards} shards: {taken} bytes taken, {counted} counted");
         wrong.push(text);
+    }
+}
+
+/// Links of AMQP to this address, 64 on each session and 16 sessions on each
+/// connection: their number, the bytes of their names, and a selector.
+fn attach(script: &mut Script, address: &str, count: u16, name_bytes: usize, selector: &str) {
+    let filter = Symbol::from_static("apache.org:selector-filter:string");
+    let value = Value::String(selector);
+    let described = Described::new(Descriptor::Symbol(filter), &value);
+    let described = Value::Described(described).to_vec().expect("small");
+    let entries = [(
+        Value::Symbol(filter),
+        Value::decode(&described).expect("just written"),
+    )];
+    for number in 0..count {
+        let (conn, at) = (number / 1024, number % 1024);
+        let client = format!("q{conn}");
+        let mut bytes = Vec::new();
+        if at == 0 {
+            bytes.extend_from_slice(HEADER);
+            bytes.extend(frame(0, &Performative::Open(Open::default()), b""));
+        }
+        let (channel, handle) = (at / 64, u32::from(at % 64));
+        if handle == 0 {
+            bytes.extend(frame(channel, &Performative::Begin(Begin::default()), b""));
+        }
+        let name = format!("{number:name_bytes$}");
+        let source = Source {
+            address: Some(address),
+            filter: (!selector.is_empty()).then(|| Map::new(&entries)),
+            ..Source::default()
+        };
+        let attach = Attach {
+            name: &name,
+            handle,
+            role: Role::Receiver,
+            source: Some(source),
+            target: Some(AnyTarget::Target(Target::default())),
+            ..Attach::default()
+        };
+        bytes.extend(frame(channel, &Performative::Attach(attach), b""));
+        script.send_bytes(&client, &bytes);
+        script.settle();
     }
 }
 
@@ -85,6 +135,21 @@ fn the_budget_counts_about_what_is_taken() {
                 let line = format!("CONNECT w{n} clean will=t:{}", "w".repeat(20_000));
                 send(script, &format!("w{n}"), &line);
             }
+        });
+        compare(&mut wrong, shards, "links", |script| {
+            attach(script, "t/1", 2000, 8, "")
+        });
+        compare(&mut wrong, shards, "links with long names", |script| {
+            attach(script, "t/1", 1000, 1000, "");
+        });
+        compare(&mut wrong, shards, "links to long filters", |script| {
+            attach(script, &"x".repeat(3000), 500, 8, "");
+        });
+        compare(&mut wrong, shards, "links with selectors", |script| {
+            attach(script, "t/1", 300, 8, &("a=1 OR ".repeat(200) + "TRUE"));
+        });
+        compare(&mut wrong, shards, "links to a queue", |script| {
+            attach(script, &format!("/queues/{}", "q".repeat(200)), 1000, 8, "");
         });
         compare(&mut wrong, shards, "queues", |script| {
             send(script, "q", "CONNECT q expiry=1000");

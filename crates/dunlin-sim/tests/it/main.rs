@@ -16,6 +16,7 @@ mod errors;
 mod flows;
 mod headers;
 mod hostile;
+mod hostile_amqp;
 mod lanes;
 mod pairs;
 mod priority;
