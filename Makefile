@@ -78,6 +78,7 @@ define mini
 	INTEROP="$(TARGET)/debug/examples/interop" scripts/mcu/interop.sh --peer quinn --peer aioquic
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick --smoltcp
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --client-certificate --only certificate
 endef
 
 define lab

@@ -146,6 +146,8 @@ class Dunlin(Broker):
     transports = TRANSPORTS
     speaks_amqp = True
     user = ("alice", "wonderland")
+    # The authority whose certificates clients must have, where there is TLS.
+    client_ca: Path | None = None
 
     def __init__(self, folder: Path, shards: int = 0, quic: dict[str, object] | None = None) -> None:
         super().__init__(folder, shards)
@@ -171,6 +173,9 @@ class Dunlin(Broker):
                     f'tls.cert = "{self.certificates / "server.pem"}"',
                     f'tls.key = "{self.certificates / "server.key"}"',
                 ]
+                if self.client_ca:
+                    lines += [f'tls.client_ca = "{self.client_ca}"']
+                    lines += ["tls.require_client_cert = true"]
         passwords = self.folder / "passwords"
         name, password = self.user
         passwd = [str(self.binary()), "passwd", "-b", str(passwords), name, password]

@@ -1,6 +1,7 @@
 """Runs the C example against the broker: a first connection, one that resumes
-with early data, and one with a wrong key; then, if it is named, the one with a
-will. Arguments: the example, and the other.
+with early data, and one with a wrong key; then, if they are named, the one with a
+will, and the first with a certificate. Arguments: the example, the one with a will,
+and the one that shows certificates.
 """
 
 import subprocess
@@ -8,13 +9,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from peers import Broker
+from peers import Broker, identity
 
 SECONDS = 30
 
 
-def run(example: str, broker: Broker, key: str, reading: str, ticket: Path) -> tuple[int, str]:
-    command = [example, "localhost", str(broker.quic), key, reading, str(ticket)]
+def run(
+    example: str, broker: Broker, key: str, reading: str, ticket: Path, *more: Path
+) -> tuple[int, str]:
+    command = [example, "localhost", str(broker.quic), key, reading, str(ticket), *map(str, more)]
     done = subprocess.run(command, timeout=SECONDS, check=False, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
@@ -57,6 +60,45 @@ def main() -> None:
             sys.exit(f"c-api: status {(code, second, third)}")
         if len(sys.argv) > 2:
             words(sys.argv[2], broker, Path(name) / "none")
+    if len(sys.argv) > 3:
+        certificates(sys.argv[1], sys.argv[3])
+
+
+def certificates(without: str, example: str) -> None:
+    """A broker that asks for certificates: it takes those of its authority. A library
+    without the feature says that it shows none."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        authority, certificate, key = identity(folder / "ours")
+        _, *theirs = identity(folder / "theirs")
+        files = [folder / part for part in ("certificate", "key", "other", "other-key")]
+        for file, part in zip(files, (certificate, key, *theirs), strict=True):
+            file.write_bytes(part)
+        own, other, ticket = files[:2], files[2:], folder / "ticket"
+        short = folder / "short"
+        short.write_bytes(key[:31])
+        with Broker(folder / "broker", clients=authority) as broker:
+            publish = broker.client("pub", "-t", "c/down", "-m", "on", "-q", "1", "-r")
+            subprocess.run(publish, check=True, timeout=SECONDS)
+            _, output = run(example, broker, broker.point, "1", ticket, *own)
+            expect("certificate", output, "resumed: 0", "code: 0")
+            publish = broker.client("pub", "-t", "c/down", "-m", "off", "-q", "1")
+            subprocess.run(publish, check=True, timeout=SECONDS)
+            _, output = run(example, broker, broker.point, "2", ticket, *own)
+            expect("certificate and ticket", output, "resumed: 1", "code: 0")
+            none = folder / "none"
+            _, output = run(example, broker, broker.point, "3", none, *other)
+            expect("certificate of another authority", output, "code: 2")
+            _, output = run(example, broker, broker.point, "4", none)
+            expect("no certificate", output, "code: 2")
+            _, output = run(example, broker, broker.point, "5", none, own[0], other[1])
+            expect("another key", output, "code: 2")
+            _, output = run(example, broker, broker.point, "6", none, own[0], short)
+            expect("a key that is too short", output, "code: 194")
+            _, output = run(example, broker, broker.point, "7", none, own[1], own[1])
+            expect("a certificate that is none", output, "code: 84")
+            _, output = run(without, broker, broker.point, "8", none, *own)
+            expect("library without them", output, "code: 198")
 
 
 def words(example: str, broker: Broker, ticket: Path) -> None:

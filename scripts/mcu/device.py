@@ -95,6 +95,8 @@ def settings(server, key, **changes):
         "filter": b"mcu/1/down",
         "user": b"",
         "password": b"",
+        # Certificates of the device and their key, for an image that shows them.
+        "identity": None,
     } | changes
     s = with_defaults
     contents = s["mac"]
@@ -105,6 +107,9 @@ def settings(server, key, **changes):
     contents += struct.pack(">HHHHI", *numbers)
     for field in ("name", "client_id", "topic", "filter", "user", "password"):
         contents += bytes([len(s[field])]) + s[field]
+    if s["identity"]:
+        certificates, secret = s["identity"]
+        contents += struct.pack(">H", len(certificates)) + certificates + secret
     return page(contents)
 
 

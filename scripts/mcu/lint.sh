@@ -30,10 +30,10 @@ if ! rustup target list --installed 2>/dev/null | grep -qx thumbv7em-none-eabihf
 fi
 # One for all, so that they share what they depend on.
 export RUSTFLAGS="-C target-cpu=cortex-m4"
-clippy c "${thumb[@]}" --features mps2
-clippy image "${thumb[@]}" --features authority,chacha20-poly1305,hello-retry,qos2
+clippy c "${thumb[@]}" --features client-certificate,mps2
+clippy image "${thumb[@]}" --features authority,chacha20-poly1305,client-certificate,hello-retry,qos2
 clippy image "${thumb[@]}" --features smoltcp
-clippy size "${thumb[@]}" --features chacha20-poly1305
+clippy size "${thumb[@]}" --features chacha20-poly1305,client-certificate
 clippy bench "${thumb[@]}" --features tiny
 if command -v arm-none-eabi-gcc >/dev/null; then
     clippy image "${thumb[@]}" --features fast

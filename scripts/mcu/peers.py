@@ -31,6 +31,32 @@ def certificate(folder: Path) -> tuple[Path, Path, str]:
     return pem, key, point.hex()
 
 
+def identity(folder: Path) -> tuple[Path, bytes, bytes]:
+    """An authority for devices, and what a device shows with it: a certificate in DER,
+    and its private key as 32 bytes.
+    """
+    folder.mkdir(parents=True)
+
+    def openssl(*words: str) -> bytes:
+        return subprocess.run(
+            ["openssl", *words], cwd=folder, check=True, capture_output=True
+        ).stdout
+
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    authority = ("-keyout", "ca.key", "-out", "ca.pem", "-days", "30", "-subj", "/CN=devices")
+    openssl("req", "-x509", *curve, *authority, "-addext", "keyUsage=critical,keyCertSign")
+    openssl("req", *curve, "-keyout", "key.pem", "-out", "csr.pem", "-subj", "/CN=meter-7")
+    # Without an extension it would be of version 1, which servers do not take.
+    (folder / "extensions").write_text("extendedKeyUsage=clientAuth\n")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30")
+    signed += ("-extfile", "extensions")
+    certificate = openssl("x509", "-req", "-in", "csr.pem", *signed, "-outform", "DER")
+    key = openssl("pkey", "-in", "key.pem", "-outform", "DER")
+    # Behind the version and the head of a string of 32 bytes.
+    at = key.index(b"\x02\x01\x01\x04\x20") + 5
+    return folder / "ca.pem", certificate, key[at : at + 32]
+
+
 def free_port() -> int:
     """Of UDP; another program could take it before it is used, which the wait
     for the start shows.
@@ -68,7 +94,8 @@ class Server:
 class Broker:
     """The broker of this repository with QUIC and TCP on free ports."""
 
-    def __init__(self, folder: Path, sections: str = "") -> None:
+    def __init__(self, folder: Path, sections: str = "", clients: Path | None = None) -> None:
+        """`clients`: the authority whose certificates clients must have over QUIC."""
         self.folder = folder
         self.pem, self.key, self.point = certificate(folder / "certs")
         self.quic, self.tcp = free_port(), free_port()
@@ -77,6 +104,8 @@ class Broker:
         lines += ["[[listener]]", 'transport = "tcp"', f'address = "127.0.0.1:{self.tcp}"']
         lines += ["[[listener]]", 'transport = "quic"', f'address = "127.0.0.1:{self.quic}"']
         lines += [f'tls.cert = "{self.pem}"', f'tls.key = "{self.key}"']
+        if clients:
+            lines += [f'tls.client_ca = "{clients}"', "tls.require_client_cert = true"]
         config = folder / "dunlin.toml"
         config.write_text("\n".join(lines) + "\n")
         self.binary = str(binary.resolve())

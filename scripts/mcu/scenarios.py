@@ -12,12 +12,15 @@ from pathlib import Path
 from bench import Broker, Network
 from device import GATEWAY, NO_ADDRESS, Device, public_key, settings
 from lan import Lan
+from peers import identity
 
 UP = "mcu/1/up"
 DOWN = "mcu/1/down"
 RESUMED = 1 << 31
 EARLY = 1 << 30
-# The engine's number for a server with another key.
+# The engine's numbers for a server that closes the connection, and for one with
+# another key.
+CLOSED_BY_PEER = 2
 WRONG_KEY = 99
 # The device's for a next hop or an address that no server gives.
 NO_WAY = 0xFFFF
@@ -32,8 +35,11 @@ def scenario(function):
 class World:
     """A broker, a network, a subscriber and a device."""
 
-    def __init__(self, image, folder, show, loss=0.0, key=None, lease=None, **changes):
+    def __init__(
+        self, image, folder, show, loss=0.0, key=None, lease=None, client_ca=None, **changes
+    ):
         self.broker = Broker(folder)
+        self.broker.client_ca = client_ca
         self.broker.start()
         self.network = Network(("127.0.0.1", self.broker.ports["quic"]), loss)
         self.readings = self.broker.subscriber(UP)
@@ -277,10 +283,43 @@ def dhcp(world):
         return f"addresses {', '.join(w.lan.seen)}"
 
 
+@scenario
+def certificate(world):
+    """shows the broker who it is, and keeps a ticket beside its certificate"""
+    with tempfile.TemporaryDirectory() as folder:
+        authority, *own = identity(Path(folder) / "ours")
+        with world(client_ca=authority, identity=own, sleep_ms=500, wakes=0) as w:
+            check(w.device.wait("connected") & RESUMED == 0, "resumed without a ticket")
+            w.device.wait("published")
+            connected = w.device.wait("connected")
+            check(connected & EARLY, "early data was not taken")
+            w.arrived(w.device.wait("published"))
+            check(not w.noted("failed"), "a wake failed")
+            return f"{len(own[0])} bytes, {w.device.stack()} bytes of stack"
+
+
+@scenario
+def foreign_certificate(world):
+    """is refused with a certificate of another authority, each time, and lives on"""
+    with tempfile.TemporaryDirectory() as folder:
+        authority, *_ = identity(Path(folder) / "ours")
+        _, *own = identity(Path(folder) / "theirs")
+        with world(client_ca=authority, identity=own, sleep_ms=200, wakes=0) as w:
+            for _ in range(2):
+                failed = w.device.wait("failed")
+                check(failed == CLOSED_BY_PEER, f"failed with {failed}, not {CLOSED_BY_PEER}")
+            check(not w.readings.payloads, "something was taken")
+            return ""
+
+
 # Those that need no more time than a build.
-QUICK = ("report", "dhcp")
-# Those of smoltcp only.
-SMOLTCP = ("dhcp",)
+QUICK = ("report", "dhcp", "certificate")
+# Those for images with a feature.
+FEATURES = {
+    "dhcp": "smoltcp",
+    "certificate": "client_certificate",
+    "foreign_certificate": "client_certificate",
+}
 
 
 def run(name, image, show):
@@ -311,11 +350,16 @@ def main():
     parser.add_argument("image")
     parser.add_argument("--quick", action="store_true", help="the shortest only")
     parser.add_argument("--smoltcp", action="store_true", help="the image has smoltcp")
+    parser.add_argument(
+        "--client-certificate", action="store_true", help="the image shows a certificate"
+    )
     parser.add_argument("--only", help="one scenario, by name")
     parser.add_argument("--show", action="store_true", help="also what the device tells")
     arguments = parser.parse_args()
     names = QUICK if arguments.quick else SCENARIOS
-    names = [name for name in names if arguments.smoltcp or name not in SMOLTCP]
+    names = [
+        name for name in names if name not in FEATURES or getattr(arguments, FEATURES[name])
+    ]
     names = [arguments.only] if arguments.only else names
     passed = sum(run(name, os.path.abspath(arguments.image), arguments.show) for name in names)
     print(f"{passed} passed, {len(names) - passed} failed, 0 skipped")

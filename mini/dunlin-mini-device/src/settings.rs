@@ -1,6 +1,8 @@
 //! The page with which a device is given its identity. Knows no flash.
 
 use dunlin_mini_crypto::Point;
+#[cfg(feature = "client-certificate")]
+use dunlin_quic_mini::Identity;
 
 use crate::board::Mac;
 use crate::ip::{Address, Interface, Reader};
@@ -53,6 +55,9 @@ pub struct Settings<'a> {
 
 /// Bytes of the fields that have a fixed length.
 const FIXED: usize = 6 + 5 * 4 + 2 + 32 + 65 + 4 * 2 + 4;
+/// Fields behind them that have a length in front.
+#[cfg(feature = "client-certificate")]
+const STRINGS: usize = 6;
 
 impl<'a> Settings<'a> {
     /// Reads the contents of a page: the fields in their order, numbers in
@@ -82,6 +87,24 @@ impl<'a> Settings<'a> {
             filter: strings.string()?,
             user: strings.string().unwrap_or_default(),
             password: strings.string().unwrap_or_default(),
+        })
+    }
+
+    /// What the device shows a server that asks who it is, of the contents of a page:
+    /// behind the settings the certificates with their length in two bytes, then the
+    /// key. Nothing if the page has none.
+    #[cfg(feature = "client-certificate")]
+    #[must_use]
+    pub fn identity(contents: &'a [u8]) -> Option<Identity<'a>> {
+        let mut read = Reader(contents.get(FIXED..)?);
+        for _ in 0..STRINGS {
+            read.string()?;
+        }
+        let len = u16::from_be_bytes(*read.array()?);
+        let (certificates, key) = read.0.split_at_checked(len.into())?;
+        Some(Identity {
+            certificates,
+            key: key.first_chunk()?,
         })
     }
 
@@ -137,5 +160,23 @@ mod tests {
             (&b"me"[..], &b"key"[..])
         );
         assert_eq!(settings.interface().server, [22, 23, 24, 25]);
+    }
+
+    #[cfg(feature = "client-certificate")]
+    #[test]
+    fn a_page_has_certificates_behind_the_settings() {
+        let mut page = std::vec![0; FIXED];
+        page.extend(b"\x04host\x02id\x02up\x00\x02me\x03key");
+        let settings = page.clone();
+        page.extend([1, 4]);
+        page.extend([0x30; 260]);
+        page.extend([7; 32]);
+        let identity = Settings::identity(&page).unwrap();
+        assert_eq!(identity.certificates, [0x30; 260]);
+        assert_eq!(identity.key, &[7; 32]);
+        assert_eq!(Settings::read(&page), Settings::read(&settings));
+        for cut in 0..page.len() {
+            assert!(Settings::identity(&page[..cut]).is_none(), "{cut}");
+        }
     }
 }

@@ -158,7 +158,10 @@ const ERRORS: &[Row] = &[
         83,
         "an extension came twice, or in a message that may not have it",
     ),
-    (84, "the own key is not of P-256"),
+    (
+        84,
+        "the own certificates are not in DER, or their key is not of P-256",
+    ),
     (96, "the server sent no certificate"),
     (97, "the certificate is not X.509"),
     (98, "the certificate's key is not of P-256"),

@@ -115,7 +115,8 @@ pub enum Error {
     Cookie = 82,
     /// An extension that comes twice, or in a message that may not have it.
     IllegalExtension = 83,
-    /// The own key, for the own certificate, is none of P-256.
+    /// The own certificates are not in DER, one behind the other, or the key of the
+    /// first is none of P-256.
     ClientKey = 84,
 
     /// The server sent no certificate.

@@ -8,6 +8,8 @@ use crate::keys::expand_label;
 use crate::params::{Own, Params};
 use crate::retry::{Places, key_share};
 use crate::verify::Verifier;
+#[cfg(feature = "client-certificate")]
+use crate::verify::shown;
 use crate::wire::{Reader, Writer};
 
 /// SHA-256 of nothing.
@@ -65,6 +67,13 @@ pub(crate) fn trust<C: Crypto, V: Verifier>(
         crypto.update(&mut hash, part);
     }
     verifier.believed(crypto, &mut hash);
+    // With a ticket the server takes the client for who it was, so that it is of no
+    // use to another.
+    #[cfg(feature = "client-certificate")]
+    if let Some(identity) = shown(verifier) {
+        crypto.update(&mut hash, &identity.certificates.len().to_le_bytes());
+        crypto.update(&mut hash, identity.certificates);
+    }
     let [a, b, c, d, e, f, g, h, ..] = crypto.finish(hash);
     [a, b, c, d, e, f, g, h]
 }

@@ -5,6 +5,7 @@ use dunlin_mini_crypto::{Crypto, Digest, SIGNATURE_LEN, sign};
 
 use crate::error::Error;
 use crate::wire::{Reader, Writer};
+use crate::x509::element;
 
 /// What a client signs in front of the hash, after 64 spaces.
 pub(crate) const SIGNED: &[u8] = b"TLS 1.3, client CertificateVerify\0";
@@ -15,12 +16,24 @@ const SCHEME: u16 = 0x0403;
 /// A certificate and its key.
 #[derive(Clone, Copy)]
 pub struct Identity<'a> {
-    /// Certificates in DER, the client's own first, then those that lead to an
-    /// authority of the server. They must fit into [`hello`](crate::Parts::hello)
-    /// with 140 bytes and 5 for each, and with the ticket behind them.
-    pub certificates: &'a [&'a [u8]],
+    /// Certificates in DER, one behind the other: the client's own first, then those
+    /// that lead to an authority of the server. They must fit into
+    /// [`hello`](crate::Parts::hello) with 140 bytes and 5 for each, and with the ticket
+    /// behind them. Without any there is nothing to show.
+    pub certificates: &'a [u8],
     /// The private key of the first, of P-256, as 32 bytes.
     pub key: &'a Digest,
+}
+
+impl<'a> Identity<'a> {
+    /// Takes the next certificate off `rest`, as what is in front of the others.
+    fn next(rest: &mut Reader<'a>) -> Result<&'a [u8], Error> {
+        let whole = rest.0;
+        // The tag of a SEQUENCE.
+        element(rest, 0x30).ok_or(Error::ClientKey)?;
+        let len = whole.len().saturating_sub(rest.0.len());
+        whole.get(..len).ok_or(Error::ClientKey)
+    }
 }
 
 impl core::fmt::Debug for Identity<'_> {
@@ -51,18 +64,23 @@ pub(crate) fn takes_ours(mut body: Reader<'_>) -> Result<bool, Error> {
 }
 
 /// Writes the Certificate message.
-pub(crate) fn put_certificates(identity: &Identity<'_>, out: &mut Writer<'_>) {
-    let entries = identity.certificates.iter();
-    let list: usize = entries.map(|certificate| 3 + certificate.len() + 2).sum();
+pub(crate) fn put_certificates(identity: &Identity<'_>, out: &mut Writer<'_>) -> Result<(), Error> {
+    let (mut rest, mut list) = (Reader(identity.certificates), 0);
+    while !rest.is_empty() {
+        list += 3 + Identity::next(&mut rest)?.len() + 2;
+    }
     out.u8(11);
     put_len(out, 1 + 3 + list);
     out.u8(0);
     put_len(out, list);
-    for certificate in identity.certificates {
+    rest = Reader(identity.certificates);
+    while !rest.is_empty() {
+        let certificate = Identity::next(&mut rest)?;
         put_len(out, certificate.len());
         out.put(certificate);
         out.u16(0);
     }
+    Ok(())
 }
 
 /// Writes the CertificateVerify message for what was signed.

@@ -15,6 +15,8 @@ use crate::keys::expand_with;
 use crate::params::Params;
 use crate::retry::{Places, Request, offered};
 use crate::verify::Verifier;
+#[cfg(feature = "client-certificate")]
+use crate::verify::shown;
 use crate::wire::{Reader, Writer};
 use crate::x509;
 
@@ -541,7 +543,7 @@ impl<C: Crypto> Tls<C> {
         verifier: &V,
         out: &mut [u8],
     ) -> Result<usize, Error> {
-        let Some(identity) = verifier.identity().filter(|_| self.asked == Asked::Yes) else {
+        let Some(identity) = shown(verifier).filter(|_| self.asked == Asked::Yes) else {
             return Ok(0);
         };
         let mut len = 0;
@@ -551,7 +553,7 @@ impl<C: Crypto> Tls<C> {
                 let digest = self.signed(crypto, identity::SIGNED);
                 identity::put_verify(crypto, &identity, &digest, &mut writer)?;
             } else {
-                identity::put_certificates(&identity, &mut writer);
+                identity::put_certificates(&identity, &mut writer)?;
             }
             let end = writer.len();
             if writer.full() {

@@ -23,11 +23,18 @@ pub trait Verifier {
     fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash);
 
     /// What this client shows a server that asks who it is: see
-    /// [`Identified`].
+    /// [`Identified`]. A ticket is used only where it is what it was.
     #[cfg(feature = "client-certificate")]
     fn identity(&self) -> Option<Identity<'_>> {
         None
     }
+}
+
+/// What there is to show.
+#[cfg(feature = "client-certificate")]
+pub(crate) fn shown<V: Verifier>(verifier: &V) -> Option<Identity<'_>> {
+    let identity = verifier.identity();
+    identity.filter(|identity| !identity.certificates.is_empty())
 }
 
 /// Believes servers by their keys: the certificate only carries the key, and
@@ -71,7 +78,7 @@ pub struct Identified<'a, V> {
 
 #[cfg(feature = "client-certificate")]
 impl<'a, V> Identified<'a, V> {
-    /// Believes whom `verifier` believes. Without certificates it has nothing to show.
+    /// Believes whom `verifier` believes.
     #[must_use]
     pub const fn new(verifier: V, identity: Identity<'a>) -> Self {
         Self { verifier, identity }
@@ -84,18 +91,12 @@ impl<V: Verifier> Verifier for Identified<'_, V> {
         self.verifier.verify(crypto, certificate)
     }
 
-    /// With a ticket the server takes the client for who it was, so that it is of no
-    /// use to another.
     fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
         self.verifier.believed(crypto, hash);
-        for certificate in self.identity.certificates {
-            crypto.update(hash, &certificate.len().to_le_bytes());
-            crypto.update(hash, certificate);
-        }
     }
 
     fn identity(&self) -> Option<Identity<'_>> {
-        Some(self.identity).filter(|identity| !identity.certificates.is_empty())
+        Some(self.identity)
     }
 }
 

@@ -145,7 +145,8 @@ enum dunlin_code
   DUNLIN_CODE_COOKIE = 82,
   // An extension that comes twice, or in a message that may not have it.
   DUNLIN_CODE_ILLEGAL_EXTENSION = 83,
-  // The own key, for the own certificate, is none of P-256.
+  // The own certificates are not in DER, one behind the other, or the key of the
+  // first is none of P-256.
   DUNLIN_CODE_CLIENT_KEY = 84,
   // The server sent no certificate.
   DUNLIN_CODE_NO_CERTIFICATE = 96,
@@ -210,7 +211,7 @@ enum dunlin_code
   // A pointer or callback is null that must not be, or bytes that have a
   // length are.
   DUNLIN_CODE_NULL_POINTER = 193,
-  // A key does not have 65 bytes.
+  // A key does not have 65 bytes, or the private one not 32.
   DUNLIN_CODE_KEY_LENGTH = 194,
   // Neither keys nor an authority were given, or this build knows none.
   DUNLIN_CODE_NO_KEY = 195,
@@ -219,6 +220,8 @@ enum dunlin_code
   DUNLIN_CODE_NO_NAME = 196,
   // A topic or a topic filter is empty.
   DUNLIN_CODE_NO_TOPIC = 197,
+  // Certificates of the device were given, and this build shows none.
+  DUNLIN_CODE_NO_IDENTITY = 198,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -420,6 +423,14 @@ typedef struct dunlin_options {
   // Whether messages may be sent before the broker has answered. An
   // attacker who records them can replay them.
   bool early;
+  // Certificates of the device for a broker that asks for them, in DER, one behind
+  // the other: its own first, then those that lead to an authority of the broker.
+  // They stay in the buffer `hello` until the broker has them, with the ticket
+  // behind them. May be empty; a library without the feature `client-certificate`
+  // shows none.
+  struct dunlin_bytes certificates;
+  // The private key of the first of them, of P-256, as 32 bytes.
+  struct dunlin_bytes private_key;
   // The client identifier; the broker chooses one if it is empty.
   struct dunlin_bytes client_id;
   // User name; may be empty.
@@ -467,9 +478,9 @@ dunlin_code dunlin_new(struct dunlin_room memory,
 // data, dunlin_run says so.
 //
 // What the caller promises:
-// Pointers are null or point to what their types say. Keys, name, address,
-// client identifier, user, password and the bytes of the will stay where they
-// are until the connection is over.
+// Pointers are null or point to what their types say. Keys, certificates, name,
+// address, client identifier, user, password and the bytes of the will stay where
+// they are until the connection is over.
 dunlin_code dunlin_connect(struct dunlin_client *client,
                            const struct dunlin_options *how);
 

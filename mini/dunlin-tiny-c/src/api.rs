@@ -16,7 +16,7 @@ use dunlin_mqtt_mini::{Message, Options, Qos, Will};
 use dunlin_quic_mini::{Config, Resume};
 
 use crate::codes::{Code, text};
-use crate::device::{Device, Given, Trust};
+use crate::device::{Believed, Device, Given, Trust};
 use crate::port::Calls;
 use crate::types::{Bytes, Connect, Phase, Port, Publish, Room, Rooms};
 
@@ -270,6 +270,31 @@ unsafe fn trust(how: &Connect) -> Result<Trust, Code> {
     Err(Code::NoKey)
 }
 
+/// Adds what the broker is shown if it asks who the device is.
+#[cfg(feature = "client-certificate")]
+fn believed(
+    trust: Trust,
+    certificates: &'static [u8],
+    key: &'static [u8],
+) -> Result<Believed, Code> {
+    use dunlin_quic_mini::{Identified, Identity};
+
+    let key = match (certificates, key) {
+        ([], []) => &[0; 32],
+        (_, key) => key.try_into().map_err(|_| Code::KeyLength)?,
+    };
+    Ok(Identified::new(trust, Identity { certificates, key }))
+}
+
+/// This build shows nothing.
+#[cfg(not(feature = "client-certificate"))]
+const fn believed(trust: Trust, certificates: &[u8], _: &[u8]) -> Result<Believed, Code> {
+    match certificates {
+        [] => Ok(trust),
+        _ => Err(Code::NoIdentity),
+    }
+}
+
 /// The will, of what a program says.
 ///
 /// # Safety
@@ -300,9 +325,9 @@ unsafe fn will(how: &Connect) -> Result<Option<Will<'static>>, Code> {
 ///
 /// # Safety
 ///
-/// Pointers are null or point to what their types say. Keys, name, address,
-/// client identifier, user, password and the bytes of the will stay where they
-/// are until the connection is over.
+/// Pointers are null or point to what their types say. Keys, certificates, name,
+/// address, client identifier, user, password and the bytes of the will stay where
+/// they are until the connection is over.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dunlin_connect(client: *mut Handle, how: *const Connect) -> Code {
     // SAFETY: null or what its type says, says the caller.
@@ -323,7 +348,7 @@ pub unsafe extern "C" fn dunlin_connect(client: *mut Handle, how: *const Connect
 /// Like [`dunlin_connect`].
 unsafe fn connect(device: &mut Device, how: &Connect) -> Result<(), Code> {
     // SAFETY: the ticket is there for the call, the others longer.
-    let (trust, ticket, name, options) = unsafe {
+    let (trust, identity, ticket, name, options) = unsafe {
         let options = Options {
             client_id: view(how.client_id)?,
             keep_alive: how.keep_alive,
@@ -332,8 +357,16 @@ unsafe fn connect(device: &mut Device, how: &Connect) -> Result<(), Code> {
             password: view(how.password)?,
             will: will(how)?,
         };
-        (trust(how)?, view(how.ticket)?, view(how.name)?, options)
+        let identity = (view(how.certificates)?, view(how.private_key)?);
+        (
+            trust(how)?,
+            identity,
+            view(how.ticket)?,
+            view(how.name)?,
+            options,
+        )
     };
+    let trust = believed(trust, identity.0, identity.1)?;
     let resume = (!ticket.is_empty()).then_some(Resume {
         ticket,
         age_ms: how.ticket_age_ms,

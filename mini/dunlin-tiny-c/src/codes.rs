@@ -118,7 +118,8 @@ pub enum Code {
     Cookie = 82,
     /// An extension that comes twice, or in a message that may not have it.
     IllegalExtension = 83,
-    /// The own key, for the own certificate, is none of P-256.
+    /// The own certificates are not in DER, one behind the other, or the key of the
+    /// first is none of P-256.
     ClientKey = 84,
     /// The server sent no certificate.
     NoCertificate = 96,
@@ -183,7 +184,7 @@ pub enum Code {
     /// A pointer or callback is null that must not be, or bytes that have a
     /// length are.
     NullPointer = 193,
-    /// A key does not have 65 bytes.
+    /// A key does not have 65 bytes, or the private one not 32.
     KeyLength = 194,
     /// Neither keys nor an authority were given, or this build knows none.
     NoKey = 195,
@@ -192,10 +193,12 @@ pub enum Code {
     NoName = 196,
     /// A topic or a topic filter is empty.
     NoTopic = 197,
+    /// Certificates of the device were given, and this build shows none.
+    NoIdentity = 198,
 }
 
 /// All codes; their order is that of the numbers.
-const ALL: [Code; 86] = [
+const ALL: [Code; 87] = [
     Code::Ok,
     Code::IdleTimeout,
     Code::ClosedByPeer,
@@ -282,19 +285,21 @@ const ALL: [Code; 86] = [
     Code::NoKey,
     Code::NoName,
     Code::NoTopic,
+    Code::NoIdentity,
 ];
 
 /// What this border adds to the texts of MQTT and the engine.
 const OWN: &[mqtt::Row] = &[
     (192, "a call from inside of a callback"),
     (193, "a pointer or callback is null"),
-    (194, "a key does not have 65 bytes"),
+    (194, "a key does not have 65 bytes, or a private one 32"),
     (195, "neither keys nor an authority were given"),
     (
         196,
         "neither the name nor the address of the broker was given",
     ),
     (197, "a topic or a topic filter is empty"),
+    (198, "this build shows no certificates of the device"),
     (DONE, "done"),
 ];
 /// Stands for zero, which ends a text.

@@ -40,6 +40,24 @@ impl Verifier for Trust {
     }
 }
 
+/// Who the broker must be, and what it is shown.
+#[cfg(feature = "client-certificate")]
+pub(crate) type Believed = quic::Identified<'static, Trust>;
+#[cfg(not(feature = "client-certificate"))]
+pub(crate) type Believed = Trust;
+
+/// No broker is believed.
+#[cfg(feature = "client-certificate")]
+const NONE: Believed = quic::Identified::new(
+    Trust::Keys(&[]),
+    quic::Identity {
+        certificates: &[],
+        key: &[0; 32],
+    },
+);
+#[cfg(not(feature = "client-certificate"))]
+const NONE: Believed = Trust::Keys(&[]);
+
 /// Buffers of the program.
 pub(crate) struct Given {
     pub(crate) hello: &'static mut [u8],
@@ -81,7 +99,7 @@ impl Memory for Given {
     }
 }
 
-type Quic = Client<Tiny<Calls>, Trust, Given>;
+type Quic = Client<Tiny<Calls>, Believed, Given>;
 
 /// Everything behind a handle.
 pub(crate) struct Device {
@@ -106,7 +124,7 @@ pub(crate) struct Login {
 
 impl Device {
     pub(crate) const fn new(port: Calls, datagram: &'static mut [u8], given: Given) -> Self {
-        let quic = Client::new(Tiny::new(port), Trust::Keys(&[]), given);
+        let quic = Client::new(Tiny::new(port), NONE, given);
         Self {
             port,
             datagram,
@@ -133,7 +151,7 @@ impl Device {
     /// Begins a connection.
     pub(crate) fn connect(
         &mut self,
-        trust: Trust,
+        trust: Believed,
         config: &Config<'_>,
         options: Options<'static>,
     ) -> Result<(), mqtt::Error> {

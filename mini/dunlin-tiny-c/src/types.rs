@@ -148,6 +148,14 @@ pub struct Connect {
     /// Whether messages may be sent before the broker has answered. An
     /// attacker who records them can replay them.
     pub early: bool,
+    /// Certificates of the device for a broker that asks for them, in DER, one behind
+    /// the other: its own first, then those that lead to an authority of the broker.
+    /// They stay in the buffer `hello` until the broker has them, with the ticket
+    /// behind them. May be empty; a library without the feature `client-certificate`
+    /// shows none.
+    pub certificates: Bytes,
+    /// The private key of the first of them, of P-256, as 32 bytes.
+    pub private_key: Bytes,
     /// The client identifier; the broker chooses one if it is empty.
     pub client_id: Bytes,
     /// User name; may be empty.

@@ -128,6 +128,8 @@ const fn how(keys: &'static [u8]) -> Connect {
         ticket: NONE,
         ticket_age_ms: 0,
         early: false,
+        certificates: NONE,
+        private_key: NONE,
         client_id: NONE,
         user: NONE,
         password: NONE,
@@ -354,6 +356,20 @@ fn keys_that_do_not_do() {
         assert_eq!(dunlin_status(client), Phase::Connecting, "as it was");
         assert_eq!(dunlin_connect(client, &how(&[])), Code::NoKey);
         assert_eq!(dunlin_status(client), Phase::Idle);
+    }
+}
+
+#[test]
+fn certificates_come_with_a_key_of_32_bytes() {
+    let (client, _) = client();
+    let mut how = how(&KEY);
+    how.certificates = bytes(&[0x30, 0]);
+    for (key, code) in [(31, Code::KeyLength), (32, Code::Ok), (33, Code::KeyLength)] {
+        how.private_key = bytes(&KEY[..key]);
+        let shows = cfg!(feature = "client-certificate");
+        let code = if shows { code } else { Code::NoIdentity };
+        // SAFETY: a client, and memory of this test.
+        assert_eq!(unsafe { dunlin_connect(client, &how) }, code);
     }
 }
 

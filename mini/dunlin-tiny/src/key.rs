@@ -11,8 +11,6 @@ const P256: [u8; 14] = [
 ];
 /// Longest certificate.
 const DER: usize = 4096;
-/// Most certificates of an own chain.
-pub(crate) const CHAIN: usize = 4;
 
 /// A point in hexadecimal.
 pub(crate) fn point(text: &str) -> Option<Point> {
@@ -61,20 +59,18 @@ pub(crate) fn private(file: &[u8]) -> Option<Digest> {
     text.split("-----BEGIN ").skip(1).find_map(of_block)
 }
 
-/// Writes the certificates of a file in PEM behind each other into `room` and gives
-/// where each ends, in their order; nothing if there are too many.
-pub(crate) fn certificates(file: &[u8], room: &mut [u8]) -> Option<[usize; CHAIN]> {
+/// Writes the certificates of a file in PEM behind each other into `room`, in their
+/// order, and gives the length; nothing if there is none, or not enough room.
+pub(crate) fn certificates(file: &[u8], room: &mut [u8]) -> Option<usize> {
     let text = core::str::from_utf8(file).ok()?;
-    let (mut ends, mut count, mut len) = ([0; CHAIN], 0, 0);
+    let mut len = 0;
     for block in text.split("-----BEGIN ").skip(1) {
         let (label, der) = decode(block, room.get_mut(len..)?)?;
         if label == "CERTIFICATE" {
             len += der.len();
-            *ends.get_mut(count)? = len;
-            count += 1;
         }
     }
-    (count > 0).then_some(ends)
+    Some(len).filter(|&len| len > 0)
 }
 
 /// The label of a block, which begins with it, and its content.
@@ -161,15 +157,9 @@ mod tests {
 
         let mut room = [0; 2048];
         let chain = format!("{}{pem}{}", one.pem(), two.pem());
-        let ends = certificates(chain.as_bytes(), &mut room).unwrap();
-        assert_eq!(room[..ends[0]], **one.der());
-        assert_eq!(room[ends[0]..ends[1]], **two.der());
-        assert_eq!(ends[2..], [0, 0]);
+        let len = certificates(chain.as_bytes(), &mut room).unwrap();
+        assert_eq!(room[..len], [&one.der()[..], two.der()].concat());
         assert_eq!(certificates(pem.as_bytes(), &mut room), None);
-        assert_eq!(
-            certificates(one.pem().repeat(5).as_bytes(), &mut [0; 8192]),
-            None
-        );
         assert_eq!(certificates(chain.as_bytes(), &mut room[..600]), None);
     }
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::arguments::{Task, Work};
 use crate::files::{Text, keep, load, read_all, read_file, seconds, write_all};
 use crate::host::{ADDRESSES, Failure, Host};
-use crate::key::{CHAIN, certificates, of_file, point, private};
+use crate::key::{certificates, of_file, point, private};
 use crate::udp::{Connection, DATAGRAM, End, MESSAGE, Room, is_away};
 
 /// Silence after which a connection is given up that was never there.
@@ -74,14 +74,14 @@ const CERTIFICATES: usize = 2048;
 /// The own certificates and their key.
 struct Shown {
     der: [u8; CERTIFICATES],
-    ends: [usize; CHAIN],
+    len: usize,
     key: Digest,
 }
 
 impl Shown {
     const NOTHING: Self = Self {
         der: [0; CERTIFICATES],
-        ends: [0; CHAIN],
+        len: 0,
         key: [0; 32],
     };
 
@@ -92,22 +92,12 @@ impl Shown {
         let mut room = [0; KEY_FILE];
         let unread = |errno| Failure::System(CERT, errno);
         let file = read_file(certificate, &mut room).map_err(unread)?;
-        let ends = certificates(file, &mut self.der);
-        self.ends = ends.ok_or(Failure::Certificate(certificate))?;
+        let len = certificates(file, &mut self.der);
+        self.len = len.ok_or(Failure::Certificate(certificate))?;
         let file = read_file(key, &mut room).map_err(unread)?;
         self.key = private(file).ok_or(Failure::Certificate(key))?;
         room.fill(0);
         Ok(())
-    }
-
-    /// The certificates, each by itself; none if there are none.
-    fn certificates(&self) -> ([&[u8]; CHAIN], usize) {
-        let (mut all, mut count, mut from) = ([&[][..]; CHAIN], 0, 0);
-        for (entry, end) in all.iter_mut().zip(self.ends).filter(|(_, end)| *end > 0) {
-            *entry = self.der.get(from..end).unwrap_or_default();
-            (from, count) = (end, count + 1);
-        }
-        (all, count)
     }
 }
 
@@ -180,9 +170,8 @@ pub(crate) fn perform<'t>(task: &Task<'t>, host: &Host<'_>) -> Result<'t, ()> {
     };
     let mut shown = Shown::NOTHING;
     shown.read(task)?;
-    let (certificates, count_shown) = shown.certificates();
     let identity = Identity {
-        certificates: certificates.get(..count_shown).unwrap_or_default(),
+        certificates: shown.der.get(..shown.len).unwrap_or_default(),
         key: &shown.key,
     };
     let trust = Identified::new(trust, identity);

@@ -95,7 +95,7 @@ struct Met {
 
 fn meet(
     clients: Arc<dyn ClientCertVerifier>,
-    certificates: &[&[u8]],
+    certificates: &[u8],
     key: &[u8; 32],
     (faults, seed): (Faults, u64),
 ) -> Met {
@@ -124,24 +124,25 @@ fn meet(
 fn a_server_that_asks_learns_who_the_client_is() {
     let authority = Authority::new("ours");
     let device = authority.device("meter 7");
-    let chain: [&[u8]; 2] = [&device.certificate, &authority.certificate];
+    let own: &[u8] = &device.certificate;
+    let chain = [own, &authority.certificate].concat();
     for required in [true, false] {
-        for shown in [&chain[..1], &chain] {
+        for (shown, count) in [(own, 1), (&chain, 2)] {
             let met = meet(authority.clients(required), shown, &device.key, (CALM, 1));
             assert_eq!(met.end, Ok(()), "{required}");
             let seen = met.seen.unwrap();
             assert_eq!(seen.first(), Some(&device.certificate));
-            assert_eq!(seen.len(), shown.len());
+            assert_eq!(seen.len(), count);
         }
     }
     // A server that does not ask.
     let unasked = WebPkiClientVerifier::no_client_auth();
-    let met = meet(unasked, &chain[..1], &device.key, (CALM, 1));
+    let met = meet(unasked, own, &device.key, (CALM, 1));
     assert_eq!((met.end, met.seen), (Ok(()), None));
 }
 
 /// Certificates that are shown, a key, and the code that the server closes with.
-type Refused<'a> = (&'a [&'a [u8]], &'a [u8; 32], u32);
+type Refused<'a> = (&'a [u8], &'a [u8; 32], u32);
 
 #[test]
 fn a_server_that_asks_refuses_all_others() {
@@ -151,9 +152,9 @@ fn a_server_that_asks_refuses_all_others() {
     let (authority, other) = (Authority::new("ours"), Authority::new("theirs"));
     let (device, stranger) = (authority.device("meter 7"), other.device("meter 7"));
     let cases: [Refused<'_>; 3] = [
-        (&[&stranger.certificate], &stranger.key, UNKNOWN_CA),
+        (&stranger.certificate, &stranger.key, UNKNOWN_CA),
         // The certificate of one with the key of another.
-        (&[&device.certificate], &stranger.key, DECRYPT_ERROR),
+        (&device.certificate, &stranger.key, DECRYPT_ERROR),
         (&[], &device.key, CERTIFICATE_REQUIRED),
     ];
     for (shown, key, code) in cases {
@@ -164,21 +165,16 @@ fn a_server_that_asks_refuses_all_others() {
     let met = meet(authority.clients(false), &[], &device.key, (CALM, 1));
     assert_eq!((met.end, met.seen), (Ok(()), None));
     // A key that is none ends the handshake here.
-    let met = meet(
-        authority.clients(true),
-        &[&device.certificate],
-        &[0; 32],
-        (CALM, 1),
-    );
-    assert_eq!(met.end, Err(Error::ClientKey));
+    let end = |shown: &[u8], key| meet(authority.clients(true), shown, key, (CALM, 1)).end;
+    assert_eq!(end(&device.certificate, &[0; 32]), Err(Error::ClientKey));
+    // So do certificates that are cut off, or have something else between them.
+    let cut = &device.certificate[..device.certificate.len() - 1];
+    assert_eq!(end(cut, &device.key), Err(Error::ClientKey));
+    let other = [&device.certificate[..], &[2, 1, 0]].concat();
+    assert_eq!(end(&other, &device.key), Err(Error::ClientKey));
     // So does a certificate that the memory has no room for.
-    let met = meet(
-        authority.clients(true),
-        &[&[7; 1000]],
-        &device.key,
-        (CALM, 1),
-    );
-    assert_eq!(met.end, Err(Error::Memory));
+    let long = [&[0x30, 0x82, 3, 0xe8][..], &[7; 1000]].concat();
+    assert_eq!(end(&long, &device.key), Err(Error::Memory));
 }
 
 #[test]
@@ -189,12 +185,8 @@ fn certificates_arrive_over_links_that_lose() {
     for seed in 0..40 {
         let faults = Faults::random(&mut Rng::new(seed));
         let clients = authority.clients(true);
-        let shown: [&[u8]; 1] = [&device.certificate];
-        met += usize::from(
-            meet(clients, &shown, &device.key, (faults, seed))
-                .end
-                .is_ok(),
-        );
+        let end = meet(clients, &device.certificate, &device.key, (faults, seed)).end;
+        met += usize::from(end.is_ok());
     }
     assert!(met > 25, "{met} of 40");
 }
@@ -218,11 +210,9 @@ fn tickets_belong_to_who_was_shown() {
         let mut config = asking(&identity, habits, authority.clients(true));
         config.session_storage = tickets.clone();
         let server = Server::new(config, habits, 1);
-        let certificates: [&[u8]; 1] = [&device.certificate];
-        let key = &device.key;
         let shown = Identity {
-            certificates: &certificates,
-            key,
+            certificates: &device.certificate,
+            key: &device.key,
         };
         let verifier = Identified::new(Pinned::new(&keys), shown);
         let mut world = World::new(verifier, server, CALM, round as u64);

@@ -37,17 +37,28 @@ size_t device_load(uint8_t *ticket, size_t room, uint32_t *age_ms) {
 }
 
 size_t device_key(uint8_t key[65]) {
-    dunlin_bytes name;
-    const uint8_t *known = board_broker(&name.data, &name.len);
+    const uint8_t *known = board_settings().key;
     for (size_t i = 0; known && i < 65; i++)
         key[i] = known[i];
     return known ? 65 : 0;
 }
 
 dunlin_bytes device_name(void) {
-    dunlin_bytes name = {NULL, 0};
-    board_broker(&name.data, &name.len);
+    struct board_settings settings = board_settings();
+    dunlin_bytes name = {settings.name, settings.name_len};
     return name;
+}
+
+dunlin_bytes device_certificates(void) {
+    struct board_settings settings = board_settings();
+    dunlin_bytes certificates = {settings.certificates, settings.certificates_len};
+    return certificates;
+}
+
+dunlin_bytes device_private_key(void) {
+    struct board_settings settings = board_settings();
+    dunlin_bytes key = {settings.private_key, settings.private_key ? 32 : 0};
+    return key;
 }
 
 const char *device_reading(void) { return "21.5"; }

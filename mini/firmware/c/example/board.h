@@ -18,8 +18,17 @@ uint32_t board_ms(void);
 void board_sleep(uint32_t ms);
 /* Bytes that cannot be predicted. */
 bool board_random(uint8_t *data, size_t len);
-/* The public key of the broker, and its name behind the two pointers. */
-const uint8_t *board_broker(const uint8_t **name, size_t *len);
+/* The public key of the broker and its name; the certificates of the device and their
+ * private key of 32 bytes. Null pointers for what there is not. */
+struct board_settings {
+    const uint8_t *key;
+    const uint8_t *name;
+    size_t name_len;
+    const uint8_t *certificates;
+    size_t certificates_len;
+    const uint8_t *private_key;
+};
+struct board_settings board_settings(void);
 /* A ticket in memory that outlives sleep. */
 void board_store(const uint8_t *ticket, size_t len);
 size_t board_load(uint8_t *ticket, size_t room, uint32_t *age_ms);

@@ -15,6 +15,9 @@ size_t device_load(uint8_t *ticket, size_t room, uint32_t *age_ms);
 /* What the device is given at its making: who the broker is, and a reading. */
 size_t device_key(uint8_t key[65]);
 dunlin_bytes device_name(void);
+/* Its own certificates for a broker that asks for them, and their key; may be empty. */
+dunlin_bytes device_certificates(void);
+dunlin_bytes device_private_key(void);
 const char *device_reading(void);
 /* Tells what happened, as far as the device can. */
 void device_log(const char *what, unsigned number);

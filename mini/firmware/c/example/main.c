@@ -6,9 +6,15 @@
 
 #include "device.h"
 
+/* The hello of the device and its ticket; its certificates need their length and 180
+ * bytes more. */
+#ifndef HELLO
+#define HELLO 768
+#endif
+
 /* All memory of the client. */
 static uint64_t state[DUNLIN_STATE_SIZE / 8];
-static uint8_t hello[768], handshake[2048], outgoing[512], incoming[512];
+static uint8_t hello[HELLO], handshake[2048], outgoing[512], incoming[512];
 static uint8_t datagram[1472];
 static uint8_t key[65], ticket[320];
 
@@ -92,6 +98,8 @@ int device_main(void) {
             .ticket = {ticket, len},
             .ticket_age_ms = age,
             .early = true,
+            .certificates = device_certificates(),
+            .private_key = device_private_key(),
             .client_id = text("c-device"),
             .keep_alive = 60,
             .expiry = 3600,

@@ -1,5 +1,7 @@
-/* The example on a host: usage: example HOST PORT KEY READING TICKET-FILE. KEY
- * are the 65 bytes of the broker's public key in hexadecimal. */
+/* The example on a host: usage: example HOST PORT KEY READING TICKET-FILE
+ * [CERTIFICATES PRIVATE-KEY]. KEY are the 65 bytes of the broker's public key in
+ * hexadecimal; the last two are files, of certificates in DER, one behind the other,
+ * and of the 32 bytes of their key. */
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -17,6 +19,8 @@
 
 static int broker = -1;
 static char **arguments;
+static uint8_t certificates[1024], private_key[32];
+static size_t certificates_len, private_key_len;
 
 static void send_datagram(void *context, const uint8_t *data, size_t len) {
     (void)context;
@@ -102,6 +106,14 @@ dunlin_bytes device_name(void) {
     dunlin_bytes name = {(const uint8_t *)arguments[1], strlen(arguments[1])};
     return name;
 }
+dunlin_bytes device_certificates(void) {
+    dunlin_bytes bytes = {certificates, certificates_len};
+    return bytes;
+}
+dunlin_bytes device_private_key(void) {
+    dunlin_bytes bytes = {private_key, private_key_len};
+    return bytes;
+}
 const char *device_reading(void) { return arguments[4]; }
 
 void device_log(const char *what, unsigned number) {
@@ -117,13 +129,28 @@ void device_end(dunlin_code code, uint8_t reason) {
         fprintf(stderr, "reason %u: %s\n", reason, dunlin_reason_text(reason));
 }
 
+/* The bytes of a file. */
+static size_t load(const char *path, uint8_t *room, size_t len) {
+    FILE *file = fopen(path, "rb");
+    size_t got = file ? fread(room, 1, len, file) : 0;
+    if (file)
+        fclose(file);
+    return got;
+}
+
 int main(int count, char **words) {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *found = NULL;
-    if (count != 6 || strlen(words[3]) != 130) {
-        fprintf(stderr, "usage: %s HOST PORT KEY READING TICKET-FILE\n", words[0]);
+    if ((count != 6 && count != 8) || strlen(words[3]) != 130) {
+        fprintf(stderr,
+                "usage: %s HOST PORT KEY READING TICKET-FILE [CERTIFICATES PRIVATE-KEY]\n",
+                words[0]);
         return 2;
     }
     arguments = words;
+    if (count == 8) {
+        certificates_len = load(words[6], certificates, sizeof certificates);
+        private_key_len = load(words[7], private_key, sizeof private_key);
+    }
     if (getaddrinfo(words[1], words[2], &hints, &found) != 0 || !found)
         return 1;
     broker = socket(found->ai_family, SOCK_DGRAM, 0);

@@ -17,7 +17,7 @@ mod pages;
 #[path = "../../image/src/registers.rs"]
 mod registers;
 
-use core::slice;
+use core::{ptr, slice};
 
 use dunlin_mini_crypto::{Entropy, Tiny};
 use dunlin_mini_device::{
@@ -198,22 +198,42 @@ pub unsafe extern "C" fn board_random(data: *mut u8, len: usize) -> bool {
     board().is_some_and(|(board, _)| board.random.fill(out).is_ok())
 }
 
-/// The public key of the broker, and its name behind the two pointers.
-///
-/// # Safety
-///
-/// Both pointers point to what their types say.
+/// What the settings say of the broker and of the device, as `board.h` has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Given {
+    key: *const u8,
+    name: *const u8,
+    name_len: usize,
+    certificates: *const u8,
+    certificates_len: usize,
+    private_key: *const u8,
+}
+
+/// The key of the broker and its name, the certificates of the device and their key;
+/// null pointers for what there is not.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn board_broker(name: *mut *const u8, len: *mut usize) -> *const u8 {
-    let Some((board, _)) = board() else {
-        return core::ptr::null();
+pub extern "C" fn board_settings() -> Given {
+    let mut given = Given {
+        key: ptr::null(),
+        name: ptr::null(),
+        name_len: 0,
+        certificates: ptr::null(),
+        certificates_len: 0,
+        private_key: ptr::null(),
     };
-    // SAFETY: promised by the caller.
-    unsafe {
-        *name = board.settings.name.as_ptr();
-        *len = board.settings.name.len();
+    if let Some((board, _)) = board() {
+        given.key = board.settings.key.as_ptr();
+        given.name = board.settings.name.as_ptr();
+        given.name_len = board.settings.name.len();
     }
-    board.settings.key.as_ptr()
+    #[cfg(feature = "client-certificate")]
+    if let Some(identity) = pages::settings().and_then(Settings::identity) {
+        given.certificates = identity.certificates.as_ptr();
+        given.certificates_len = identity.certificates.len();
+        given.private_key = identity.key.as_ptr();
+    }
+    given
 }
 
 /// Keeps a ticket in flash, with the time.

@@ -32,6 +32,8 @@ use dunlin_mini_crypto::{Crypto, CryptoError, Entropy, Point};
 use dunlin_mini_device::{Board, Device, Frame, Generator, NoEntropy, Note, Settings};
 #[cfg(not(feature = "authority"))]
 use dunlin_quic_mini::Pinned;
+#[cfg(feature = "client-certificate")]
+use dunlin_quic_mini::Identity;
 #[cfg(feature = "authority")]
 use dunlin_quic_mini::{Authority, Name};
 use dunlin_quic_mini::{Buffers, Client, Error, Memory, Parts, Verifier};
@@ -39,7 +41,13 @@ use network::Network;
 
 /// One stream, with a second one in reserve; short messages; a ticket of up to
 /// 400 bytes and a certificate of up to 1400.
-type Bytes = Buffers<1, 384, 384, 768, 1536>;
+type Bytes = Buffers<1, 384, 384, HELLO, 1536>;
+/// With the own certificates, which have room for less than a page of settings.
+const HELLO: usize = if cfg!(feature = "client-certificate") {
+    1536
+} else {
+    768
+};
 type Quic = Client<Suite<Source>, Server, Arena>;
 type Random = Generator<Suite<NoEntropy>>;
 type Whole = Device<'static, Mps2, Network>;
@@ -104,6 +112,11 @@ impl Verifier for Server {
 
     fn believed<C: Crypto>(&self, crypto: &mut C, hash: &mut C::Hash) {
         Self::trusted().believed(crypto, hash);
+    }
+
+    #[cfg(feature = "client-certificate")]
+    fn identity(&self) -> Option<Identity<'_>> {
+        pages::settings().and_then(Settings::identity)
     }
 }
 

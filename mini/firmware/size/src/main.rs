@@ -172,9 +172,8 @@ type V = Identified<'static, T>;
 #[cfg(feature = "client-certificate")]
 fn verifier() -> V {
     static KEY: Digest = [7; 32];
-    static CERTIFICATES: [&[u8]; 1] = [&[7]];
     let identity = Identity {
-        certificates: &CERTIFICATES,
+        certificates: stored(),
         key: &KEY,
     };
     Identified::new(trusted(), identity)
