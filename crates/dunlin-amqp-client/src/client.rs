@@ -26,6 +26,17 @@ use crate::transaction::Controller;
 #[must_use = "tells whether the server accepts"]
 pub struct Connecting {
     answer: oneshot::Receiver<Result<(), DisconnectCause>>,
+    events: Events,
+}
+
+impl Connecting {
+    /// Everything that happens to the connection, from the start of the client on,
+    /// also if it has happened already: [`Client::events`] may come too late for the
+    /// first ones. A second call gives what happens from then on.
+    #[must_use]
+    pub fn events(&mut self) -> Events {
+        self.events.take()
+    }
 }
 
 impl Future for Connecting {
@@ -62,13 +73,15 @@ impl Client {
             alive: Arc::new(Alive(Arc::clone(&shared))),
         };
         let (connected, answer) = oneshot::channel();
+        // Before anything can happen.
+        let events = client.events();
         let new = NewClient {
             shared: Arc::clone(&shared),
             options,
             connected,
         };
         shared.remote.add(key, new);
-        Ok((client, Connecting { answer }))
+        Ok((client, Connecting { answer, events }))
     }
 
     /// A sender to this address, to be configured and attached.

@@ -39,7 +39,8 @@ pub enum ConnectionEvent {
 }
 
 /// Events of one client, from the moment of
-/// [`Client::events`](crate::Client::events). At most 16 wait for a slow
+/// [`Client::events`](crate::Client::events), or all
+/// ([`Connecting::events`](crate::Connecting::events)). At most 16 wait for a slow
 /// watcher, who then misses the oldest.
 #[derive(Debug)]
 pub struct Events {
@@ -47,6 +48,15 @@ pub struct Events {
 }
 
 impl Events {
+    /// What has come and is not yet taken, and what will come; leaves what comes from
+    /// now on.
+    pub(crate) fn take(&mut self) -> Self {
+        let later = self.receiver.resubscribe();
+        Self {
+            receiver: core::mem::replace(&mut self.receiver, later),
+        }
+    }
+
     /// The next event; `None` when the client is closed.
     ///
     /// # Cancel safety

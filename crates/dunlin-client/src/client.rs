@@ -36,6 +36,17 @@ use crate::work::{Migration, QueuedPublish, Request, RequestKind};
 #[must_use = "tells whether the server accepts"]
 pub struct Connecting {
     answer: oneshot::Receiver<Result<(), DisconnectCause>>,
+    events: Events,
+}
+
+impl Connecting {
+    /// Everything that happens to the connection, from the start of the client on,
+    /// also if it has happened already: [`Client::events`] may come too late for the
+    /// first ones. A second call gives what happens from then on.
+    #[must_use]
+    pub fn events(&mut self) -> Events {
+        self.events.take()
+    }
 }
 
 impl Future for Connecting {
@@ -74,13 +85,15 @@ impl Client {
             shared: Arc::clone(&shared),
         };
         let (connected, answer) = oneshot::channel();
+        // Before anything can happen.
+        let events = client.events();
         let new = NewClient {
             shared: Arc::clone(&shared),
             options,
             connected,
         };
         shared.remote.add(key, new);
-        Ok((client, messages, Connecting { answer }))
+        Ok((client, messages, Connecting { answer, events }))
     }
 
     /// Publishes a message and waits until the server has taken it over: for

@@ -267,13 +267,16 @@ fn a_close_is_answered_and_the_client_comes_back() {
         listener.accept().serve();
     });
     run(async {
-        let (client, connecting) = server.client().start().expect("options");
-        let mut events = client.events();
-        connecting.await.expect("connected");
+        let (client, mut connecting) = server.client().start().expect("options");
+        // However late: from the start on.
+        (&mut connecting).await.expect("connected");
+        let mut events = connecting.events();
+        let first = events.next().await;
+        assert!(matches!(first, Some(ConnectionEvent::Connected { .. })));
         let mut causes = Vec::new();
         loop {
             match events.next().await.expect("not closed") {
-                ConnectionEvent::Connected { .. } if !causes.is_empty() => break,
+                ConnectionEvent::Connected { .. } => break,
                 ConnectionEvent::Disconnected { cause } => causes.push(cause.to_string()),
                 _ => {}
             }

@@ -308,8 +308,8 @@ async fn resume(run: &Run, file: &Path, name: &str, restart: bool) -> Outcome {
     }
     let (watcher, mut messages) = run.client()?.connect().await?;
     watcher.subscribe(run.topic(name), QoS::ExactlyOnce).await?;
-    let (client, _, connecting) = with_tickets(run, file)?.start()?;
-    let events = client.events();
+    let (client, _, mut connecting) = with_tickets(run, file)?.start()?;
+    let events = connecting.events();
     let delivery = client.start_publish(qos1("early")).await?;
     connecting.await?;
     delivery.await?;

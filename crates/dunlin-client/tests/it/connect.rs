@@ -204,6 +204,27 @@ fn disconnecting_in_three_ways() {
 }
 
 #[test]
+fn events_begin_at_the_start_however_late_they_are_asked_for() {
+    let server = Server::run(|listener| {
+        let mut peer = listener.accept_session(false);
+        peer.expect("DISCONNECT");
+    });
+    run(async {
+        let builder = server.client().session_expiry(Duration::ZERO);
+        let (client, _messages, mut connecting) = builder.start().expect("options");
+        (&mut connecting).await.expect("connected");
+        let mut events = connecting.events();
+        let mut later = connecting.events();
+        let connected = |event| matches!(event, Some(ConnectionEvent::Connected { .. }));
+        assert!(connected(events.next().await));
+        client.disconnect().await;
+        // The second ones begin where the first were taken.
+        assert!(!connected(later.next().await));
+    });
+    server.end();
+}
+
+#[test]
 fn a_server_that_does_not_read_cannot_hold_up_a_disconnect() {
     let (ended, wait) = std::sync::mpsc::channel();
     let server = Server::run(move |listener| {

@@ -322,8 +322,8 @@ impl Connect {
     /// Begins to connect.
     pub(super) fn start(&self, builder: Builder) -> Result<(Client, Messages, Begun)> {
         self.say(|| "Client sending CONNECT".into());
-        let (client, messages, connecting) = builder.start()?;
-        let events = client.events();
+        let (client, messages, mut connecting) = builder.start()?;
+        let events = connecting.events();
         Ok((client, messages, Begun { connecting, events }))
     }
 

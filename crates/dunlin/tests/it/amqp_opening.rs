@@ -141,8 +141,8 @@ async fn first_message(
         builder = builder.tickets(tickets);
     }
     delay.begin();
-    let (client, connecting) = builder.start().expect("options");
-    let mut events = client.events();
+    let (client, mut connecting) = builder.start().expect("options");
+    let mut events = connecting.events();
     let (sender, _) = client.sender("a").start().expect("started");
     let sent = sender.start_send(Message::new("x")).await;
     let outcome = sent.expect("handed over").await.expect("sent");

@@ -87,8 +87,8 @@ impl Rig {
 
     /// Wakes, says `text`, sleeps; tells what became of early data.
     async fn wake(&self, text: &str) -> Option<bool> {
-        let (client, _messages, connecting) = self.device().start().expect("begun");
-        let mut events = client.events();
+        let (client, _messages, mut connecting) = self.device().start().expect("begun");
+        let mut events = connecting.events();
         let message = Publish::new("reading", text.to_owned()).qos(QoS::AtLeastOnce);
         let delivery = client.start_publish(message).await.expect("queued");
         connecting.await.expect("connected");
@@ -213,8 +213,8 @@ fn a_subscription_needs_no_round_trip_of_its_own() {
                 rig.again(&mut broker, shards, &["early_data.mode=off"]);
             }
             run(async {
-                let (client, mut messages, connecting) = rig.device().start().expect("begun");
-                let mut events = client.events();
+                let (client, mut messages, mut connecting) = rig.device().start().expect("begun");
+                let mut events = connecting.events();
                 let subscribe = client.subscribe("command", QoS::AtLeastOnce);
                 let (connected, subscribed) = tokio::join!(connecting, subscribe);
                 connected.expect("connected");
