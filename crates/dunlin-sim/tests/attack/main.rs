@@ -10,6 +10,7 @@
 
 mod estimates;
 mod memory;
+mod pace;
 mod packets;
 mod program;
 mod sizes;

@@ -8,7 +8,7 @@ use dunlin_sim::{Random, Script, Setup};
 use crate::packets::Packets;
 use crate::program::Program;
 use crate::sizes::Sizes;
-use crate::{Sum, Worst, memory};
+use crate::{Sum, Worst, memory, pace};
 
 /// Steps of a program.
 const STEPS: usize = 25;
@@ -124,7 +124,7 @@ impl<'a> Trial<'a> {
         if held > self.sizes.held_bytes_max {
             return Err(format!("{held} bytes are held").into());
         }
-        if used > time_max {
+        if used > time_max && used > time_max.mul_f64(pace::slowness()) {
             return Err(Breach::Time(format!("{used:?} for {sent} bytes")));
         }
         if latency > LATENCY_MAX {
