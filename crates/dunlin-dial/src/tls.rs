@@ -25,6 +25,7 @@ pub struct TlsOptions {
     system_roots: bool,
     identity: Option<Identity>,
     accept_any: bool,
+    tls12_at_most: bool,
     secrets: Option<PathBuf>,
     policy: TlsPolicy,
 }
@@ -111,6 +112,13 @@ impl TlsOptions {
         self
     }
 
+    /// Offers no version of TLS after 1.2 over TCP and WebSocket; QUIC has 1.3
+    /// always.
+    pub fn tls12_at_most(mut self) -> Self {
+        self.tls12_at_most = true;
+        self
+    }
+
     /// Appends the secrets of connections to this file, in the format of
     /// `SSLKEYLOGFILE`. It lets anyone read everything; only for looking at
     /// one's own traffic.
@@ -151,6 +159,9 @@ impl TlsOptions {
         }
         if self.accept_any {
             builder = builder.dangerous_accept_any_certificate();
+        }
+        if self.tls12_at_most {
+            builder = builder.tls12_at_most();
         }
         builder.build().map(Arc::new)
     }

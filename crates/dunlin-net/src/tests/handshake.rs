@@ -449,6 +449,25 @@ fn ciphers_and_key_exchanges_are_chosen() {
 }
 
 #[test]
+fn a_client_may_offer_no_later_version_than_tls_1_2() {
+    for transport in [Transport::Tls, Transport::Quic] {
+        let mut pair = Pair::new();
+        let addr = pair.server.net.listen(listen_on(transport)).unwrap();
+        let mut config = dial_to(transport, addr);
+        let tls = client_builder().tls12_at_most().build().unwrap();
+        config.tls = Some(Arc::new(tls));
+        pair.client.net.dial(&config).unwrap();
+        pair.until("connection", |p| p.server.opened().is_some());
+        let (conn, _) = pair.server.opened().unwrap();
+        let stats = pair.server.net.conn(conn).stats().unwrap();
+        if transport == Transport::Tls {
+            let suite = stats.cipher_suite.unwrap();
+            assert!(suite.starts_with("TLS_ECDHE"), "{suite}");
+        }
+    }
+}
+
+#[test]
 fn nothing_in_common_is_a_failed_handshake() {
     let (ours, theirs) = (SUITES[0].0, SUITES[2].0);
     let group = |n: usize| EXCHANGES[n].0;

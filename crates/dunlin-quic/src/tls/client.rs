@@ -48,6 +48,7 @@ impl ClientTls {
             tokens: None,
             policy: TlsPolicy::default(),
             resumption: true,
+            tls13_over_tcp: true,
             secrets: None,
         }
     }
@@ -126,6 +127,7 @@ pub struct ClientTlsBuilder {
     tokens: Option<Arc<dyn AddressTokens>>,
     policy: TlsPolicy,
     resumption: bool,
+    tls13_over_tcp: bool,
     secrets: Option<KeyLog>,
 }
 
@@ -222,6 +224,14 @@ impl ClientTlsBuilder {
         self
     }
 
+    /// Offers no version of TLS after 1.2 over TCP and WebSocket; QUIC has 1.3
+    /// always.
+    #[must_use]
+    pub const fn tls12_at_most(mut self) -> Self {
+        self.tls13_over_tcp = false;
+        self
+    }
+
     /// Keeps the address tokens of QUIC servers here instead of in memory.
     #[must_use]
     pub fn address_tokens(mut self, tokens: Arc<dyn AddressTokens>) -> Self {
@@ -282,10 +292,11 @@ impl ClientTlsBuilder {
             }
             Ok::<_, TlsError>(config)
         };
-        let tcp = base(
-            &provider,
-            &[&rustls::version::TLS13, &rustls::version::TLS12],
-        )?;
+        let versions: &[&'static SupportedProtocolVersion] = match self.tls13_over_tcp {
+            true => &[&rustls::version::TLS13, &rustls::version::TLS12],
+            false => &[&rustls::version::TLS12],
+        };
+        let tcp = base(&provider, versions)?;
         let mut ws = tcp.clone();
         ws.alpn_protocols = vec![ALPN_HTTP.to_vec()];
         let watched = base(&watched, &[&rustls::version::TLS13])?;

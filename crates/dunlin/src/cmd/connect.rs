@@ -155,6 +155,9 @@ pub(super) struct Tls {
     /// Accepted for mosquitto's sake: 1.2 is the lowest version that is spoken.
     #[arg(long, hide = true, value_parser = ["tlsv1.2"])]
     tls_version: Option<String>,
+    /// Offer no version of TLS after this one; QUIC has 1.3 always.
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2"])]
+    tls_max: Option<String>,
 }
 
 /// The will.
@@ -435,6 +438,7 @@ impl Tls {
             || self.pin.is_some()
             || self.insecure
             || self.tls_use_os_certs
+            || self.tls_max.is_some()
     }
 
     pub(super) fn options(&self) -> Result<TlsOptions> {
@@ -455,6 +459,9 @@ impl Tls {
         }
         if self.tls_use_os_certs {
             options = options.and_system_roots();
+        }
+        if self.tls_max.is_some() {
+            options = options.tls12_at_most();
         }
         // As curl and browsers do. Only commands look at the environment; the
         // library and the broker need the setting.

@@ -41,6 +41,7 @@ const RULES: &[Rule] = &[
             "insecure",
             "tls_use_os_certs",
             "tls_version",
+            "tls_max",
             "ciphers",
             "groups",
         ],
