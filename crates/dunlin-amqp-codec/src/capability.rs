@@ -48,6 +48,12 @@ symbols! {
     LIFETIME_POLICY = "lifetime-policy";
     /// Node property: distribution modes that it supports.
     SUPPORTED_DIST_MODES = "supported-dist-modes";
+    /// Connection property: bytes of different streams of QUIC are to leave in
+    /// different packets (1).
+    ISOLATE = "dunlin-isolate";
+    /// Connection property: small packets are to leave twice, always (1) or for a
+    /// while after a loss (2).
+    REPEAT = "dunlin-repeat";
     /// Outcome: accepted.
     ACCEPTED = "amqp:accepted:list";
     /// Outcome: rejected.

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use dunlin_amqp::codec::{Begin, Map, Open, SaslCode, Symbol, Symbols, Value};
+use dunlin_amqp::codec::{Begin, Map, Open, SaslCode, Symbol, Symbols, Value, capability};
 use dunlin_amqp::{Body, Connection, Reason, SaslPolicy, SessionId, Settings, Side};
 use dunlin_base::Instant;
 
 use super::sasl;
 use crate::error::DisconnectCause;
 use crate::limits;
-use crate::options::Options;
+use crate::options::{Options, StreamPolicy};
 use crate::outcome::Condition;
 
 /// The conversation on one transport.
@@ -114,13 +114,17 @@ impl Exchange {
 
     /// Sends `open`, unless it was sent.
     fn open(&mut self, now: Instant) {
-        let product = [
+        let mut properties = vec![
             (symbol("product"), Value::String("dunlin")),
             (symbol("version"), Value::String(env!("CARGO_PKG_VERSION"))),
         ];
+        if self.options.streams == StreamPolicy::PerLink {
+            properties.push((Value::Symbol(capability::ISOLATE), Value::Uint(1)));
+            properties.push((Value::Symbol(capability::REPEAT), Value::Uint(2)));
+        }
         let open = Open {
             hostname: Some(sasl::host(&self.options)),
-            properties: Some(Map::new(&product)),
+            properties: Some(Map::new(&properties)),
             ..Open::default()
         };
         // Refused when it was sent before.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dunlin_base::{ConnId, Instant, StreamId};
+use dunlin_base::{ConnId, Instant, Repeat, StreamId};
 use dunlin_dial::Context;
 
 use super::lane::Lane;
@@ -43,15 +43,28 @@ impl Lanes {
     }
 
     /// The transport is open. `has_streams`: more than one.
-    pub(super) fn begin(&mut self, now: Instant, has_streams: bool, ahead: bool) {
+    pub(super) fn begin(
+        &mut self,
+        context: &mut Context<'_>,
+        conn: ConnId,
+        has_streams: bool,
+        ahead: bool,
+    ) {
         self.are_wanted = has_streams && self.options.streams == StreamPolicy::PerLink;
+        if self.are_wanted {
+            // One lost packet holds back one link, and seldom that. `open` asks
+            // the server for the same.
+            let mut conn = context.net.conn(conn);
+            conn.isolate_streams(true);
+            conn.repeat_packets(Repeat::OnLoss);
+        }
         let all: Vec<_> = self.iter().flat_map(|lane| lane.links.take()).collect();
         self.others.clear();
         for (key, entry) in all {
             self.lane_for_another().links.insert(key, entry);
         }
         self.first
-            .begin(now, StreamId::CONTROL, &self.options, ahead);
+            .begin(context.now, StreamId::CONTROL, &self.options, ahead);
     }
 
     pub(super) fn iter(&mut self) -> impl Iterator<Item = &mut Lane> {
@@ -168,6 +181,11 @@ impl Lanes {
     pub(super) fn fault(&self) -> Option<&DisconnectCause> {
         let others = self.others.iter().find_map(|lane| lane.fault.as_ref());
         self.first.fault.as_ref().or(others)
+    }
+
+    /// Whether both sides have said the end of all.
+    pub(super) fn have_parted(&mut self) -> bool {
+        self.fault().is_none() && self.iter().all(|lane| lane.is_closed())
     }
 
     /// The transport is gone; why this side ended it, if it did.

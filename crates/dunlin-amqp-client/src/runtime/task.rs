@@ -163,21 +163,21 @@ impl Task for ClientTask {
 }
 
 impl ClientTask {
-    fn follow(&mut self, context: &Context<'_>, step: Step<DisconnectCause>) {
+    fn follow(&mut self, context: &mut Context<'_>, step: Step<DisconnectCause>) {
         match step {
             Step::Rest => {}
-            Step::Begin(conn) => self.begin(context.now, conn),
+            Step::Begin(conn) => self.begin(context, conn),
             Step::End(cause) => self.end(&cause),
         }
     }
 
     /// A transport is open.
-    fn begin(&mut self, now: Instant, conn: ConnId) {
+    fn begin(&mut self, context: &mut Context<'_>, conn: ConnId) {
         let ahead = self.link.may_run_ahead(conn);
         let has_streams = self.link.transport() == Transport::Quic;
-        self.lanes.begin(now, has_streams, ahead);
+        self.lanes.begin(context, conn, has_streams, ahead);
         if ahead {
-            self.link.ran_ahead(now);
+            self.link.ran_ahead(context.now);
         }
     }
 
@@ -245,7 +245,11 @@ impl ClientTask {
                 lane.flush(context, conn, Left::new());
             }
         }
-        self.link.close(context, conn);
+        let has_parted = self.ending.is_some() && self.lanes.have_parted();
+        match has_parted && !is_gone {
+            true => self.link.close_promptly(context, conn),
+            false => self.link.close(context, conn),
+        }
         self.finish_closing(context);
     }
 

@@ -4,10 +4,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use dunlin_amqp::codec::{Error, Open, Symbol, Symbols, capability, condition};
+use dunlin_amqp::codec::{Error, Map, Open, Symbol, Symbols, Value, capability, condition};
 use dunlin_amqp::{Body, Connection, Limits, SaslPolicy, Settings, Side};
 use dunlin_base::transport::{NetCommandKind, Peer};
-use dunlin_base::{Instant, Text};
+use dunlin_base::{Instant, Repeat, Text};
 use dunlin_sasl::Mechanism;
 
 use crate::amqp::carried::{self, Inherited};
@@ -69,7 +69,11 @@ pub(crate) fn engine(
 
 /// `open` of the client.
 pub(crate) fn handle_open(own: &mut Owners, c: ConnIdx, body: &Body) {
-    let container = body.open().map(|open| Text::from(open.container_id));
+    let open = body.open();
+    if let Some(properties) = open.as_ref().and_then(|open| open.properties) {
+        spread(own, c, properties);
+    }
+    let container = open.map(|open| Text::from(open.container_id));
     let Some(conn) = own.conns.amqp_mut(c) else {
         return;
     };
@@ -78,6 +82,31 @@ pub(crate) fn handle_open(own: &mut Owners, c: ConnIdx, body: &Body) {
         user: conn.identity.user.clone(),
     }));
     decide(own, c);
+}
+
+/// What `open` asks for the streams of its QUIC connection.
+fn spread(own: &mut Owners, c: ConnIdx, properties: Map<'_>) {
+    let Some(carried) = own.conns.amqp(c).and_then(|conn| conn.carried) else {
+        return;
+    };
+    let number = |name: Symbol<'_>| match properties.get(name.as_str()) {
+        Some(Value::Uint(number)) => number,
+        _ => 0,
+    };
+    if number(capability::ISOLATE) == 1 {
+        let isolate = true;
+        own.outbox
+            .command(carried.conn, NetCommandKind::IsolateStreams { isolate });
+    }
+    let repeat = match number(capability::REPEAT) {
+        1 => Repeat::Always,
+        2 => Repeat::OnLoss,
+        _ => return,
+    };
+    if own.config.repeat_packets {
+        own.outbox
+            .command(carried.conn, NetCommandKind::RepeatPackets { repeat });
+    }
 }
 
 /// Answers `open`: without SASL before it, an earlier stream or the listener

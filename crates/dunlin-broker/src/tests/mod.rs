@@ -11,6 +11,8 @@ mod manage;
 mod queues;
 #[cfg(feature = "mqtt")]
 mod searches;
+#[cfg(feature = "amqp")]
+mod spread;
 #[cfg(all(feature = "amqp", feature = "mqtt"))]
 mod transactions;
 #[cfg(feature = "amqp")]

@@ -399,6 +399,14 @@ impl<W: Watch> Link<W> {
         self.start_closing();
     }
 
+    /// The same when both sides have said all: what is still on its way is not
+    /// waited for.
+    pub fn close_promptly(&mut self, context: &mut Context<'_>, conn: ConnId) {
+        self.measure(context, true);
+        context.net.conn(conn).close_promptly(CLOSE_NORMAL);
+        self.start_closing();
+    }
+
     fn start_closing(&mut self) {
         self.state = match core::mem::replace(&mut self.state, State::Idle) {
             State::Open(open) => State::Closing(open),
