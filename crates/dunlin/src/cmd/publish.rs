@@ -13,7 +13,7 @@ use dunlin_client::{Client, Delivery, Publish, PublishError, QoS};
 use super::connect::{Connect, parse_qos};
 use super::input::{Input, Lines};
 use super::properties::Properties;
-use super::timing::Timing;
+use super::timing::{ACKNOWLEDGED, ALL_ACKNOWLEDGED, CONNECTED, Timing};
 use super::unused::Mode;
 use crate::causes::sentence;
 
@@ -61,7 +61,7 @@ pub(super) struct Pub {
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
     repeat_delay: f64,
     /// Print a line of JSON with the times to CONNACK, to the first
-    /// acknowledgement and to the end, in microseconds.
+    /// acknowledgement, to the last and to the end, in microseconds.
     #[arg(long)]
     timing: bool,
     #[command(flatten)]
@@ -128,7 +128,7 @@ impl Pub {
         properties: &Properties,
         delay: Duration,
     ) -> Result<ExitCode> {
-        let timing = Timing::start();
+        let timing = Timing::start(&[CONNECTED, ACKNOWLEDGED, ALL_ACKNOWLEDGED]);
         let mut builder = self.connect.builder(properties)?.pipelined(true);
         if self.repeat == 1 && payload.as_ref().is_some_and(|p| p.len() <= SHORT_BYTES) {
             builder = self.connect.briefly(builder);
@@ -152,7 +152,10 @@ impl Pub {
             _ => false,
         };
         match self.connect.connected(&client, begun).await? {
-            Ok(early) => sender.timing.connected(early),
+            Ok(early) => {
+                sender.timing.early_data(early);
+                sender.timing.reached(CONNECTED);
+            }
             Err(code) => return Ok(code),
         }
         let sent = match payload {
@@ -166,6 +169,9 @@ impl Pub {
             Ok(()) => sender.wait(0).await,
             Err(error) => Err(error),
         };
+        if outcome.is_ok() {
+            sender.timing.reached(ALL_ACKNOWLEDGED);
+        }
         let (refused, timing) = (sender.refused, sender.timing);
         match properties.disconnect_expiry {
             Some(expiry) => client.disconnect_and_keep_session(expiry).await,
@@ -238,7 +244,7 @@ impl Sender<'_> {
         let known = self.pending.len().saturating_sub(left);
         for delivery in self.pending.drain(..known) {
             match delivery.await {
-                Ok(_) => self.timing.acknowledged(),
+                Ok(_) => self.timing.reached(ACKNOWLEDGED),
                 Err(error @ PublishError::Refused { reason }) => {
                     // As mosquitto: the others still go.
                     self.connect.complain(&format_args!("Warning: {error}"));

@@ -1,53 +1,77 @@
-//! `--timing`: how long the steps of a publish took, as a line of JSON for
-//! scripts.
+//! `--timing`: how long the steps of a command of a client took, as a line of
+//! JSON for scripts.
 
+use core::time::Duration;
 use std::io::{self, Write as _};
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
+
+/// Round trips of messages that are printed.
+const ROUND_TRIPS_MAX: usize = 10_000;
+
+/// The server has accepted the client.
+pub(super) const CONNECTED: &str = "connected_us";
+/// ... and all links.
+pub(super) const ATTACHED: &str = "attached_us";
+/// The first message has its acknowledgement.
+pub(super) const ACKNOWLEDGED: &str = "acknowledged_us";
+/// ... and all messages.
+pub(super) const ALL_ACKNOWLEDGED: &str = "all_acknowledged_us";
+/// The first message has come.
+pub(super) const FIRST: &str = "first_us";
 
 /// Times since the start of connecting, in microseconds.
 #[derive(Debug)]
 pub(super) struct Timing {
     start: Instant,
-    connected: Option<u128>,
     early_data: Option<bool>,
-    acknowledged: Option<u128>,
+    steps: Map<String, Value>,
+    round_trips: Vec<u128>,
 }
 
 impl Timing {
-    /// Connecting starts now.
-    pub(super) fn start() -> Self {
+    /// Connecting starts now. A step that is not reached is printed as null.
+    pub(super) fn start(steps: &[&str]) -> Self {
+        let null = |step: &&str| ((*step).to_owned(), Value::Null);
         Self {
             start: Instant::now(),
-            connected: None,
             early_data: None,
-            acknowledged: None,
+            steps: steps.iter().map(null).collect(),
+            round_trips: Vec::new(),
         }
     }
 
-    /// CONNACK is there; and what the server said to early data.
-    pub(super) fn connected(&mut self, early_data: Option<bool>) {
-        self.early_data = early_data;
-        self.connected
-            .get_or_insert_with(|| self.start.elapsed().as_micros());
+    /// A step is reached, unless it was before.
+    pub(super) fn reached(&mut self, step: &str) {
+        if let Some(at @ Value::Null) = self.steps.get_mut(step) {
+            *at = json!(self.start.elapsed().as_micros());
+        }
     }
 
-    /// The first message has its acknowledgement, or has left if it gets none.
-    pub(super) fn acknowledged(&mut self) {
-        self.acknowledged
-            .get_or_insert_with(|| self.start.elapsed().as_micros());
+    /// What the server said to early data.
+    pub(super) const fn early_data(&mut self, accepted: Option<bool>) {
+        self.early_data = accepted;
+    }
+
+    /// How long a message took to its acknowledgement.
+    pub(super) fn round_trip(&mut self, took: Duration) {
+        if self.round_trips.len() < ROUND_TRIPS_MAX {
+            self.round_trips.push(took.as_micros());
+        }
     }
 
     /// The connection is closed: prints everything.
-    pub(super) fn print(&self) {
-        let times = json!({
-            "connected_us": self.connected,
-            "early_data": self.early_data,
-            "acknowledged_us": self.acknowledged,
-            "closed_us": self.start.elapsed().as_micros(),
-        });
+    pub(super) fn print(mut self) {
+        let closed = self.start.elapsed().as_micros();
+        self.steps.insert("closed_us".into(), json!(closed));
+        let early_data = json!(self.early_data);
+        self.steps.insert("early_data".into(), early_data);
+        if !self.round_trips.is_empty() {
+            let round_trips = json!(self.round_trips);
+            self.steps.insert("round_trips_us".into(), round_trips);
+        }
         // A reader that closed the output does not want to know.
-        let _ = writeln!(io::stdout(), "{times}");
+        let _ = writeln!(io::stdout(), "{}", Value::Object(self.steps));
     }
 }

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use dunlin_amqp_client::{Builder, Client, Sasl, TicketFile, Transport, Url};
+use dunlin_amqp_client::{Builder, Client, ConnectionEvent, Events, NetworkOptions};
+use dunlin_amqp_client::{Sasl, StreamPolicy, TicketFile, Transport, Url};
 
 use super::connect::Tls;
 
@@ -47,6 +48,13 @@ pub(super) struct Connect {
     /// earlier run the first datagram opens everything.
     #[arg(long, value_name = "FILE")]
     tickets: Option<PathBuf>,
+    /// Open step by step, each after the answer to the one before, as most clients
+    /// do, instead of in one flight.
+    #[arg(long)]
+    stepwise: bool,
+    /// Which links share a stream of QUIC.
+    #[arg(long, value_enum, default_value = "single")]
+    streams: Streams,
     /// Print what happens.
     #[arg(short = 'd', long)]
     debug: bool,
@@ -69,6 +77,31 @@ enum Mechanism {
     Off,
 }
 
+/// As [`StreamPolicy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Streams {
+    /// All.
+    Single,
+    /// None, as far as the server allows streams.
+    PerLink,
+}
+
+/// For a connection that is not worth a search for a larger packet size.
+fn briefly(builder: Builder) -> Builder {
+    builder.network(NetworkOptions::new().mtu_discovery(false))
+}
+
+/// What the server said to early data, when the client is closed.
+async fn early_data(mut events: Events) -> Option<bool> {
+    let mut said = None;
+    while let Some(event) = events.next().await {
+        if let ConnectionEvent::EarlyData { accepted } = event {
+            said = Some(accepted);
+        }
+    }
+    said
+}
+
 impl Connect {
     /// Options for the client.
     fn builder(&self) -> Result<Builder> {
@@ -78,7 +111,8 @@ impl Connect {
             .with_context(|| format!("--url {}", self.url))?;
         let mut builder = Client::builder(&self.url)
             .with_context(|| format!("--url {}", self.url))?
-            .losses_max(LOSSES_MAX);
+            .losses_max(LOSSES_MAX)
+            .pipelined(!self.stepwise);
         if url.transport().is_encrypted() || url.is_auto() {
             builder = builder.tls(self.tls.options()?);
         } else if self.tls.is_wanted() {
@@ -86,6 +120,12 @@ impl Connect {
         }
         if let (Some(user), Some(password)) = (&self.username, &self.password) {
             builder = builder.credentials(user, password);
+        }
+        if self.streams == Streams::PerLink {
+            if url.transport() != Transport::Quic {
+                anyhow::bail!("--streams has no effect here: it needs QUIC");
+            }
+            builder = builder.streams(StreamPolicy::PerLink);
         }
         if let Some(id) = &self.container {
             builder = builder.container_id(id);

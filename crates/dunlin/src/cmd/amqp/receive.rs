@@ -1,18 +1,23 @@
 //! `dunlin receive`: messages from a node of any AMQP 1.0 server.
 
+use core::future::{Future as _, poll_fn};
+use core::pin::pin;
+use core::task::Poll;
 use core::time::Duration;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use dunlin_amqp_client::{
-    Client, Delivery, Receiver, ReceiverBuilder, TerminusDurability, TerminusExpiryPolicy,
+    Client, Delivery, LinkError, Receiver, ReceiverBuilder, TerminusDurability,
+    TerminusExpiryPolicy,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Connect;
 use super::print::Form;
+use super::{Connect, briefly, early_data};
+use crate::cmd::timing::{ATTACHED, CONNECTED, FIRST, Timing};
 
 /// Exit code after -W, as that of `dunlin sub`.
 const TIMED_OUT: u8 = 27;
@@ -23,9 +28,9 @@ const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// Receive messages with AMQP 1.0 and print them.
 #[derive(Debug, Args)]
 pub(crate) struct Receive {
-    /// Address to receive from; of a topic it may have + and #.
-    #[arg(short = 't', long, value_name = "ADDRESS")]
-    address: String,
+    /// Address to receive from; of a topic it may have + and #. May be repeated.
+    #[arg(short = 't', long, value_name = "ADDRESS", required = true)]
+    address: Vec<String>,
     /// Exit after this many messages.
     #[arg(short = 'C', long, value_name = "COUNT")]
     count: Option<u64>,
@@ -35,6 +40,10 @@ pub(crate) struct Receive {
     /// Exit when the server has no further message.
     #[arg(long)]
     drain: bool,
+    /// Print a line of JSON with the times to the server's open, to the last attach, to
+    /// the first message and to the end, in microseconds.
+    #[arg(long)]
+    timing: bool,
     #[command(flatten)]
     settlement: Settlement,
     #[command(flatten)]
@@ -131,8 +140,8 @@ impl Receive {
         runtime.block_on(self.receive(&form))
     }
 
-    fn receiver(&self, client: &Client) -> ReceiverBuilder {
-        let mut builder = client.receiver(&self.address);
+    fn receiver(&self, client: &Client, address: &str) -> ReceiverBuilder {
+        let mut builder = client.receiver(address);
         let node = &self.node;
         for name in &node.capability {
             builder = builder.capability(name);
@@ -172,30 +181,53 @@ impl Receive {
                 None => core::future::pending().await,
             }
         };
-        let (client, connecting) = self.connect.builder()?.start()?;
-        let (mut receiver, attaching) = self.receiver(&client).start()?;
+        if self.node.subscription.is_some() && self.address.len() > 1 {
+            bail!("--subscription is of one address (-t)");
+        }
+        let mut timing = Timing::start(&[CONNECTED, ATTACHED, FIRST]);
+        // What it sends is short.
+        let (client, connecting) = briefly(self.connect.builder()?).start()?;
+        let events = client.events();
+        let (mut links, mut attaching) = (Vec::new(), Vec::new());
+        for address in &self.address {
+            let (receiver, attached) = self.receiver(&client, address).start()?;
+            links.push(receiver);
+            attaching.push(attached);
+        }
         let all = async {
             connecting.await?;
-            let attached = attaching.await?;
-            self.connect.say(|| {
-                let address = attached.address.as_deref().unwrap_or(&self.address);
-                format!("receiving from {address}")
-            });
-            self.print_all(&mut receiver, form).await
+            timing.reached(CONNECTED);
+            for (attached, address) in attaching.into_iter().zip(&self.address) {
+                let attached = attached.await?;
+                self.connect.say(|| {
+                    let address = attached.address.as_deref().unwrap_or(address);
+                    format!("receiving from {address}")
+                });
+            }
+            timing.reached(ATTACHED);
+            self.print_all(&mut links, form, &mut timing).await
         };
         let end = tokio::select! {
             end = all => end,
             () = timeout => Ok(End::TimedOut),
         };
         let leave = async {
-            match self.node.unsubscribe {
-                true => receiver.close().await,
-                false => drop(receiver),
+            for receiver in links {
+                match self.node.unsubscribe {
+                    true => receiver.close().await,
+                    false => drop(receiver),
+                }
             }
             client.close().await;
         };
         let _ = tokio::time::timeout(LEAVE_MAX, leave).await;
-        Ok(match end? {
+        let end = end?;
+        if self.timing {
+            let said = tokio::time::timeout(LEAVE_MAX, early_data(events)).await;
+            timing.early_data(said.unwrap_or_default());
+            timing.print();
+        }
+        Ok(match end {
             End::Done => ExitCode::SUCCESS,
             End::TimedOut => {
                 self.connect.complain(&"Timed out");
@@ -204,33 +236,42 @@ impl Receive {
         })
     }
 
-    async fn print_all(&self, receiver: &mut Receiver, form: &Form) -> Result<End> {
+    async fn print_all(
+        &self,
+        links: &mut [Receiver],
+        form: &Form,
+        timing: &mut Timing,
+    ) -> Result<End> {
         let cannot = "cannot wait for signals";
         let mut interrupt = signal(SignalKind::interrupt()).context(cannot)?;
         let mut terminate = signal(SignalKind::terminate()).context(cannot)?;
         let mut out = BufWriter::new(io::stdout());
         let mut printed = 0;
         while self.count.is_none_or(|count| printed < count) {
-            let delivery = match receiver.try_recv() {
-                Some(delivery) => delivery,
+            let (at, delivery) = match try_any(links) {
+                Some(found) => found,
                 None => {
                     out.flush().context("cannot write to standard output")?;
                     if self.drain {
-                        receiver.drain().await?;
-                        match receiver.try_recv() {
-                            Some(delivery) => delivery,
+                        for receiver in &mut *links {
+                            receiver.drain().await?;
+                        }
+                        match try_any(links) {
+                            Some(found) => found,
                             None => return Ok(End::Done),
                         }
                     } else {
                         tokio::select! {
-                            delivery = receiver.recv() => delivery?,
+                            found = any(links) => found?,
                             _ = interrupt.recv() => return Ok(End::Done),
                             _ = terminate.recv() => return Ok(End::Done),
                         }
                     }
                 }
             };
-            let written = form.write(&delivery, &self.address, &mut out);
+            timing.reached(FIRST);
+            let address = self.address.get(at).map_or("", String::as_str);
+            let written = form.write(&delivery, address, &mut out);
             match written {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(End::Done),
                 written => written.context("cannot write to standard output")?,
@@ -253,4 +294,25 @@ impl Receive {
             let _ = settlement.await;
         }
     }
+}
+
+/// A message that has come already, and of which link.
+fn try_any(links: &mut [Receiver]) -> Option<(usize, Delivery)> {
+    let mut links = links.iter_mut().enumerate();
+    links.find_map(|(at, link)| Some((at, link.try_recv()?)))
+}
+
+/// The next message, and of which link.
+async fn any(links: &mut [Receiver]) -> Result<(usize, Delivery), LinkError> {
+    poll_fn(|context| {
+        for (at, link) in links.iter_mut().enumerate() {
+            // Dropping the future loses no message, and its channel still wakes
+            // this task.
+            if let Poll::Ready(found) = pin!(link.recv()).poll(context) {
+                return Poll::Ready(found.map(|delivery| (at, delivery)));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }

@@ -4,15 +4,20 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use clap::Args;
-use dunlin_amqp_client::{Client, Connecting, Message, Sender, SenderBuilder, Sending};
+use dunlin_amqp_client::{Attaching, Client, Connecting, Message, Sender, SenderBuilder, Sending};
 
-use super::{Connect, parse_pair};
+use super::{Connect, briefly, early_data, parse_pair};
 use crate::causes::sentence;
 use crate::cmd::input::{Input, Lines};
+use crate::cmd::timing::{ACKNOWLEDGED, ATTACHED, CONNECTED, Timing};
+
+/// So many bytes to send are not worth a search for larger packets.
+const SHORT_BYTES: u64 = 8 << 10;
 
 /// Outcomes awaited at a time before the oldest is looked at.
 const SENDINGS_MAX: usize = 4096;
@@ -20,14 +25,15 @@ const SENDINGS_MAX: usize = 4096;
 /// Send messages with AMQP 1.0.
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// Address to send to; without it each message says where it goes (--to).
+    /// Address to send to; without it each message says where it goes (--to). May be
+    /// repeated: each has a link, and messages go to them in turn.
     #[arg(
         short = 't',
         long,
         value_name = "ADDRESS",
         required_unless_present = "to"
     )]
-    address: Option<String>,
+    address: Vec<String>,
     /// Send the message this many times.
     #[arg(
         short = 'C',
@@ -43,6 +49,11 @@ pub(crate) struct Send {
     /// Capability of the node, such as queue or topic; may be repeated.
     #[arg(long, value_name = "NAME")]
     capability: Vec<String>,
+    /// Print a line of JSON with the times to the server's open, to the last attach, to
+    /// the first outcome and to the end, in microseconds; with -M 1 also how long each
+    /// message took to its outcome.
+    #[arg(long)]
+    timing: bool,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
@@ -172,12 +183,7 @@ impl Send {
     /// Sends.
     pub(crate) fn run(self) -> Result<ExitCode> {
         let payload = self.source.input()?.read()?;
-        let mut template = Message::new("");
-        if let Some(address) = &self.address {
-            // For receivers from several nodes.
-            template = template.to(address);
-        }
-        let template = self.fields.apply(template)?;
+        let template = self.fields.apply(Message::new(""))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -189,8 +195,8 @@ impl Send {
         })
     }
 
-    fn sender(&self, client: &Client) -> SenderBuilder {
-        let mut builder = match &self.address {
+    fn sender(&self, client: &Client, address: Option<&str>) -> SenderBuilder {
+        let mut builder = match address {
             Some(address) => client.sender(address),
             None => client.anonymous_sender(),
         };
@@ -209,57 +215,105 @@ impl Send {
 
     /// Sends; how many messages were not taken.
     async fn send(&self, template: Message, payload: Option<Bytes>) -> Result<u64> {
-        let (client, connecting) = self.connect.builder()?.start()?;
-        let sent = self.send_on(&client, connecting, template, payload).await;
-        client.close().await;
-        sent
-    }
-
-    async fn send_on(
-        &self,
-        client: &Client,
-        connecting: Connecting,
-        template: Message,
-        payload: Option<Bytes>,
-    ) -> Result<u64> {
-        // Before there is an answer, so that it leaves in the first flight.
-        let (sender, attaching) = self.sender(client).start()?;
-        connecting.await?;
-        self.connect
-            .say(|| format!("connected to {}", self.connect.url));
-        attaching.await?;
+        let timing = Timing::start(&[CONNECTED, ATTACHED, ACKNOWLEDGED]);
+        let mut builder = self.connect.builder()?;
+        let bytes = payload.as_ref().map_or(usize::MAX, Bytes::len) as u64;
+        if bytes.saturating_mul(self.count) <= SHORT_BYTES {
+            builder = briefly(builder);
+        }
+        let (client, connecting) = builder.start()?;
+        let events = client.events();
         let mut batch = Batch {
             send: self,
-            sender: &sender,
-            template,
+            links: Vec::new(),
+            next: 0,
             waiting: VecDeque::new(),
             refused: 0,
+            timing,
         };
-        match payload {
-            Some(payload) => {
-                for _ in 0..self.count {
-                    batch.send(payload.clone()).await?;
-                }
-            }
-            None => batch.lines().await?,
+        let sent = batch.run(&client, connecting, template, payload).await;
+        client.close().await;
+        sent?;
+        if self.timing {
+            batch.timing.early_data(early_data(events).await);
+            batch.timing.print();
         }
-        batch.wait(0).await?;
-        let refused = batch.refused;
-        sender.close().await;
-        Ok(refused)
+        Ok(batch.refused)
     }
+}
+
+/// A sender, and what its messages are made from.
+struct Link {
+    sender: Sender,
+    template: Message,
 }
 
 /// Messages under way.
 struct Batch<'s> {
     send: &'s Send,
-    sender: &'s Sender,
-    template: Message,
+    links: Vec<Link>,
+    /// The link of the next message.
+    next: usize,
     waiting: VecDeque<Sending>,
     refused: u64,
+    timing: Timing,
 }
 
 impl Batch<'_> {
+    async fn run(
+        &mut self,
+        client: &Client,
+        connecting: Connecting,
+        template: Message,
+        payload: Option<Bytes>,
+    ) -> Result<()> {
+        // Before there is an answer, so that they leave in the first flight.
+        let attaching = self.attach(client, &template)?;
+        connecting.await?;
+        self.timing.reached(CONNECTED);
+        let connect = &self.send.connect;
+        connect.say(|| format!("connected to {}", connect.url));
+        for link in attaching {
+            link.await?;
+        }
+        self.timing.reached(ATTACHED);
+        match payload {
+            Some(payload) => {
+                for _ in 0..self.send.count {
+                    self.send(payload.clone()).await?;
+                }
+            }
+            None => self.lines().await?,
+        }
+        self.wait(0).await?;
+        for link in self.links.drain(..) {
+            link.sender.close().await;
+        }
+        Ok(())
+    }
+
+    /// A link for each address, or one for all.
+    fn attach(&mut self, client: &Client, template: &Message) -> Result<Vec<Attaching>> {
+        let mut attaching = Vec::new();
+        if self.send.address.is_empty() {
+            let (sender, attached) = self.send.sender(client, None).start()?;
+            let template = template.clone();
+            self.links.push(Link { sender, template });
+            attaching.push(attached);
+        }
+        for address in &self.send.address {
+            let (sender, attached) = self.send.sender(client, Some(address)).start()?;
+            // For receivers from several nodes, unless --to says it.
+            let template = match self.send.fields.to {
+                Some(_) => template.clone(),
+                None => template.clone().to(address),
+            };
+            self.links.push(Link { sender, template });
+            attaching.push(attached);
+        }
+        Ok(attaching)
+    }
+
     async fn lines(&mut self) -> Result<()> {
         let mut lines = Lines::start()?;
         while let Some(line) = lines.next().await? {
@@ -269,10 +323,19 @@ impl Batch<'_> {
     }
 
     async fn send(&mut self, payload: Bytes) -> Result<()> {
-        let message = self.template.clone().with_payload(payload);
+        let count = self.links.len();
+        let Some(link) = self.links.get(self.next) else {
+            bail!("there is no link");
+        };
+        self.next = (self.next + 1) % count;
+        let message = link.template.clone().with_payload(payload);
+        let begun = Instant::now();
         self.waiting
-            .push_back(self.sender.start_send(message).await?);
-        if self.waiting.len() >= SENDINGS_MAX {
+            .push_back(link.sender.start_send(message).await?);
+        if self.send.max_inflight == Some(1) && count == 1 {
+            self.wait(0).await?;
+            self.timing.round_trip(begun.elapsed());
+        } else if self.waiting.len() >= SENDINGS_MAX {
             self.wait(SENDINGS_MAX / 2).await?;
         }
         Ok(())
@@ -285,7 +348,10 @@ impl Batch<'_> {
         {
             let connect = &self.send.connect;
             match sending.await {
-                Ok(outcome) if outcome.is_accepted() => connect.say(|| outcome.to_string()),
+                Ok(outcome) if outcome.is_accepted() => {
+                    self.timing.reached(ACKNOWLEDGED);
+                    connect.say(|| outcome.to_string());
+                }
                 Ok(outcome) => {
                     // The others still go.
                     self.refused += 1;
