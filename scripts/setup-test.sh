@@ -13,7 +13,8 @@
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
 #
 # With --lab only what the experiments of dunlin-lab compare and read captures
-# with: mosquitto, mosquitto-clients, tshark, iproute2.
+# with: mosquitto, mosquitto-clients, tshark, iproute2, and in target/peers/artemis
+# ActiveMQ Artemis from Maven, where there are a JDK and maven.
 #
 # Each step is quick when its result is there. A step that cannot be done is
 # skipped with one line that says why; the tests that need it skip themselves.
@@ -169,6 +170,26 @@ java_packages() {
     fi
 }
 
+artemis() {
+    local folder="${CARGO_TARGET_DIR:-target}/peers/artemis"
+    if [ "$folder/classes/Embedded.class" -nt bench/artemis/Embedded.java ]; then
+        return
+    fi
+    if ! command -v mvn >/dev/null || ! command -v javac >/dev/null; then
+        skip 'Artemis: no JDK or no maven'
+        return
+    fi
+    mkdir -p "$folder/classes"
+    if timeout "$SECONDS_MAX" mvn -q -B -f bench/artemis/pom.xml dependency:copy-dependencies \
+        "-DoutputDirectory=$(realpath "$folder")/lib" >target/setup-artemis.log 2>&1 &&
+        javac -nowarn -cp "$folder/lib/*" -d "$folder/classes" bench/artemis/Embedded.java \
+            >>target/setup-artemis.log 2>&1; then
+        done_with "installed Artemis into $folder"
+    else
+        skip 'Artemis: see target/setup-artemis.log'
+    fi
+}
+
 # Where a program of Cargo may be, the installed ones included.
 has_program() {
     command -v "$1" >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/$1" ] || [ -x "$peers/bin/$1" ]
@@ -205,6 +226,7 @@ cargo_brokers() {
 mkdir -p target
 debian_packages "${1:-}"
 if [ "${1:-}" = --lab ]; then
+    artemis
     exit
 fi
 python_environment

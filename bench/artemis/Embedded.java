@@ -1,4 +1,6 @@
-// ActiveMQ Artemis without persistence, for compare-amqp.sh: `Embedded PORT`.
+// ActiveMQ Artemis without persistence, for compare-amqp.sh: `Embedded PORT`; and for
+// dunlin-lab, with TLS, at every address: `Embedded PORT KEYSTORE`, a PKCS #12 file
+// whose password is `artemis`.
 
 import java.nio.file.Files;
 import org.apache.activemq.artemis.core.config.impl.ConfigurationImpl;
@@ -13,7 +15,11 @@ public final class Embedded {
         config.setSecurityEnabled(false);
         config.setJournalDirectory(Files.createTempDirectory("artemis").toString());
         config.setGlobalMaxSize(512L << 20);
-        config.addAcceptorConfiguration("amqp", "tcp://127.0.0.1:" + args[0] + "?protocols=AMQP");
+        var acceptor = (args.length > 1 ? "tcp://0.0.0.0:" : "tcp://127.0.0.1:") + args[0] + "?protocols=AMQP";
+        if (args.length > 1) {
+            acceptor += ";sslEnabled=true;keyStoreType=PKCS12;keyStorePassword=artemis;keyStorePath=" + args[1];
+        }
+        config.addAcceptorConfiguration("amqp", acceptor);
         var settings = new AddressSettings();
         settings.setDefaultAddressRoutingType(RoutingType.ANYCAST);
         settings.setDefaultQueueRoutingType(RoutingType.ANYCAST);

@@ -11,8 +11,10 @@ pub(crate) mod experiment;
 pub(crate) mod generator;
 mod grid;
 pub(crate) mod interrupt;
+mod iqbal;
 mod isolation;
 pub(crate) mod kumar;
+mod links;
 pub(crate) mod medians;
 mod memory;
 mod milios;
@@ -45,7 +47,13 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     &nikitin::Connect,
     &nikitin::Transmit,
     &nikitin::Size,
+    &iqbal::SINGLE,
+    &iqbal::MULTI,
+    &iqbal::DELAY,
+    &iqbal::LOSS,
+    &iqbal::BANDWIDTH,
     &isolation::Isolation,
+    &links::Links,
     &wake::Wake,
     &grid::Grid,
     &storm::Storm,

@@ -1,12 +1,13 @@
 //! The systems that are compared: how each is found, started and addressed.
 //!
 //! All brokers have the same certificate. All clients are ours
-//! (`dunlin-client`), so that what differs is the broker and the transport;
+//! (`dunlin-client`, and `dunlin send` and `receive` for AMQP), so that what
+//! differs is the broker, the transport and how a connection is opened;
 //! the broker `mqttv5` delivers on the control stream, which any client takes.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -28,6 +29,8 @@ pub(crate) struct System {
     pub(crate) streams: &'static str,
     /// Clients keep session tickets and send early data.
     pub(crate) early: bool,
+    /// AMQP is spoken, by `dunlin send` and `receive` with these options.
+    pub(crate) amqp: Option<&'static [&'static str]>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,6 +38,7 @@ pub(crate) enum Broker {
     Dunlin,
     Mosquitto,
     Mqttv5,
+    Artemis,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -88,7 +92,64 @@ pub(crate) static SYSTEMS: &[System] = &[
         Wire::Tcp,
     ),
     other("mqttv5-quic", "mqttv5, QUIC", Broker::Mqttv5, Wire::Quic),
+    amqp("amqp-tls12", "AMQP over TLS 1.2", Wire::Tls, TLS_1_2),
+    amqp("amqp-tls13", "AMQP over TLS 1.3", Wire::Tls, STEPWISE),
+    amqp("amqp-quic", "AMQP over QUIC", Wire::Quic, STEPWISE),
+    System {
+        early: true,
+        ..amqp(
+            "amqp-quic-0rtt",
+            "AMQP over QUIC 0-RTT",
+            Wire::Quic,
+            STEPWISE,
+        )
+    },
+    System {
+        early: true,
+        ..amqp(
+            "amqp-ours",
+            "AMQP over QUIC 0-RTT, opened in one flight",
+            Wire::Quic,
+            &[],
+        )
+    },
+    amqp(
+        "amqp-ours-1rtt",
+        "AMQP over QUIC, opened in one flight",
+        Wire::Quic,
+        &[],
+    ),
+    amqp(
+        "amqp-ours-tls13",
+        "AMQP over TLS 1.3, opened in one flight",
+        Wire::Tls,
+        &[],
+    ),
+    System {
+        broker: Broker::Artemis,
+        ..amqp("artemis-tls12", "Artemis, TLS 1.2", Wire::Tls, TLS_1_2)
+    },
+    System {
+        broker: Broker::Artemis,
+        ..amqp("artemis-tls13", "Artemis, TLS 1.3", Wire::Tls, STEPWISE)
+    },
 ];
+
+/// As most clients open a connection.
+const STEPWISE: &[&str] = &["--stepwise"];
+const TLS_1_2: &[&str] = &["--stepwise", "--tls-max", "1.2"];
+
+const fn amqp(
+    id: &'static str,
+    title: &'static str,
+    wire: Wire,
+    options: &'static [&'static str],
+) -> System {
+    System {
+        amqp: Some(options),
+        ..dunlin(id, title, wire, "single")
+    }
+}
 
 const fn dunlin(
     id: &'static str,
@@ -103,6 +164,7 @@ const fn dunlin(
         wire,
         streams,
         early: false,
+        amqp: None,
     }
 }
 
@@ -114,6 +176,7 @@ const fn other(id: &'static str, title: &'static str, broker: Broker, wire: Wire
         wire,
         streams: "single",
         early: false,
+        amqp: None,
     }
 }
 
@@ -138,6 +201,7 @@ impl System {
             Broker::Dunlin => None,
             Broker::Mosquitto => Some("mosquitto is not installed: apt install mosquitto"),
             Broker::Mqttv5 => Some("mqttv5 is not installed: scripts/setup-test.sh --brokers"),
+            Broker::Artemis => Some("Artemis is not installed: scripts/setup-test.sh --lab"),
         }
     }
 
@@ -147,6 +211,7 @@ impl System {
             Broker::Dunlin => None,
             Broker::Mosquitto => find("mosquitto"),
             Broker::Mqttv5 => mqttv5(),
+            Broker::Artemis => find("java").filter(|_| artemis().is_some()),
         }
     }
 
@@ -156,6 +221,7 @@ impl System {
             Broker::Dunlin => (lab.program().to_owned(), "--version"),
             Broker::Mosquitto => (self.program()?, "-h"),
             Broker::Mqttv5 => (self.program()?, "--version"),
+            Broker::Artemis => return artemis_version(&artemis()?),
         };
         let mut command = Command::new(program);
         command.arg(argument);
@@ -175,10 +241,13 @@ impl System {
 
     /// Where clients connect to.
     pub(crate) fn url(&self, broker: Ipv4Addr) -> String {
-        let scheme = match self.wire {
-            Wire::Quic => "quic",
-            Wire::Tls => "mqtts",
-            Wire::Tcp => "mqtt",
+        let scheme = match (self.wire, self.amqp.is_some()) {
+            (Wire::Quic, false) => "quic",
+            (Wire::Tls, false) => "mqtts",
+            (Wire::Tcp, false) => "mqtt",
+            (Wire::Quic, true) => "amqp+quic",
+            (Wire::Tls, true) => "amqps",
+            (Wire::Tcp, true) => "amqp",
         };
         format!("{scheme}://{broker}:{}", self.port())
     }
@@ -206,6 +275,10 @@ impl System {
             Broker::Mqttv5 => {
                 let program = self.program().context("mqttv5 is not installed")?;
                 serve_mqttv5(lab, namespace, &namespace.command(program))
+            }
+            Broker::Artemis => {
+                let folder = artemis().context("Artemis is not installed")?;
+                serve_artemis(lab, namespace, &folder)
             }
         }
     }
@@ -240,24 +313,59 @@ fn serve_mqttv5(lab: &Lab, namespace: &Namespace, program: &Command) -> Result<S
     Server::start(namespace, command, TCP_PORT, &lab.temporary("mqttv5.log"))
 }
 
+/// Embedded and without persistence, by bench/artemis, with TLS.
+fn serve_artemis(lab: &Lab, namespace: &Namespace, folder: &Path) -> Result<Server> {
+    let store = lab.temporary("artemis.p12");
+    let mut command = Command::new("openssl");
+    command.args(["pkcs12", "-export", "-passout", "pass:artemis", "-in"]);
+    command.arg(lab.certificate("server.pem"));
+    command.arg("-inkey").arg(lab.certificate("server.key"));
+    command.arg("-out").arg(&store);
+    output(command).context("cannot make a key store for Artemis")?;
+    let mut command = namespace.command("java");
+    let path = format!("{0}/classes:{0}/lib/*", folder.display());
+    command.args(["-Xmx512m", "-cp", &path, "Embedded", &TLS_PORT.to_string()]);
+    command.arg(store);
+    Server::start(namespace, command, TLS_PORT, &lab.temporary("artemis.log"))
+}
+
+/// The folder with its jars and the program that embeds it.
+fn artemis() -> Option<PathBuf> {
+    let mut places = targets().into_iter().map(|it| it.join("peers/artemis"));
+    places.find(|folder| folder.join("classes/Embedded.class").is_file())
+}
+
+fn artemis_version(folder: &Path) -> Option<String> {
+    let jars = std::fs::read_dir(folder.join("lib")).ok()?;
+    let mut names = jars.filter_map(|jar| jar.ok()?.file_name().into_string().ok());
+    names.find_map(|name| {
+        let version = name.strip_prefix("artemis-server-")?;
+        Some(format!("Artemis {}", version.strip_suffix(".jar")?))
+    })
+}
+
+/// Where Cargo and `scripts/setup-test.sh` put what they make.
+fn targets() -> Vec<PathBuf> {
+    let named = std::env::var_os("CARGO_TARGET_DIR");
+    let beside = std::env::current_exe().ok();
+    // target/release/dunlin-lab, with target/peers for the others.
+    let beside = beside.as_deref().and_then(|me| me.parent()?.parent());
+    let target = named.map_or_else(|| "target".into(), PathBuf::from);
+    core::iter::once(target)
+        .chain(beside.map(PathBuf::from))
+        .collect()
+}
+
 /// Where `scripts/setup-test.sh` puts it, or Cargo, or the environment says.
 fn mqttv5() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("MQTTV5") {
         return Some(PathBuf::from(named)).filter(|path| path.is_file());
     }
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let beside = std::env::current_exe().ok();
-    // target/release/dunlin-lab, with target/peers/bin for the others.
-    let beside = beside.as_deref().and_then(|me| me.parent()?.parent());
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let places = [
-        Some(target.join("peers/bin/mqttv5")),
-        beside.map(|target| target.join("peers/bin/mqttv5")),
-        cargo.map(|cargo| cargo.join("bin/mqttv5")),
-    ];
-    let found = places.into_iter().flatten().find(|path| path.is_file());
+    let peers = targets().into_iter().map(|it| it.join("peers/bin/mqttv5"));
+    let mut places = peers.chain(cargo.map(|cargo| cargo.join("bin/mqttv5")));
+    let found = places.find(|path| path.is_file());
     found.or_else(|| find("mqttv5"))
 }
 
@@ -287,5 +395,7 @@ mod tests {
         let quic = System::find("dunlin-quic").unwrap();
         let address = Ipv4Addr::new(10, 203, 0, 2);
         assert_eq!(quic.url(address), "quic://10.203.0.2:14567");
+        let amqp = System::find("amqp-ours").unwrap();
+        assert_eq!(amqp.url(address), "amqp+quic://10.203.0.2:14567");
     }
 }

@@ -2,7 +2,6 @@
 //! inside a namespace that prints what it saw as a line of JSON.
 
 mod access;
-pub(crate) mod burst;
 pub(crate) mod knock;
 pub(crate) mod load;
 pub(crate) mod pairs;
@@ -33,9 +32,6 @@ pub(crate) enum Tool {
     /// Pairs of a publisher and a subscriber.
     #[command(hide = true)]
     Pairs(pairs::Pairs),
-    /// One client that has many messages at once.
-    #[command(hide = true)]
-    Burst(burst::Burst),
     /// A publisher that gets one line at a time.
     #[command(hide = true)]
     Trickle(trickle::Trickle),
@@ -48,7 +44,6 @@ impl Tool {
             Self::Knock(knock) => knock.run(),
             Self::Racer(racer) => racer.run(),
             Self::Pairs(pairs) => pairs.run(),
-            Self::Burst(burst) => burst.run(),
             Self::Trickle(trickle) => trickle.run(),
         }
     }

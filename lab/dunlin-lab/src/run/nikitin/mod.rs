@@ -15,6 +15,8 @@ pub(super) use transmit::Transmit;
 
 use core::time::Duration;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::Topology;
@@ -36,6 +38,9 @@ use crate::profile::load;
 
 /// What is compared: the paper has one implementation over QUIC and over TLS.
 const SYSTEMS: [&str; 4] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls", "mqttv5-quic"];
+
+/// Between two looks at a client that is awaited.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Kinds of links, in the order of the paper's tables.
 const LINKS: [&str; 5] = ["wifi", "zigbee", "4g", "3g", "ethernet"];
@@ -100,11 +105,17 @@ impl<'a> Bed<'a> {
         })
     }
 
-    /// One of this program's hidden commands at a client, with where to
-    /// connect.
-    fn tool(&self, name: &str, client: &str) -> Result<Command> {
-        let mut command = self.lab.me(self.testbed.namespace(client)?);
-        command.args([name, "--url", &self.system.url(BROKER)]);
+    /// `dunlin pub` at a client, with where to connect.
+    fn publisher(&self, client: &str) -> Result<Command> {
+        let mut command = self.lab.dunlin(self.testbed.namespace(client)?);
+        command.args([
+            "pub",
+            "--timing",
+            "-i",
+            client,
+            "--url",
+            &self.system.url(BROKER),
+        ]);
         command.arg("--ca").arg(self.lab.certificate("ca.pem"));
         Ok(command)
     }
@@ -141,6 +152,19 @@ impl Running {
             .context("cannot start a client")?;
         let _known = Known::new(&child);
         Ok(Self { child, _known })
+    }
+
+    /// As [`Self::reply`]; nothing if it does not end until then.
+    fn reply_until<T: DeserializeOwned>(mut self, until: Instant) -> Result<Option<T>> {
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() > until {
+                self.child.kill().context("cannot kill a client")?;
+                self.child.wait()?;
+                return Ok(None);
+            }
+            thread::sleep(LOOK);
+        }
+        self.reply().map(Some)
     }
 
     fn reply<T: DeserializeOwned>(self) -> Result<T> {

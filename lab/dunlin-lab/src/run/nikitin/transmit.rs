@@ -2,9 +2,11 @@
 //! paper's Appendix A, of QoS 1.
 
 use core::time::Duration;
+use std::time::Instant;
 
 use anyhow::Result;
 use dunlin_link::parse_duration;
+use serde::Deserialize;
 
 use super::super::bench::{measure, outcome};
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
@@ -12,10 +14,16 @@ use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{Bed, CLIENTS, LINKS, Running, SCENARIOS, SYSTEMS, claims, round_trip};
 use crate::lab::Lab;
-use crate::tool::burst::Bursted;
 
 /// Clients with many messages.
 pub(crate) struct Transmit;
+
+/// What `dunlin pub --timing` prints, as far as it is read.
+#[derive(Debug, Deserialize)]
+struct Timed {
+    connected_us: u64,
+    all_acknowledged_us: u64,
+}
 
 /// Topic and payload of Listing A.1.
 const PRINTER: (&str, &str) = (
@@ -167,26 +175,29 @@ impl Experiment for Transmit {
         let bed = Bed::start(lab, cell)?;
         let mut running = Vec::new();
         for client in CLIENTS.iter().take(clients(scale, cell.factor("link"))) {
-            let mut command = bed.tool("burst", client)?;
-            command.args(["--policy", bed.system.streams, "--id", client]);
-            command.args(["--topic", topic, "--count", count]);
-            command.args(["--timeout", size.timeout]).arg("--file");
+            let mut command = bed.publisher(client)?;
+            command.args(["-q", "1", "-t", topic, "--repeat", count, "-M", count, "-f"]);
             command.arg(&file);
             running.push(Running::start(command)?);
         }
         let patience = parse_duration(size.timeout)?;
+        // For the connection, too.
+        let until = Instant::now() + 2 * patience;
         let rtt = round_trip(cell.factor("link"));
         let mut times = Vec::new();
         let mut notes = Vec::new();
         for client in running {
             // One that cannot even connect has not transmitted either.
-            let took = match client.reply::<Bursted>() {
-                Ok(done) => done.transmitted_us.map(Duration::from_micros),
+            let took = match client.reply_until::<Timed>(until) {
+                Ok(done) => done.map(|done| {
+                    Duration::from_micros(done.all_acknowledged_us - done.connected_us)
+                }),
                 Err(error) => {
                     notes.push(format!("{error:#}"));
                     None
                 }
             };
+            let took = took.filter(|took| *took <= patience);
             if took.is_none() {
                 notes.push(format!("given up after {patience:?}"));
             }
