@@ -220,7 +220,16 @@ impl Experiment for Iqbal {
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
-        let path = lab.temporary("iqbal.pcapng");
+        // Those of the first repetition are for lab/energy.
+        let is_kept = self.0 == Variant::Single && cell.repetition == 0;
+        let path = match is_kept {
+            true => lab.out(&format!(
+                "{}-{}.pcapng",
+                cell.system,
+                cell.factor("messages")
+            )),
+            false => lab.temporary("iqbal.pcapng"),
+        };
         let bench = Bench::start(lab, cell, &link(cell)?, Some(path.clone()))?;
         let rtt = number(cell, "rtt_ms", ROUND_TRIP)?;
         let exchange = Exchange {
@@ -235,7 +244,9 @@ impl Experiment for Iqbal {
         let mut seen = exchange.run(rounds(scale), self.0.has_round_trips())?;
         let invalid = bench.finish(0)?;
         seen.count(&path)?;
-        let _ = std::fs::remove_file(&path);
+        if !is_kept {
+            let _ = std::fs::remove_file(&path);
+        }
         let mut outcome = outcome(measures(&seen, rtt), invalid);
         if let Some(note) = seen.refused() {
             outcome.notes.push(note);
