@@ -309,6 +309,12 @@ pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
             number,
             answer,
         } => requests::answered(own, link, number, *answer),
+        Call::Granted {
+            link,
+            serial,
+            outcomes,
+        } => links::granted(own, link, serial, &outcomes),
+        Call::Stolen { link } => links::stolen(own, link),
         call => amqp_nodes::handle_call(own, from, call),
     }
 }

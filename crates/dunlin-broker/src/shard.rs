@@ -19,7 +19,7 @@ use crate::memory::Part;
 use crate::messages::{shared, stored, throttle};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
-use crate::queues::{dead, dispatch, restoring, retiring};
+use crate::queues::{dead, dispatch, restoring, retiring, termini};
 use crate::reports::audit;
 use crate::reports::census::{self, Census};
 use crate::reports::clients::{self, ClientView};
@@ -181,6 +181,7 @@ impl Shard {
                     own.unstored.reminded = false;
                     throttle::release_unstored(own);
                 }
+                Timer::Termini => termini::check_expiry(own),
                 Timer::Sys => {
                     sys::publish_counters(own, self.started);
                     self.sys_round = true;

@@ -176,6 +176,8 @@ pub struct Consumer<K> {
     acquired: VecDeque<(K, bool)>,
     /// Of the messages in `unsettled`.
     bytes: usize,
+    /// Keys of all durable deliveries are recorded.
+    records: bool,
 }
 
 impl<K> Default for Consumer<K> {
@@ -185,11 +187,18 @@ impl<K> Default for Consumer<K> {
             due: VecDeque::new(),
             acquired: VecDeque::new(),
             bytes: 0,
+            records: false,
         }
     }
 }
 
 impl<K: Key> Consumer<K> {
+    /// Whether the receiver names what it has by its key after a restart: the key of
+    /// each durable delivery is recorded before it is sent.
+    pub const fn set_recording(&mut self, records: bool) {
+        self.records = records;
+    }
+
     /// Deliveries that are not settled.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -280,7 +289,8 @@ impl<K: Key> Consumer<K> {
     fn take(&mut self, key: K, turn: u64, delivery: Delivery) -> Option<Next<K>> {
         let seq = delivery.seq;
         let bytes = delivery.cost();
-        let record = seq.is_some() && delivery.qos == QoS::ExactlyOnce;
+        let twice = delivery.qos == QoS::ExactlyOnce;
+        let record = seq.is_some() && (twice || self.records);
         let Step::To(state) = State::Waiting.after(Event::Take { record }) else {
             return None;
         };
@@ -505,6 +515,18 @@ impl<K: Key> Consumer<K> {
         queue.handle_resumed();
     }
 
+    /// The receiver wants a message once more that it has not settled.
+    pub fn resend(&mut self, key: K) {
+        if self.state(key) == Some(State::Sent) {
+            self.due.push_back(key);
+        }
+    }
+
+    /// The receiver is gone for now: nothing is due before it is back.
+    pub fn rest(&mut self) {
+        self.due.clear();
+    }
+
     /// Restores from the store what was sent, or whose second step was due,
     /// when an earlier process ended.
     pub fn restore(&mut self, queue: &mut Queue, key: K, delivery: Option<Delivery>) {
@@ -549,8 +571,8 @@ impl<K: Key> Consumer<K> {
     }
 
     /// A message that is due came back from the store; one that is gone ends
-    /// its delivery.
-    fn handle_loaded_due(&mut self, seq: u64, message: Option<&Arc<Message>>) -> bool {
+    /// its delivery. `false`: none of this consumer has it.
+    pub fn handle_loaded_due(&mut self, seq: u64, message: Option<&Arc<Message>>) -> bool {
         let of_seq = |d: &Delivery| d.seq == Some(seq) && d.is_stored();
         let found = |entry: &Unsettled| entry.delivery.as_ref().is_some_and(of_seq);
         let Some((key, _)) = self.unsettled.iter().find(|(_, entry)| found(entry)) else {

@@ -246,7 +246,7 @@ impl Queue {
     }
 
     /// The store has answered.
-    pub(crate) const fn end_loading(&mut self) {
+    pub const fn end_loading(&mut self) {
         self.loading = false;
     }
 }

@@ -69,9 +69,11 @@ impl AmqpClient {
     /// A client that has sent nothing. `sasl`: a mechanism with its first message.
     #[must_use]
     pub fn new(world: &World, conn: ConnId, stream: StreamId, sasl: Option<(&str, &[u8])>) -> Self {
+        // None takes links from another.
+        let container = format!("client-{conn:?}-{stream:?}");
         let settings = Settings {
             side: Side::Client,
-            container_id: "client",
+            container_id: &container,
             sasl: match sasl {
                 Some(_) => SaslPolicy::Required,
                 None => SaslPolicy::Off,

@@ -8,7 +8,9 @@ use dunlin_base::{ConnId, SendBuf, Text};
 
 use crate::amqp::carried::{self, NO_ERROR};
 use crate::amqp::state::{AmqpConn, AmqpPhase};
-use crate::amqp::{access, enlisting, incoming, links, nodes, outgoing, sasl, transactions};
+use crate::amqp::{
+    access, enlisting, incoming, links, nodes, outgoing, resuming, sasl, transactions,
+};
 use crate::ids::ConnIdx;
 use crate::io::Event;
 use crate::messages::throttle;
@@ -113,13 +115,14 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
             attach,
             steals,
         } => links::handle_attach(own, c, (link, session), attach, steals),
-        EngineEvent::Ended { session, .. } => nodes::expire(own, c, Some(session)),
+        EngineEvent::Ended { session, .. } => resuming::expire(own, c, Some(session)),
         EngineEvent::Detached { link, closed, .. } => links::handle_detached(own, c, link, closed),
         EngineEvent::Credit { link, drain, .. } => match nodes::taking(own, c, link) {
             Some(s) => nodes::handle_credit(own, s, drain),
             None => outgoing::handle_credit(own, c, link, drain),
         },
         EngineEvent::Message(message) => incoming::handle_message(own, c, message),
+        EngineEvent::Aborted { link, tag } => incoming::handle_aborted(own, c, link, tag),
         EngineEvent::Demand { delivery, demand } => {
             transactions::handle_demand(own, c, delivery, &demand);
         }
@@ -282,7 +285,7 @@ pub(super) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
         conn.phase = AmqpPhase::Closing;
     }
     end(own, c);
-    nodes::expire(own, c, None);
+    resuming::expire(own, c, None);
     forget(own, c);
 }
 

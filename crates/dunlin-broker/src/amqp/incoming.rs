@@ -8,15 +8,14 @@ use dunlin_amqp::codec::{
     DecodeError, DeliveryState, Message as Scanned, ReceiverSettleMode, condition,
 };
 use dunlin_amqp::message::from_amqp;
-use dunlin_amqp::{Message, State};
+use dunlin_amqp::{LinkId, Message, State, Tag};
 use dunlin_base::topic::validate_name;
 use dunlin_base::{Instant, Message as Neutral, Text};
 
 use crate::amqp::concluding::Why;
-use crate::amqp::enlisting;
 use crate::amqp::outcome::{rejected, settle, top_up};
-use crate::amqp::requests;
-use crate::amqp::state::{End, Open};
+use crate::amqp::state::{AmqpLink, End, Open};
+use crate::amqp::{enlisting, outcomes, requests, resuming};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::publish;
 use crate::messages::source::Source;
@@ -44,6 +43,10 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
     };
     *credit = credit.saturating_sub(1);
     let topic = topic.clone();
+    if message.resume {
+        return handle_resumed(own, c, s, &message);
+    }
+    let tag = message.tag;
     let open = Open { delivery, second };
     let state = message.state.as_ref().map(State::get);
     let bytes = message.payload.into_bytes();
@@ -53,8 +56,11 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
             let how = (open, settled);
             return enlisting::post(own, c, origin, how, state.txn_id, checked);
         }
-        (_, Ok(message)) => take(own, c, origin, (open, settled), message),
+        (_, Ok(message)) => take(own, c, origin, (open, tag, settled), message),
         (_, Err((condition, text))) if !settled => {
+            if second {
+                outcomes::note_rejected(own, s, tag);
+            }
             settle(own, c, open, &rejected(condition, text));
         }
         (_, Err(_)) => {}
@@ -91,7 +97,7 @@ fn take(
     own: &mut Owners,
     c: ConnIdx,
     origin: SessionRef,
-    (open, settled): (Open, bool),
+    (open, tag, settled): (Open, Tag, bool),
     message: Neutral,
 ) {
     own.stats.note_received(message.qos);
@@ -102,6 +108,10 @@ fn take(
     {
         all.insert(token, open);
     }
+    let receipt = match open.second && !settled {
+        true => outcomes::note_message(own, origin.at, token, tag),
+        false => None,
+    };
     let to_queue = addresses::is_queue(&message.topic);
     let message = Arc::new(message);
     let mut source = Source::of(&message, own.now).by(c);
@@ -111,6 +121,7 @@ fn take(
     if !settled {
         source = source.answered();
     }
+    source.set_receipt(receipt);
     publish::dispatch(own, Some(origin), token, &mut source, None);
 }
 
@@ -125,4 +136,43 @@ fn map(bytes: &Bytes, topic: Option<Text>, now: Instant) -> Result<Neutral, Deco
         }
     };
     from_amqp(bytes, topic, now)
+}
+
+/// The client has settled a message that it sent.
+pub(super) fn settled(own: &mut Owners, c: ConnIdx, s: SessionIdx, tag: Tag) {
+    outcomes::forget(own, s, tag);
+    top_up(own, c, s);
+}
+
+/// The client gives up a message that it sent on an earlier attachment.
+pub(super) fn handle_aborted(own: &mut Owners, c: ConnIdx, link: LinkId, tag: Tag) {
+    let conn = own.conns.amqp(c);
+    if let Some(s) = conn.and_then(|conn| conn.links.get(&link).copied()) {
+        settled(own, c, s, tag);
+    }
+}
+
+/// A message that came on an earlier attachment: only its state is news.
+fn handle_resumed(own: &mut Owners, c: ConnIdx, s: SessionIdx, message: &Message<'_>) {
+    let (delivery, tag) = (message.delivery, message.tag);
+    if message.settled {
+        return settled(own, c, s, tag);
+    }
+    let theirs = message.state.as_ref().filter(|state| state.is_terminal());
+    let keep = own.sessions.amqp_mut(s).and_then(AmqpLink::keep_mut);
+    let ours = keep.and_then(|keep| keep.outcomes.get(&tag).copied());
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return;
+    };
+    let _ = match (theirs, ours) {
+        // The sender's outcome holds, and this side settles.
+        (Some(state), _) => conn.engine.settle(delivery, Some(&state.get())),
+        (None, Some(accepted)) => conn.engine.update(delivery, &resuming::state_of(accepted)),
+        (None, None) => conn.engine.settle(delivery, None),
+    };
+    own.conns.touch(c);
+    match theirs {
+        Some(_) => settled(own, c, s, tag),
+        None => top_up(own, c, s),
+    }
 }

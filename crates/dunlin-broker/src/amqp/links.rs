@@ -6,7 +6,7 @@ use dunlin_amqp::codec::{
     AnyTarget, Attach, Error, Map, Role, SenderSettleMode, Source, TerminusDurability, condition,
 };
 use dunlin_amqp::filter::Filters;
-use dunlin_amqp::{Body, LinkId, SessionId};
+use dunlin_amqp::{Body, LinkId, SessionId, Tag};
 use dunlin_base::topic::{Filter, validate_name};
 use dunlin_base::{StreamId, Text};
 use dunlin_queue::Window;
@@ -14,13 +14,15 @@ use dunlin_queue::Window;
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
 use crate::amqp::filters::{self, Entries};
+use crate::amqp::outcome::top_up;
 use crate::amqp::state::{End, Origin, PendingAttach};
-use crate::amqp::{nodes, outgoing, requests, transactions, wanting};
-use crate::ids::{ConnIdx, SessionRef};
+use crate::amqp::{nodes, outgoing, requests, resuming, transactions, wanting};
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::memory::Part;
-use crate::owners::Owners;
 use crate::owners::node::binding_bytes;
 use crate::owners::routing::{FILTERED, Subscribed};
+use crate::owners::{Later, Owners};
+use crate::queues::calls::{Call, Outcomes};
 use crate::reports::audit;
 use crate::sessions::{lifecycle, subscriptions};
 
@@ -103,7 +105,7 @@ fn attach_incoming(
         Some(AnyTarget::Coordinator(_)) => return transactions::attach(own, c, link, attach),
         None => return Err(refusal(condition::INVALID_FIELD, "no target")),
     };
-    if let Some(wanted) = wanting::by_sender(own, &target)? {
+    if let Some(wanted) = wanting::by_sender(own, attach, &target)? {
         return nodes::attach(own, c, (link, session), wanted, body);
     }
     let topic = topic_of(target.address);
@@ -125,25 +127,38 @@ fn attach_incoming(
         let text = "may not publish to this topic";
         return Err(refusal(condition::UNAUTHORIZED_ACCESS, text));
     }
-    let bytes_max = u64::from(own.config.packet_bytes_max);
-    let credit = u32::from(own.config.receive_maximum);
     let Some(conn) = own.conns.amqp_mut(c) else {
         return Ok(());
     };
     conn.links.insert(link, s);
+    let (policy, second) = (target.expiry_policy, resuming::is_second(attach));
+    let span = resuming::span_of(target.durable, policy, target.timeout, second);
+    let keeps = span
+        .filter(|_| second)
+        .map(|span| (span, session, body.clone()));
+    if !resuming::claim(own, (c, s), (true, attach.name), keeps) {
+        accept(own, c, s, body);
+    }
+    Ok(())
+}
+
+/// Attaches a client that sends to topics.
+pub(super) fn accept(own: &mut Owners, c: ConnIdx, s: SessionIdx, body: &Body) {
+    let bytes_max = u64::from(own.config.packet_bytes_max);
+    let Some(attach) = body.attach() else {
+        return;
+    };
     let answer = Attach {
         role: Role::Receiver,
         max_message_size: Some(bytes_max),
-        ..answer(attach)
+        ..answer(&attach)
     };
-    if conn.engine.accept_attach(link, &answer).is_ok()
-        && conn.engine.set_credit(link, credit, false).is_ok()
-        && let Some(session) = own.sessions.amqp_mut(s)
-        && let End::Incoming { credit: given, .. } = &mut session.end
-    {
-        *given = credit;
+    if resuming::accept(own, c, s, &attach, &answer) {
+        top_up(own, c, s);
     }
-    Ok(())
+    own.conns.touch(c);
+    // The engine may have kept what the client said before this.
+    own.later.push_back(Later::Unpark(c));
 }
 
 /// The client will receive.
@@ -205,6 +220,7 @@ fn attach_outgoing(
         attach: body.clone(),
         waiting: usize::from(own.config.shards) - 1,
     };
+    resuming::claim(own, (c, s), (false, attach.name), None);
     let changes = subscriptions::place(own, s, filter, subscribed);
     let token = own.commits.token();
     subscriptions::announce(own, token, &changes);
@@ -286,10 +302,15 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
 pub(crate) fn handle_detached(own: &mut Owners, c: ConnIdx, link: LinkId, closed: bool) {
     let conn = own.conns.peek_amqp_mut(c);
     if let Some(s) = conn.and_then(|conn| conn.remove_link(link)) {
-        transactions::handle_detached(own, c, s);
-        nodes::leave(own, c, s, closed);
-        lifecycle::end_session(own, s);
+        handle_gone(own, c, s, closed);
     }
+}
+
+/// As [`handle_detached`], of a link that its connection does not have any more.
+pub(super) fn handle_gone(own: &mut Owners, c: ConnIdx, s: SessionIdx, closed: bool) {
+    transactions::handle_detached(own, c, s);
+    nodes::leave(own, c, s, closed);
+    resuming::leave(own, c, s, closed);
 }
 
 /// Ends one link, of a receiver that does not keep up.
@@ -305,4 +326,66 @@ pub(crate) fn detach(own: &mut Owners, session: SessionRef, why: &'static str) {
         let _ = conn.engine.detach(link, true, Some(&error));
         own.conns.touch(c);
     }
+}
+
+/// A link has its name, and what is kept under it.
+pub(crate) fn granted(own: &mut Owners, link: SessionRef, serial: u64, outcomes: &Outcomes) {
+    let s = link.at;
+    let entry = own.sessions.resolve_mut(link);
+    let Some(entry) = entry.and_then(|entry| entry.amqp_mut()) else {
+        own.stats.internal_errors += 1;
+        return;
+    };
+    let conn = entry.conn;
+    let Some(keep) = entry.keep_mut() else {
+        return;
+    };
+    let outcomes = outcomes.iter();
+    keep.outcomes = outcomes
+        .filter_map(|(tag, accepted)| Some((Tag::new(tag)?, *accepted)))
+        .collect();
+    let waiting = keep.waiting.take();
+    own.weigh(s);
+    let (Some(c), Some(waiting)) = (conn, waiting) else {
+        return resuming::finish(own, s);
+    };
+    match waiting.node {
+        Some((home, mut attach)) => {
+            if let Some(keep) = &mut attach.keep {
+                keep.serial = serial;
+            }
+            own.call(home, Call::Attach(attach));
+        }
+        None => accept(own, c, s, &waiting.attach),
+    }
+}
+
+/// Another link has the name of this one.
+pub(crate) fn stolen(own: &mut Owners, link: SessionRef) {
+    let s = link.at;
+    let entry = own.sessions.resolve_mut(link);
+    let Some(entry) = entry.and_then(|entry| entry.amqp_mut()) else {
+        return;
+    };
+    let (conn, id) = (entry.conn, entry.link);
+    // It was not granted, so that there is nothing to give back.
+    let keep = entry.keep_mut();
+    let waits = keep.is_some_and(|keep| keep.waiting.is_some());
+    if waits {
+        entry.terminus = None;
+    }
+    let Some(c) = conn else {
+        if waits {
+            lifecycle::end_session(own, s);
+        }
+        return;
+    };
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        let error = Error::new(condition::STOLEN, "attached again");
+        // It may be going already.
+        let _ = conn.engine.detach(id, true, Some(&error));
+        conn.remove_link(id);
+        own.conns.touch(c);
+    }
+    handle_gone(own, c, s, false);
 }

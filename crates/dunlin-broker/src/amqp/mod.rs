@@ -2,7 +2,7 @@
 //! shard, messages to neutral ones and back.
 //!
 //! An AMQP connection stays on the shard that accepted it, and its sessions and
-//! links end with it. Over QUIC each stream is a connection. A link from the client
+//! links end with it; what stays of a link is kept where its name, or its node, lives. Over QUIC each stream is a connection. A link from the client
 //! publishes, a link to it is a subscription that is not durable, or takes from a
 //! node that may live on another shard.
 
@@ -21,12 +21,15 @@ pub(crate) mod links;
 mod management;
 pub(crate) mod nodes;
 pub(crate) mod outcome;
+mod outcomes;
 pub(crate) mod outgoing;
 pub(crate) mod requests;
+pub(crate) mod resuming;
 pub(crate) mod sasl;
 pub(crate) mod state;
 pub(crate) mod streams;
 mod tables;
+pub(crate) mod terminus;
 pub(crate) mod transactions;
 pub(crate) mod turns;
 mod wanting;

@@ -7,31 +7,34 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach as AttachFrame, DeliveryState, DistributionMode, Error, Role, Source, Target,
-    TerminusDurability, TerminusExpiryPolicy, condition,
+    AnyTarget, Attach as AttachFrame, DeliveryState, DistributionMode, Error, Modified,
+    Outcome as AmqpOutcome, Received, Role, Source, Target, TerminusDurability,
+    TerminusExpiryPolicy, condition,
 };
 use dunlin_amqp::message::{Attempt, to_amqp};
-use dunlin_amqp::{Body, Delivery as Sent, LinkId, SendError, Sending, SessionId, State, Tag};
-use dunlin_base::{QoS, ShardId, Text};
+use dunlin_amqp::{
+    Body, Delivery as Sent, LinkId, RemoteUnsettled, Resumption, SendError, Sending, SessionId,
+    State, Tag,
+};
+use dunlin_base::{Instant, QoS, ShardId, Text};
 use dunlin_queue::{Outcome, Window};
 
 use crate::access::Action;
 use crate::amqp::attaching::{self, Refusal, create, refusal};
+use crate::amqp::outcome::top_up;
 use crate::amqp::outgoing::{annotations_of, outcome_of};
-use crate::amqp::state::{Attachment, Drain, End, Handed, Lingering, Scope, Taking};
+use crate::amqp::resuming;
+use crate::amqp::state::{Again, Attachment, Drain, End, Handed, Taking};
 use crate::amqp::wanting::Wanted;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::{Later, Owners};
-use crate::queues::calls::{Attach, Call, Place, Refusal as Why, Use};
+use crate::queues::calls::{Attach, Call, Expiring, Found, Place, Refusal as Why, Use};
 use crate::random::home_shard;
 use crate::reports::audit;
 use crate::sessions::lifecycle;
 
 /// Messages that need no outcome and wait at their link for its transport.
 const SETTLED_MAX: u32 = 64;
-
-/// Nodes of a connection that wait for its end, or that of a session.
-const LINGERING_MAX: usize = 1024;
 
 /// Asks for the node; the link is attached when it answers.
 pub(super) fn attach(
@@ -48,20 +51,13 @@ pub(super) fn attach(
         create: new,
         generated,
         scope,
+        span,
     } = wanted;
-    let end = match wants {
-        Use::Send => End::Incoming {
-            topic: Some(address.clone()),
-            open: Window::default(),
-            credit: 0,
-        },
-        Use::Browse => End::Taking(Box::default()),
-        Use::Take { settled } => End::Taking(Box::new(Taking {
-            settled,
-            ..Taking::default()
-        })),
+    let Some(frame) = body.attach() else {
+        return Ok(());
     };
-    let s = create(own, c, link, end)?;
+    let sends = wants == Use::Send;
+    let s = create(own, c, link, end_of(wants, &address))?;
     if let Some((action, name)) = &right
         && !own.may(s, *action, name)
     {
@@ -84,21 +80,46 @@ pub(super) fn attach(
         scope,
         session,
     }));
-    let attach = Attach {
+    let mut attach = Box::new(Attach {
         link: entry.reference(s),
         user: entry.user.clone(),
         address,
         wants,
         create: new,
-    };
-    own.call(home, Call::Attach(Box::new(attach)));
+        keep: None,
+    });
+    if !sends {
+        attach.keep = resuming::keep_of(own, c, frame.name, span);
+    }
+    let keeps = span.map(|span| (span, session, body.clone()));
+    resuming::claim(own, (c, s), (sends, frame.name), keeps);
+    if let Some(attach) = resuming::hold(own, s, home, attach) {
+        own.call(home, Call::Attach(attach));
+    }
     Ok(())
+}
+
+/// What a link has that wants this of the node with this address.
+fn end_of(wants: Use, address: &Text) -> End {
+    match wants {
+        Use::Send => End::Incoming {
+            topic: Some(address.clone()),
+            open: Window::default(),
+            credit: 0,
+        },
+        Use::Browse => End::Taking(Box::default()),
+        Use::Take { settled } => End::Taking(Box::new(Taking {
+            settled,
+            ..Taking::default()
+        })),
+    }
 }
 
 /// What a node says to a link.
 pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
     match call {
-        Call::Attached { place, filter } => attached(own, from, place, filter.as_ref()),
+        Call::Attached { place, found } => attached(own, from, place, &found),
+        Call::Gone { link } => resuming::handle_over(own, link),
         Call::Refused { link, why } => refused(own, link, why),
         Call::Deliver {
             link,
@@ -106,12 +127,14 @@ pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
             message,
             failed,
             again,
+            resumed,
         } => {
             let handed = Handed {
                 key,
                 message,
                 failed,
                 again,
+                resumed,
             };
             deliver(own, link, handed);
         }
@@ -119,32 +142,37 @@ pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
         Call::Settled { link, key } => settled(own, link, key),
         // These are for nodes, or for other links.
         Call::Ask(_)
+        | Call::Granted { .. }
+        | Call::Stolen { .. }
         | Call::Answered { .. }
         | Call::Attach(_)
         | Call::Credit { .. }
         | Call::Outcome { .. }
         | Call::Retire { .. }
         | Call::Leave { .. }
-        | Call::Expire { .. } => {}
+        | Call::Again { .. }
+        | Call::Claim { .. }
+        | Call::Release { .. }
+        | Call::Expire(_) => {}
     }
 }
 
 /// The node has the link.
-fn attached(own: &mut Owners, from: ShardId, place: Place, filter: Option<&Text>) {
+fn attached(own: &mut Owners, from: ShardId, place: Place, found: &Found) {
     let s = place.link.at;
     let session = own.sessions.resolve_mut(place.link);
     let Some(link) = session.and_then(|session| session.amqp_mut()) else {
         // It has gone meanwhile.
         let leave = Call::Leave {
             place,
-            sent: 0,
+            sent: found.last_key,
             closed: false,
             keeps: Vec::new(),
             expires: true,
         };
         return own.call(from, leave);
     };
-    let (Some(c), id) = (link.conn, link.link) else {
+    let Some(c) = link.conn else {
         return;
     };
     let Some(attachment) = &mut link.attachment else {
@@ -153,17 +181,18 @@ fn attached(own: &mut Owners, from: ShardId, place: Place, filter: Option<&Text>
     attachment.place = Some(place);
     let (body, generated) = (attachment.attach.clone(), attachment.generated.clone());
     let sends = matches!(link.end, End::Incoming { .. });
-    let (credit, bytes_max) = (own.config.receive_maximum, own.config.packet_bytes_max);
-    if let (Some(attach), Some(conn)) = (body.attach(), own.conns.amqp_mut(c)) {
+    let bytes_max = own.config.packet_bytes_max;
+    if let Some(attach) = body.attach() {
         let address = generated.as_deref();
-        let answer = answer(&attach, address, filter.map(|it| &**it), bytes_max);
-        let accepted = conn.engine.accept_attach(id, &answer).is_ok();
-        let given = u32::from(credit);
-        if accepted && sends && conn.engine.set_credit(id, given, false).is_ok() {
-            let link = own.sessions.amqp_mut(s);
-            if let Some(End::Incoming { credit, .. }) = link.map(|link| &mut link.end) {
-                *credit = given;
+        let kept = found.unsettled.is_some() || resuming::is_kept(own, s);
+        let answer = answer(&attach, (address, found.filter.as_deref()), kept, bytes_max);
+        match sends {
+            true => {
+                if resuming::accept(own, c, s, &attach, &answer) {
+                    top_up(own, c, s);
+                }
             }
+            false => accept_receiver(own, c, s, (&attach, &answer), found),
         }
     }
     own.conns.touch(c);
@@ -174,8 +203,8 @@ fn attached(own: &mut Owners, from: ShardId, place: Place, filter: Option<&Text>
 /// What is granted of what the client asked for.
 fn answer<'a>(
     attach: &AttachFrame<'a>,
-    generated: Option<&'a str>,
-    filter: Option<&'a str>,
+    (generated, filter): (Option<&'a str>, Option<&'a str>),
+    kept: bool,
     bytes_max: u32,
 ) -> AttachFrame<'a> {
     let common = attaching::answer(attach);
@@ -184,6 +213,7 @@ fn answer<'a>(
             role: Role::Receiver,
             max_message_size: Some(u64::from(bytes_max)),
             target: attach.target.map(|target| match target {
+                AnyTarget::Target(target) if kept => AnyTarget::Target(target),
                 AnyTarget::Target(target) => AnyTarget::Target(Target {
                     address: generated.or(target.address),
                     durable: TerminusDurability::None,
@@ -197,7 +227,7 @@ fn answer<'a>(
         },
         Role::Receiver => AttachFrame {
             role: Role::Sender,
-            source: Some(granted(attach.source, generated, filter)),
+            source: Some(granted(attach.source, generated, filter, kept)),
             ..common
         },
     }
@@ -209,6 +239,7 @@ fn granted<'a>(
     asked: Option<Source<'a>>,
     generated: Option<&'a str>,
     filter: Option<&'a str>,
+    kept: bool,
 ) -> Source<'a> {
     match (asked, filter) {
         // A subscription by its name.
@@ -221,6 +252,11 @@ fn granted<'a>(
         (Some(asked), Some(_)) => Source {
             filter: None,
             distribution_mode: None,
+            ..asked
+        },
+        (Some(asked), None) if kept => Source {
+            filter: None,
+            distribution_mode: Some(DistributionMode::Move),
             ..asked
         },
         (Some(asked), None) => Source {
@@ -275,7 +311,7 @@ fn refused(own: &mut Owners, link: SessionRef, why: Why) {
         };
         own.conns.touch(c);
     }
-    lifecycle::end_session(own, link.at);
+    resuming::leave(own, c, link.at, is_attached);
 }
 
 /// A link is gone: its node hears of it. Some nodes wait for the end of the session
@@ -293,23 +329,10 @@ pub(super) fn leave(own: &mut Owners, c: ConnIdx, s: SessionIdx, closed: bool) {
         return;
     };
     let home = attachment.home;
-    let mut expires = true;
-    if let Some(conn) = own.conns.peek_amqp_mut(c)
-        && attachment.scope != Scope::Link
-        && !closed
-    {
-        let session = (attachment.scope == Scope::Session).then_some(attachment.session);
-        let node = place.node;
-        conn.lingering.retain(|lingering| lingering.node != node);
-        expires = conn.lingering.len() >= LINGERING_MAX;
-        if !expires {
-            conn.lingering.push(Lingering {
-                session,
-                home,
-                node,
-            });
-        }
-    }
+    let expires = closed || {
+        let scope = (attachment.scope, attachment.session);
+        resuming::linger(own, c, scope, home, Expiring::Node(place))
+    };
     let leave = Call::Leave {
         place,
         sent,
@@ -341,21 +364,6 @@ pub(crate) fn recheck(own: &mut Owners, s: SessionIdx) {
         let error = Error::new(condition::UNAUTHORIZED_ACCESS, "no longer allowed");
         let _ = conn.engine.detach(id, false, Some(&error));
         own.conns.touch(c);
-    }
-}
-
-/// A session has ended, or with `None` the connection: the time of nodes runs that
-/// waited for that.
-pub(super) fn expire(own: &mut Owners, c: ConnIdx, session: Option<SessionId>) {
-    let Some(conn) = own.conns.peek_amqp_mut(c) else {
-        return;
-    };
-    let all = core::mem::take(&mut conn.lingering).into_iter();
-    let (ended, rest) = all.partition(|it| session.is_none() || it.session == session);
-    conn.lingering = rest;
-    let ended: Vec<Lingering> = ended;
-    for Lingering { home, node, .. } in ended {
-        own.call(home, Call::Expire { node });
     }
 }
 
@@ -407,7 +415,8 @@ fn report(own: &mut Owners, s: SessionIdx, at_once: bool) {
         true => inflight_max.min(SETTLED_MAX),
         false => inflight_max,
     };
-    let credit = conn.engine.credit(id).min(max);
+    let again = u32::try_from(taking.again.len()).unwrap_or(u32::MAX);
+    let credit = conn.engine.credit(id).saturating_sub(again).min(max);
     conn.note_window(id);
     let limit = taking.sent().wrapping_add(credit);
     if !at_once && limit.wrapping_sub(taking.limit) < max / 2 {
@@ -433,9 +442,13 @@ fn deliver(own: &mut Owners, link: SessionRef, handed: Handed) {
     let Some(taking) = taking else {
         return;
     };
-    taking.last_key = handed.key;
     taking.bytes += handed.message.cost();
-    taking.handed.push_back(handed);
+    if handed.resumed {
+        taking.again.push_back(Again::Message(handed));
+    } else {
+        taking.last_key = handed.key;
+        taking.handed.push_back(handed);
+    }
     pump(own, link.at);
 }
 
@@ -455,9 +468,91 @@ fn drained(own: &mut Owners, link: SessionRef) {
 
 /// Sends what was handed over.
 pub(super) fn pump(own: &mut Owners, s: SessionIdx) {
+    while send_again(own, s) {}
     while send_next(own, s) {}
     report(own, s, false);
     own.weigh_queue(s);
+}
+
+/// Sends what is to be said of the next delivery of an earlier attachment; `false` if
+/// there is none, or it cannot be sent now.
+fn send_again(own: &mut Owners, s: SessionIdx) -> bool {
+    const START: DeliveryState<'static> = DeliveryState::Received(Received {
+        section_number: 0,
+        section_offset: 0,
+    });
+    let now = own.now;
+    let Some(link) = own.sessions.amqp_mut(s) else {
+        return false;
+    };
+    let (Some(c), id) = (link.conn, link.link) else {
+        return false;
+    };
+    let (Some(taking), Some(conn)) = (link.taking_mut(), own.conns.amqp_mut(c)) else {
+        return false;
+    };
+    let Some(again) = taking.again.front() else {
+        return false;
+    };
+    let mut bytes = Vec::new();
+    let sending = |key: u32, state, settled| Sending {
+        resume: true,
+        state: Some(state),
+        ..Sending::new(Tag::from(u64::from(key)), settled)
+    };
+    let sent = match again {
+        Again::Settled(key, state) => {
+            let sending = sending(*key, state.get(), true);
+            conn.engine.send(id, &sending, &[], &Bytes::new())
+        }
+        Again::Message(handed) => match write(handed, now, &mut bytes) {
+            true => {
+                let sending = sending(handed.key, START, false);
+                conn.engine.send(id, &sending, &bytes, &Bytes::new())
+            }
+            false => Err(SendError::MessageSize),
+        },
+    };
+    let refused = match sent {
+        Ok(_) => None,
+        Err(SendError::MessageSize) => again.message().map(|_| again.key()),
+        Err(_) => {
+            conn.note_window(id);
+            return false;
+        }
+    };
+    conn.written += bytes.len();
+    let cost = again.message().map_or(0, |message| message.cost());
+    taking.bytes = taking.bytes.saturating_sub(cost);
+    taking.again.pop_front();
+    own.conns.touch(c);
+    if let Some(key) = refused {
+        say(own, s, key, (Outcome::Rejected, None), false);
+    }
+    true
+}
+
+/// The sections of a message; `false`: it cannot be written.
+fn write(handed: &Handed, now: Instant, bytes: &mut Vec<u8>) -> bool {
+    let attempt = Attempt {
+        delivery_count: u32::from(handed.failed),
+        first_acquirer: handed.failed == 0 && !handed.again,
+    };
+    bytes.reserve(128 + handed.message.payload.len());
+    to_amqp(&handed.message, now, attempt, bytes).is_ok()
+}
+
+/// Has the node hand over messages once more.
+pub(super) fn want_again(own: &mut Owners, s: SessionIdx, keys: Vec<u32>) {
+    if let Some((home, place)) = place_of(own, s).filter(|_| !keys.is_empty()) {
+        own.call(home, Call::Again { place, keys });
+    }
+}
+
+/// Where a link is attached.
+fn place_of(own: &mut Owners, s: SessionIdx) -> Option<(ShardId, Place)> {
+    let attachment = own.sessions.amqp_mut(s)?.attachment.as_ref()?;
+    Some((attachment.home, attachment.place?))
 }
 
 /// Sends the next message; `false` if there is none, or it cannot be sent now.
@@ -486,17 +581,13 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
         conn.waiting.for_transport(id);
         return false;
     }
-    let attempt = Attempt {
-        delivery_count: u32::from(handed.failed),
-        first_acquirer: handed.failed == 0 && !handed.again,
-    };
-    let mut bytes = Vec::with_capacity(128 + handed.message.payload.len());
-    let encoded = to_amqp(&handed.message, now, attempt, &mut bytes);
+    let mut bytes = Vec::new();
+    let is_written = write(handed, now, &mut bytes);
     let len = bytes.len();
     let sending = Sending::new(Tag::from(u64::from(handed.key)), taking.settled);
-    let sent = match encoded {
-        Ok(()) => conn.engine.send(id, &sending, &[], &bytes.into()),
-        Err(_) => Err(SendError::MessageSize),
+    let sent = match is_written {
+        true => conn.engine.send(id, &sending, &[], &bytes.into()),
+        false => Err(SendError::MessageSize),
     };
     let refused = match sent {
         Ok(_) => false,
@@ -525,17 +616,14 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
 }
 
 /// Tells the node what became of a message.
-fn say(
+pub(super) fn say(
     own: &mut Owners,
     s: SessionIdx,
     key: u32,
     (outcome, annotations): (Outcome, Option<Bytes>),
     answer: bool,
 ) {
-    let link = own.sessions.amqp_mut(s);
-    let attachment = link.and_then(|link| link.attachment.as_ref());
-    let known = attachment.and_then(|it| Some((it.home, it.place?)));
-    if let Some((home, place)) = known {
+    if let Some((home, place)) = place_of(own, s) {
         let outcome = Call::Outcome {
             place,
             key,
@@ -593,13 +681,89 @@ fn settled(own: &mut Owners, link: SessionRef, key: u32) {
     let Some(c) = entry.conn else {
         return;
     };
-    let answer = entry
-        .taking_mut()
-        .and_then(|taking| taking.answers.remove(&key));
+    let Some(taking) = entry.taking_mut() else {
+        return;
+    };
+    let answer = taking.answers.remove(&key);
+    if let Some(state) = taking.resuming.remove(&key) {
+        taking.again.push_back(Again::Settled(key, state));
+        return pump(own, link.at);
+    }
     if let (Some((delivery, state)), Some(conn)) = (answer, own.conns.amqp_mut(c)) {
         let state = state.as_ref().map(State::without_details);
         let _ = conn.engine.settle(delivery, state.as_ref());
         own.conns.touch(c);
     }
     report(own, link.at, false);
+}
+
+/// Answers a client that receives, with what it has not settled; what follows for that
+/// from what the client has.
+fn accept_receiver(
+    own: &mut Owners,
+    c: ConnIdx,
+    s: SessionIdx,
+    (attach, answer): (&AttachFrame<'_>, &AttachFrame<'_>),
+    found: &Found,
+) {
+    let Some(link) = own.sessions.amqp_mut(s) else {
+        return;
+    };
+    let id = link.link;
+    if let Some(taking) = link.taking_mut() {
+        (taking.last_key, taking.limit) = (found.last_key, found.last_key);
+    }
+    let tags = found.unsettled.iter().flatten();
+    let tags: Vec<Tag> = tags.map(|key| Tag::from(u64::from(*key))).collect();
+    let map: Vec<(&[u8], _)> = tags.iter().map(|tag| (tag.as_bytes(), None)).collect();
+    let map = found.unsettled.is_some().then_some(&map[..]);
+    if !resuming::write(own, c, id, answer, map) {
+        return;
+    }
+    let remote = RemoteUnsettled::new(attach);
+    // One that says nothing may have had them and keeps no state.
+    let unknown = match attach.unsettled.is_some() {
+        true => Outcome::Released,
+        false => FAILED,
+    };
+    let mut again = Vec::new();
+    for key in found.unsettled.iter().flatten() {
+        match remote.resumption(Tag::from(u64::from(*key)), None) {
+            Resumption::Resend | Resumption::Forget => {
+                say(own, s, *key, (unknown, None), false);
+            }
+            Resumption::Resume(_) | Resumption::Abort => again.push(*key),
+            Resumption::Settle(state) | Resumption::Restate(state) => {
+                settle_first(own, s, *key, &state);
+            }
+            Resumption::Wait => {}
+        }
+    }
+    want_again(own, s, again);
+}
+
+/// Sending it counts as an attempt that failed.
+const FAILED: Outcome = Outcome::Modified {
+    failed: true,
+    undeliverable_here: false,
+};
+
+/// The client had an outcome: the node gets it, and then the delivery is settled.
+fn settle_first(own: &mut Owners, s: SessionIdx, key: u32, state: &DeliveryState<'_>) {
+    let failed = AmqpOutcome::Modified(Modified {
+        delivery_failed: true,
+        ..Modified::default()
+    });
+    // One that was part of a transaction is not any more: that is gone.
+    let outcome = match state {
+        DeliveryState::Outcome(outcome) => *outcome,
+        _ => failed,
+    };
+    let link = own.sessions.amqp_mut(s);
+    if let Some(state) = State::new(&DeliveryState::Outcome(outcome))
+        && let Some(taking) = link.and_then(|link| link.taking_mut())
+    {
+        taking.resuming.insert(key, state);
+        say(own, s, key, (outcome_of(&outcome), None), true);
+    }
 }

@@ -4,6 +4,7 @@ use dunlin_amqp::Delivery;
 use dunlin_amqp::codec::condition;
 use dunlin_amqp::codec::{DeliveryState, Error, Outcome, Rejected, Symbol};
 
+use crate::amqp::outcomes;
 use crate::amqp::state::{End, Open};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::Owners;
@@ -11,6 +12,7 @@ use crate::owners::pending::Verdict;
 
 /// What became of a publish is known.
 pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
+    outcomes::note_outcome(own, origin, token, verdict != Verdict::Refused);
     let Some(session) = own.sessions.resolve_mut(origin) else {
         return;
     };
@@ -65,7 +67,7 @@ pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };
-    let link = session.link;
+    let (link, room) = (session.link, session.room());
     let End::Incoming { open, credit, .. } = &mut session.end else {
         return;
     };
@@ -75,6 +77,7 @@ pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
         .map(|conn| conn.engine.unsettled_received(Some(link)));
     let open = open.len().max(unsettled.unwrap_or(0));
     let may = max.saturating_sub(u32::try_from(open).unwrap_or(u32::MAX));
+    let may = may.min(u32::try_from(room).unwrap_or(u32::MAX));
     if *credit <= max / 2 && may > *credit {
         *credit = may;
         if let Some(conn) = own.conns.amqp_mut(c) {

@@ -15,6 +15,7 @@ use dunlin_store::Seq;
 use crate::access::Action;
 use crate::amqp::annotating::{ANNOTATIONS_BYTES_MAX, annotated};
 use crate::amqp::outcome::top_up;
+use crate::amqp::outcomes;
 use crate::amqp::state::End;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
@@ -285,8 +286,13 @@ pub(crate) fn handle_disposition(
         return;
     };
     match session.end {
-        // A client that sends has settled: it may send others.
-        End::Incoming { .. } => return top_up(own, c, s),
+        End::Incoming { .. } => {
+            // A client that sends has settled: it may send others.
+            if settled {
+                outcomes::forget(own, s, tag);
+            }
+            return top_up(own, c, s);
+        }
         End::Requests(_) => return,
         End::Outgoing { .. } | End::Taking(_) | End::Coordinator(_) => {}
     }

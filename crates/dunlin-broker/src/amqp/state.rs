@@ -17,13 +17,14 @@ use dunlin_sasl::server::{Exchange, Question};
 
 use crate::amqp::carrier::Carried;
 use crate::amqp::coordinator::{Coordinator, TransactionId};
+use crate::amqp::terminus::{Keep, Scope, Terminus};
 use crate::amqp::turns::Waiting;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::common::{ConnCore, Identity, SessionCore, Standing, Who};
 use crate::owners::kind::{ConnKind, Proof, SessionKind};
 use crate::owners::node::binding_bytes;
 use crate::owners::subscribers::Subscribed;
-use crate::queues::calls::Place;
+use crate::queues::calls::{Expiring, Place};
 use crate::queues::orders::View;
 
 /// Where a connection stands.
@@ -334,21 +335,13 @@ pub(crate) struct Attachment {
     pub(crate) session: SessionId,
 }
 
-/// What has to end before the time of a node runs that has no link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Link,
-    Session,
-    Connection,
-}
-
-/// A node whose time runs when a session ends, or else the connection.
+/// A node or name whose time runs when a session ends, or else the connection.
 #[derive(Debug)]
 pub(crate) struct Lingering {
     pub(crate) session: Option<SessionId>,
-    /// Where the node lives.
+    /// Where it lives.
     pub(crate) home: ShardId,
-    pub(crate) node: SessionRef,
+    pub(crate) what: Expiring,
 }
 
 /// What a link has of a node that it takes from.
@@ -368,6 +361,36 @@ pub(crate) struct Taking {
     pub(crate) drain: Drain,
     /// Outcomes that are to be settled when the node has them, by key.
     pub(crate) answers: BTreeMap<u32, (Delivery, Option<State>)>,
+    /// Likewise, of deliveries of an earlier attachment.
+    pub(crate) resuming: BTreeMap<u32, State>,
+    /// Deliveries of an earlier attachment that are to be sent as resumed.
+    pub(crate) again: VecDeque<Again>,
+}
+
+/// What is sent of a delivery of an earlier attachment.
+#[derive(Debug)]
+pub(crate) enum Again {
+    /// All of it.
+    Message(Handed),
+    /// That it is settled with this outcome.
+    Settled(u32, State),
+}
+
+impl Again {
+    pub(crate) const fn key(&self) -> u32 {
+        match self {
+            Self::Message(handed) => handed.key,
+            Self::Settled(key, _) => *key,
+        }
+    }
+
+    /// Its message, if that is sent.
+    pub(crate) const fn message(&self) -> Option<&Arc<Message>> {
+        match self {
+            Self::Message(handed) => Some(&handed.message),
+            Self::Settled(..) => None,
+        }
+    }
 }
 
 /// Whether the client wants what there is.
@@ -388,6 +411,8 @@ pub(crate) struct Handed {
     pub(crate) message: Arc<Message>,
     pub(crate) failed: u16,
     pub(crate) again: bool,
+    /// The client has had it under this key before.
+    pub(crate) resumed: bool,
 }
 
 impl Taking {
@@ -411,6 +436,8 @@ pub(crate) struct AmqpLink {
     pub(crate) last_key: u32,
     /// If it is not attached to a topic.
     pub(crate) attachment: Option<Box<Attachment>>,
+    /// Its name, by which its client knows it again.
+    pub(crate) terminus: Option<Box<Terminus>>,
     /// Keys of deliveries whose outcome is part of a transaction.
     pub(crate) retiring: BTreeMap<u32, TransactionId>,
     /// Bytes of its name.
@@ -430,9 +457,21 @@ impl AmqpLink {
             consumer: Consumer::default(),
             last_key: 0,
             attachment: None,
+            terminus: None,
             retiring: BTreeMap::new(),
             name_bytes: 0,
         }
+    }
+
+    /// What is kept of it, if anything is.
+    pub(crate) fn keep_mut(&mut self) -> Option<&mut Keep> {
+        self.terminus.as_mut()?.keep_mut()
+    }
+
+    /// Messages that the client may send and settle last.
+    pub(crate) fn room(&self) -> usize {
+        let keep = self.terminus.as_ref().and_then(|it| it.keep.as_ref());
+        keep.map_or(usize::MAX, Keep::room)
     }
 
     /// What it takes from a node, if it does.
@@ -527,7 +566,8 @@ impl SessionKind for AmqpLink {
         let attach = attachment.map_or(0, |it| it.attach.bytes_len());
         let address = self.replies().and_then(|replies| replies.address.as_ref());
         let address = address.map_or(0, |address| address.len());
-        LINK_BYTES + 2 * self.name_bytes + attach + address
+        let terminus = self.terminus.as_ref().map_or(0, |it| it.bytes());
+        LINK_BYTES + 2 * self.name_bytes + attach + address + terminus
     }
 
     fn subscription_bytes(&self) -> usize {
@@ -540,8 +580,10 @@ impl SessionKind for AmqpLink {
         let handed = handed.into_iter().flatten().map(|handed| &handed.message);
         let posted = self.coordinator().map(Coordinator::held);
         let posted = posted.into_iter().flatten();
+        let again = self.taking().map(|taking| taking.again.iter());
+        let again = again.into_iter().flatten().filter_map(Again::message);
         let all = self.queue.held().chain(self.consumer.held()).chain(handed);
-        all.chain(posted).for_each(visit);
+        all.chain(again).chain(posted).for_each(visit);
     }
 
     fn in_flight(&self) -> usize {

@@ -12,7 +12,8 @@ use dunlin_base::{ShardId, Text};
 
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, refusal};
-use crate::amqp::state::Scope;
+use crate::amqp::resuming;
+use crate::amqp::terminus::{Scope, Span};
 use crate::ids::ConnIdx;
 use crate::owners::Owners;
 use crate::owners::common::Standing;
@@ -33,10 +34,16 @@ pub(super) struct Wanted {
     pub(super) generated: bool,
     /// How long it stays when the link is detached.
     pub(super) scope: Scope,
+    /// How long what is not settled stays the client's own then, if at all.
+    pub(super) span: Option<Span>,
 }
 
 /// The node that a sender wants, if it is not a topic.
-pub(super) fn by_sender(own: &mut Owners, target: &Target<'_>) -> Result<Option<Wanted>, Refusal> {
+pub(super) fn by_sender(
+    own: &mut Owners,
+    attach: &Attach<'_>,
+    target: &Target<'_>,
+) -> Result<Option<Wanted>, Refusal> {
     let node = named(
         own,
         target.address,
@@ -44,6 +51,8 @@ pub(super) fn by_sender(own: &mut Owners, target: &Target<'_>) -> Result<Option<
         target.dynamic_node_properties,
         target.capabilities,
     )?;
+    let second = resuming::is_second(attach);
+    let span = resuming::span_of(target.durable, target.expiry_policy, target.timeout, second);
     Ok(node.map(|(address, create, generated)| Wanted {
         right: (!generated).then(|| (Action::Publish, address.clone())),
         address,
@@ -51,6 +60,7 @@ pub(super) fn by_sender(own: &mut Owners, target: &Target<'_>) -> Result<Option<
         create,
         generated,
         scope: Scope::Link,
+        span: span.filter(|_| second && !generated),
     }))
 }
 
@@ -76,23 +86,32 @@ pub(super) fn by_receiver(
             Some(DistributionMode::Copy) => Use::Browse,
             Some(DistributionMode::Move) | None => Use::Take { settled },
         };
+        let span = span_of(attach, source);
+        let span = span.filter(|_| wants == Use::Take { settled: false } && !generated);
         return Ok(Some(Wanted {
             right: (!generated).then(|| (Action::Subscribe, address.clone())),
             address,
             wants,
             create,
             generated,
-            scope: Scope::Link,
+            scope: span.map_or(Scope::Link, |span| span.scope),
+            span,
         }));
     }
-    subscription(own, c, attach.name, source, settled)
+    subscription(own, c, attach, source, settled)
+}
+
+/// How long something stays of a link that receives.
+fn span_of(attach: &Attach<'_>, source: &Source<'_>) -> Option<Span> {
+    let (policy, second) = (source.expiry_policy, resuming::is_second(attach));
+    resuming::span_of(source.durable, policy, source.timeout, second)
 }
 
 /// The subscription of a receiver, if it outlives its link or is shared.
 fn subscription(
     own: &Owners,
     c: ConnIdx,
-    name: &str,
+    attach: &Attach<'_>,
     source: &Source<'_>,
     settled: bool,
 ) -> Result<Option<Wanted>, Refusal> {
@@ -121,7 +140,7 @@ fn subscription(
     let who = own.conns.amqp(c).and_then(|conn| conn.who.as_ref());
     let container = who.map(|who| who.client_id.clone()).unwrap_or_default();
     let owner = (!has(capability::GLOBAL)).then_some(&*container);
-    let address = address_of(owner, durable || !shared, name)?;
+    let address = address_of(owner, durable || !shared, attach.name)?;
     let kept = Kept {
         options: QueueOptions {
             durable,
@@ -147,12 +166,25 @@ fn subscription(
             standing: standing.unwrap_or_default(),
         }),
         generated: false,
-        scope: match source.expiry_policy {
-            TerminusExpiryPolicy::LinkDetach | TerminusExpiryPolicy::Never => Scope::Link,
-            TerminusExpiryPolicy::SessionEnd => Scope::Session,
-            TerminusExpiryPolicy::ConnectionClose => Scope::Connection,
-        },
+        scope: scope_of(source.expiry_policy),
+        // Others may have what one of several has not settled. A subscription that ends
+        // takes it along.
+        span: span_of(attach, source)
+            .filter(|_| !settled && !shared)
+            .map(|span| Span {
+                secs: u32::MAX,
+                ..span
+            }),
     }))
+}
+
+/// What has to end before the time of a subscription runs.
+const fn scope_of(policy: TerminusExpiryPolicy) -> Scope {
+    match policy {
+        TerminusExpiryPolicy::LinkDetach | TerminusExpiryPolicy::Never => Scope::Link,
+        TerminusExpiryPolicy::SessionEnd => Scope::Session,
+        TerminusExpiryPolicy::ConnectionClose => Scope::Connection,
+    }
 }
 
 /// The address of a subscription by the name of its link. Clients that share one
@@ -186,6 +218,7 @@ fn by_name(own: &Owners, c: ConnIdx, name: &str) -> Result<Wanted, Refusal> {
         create: None,
         generated: false,
         scope: Scope::Link,
+        span: None,
     })
 }
 

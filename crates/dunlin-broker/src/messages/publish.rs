@@ -75,6 +75,9 @@ pub(crate) fn dispatch(
         // It is stored with the message that it came exactly once.
         publish.rest_mut().work.ops.push(receipt);
     }
+    if let Some(receipt) = source.take_receipt().filter(|_| own.commits.is_durable()) {
+        publish.rest_mut().work.ops.push(receipt);
+    }
     if record.is_some() {
         publish.rest_mut().record = record;
     }

@@ -1,9 +1,11 @@
 //! A message being routed: as its publisher wrote it as long as that is enough,
 //! a shared [`Message`] from the moment a queue or the store keeps it.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use dunlin_base::{Instant, Message, QoS, ShardId};
+use dunlin_store::StoreOp;
 
 use crate::config::Config;
 use crate::ids::ConnIdx;
@@ -29,6 +31,8 @@ pub(crate) struct Source<'a> {
     answered: bool,
     /// It is part of a transaction.
     transacted: bool,
+    /// What is stored with it for its publisher.
+    receipt: Option<Box<StoreOp>>,
 }
 
 impl<'a> Source<'a> {
@@ -49,6 +53,7 @@ impl<'a> Source<'a> {
             queue: false,
             answered: false,
             transacted: false,
+            receipt: None,
         }
     }
 
@@ -61,7 +66,7 @@ impl<'a> Source<'a> {
     }
 
     /// As `self`, from a connection.
-    pub(crate) const fn by(mut self, publisher: ConnIdx) -> Self {
+    pub(crate) fn by(mut self, publisher: ConnIdx) -> Self {
         self.publisher = Some(publisher);
         self
     }
@@ -77,6 +82,16 @@ impl<'a> Source<'a> {
     pub(crate) fn for_queue(self) -> Self {
         let queue = true;
         Self { queue, ..self }
+    }
+
+    /// Something is stored with it for its publisher.
+    pub(crate) fn set_receipt(&mut self, receipt: Option<StoreOp>) {
+        self.receipt = receipt.map(Box::new);
+    }
+
+    /// Takes what is stored with it for its publisher.
+    pub(crate) fn take_receipt(&mut self) -> Option<StoreOp> {
+        self.receipt.take().map(|receipt| *receipt)
     }
 
     /// Whether it goes to one queue.

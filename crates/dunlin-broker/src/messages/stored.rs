@@ -13,7 +13,7 @@ use crate::messages::{publish, settle};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
-use crate::queues::{credit, manage, nodes};
+use crate::queues::{credit, keeping, manage, nodes};
 use crate::receivers;
 use crate::sessions::{groups, records};
 
@@ -57,6 +57,8 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Node(node) => nodes::handle_stored(own, node, true),
         Pending::Group { share, queue } => groups::handle_stored(own, share, queue, true),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, true),
+        Pending::Acquired(acquired) => credit::handle_key_stored(own, acquired, true),
+        Pending::Attached(to, call) => own.call(to, *call),
         Pending::Change(node) => manage::handle_stored(own, node, true),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, true),
         Pending::Purge(purge) => manage::handle_purged(own, purge, true),
@@ -75,6 +77,8 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Node(node) => nodes::handle_stored(own, node, false),
         Pending::Group { share, queue } => groups::handle_stored(own, share, queue, false),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, false),
+        Pending::Acquired(acquired) => credit::handle_key_stored(own, acquired, false),
+        Pending::Attached(..) => own.retry_later(pending),
         Pending::Change(node) => manage::handle_stored(own, node, false),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, false),
         Pending::Purge(purge) => manage::handle_purged(own, purge, false),
@@ -97,6 +101,8 @@ pub(crate) fn retry(own: &mut Owners) {
                 }
             }
             Pending::Settlement(settlement) => credit::retry(own, settlement),
+            Pending::Acquired(acquired) => keeping::record(own, *acquired),
+            Pending::Attached(to, call) => nodes::say_attached(own, to, call),
             Pending::Node(_)
             | Pending::Change(_)
             | Pending::Delete(_)

@@ -171,7 +171,8 @@ impl Commits {
             StoreOp::Dequeue { .. } if self.moving => self.others.ops.push(op),
             StoreOp::Dequeue { .. }
             | StoreOp::DeleteInflight { .. }
-            | StoreOp::DeleteInbound { .. } => self.removals.ops.push(op),
+            | StoreOp::DeleteInbound { .. }
+            | StoreOp::DeleteMeta { .. } => self.removals.ops.push(op),
             _ => self.others.ops.push(op),
         }
     }

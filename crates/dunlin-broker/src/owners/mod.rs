@@ -5,6 +5,7 @@
 //! direction: front, routing, queues, commits, front.
 
 pub(crate) mod audit;
+pub(crate) mod away;
 pub(crate) mod budget;
 mod calling;
 pub(crate) mod commits;
@@ -22,6 +23,7 @@ pub(crate) mod routing;
 pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod subscribers;
+pub(crate) mod termini;
 pub(crate) mod timers;
 pub(crate) mod unstored;
 pub(crate) mod walks;
@@ -48,6 +50,7 @@ use crate::owners::outbox::Outbox;
 use crate::owners::pending::{Pending, Retired};
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
+use crate::owners::termini::Termini;
 use crate::owners::timers::{Timer, Timers};
 use crate::owners::unstored::Unstored;
 use crate::queues::calls::{Call, Death};
@@ -99,6 +102,7 @@ pub(crate) struct Owners {
     pub(crate) commits: Commits,
     pub(crate) unstored: Unstored,
     pub(crate) budget: Budget,
+    pub(crate) termini: Termini,
     pub(crate) timers: Timers,
     pub(crate) outbox: Outbox,
     pub(crate) later: VecDeque<Later>,
@@ -132,6 +136,7 @@ impl Owners {
             commits: Commits::new(shard, config.durable),
             unstored: Unstored::default(),
             budget: Budget::new(config.memory.clone(), config.shards),
+            termini: Termini::default(),
             timers: Timers::default(),
             outbox: Outbox::new(shard, config.shards),
             later: VecDeque::new(),

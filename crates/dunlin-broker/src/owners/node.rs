@@ -17,7 +17,7 @@ use crate::ids::SessionRef;
 use crate::owners::common::{SessionCore, Standing};
 use crate::owners::kind::SessionKind;
 use crate::owners::subscribers::Subscribed;
-use crate::queues::calls::{Attach, Place, Use};
+use crate::queues::calls::{Attach, Keep, Place, Use};
 use crate::queues::options::{Kept, Overflow};
 use crate::queues::orders::Asked;
 
@@ -52,9 +52,11 @@ pub(crate) struct Node {
     /// Topic filters that bring messages.
     pub(crate) bindings: BTreeMap<Text, Subscribed>,
     pub(crate) queue: Queue,
-    ends: Slab<End>,
+    pub(super) ends: Slab<End>,
     /// Consumers that may have credit, in their turn.
     turns: VecDeque<usize>,
+    /// Consumers that something is due for which they have had, or whose key is stored.
+    pub(super) behind: VecDeque<usize>,
     /// Consumers that wait for the last message there is.
     pub(crate) drains: VecDeque<usize>,
     /// The link that made it, with its shard.
@@ -97,8 +99,8 @@ pub(crate) struct End {
     pub(crate) shard: ShardId,
     pub(crate) link: SessionRef,
     pub(crate) wants: Use,
-    consumer: Consumer<u32>,
-    last_key: u32,
+    pub(super) consumer: Consumer<u32>,
+    pub(super) last_key: u32,
     /// It takes messages up to this key.
     limit: u32,
     /// It is among `turns`.
@@ -109,6 +111,21 @@ pub(crate) struct End {
     /// It is gone but for outcomes that are still to come; whether it was closed,
     /// and whether the time of the node runs.
     pub(crate) left: Option<(bool, bool)>,
+    /// What it has not settled stays its own when it is detached.
+    pub(crate) keep: Option<Keep>,
+    /// It is detached.
+    pub(super) away: Option<Away>,
+    /// Keys of messages that it wants once more.
+    pub(super) again: Vec<u32>,
+    /// Keys that the store was being asked to keep when it was detached.
+    pub(super) late: Vec<u32>,
+}
+
+/// A link that is detached and may come back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Away {
+    /// When what it has is given to others; `None`: not by time.
+    pub(super) expires: Option<Instant>,
 }
 
 /// A message that a link sees as long as it is there, and how often its delivery has
@@ -136,19 +153,45 @@ impl End {
         self.drain = false;
     }
 
+    /// The last key that was used for it.
+    pub(crate) const fn last_key(&self) -> u32 {
+        self.last_key
+    }
+
+    /// Its keys begin after this one.
+    pub(crate) const fn begin_at(&mut self, key: u32) {
+        (self.last_key, self.limit) = (key, key);
+    }
+
     /// Whether there is nothing more for it, if it takes nothing.
     pub(crate) fn has_seen_all(&self) -> bool {
         self.wants == Use::Browse && self.browsed.is_empty()
     }
 
     /// What comes next from a queue.
-    fn poll(&mut self, queue: &mut Queue, now: Instant, credit: usize) -> Option<Next<u32>> {
+    pub(super) fn poll(
+        &mut self,
+        queue: &mut Queue,
+        now: Instant,
+        credit: usize,
+    ) -> Option<Next<u32>> {
         let key = self.last_key.wrapping_add(1);
         let next = self.consumer.poll(queue, now, credit, |_| Some(key))?;
-        if matches!(next, Next::Send(_)) {
+        let taken = match &next {
+            Next::Send(transfer) => transfer.key,
+            Next::Store { key, .. } => *key,
+            _ => return Some(next),
+        };
+        // What is due has its key already.
+        if taken == key {
             self.last_key = key;
         }
         Some(next)
+    }
+
+    /// Whether it is detached and may come back.
+    pub(crate) const fn is_away(&self) -> bool {
+        self.away.is_some()
     }
 
     pub(crate) const fn takes_settled(&self) -> bool {
@@ -167,6 +210,7 @@ impl Node {
             queue: Queue::default(),
             ends: Slab::new(),
             turns: VecDeque::new(),
+            behind: VecDeque::new(),
             drains: VecDeque::new(),
             maker: None,
             expires: None,
@@ -218,7 +262,12 @@ impl Node {
         self.is_ready() && self.queue.has_room(copies, cost, messages_max, bytes_max)
     }
 
-    pub(crate) fn attach(&mut self, shard: ShardId, link: SessionRef, wants: Use) -> usize {
+    pub(crate) fn attach(
+        &mut self,
+        (shard, link): (ShardId, SessionRef),
+        wants: Use,
+        keep: Option<Keep>,
+    ) -> usize {
         // What is there now, as far as it is in memory.
         let held = self.queue.browse().filter_map(|delivery| {
             let Content::Held(message) = &delivery.content else {
@@ -230,17 +279,23 @@ impl Node {
             Use::Browse => held.take(BROWSED_MAX).collect(),
             Use::Send | Use::Take { .. } => VecDeque::new(),
         };
+        let mut consumer = Consumer::default();
+        consumer.set_recording(keep.as_ref().is_some_and(|keep| keep.durable));
         self.ends.insert(End {
             browsed,
             shard,
             link,
             wants,
-            consumer: Consumer::default(),
+            consumer,
             last_key: 0,
             limit: 0,
             waits: false,
             drain: false,
             left: None,
+            keep,
+            away: None,
+            again: Vec::new(),
+            late: Vec::new(),
         })
     }
 
@@ -260,7 +315,8 @@ impl Node {
 
     /// Links that are attached.
     pub(crate) fn links(&self) -> usize {
-        self.ends.len()
+        let attached = self.ends.iter().filter(|(_, end)| end.away.is_none());
+        attached.count()
     }
 
     /// Whether some consumer may have credit.
@@ -335,6 +391,7 @@ impl Node {
     /// A consumer may have credit again.
     fn wait(&mut self, at: usize) {
         if let Some(end) = self.ends.get_mut(at)
+            && end.away.is_none()
             && matches!(end.wants, Use::Take { .. })
             && !core::mem::replace(&mut end.waits, true)
         {
@@ -348,6 +405,9 @@ impl Node {
         now: Instant,
         unsettled_max: usize,
     ) -> Option<(usize, Next<u32>)> {
+        if let Some(next) = self.next_due(now) {
+            return Some(next);
+        }
         while let Some(at) = self.turns.front().copied() {
             let credit = self.ends.get(at).map_or(0, |end| end.credit(unsettled_max));
             if credit == 0 {
@@ -440,7 +500,7 @@ impl Node {
     }
 
     fn has_other(&self, refusers: &[SessionRef]) -> bool {
-        let takes = |end: &End| matches!(end.wants, Use::Take { .. });
+        let takes = |end: &End| end.away.is_none() && matches!(end.wants, Use::Take { .. });
         let mut ends = self.ends.iter().map(|(_, end)| end);
         ends.any(|end| takes(end) && !refusers.contains(&end.link))
     }
@@ -482,7 +542,7 @@ impl Node {
     }
 
     /// Something with the messages of a link, which are counted after it.
-    fn with<R>(
+    pub(super) fn with<R>(
         &mut self,
         at: usize,
         work: impl FnOnce(&mut End, &mut Queue) -> Option<R>,
@@ -541,7 +601,12 @@ impl SessionKind for Node {
     }
 
     fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) {
-        self.queue.handle_loads(messages);
+        self.queue.end_loading();
+        for (seq, message) in messages {
+            if !self.handle_loaded_due(*seq, message.as_ref()) {
+                self.queue.handle_loaded(*seq, message.as_ref());
+            }
+        }
     }
 
     fn subscription(&self, filter: &str) -> Option<Subscribed> {
@@ -572,7 +637,8 @@ impl SessionKind for Node {
 
     fn subscription_bytes(&self) -> usize {
         let bindings = self.bindings.keys();
-        bindings.map(|filter| binding_bytes(filter)).sum()
+        let bindings: usize = bindings.map(|filter| binding_bytes(filter)).sum();
+        bindings + self.away_bytes()
     }
 }
 

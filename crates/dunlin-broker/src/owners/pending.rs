@@ -14,7 +14,7 @@ use crate::ids::SessionRef;
 #[cfg(feature = "mqtt")]
 use crate::mqtt::waiting::MqttPending;
 use crate::owners::routing::Hit;
-use crate::queues::calls::Death;
+use crate::queues::calls::{Call, Death};
 use crate::queues::orders::Asked;
 
 /// A delivery whose message is on its way to the store. The session's queue
@@ -290,6 +290,15 @@ impl From<PendingAttach> for Pending {
     }
 }
 
+/// A message that a link is to have when the store knows its key there.
+#[derive(Debug)]
+pub(crate) struct Acquired {
+    pub(crate) node: SessionRef,
+    /// Of the link.
+    pub(crate) name: Text,
+    pub(crate) key: u32,
+}
+
 /// A queue that is being emptied.
 #[derive(Debug)]
 pub(crate) struct Purge {
@@ -328,6 +337,10 @@ pub(crate) enum Pending {
     Node(SessionRef),
     Binding(PendingBinding),
     Settlement(Box<Settlement>),
+    Acquired(Box<Acquired>),
+    /// A link of this shard hears that it is attached when what it has settled is
+    /// removed: after a restart it would be said to be its own.
+    Attached(ShardId, Box<Call>),
     /// A changed node waits for its record.
     Change(SessionRef),
     /// A client waits until a queue is forgotten.

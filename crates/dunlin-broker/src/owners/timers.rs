@@ -23,6 +23,8 @@ pub(crate) enum Timer {
     Release(ConnId),
     /// Publishers that are held for the store may go on.
     Unstored,
+    /// What is kept of a link that sent.
+    Termini,
     /// `$SYS`.
     Sys,
     /// What the store refused and must have.

@@ -54,7 +54,10 @@ fn view_of(node: &Node) -> View {
         messages: node.queue.len(),
         unsettled: node.in_flight(),
         bytes: node.held_bytes(),
-        consumers: node.ends().filter(|(_, end)| takes(end.wants)).count(),
+        consumers: node
+            .ends()
+            .filter(|(_, end)| takes(end.wants) && !end.is_away())
+            .count(),
     }
 }
 

@@ -35,6 +35,19 @@ pub(crate) enum Use {
     Browse,
 }
 
+/// What stays of a link that is detached: what its client has not settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Keep {
+    /// The link, as it is known again.
+    pub(crate) name: Text,
+    /// For so long; `u32::MAX`: until the link is closed.
+    pub(crate) secs: u32,
+    /// It is in the store, as far as the messages are.
+    pub(crate) durable: bool,
+    /// The number with which its name was granted; of two links the later one has it.
+    pub(crate) serial: u64,
+}
+
 /// A link wants a node.
 #[derive(Debug)]
 pub(crate) struct Attach {
@@ -44,6 +57,32 @@ pub(crate) struct Attach {
     /// A node is made if there is none.
     pub(crate) create: Option<Create>,
     pub(crate) user: Option<Text>,
+    /// What it takes and does not settle stays its own when it is detached.
+    pub(crate) keep: Option<Keep>,
+}
+
+/// What a link finds at its node.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The topic filter of a subscription.
+    pub(crate) filter: Option<Text>,
+    /// The last key that was used for it.
+    pub(crate) last_key: u32,
+    /// Keys of messages that its client has not settled; `None`: they are not kept.
+    pub(crate) unsettled: Option<Vec<u32>>,
+}
+
+/// What a client that sends has not settled: tags, and whether their messages were
+/// accepted.
+pub(crate) type Outcomes = Vec<(Bytes, bool)>;
+
+/// What ends a while after the end of a session or connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expiring {
+    /// A node without links, and what is kept of the link that had this place.
+    Node(Place),
+    /// What is kept of a link that sent.
+    Terminus { name: Text, link: SessionRef },
 }
 
 /// A node to be made.
@@ -71,6 +110,18 @@ pub(crate) enum Refusal {
     Stolen,
     /// It was deleted.
     Deleted,
+}
+
+/// What is kept of a link that sent.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) outcomes: Outcomes,
+    /// For so long; `u32::MAX`: until the link is closed.
+    pub(crate) secs: u32,
+    /// They are in the store.
+    pub(crate) durable: bool,
+    /// Its time runs; else [`Call::Expire`] says so.
+    pub(crate) expires: bool,
 }
 
 /// Why a message is dead.
@@ -134,10 +185,36 @@ pub(crate) enum Call {
         /// The time of a node without links runs; else [`Call::Expire`] says so.
         expires: bool,
     },
-    /// To a node: its time runs, if it has no link.
-    Expire { node: SessionRef },
-    /// To a link: it is attached, perhaps to a subscription to this filter.
-    Attached { place: Place, filter: Option<Text> },
+    /// To a node or to what is kept of a link: its time runs, if it has no link.
+    Expire(Expiring),
+    /// To a node: messages of a link are wanted once more.
+    Again { place: Place, keys: Vec<u32> },
+    /// To where a name of links is known: a link has it from now on. `keeps`: what
+    /// was kept of an earlier one is wanted, answered by `Granted`.
+    Claim {
+        link: SessionRef,
+        name: Text,
+        keeps: bool,
+    },
+    /// Likewise: a link is gone.
+    Release {
+        link: SessionRef,
+        name: Text,
+        /// What is kept of it.
+        left: Option<Box<Left>>,
+    },
+    /// To a link: the name is its own.
+    Granted {
+        link: SessionRef,
+        serial: u64,
+        outcomes: Outcomes,
+    },
+    /// To a link that has gone: the outcomes are known that it waited for.
+    Gone { link: SessionRef },
+    /// To a link: another one has its name now.
+    Stolen { link: SessionRef },
+    /// To a link: it is attached.
+    Attached { place: Place, found: Box<Found> },
     /// To a link: it is not attached, or not any more.
     Refused { link: SessionRef, why: Refusal },
     /// To a link: a message.
@@ -147,6 +224,8 @@ pub(crate) enum Call {
         message: Arc<Message>,
         failed: u16,
         again: bool,
+        /// It has had the message under this key before.
+        resumed: bool,
     },
     /// To a link: there is nothing more for the credit that it had.
     Drained { link: SessionRef },

@@ -8,10 +8,10 @@ use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::commits::target;
-use crate::owners::pending::{Pending, Settlement};
-use crate::owners::{Later, Owners};
+use crate::owners::pending::{Acquired, Pending, Settlement};
+use crate::owners::{Later, Owners, away};
 use crate::queues::calls::{Call, Death, Place};
-use crate::queues::delivering;
+use crate::queues::{delivering, keeping};
 use crate::translate;
 
 /// A link takes messages up to this key.
@@ -46,9 +46,44 @@ fn show(own: &mut Owners, to: ShardId, s: SessionIdx, place: Place) {
             message,
             failed,
             again: true,
+            resumed: false,
         };
         own.call(to, deliver);
     }
+}
+
+/// A link wants messages once more that it has not settled.
+pub(crate) fn handle_again(own: &mut Owners, from: ShardId, place: Place, keys: &[u32]) {
+    let Some(s) = find(own, from, place) else {
+        return;
+    };
+    if let Some(node) = own.sessions.node_mut(s) {
+        for key in keys {
+            away::resend(node, place.end, *key);
+        }
+    }
+    delivering::pump(own, s);
+}
+
+/// The store knows a key, or has refused it.
+pub(crate) fn handle_key_stored(own: &mut Owners, acquired: Box<Acquired>, stored: bool) {
+    if !stored {
+        return own.retry_later(Pending::Acquired(acquired));
+    }
+    let Some(s) = own.sessions.resolve(acquired.node) else {
+        return;
+    };
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let Some((at, _)) = away::acquired(node, &acquired.name, acquired.key) else {
+        return;
+    };
+    // Their link has gone meanwhile and has not had them.
+    for key in away::handle_key_stored(node, at, acquired.key) {
+        settle(own, s, at, key, Outcome::Released);
+    }
+    delivering::pump(own, s);
 }
 
 /// The node of a place, if the link is still there.
@@ -143,7 +178,7 @@ pub(crate) fn settle(
         _ => None,
     };
     if let Some(death) = death {
-        let removed = node.settle(end, key, Outcome::Rejected);
+        let removed = keeping::settle(own, s, end, key, Outcome::Rejected);
         if let Some(copy) = copy.filter(|_| buries) {
             let bury = Later::Bury(reference, Box::new(copy), death);
             own.later.push_back(bury);
@@ -152,14 +187,14 @@ pub(crate) fn settle(
         own.stats.messages_dead += 1;
         return remove(own, of, &removed);
     }
-    let settled = node.settle(end, key, elsewhere(outcome, &refusers));
+    let settled = keeping::settle(own, s, end, key, elsewhere(outcome, &refusers));
     let settled = match settled {
         // Another consumer gets it.
         Settled::Returned {
             delivery,
             key_stored,
         } => {
-            node.set_aside(delivery, refusers);
+            own.sessions.node_mut(s)?.set_aside(delivery, refusers);
             Settled::Requeued { key_stored }
         }
         settled => settled,

@@ -13,9 +13,11 @@ use crate::ids::SessionIdx;
 use crate::io::Output;
 use crate::messages::source::Source;
 use crate::messages::walk;
+use crate::owners::pending::Acquired;
 use crate::owners::routing::Hit;
-use crate::owners::{Later, Owners};
+use crate::owners::{Later, Owners, away};
 use crate::queues::calls::{Call, Death, Use};
+use crate::queues::keeping;
 use crate::queues::options::Overflow;
 
 /// Messages loaded from the store at a time, and what they may cost together.
@@ -41,9 +43,10 @@ fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
         match node.next(now, unsettled_max) {
             Some((end, Next::Send(transfer))) => hand_over(own, s, end, &transfer),
             Some((_, Next::Expired(delivery))) => expire(own, s, delivery),
-            Some((_, Next::Load)) => load(own, s),
-            // Nothing here is delivered in two steps of the store.
-            Some((_, Next::Settle { .. } | Next::Store { .. })) => {}
+            Some((end, Next::Load)) => load(own, s, end),
+            Some((end, Next::Store { key, .. })) => record(own, s, end, key),
+            // Consumers settle in one step.
+            Some((_, Next::Settle { .. })) => {}
             None => {
                 let wanted = node.is_wanted();
                 if wanted && walk::walk_retained(own, s, queue_once) {
@@ -65,8 +68,11 @@ fn hand_over(own: &mut Owners, s: SessionIdx, at: usize, transfer: &Transfer<u32
         own.stats.deliveries_denied += 1;
         return finish(own, s, at, key);
     }
-    let end = own.sessions.node_mut(s).and_then(|node| node.at(at));
-    let Some(end) = end else {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let resumed = away::take_again(node, at, key);
+    let Some(end) = node.at(at) else {
         return;
     };
     let (shard, settled) = (end.shard, end.takes_settled());
@@ -76,6 +82,7 @@ fn hand_over(own: &mut Owners, s: SessionIdx, at: usize, transfer: &Transfer<u32
         message: Arc::clone(message),
         failed: transfer.failed,
         again: transfer.again,
+        resumed,
     };
     own.call(shard, deliver);
     if settled {
@@ -89,7 +96,7 @@ fn finish(own: &mut Owners, s: SessionIdx, at: usize, key: u32) {
         return;
     };
     let of = node.key;
-    if let Settled::Done { seq, .. } = node.settle(at, key, Outcome::Accepted) {
+    if let Settled::Done { seq, .. } = keeping::settle(own, s, at, key, Outcome::Accepted) {
         own.dequeue(of, seq);
     }
 }
@@ -109,11 +116,27 @@ fn expire(own: &mut Owners, s: SessionIdx, delivery: Delivery) {
     own.dequeue(reference.key, delivery.seq);
 }
 
-fn load(own: &mut Owners, s: SessionIdx) {
+/// The store has to know the key of a message before it leaves.
+fn record(own: &mut Owners, s: SessionIdx, at: usize, key: u32) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    let seqs = node.queue.stored_at_front(LOAD_MAX, LOAD_BYTES_MAX);
+    let node_ref = node.reference(s);
+    if let Some(keep) = node.at(at).and_then(|end| end.keep.as_ref()) {
+        let acquired = Acquired {
+            node: node_ref,
+            name: keep.name.clone(),
+            key,
+        };
+        keeping::record(own, acquired);
+    }
+}
+
+fn load(own: &mut Owners, s: SessionIdx, at: usize) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let seqs = away::stored_at_front(node, at, LOAD_MAX, LOAD_BYTES_MAX);
     let seqs = seqs.into_iter().map(Seq).collect();
     let node = node.reference(s);
     let request = own.commits.load(node, seqs);

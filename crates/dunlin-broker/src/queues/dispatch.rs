@@ -8,8 +8,8 @@ use crate::front;
 use crate::messages::publish;
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, Promise, Work};
-use crate::queues::calls::Call;
-use crate::queues::{credit, manage, nodes, retiring};
+use crate::queues::calls::{Call, Expiring};
+use crate::queues::{credit, manage, nodes, retiring, termini};
 
 /// A link or node of the shard `from` says something.
 pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
@@ -52,12 +52,23 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
             keeps,
             expires,
         } => nodes::handle_leave(own, from, place, (sent, &keeps), (closed, expires)),
-        Call::Expire { node } => nodes::handle_expire(own, node),
+        Call::Expire(Expiring::Node(place)) => nodes::handle_expire(own, from, place),
+        Call::Expire(Expiring::Terminus { name, link }) => {
+            termini::handle_expire(own, from, link, &name);
+        }
+        Call::Again { place, keys } => credit::handle_again(own, from, place, &keys),
+        Call::Claim { link, name, keeps } => termini::handle_claim(own, (from, link), name, keeps),
+        Call::Release { link, name, left } => {
+            termini::handle_release(own, (from, link), name, left);
+        }
         call @ (Call::Attached { .. }
         | Call::Refused { .. }
         | Call::Deliver { .. }
         | Call::Drained { .. }
         | Call::Settled { .. }
+        | Call::Granted { .. }
+        | Call::Stolen { .. }
+        | Call::Gone { .. }
         | Call::Answered { .. }) => front::handle_call(own, from, call),
         Call::Ask(ask) => manage::handle(own, *ask),
     }

@@ -15,10 +15,10 @@ use crate::owners::common::SessionCore;
 use crate::owners::node::{BINDING, Node, Stage, binding_bytes};
 use crate::owners::pending::{Pending, PendingBinding};
 use crate::owners::timers::{Timer, Timers};
-use crate::owners::{Later, Owners};
-use crate::queues::calls::{Attach, Call, Create, Death, Place, Refusal, Use};
+use crate::owners::{Later, Owners, away};
+use crate::queues::calls::{Attach, Call, Create, Death, Found, Place, Refusal, Use};
 use crate::queues::options::Life;
-use crate::queues::{addresses, answers, credit, delivering};
+use crate::queues::{addresses, answers, credit, delivering, keeping};
 use crate::sessions::{lifecycle, records, subscriptions};
 
 /// A link wants a node.
@@ -64,28 +64,66 @@ fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: &Attach) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
+    let keep = attach.keep.as_ref();
+    let known = keep.and_then(|keep| away::find_kept(node, &keep.name));
+    let end = known.and_then(|at| node.at(at)?.keep.as_ref());
+    if end.is_some_and(|end| keep.is_some_and(|keep| keep.serial < end.serial)) {
+        // A later link of its name came first.
+        return refuse(own, from, attach.link, Refusal::Stolen);
+    }
     node.expires = None;
-    let timer = Timer::Session(node.reference(s));
-    own.timers.cancel(timer, &mut node.alarm);
     if node.kept.exclusive && matches!(attach.wants, Use::Take { .. }) {
-        let others = node.ends();
-        let others: Vec<usize> = others.map(|(at, _)| at).collect();
+        let others = node.ends().map(|(at, _)| at);
+        let others: Vec<usize> = others.filter(|at| Some(*at) != known).collect();
         for at in others {
             expel(own, s, at, Refusal::Stolen);
         }
     }
+    let first_key = own.random.next() as u32;
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
     let link = attach.link;
-    let end = node.attach(from, link, attach.wants);
+    let (end, stolen) = match (known, attach.keep.clone()) {
+        (Some(at), Some(keep)) => (at, away::resume(node, at, (from, link), attach.wants, keep)),
+        (_, keep) => {
+            let is_kept = keep.is_some();
+            let at = node.attach((from, link), attach.wants, keep);
+            if let Some(end) = node.at(at).filter(|_| is_kept) {
+                // Its client may know keys from before a restart.
+                end.begin_at(first_key);
+            }
+            (at, None)
+        }
+    };
+    let found = Found {
+        last_key: node.at(end).map_or(0, |end| end.last_key()),
+        unsettled: attach.keep.as_ref().map(|_| away::had(node, end)),
+        filter: None,
+    };
     let filter = match addresses::is_subscription(&node.address) {
         true => node.bindings.keys().next().cloned(),
         false => None,
     };
     let node = node.reference(s);
     let place = Place { node, end, link };
-    own.call(from, Call::Attached { place, filter });
+    let found = Box::new(Found { filter, ..found });
+    let attached = Box::new(Call::Attached { place, found });
+    match attach.keep.is_some() {
+        true => say_attached(own, from, attached),
+        false => own.call(from, *attached),
+    }
+    if let Some((shard, link)) = stolen {
+        own.call(shard, Call::Stolen { link });
+    }
+    own.weigh(s);
+    remind(own, s);
+}
+
+/// Tells a link what it has of its node, once the store has removed the rest.
+pub(crate) fn say_attached(own: &mut Owners, to: ShardId, call: Box<Call>) {
+    let token = own.commits.token();
+    own.commits.when_removed(token, Pending::Attached(to, call));
 }
 
 /// Takes a node from a link.
@@ -259,12 +297,75 @@ pub(crate) fn handle_leave(
     let Some(s) = credit::find(own, from, place) else {
         return;
     };
+    let node = own.sessions.node_mut(s);
+    let stays = node.is_some_and(|node| away::may_go_away(node, place.end));
+    if stays && !how.0 && keeps.is_empty() {
+        return go_away(own, s, place.end, sent, how);
+    }
     release(own, s, place.end, Some(sent), keeps);
     if let Some(node) = own.sessions.node_mut(s) {
         node.leave(place.end, how);
     }
     delivering::pump(own, s);
     check_left(own, s, place.end);
+}
+
+/// A link is detached and may come back: what it has and has not settled stays its own.
+fn go_away(own: &mut Owners, s: SessionIdx, at: usize, sent: u32, how: (bool, bool)) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let unsettled = node.unsettled(at).into_iter();
+    let never_left = unsettled.filter(|key| sent.wrapping_sub(*key).cast_signed() < 0);
+    let never_left: Vec<u32> = never_left.collect();
+    for key in never_left {
+        credit::settle(own, s, at, key, Outcome::Released);
+    }
+    let now = own.now;
+    if let Some(node) = own.sessions.node_mut(s) {
+        away::go_away(node, at);
+        if how.1 {
+            away::expire(node, at, now);
+        }
+    }
+    own.weigh(s);
+    delivering::pump(own, s);
+    remind(own, s);
+    check_end(own, s, false, how);
+    check_over(own, s);
+}
+
+/// What links have that were away for too long is given to others.
+fn check_over(own: &mut Owners, s: SessionIdx) {
+    let now = own.now;
+    // The node may have ended just now.
+    let node = own.sessions.peek(s).and_then(|session| session.node());
+    let over = node.map(|node| away::over(node, now)).unwrap_or_default();
+    if over.is_empty() {
+        return;
+    }
+    for at in over {
+        release(own, s, at, None, &[]);
+        if let Some(node) = own.sessions.node_mut(s) {
+            node.remove(at);
+        }
+    }
+    own.weigh(s);
+    delivering::pump(own, s);
+    check_empty(own, s);
+}
+
+/// Sets the reminder of what ends next at a node.
+pub(crate) fn remind(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let timer = Timer::Session(node.reference(s));
+    let next = node.expires.into_iter().chain(away::next(node)).min();
+    match next {
+        Some(at) => own.timers.remind(at, timer, &mut node.alarm),
+        None => own.timers.cancel(timer, &mut node.alarm),
+    }
 }
 
 /// A link that has left its node is gone when the outcomes are there that it left
@@ -337,10 +438,18 @@ fn check_end(own: &mut Owners, s: SessionIdx, made: bool, (closed, expires): (bo
 }
 
 /// What held up the end of a node has ended itself.
-pub(crate) fn handle_expire(own: &mut Owners, node: SessionRef) {
-    let Some(s) = own.sessions.resolve(node) else {
+pub(crate) fn handle_expire(own: &mut Owners, from: ShardId, place: Place) {
+    let Some(s) = own.sessions.resolve(place.node) else {
         return;
     };
+    if credit::find(own, from, place).is_some() {
+        let now = own.now;
+        if let Some(node) = own.sessions.node_mut(s) {
+            away::expire(node, place.end, now);
+        }
+        remind(own, s);
+        check_over(own, s);
+    }
     let unused = own.sessions.node_mut(s).filter(|node| node.links() == 0);
     match unused.map(|node| node.kept.life) {
         Some(Life::Detached(0)) => end(own, s, Refusal::Deleted),
@@ -356,10 +465,8 @@ pub(crate) fn expire_unattached(own: &mut Owners, s: SessionIdx) {
         && let Life::Detached(secs) = node.kept.life
         && secs < u32::MAX
     {
-        let at = now + Duration::from_secs(u64::from(secs));
-        node.expires = Some(at);
-        let timer = Timer::Session(node.reference(s));
-        own.timers.remind(at, timer, &mut node.alarm);
+        node.expires = Some(now + Duration::from_secs(u64::from(secs)));
+        remind(own, s);
     }
 }
 
@@ -385,14 +492,11 @@ pub(crate) fn check_expiry(own: &mut Owners, s: SessionIdx) {
         return;
     };
     Timers::came(&mut node.alarm);
-    let Some(at) = node.expires else {
-        return;
-    };
-    if at <= now {
+    if node.expires.is_some_and(|at| at <= now) {
         return end(own, s, Refusal::Deleted);
     }
-    let timer = Timer::Session(node.reference(s));
-    own.timers.remind(at, timer, &mut node.alarm);
+    remind(own, s);
+    check_over(own, s);
 }
 
 /// Ends a node: its links hear of it, its messages are gone.
@@ -424,6 +528,10 @@ pub(crate) fn forget(own: &mut Owners, s: SessionIdx) {
         return;
     };
     if node.kept.options.durable && own.commits.is_durable() {
+        keeping::forget(own, s);
+        let Some(node) = own.sessions.node_mut(s) else {
+            return;
+        };
         let (key, address) = (node.key, node.address.clone());
         own.sessions.begin_forget(&address);
         records::forget(own, key, address);

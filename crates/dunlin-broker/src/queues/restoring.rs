@@ -8,28 +8,38 @@ use dunlin_base::{ShardId, Text};
 use dunlin_store::{Recovered, RecoveredSession, StoreOp};
 
 use crate::io::InterestChange;
-use crate::owners::Owners;
 use crate::owners::common::{SessionCore, Standing};
 use crate::owners::node::{BINDING, Node, PROTOCOL, Stage};
+use crate::owners::{Owners, away};
 use crate::queues::addresses::{self, QUEUES};
 use crate::queues::calls::Create;
+use crate::queues::keeping::Had;
 use crate::queues::options::{Kept, Life};
-use crate::queues::{manage, nodes};
+use crate::queues::{manage, nodes, termini};
 use crate::random::home_shard;
 use crate::sessions::{records, subscriptions};
 
 /// Takes over the nodes of this shard; what those of the others are bound to is known.
 pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
+    let mut had = Had::all(recovered);
     for from in &recovered.sessions {
+        let had = had.remove(&from.key).unwrap_or_default();
         let home = home_shard(&from.record.client_id, own.config.shards);
         if from.record.version == PROTOCOL && home == own.config.shard.0 {
-            restore_node(own, from);
+            restore_node(own, from, had);
         }
     }
+    // Of nodes that there are not any more.
+    for (node, had) in had {
+        if own.config.shard == ShardId(0) {
+            drop(had.finish(own, node));
+        }
+    }
+    termini::restore(own, recovered);
     configure(own);
 }
 
-fn restore_node(own: &mut Owners, from: &RecoveredSession) {
+fn restore_node(own: &mut Owners, from: &RecoveredSession, mut had: Had) {
     let address = &from.record.client_id;
     // The removal of a node that was made again was lost.
     if let Some(old) = own.sessions.find_node(address) {
@@ -57,7 +67,14 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession) {
         let mut delivery = records::delivery(queued);
         delivery.level = node.kept.options.level(queued.priority());
         delivery.failed = queued.failed();
-        node.queue.push(delivery);
+        if let Some(delivery) = had.take(delivery) {
+            node.queue.push(delivery);
+        }
+    }
+    let now = own.now;
+    for (keep, had) in had.finish(own, from.key) {
+        let at = away::restore(&mut node, keep, had);
+        away::expire(&mut node, at, now);
     }
     let filters = from.subscriptions.iter().map(|(filter, ..)| filter.clone());
     node.bindings = filters.map(|filter| (filter, BINDING)).collect();
@@ -70,6 +87,7 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession) {
     }
     own.count_in(s);
     nodes::expire_unattached(own, s);
+    nodes::remind(own, s);
 }
 
 /// Makes the queues of the configuration that are not there, and has those that are

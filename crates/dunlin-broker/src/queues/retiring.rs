@@ -13,7 +13,7 @@ use crate::owners::pending::{Fate, Retired, Work};
 use crate::owners::{Later, Owners};
 use crate::queues::calls::{Death, Place};
 use crate::queues::options::QueueOptions;
-use crate::queues::{credit, delivering, nodes};
+use crate::queues::{credit, delivering, keeping, nodes};
 
 /// Takes messages of a link out of their node for a transaction. `false`, and
 /// nothing taken, if the link does not have all of them any more.
@@ -36,15 +36,18 @@ pub(crate) fn prepare(
         return false;
     }
     for (key, outcome) in outcomes {
+        let Some(node) = own.sessions.node_mut(s) else {
+            return false;
+        };
         // One key may be named twice by a link that takes it for two.
         let Some(delivery) = node.delivery(place.end, *key).cloned() else {
             continue;
         };
         let fate = fate_of(&node.kept.options, &delivery, *outcome);
         node.take_refusers(place.end, *key, Outcome::Accepted);
-        node.settle(place.end, *key, Outcome::Accepted);
+        let session = node.key;
+        keeping::settle(own, s, place.end, *key, Outcome::Accepted);
         if let (Fate::Done | Fate::Dead, Some(seq)) = (fate, delivery.seq.filter(|_| durable)) {
-            let session = node.key;
             let seq = Seq(seq);
             work.ops.push(StoreOp::Dequeue { seq, session });
         }

@@ -126,6 +126,7 @@ fn miscounted(own: &Owners) -> usize {
         sum.wills += weight.wills;
         sum.queued += weight.queued;
     }
+    sum.sessions += own.termini.bytes();
     let budget = &own.budget;
     let sessions = own.sessions.iter().map(|(_, session)| &session.charge);
     let conns = own.conns.iter();

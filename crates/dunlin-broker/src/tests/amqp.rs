@@ -2,8 +2,10 @@
 //! against the front, and packets of MQTT as bytes.
 
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
@@ -222,6 +224,9 @@ impl World {
     }
 }
 
+/// Clients that were made.
+static CLIENTS: AtomicUsize = AtomicUsize::new(0);
+
 /// A client of AMQP.
 pub(super) struct Client {
     pub(super) conn: ConnId,
@@ -229,6 +234,7 @@ pub(super) struct Client {
     pub(super) session: Option<SessionId>,
     pub(super) events: VecDeque<Event<'static>>,
     pub(super) tag: u64,
+    number: usize,
 }
 
 impl Client {
@@ -256,6 +262,7 @@ impl Client {
             session,
             events: VecDeque::new(),
             tag: 0,
+            number: CLIENTS.fetch_add(1, Ordering::Relaxed),
         };
         client.exchange(world);
         client
@@ -283,7 +290,17 @@ impl Client {
 
     pub(super) fn attach(&mut self, world: &mut World, attach: &Attach<'_>) -> LinkId {
         let session = self.session.expect("a session");
-        let link = self.engine.attach(session, attach).expect("attach");
+        // All are of one container: none takes links from another but by a name that a
+        // test gives.
+        let name = match attach.name {
+            "sender" | "receiver" => format!("{} {}", attach.name, self.number),
+            name => String::from(name),
+        };
+        let attach = Attach {
+            name: &name,
+            ..*attach
+        };
+        let link = self.engine.attach(session, &attach).expect("attach");
         self.exchange(world);
         link
     }

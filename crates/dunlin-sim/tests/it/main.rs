@@ -24,6 +24,7 @@ mod promises;
 mod publish;
 mod qos;
 mod queues;
+mod resuming;
 mod shared;
 mod smoke;
 mod streams;

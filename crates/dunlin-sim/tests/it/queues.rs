@@ -61,7 +61,7 @@ impl Client {
         Self {
             work,
             conn: None,
-            engine: engine(dunlin_base::Instant::from_micros(1)),
+            engine: engine(dunlin_base::Instant::from_micros(1), ""),
             link: None,
             open: Vec::new(),
             under_way: BTreeMap::new(),
@@ -74,7 +74,8 @@ impl Client {
     fn connect(&mut self, world: &mut World) {
         let now = world.now();
         self.conn = Some(world.open());
-        self.engine = engine(now);
+        let container = format!("{:?}", self.conn);
+        self.engine = engine(now, &container);
         self.under_way.clear();
         self.accepting.clear();
         self.engine.open(now, &Open::default()).expect("open");
@@ -229,10 +230,10 @@ impl Client {
     }
 }
 
-fn engine(now: dunlin_base::Instant) -> Connection {
+fn engine(now: dunlin_base::Instant, container_id: &str) -> Connection {
     let settings = Settings {
         side: Side::Client,
-        container_id: "client",
+        container_id,
         sasl: SaslPolicy::Off,
         mechanisms: Symbols::default(),
         limits: Limits::default(),

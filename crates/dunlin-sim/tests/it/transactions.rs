@@ -61,7 +61,7 @@ impl Mover {
         Self {
             settles,
             conn: None,
-            engine: engine(Instant::from_micros(1)),
+            engine: engine(Instant::from_micros(1), None),
             session: None,
             controller: None,
             source: None,
@@ -77,7 +77,7 @@ impl Mover {
     fn connect(&mut self, world: &mut World) {
         let now = world.now();
         self.conn = Some(world.open());
-        self.engine = engine(now);
+        self.engine = engine(now, self.conn);
         self.stage = Stage::Idle;
         self.taken.clear();
         self.moving.clear();
@@ -272,10 +272,12 @@ fn receiver(address: &str, mode: ReceiverSettleMode) -> Attach<'_> {
     }
 }
 
-fn engine(now: Instant) -> Connection {
+/// Each connection is a container of its own, so that none takes links from another.
+fn engine(now: Instant, conn: Option<ConnId>) -> Connection {
+    let container = format!("{conn:?}");
     let settings = Settings {
         side: Side::Client,
-        container_id: "mover",
+        container_id: &container,
         sasl: SaslPolicy::Off,
         mechanisms: Symbols::default(),
         limits: Limits::default(),
@@ -368,7 +370,8 @@ impl Scene {
             self.world.cut(mover.conn.expect("connected"));
         }
         let now = self.world.now();
-        let (conn, mut engine) = (self.world.open(), engine(now));
+        let conn = self.world.open();
+        let mut engine = engine(now, Some(conn));
         engine.open(now, &Open::default()).expect("open");
         let session = engine.begin(&Begin::default()).expect("begin");
         let attach = receiver(OUT, ReceiverSettleMode::First);
