@@ -3,17 +3,22 @@
 //! only: no transport, no packets, no messages.
 //!
 //! [`publish`] plans for a client, [`delivery`] for a broker. Both keep topics in
-//! the same bounded table and give up first what was used least recently. They
-//! are two because what is known differs, and with it what a topic waits for:
+//! the same bounded table (`topics`) and give up first what was used least recently. The
+//! machines above it are two, because no question has the same answer on both sides:
 //!
-//! - A client's server may be any. Its streams are read at its own pace and no
-//!   stream is agreed, so that a topic has one to itself or is on the first one,
-//!   and changes its place only when nothing of it can still be on its way: the
-//!   topic waits, and its messages stay in the client's queue, where they may
-//!   become obsolete.
-//! - A broker's client has asked for a number of streams and its transport says
-//!   what has arrived. Topics share streams, and a stream that is not there yet
-//!   holds bytes that are encoded and counted already; no topic waits.
+//! | question | client | broker |
+//! |---|---|---|
+//! | who agreed to streams | nothing is agreed: any server may refuse them at any time | the client, in CONNECT, with their number |
+//! | what a stream belongs to | one topic, or one message | a lane, which up to [`delivery::TOPICS_PER_LANE`] topics share, and others by hash |
+//! | a topic without a stream | goes on control, and is remembered there: 1,024 topics | shares a lane; none is remembered |
+//! | what waits | the topic: its messages stay in the queue, where they may become obsolete | bytes: a lane without its stream holds packets that are encoded and counted |
+//! | when a topic may change its stream | when the server has read the old one to its end: an end of its own, the last acknowledgement, or a second of silence | when the transport has delivered it |
+//! | no stream is left | 200 ms of waiting, then control or another topic's stream | lanes are shared until the client allows more |
+//! | who decides about the end of a stream | this side: after each message, each batch, or for a topic that is new | this side when the table is full, or the client |
+//! | what it must know of messages | QoS, acknowledgements, when they become obsolete | their priority |
+//!
+//! One machine for both would be the sum of them: lanes with one topic and no sharing
+//! for the client, topics that never wait and timers that never run for the broker.
 
 pub mod delivery;
 pub mod publish;

@@ -121,12 +121,11 @@ impl SentStreams {
         entry.unacked == 0 && entry.phase == Phase::Delivered
     }
 
-    /// Ends a stream with this batch, or with its last acknowledgement. Gives
-    /// its topic.
-    pub(super) fn end_after_last(&mut self, stream: StreamId) -> Option<&Text> {
-        let entry = self.streams.get_mut(&stream)?;
-        entry.phase = entry.phase.max(Phase::Last);
-        entry.topic.as_ref()
+    /// Ends a stream with this batch, or with its last acknowledgement.
+    pub(super) fn end_after_last(&mut self, stream: StreamId) {
+        if let Some(entry) = self.streams.get_mut(&stream) {
+            entry.phase = entry.phase.max(Phase::Last);
+        }
     }
 
     /// All streams.
