@@ -333,3 +333,27 @@ macro_rules! any_composite {
         )*
     };
 }
+
+/// Several values are none by default, and are compared and shown by their elements,
+/// however they are kept.
+macro_rules! as_its_elements {
+    ($name:ident, $show:ident) => {
+        impl Default for $name<'_> {
+            fn default() -> Self {
+                Self::new(&[])
+            }
+        }
+
+        impl PartialEq for $name<'_> {
+            fn eq(&self, other: &Self) -> bool {
+                self.iter().eq(other.iter())
+            }
+        }
+
+        impl core::fmt::Debug for $name<'_> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.$show().entries(self.iter()).finish()
+            }
+        }
+    };
+}

@@ -2,7 +2,6 @@
 //! Those of this side are an array also where there is one: not all peers read
 //! a single value.
 
-use core::fmt;
 use core::iter;
 
 use dunlin_base::ByteSink;
@@ -118,20 +117,4 @@ impl<'a> Field<'a> for Symbols<'a> {
     }
 }
 
-impl Default for Symbols<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for Symbols<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl fmt::Debug for Symbols<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
+as_its_elements!(Symbols, debug_list);

@@ -1,7 +1,5 @@
 //! The map of unsettled deliveries in `attach` (section 2.7.3).
 
-use core::fmt;
-
 use dunlin_base::ByteSink;
 
 use crate::field::Field;
@@ -117,20 +115,4 @@ impl<'a> Field<'a> for Unsettled<'a> {
     }
 }
 
-impl Default for Unsettled<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for Unsettled<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl fmt::Debug for Unsettled<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
-    }
-}
+as_its_elements!(Unsettled, debug_map);

@@ -1,7 +1,5 @@
 //! Arrays (section 1.6.24): many values behind one constructor.
 
-use core::fmt;
-
 use dunlin_base::ByteSink;
 
 use super::described::{read_element, skip_constructor};
@@ -164,20 +162,4 @@ impl<'a> Field<'a> for Array<'a> {
     }
 }
 
-impl Default for Array<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for Array<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl fmt::Debug for Array<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
+as_its_elements!(Array, debug_list);

@@ -1,6 +1,5 @@
 //! Lists (section 1.6.22).
 
-use core::fmt;
 use core::iter;
 
 use dunlin_base::ByteSink;
@@ -139,20 +138,4 @@ impl<'a> Field<'a> for List<'a> {
     }
 }
 
-impl Default for List<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for List<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl fmt::Debug for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
+as_its_elements!(List, debug_list);

@@ -1,7 +1,6 @@
 //! Maps (section 1.6.23). Received maps keep their order and their repeated
 //! keys; a search finds the first.
 
-use core::fmt;
 use core::iter;
 
 use dunlin_base::ByteSink;
@@ -127,20 +126,4 @@ impl<'a> Field<'a> for Map<'a> {
     }
 }
 
-impl Default for Map<'_> {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
-impl PartialEq for Map<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl fmt::Debug for Map<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
-    }
-}
+as_its_elements!(Map, debug_map);
