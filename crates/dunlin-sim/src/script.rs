@@ -3,10 +3,10 @@
 //!
 //! One step a line: `NAME > PACKET` sends and lets everything happen that
 //! follows, `NAME >> PACKET` only sends, `NAME < PACKET` reads the next packet
-//! that the server sent, `NAME < closed` its end of the connection. A name is
-//! a client, or `client@4` for stream 4 of its connection and `client@d` for
-//! its datagrams; it connects when it
-//! first sends, and again after its connection has ended. `NAME cut` breaks
+//! that the server sent, `NAME < closed` its end of the connection. `NAME > PACKET =>
+//! ANSWER` sends and reads. A name is a client, or `client@4` for stream 4 of its
+//! connection and `client@d` for its datagrams; it connects when it first sends, and
+//! again after its connection has ended. `NAME cut` breaks
 //! the connection, `NAME finish` ends the client's side of the stream, `NAME
 //! stall` and `NAME read` stop and resume reading (of `client@4`: that stream), `NAME reset 0xbe` abandons
 //! a stream, `NAME grant` lets the server open one more, `NAME v4` expects answers in
@@ -232,12 +232,24 @@ impl Script {
             (name, "v4") => self.client(name).version = Version::V311,
             (name, rest) if self.act(name, rest) => {}
             (name, rest) => match rest.strip_prefix("> ") {
-                Some(packet) => self.send_line(name, packet),
+                Some(exchange) => return self.exchange(name, exchange),
                 None => return Err("not understood".into()),
             },
         }
         self.settle();
         Ok(())
+    }
+
+    /// Sends a packet, lets everything happen that follows, and reads the answer if
+    /// there is one in the line.
+    fn exchange(&mut self, name: &str, exchange: &str) -> Result<(), String> {
+        let (packet, answer) = match exchange.split_once(" => ") {
+            Some((packet, answer)) => (packet, Some(answer)),
+            None => (exchange, None),
+        };
+        self.send_line(name, packet);
+        self.settle();
+        answer.map_or(Ok(()), |answer| self.read(name, answer))
     }
 
     /// What a client does besides sending packets; `false` if it is not known.

@@ -11,38 +11,26 @@ use dunlin_sim::{Script, Setup, ToClient, World, check};
 fn only_the_server_publishes_to_its_topics() {
     check(
         "
-        sub > CONNECT sub clean
-        sub < CONNACK
-        sub > SUBSCRIBE 1 $SYS/#|q1
-        sub < SUBACK 1 01
-        a > CONNECT a clean
-        a < CONNACK
-        a > PUBLISH $SYS/broker/version forged q1 #1 retain
-        a < PUBACK 1 0x87
-        a > PUBLISH $SYS forged q2 #2
-        a < PUBREC 2 0x87
+        sub > CONNECT sub clean => CONNACK
+        sub > SUBSCRIBE 1 $SYS/#|q1 => SUBACK 1 01
+        a > CONNECT a clean => CONNACK
+        a > PUBLISH $SYS/broker/version forged q1 #1 retain => PUBACK 1 0x87
+        a > PUBLISH $SYS forged q2 #2 => PUBREC 2 0x87
         a > PUBLISH $SYS/broker/uptime forged retain
         a > PUBLISH $SYS/x forged alias=1
         a > PUBLISH - forged alias=1
-        a > PUBLISH $SYSTEM/x fine q1 #3
-        a < PUBACK 3 0x10
+        a > PUBLISH $SYSTEM/x fine q1 #3 => PUBACK 3 0x10
         # Acknowledged in 3.1.1, which has no reason codes, and dropped.
-        b > CONNECT b v4 clean
-        b < CONNACK
-        b > PUBLISH $SYS/x forged q1 #1
-        b < PUBACK 1
+        b > CONNECT b v4 clean => CONNACK
+        b > PUBLISH $SYS/x forged q1 #1 => PUBACK 1
         # A will there is refused at once.
-        c > CONNECT c clean will=$SYS/x:forged wretain
-        c < CONNACK 0x87
+        c > CONNECT c clean will=$SYS/x:forged wretain => CONNACK 0x87
         c < closed
-        late > CONNECT late clean
-        late < CONNACK
-        late > SUBSCRIBE 1 $SYS/#|q1
-        late < SUBACK 1 01
+        late > CONNECT late clean => CONNACK
+        late > SUBSCRIBE 1 $SYS/#|q1 => SUBACK 1 01
         # Nor does a list that allows it change that.
         acl topic readwrite $SYS/#
-        a > PUBLISH $SYS/x forged q1 #4
-        a < PUBACK 4 0x87
+        a > PUBLISH $SYS/x forged q1 #4 => PUBACK 4 0x87
     ",
     );
 }
@@ -107,48 +95,34 @@ fn a_session_belongs_to_its_user() {
     check(
         "
         set access=passwords
-        a > CONNECT dev expiry=100 user=alice pass=secret
-        a < CONNACK
-        a > SUBSCRIBE 1 vault/#|q1
-        a < SUBACK 1 01
+        a > CONNECT dev expiry=100 user=alice pass=secret => CONNACK
+        a > SUBSCRIBE 1 vault/#|q1 => SUBACK 1 01
         # Neither a live one is taken over,
-        b > CONNECT dev expiry=100 user=bob pass=hunter2
-        b < CONNACK 0x85
+        b > CONNECT dev expiry=100 user=bob pass=hunter2 => CONNACK 0x85
         b < closed
-        b > CONNECT dev clean user=bob pass=hunter2
-        b < CONNACK 0x85
+        b > CONNECT dev clean user=bob pass=hunter2 => CONNACK 0x85
         b < closed
-        b > CONNECT dev v4 user=bob pass=hunter2
-        b < CONNACK 0x85
+        b > CONNECT dev v4 user=bob pass=hunter2 => CONNACK 0x85
         b < closed
-        a > PINGREQ
-        a < PINGRESP
+        a > PINGREQ => PINGRESP
         # nor one that waits resumed,
         a cut
-        p > CONNECT p clean user=alice pass=secret
-        p < CONNACK
-        p > PUBLISH vault/x gold q1 #1
-        p < PUBACK 1
-        b > CONNECT dev expiry=100 user=bob pass=hunter2
-        b < CONNACK 0x85
+        p > CONNECT p clean user=alice pass=secret => CONNACK
+        p > PUBLISH vault/x gold q1 #1 => PUBACK 1
+        b > CONNECT dev expiry=100 user=bob pass=hunter2 => CONNACK 0x85
         b < closed
         # nor after a restart.
         crash
-        b > CONNECT dev clean user=bob pass=hunter2
-        b < CONNACK 0x85
+        b > CONNECT dev clean user=bob pass=hunter2 => CONNACK 0x85
         b < closed
-        a > CONNECT dev expiry=100 user=alice pass=secret
-        a < CONNACK present
+        a > CONNECT dev expiry=100 user=alice pass=secret => CONNACK present
         a < PUBLISH vault/x gold q1 #1 dup
         a > PUBACK 1
         # Sessions that end with their connection, on any shard.
-        c > CONNECT live clean user=alice pass=secret
-        c < CONNACK
-        d > CONNECT live clean user=bob pass=hunter2
-        d < CONNACK 0x85
+        c > CONNECT live clean user=alice pass=secret => CONNACK
+        d > CONNECT live clean user=bob pass=hunter2 => CONNACK 0x85
         d < closed
-        d > CONNECT live user=bob pass=hunter2 expiry=9
-        d < CONNACK 0x85
+        d > CONNECT live user=bob pass=hunter2 expiry=9 => CONNACK 0x85
         d < closed
         e > CONNECT live clean user=alice pass=secret
         c < DISCONNECT 0x8e
@@ -164,18 +138,14 @@ fn the_session_of_another_user_may_be_ended_instead() {
         "
         set access=passwords
         set other_user=clean
-        a > CONNECT dev expiry=100 user=alice pass=secret
-        a < CONNACK
-        a > SUBSCRIBE 1 vault/#|q1
-        a < SUBACK 1 01
+        a > CONNECT dev expiry=100 user=alice pass=secret => CONNACK
+        a > SUBSCRIBE 1 vault/#|q1 => SUBACK 1 01
         b > CONNECT dev expiry=100 user=bob pass=hunter2
         a < DISCONNECT 0x8e
         a < closed
         b < CONNACK
-        p > CONNECT p clean user=alice pass=secret
-        p < CONNACK
-        p > PUBLISH vault/x gold q1 #1
-        p < PUBACK 1 0x10
+        p > CONNECT p clean user=alice pass=secret => CONNACK
+        p > PUBLISH vault/x gold q1 #1 => PUBACK 1 0x10
     ",
     );
 }
@@ -186,20 +156,15 @@ fn a_session_of_no_user_belongs_to_the_first_that_resumes_it() {
         "
         set access=both
         set acl=topic read t; user alice; topic write t
-        a > CONNECT dev expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1
-        a < SUBACK 1 01
+        a > CONNECT dev expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
         a cut
-        a > CONNECT dev expiry=100 user=alice pass=secret
-        a < CONNACK present
+        a > CONNECT dev expiry=100 user=alice pass=secret => CONNACK present
         # What the new user may not receive is not delivered.
-        a > PUBLISH t x q1 #1
-        a < PUBACK 1 0x10
+        a > PUBLISH t x q1 #1 => PUBACK 1 0x10
         a cut
         crash
-        a > CONNECT dev expiry=100
-        a < CONNACK 0x85
+        a > CONNECT dev expiry=100 => CONNACK 0x85
         a < closed
     ",
     );
@@ -211,46 +176,34 @@ fn rights_to_receive_end_with_the_line_that_gave_them() {
         "
         set access=passwords
         set acl=user alice; topic read a/#; user bob; topic write a/#
-        a > CONNECT a expiry=100 user=alice pass=secret
-        a < CONNACK
-        a > SUBSCRIBE 1 a/#|q1 a/x
-        a < SUBACK 1 01 00
-        b > CONNECT b v4 clean user=bob pass=hunter2
-        b < CONNACK
-        b > PUBLISH a/x one q1 #1
-        b < PUBACK 1
+        a > CONNECT a expiry=100 user=alice pass=secret => CONNACK
+        a > SUBSCRIBE 1 a/#|q1 a/x => SUBACK 1 01 00
+        b > CONNECT b v4 clean user=bob pass=hunter2 => CONNACK
+        b > PUBLISH a/x one q1 #1 => PUBACK 1
         a < PUBLISH a/x one q1 #1
         a > PUBACK 1
         # Part of a subscription: each message is checked.
         acl user alice; topic read a/y; user bob; topic write a/#
-        b > PUBLISH a/x two q1 #2
-        b < PUBACK 2
+        b > PUBLISH a/x two q1 #2 => PUBACK 2
         b > PUBLISH a/x two
-        b > PUBLISH a/y three q1 #3
-        b < PUBACK 3
+        b > PUBLISH a/y three q1 #3 => PUBACK 3
         a < PUBLISH a/y three q1 #2
         a > PUBACK 2
         a cut
-        b > PUBLISH a/y queued q1 #4
-        b < PUBACK 4
+        b > PUBLISH a/y queued q1 #4 => PUBACK 4
         # All of it, and what waited for the client too.
         acl user bob; topic write a/#
         crash
-        b > CONNECT b v4 clean user=bob pass=hunter2
-        b < CONNACK
-        b > PUBLISH a/y five q1 #5
-        b < PUBACK 5
-        a > CONNECT a expiry=100 user=alice pass=secret
-        a < CONNACK present
+        b > CONNECT b v4 clean user=bob pass=hunter2 => CONNACK
+        b > PUBLISH a/y five q1 #5 => PUBACK 5
+        a > CONNECT a expiry=100 user=alice pass=secret => CONNACK present
         # The subscription is still there, should the right come back.
         acl user alice; topic read a/#; user bob; topic write a/#
-        b > PUBLISH a/y six q1 #6
-        b < PUBACK 6
+        b > PUBLISH a/y six q1 #6 => PUBACK 6
         a < PUBLISH a/y six q1 #2
         a > PUBACK 2
         acl -
-        b > PUBLISH a/x seven q1 #7
-        b < PUBACK 7
+        b > PUBLISH a/x seven q1 #7 => PUBACK 7
         a < PUBLISH a/x seven q1 #3
     ",
     );
@@ -261,51 +214,37 @@ fn users_that_are_gone_or_have_a_new_password_are_disconnected() {
     check(
         "
         set access=passwords
-        a > CONNECT a expiry=100 user=alice pass=secret
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1 $share/g/u|q1
-        a < SUBACK 1 01 01
-        b > CONNECT b v4 clean user=bob pass=hunter2 will=w:x
-        b < CONNACK
+        a > CONNECT a expiry=100 user=alice pass=secret => CONNACK
+        a > SUBSCRIBE 1 t|q1 $share/g/u|q1 => SUBACK 1 01 01
+        b > CONNECT b v4 clean user=bob pass=hunter2 will=w:x => CONNACK
         user alice -
         a < DISCONNECT 0x87
         a < closed
-        b > PUBLISH t one q1 #1
-        b < PUBACK 1
-        b > PUBLISH u one q1 #2
-        b < PUBACK 2
+        b > PUBLISH t one q1 #1 => PUBACK 1
+        b > PUBLISH u one q1 #2 => PUBACK 2
         crash
-        b > CONNECT b v4 clean user=bob pass=hunter2
-        b < CONNACK
-        b > PUBLISH t two q1 #1
-        b < PUBACK 1
-        b > PUBLISH u two q1 #2
-        b < PUBACK 2
-        a > CONNECT a expiry=100 user=alice pass=secret
-        a < CONNACK 0x86
+        b > CONNECT b v4 clean user=bob pass=hunter2 => CONNACK
+        b > PUBLISH t two q1 #1 => PUBACK 1
+        b > PUBLISH u two q1 #2 => PUBACK 2
+        a > CONNECT a expiry=100 user=alice pass=secret => CONNACK 0x86
         a < closed
         user alice new
-        a > CONNECT a expiry=100 user=alice pass=new
-        a < CONNACK present
-        b > PUBLISH t three q1 #3
-        b < PUBACK 3
+        a > CONNECT a expiry=100 user=alice pass=new => CONNACK present
+        b > PUBLISH t three q1 #3 => PUBACK 3
         a < PUBLISH t three q1 #1
         a > PUBACK 1
-        b > PUBLISH u four q1 #4
-        b < PUBACK 4
+        b > PUBLISH u four q1 #4 => PUBACK 4
         a < PUBLISH u four q1 #2
         a > PUBACK 2
         user alice other
         a < DISCONNECT 0x87
         a < closed
         # An exchange that began with the old password.
-        a > CONNECT a clean auth=SCRAM-SHA-256 data=n,,n=alice,r=abc
-        a < AUTH 0x18 SCRAM-SHA-256
+        a > CONNECT a clean auth=SCRAM-SHA-256 data=n,,n=alice,r=abc => AUTH 0x18 SCRAM-SHA-256
         user alice another
         a < CONNACK 0x87
         a < closed
-        b > PINGREQ
-        b < PINGRESP
+        b > PINGREQ => PINGRESP
     ",
     );
 }
@@ -316,32 +255,23 @@ fn messages_of_a_group_go_to_members_with_rights() {
         "
         set access=passwords
         set acl=user alice; topic readwrite t; user bob; topic readwrite t
-        a > CONNECT a clean user=alice pass=secret
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q1
-        a < SUBACK 1 01
-        b > CONNECT b clean user=bob pass=hunter2
-        b < CONNACK
-        b > SUBSCRIBE 1 $share/g/t|q1
-        b < SUBACK 1 01
+        a > CONNECT a clean user=alice pass=secret => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
+        b > CONNECT b clean user=bob pass=hunter2 => CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
         acl user alice; topic write t; user bob; topic readwrite t
-        a > PUBLISH t one q1 #1
-        a < PUBACK 1
+        a > PUBLISH t one q1 #1 => PUBACK 1
         b < PUBLISH t one q1 #1
         b > PUBACK 1
-        a > PUBLISH t two q1 #1
-        a < PUBACK 1
+        a > PUBLISH t two q1 #1 => PUBACK 1
         b < PUBLISH t two q1 #2
         b > PUBACK 2
         # A subscription that is made again is refused.
-        a > SUBSCRIBE 2 $share/g/t|q1
-        a < SUBACK 2 87
+        a > SUBSCRIBE 2 $share/g/t|q1 => SUBACK 2 87
         b > DISCONNECT
         b < closed
-        a > PUBLISH t three q1 #1
-        a < PUBACK 1 0x10
-        a > UNSUBSCRIBE 3 $share/g/t
-        a < UNSUBACK 3 00
+        a > PUBLISH t three q1 #1 => PUBACK 1 0x10
+        a > UNSUBSCRIBE 3 $share/g/t => UNSUBACK 3 00
     ",
     );
 }
@@ -362,20 +292,14 @@ fn guarded(shards: u16) -> Script {
 #[test]
 fn what_happens_to_access_is_in_the_log() {
     let conversation = "
-        a > CONNECT dev user=alice pass=secret
-        a < CONNACK
-        a > PUBLISH b x q1 #1
-        a < PUBACK 1 0x87
-        a > SUBSCRIBE 1 c a
-        a < SUBACK 1 87 00
-        b > CONNECT dev user=bob pass=hunter2
-        b < CONNACK 0x85
+        a > CONNECT dev user=alice pass=secret => CONNACK
+        a > PUBLISH b x q1 #1 => PUBACK 1 0x87
+        a > SUBSCRIBE 1 c a => SUBACK 1 87 00
+        b > CONNECT dev user=bob pass=hunter2 => CONNACK 0x85
         b < closed
-        b > CONNECT x user=bob pass=wrong
-        b < CONNACK 0x86
+        b > CONNECT x user=bob pass=wrong => CONNACK 0x86
         b < closed
-        b > CONNECT x
-        b < CONNACK 0x87
+        b > CONNECT x => CONNACK 0x87
         b < closed
         c > CONNECT dev user=alice pass=secret
         a < DISCONNECT 0x8e

@@ -222,33 +222,26 @@ fn unknown_methods_and_auth_without_one_are_refused() {
     check(
         "
         set access=both
-        a > CONNECT a clean auth=K5 data=x
-        a < CONNACK 0x8c
+        a > CONNECT a clean auth=K5 data=x => CONNACK 0x8c
         a < closed
         # Data that is not SCRAM's.
-        a > CONNECT a clean auth=SCRAM-SHA-256 data=x
-        a < CONNACK 0x87
+        a > CONNECT a clean auth=SCRAM-SHA-256 data=x => CONNACK 0x87
         a < closed
         # No AUTH where CONNECT had no method: not from the server either.
-        a > CONNECT a clean
-        a < CONNACK
-        a > AUTH 0x19 auth=SCRAM-SHA-256 data=x
-        a < DISCONNECT 0x82
+        a > CONNECT a clean => CONNACK
+        a > AUTH 0x19 auth=SCRAM-SHA-256 data=x => DISCONNECT 0x82
         a < closed
         # Reserved flags.
-        a > CONNECT a clean
-        a < CONNACK
+        a > CONNECT a clean => CONNACK
         a > hex f100
         a < DISCONNECT 0x81
         a < closed
         # The challenge carries method and data, and no words.
-        a > CONNECT a clean auth=SCRAM-SHA-256 data=n,,n=alice,r=abc
-        a < AUTH 0x18 SCRAM-SHA-256
+        a > CONNECT a clean auth=SCRAM-SHA-256 data=n,,n=alice,r=abc => AUTH 0x18 SCRAM-SHA-256
         a > DISCONNECT
         a < closed
         # 3.1.1 has no AUTH.
-        a > CONNECT a v4 clean
-        a < CONNACK
+        a > CONNECT a v4 clean => CONNACK
         a > hex f000
         a < closed
     ",

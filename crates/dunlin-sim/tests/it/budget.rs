@@ -64,34 +64,25 @@ fn sessions_are_limited() {
     check(
         "
         set sessions_max=2
-        a > CONNECT a expiry=100
-        a < CONNACK
-        b > CONNECT b clean
-        b < CONNACK
-        c > CONNECT c clean
-        c < CONNACK 0x97
+        a > CONNECT a expiry=100 => CONNACK
+        b > CONNECT b clean => CONNACK
+        c > CONNECT c clean => CONNACK 0x97
         c < closed
-        d > CONNECT d v4 clean
-        d < CONNACK 0x88
+        d > CONNECT d v4 clean => CONNACK 0x88
         d < closed
         # A session that waits counts, and its client comes back to it.
         a > DISCONNECT
         a < closed
-        c > CONNECT c clean
-        c < CONNACK 0x97
+        c > CONNECT c clean => CONNACK 0x97
         c < closed
         crash
-        a > CONNECT a expiry=100
-        a < CONNACK present
-        b > CONNECT b clean
-        b < CONNACK
-        c > CONNECT c clean
-        c < CONNACK 0x97
+        a > CONNECT a expiry=100 => CONNACK present
+        b > CONNECT b clean => CONNACK
+        c > CONNECT c clean => CONNACK 0x97
         c < closed
         b > DISCONNECT
         b < closed
-        c > CONNECT c clean
-        c < CONNACK
+        c > CONNECT c clean => CONNACK
     ",
     );
 }
@@ -102,25 +93,18 @@ fn sessions_of_a_user_are_limited() {
         "
         set access=passwords
         set sessions_per_user_max=2
-        a > CONNECT a expiry=100 user=alice pass=secret
-        a < CONNACK
-        b > CONNECT b clean user=alice pass=secret
-        b < CONNACK
-        c > CONNECT c clean user=alice pass=secret
-        c < CONNACK 0x97
+        a > CONNECT a expiry=100 user=alice pass=secret => CONNACK
+        b > CONNECT b clean user=alice pass=secret => CONNACK
+        c > CONNECT c clean user=alice pass=secret => CONNACK 0x97
         c < closed
-        d > CONNECT d clean user=bob pass=hunter2
-        d < CONNACK
+        d > CONNECT d clean user=bob pass=hunter2 => CONNACK
         # Who comes back needs no room.
         a cut
-        a > CONNECT a expiry=100 user=alice pass=secret
-        a < CONNACK present
+        a > CONNECT a expiry=100 user=alice pass=secret => CONNACK present
         b > DISCONNECT
         b < closed
-        c > CONNECT c clean user=alice pass=secret
-        c < CONNACK
-        b > CONNECT b clean user=alice pass=secret
-        b < CONNACK 0x97
+        c > CONNECT c clean user=alice pass=secret => CONNACK
+        b > CONNECT b clean user=alice pass=secret => CONNACK 0x97
         b < closed
     ",
     );
@@ -133,28 +117,19 @@ fn bytes_of_a_user_are_limited() {
         "
         set access=passwords
         set user_bytes_max=60000
-        a > CONNECT a clean user=alice pass=secret {will}
-        a < CONNACK
-        b > CONNECT b clean user=alice pass=secret {will}
-        b < CONNACK
-        c > CONNECT c expiry=100 user=alice pass=secret {will}
-        c < CONNACK
-        d > CONNECT d clean user=alice pass=secret
-        d < CONNACK 0x97
+        a > CONNECT a clean user=alice pass=secret {will} => CONNACK
+        b > CONNECT b clean user=alice pass=secret {will} => CONNACK
+        c > CONNECT c expiry=100 user=alice pass=secret {will} => CONNACK
+        d > CONNECT d clean user=alice pass=secret => CONNACK 0x97
         d < closed
-        a > SUBSCRIBE 1 t
-        a < SUBACK 1 97
-        e > CONNECT e clean user=bob pass=hunter2 {will}
-        e < CONNACK
-        e > SUBSCRIBE 1 u
-        e < SUBACK 1 00
+        a > SUBSCRIBE 1 t => SUBACK 1 97
+        e > CONNECT e clean user=bob pass=hunter2 {will} => CONNACK
+        e > SUBSCRIBE 1 u => SUBACK 1 00
         # Who comes back needs no room, but for a will.
         c > DISCONNECT
         c < closed
-        d > CONNECT d clean user=alice pass=secret
-        d < CONNACK
-        d > SUBSCRIBE 1 t
-        d < SUBACK 1 00
+        d > CONNECT d clean user=alice pass=secret => CONNACK
+        d > SUBSCRIBE 1 t => SUBACK 1 00
     "
     ));
 }
@@ -190,19 +165,14 @@ fn wills_are_limited_in_bytes() {
     check(&format!(
         "
         set will_bytes_max=1000
-        a > CONNECT a expiry=100 will=t:{will}
-        a < CONNACK
-        b > CONNECT b clean will=t:{will}
-        b < CONNACK 0x97
+        a > CONNECT a expiry=100 will=t:{will} => CONNACK
+        b > CONNECT b clean will=t:{will} => CONNACK 0x97
         b < closed
-        b > CONNECT b clean will=t:short
-        b < CONNACK
-        c > CONNECT c clean
-        c < CONNACK
+        b > CONNECT b clean will=t:short => CONNACK
+        c > CONNECT c clean => CONNACK
         a > DISCONNECT
         a < closed
-        d > CONNECT d clean will=t:{will}
-        d < CONNACK
+        d > CONNECT d clean will=t:{will} => CONNACK
     "
     ));
 }
@@ -213,29 +183,19 @@ fn retained_messages_are_limited_in_bytes() {
     check(&format!(
         "
         set retained_bytes_max=1000
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > PUBLISH r/1 {payload} q1 #1 retain
-        a < PUBACK 1 0x10
-        a > PUBLISH r/2 {payload} q1 #2 retain
-        a < PUBACK 2 0x97
+        a > CONNECT a expiry=100 => CONNACK
+        a > PUBLISH r/1 {payload} q1 #1 retain => PUBACK 1 0x10
+        a > PUBLISH r/2 {payload} q1 #2 retain => PUBACK 2 0x97
         a > PUBLISH r/3 {payload} retain
-        a > PUBLISH r/4 short q1 #3 retain
-        a < PUBACK 3 0x10
+        a > PUBLISH r/4 short q1 #3 retain => PUBACK 3 0x10
         # Another message of the same topic takes the place of the first.
-        a > PUBLISH r/1 {payload} q1 #4 retain
-        a < PUBACK 4 0x10
+        a > PUBLISH r/1 {payload} q1 #4 retain => PUBACK 4 0x10
         crash
-        a > CONNECT a expiry=100
-        a < CONNACK present
-        a > PUBLISH r/2 {payload} q1 #5 retain
-        a < PUBACK 5 0x97
-        a > PUBLISH r/1 - q1 #6 retain
-        a < PUBACK 6 0x10
-        a > PUBLISH r/2 {payload} q1 #7 retain
-        a < PUBACK 7 0x10
-        a > SUBSCRIBE 1 r/#
-        a < SUBACK 1 00
+        a > CONNECT a expiry=100 => CONNACK present
+        a > PUBLISH r/2 {payload} q1 #5 retain => PUBACK 5 0x97
+        a > PUBLISH r/1 - q1 #6 retain => PUBACK 6 0x10
+        a > PUBLISH r/2 {payload} q1 #7 retain => PUBACK 7 0x10
+        a > SUBSCRIBE 1 r/# => SUBACK 1 00
         a < PUBLISH r/2 <600> retain
         a < PUBLISH r/4 short retain
     "
@@ -248,19 +208,13 @@ fn subscriptions_of_a_session_are_limited_in_bytes() {
     check(&format!(
         "
         set subscription_bytes_max=2000
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 a/{long} b/{long}
-        a < SUBACK 1 00 97
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 a/{long} b/{long} => SUBACK 1 00 97
         crash
-        a > CONNECT a expiry=100
-        a < CONNACK present
-        a > SUBSCRIBE 2 b/{long} a/{long}
-        a < SUBACK 2 97 00
-        a > UNSUBSCRIBE 3 a/{long}
-        a < UNSUBACK 3 00
-        a > SUBSCRIBE 4 b/{long}
-        a < SUBACK 4 00
+        a > CONNECT a expiry=100 => CONNACK present
+        a > SUBSCRIBE 2 b/{long} a/{long} => SUBACK 2 97 00
+        a > UNSUBSCRIBE 3 a/{long} => UNSUBACK 3 00
+        a > SUBSCRIBE 4 b/{long} => SUBACK 4 00
     "
     ));
 }

@@ -14,27 +14,19 @@ fn a_session_is_started_resumed_or_replaced() {
     //= mqtt5#[MQTT-3.2.2-3] type=test
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1
-        a < SUBACK 1 01
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
         a cut
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t while-away q1 #1
-        b < PUBACK 1
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t while-away q1 #1 => PUBACK 1
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t while-away q1 #1
         a > PUBACK 1
         a > DISCONNECT
         a < closed
-        a > CONNECT a clean expiry=100
-        a < CONNACK
-        b > PUBLISH t nobody q1 #2
-        b < PUBACK 2 0x10
-        other > CONNECT other expiry=100
-        other < CONNACK
+        a > CONNECT a clean expiry=100 => CONNACK
+        b > PUBLISH t nobody q1 #2 => PUBACK 2 0x10
+        other > CONNECT other expiry=100 => CONNACK
     ",
     );
 }
@@ -46,27 +38,22 @@ fn state_outlives_the_connection_as_long_as_asked() {
     //= mqtt5#[MQTT-4.1.0-2] type=test
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
         a > DISCONNECT
         a < closed
         wait 99s
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        a > CONNECT a expiry=100 => CONNACK present
         a > DISCONNECT
         a < closed
         wait 101s
-        a > CONNECT a expiry=0
-        a < CONNACK
+        a > CONNECT a expiry=0 => CONNACK
         a > DISCONNECT
         a < closed
-        a > CONNECT a expiry=100
-        a < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
         a > DISCONNECT expiry=10
         a < closed
         wait 11s
-        a > CONNECT a
-        a < CONNACK
+        a > CONNECT a => CONNACK
     ",
     );
 }
@@ -75,28 +62,21 @@ fn state_outlives_the_connection_as_long_as_asked() {
 fn a_session_can_outlive_the_process() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1
-        a < SUBACK 1 01
-        b > CONNECT b clean expiry=100
-        b < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        b > CONNECT b clean expiry=100 => CONNACK
         a > DISCONNECT
         a < closed
-        b > PUBLISH t 1 q1 #1
-        b < PUBACK 1
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
         crash
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t 1 q1 #1 dup
         a > PUBACK 1
-        b > CONNECT b
-        b < CONNACK present
+        b > CONNECT b => CONNACK present
         a cut
         wait 101s
         crash
-        a > CONNECT a
-        a < CONNACK
+        a > CONNECT a => CONNACK
     ",
     );
 }
@@ -106,13 +86,11 @@ fn expiry_has_a_limit_that_the_client_learns() {
     check(
         "
         set session_expiry_secs_max=50
-        a > CONNECT a expiry=100
-        a < CONNACK expiry=50
+        a > CONNECT a expiry=100 => CONNACK expiry=50
         a > DISCONNECT
         a < closed
         wait 51s
-        a > CONNECT a expiry=40
-        a < CONNACK
+        a > CONNECT a expiry=40 => CONNACK
     ",
     );
 }
@@ -127,13 +105,10 @@ fn the_first_packet_is_connect_and_comes_once() {
         a < closed
         b > PUBLISH t x
         b < closed
-        c > CONNECT c clean
-        c < CONNACK
-        c > CONNECT c clean
-        c < DISCONNECT 0x82
+        c > CONNECT c clean => CONNACK
+        c > CONNECT c clean => DISCONNECT 0x82
         c < closed
-        d > CONNECT d v4 clean
-        d < CONNACK
+        d > CONNECT d v4 clean => CONNACK
         d > CONNECT d v4 clean
         d < closed
     ",
@@ -235,12 +210,9 @@ fn the_fields_of_connect_come_in_their_order() {
     check(
         "
         set access=passwords
-        a > CONNECT a clean user=alice pass=secret will=w:gone wct=text
-        a < CONNACK
-        b > CONNECT b clean user=bob pass=hunter2
-        b < CONNACK
-        b > SUBSCRIBE 1 w
-        b < SUBACK 1 00
+        a > CONNECT a clean user=alice pass=secret will=w:gone wct=text => CONNACK
+        b > CONNECT b clean user=bob pass=hunter2 => CONNACK
+        b > SUBSCRIBE 1 w => SUBACK 1 00
         a cut
         b < PUBLISH w gone ct=text
         # A will without topic and payload.
@@ -266,23 +238,15 @@ fn client_identifiers() {
     //= mqtt5#[MQTT-3.2.2-16] type=test
     check(
         "
-        a > CONNECT 0123456789abcdefghijklm clean
-        a < CONNACK
-        b > CONNECT nopqrstuvwxyzABCDEFGHIJ clean
-        b < CONNACK
-        c > CONNECT KLMNOPQRSTUVWXYZ clean
-        c < CONNACK
+        a > CONNECT 0123456789abcdefghijklm clean => CONNACK
+        b > CONNECT nopqrstuvwxyzABCDEFGHIJ clean => CONNACK
+        c > CONNECT KLMNOPQRSTUVWXYZ clean => CONNACK
         # Each gets an identifier of its own, and no session is taken over.
-        d > CONNECT - clean
-        d < CONNACK assigned
-        e > CONNECT - expiry=100
-        e < CONNACK assigned
-        d > PINGREQ
-        d < PINGRESP
-        e > SUBSCRIBE 1 t|q1
-        e < SUBACK 1 01
-        f > CONNECT - v4 clean
-        f < CONNACK
+        d > CONNECT - clean => CONNACK assigned
+        e > CONNECT - expiry=100 => CONNACK assigned
+        d > PINGREQ => PINGRESP
+        e > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        f > CONNECT - v4 clean => CONNACK
     ",
     );
 }
@@ -294,8 +258,7 @@ fn an_identifier_that_is_refused() {
     // 3.1.1 wants Clean Session with an empty identifier.
     check(
         "
-        a > CONNECT - v4
-        a < CONNACK 0x85
+        a > CONNECT - v4 => CONNACK 0x85
         a < closed
     ",
     );
@@ -309,29 +272,22 @@ fn credentials_are_checked_and_what_follows_a_refusal_is_not_heard() {
     check(
         "
         set access=passwords
-        b > CONNECT b clean user=bob pass=hunter2
-        b < CONNACK
-        b > SUBSCRIBE 1 #|q1
-        b < SUBACK 1 01
+        b > CONNECT b clean user=bob pass=hunter2 => CONNACK
+        b > SUBSCRIBE 1 #|q1 => SUBACK 1 01
         a >> CONNECT a clean user=alice pass=wrong
-        a > PUBLISH t x q1 #1
-        a < CONNACK 0x86
+        a > PUBLISH t x q1 #1 => CONNACK 0x86
         a < closed
         c >> CONNECT c clean
-        c > PUBLISH t x
-        c < CONNACK 0x87
+        c > PUBLISH t x => CONNACK 0x87
         c < closed
-        d > CONNECT d clean user=busy pass=x
-        d < CONNACK 0x89
+        d > CONNECT d clean user=busy pass=x => CONNACK 0x89
         d < closed
-        e > CONNECT e v4 clean user=alice pass=wrong
-        e < CONNACK 0x86
+        e > CONNECT e v4 clean user=alice pass=wrong => CONNACK 0x86
         e < closed
         # What follows a CONNECT that is accepted is heard, in order.
         f >> CONNECT f clean user=alice pass=secret
         f >> PUBLISH t 1 q1 #1
-        f > PUBLISH t 2 q1 #2
-        f < CONNACK
+        f > PUBLISH t 2 q1 #2 => CONNACK
         f < PUBACK 1
         f < PUBACK 2
         b < PUBLISH t 1 q1 #1
@@ -345,21 +301,15 @@ fn a_new_connection_takes_over() {
     //= mqtt5#[MQTT-3.1.4-3] type=test
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1
-        a < SUBACK 1 01
-        a2 > CONNECT a expiry=100
-        a2 < CONNACK present
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        a2 > CONNECT a expiry=100 => CONNACK present
         a < DISCONNECT 0x8e
         a < closed
-        b > CONNECT b v4 clean
-        b < CONNACK
-        b > PUBLISH t x q1 #1
-        b < PUBACK 1
+        b > CONNECT b v4 clean => CONNACK
+        b > PUBLISH t x q1 #1 => PUBACK 1
         a2 < PUBLISH t x q1 #1
-        b2 > CONNECT b v4 clean
-        b2 < CONNACK
+        b2 > CONNECT b v4 clean => CONNACK
         b < closed
     ",
     );
@@ -372,15 +322,11 @@ fn keep_alive() {
     check(
         "
         set keep_alive_secs_max=60
-        w > CONNECT w clean keep=60
-        w < CONNACK
-        w > SUBSCRIBE 1 will
-        w < SUBACK 1 00
-        a > CONNECT a clean keep=10 will=will:a
-        a < CONNACK
+        w > CONNECT w clean keep=60 => CONNACK
+        w > SUBSCRIBE 1 will => SUBACK 1 00
+        a > CONNECT a clean keep=10 will=will:a => CONNACK
         wait 14s
-        a > PINGREQ
-        a < PINGRESP
+        a > PINGREQ => PINGRESP
         wait 14s
         a > PUBLISH t x
         wait 14s
@@ -388,19 +334,14 @@ fn keep_alive() {
         a < DISCONNECT 0x8d
         a < closed
         w < PUBLISH will a
-        b > CONNECT b clean keep=1000
-        b < CONNACK keep=60
-        w > PINGREQ
-        w < PINGRESP
-        c > CONNECT c v4 clean keep=10
-        c < CONNACK
+        b > CONNECT b clean keep=1000 => CONNACK keep=60
+        w > PINGREQ => PINGRESP
+        c > CONNECT c v4 clean keep=10 => CONNACK
         wait 16s
         c < closed
-        b > PINGREQ
-        b < PINGRESP
+        b > PINGREQ => PINGRESP
         wait 60s
-        w > PINGREQ
-        w < PINGRESP
+        w > PINGREQ => PINGRESP
         wait 20s
         wait 11s
         b < DISCONNECT 0x8d
@@ -414,10 +355,8 @@ fn no_response_information_unless_asked() {
     //= mqtt5#[MQTT-3.1.2-28] type=test
     check(
         "
-        a > CONNECT a clean ri=0
-        a < CONNACK
-        b > CONNECT b clean
-        b < CONNACK
+        a > CONNECT a clean ri=0 => CONNACK
+        b > CONNECT b clean => CONNACK
     ",
     );
 }
@@ -429,8 +368,7 @@ fn the_limits_of_the_server_are_announced() {
         set receive_maximum=20
         set packet_bytes_max=1000
         set topic_alias_maximum=3
-        a > CONNECT a clean
-        a < CONNACK rm=20 max=1000 aliases=3
+        a > CONNECT a clean => CONNACK rm=20 max=1000 aliases=3
     ",
     );
 }
@@ -450,14 +388,10 @@ fn a_full_server_says_that_it_is_full() {
 fn a_server_that_stops_says_so() {
     check(
         "
-        a > CONNECT a expiry=100 will=w:a
-        a < CONNACK
-        b > CONNECT b v4 clean
-        b < CONNACK
-        c > CONNECT c clean
-        c < CONNACK
-        d > CONNECT d clean
-        d < CONNACK
+        a > CONNECT a expiry=100 will=w:a => CONNACK
+        b > CONNECT b v4 clean => CONNACK
+        c > CONNECT c clean => CONNACK
+        d > CONNECT d clean => CONNACK
         stop
         a < DISCONNECT 0x8b
         a < closed 2

@@ -54,12 +54,10 @@ fn headers_that_do_not_fit_end_their_stream_alone() {
         for stream in [2, 4] {
             check(&format!(
                 "
-                a > CONNECT a clean
-                a < CONNACK
+                a > CONNECT a clean => CONNACK
                 a@{stream} > hex {bytes}
                 a@{stream} < reset {code}
-                a > PINGREQ
-                a < PINGRESP
+                a > PINGREQ => PINGRESP
             "
             ));
         }
@@ -70,8 +68,7 @@ fn headers_that_do_not_fit_end_their_stream_alone() {
 fn a_stream_that_ends_within_its_header_or_a_packet_is_reset() {
     check(
         "
-        a > CONNECT a clean
-        a < CONNACK
+        a > CONNECT a clean => CONNACK
         a@4 > hex 1202
         a@4 finish
         a@4 < reset 0xba
@@ -81,8 +78,7 @@ fn a_stream_that_ends_within_its_header_or_a_packet_is_reset() {
         a@2 > hex 12
         a@2 finish
         a@2 < reset 0xba
-        a > PINGREQ
-        a < PINGRESP
+        a > PINGREQ => PINGRESP
     ",
     );
 }
@@ -103,29 +99,22 @@ fn control_has_the_control_header_or_none() {
 fn a_flow_that_was_lost_is_recovered_with_its_subscriptions() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
         # Flow 2, 60 s, QoS and subscriptions outlive the stream.
         a@4 >> hex 12023c50
-        a@4 > SUBSCRIBE 1 t|q1
-        a@4 < SUBACK 1 01
-        a@4 > PUBLISH u 1 q2 #9
-        a@4 < PUBREC 9 0x10
+        a@4 > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        a@4 > PUBLISH u 1 q2 #9 => PUBREC 9 0x10
         a cut
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t 1 q1 #1
-        b < PUBACK 1
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
         a > CONNECT a expiry=100
         a@0 < CONNACK present
         # Until the flow is back, control stands in.
         a@0 < PUBLISH t 1 q1 #1
         a > PUBACK 1
         a@8 >> hex 12023c52
-        a@8 > PUBLISH u 1 q2 #9 dup
-        a@8 < PUBREC 9
-        a@8 > PUBREL 9
-        a@8 < PUBCOMP 9
+        a@8 > PUBLISH u 1 q2 #9 dup => PUBREC 9
+        a@8 > PUBREL 9 => PUBCOMP 9
         b > PUBLISH t 2
         a@8 < PUBLISH t 2
         # Another stream takes over.
@@ -161,14 +150,11 @@ fn a_flow_that_was_lost_is_recovered_with_its_subscriptions() {
 fn a_flow_that_keeps_nothing_loses_its_subscriptions_with_its_stream() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
         a@4 >> hex 12023c10
-        a@4 > SUBSCRIBE 1 t|q1
-        a@4 < SUBACK 1 01
+        a@4 > SUBSCRIBE 1 t|q1 => SUBACK 1 01
         a@8 >> hex 12043c40
-        a@8 > SUBSCRIBE 1 u|q1
-        a@8 < SUBACK 1 01
+        a@8 > SUBSCRIBE 1 u|q1 => SUBACK 1 01
         a@4 reset 0xbc
         a@4 < reset 0xbc
         a@8 reset 0xbc
@@ -189,15 +175,12 @@ fn a_flow_that_keeps_nothing_loses_its_subscriptions_with_its_stream() {
 fn a_flow_that_is_not_recovered_in_time_is_forgotten() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
         a@4 >> hex 12020a40
-        a@4 > SUBSCRIBE 1 t|q1
-        a@4 < SUBACK 1 01
+        a@4 > SUBSCRIBE 1 t|q1 => SUBACK 1 01
         a cut
         wait 11s
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        a > CONNECT a expiry=100 => CONNACK present
         a > PUBLISH t 1
         a@4 > hex 12020a42
         a@4 < reset 0xb3
@@ -209,23 +192,18 @@ fn a_flow_that_is_not_recovered_in_time_is_forgotten() {
 fn durable_streams_can_be_declined() {
     check(
         "
-        a > CONNECT a expiry=100 u=dunlin-durable-streams:0
-        a < CONNACK
-        a@4 > SUBSCRIBE 1 t|q1
-        a@4 < SUBACK 1 01
-        a@8 > SUBSCRIBE 1 u|q1
-        a@8 < SUBACK 1 01
+        a > CONNECT a expiry=100 u=dunlin-durable-streams:0 => CONNACK
+        a@4 > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        a@8 > SUBSCRIBE 1 u|q1 => SUBACK 1 01
         a@8 finish
         a@8 < finished
         a > PUBLISH u 1
         a > PUBLISH t 1
         a@4 < PUBLISH t 1
         a cut
-        a > CONNECT a expiry=100 u=dunlin-durable-streams:0
-        a < CONNACK present
+        a > CONNECT a expiry=100 u=dunlin-durable-streams:0 => CONNACK present
         a > PUBLISH t 2
-        a > UNSUBSCRIBE 2 t
-        a < UNSUBACK 2 11
+        a > UNSUBSCRIBE 2 t => UNSUBACK 2 11
     ",
     );
 }

@@ -11,23 +11,15 @@ fn queued_alarms_overtake_telemetry_and_nothing_of_the_same_topic() {
             set priority=+/state|3
             a > {connect}
             a < CONNACK
-            a > SUBSCRIBE 1 #|q1
-            a < SUBACK 1 01
+            a > SUBSCRIBE 1 #|q1 => SUBACK 1 01
             a cut
-            b > CONNECT b clean
-            b < CONNACK
-            b > PUBLISH t 1 q1 #1
-            b < PUBACK 1
-            b > PUBLISH t 2 q1 #2
-            b < PUBACK 2
-            b > PUBLISH x/state 1 q1 #3
-            b < PUBACK 3
-            b > PUBLISH alarms/fire 1 q1 #4
-            b < PUBACK 4
-            b > PUBLISH alarms/fire 2 q1 #5
-            b < PUBACK 5
-            b > PUBLISH x/state 2 q1 #6
-            b < PUBACK 6
+            b > CONNECT b clean => CONNACK
+            b > PUBLISH t 1 q1 #1 => PUBACK 1
+            b > PUBLISH t 2 q1 #2 => PUBACK 2
+            b > PUBLISH x/state 1 q1 #3 => PUBACK 3
+            b > PUBLISH alarms/fire 1 q1 #4 => PUBACK 4
+            b > PUBLISH alarms/fire 2 q1 #5 => PUBACK 5
+            b > PUBLISH x/state 2 q1 #6 => PUBACK 6
             a > {connect}
             a < CONNACK present
             a < PUBLISH alarms/fire 1 q1 #1
@@ -55,21 +47,15 @@ fn a_part_of_the_window_is_for_alarms() {
     check(&format!(
         "
         set priority=alarms/#|7
-        a > CONNECT a clean rm=8
-        a < CONNACK
-        a > SUBSCRIBE 1 #|q1
-        a < SUBACK 1 01
-        b > CONNECT b clean
-        b < CONNACK
+        a > CONNECT a clean rm=8 => CONNACK
+        a > SUBSCRIBE 1 #|q1 => SUBACK 1 01
+        b > CONNECT b clean => CONNACK
         {telemetry}
-        b > PUBLISH t 8 q1 #8
-        b < PUBACK 8
-        b > PUBLISH alarms/x 1 q1 #9
-        b < PUBACK 9
+        b > PUBLISH t 8 q1 #8 => PUBACK 8
+        b > PUBLISH alarms/x 1 q1 #9 => PUBACK 9
         a < PUBLISH alarms/x 1 q1 #8
         a > PUBACK 1
-        a > PUBACK 2
-        a < PUBLISH t 8 q1 #9
+        a > PUBACK 2 => PUBLISH t 8 q1 #9
     "
     ));
 }
@@ -79,26 +65,17 @@ fn after_a_restart_nothing_overtakes_what_the_store_had() {
     check(
         "
         set priority=alarms/#|7
-        a > CONNECT a expiry=1000
-        a < CONNACK
-        a > SUBSCRIBE 1 #|q1
-        a < SUBACK 1 01
+        a > CONNECT a expiry=1000 => CONNACK
+        a > SUBSCRIBE 1 #|q1 => SUBACK 1 01
         a cut
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH alarms/x 1 q1 #1
-        b < PUBACK 1
-        b > PUBLISH t 1 q1 #2
-        b < PUBACK 2
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH alarms/x 1 q1 #1 => PUBACK 1
+        b > PUBLISH t 1 q1 #2 => PUBACK 2
         crash
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t 2 q1 #3
-        b < PUBACK 3
-        b > PUBLISH alarms/x 2 q1 #4
-        b < PUBACK 4
-        a > CONNECT a expiry=1000
-        a < CONNACK present
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 2 q1 #3 => PUBACK 3
+        b > PUBLISH alarms/x 2 q1 #4 => PUBACK 4
+        a > CONNECT a expiry=1000 => CONNACK present
         a < PUBLISH alarms/x 1 q1 #1 dup
         a < PUBLISH t 1 q1 #2 dup
         a < PUBLISH alarms/x 2 q1 #3

@@ -19,50 +19,33 @@ fn the_three_protocols_towards_the_server() {
     //= mqtt5#[MQTT-3.7.2-1] type=test
     check(
         "
-        a > CONNECT a clean
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q2
-        a < SUBACK 1 02
-        p > CONNECT p expiry=100
-        p < CONNACK
-        p > SUBSCRIBE 1 other|q2
-        p < SUBACK 1 02
-        b > CONNECT b expiry=100
-        b < CONNACK
+        a > CONNECT a clean => CONNACK
+        a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+        p > CONNECT p expiry=100 => CONNACK
+        p > SUBSCRIBE 1 other|q2 => SUBACK 1 02
+        b > CONNECT b expiry=100 => CONNACK
         b > PUBLISH t zero
         a < PUBLISH t zero
-        b > PUBLISH t one q1 #7
-        b < PUBACK 7
+        b > PUBLISH t one q1 #7 => PUBACK 7
         a < PUBLISH t one q1 #1
         a > PUBACK 1
         # Accepted again after its PUBACK, as a new message.
-        b > PUBLISH t one q1 #7
-        b < PUBACK 7
+        b > PUBLISH t one q1 #7 => PUBACK 7
         a < PUBLISH t one q1 #2
         a > PUBACK 2
-        b > PUBLISH t two q2 #8
-        b < PUBREC 8
+        b > PUBLISH t two q2 #8 => PUBREC 8
         a < PUBLISH t two q2 #3
         # Not delivered again until PUBREL has come.
-        b > PUBLISH t two q2 #8 dup
-        b < PUBREC 8
-        b > PUBLISH t two q2 #8 dup
-        b < PUBREC 8
-        b > PUBREL 8
-        b < PUBCOMP 8
-        b > PUBREL 8
-        b < PUBCOMP 8 0x92
-        b > PUBLISH t two q2 #8
-        b < PUBREC 8
+        b > PUBLISH t two q2 #8 dup => PUBREC 8
+        b > PUBLISH t two q2 #8 dup => PUBREC 8
+        b > PUBREL 8 => PUBCOMP 8
+        b > PUBREL 8 => PUBCOMP 8 0x92
+        b > PUBLISH t two q2 #8 => PUBREC 8
         a < PUBLISH t two q2 #4
-        b > PUBREL 8
-        b < PUBCOMP 8
-        b > PUBLISH nobody one q1 #9
-        b < PUBACK 9 0x10
-        b > PUBLISH nobody two q2 #10
-        b < PUBREC 10 0x10
-        b > PUBREL 10
-        b < PUBCOMP 10
+        b > PUBREL 8 => PUBCOMP 8
+        b > PUBLISH nobody one q1 #9 => PUBACK 9 0x10
+        b > PUBLISH nobody two q2 #10 => PUBREC 10 0x10
+        b > PUBREL 10 => PUBCOMP 10
     ",
     );
 }
@@ -84,36 +67,27 @@ fn the_three_protocols_towards_the_client() {
     for session in ["clean", "expiry=100"] {
         check(&format!(
             "
-            a > CONNECT a {session}
-            a < CONNACK
-            a > SUBSCRIBE 1 t|q2
-            a < SUBACK 1 02
-            b > CONNECT b clean
-            b < CONNACK
+            a > CONNECT a {session} => CONNACK
+            a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+            b > CONNECT b clean => CONNACK
             b >> PUBLISH t 0
             b >> PUBLISH t 1 q1 #1
-            b > PUBLISH t 2 q2 #2
-            b < PUBACK 1
+            b > PUBLISH t 2 q2 #2 => PUBACK 1
             b < PUBREC 2
             a < PUBLISH t 0
             a < PUBLISH t 1 q1 #1
             a < PUBLISH t 2 q2 #2
-            a > PUBREC 2
-            a < PUBREL 2
-            a > PUBREC 2
-            a < PUBREL 2
+            a > PUBREC 2 => PUBREL 2
+            a > PUBREC 2 => PUBREL 2
             a > PUBCOMP 2
-            a > PUBREC 2
-            a < PUBREL 2 0x92
+            a > PUBREC 2 => PUBREL 2 0x92
             a > PUBACK 1
             # DUP of the publisher is not passed on.
-            b > PUBLISH t 3 q1 #3 dup
-            b < PUBACK 3
+            b > PUBLISH t 3 q1 #3 dup => PUBACK 3
             a < PUBLISH t 3 q1 #3
             # A refusal ends the delivery.
             a > PUBACK 3 0x80
-            b > PUBLISH t 4 q2 #4
-            b < PUBREC 4
+            b > PUBLISH t 4 q2 #4 => PUBREC 4
             a < PUBLISH t 4 q2 #4
             a > PUBREC 4 0x80
             a cut
@@ -132,17 +106,13 @@ fn what_is_not_acknowledged_is_sent_again_on_the_next_connection_only() {
     //= mqtt5#[MQTT-4.6.0-1] type=test
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q2
-        a < SUBACK 1 02
-        b > CONNECT b clean
-        b < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+        b > CONNECT b clean => CONNACK
         b >> PUBLISH t 1 q1 #1
         b >> PUBLISH t 2 q2 #2
         b >> PUBLISH t 3 q2 #3
-        b > PUBLISH t 4 q1 #4
-        b < PUBACK 1
+        b > PUBLISH t 4 q1 #4 => PUBACK 1
         b < PUBREC 2
         b < PUBREC 3
         b < PUBACK 4
@@ -150,14 +120,11 @@ fn what_is_not_acknowledged_is_sent_again_on_the_next_connection_only() {
         a < PUBLISH t 4 q1 #4
         a < PUBLISH t 2 q2 #2
         a < PUBLISH t 3 q2 #3
-        a > PUBREC 2
-        a < PUBREL 2
+        a > PUBREC 2 => PUBREL 2
         wait 30s
         a cut
-        b > PUBLISH t 5 q1 #5
-        b < PUBACK 5
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        b > PUBLISH t 5 q1 #5 => PUBACK 5
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t 1 q1 #1 dup
         a < PUBREL 2
         a < PUBLISH t 3 q2 #3 dup
@@ -166,8 +133,7 @@ fn what_is_not_acknowledged_is_sent_again_on_the_next_connection_only() {
         a > PUBCOMP 2
         a > PUBACK 1
         a cut
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t 3 q2 #3 dup
         a < PUBLISH t 4 q1 #4 dup
         a < PUBLISH t 5 q1 #5 dup
@@ -179,39 +145,27 @@ fn what_is_not_acknowledged_is_sent_again_on_the_next_connection_only() {
 fn exactly_once_over_a_crash() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q2
-        a < SUBACK 1 02
-        b > CONNECT b expiry=100
-        b < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+        b > CONNECT b expiry=100 => CONNACK
         b >> PUBLISH t 1 q2 #1
-        b > PUBLISH t 2 q2 #2
-        b < PUBREC 1
+        b > PUBLISH t 2 q2 #2 => PUBREC 1
         b < PUBREC 2
         a < PUBLISH t 1 q2 #1
         a < PUBLISH t 2 q2 #2
-        b > PUBREL 1
-        b < PUBCOMP 1
-        a > PUBREC 1
-        a < PUBREL 1
+        b > PUBREL 1 => PUBCOMP 1
+        a > PUBREC 1 => PUBREL 1
         crash
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBREL 1
         a < PUBLISH t 2 q2 #2 dup
         a > PUBCOMP 1
-        a > PUBREC 2
-        a < PUBREL 2
+        a > PUBREC 2 => PUBREL 2
         a > PUBCOMP 2
-        b > CONNECT b expiry=100
-        b < CONNACK present
-        b > PUBLISH t 2 q2 #2 dup
-        b < PUBREC 2
-        b > PUBREL 2
-        b < PUBCOMP 2
-        b > PUBLISH t 3 q2 #1
-        b < PUBREC 1
+        b > CONNECT b expiry=100 => CONNACK present
+        b > PUBLISH t 2 q2 #2 dup => PUBREC 2
+        b > PUBREL 2 => PUBCOMP 2
+        b > PUBLISH t 3 q2 #1 => PUBREC 1
         a < PUBLISH t 3 q2 #1
     ",
     );
@@ -222,34 +176,23 @@ fn a_message_belongs_to_the_sessions_that_match() {
     //= mqtt5#[MQTT-4.5.0-1] type=test
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1
-        a < SUBACK 1 01
-        c > CONNECT c expiry=100
-        c < CONNACK
-        c > SUBSCRIBE 1 #|q2
-        c < SUBACK 1 02
-        d > CONNECT d expiry=100
-        d < CONNACK
-        d > SUBSCRIBE 1 u|q1
-        d < SUBACK 1 01
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        c > CONNECT c expiry=100 => CONNACK
+        c > SUBSCRIBE 1 #|q2 => SUBACK 1 02
+        d > CONNECT d expiry=100 => CONNACK
+        d > SUBSCRIBE 1 u|q1 => SUBACK 1 01
         a cut
         c cut
         d cut
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t x q2 #1
-        b < PUBREC 1
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t x q2 #1 => PUBREC 1
         crash
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t x q1 #1 dup
-        c > CONNECT c expiry=100
-        c < CONNACK present
+        c > CONNECT c expiry=100 => CONNACK present
         c < PUBLISH t x q2 #1
-        d > CONNECT d expiry=100
-        d < CONNACK present
+        d > CONNECT d expiry=100 => CONNACK present
     ",
     );
 }
@@ -264,17 +207,13 @@ fn the_receive_maximum_of_the_client() {
     for session in ["clean", "expiry=100"] {
         check(&format!(
             "
-            a > CONNECT a {session} rm=2
-            a < CONNACK
-            a > SUBSCRIBE 1 t|q2
-            a < SUBACK 1 02
-            b > CONNECT b clean
-            b < CONNACK
+            a > CONNECT a {session} rm=2 => CONNACK
+            a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+            b > CONNECT b clean => CONNACK
             b >> PUBLISH t 1 q1 #1
             b >> PUBLISH t 2 q1 #2
             b >> PUBLISH t 3 q2 #3
-            b > PUBLISH t 4 q1 #4
-            b < PUBACK 1
+            b > PUBLISH t 4 q1 #4 => PUBACK 1
             b < PUBACK 2
             b < PUBREC 3
             b < PUBACK 4
@@ -283,20 +222,14 @@ fn the_receive_maximum_of_the_client() {
             # QoS 0 and all other packets pass.
             b > PUBLISH t 5
             a < PUBLISH t 5
-            a > PINGREQ
-            a < PINGRESP
-            a > SUBSCRIBE 2 u
-            a < SUBACK 2 00
-            a > PUBLISH u own q1 #1
-            a < PUBLISH u own
+            a > PINGREQ => PINGRESP
+            a > SUBSCRIBE 2 u => SUBACK 2 00
+            a > PUBLISH u own q1 #1 => PUBLISH u own
             a < PUBACK 1
-            a > PUBACK 2
-            a < PUBLISH t 3 q2 #3
+            a > PUBACK 2 => PUBLISH t 3 q2 #3
             # PUBREC does not make room, PUBCOMP does.
-            a > PUBREC 3
-            a < PUBREL 3
-            a > PUBCOMP 3
-            a < PUBLISH t 4 q1 #4
+            a > PUBREC 3 => PUBREL 3
+            a > PUBCOMP 3 => PUBLISH t 4 q1 #4
             a > PUBACK 1
             a > PUBACK 4
         "
@@ -311,40 +244,25 @@ fn the_receive_maximum_of_the_server() {
     check(
         "
         set receive_maximum=2
-        p > CONNECT p expiry=100
-        p < CONNACK rm=2
-        p > SUBSCRIBE 1 t|q1
-        p < SUBACK 1 01
-        a > CONNECT a clean
-        a < CONNACK rm=2
-        a > PUBLISH u 1 q2 #1
-        a < PUBREC 1 0x10
-        a > PUBLISH u 2 q2 #2
-        a < PUBREC 2 0x10
-        a > PUBLISH u 1 q2 #1 dup
-        a < PUBREC 1
-        a > PUBREL 1
-        a < PUBCOMP 1
+        p > CONNECT p expiry=100 => CONNACK rm=2
+        p > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        a > CONNECT a clean => CONNACK rm=2
+        a > PUBLISH u 1 q2 #1 => PUBREC 1 0x10
+        a > PUBLISH u 2 q2 #2 => PUBREC 2 0x10
+        a > PUBLISH u 1 q2 #1 dup => PUBREC 1
+        a > PUBREL 1 => PUBCOMP 1
         # An unknown PUBREL makes no room.
-        a > PUBREL 9
-        a < PUBCOMP 9 0x92
-        a > PUBLISH u 3 q1 #3
-        a < PUBACK 3 0x10
-        a > PUBLISH u 4 q2 #4
-        a < PUBREC 4 0x10
-        a > PUBLISH u 5 q1 #5
-        a < DISCONNECT 0x93
+        a > PUBREL 9 => PUBCOMP 9 0x92
+        a > PUBLISH u 3 q1 #3 => PUBACK 3 0x10
+        a > PUBLISH u 4 q2 #4 => PUBREC 4 0x10
+        a > PUBLISH u 5 q1 #5 => DISCONNECT 0x93
         a < closed
         # QoS 0 does not count.
-        b > CONNECT b clean
-        b < CONNACK rm=2
-        b > PUBLISH u 1 q2 #1
-        b < PUBREC 1 0x10
-        b > PUBLISH u 2 q2 #2
-        b < PUBREC 2 0x10
+        b > CONNECT b clean => CONNACK rm=2
+        b > PUBLISH u 1 q2 #1 => PUBREC 1 0x10
+        b > PUBLISH u 2 q2 #2 => PUBREC 2 0x10
         b > PUBLISH u 3
-        b > PINGREQ
-        b < PINGRESP
+        b > PINGREQ => PINGRESP
     ",
     );
 }
@@ -355,18 +273,15 @@ fn acknowledgements_with_other_flags_are_malformed() {
     //= mqtt5#[MQTT-2.1.3-1] type=test
     check(
         "
-        a > CONNECT a clean
-        a < CONNACK
+        a > CONNECT a clean => CONNACK
         a > hex 60 02 0001
         a < DISCONNECT 0x81
         a < closed
-        a > CONNECT a clean
-        a < CONNACK
+        a > CONNECT a clean => CONNACK
         a > hex 42 02 0001
         a < DISCONNECT 0x81
         a < closed
-        a > CONNECT a clean
-        a < CONNACK
+        a > CONNECT a clean => CONNACK
         a > hex c1 00
         a < DISCONNECT 0x81
         a < closed
@@ -398,26 +313,17 @@ fn acknowledgements_carry_no_words_and_fit() {
     check(
         "
         set packet_bytes_max=268435460
-        a > CONNECT a clean max=11 noproblem
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q2
-        a < SUBACK 1 02
-        a > PUBLISH nobody x q1 #1
-        a < PUBACK 1 0x10
-        a > PUBLISH t x q2 #2
-        a < PUBLISH t x q2 #1
+        a > CONNECT a clean max=11 noproblem => CONNACK
+        a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+        a > PUBLISH nobody x q1 #1 => PUBACK 1 0x10
+        a > PUBLISH t x q2 #2 => PUBLISH t x q2 #1
         a < PUBREC 2
-        a > PUBREL 2
-        a < PUBCOMP 2
-        a > PUBREL 2
-        a < PUBCOMP 2 0x92
-        a > PUBREC 1
-        a < PUBREL 1
+        a > PUBREL 2 => PUBCOMP 2
+        a > PUBREL 2 => PUBCOMP 2 0x92
+        a > PUBREC 1 => PUBREL 1
         a > PUBCOMP 1
-        a > PUBREC 1
-        a < PUBREL 1 0x92
-        a > UNSUBSCRIBE 3 t no
-        a < UNSUBACK 3 00 11
+        a > PUBREC 1 => PUBREL 1 0x92
+        a > UNSUBSCRIBE 3 t no => UNSUBACK 3 00 11
         a > hex 00
         a < DISCONNECT 0x81
         a < closed
@@ -429,33 +335,23 @@ fn acknowledgements_carry_no_words_and_fit() {
 fn a_full_disk_refuses_and_recovers() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q2
-        a < SUBACK 1 02
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t 1 q1 #1
-        b < PUBACK 1
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
         a < PUBLISH t 1 q1 #1
         disk full
-        b > PUBLISH t 2 q1 #2
-        b < PUBACK 2 0x97
-        b > PUBLISH t 3 q2 #3
-        b < PUBREC 3 0x97
+        b > PUBLISH t 2 q1 #2 => PUBACK 2 0x97
+        b > PUBLISH t 3 q2 #3 => PUBREC 3 0x97
         # What needs no room works.
         a > PUBACK 1
-        b > PUBLISH nobody 4 q1 #4
-        b < PUBACK 4 0x10
-        c > CONNECT c expiry=100
-        c < CONNACK 0x88
+        b > PUBLISH nobody 4 q1 #4 => PUBACK 4 0x10
+        c > CONNECT c expiry=100 => CONNACK 0x88
         c < closed
         disk ok
-        b > PUBLISH t 5 q2 #3
-        b < PUBREC 3
+        b > PUBLISH t 5 q2 #3 => PUBREC 3
         a < PUBLISH t 5 q2 #2
-        b > PUBREL 3
-        b < PUBCOMP 3
+        b > PUBREL 3 => PUBCOMP 3
         # PUBREL waits until the store knows that PUBREC came.
         disk broken
         a > PUBREC 2
@@ -472,23 +368,17 @@ fn a_full_disk_refuses_and_recovers() {
 fn an_older_client_is_cut_off_by_a_full_disk_and_loses_nothing() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q2
-        a < SUBACK 1 02
-        b > CONNECT b v4
-        b < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+        b > CONNECT b v4 => CONNACK
         disk full
         b > PUBLISH t 1 q2 #1
         b < closed
         disk ok
-        b > CONNECT b v4
-        b < CONNACK present
-        b > PUBLISH t 1 q2 #1 dup
-        b < PUBREC 1
+        b > CONNECT b v4 => CONNACK present
+        b > PUBLISH t 1 q2 #1 dup => PUBREC 1
         a < PUBLISH t 1 q2 #1
-        b > PUBREL 1
-        b < PUBCOMP 1
+        b > PUBREL 1 => PUBCOMP 1
     ",
     );
 }
@@ -498,25 +388,17 @@ fn a_full_queue_refuses_or_drops_as_configured() {
     check(
         "
         set queue_messages_max=2
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1
-        a < SUBACK 1 01
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
         a cut
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t 1 q1 #1
-        b < PUBACK 1
-        b > PUBLISH t 2 q1 #2
-        b < PUBACK 2
-        b > PUBLISH t 3 q1 #3
-        b < PUBACK 3 0x97
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
+        b > PUBLISH t 2 q1 #2 => PUBACK 2
+        b > PUBLISH t 3 q1 #3 => PUBACK 3 0x97
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t 1 q1 #1
         a < PUBLISH t 2 q1 #2
-        b > PUBLISH t 4 q1 #4
-        b < PUBACK 4
+        b > PUBLISH t 4 q1 #4 => PUBACK 4
         a < PUBLISH t 4 q1 #3
     ",
     );
@@ -524,21 +406,14 @@ fn a_full_queue_refuses_or_drops_as_configured() {
         "
         set queue_messages_max=2
         set queue_full=drop
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1
-        a < SUBACK 1 01
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
         a cut
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t 1 q1 #1
-        b < PUBACK 1
-        b > PUBLISH t 2 q1 #2
-        b < PUBACK 2
-        b > PUBLISH t 3 q1 #3
-        b < PUBACK 3
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
+        b > PUBLISH t 2 q1 #2 => PUBACK 2
+        b > PUBLISH t 3 q1 #3 => PUBACK 3
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t 1 q1 #1
         a < PUBLISH t 2 q1 #2
     ",
@@ -550,17 +425,13 @@ fn a_receiver_that_keeps_nothing_and_falls_behind_is_cut_off() {
     check(
         "
         set queue_messages_max=2
-        a > CONNECT a clean rm=1
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q1
-        a < SUBACK 1 01
-        b > CONNECT b clean
-        b < CONNACK
+        a > CONNECT a clean rm=1 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        b > CONNECT b clean => CONNACK
         b >> PUBLISH t 1 q1 #1
         b >> PUBLISH t 2 q1 #2
         b >> PUBLISH t 3 q1 #3
-        b > PUBLISH t 4 q1 #4
-        b < PUBACK 1
+        b > PUBLISH t 4 q1 #4 => PUBACK 1
         b < PUBACK 2
         b < PUBACK 3
         b < PUBACK 4
@@ -576,32 +447,24 @@ fn a_long_queue_is_loaded_from_the_store() {
     check(
         "
         set queue_held_max=1
-        a > CONNECT a expiry=100 rm=2
-        a < CONNACK
-        a > SUBSCRIBE 1 t|q2
-        a < SUBACK 1 02
+        a > CONNECT a expiry=100 rm=2 => CONNACK
+        a > SUBSCRIBE 1 t|q2 => SUBACK 1 02
         a cut
-        b > CONNECT b clean
-        b < CONNACK
+        b > CONNECT b clean => CONNACK
         b >> PUBLISH t 1 q1 #1
         b >> PUBLISH t 2 q2 #2
         b >> PUBLISH t 3 q1 #3
-        b > PUBLISH t 4 q2 #4
-        b < PUBACK 1
+        b > PUBLISH t 4 q2 #4 => PUBACK 1
         b < PUBREC 2
         b < PUBACK 3
         b < PUBREC 4
         # Though the session now ends with its connection.
-        a > CONNECT a rm=2
-        a < CONNACK present
+        a > CONNECT a rm=2 => CONNACK present
         a < PUBLISH t 1 q1 #1
         a < PUBLISH t 2 q2 #2
-        a > PUBACK 1
-        a < PUBLISH t 3 q1 #3
-        a > PUBREC 2
-        a < PUBREL 2
-        a > PUBCOMP 2
-        a < PUBLISH t 4 q2 #4
+        a > PUBACK 1 => PUBLISH t 3 q1 #3
+        a > PUBREC 2 => PUBREL 2
+        a > PUBCOMP 2 => PUBLISH t 4 q2 #4
     ",
     );
 }
@@ -617,12 +480,9 @@ fn an_acknowledgement_of_the_wrong_kind_ends_the_connection() {
     ] {
         check(&format!(
             "
-            a > CONNECT a expiry=100
-            a < CONNACK
-            a > SUBSCRIBE 1 t|{qos}
-            a < SUBACK 1 0{level}
-            b > CONNECT b clean
-            b < CONNACK
+            a > CONNECT a expiry=100 => CONNACK
+            a > SUBSCRIBE 1 t|{qos} => SUBACK 1 0{level}
+            b > CONNECT b clean => CONNACK
             b > PUBLISH t x {qos} #1
             b < {ack} 1
             a < PUBLISH t x {qos} #1
@@ -630,8 +490,7 @@ fn an_acknowledgement_of_the_wrong_kind_ends_the_connection() {
             a < DISCONNECT 0x82
             a < closed
             # The message is still the client's.
-            a > CONNECT a expiry=100
-            a < CONNACK present
+            a > CONNECT a expiry=100 => CONNACK present
             a < PUBLISH t x {qos} #1 dup
             # One that is not in use may have been settled before.
             a > PUBACK 9

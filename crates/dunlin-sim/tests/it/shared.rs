@@ -18,10 +18,8 @@ fn names_of_groups() {
     ] {
         check(&format!(
             "
-            a > CONNECT a clean
-            a < CONNACK
-            a > SUBSCRIBE 1 {filter}
-            a < DISCONNECT 0x8f
+            a > CONNECT a clean => CONNACK
+            a > SUBSCRIBE 1 {filter} => DISCONNECT 0x8f
             a < closed
         "
         ));
@@ -33,18 +31,12 @@ fn each_group_gets_one_copy_with_the_members_qos() {
     //= mqtt5#[MQTT-4.8.2-3] type=test
     check(
         "
-        a > CONNECT a clean
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/one/t|q1 $share/two/t|q2 t
-        a < SUBACK 1 01 02 00
-        b > CONNECT b clean
-        b < CONNACK
-        b > SUBSCRIBE 1 $share/three/+
-        b < SUBACK 1 00
-        c > CONNECT c clean
-        c < CONNACK
-        c > PUBLISH t x q2 #1
-        c < PUBREC 1
+        a > CONNECT a clean => CONNACK
+        a > SUBSCRIBE 1 $share/one/t|q1 $share/two/t|q2 t => SUBACK 1 01 02 00
+        b > CONNECT b clean => CONNACK
+        b > SUBSCRIBE 1 $share/three/+ => SUBACK 1 00
+        c > CONNECT c clean => CONNACK
+        c > PUBLISH t x q2 #1 => PUBREC 1
         a < PUBLISH t x
         a < PUBLISH t x q1 #1
         a < PUBLISH t x q2 #2
@@ -97,24 +89,16 @@ fn what_a_member_that_leaves_has_not_answered_goes_to_another() {
     //= mqtt5#[MQTT-4.8.2-5] type=test
     check(
         "
-        a > CONNECT a clean rm=2
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q2
-        a < SUBACK 1 02
-        p > CONNECT p clean
-        p < CONNACK
-        p > PUBLISH t 1 q1 #1
-        p < PUBACK 1
+        a > CONNECT a clean rm=2 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH t 1 q1 #1 => PUBACK 1
         a < PUBLISH t 1 q1 #1
-        p > PUBLISH t 2 q2 #2
-        p < PUBREC 2
+        p > PUBLISH t 2 q2 #2 => PUBREC 2
         a < PUBLISH t 2 q2 #2
-        p > PUBLISH t 3 q2 #3
-        p < PUBREC 3
-        b > CONNECT b clean
-        b < CONNACK
-        b > SUBSCRIBE 1 $share/g/t|q2
-        b < SUBACK 1 02
+        p > PUBLISH t 3 q2 #3 => PUBREC 3
+        b > CONNECT b clean => CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
         a > DISCONNECT
         a < closed
         b < PUBLISH t 1 q1 #1
@@ -128,26 +112,18 @@ fn qos_2_waits_for_the_member_that_was_chosen() {
     //= mqtt5#[MQTT-4.8.2-4] type=test
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q2
-        a < SUBACK 1 02
-        p > CONNECT p clean
-        p < CONNACK
-        p > PUBLISH t 1 q2 #1
-        p < PUBREC 1
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH t 1 q2 #1 => PUBREC 1
         a < PUBLISH t 1 q2 #1
         a cut
-        b > CONNECT b expiry=100
-        b < CONNACK
-        b > SUBSCRIBE 1 $share/g/t|q2
-        b < SUBACK 1 02
+        b > CONNECT b expiry=100 => CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
         wait 10s
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t 1 q2 #1 dup
-        a > PUBREC 1
-        a < PUBREL 1
+        a > PUBREC 1 => PUBREL 1
     ",
     );
 }
@@ -159,22 +135,15 @@ fn a_refused_message_goes_to_no_other() {
         check(
             &format!(
                 "
-            a > CONNECT a {session}
-            a < CONNACK
-            a > SUBSCRIBE 1 $share/g/t|q2
-            a < SUBACK 1 02
-            p > CONNECT p clean
-            p < CONNACK
-            p > PUBLISH t 1 q1 #1
-            p < PUBACK 1
+            a > CONNECT a {session} => CONNACK
+            a > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
+            p > CONNECT p clean => CONNACK
+            p > PUBLISH t 1 q1 #1 => PUBACK 1
             a < PUBLISH t 1 q1 #1
-            p > PUBLISH t 2 q2 #2
-            p < PUBREC 2
+            p > PUBLISH t 2 q2 #2 => PUBREC 2
             a < PUBLISH t 2 q2 #2
-            b > CONNECT b clean
-            b < CONNACK
-            b > SUBSCRIBE 1 $share/g/t|q2
-            b < SUBACK 1 02
+            b > CONNECT b clean => CONNACK
+            b > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
             a > PUBACK 1 0x83
             a > PUBREC 2 0x83
             a cut
@@ -191,23 +160,16 @@ fn a_refused_message_goes_to_no_other() {
 fn a_session_that_expires_leaves_its_share_to_the_others() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q1
-        a < SUBACK 1 01
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
         a cut
-        p > CONNECT p clean
-        p < CONNACK
-        p > PUBLISH t 1 q1 #1
-        p < PUBACK 1
-        b > CONNECT b expiry=1000
-        b < CONNACK
-        b > SUBSCRIBE 1 $share/g/t|q1
-        b < SUBACK 1 01
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH t 1 q1 #1 => PUBACK 1
+        b > CONNECT b expiry=1000 => CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
         b cut
         wait 101s
-        b > CONNECT b expiry=1000
-        b < CONNACK present
+        b > CONNECT b expiry=1000 => CONNACK present
         b < PUBLISH t 1 q1 #1
     ",
     );
@@ -218,28 +180,19 @@ fn what_a_session_leaves_after_a_restart_goes_to_the_others() {
     // Nothing of it is in memory then.
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q2
-        a < SUBACK 1 02
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
         a cut
-        p > CONNECT p clean
-        p < CONNACK
-        p > PUBLISH t 1 q1 #1
-        p < PUBACK 1
-        p > PUBLISH t 2 q2 #2
-        p < PUBREC 2
-        p > PUBREL 2
-        p < PUBCOMP 2
-        b > CONNECT b expiry=1000
-        b < CONNACK
-        b > SUBSCRIBE 1 $share/g/t|q2
-        b < SUBACK 1 02
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH t 1 q1 #1 => PUBACK 1
+        p > PUBLISH t 2 q2 #2 => PUBREC 2
+        p > PUBREL 2 => PUBCOMP 2
+        b > CONNECT b expiry=1000 => CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
         b cut
         crash
         wait 101s
-        b > CONNECT b expiry=1000
-        b < CONNACK present
+        b > CONNECT b expiry=1000 => CONNACK present
         b < PUBLISH t 1 q1 #2
         b < PUBLISH t 2 q2 #1
     ",
@@ -251,23 +204,15 @@ fn what_is_only_in_the_store_goes_to_the_others_too() {
     check(
         "
         set queue_held_max=1
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q1
-        a < SUBACK 1 01
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
         a cut
-        p > CONNECT p clean
-        p < CONNACK
-        p > PUBLISH t 1 q1 #1
-        p < PUBACK 1
-        p > PUBLISH t 2 q1 #2
-        p < PUBACK 2
-        p > PUBLISH t 3 q1 #3
-        p < PUBACK 3
-        b > CONNECT b clean
-        b < CONNACK
-        b > SUBSCRIBE 1 $share/g/t|q1
-        b < SUBACK 1 01
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH t 1 q1 #1 => PUBACK 1
+        p > PUBLISH t 2 q1 #2 => PUBACK 2
+        p > PUBLISH t 3 q1 #3 => PUBACK 3
+        b > CONNECT b clean => CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
         wait 99s
         wait 2s
         b < PUBLISH t 1 q1 #1
@@ -282,22 +227,15 @@ fn who_leaves_a_group_keeps_what_it_was_given() {
     //= mqtt5#[MQTT-3.10.4-3] type=test
     check(
         "
-        a > CONNECT a expiry=100 rm=1
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q1
-        a < SUBACK 1 01
-        p > CONNECT p clean
-        p < CONNACK
-        p > PUBLISH t 1 q1 #1
-        p < PUBACK 1
+        a > CONNECT a expiry=100 rm=1 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH t 1 q1 #1 => PUBACK 1
         a < PUBLISH t 1 q1 #1
-        p > PUBLISH t 2 q1 #2
-        p < PUBACK 2
-        a > UNSUBSCRIBE 2 $share/g/t
-        a < UNSUBACK 2 00
+        p > PUBLISH t 2 q1 #2 => PUBACK 2
+        a > UNSUBSCRIBE 2 $share/g/t => UNSUBACK 2 00
         crash
-        a > CONNECT a expiry=100 rm=2
-        a < CONNACK present
+        a > CONNECT a expiry=100 rm=2 => CONNACK present
         a < PUBLISH t 1 q1 #1 dup
         a < PUBLISH t 2 q1 #2 dup
     ",
@@ -309,18 +247,13 @@ fn what_is_acknowledged_as_its_group_is_left_is_gone() {
     for shards in [1, 2] {
         let mut script = Script::new(Setup::new(shards, 3));
         let lines = "
-            a > CONNECT a expiry=100
-            a < CONNACK
-            a > SUBSCRIBE 1 $share/g/t|q1
-            a < SUBACK 1 01
-            p > CONNECT p clean
-            p < CONNACK
-            p > PUBLISH t 1 q1 #1
-            p < PUBACK 1
+            a > CONNECT a expiry=100 => CONNACK
+            a > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
+            p > CONNECT p clean => CONNACK
+            p > PUBLISH t 1 q1 #1 => PUBACK 1
             a < PUBLISH t 1 q1 #1
             a >> UNSUBSCRIBE 2 $share/g/t
-            a > PUBACK 1
-            a < UNSUBACK 2 00
+            a > PUBACK 1 => UNSUBACK 2 00
             wait 1s";
         for line in lines.lines() {
             script.step(line).expect(line);
@@ -374,21 +307,17 @@ fn a_file_with_messages_of_a_group_at_a_session_is_read() {
         script.world.disk.write(ops);
         let lines = "
             crash
-            a > CONNECT a expiry=1000
-            a < CONNACK present
+            a > CONNECT a expiry=1000 => CONNACK present
             a < PUBLISH t 1 q1 #1 dup
             a < PUBLISH t 2 q1 #2 dup
             a > PUBACK 1
-            b > CONNECT b expiry=1000
-            b < CONNACK present
-            p > CONNECT p clean
-            p < CONNACK
+            b > CONNECT b expiry=1000 => CONNACK present
+            p > CONNECT p clean => CONNACK
             a > DISCONNECT expiry=0
             a < closed
             b < PUBLISH t 2 q1 #1
             crash
-            b > CONNECT b expiry=1000
-            b < CONNACK present
+            b > CONNECT b expiry=1000 => CONNACK present
             b < PUBLISH t 2 q1 #1 dup
             b > PUBACK 1
             wait 1s";
@@ -404,20 +333,14 @@ fn a_publish_is_refused_unless_there_is_room_for_all_its_copies() {
     check(
         "
         set queue_messages_max=3
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q1 $share/h/t|q1
-        a < SUBACK 1 01 01
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 $share/h/t|q1 => SUBACK 1 01 01
         a cut
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t 1 q1 #1
-        b < PUBACK 1
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
         # One place is left, and there would be two copies.
-        b > PUBLISH t 2 q1 #2
-        b < PUBACK 2 0x97
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        b > PUBLISH t 2 q1 #2 => PUBACK 2 0x97
+        a > CONNECT a expiry=100 => CONNACK present
         a < PUBLISH t 1 q1 #1
         a < PUBLISH t 1 q1 #2
         ",
@@ -429,14 +352,10 @@ fn more_copies_than_a_queue_has_room_for_refuse_no_publisher() {
     check(
         "
         set queue_messages_max=1
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a > SUBSCRIBE 1 $share/g/t|q1 $share/h/t|q1 t|q1
-        a < SUBACK 1 01 01 01
-        b > CONNECT b clean
-        b < CONNACK
-        b > PUBLISH t 1 q1 #1
-        b < PUBACK 1
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 $share/h/t|q1 t|q1 => SUBACK 1 01 01 01
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
         a < PUBLISH t 1 q1 #1
         ",
     );

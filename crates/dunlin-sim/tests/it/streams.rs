@@ -6,35 +6,24 @@ use dunlin_sim::check;
 fn answers_come_on_the_stream_of_the_request() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a@4 > SUBSCRIBE 1 t/4|q1
-        a@4 < SUBACK 1 01
-        a@8 > SUBSCRIBE 1 t/8|q2
-        a@8 < SUBACK 1 02
-        a@8 > PINGREQ
-        a@8 < PINGRESP
-        b > CONNECT b expiry=100
-        b < CONNACK
+        a > CONNECT a expiry=100 => CONNACK
+        a@4 > SUBSCRIBE 1 t/4|q1 => SUBACK 1 01
+        a@8 > SUBSCRIBE 1 t/8|q2 => SUBACK 1 02
+        a@8 > PINGREQ => PINGRESP
+        b > CONNECT b expiry=100 => CONNACK
         # Packet identifiers are the stream's own.
-        b@4 > PUBLISH t/4 1 q1 #1
-        b@4 < PUBACK 1
+        b@4 > PUBLISH t/4 1 q1 #1 => PUBACK 1
         a@4 < PUBLISH t/4 1 q1 #1
-        b@8 > PUBLISH t/8 2 q2 #1
-        b@8 < PUBREC 1
+        b@8 > PUBLISH t/8 2 q2 #1 => PUBREC 1
         a@8 < PUBLISH t/8 2 q2 #2
-        b@12 > PUBLISH t/4 3 q2 #1
-        b@12 < PUBREC 1
+        b@12 > PUBLISH t/4 3 q2 #1 => PUBREC 1
         a@4 < PUBLISH t/4 3 q1 #3
-        b@8 > PUBREL 1
-        b@8 < PUBCOMP 1
-        b@12 > PUBREL 1
-        b@12 < PUBCOMP 1
+        b@8 > PUBREL 1 => PUBCOMP 1
+        b@12 > PUBREL 1 => PUBCOMP 1
         # An acknowledgement may come on any stream.
         a@4 > PUBACK 1
         a > PUBACK 3
-        a@8 > PUBREC 2
-        a@8 < PUBREL 2
+        a@8 > PUBREC 2 => PUBREL 2
         a > PUBCOMP 2
     ",
     );
@@ -44,8 +33,7 @@ fn answers_come_on_the_stream_of_the_request() {
 fn one_way_streams_are_answered_on_control() {
     check(
         "
-        a > CONNECT a clean
-        a < CONNACK
+        a > CONNECT a clean => CONNACK
         a@2 > PUBLISH t 1 q1 #1
         a@0 < PUBACK 1 0x10
         a@2 finish
@@ -63,10 +51,8 @@ fn data_before_connack_waits() {
     check(
         "
         set access=passwords
-        b > CONNECT b clean user=bob pass=hunter2
-        b < CONNACK
-        b > SUBSCRIBE 1 t|q1
-        b < SUBACK 1 01
+        b > CONNECT b clean user=bob pass=hunter2 => CONNACK
+        b > SUBSCRIBE 1 t|q1 => SUBACK 1 01
         a@4 >> PUBLISH t 1 q1 #1
         a@8 >> PUBLISH t 2 q1 #1
         a >> CONNECT a clean user=alice pass=secret
@@ -99,26 +85,20 @@ fn data_before_connect_waits_although_connect_is_decided_at_once() {
 fn a_broken_stream_ends_alone() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a@4 > SUBSCRIBE 1 t|q1
-        a@4 < SUBACK 1 01
+        a > CONNECT a expiry=100 => CONNACK
+        a@4 > SUBSCRIBE 1 t|q1 => SUBACK 1 01
         a@8 > hex 00
         a@8 < reset 0x81
         a@4 > hex 3003
         a@4 finish
         a@4 < finished
-        b > CONNECT b clean
-        b < CONNACK
+        b > CONNECT b clean => CONNACK
         # The session outlives connections, so the subscription outlives its
         # stream.
-        b > PUBLISH t 1 q1 #1
-        b < PUBACK 1
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
         a@0 < PUBLISH t 1 q1 #1
-        c > CONNECT c clean
-        c < CONNACK
-        c@4 > SUBSCRIBE 1 t
-        c@4 < SUBACK 1 00
+        c > CONNECT c clean => CONNACK
+        c@4 > SUBSCRIBE 1 t => SUBACK 1 00
         c@4 finish
         c@4 < finished
         b > PUBLISH t 2
@@ -136,18 +116,14 @@ fn streams_are_limited() {
     check(
         "
         set data_streams_max=2
-        a > CONNECT a clean
-        a < CONNACK
-        a@4 > PINGREQ
-        a@4 < PINGRESP
-        a@8 > PINGREQ
-        a@8 < PINGRESP
+        a > CONNECT a clean => CONNACK
+        a@4 > PINGREQ => PINGRESP
+        a@8 > PINGREQ => PINGRESP
         a@12 > PINGREQ
         a@12 < reset 0x97
         a@4 finish
         a@4 < finished
-        a@16 > PINGREQ
-        a@16 < PINGRESP
+        a@16 > PINGREQ => PINGRESP
         # Only clients open streams.
         a@1 > PINGREQ
         a@1 < reset 0x97
@@ -159,28 +135,19 @@ fn streams_are_limited() {
 fn what_streams_carried_goes_on_on_control() {
     check(
         "
-        a > CONNECT a expiry=100
-        a < CONNACK
-        a@4 > SUBSCRIBE 1 t|q1
-        a@4 < SUBACK 1 01
-        b > CONNECT b expiry=100
-        b < CONNACK
-        b@4 > PUBLISH t 1 q2 #5
-        b@4 < PUBREC 5
+        a > CONNECT a expiry=100 => CONNACK
+        a@4 > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        b > CONNECT b expiry=100 => CONNACK
+        b@4 > PUBLISH t 1 q2 #5 => PUBREC 5
         a@4 < PUBLISH t 1 q1 #1
         a cut
         b cut
-        b > CONNECT b expiry=100
-        b < CONNACK present
-        b > PUBLISH t 1 q2 #5 dup
-        b < PUBREC 5
-        b > PUBREL 5
-        b < PUBCOMP 5
-        a > CONNECT a expiry=100
-        a < CONNACK present
+        b > CONNECT b expiry=100 => CONNACK present
+        b > PUBLISH t 1 q2 #5 dup => PUBREC 5
+        b > PUBREL 5 => PUBCOMP 5
+        a > CONNECT a expiry=100 => CONNACK present
         a@0 < PUBLISH t 1 q1 #1 dup
-        a@4 > PINGREQ
-        a@4 < PINGRESP
+        a@4 > PINGREQ => PINGRESP
         b > PUBLISH t 2
         a@0 < PUBLISH t 2
     ",
@@ -191,14 +158,10 @@ fn what_streams_carried_goes_on_on_control() {
 fn the_end_of_control_is_the_end() {
     check(
         "
-        w > CONNECT w clean
-        w < CONNACK
-        w > SUBSCRIBE 1 will
-        w < SUBACK 1 00
-        a > CONNECT a clean will=will:a
-        a < CONNACK
-        a@4 > PINGREQ
-        a@4 < PINGRESP
+        w > CONNECT w clean => CONNACK
+        w > SUBSCRIBE 1 will => SUBACK 1 00
+        a > CONNECT a clean will=will:a => CONNACK
+        a@4 > PINGREQ => PINGRESP
         a finish
         a < closed
         w < PUBLISH will a
@@ -211,12 +174,9 @@ fn a_stream_for_each_publish_ends_after_its_answer() {
     check(
         "
         set data_streams_max=2
-        s > CONNECT s expiry=100
-        s < CONNACK
-        s > SUBSCRIBE 1 t|q2
-        s < SUBACK 1 02
-        a > CONNECT a expiry=100
-        a < CONNACK
+        s > CONNECT s expiry=100 => CONNACK
+        s > SUBSCRIBE 1 t|q2 => SUBACK 1 02
+        a > CONNECT a expiry=100 => CONNACK
         # The store takes its time; the stream waits for it.
         a@4 >> PUBLISH t 1 q1 #1
         a@4 finish
@@ -228,29 +188,22 @@ fn a_stream_for_each_publish_ends_after_its_answer() {
         a@8 < PUBREC 2
         a@8 < finished
         s < PUBLISH t 2 q2 #2
-        s > PUBREC 2
-        s < PUBREL 2
+        s > PUBREC 2 => PUBREL 2
         s > PUBCOMP 2
         # The rest goes wherever the client likes.
-        a@12 > PUBREL 2
-        a@12 < PUBCOMP 2
-        a@12 > PUBLISH t 3 q2 #3
-        a@12 < PUBREC 3
+        a@12 > PUBREL 2 => PUBCOMP 2
+        a@12 > PUBLISH t 3 q2 #3 => PUBREC 3
         s < PUBLISH t 3 q2 #3
         a@12 finish
         a@12 < finished
         # Repeated it is the same message, and not repeated another one.
-        a > PUBLISH t 3 q2 #3 dup
-        a < PUBREC 3
-        a > PUBREL 3
-        a < PUBCOMP 3
-        a@16 > PUBLISH t 4 q2 #4
-        a@16 < PUBREC 4
+        a > PUBLISH t 3 q2 #3 dup => PUBREC 3
+        a > PUBREL 3 => PUBCOMP 3
+        a@16 > PUBLISH t 4 q2 #4 => PUBREC 4
         s < PUBLISH t 4 q2 #4
         a@16 finish
         a@16 < finished
-        a > PUBLISH t 5 q2 #4
-        a < PUBREC 4
+        a > PUBLISH t 5 q2 #4 => PUBREC 4
         s < PUBLISH t 5 q2 #5
     ",
     );
@@ -260,12 +213,9 @@ fn a_stream_for_each_publish_ends_after_its_answer() {
 fn an_alias_holds_on_the_stream_on_which_it_was_set() {
     check(
         "
-        s > CONNECT s clean
-        s < CONNACK
-        s > SUBSCRIBE 1 #
-        s < SUBACK 1 00
-        a > CONNECT a clean
-        a < CONNACK
+        s > CONNECT s clean => CONNACK
+        s > SUBSCRIBE 1 # => SUBACK 1 00
+        a > CONNECT a clean => CONNACK
         a@4 > PUBLISH t/4 1 alias=1
         s < PUBLISH t/4 1
         a@8 > PUBLISH t/8 1 alias=1
@@ -276,8 +226,7 @@ fn an_alias_holds_on_the_stream_on_which_it_was_set() {
         s < PUBLISH t/4 2
         a@2 > PUBLISH - 2 alias=1
         s < PUBLISH t/2 2
-        a > PUBLISH - 2 alias=1
-        a < DISCONNECT 0x94
+        a > PUBLISH - 2 alias=1 => DISCONNECT 0x94
         a < closed
     ",
     );
