@@ -40,7 +40,9 @@ def connections(capture: Path) -> list[list[tuple[float, str, int]]]:
     """The packets of each connection of the client's host, in the order of their begin."""
     fields = ("frame.time_epoch", "frame.interface_name", "ip.len")
     fields += ("udp.srcport", "udp.dstport", "tcp.srcport", "tcp.dstport")
-    command = ["tshark", "-r", str(capture), "-T", "fields", "-E", "separator=,"]
+    # What a client that has ended says by ICMP quotes a packet with its ports.
+    command = ["tshark", "-r", str(capture), "-Y", "not icmp"]
+    command += ["-T", "fields", "-E", "separator=,", "-E", "occurrence=f"]
     for field in fields:
         command += ["-e", field]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -53,7 +55,9 @@ def connections(capture: Path) -> list[list[tuple[float, str, int]]]:
         source, destination = [port for port in ports if port][:2] or ("", "")
         port = source if up else destination
         found.setdefault(port, []).append((float(time), "up" if up else "down", int(size)))
-    return sorted(found.values(), key=lambda packets: packets[0][0])
+    # A single datagram, which asks whether the port is closed, is none.
+    both = [it for it in found.values() if {way for _, way, _ in it} == {"up", "down"}]
+    return sorted(both, key=lambda packets: packets[0][0])
 
 
 def joules(program: Path, packets: list[tuple[float, str, int]]) -> float:
