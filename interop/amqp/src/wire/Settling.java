@@ -9,9 +9,13 @@ import static org.hamcrest.Matchers.nullValue;
 import static wire.Amqp.bytes;
 import static wire.Amqp.performative;
 
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.qpid.protonj2.test.driver.codec.messaging.Accepted;
 import org.apache.qpid.protonj2.test.driver.codec.messaging.Header;
+import org.apache.qpid.protonj2.test.driver.codec.primitives.Binary;
+import org.apache.qpid.protonj2.test.driver.codec.transport.DeliveryState;
 
 final class Settling {
     private static final byte[] M = Amqp.data("m");
@@ -362,14 +366,15 @@ final class Settling {
             w.expectSenderOf(0);
             durable(w).now();
             w.sync().credit(1);
-            w.expectMessage(M);
+            Map<Binary, DeliveryState> had = new HashMap<>();
+            w.expectMessage(M).withCapture(it -> had.put(it.getDeliveryTag(), null));
             w.feed(M);
             w.sync();
             w.expectDetach().withClosed(Wire.NO);
             w.remoteDetach().withHandle(0).now();
             w.sync();
             w.expectAttach().ofSender().withUnsettled(notNullValue());
-            durable(w).withUnsettled(Wire.unsettled(0, null)).now();
+            durable(w).withUnsettled(had).now();
             w.sync();
             w.expectTransfer().withResume(true).withPayload(anyPayload());
             w.remoteFlow().withHandle(0).withDeliveryCount(1).withLinkCredit(1).now();
