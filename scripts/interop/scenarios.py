@@ -69,6 +69,7 @@ JMS_NAMES = (
     "durable",
     "shared",
     "queue",
+    "delay",
     "browse",
     "temporary-queue",
     "temporary-topic",

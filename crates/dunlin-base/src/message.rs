@@ -79,6 +79,8 @@ pub struct MessageExtra {
     pub priority: Option<u8>,
     /// When it was made, in milliseconds since 1970 (AMQP 1.0 section 3.2.4).
     pub created_ms: Option<i64>,
+    /// Queues keep it back until then. The store has this with the place in a queue.
+    pub deliver_at: Option<Instant>,
     /// It as its protocol wrote it, for receivers of the same protocol.
     pub encoded: Option<Encoded>,
 }

@@ -135,7 +135,7 @@ pub(crate) fn check_session(own: &mut Owners, s: SessionIdx) {
     match own.sessions.get(s) {
         #[cfg(feature = "mqtt")]
         Some(Session::Mqtt(_)) => lifetime::check_session(own, s),
-        Some(Session::Node(_)) => nodes::check_expiry(own, s),
+        Some(Session::Node(_)) => nodes::check_time(own, s),
         #[cfg(feature = "amqp")]
         Some(Session::Amqp(_)) => transactions::check_expiry(own, s),
         None => {}

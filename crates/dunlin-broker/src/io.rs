@@ -212,6 +212,8 @@ pub struct Preparation {
     pub refused: bool,
     /// Shared subscriptions without a member there any more.
     pub missed: Option<Missed>,
+    /// Messages that a transaction makes dead there, for the queues of their topics.
+    pub dead: Vec<Arc<Message>>,
 }
 
 /// What a shard could not deliver because its members of a shared subscription
@@ -251,12 +253,16 @@ pub enum Manner {
     /// It is part of a transaction: nothing of it is seen before
     /// [`BusMessage::Settled`].
     Transacted,
+    /// It is dead by a transaction: as part of that, and where there is no room it is
+    /// over.
+    Dead,
 }
 
 impl Manner {
     pub(crate) const fn new(lossy: bool, transacted: bool) -> Self {
         match (lossy, transacted) {
-            (_, true) => Self::Transacted,
+            (false, true) => Self::Transacted,
+            (true, true) => Self::Dead,
             (true, false) => Self::Lossy,
             (false, false) => Self::Usual,
         }

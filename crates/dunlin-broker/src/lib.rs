@@ -69,6 +69,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod wants;
 
 pub use config::{
     Config, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues, Transactions,

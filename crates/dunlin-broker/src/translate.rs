@@ -22,17 +22,29 @@ pub(crate) fn for_mqtt(message: &Message) -> Option<Arc<Message>> {
     }
 }
 
-/// A message with what a consumer adds to it, in the form of its protocol, unless that
-/// is not possible or makes it longer than `bytes_max`.
+/// A message with what its receivers have added to it, in the form of its protocol,
+/// unless that is not possible or makes it too long.
 #[cfg_attr(not(feature = "amqp"), allow(unused_variables))]
-pub(crate) fn annotated(
-    message: &Message,
+pub(crate) fn with_added(
+    message: &Arc<Message>,
+    added: Option<&[u8]>,
     now: Instant,
-    annotations: &[u8],
-    bytes_max: usize,
-) -> Option<Arc<Message>> {
+    bytes_max: u32,
+) -> Arc<Message> {
     #[cfg(feature = "amqp")]
-    return annotating::annotated(message, now, annotations, bytes_max);
+    if let Some(added) = added {
+        let annotated = annotating::annotated(message, now, added, bytes_max as usize);
+        return annotated.unwrap_or_else(|| Arc::clone(message));
+    }
+    Arc::clone(message)
+}
+
+/// What receivers have added to a message, and what one adds now; `None`: that would be
+/// too much.
+#[cfg_attr(not(feature = "amqp"), allow(unused_variables))]
+pub(crate) fn merged(old: Option<&[u8]>, new: &[u8]) -> Option<Arc<[u8]>> {
+    #[cfg(feature = "amqp")]
+    return annotating::merged(old, new);
     #[cfg(not(feature = "amqp"))]
     None
 }

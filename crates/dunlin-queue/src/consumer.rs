@@ -25,6 +25,8 @@ pub struct Transfer<K> {
     pub again: bool,
     /// Attempts to deliver it that failed.
     pub failed: u16,
+    /// What its receivers have added to it.
+    pub added: Option<Arc<[u8]>>,
     /// The message.
     pub message: Arc<Message>,
     /// QoS of this delivery.
@@ -285,8 +287,8 @@ impl<K: Key> Consumer<K> {
         self.take(key, turn, delivery)
     }
 
-    /// Takes a delivery from the queue.
-    fn take(&mut self, key: K, turn: u64, delivery: Delivery) -> Option<Next<K>> {
+    /// Takes a delivery that came out of the queue, in this turn.
+    pub fn take(&mut self, key: K, turn: u64, delivery: Delivery) -> Option<Next<K>> {
         let seq = delivery.seq;
         let bytes = delivery.cost();
         let twice = delivery.qos == QoS::ExactlyOnce;
@@ -394,12 +396,11 @@ impl<K: Key> Consumer<K> {
         }
     }
 
-    /// The message of a delivery that is not settled becomes another one.
-    pub fn replace(&mut self, key: K, message: Arc<Message>) {
+    /// What the receivers of a delivery that is not settled have added to it.
+    pub fn add(&mut self, key: K, added: Arc<[u8]>) {
         let entry = self.unsettled.get_mut(key);
         if let Some(delivery) = entry.and_then(|entry| entry.delivery.as_mut()) {
-            self.bytes = self.bytes.saturating_sub(delivery.cost()) + message.cost();
-            delivery.content = Content::Held(message);
+            delivery.added = Some(added);
         }
     }
 
@@ -622,6 +623,7 @@ fn transfer<K>(key: K, again: bool, delivery: &Delivery) -> Option<Transfer<K>> 
         key,
         again,
         failed: delivery.failed,
+        added: delivery.added.clone(),
         message: Arc::clone(message),
         qos: delivery.qos,
         retain: delivery.retain,

@@ -49,6 +49,8 @@ pub struct Delivery {
     pub maybe_sent: bool,
     /// Attempts to deliver it that failed.
     pub failed: u16,
+    /// What its receivers have added to it, in a form of its protocol.
+    pub added: Option<Arc<[u8]>>,
 }
 
 impl Delivery {

@@ -9,6 +9,7 @@ use dunlin_base::StreamId;
 
 use crate::delivery::Delivery;
 use crate::packed::Packed;
+use crate::passed::Place;
 
 /// Deliveries at the front of a level that are not packed: as many as are
 /// loaded at a time.
@@ -148,6 +149,13 @@ impl Levels {
     /// The message that leaves next.
     pub(crate) fn front(&self) -> Option<&Delivery> {
         self.levels.first()?.front.front()
+    }
+
+    /// Where it is among what was taken before.
+    pub(crate) fn front_place(&self) -> Option<Place> {
+        let first = self.levels.first()?;
+        first.front.front()?;
+        Some(Place::new(first.level, first.returned.front().copied()))
     }
 
     /// Queues behind all of its level.
@@ -314,6 +322,7 @@ mod tests {
             level,
             maybe_sent: false,
             failed: 0,
+            added: None,
         };
         if stored {
             delivery.shed();

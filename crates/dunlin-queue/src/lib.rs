@@ -24,12 +24,14 @@ mod consumer;
 mod delivery;
 mod levels;
 mod packed;
+mod passed;
 mod queue;
 mod state;
 mod window;
 
 pub use consumer::{Consumer, Next, Receipt, Settled, Transfer};
 pub use delivery::{Content, Delivery, Identifiers};
-pub use queue::Queue;
+pub use passed::{Looked, Place};
+pub use queue::{Ahead, Queue};
 pub use state::{Event, Outcome, State, Step};
 pub use window::{Key, Window};

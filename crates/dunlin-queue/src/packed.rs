@@ -35,7 +35,7 @@ impl Packed {
     /// no other member of a shared subscription may want it.
     pub(crate) fn takes(delivery: &Delivery) -> bool {
         let stored = matches!(delivery.content, Content::Stored { .. });
-        let plain = delivery.share.is_none() && delivery.failed == 0;
+        let plain = delivery.share.is_none() && delivery.failed == 0 && delivery.added.is_none();
         stored && delivery.seq.is_some() && plain
     }
 
@@ -50,12 +50,9 @@ impl Packed {
 
     /// Appends a delivery, or gives it back if it does not belong here.
     pub(crate) fn push(&mut self, delivery: Delivery) -> Result<(), Delivery> {
-        let (Content::Stored { cost, expires }, Some(seq), None, 0) = (
-            &delivery.content,
-            delivery.seq,
-            &delivery.share,
-            delivery.failed,
-        ) else {
+        let (Content::Stored { cost, expires }, Some(seq), true) =
+            (&delivery.content, delivery.seq, Self::takes(&delivery))
+        else {
             return Err(delivery);
         };
         let mut flags = 0;
@@ -126,6 +123,7 @@ impl Packed {
             level,
             maybe_sent: flags & MAYBE_SENT != 0,
             failed: 0,
+            added: None,
         })
     }
 
@@ -182,6 +180,7 @@ mod tests {
             level: 3,
             maybe_sent: false,
             failed: 0,
+            added: None,
         }
     }
 
@@ -200,6 +199,7 @@ mod tests {
                 retain: true,
                 maybe_sent: true,
                 failed: 0,
+                added: None,
                 stream: StreamId(4_000_000_000),
                 identifiers: [1, 268_435_455, 0].into_iter().collect(),
                 content: Content::Stored {

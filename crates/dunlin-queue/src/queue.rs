@@ -1,5 +1,6 @@
 //! Messages that wait for a receiver, in order and within limits.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -7,6 +8,7 @@ use dunlin_base::{Instant, Message};
 
 use crate::delivery::{Content, Delivery};
 use crate::levels::Levels;
+use crate::passed::{Looked, Passed, Place};
 
 /// Deliveries that wait: what is in memory, what is only in the store, and the
 /// room kept for what the store is being asked to take.
@@ -16,8 +18,8 @@ use crate::levels::Levels;
 #[derive(Debug, Default)]
 pub struct Queue {
     levels: Levels,
-    /// From the front: their streams take nothing now.
-    aside: Vec<Delivery>,
+    /// What few queues have.
+    off: Option<Box<Off>>,
     bytes: usize,
     reserved: usize,
     reserved_bytes: usize,
@@ -25,6 +27,48 @@ pub struct Queue {
     turns: u64,
     /// The store was asked for messages, of this queue or in flight.
     loading: bool,
+}
+
+/// What is out of line.
+#[derive(Debug, Default)]
+struct Off {
+    /// From the front: their streams take nothing now.
+    aside: Vec<Delivery>,
+    /// What consumers with filters have gone past.
+    passed: Passed,
+    /// What the store is to be asked for.
+    wanted: Wanted,
+}
+
+/// Which messages the store is to be asked for.
+#[derive(Clone, Copy, Debug, Default)]
+enum Wanted {
+    /// Those that leave first.
+    #[default]
+    First,
+    /// Of those that were passed over, from this place on.
+    Passed(Place),
+    /// Behind those that were passed over.
+    Behind,
+}
+
+/// What a consumer with a filter comes to next.
+#[derive(Debug)]
+pub enum Ahead {
+    /// A message that it may want: [`Queue::message_at`], then [`Queue::take_at`] or
+    /// [`Queue::pass`].
+    Message {
+        /// Where it is.
+        place: Place,
+        /// It came back to where others may have looked: [`Looked::note_back`].
+        back: bool,
+    },
+    /// Load the messages that [`Queue::stored_at_front`] names.
+    Load,
+    /// The message is past its time and out of the queue.
+    Expired(Delivery),
+    /// There is nothing more, or the store has not answered yet.
+    Nothing,
 }
 
 impl Queue {
@@ -72,7 +116,8 @@ impl Queue {
     /// Messages that wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.levels.len() + self.aside.len()
+        let off = self.off.as_ref();
+        self.levels.len() + off.map_or(0, |off| off.aside.len() + off.passed.len())
     }
 
     /// Whether no message waits.
@@ -95,38 +140,136 @@ impl Queue {
 
     /// Waiting messages that are in memory.
     pub fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
-        let all = self.levels.unpacked().chain(&self.aside);
-        all.filter_map(Delivery::held)
+        self.browse().filter_map(Delivery::held)
     }
 
-    /// As [`Queue::held`], in the order in which they leave.
+    /// Deliveries that are not packed, about in the order in which they leave.
     pub fn browse(&self) -> impl Iterator<Item = &Delivery> {
-        self.aside.iter().chain(self.levels.unpacked())
+        let off = self.off.iter();
+        let off = off.flat_map(|off| off.aside.iter().chain(off.passed.from(None)));
+        off.chain(self.levels.unpacked())
     }
 
     /// The delivery that is taken next.
     #[must_use]
     pub fn front(&self) -> Option<&Delivery> {
-        self.levels.front()
+        match self.first_passed() {
+            Some((_, delivery)) => Some(delivery),
+            None => self.levels.front(),
+        }
+    }
+
+    /// The first delivery that was passed over, if it leaves before all others.
+    fn first_passed(&self) -> Option<(Place, &Delivery)> {
+        let first = self.off.as_ref()?.passed.first()?;
+        let behind = self.levels.front_place();
+        behind
+            .is_none_or(|behind| first.0 < behind)
+            .then_some(first)
+    }
+
+    /// What a consumer comes to next that has looked so far. `buries`: what is past its
+    /// time is needed.
+    pub fn ahead(&mut self, looked: &mut Looked, now: Instant, buries: bool) -> Ahead {
+        let off = self.off.get_or_insert_default();
+        let passed = off.passed.ahead(looked);
+        let behind = self.levels.front_place();
+        let is_passed = match (passed, behind) {
+            (Some(passed), Some(behind)) => passed < behind,
+            (passed, _) => passed.is_some(),
+        };
+        let (delivery, wanted) = match passed.filter(|_| is_passed) {
+            Some(place) => (off.passed.get(place), Wanted::Passed(place)),
+            None => (self.levels.front(), Wanted::Behind),
+        };
+        let Some(delivery) = delivery else {
+            return Ahead::Nothing;
+        };
+        let expired = delivery.is_expired(now);
+        if delivery.is_stored() && (buries || !expired) {
+            off.wanted = wanted;
+            return match core::mem::replace(&mut self.loading, true) {
+                true => Ahead::Nothing,
+                false => Ahead::Load,
+            };
+        }
+        let (place, back) = match passed.filter(|_| is_passed) {
+            Some(place) => (place, false),
+            None => {
+                let Some((turn, delivery)) = self.levels.pop_front() else {
+                    return Ahead::Nothing;
+                };
+                let new = turn.unwrap_or_else(|| {
+                    self.turns += 1;
+                    self.turns
+                });
+                let place = Place::new(delivery.level, Some(new));
+                off.passed.insert(place, delivery);
+                (place, turn.is_some())
+            }
+        };
+        looked.note(place);
+        match expired.then(|| self.take_at(place)).flatten() {
+            Some((_, delivery)) => Ahead::Expired(delivery),
+            None => Ahead::Message { place, back },
+        }
+    }
+
+    /// Whether a consumer that has looked so far may find something.
+    pub fn has_ahead(&self, looked: &mut Looked) -> bool {
+        let off = self.off.as_ref();
+        self.levels.front().is_some() || off.is_some_and(|off| off.passed.ahead(looked).is_some())
+    }
+
+    /// The message at a place, if it is in memory.
+    #[must_use]
+    pub fn message_at(&self, place: Place) -> Option<&Arc<Message>> {
+        self.delivery_at(place)?.held()
+    }
+
+    /// The delivery at a place.
+    pub(crate) fn delivery_at(&self, place: Place) -> Option<&Delivery> {
+        self.off.as_ref()?.passed.get(place)
+    }
+
+    /// Takes the delivery at a place, with its turn.
+    pub fn take_at(&mut self, place: Place) -> Option<(u64, Delivery)> {
+        let delivery = self.off.as_mut()?.passed.remove(place)?;
+        self.bytes = self.bytes.saturating_sub(delivery.cost());
+        Some((place.turn(), delivery))
+    }
+
+    /// A consumer does not want the delivery at a place.
+    pub fn pass(&mut self, place: Place) {
+        if let Some(off) = &mut self.off {
+            let freed = off.passed.settle(place);
+            self.bytes = self.bytes.saturating_sub(freed);
+        }
     }
 
     /// Passes over the delivery at the front, so that others need not wait for
     /// its stream; `false` if there are `max` such already. The caller passes
     /// over all later ones of its topic too, or their order is lost.
     pub fn set_aside(&mut self, max: usize) -> bool {
-        if self.aside.len() >= max {
+        let aside = &mut self.off.get_or_insert_default().aside;
+        if aside.len() >= max {
             return false;
         }
-        self.aside.extend(self.levels.pop_front().map(|(_, d)| d));
+        aside.extend(self.levels.pop_front().map(|(_, d)| d));
         true
     }
 
     /// Queues what was set aside in front of everything of its level.
     pub fn take_back(&mut self) {
-        while let Some(delivery) = self.aside.pop() {
+        let Some(off) = &mut self.off else {
+            return;
+        };
+        while let Some(delivery) = off.aside.pop() {
             self.levels.push_front(delivery);
         }
-        self.aside = Vec::new();
+        if off.passed.len() == 0 {
+            self.off = None;
+        }
     }
 
     /// Starts a connection: what was set aside comes back, and streams of an
@@ -140,11 +283,25 @@ impl Queue {
     /// for about `bytes_max`, but at least one.
     #[must_use]
     pub fn stored_at_front(&self, max: usize, bytes_max: usize) -> Vec<u64> {
-        first_stored(self.levels.iter(), max, bytes_max)
+        let off = self.off.as_ref().map(|off| (&off.passed, off.wanted));
+        match off {
+            Some((passed, Wanted::Passed(place))) => {
+                first_stored(passed.from(Some(place)), max, bytes_max)
+            }
+            Some((passed, Wanted::First)) if self.first_passed().is_some() => {
+                first_stored(passed.from(None), max, bytes_max)
+            }
+            _ => first_stored(self.levels.iter(), max, bytes_max),
+        }
     }
 
     /// A message came from the store; one that is gone is dropped.
     pub fn handle_loaded(&mut self, seq: u64, message: Option<&Arc<Message>>) {
+        let passed = self.off.as_mut().map(|off| &mut off.passed);
+        if let Some(bytes) = passed.and_then(|it| it.handle_loaded(seq, message)) {
+            self.bytes += bytes;
+            return;
+        }
         match message {
             Some(message) => {
                 if let Some(delivery) = self.levels.find_mut(seq) {
@@ -164,7 +321,10 @@ impl Queue {
     pub fn shed(&mut self, keep: usize) -> usize {
         self.take_back();
         let before = self.bytes;
-        let mut bytes = before;
+        let passed = self.off.as_mut().map(|off| &mut off.passed);
+        let (len, freed) = passed.map_or((0, 0), |it| (it.len(), it.shed(keep)));
+        let keep = keep.saturating_sub(len);
+        let mut bytes = before.saturating_sub(freed);
         self.levels.filter(|place, mut delivery| {
             if place >= keep {
                 let cost = delivery.cost();
@@ -212,6 +372,9 @@ impl Queue {
     /// one that came back keeps the turn that it had.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<(u64, Delivery)> {
+        if let Some((place, _)) = self.first_passed() {
+            return self.take_at(place);
+        }
         let (turn, delivery) = self.levels.pop_front()?;
         self.bytes = self.bytes.saturating_sub(delivery.cost());
         Some((turn.unwrap_or_else(|| self.next_turn()), delivery))
@@ -237,11 +400,16 @@ impl Queue {
 
     /// Nothing is expected soon: memory that is kept for it is freed.
     pub(crate) fn release(&mut self) {
+        self.off = None;
         self.levels.release();
     }
 
-    /// The store is asked for messages: `false` if it was already.
-    pub(crate) const fn begin_loading(&mut self) -> bool {
+    /// The store is asked for the messages that leave first: `false` if it was asked
+    /// already.
+    pub(crate) fn begin_loading(&mut self) -> bool {
+        if let Some(off) = self.off.as_mut().filter(|_| !self.loading) {
+            off.wanted = Wanted::First;
+        }
         !core::mem::replace(&mut self.loading, true)
     }
 
@@ -290,6 +458,7 @@ mod tests {
             level,
             maybe_sent: false,
             failed: 0,
+            added: None,
         }
     }
 

@@ -13,7 +13,8 @@ const MESSAGE_VERSION: u8 = 2;
 const MESSAGE_VERSION_PLAIN: u8 = 1;
 /// 2 has, for its targets, attempts that failed and priorities; without them,
 /// `log` and `marks` are written as version 1.
-const TARGETS_VERSION: u8 = 2;
+const TARGETS_VERSION: u8 = 3;
+const TARGETS_VERSION_2: u8 = 2;
 const TARGETS_VERSION_PLAIN: u8 = 1;
 const SUBSCRIPTION_VERSION: u8 = 1;
 const INFLIGHT_VERSION: u8 = 1;
@@ -38,6 +39,11 @@ const IDENTIFIERS: u8 = 1 << 3;
 const SHARED: u8 = 1 << 4;
 const FAILED: u8 = 1 << 5;
 const LEVEL: u8 = 1 << 6;
+/// Further flags of a target follow.
+const MORE: u8 = 1 << 7;
+
+const NOT_BEFORE: u8 = 1 << 0;
+const ADDED: u8 = 1 << 1;
 
 const CONTENT_TYPE: u8 = 1 << 2;
 const RESPONSE_TOPIC: u8 = 1 << 3;
@@ -343,6 +349,10 @@ fn encode_target(target: &Target, out: &mut Vec<u8>) {
     if target.priority.is_some() {
         flags |= LEVEL;
     }
+    let more = more_of(target);
+    if more != 0 {
+        flags |= MORE;
+    }
     out.extend_from_slice(&target.session.0.to_le_bytes());
     out.push(flags);
     if !target.identifiers.is_empty() {
@@ -359,18 +369,35 @@ fn encode_target(target: &Target, out: &mut Vec<u8>) {
         out.extend_from_slice(&target.failed.to_le_bytes());
     }
     out.extend(target.priority);
-}
-
-/// The version in which these targets are written.
-fn targets_version<'a>(mut targets: impl Iterator<Item = &'a Target>) -> u8 {
-    match targets.any(|target| target.failed > 0 || target.priority.is_some()) {
-        true => TARGETS_VERSION,
-        false => TARGETS_VERSION_PLAIN,
+    if more != 0 {
+        out.push(more);
+    }
+    if let Some(at) = target.not_before {
+        out.extend_from_slice(&at.as_micros().to_le_bytes());
+    }
+    if let Some(added) = &target.added {
+        put_blob(out, added);
     }
 }
 
-/// Reads the version of a value of `log` or `marks`. A target of version 1 has
-/// none of the flags of 2.
+/// The further flags of a target.
+fn more_of(target: &Target) -> u8 {
+    let not_before = target.not_before.map_or(0, |_| NOT_BEFORE);
+    not_before | target.added.as_ref().map_or(0, |_| ADDED)
+}
+
+/// The version in which these targets are written.
+fn targets_version<'a>(targets: impl Iterator<Item = &'a Target>) -> u8 {
+    let versions = targets.map(|target| match more_of(target) {
+        0 if target.failed == 0 && target.priority.is_none() => TARGETS_VERSION_PLAIN,
+        0 => TARGETS_VERSION_2,
+        _ => TARGETS_VERSION,
+    });
+    versions.max().unwrap_or(TARGETS_VERSION_PLAIN)
+}
+
+/// Reads the version of a value of `log` or `marks`. A target of an earlier version
+/// has none of the flags of a later one.
 fn read_targets_version(r: &mut Reader<'_>) -> Result<(), DecodeError> {
     match r.u8()? {
         TARGETS_VERSION_PLAIN..=TARGETS_VERSION => Ok(()),
@@ -416,6 +443,13 @@ fn read_target(r: &mut Reader<'_>) -> Result<Target, DecodeError> {
     }
     if flags & LEVEL != 0 {
         target.priority = Some(r.u8()?);
+    }
+    let more = if flags & MORE != 0 { r.u8()? } else { 0 };
+    if more & NOT_BEFORE != 0 {
+        target.not_before = Some(Instant::from_micros(r.u64()?));
+    }
+    if more & ADDED != 0 {
+        target.added = Some(r.blob()?.into());
     }
     Ok(target)
 }

@@ -283,6 +283,8 @@ pub fn one_of_each(open: Open<'_>) {
                 shared: Some(Text::from("$share/g/é/#")),
                 failed: u16::MAX,
                 priority: Some(0),
+                not_before: Some(Instant::from_micros(1 << 51)),
+                added: Some(Arc::from(&b"added"[..])),
             }],
         },
     ];

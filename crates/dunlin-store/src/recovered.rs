@@ -2,6 +2,7 @@
 //! messages, which are loaded when they are wanted.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -66,6 +67,10 @@ pub struct QueuedExtra {
     pub failed: u16,
     /// Its priority, where that is not the usual one.
     pub priority: Option<u8>,
+    /// It is kept back until then.
+    pub not_before: Option<Instant>,
+    /// What its receivers have added to it.
+    pub added: Option<Arc<[u8]>>,
 }
 
 impl QueuedRef {
@@ -86,13 +91,17 @@ impl QueuedRef {
         let few = !target.identifiers.is_empty()
             || target.shared.is_some()
             || target.failed > 0
-            || target.priority.is_some();
+            || target.priority.is_some()
+            || target.not_before.is_some()
+            || target.added.is_some();
         let extra = few.then(|| {
             Box::new(QueuedExtra {
                 identifiers: target.identifiers.clone(),
                 shared: target.shared.clone(),
                 failed: target.failed,
                 priority: target.priority,
+                not_before: target.not_before,
+                added: target.added.clone(),
             })
         });
         let cost = u32::try_from(cost).unwrap_or(u32::MAX).min(Self::COST_MAX);
@@ -168,6 +177,18 @@ impl QueuedRef {
     pub fn priority(&self) -> Option<u8> {
         self.extra.as_ref().and_then(|e| e.priority)
     }
+
+    /// It is kept back until then.
+    #[must_use]
+    pub fn not_before(&self) -> Option<Instant> {
+        self.extra.as_ref().and_then(|e| e.not_before)
+    }
+
+    /// What its receivers have added to it.
+    #[must_use]
+    pub fn added(&self) -> Option<&Arc<[u8]>> {
+        self.extra.as_ref().and_then(|e| e.added.as_ref())
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +206,8 @@ mod tests {
                     shared: Some(Text::from("$share/g/a")),
                     failed: 3,
                     priority: Some(9),
+                    not_before: Some(Instant::from_micros(7)),
+                    added: Some(Arc::from(&b"x"[..])),
                     ..Target::new(SessionKey(1), qos)
                 };
                 let at = Instant::from_micros(1_500_000);
@@ -195,6 +218,8 @@ mod tests {
                 assert_eq!(r.identifiers(), &[1, 268_435_455]);
                 assert_eq!(r.shared(), target.shared.as_ref());
                 assert_eq!((r.failed(), r.priority()), (3, Some(9)));
+                assert_eq!(r.not_before(), Some(Instant::from_micros(7)));
+                assert_eq!(r.added(), target.added.as_ref());
             }
         }
         let never = QueuedRef::from_parts(

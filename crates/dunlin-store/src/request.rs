@@ -96,6 +96,10 @@ pub struct Target {
     pub failed: u16,
     /// Its priority there, where that is not the usual one.
     pub priority: Option<u8>,
+    /// It is kept back there until then.
+    pub not_before: Option<Instant>,
+    /// What its receivers there have added to it, in a form of its protocol.
+    pub added: Option<Arc<[u8]>>,
 }
 
 impl Target {
@@ -110,6 +114,8 @@ impl Target {
             shared: None,
             failed: 0,
             priority: None,
+            not_before: None,
+            added: None,
         }
     }
 }

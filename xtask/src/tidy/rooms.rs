@@ -17,7 +17,7 @@ const ROOMS: [(&str, [&str; 3]); 2] = [
 ];
 
 /// Files outside the rooms that may name both.
-const DOORS: [&str; 7] = [
+const DOORS: [&str; 8] = [
     "front.rs",
     "messages/written.rs",
     "owners/conn.rs",
@@ -25,6 +25,7 @@ const DOORS: [&str; 7] = [
     "owners/session.rs",
     "receivers.rs",
     "translate.rs",
+    "wants.rs",
 ];
 
 /// Holds the rule.

@@ -136,22 +136,33 @@ impl Filters {
     /// filters together have [`limits::EVALUATION_STEPS_MAX`].
     #[must_use]
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        let mut steps = limits::EVALUATION_STEPS_MAX;
-        let (maps, selectors) = (&self.maps, &self.selectors);
-        maps.iter().all(|map| map.matches(subject, &mut steps))
-            && selectors
-                .iter()
-                .all(|it| it.matches_within(subject, &mut steps))
+        self.matches_within(subject, &mut { limits::EVALUATION_STEPS_MAX })
     }
 
-    /// As [`Filters::matches`], for who has no subject of the message. One that is
-    /// no valid message of AMQP passes no filter.
+    fn matches_within(&self, subject: &Subject<'_>, steps: &mut usize) -> bool {
+        let (maps, selectors) = (&self.maps, &self.selectors);
+        maps.iter().all(|map| map.matches(subject, steps))
+            && selectors.iter().all(|it| it.matches_within(subject, steps))
+    }
+
+    /// As [`Filters::matches`], for who has no subject of the message, with the steps
+    /// that it took. One that is no valid message of AMQP passes no filter.
     #[must_use]
-    pub fn accepts(&self, message: &Message, now: Instant) -> bool {
+    pub fn look(&self, message: &Message, now: Instant) -> (bool, usize) {
         if !self.needs_subject() {
-            return true;
+            return (true, 0);
         }
         let bytes = Subject::bytes(message, now);
-        Subject::of(message, &bytes).is_ok_and(|subject| self.matches(&subject))
+        let mut left = limits::EVALUATION_STEPS_MAX;
+        let passes = Subject::of(message, &bytes)
+            .is_ok_and(|subject| self.matches_within(&subject, &mut left));
+        (passes, limits::EVALUATION_STEPS_MAX.saturating_sub(left))
     }
+}
+
+/// Whether an entry of a filter set is the filter no-local.
+#[must_use]
+pub fn is_no_local(value: &Value<'_>) -> bool {
+    let symbol = capability::NO_LOCAL_FILTER.as_str();
+    matches!(value, Value::Described(it) if it.descriptor.is(descriptor::NO_LOCAL, symbol))
 }

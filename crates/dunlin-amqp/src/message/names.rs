@@ -3,6 +3,11 @@
 
 /// Annotation: QoS of the message, a number; without it, `durable` says 0 or 1.
 pub const QOS: &str = "x-opt-mqtt-qos";
+/// Annotation: when queues deliver the message at the earliest, in milliseconds since
+/// 1970.
+pub const DELIVERY_TIME: &str = "x-opt-delivery-time";
+/// Annotation: how long queues keep the message back, in milliseconds.
+pub const DELIVERY_DELAY: &str = "x-opt-delivery-delay";
 /// Annotation: RETAIN of the message.
 pub const RETAIN: &str = "x-opt-mqtt-retain";
 /// Annotation: Payload Format Indicator, where the body does not say it.

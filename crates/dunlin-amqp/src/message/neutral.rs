@@ -25,6 +25,7 @@ pub fn from_amqp(bytes: &Bytes, topic: Text, now: Instant) -> Result<Message, De
     let header = scanned.header()?.unwrap_or_default();
     let properties = scanned.properties()?.unwrap_or_default();
     let annotations = scanned.message_annotations()?.unwrap_or_default();
+    let deliver_at = delivery_time(&annotations, now);
     let annotations = Annotations::of(&annotations, header.durable);
     let ttl = header.ttl.filter(|ttl| *ttl > 0);
     let ttl = ttl.map(|ttl| now + Duration::from_millis(ttl.into()));
@@ -32,6 +33,7 @@ pub fn from_amqp(bytes: &Bytes, topic: Text, now: Instant) -> Result<Message, De
     let extra = MessageExtra {
         priority: Some(header.priority).filter(|it| *it != Header::default().priority),
         created_ms: properties.creation_time.map(|at| at.0),
+        deliver_at,
         encoded: Some(Encoded {
             form: Form::Amqp,
             bytes: form,
@@ -46,6 +48,24 @@ pub fn from_amqp(bytes: &Bytes, topic: Text, now: Instant) -> Result<Message, De
         properties: None,
         extra: Some(Box::new(extra)),
     })
+}
+
+/// When queues may deliver a message, if that is later than now.
+fn delivery_time(annotations: &Map<'_>, now: Instant) -> Option<Instant> {
+    let ms = |value: Value<'_>| match value {
+        Value::Timestamp(at) => u64::try_from(at.0).ok(),
+        Value::Ulong(ms) => Some(ms),
+        value => value.as_i64().and_then(|ms| u64::try_from(ms).ok()),
+    };
+    let micros = |name| Some(ms(annotations.get(name)?)?.saturating_mul(1000));
+    let delayed = || {
+        Some(
+            now.as_micros()
+                .saturating_add(micros(names::DELIVERY_DELAY)?),
+        )
+    };
+    let at = micros(names::DELIVERY_TIME).or_else(delayed)?;
+    Some(Instant::from_micros(at)).filter(|at| *at > now)
 }
 
 /// A message as MQTT has it: what came as AMQP with its payload and properties

@@ -165,7 +165,11 @@ fn accept(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     let Some(conn) = own.conns.amqp_mut(c) else {
         return;
     };
-    let capabilities = [capability::ANONYMOUS_RELAY, capability::SHARED_SUBS];
+    let capabilities = [
+        capability::ANONYMOUS_RELAY,
+        capability::SHARED_SUBS,
+        capability::DELAYED_DELIVERY,
+    ];
     let open = Open {
         container_id: CONTAINER_ID,
         hostname: None,

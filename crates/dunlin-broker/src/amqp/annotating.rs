@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_amqp::codec::{Message as Scanned, Symbol, Value};
+use dunlin_amqp::codec::{Map, Message as Scanned, Symbol, Value};
 use dunlin_amqp::message::annotate;
 use dunlin_base::{Instant, Message};
 
@@ -37,6 +37,24 @@ pub(crate) fn annotated(
     let entries: Vec<_> = map.iter().collect();
     let message = annotate(message, now, &entries)?;
     (message.cost() <= bytes_max).then(|| Arc::new(message))
+}
+
+/// Two encoded maps of annotations as one, in which the new ones hold; `None`: they are
+/// too long together.
+pub(crate) fn merged(old: Option<&[u8]>, new: &[u8]) -> Option<Arc<[u8]>> {
+    let Ok(Value::Map(new)) = Value::decode(new) else {
+        return None;
+    };
+    let old = old.and_then(|old| Value::decode(old).ok());
+    let old = match old {
+        Some(Value::Map(old)) => old,
+        _ => Map::default(),
+    };
+    let is_new = |name: &Value<'_>| new.iter().any(|(it, _)| it.as_str() == name.as_str());
+    let kept = old.iter().filter(|(name, _)| !is_new(name));
+    let all: Vec<_> = kept.chain(new.iter()).collect();
+    let all = Value::Map(Map::new(&all)).to_vec().ok()?;
+    (all.len() <= ANNOTATIONS_BYTES_MAX).then(|| all.into())
 }
 
 /// A message that is dead, with what is said of that; as it was if it cannot be said.

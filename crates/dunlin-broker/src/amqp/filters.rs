@@ -1,9 +1,11 @@
-//! Filters of receivers: which of them a message passes, before it is queued.
+//! Filters of receivers: which of them a message passes, before it is queued for them,
+//! or before they take it from the queue of a node.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use dunlin_amqp::codec::{Map, Value};
-use dunlin_amqp::filter::{FilterError, Filters, SelectorError, Subject};
+use dunlin_amqp::filter::{FilterError, Filters, SelectorError, Subject, is_no_local};
 
 use crate::amqp::state::AmqpLink;
 use crate::messages::source::Source;
@@ -25,6 +27,27 @@ pub(super) fn parse<'a>(filter: Option<Map<'a>>) -> Result<(Filters, Entries<'a>
     })
 }
 
+/// Longest filter set of a node.
+const NODE_FILTER_BYTES_MAX: usize = 32 * 1024;
+
+/// The entries of a filter set that hold at a node. Who sent a message is not known
+/// there.
+pub(super) fn parse_for_node(filter: Option<Map<'_>>) -> Result<Entries<'_>, &'static str> {
+    let (_, mut known) = parse(filter)?;
+    known.retain(|(_, value)| !is_no_local(value));
+    Ok(known)
+}
+
+/// A filter set as a node keeps it; nothing if it is empty.
+pub(super) fn encode(entries: &Entries<'_>) -> Result<Box<[u8]>, &'static str> {
+    if entries.is_empty() {
+        return Ok(Box::default());
+    }
+    let bytes = Value::Map(Map::new(entries)).to_vec();
+    let bytes = bytes.ok().filter(|it| it.len() <= NODE_FILTER_BYTES_MAX);
+    bytes.map(Vec::into).ok_or("the filters are too long")
+}
+
 /// Takes receivers out whose filters a message does not pass.
 pub(crate) fn leave_out(own: &Owners, source: &mut Source<'_>, hits: &mut Vec<Hit>) {
     let message = source.message();
@@ -33,7 +56,10 @@ pub(crate) fn leave_out(own: &Owners, source: &mut Source<'_>, hits: &mut Vec<Hi
     let publisher = source.publisher();
     hits.retain(|hit| {
         let filters = match own.sessions.get(hit.session) {
-            Some(session) if hit.is_filtered() => session.amqp().and_then(AmqpLink::filters),
+            Some(session) if hit.is_filtered() => match session.node() {
+                Some(node) => node.wants.as_ref().map(|wants| &*wants.filters),
+                None => session.amqp().and_then(AmqpLink::filters),
+            },
             _ => None,
         };
         let conn = own.sessions.get(hit.session).and_then(|it| it.conn);

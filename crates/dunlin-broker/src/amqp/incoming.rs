@@ -2,6 +2,7 @@
 //! outcome when everything durable that depends on them is stored.
 
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
@@ -22,6 +23,9 @@ use crate::messages::source::Source;
 use crate::owners::Owners;
 use crate::queues::addresses;
 use crate::reports::audit;
+
+/// Longest time that a message is kept back.
+const DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A message came whole.
 pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>) {
@@ -78,6 +82,10 @@ fn check(
 ) -> Result<Neutral, Why> {
     let mapped = map(bytes, topic, own.now);
     let message = mapped.map_err(|_| (condition::DECODE_ERROR, "not a message"))?;
+    let deliver_at = message.extra.as_ref().and_then(|extra| extra.deliver_at);
+    if deliver_at.is_some_and(|at| at > own.now + DELAY_MAX) {
+        return Err((condition::INVALID_FIELD, "the time of delivery is too far"));
+    }
     if format != 0 {
         return Err((condition::NOT_IMPLEMENTED, "an unknown message format"));
     }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach as AttachFrame, DeliveryState, DistributionMode, Error, Modified,
+    AnyTarget, Attach as AttachFrame, DeliveryState, DistributionMode, Error, Map, Modified,
     Outcome as AmqpOutcome, Received, Role, Source, Target, TerminusDurability,
     TerminusExpiryPolicy, condition,
 };
@@ -21,6 +21,7 @@ use dunlin_queue::{Outcome, Window};
 
 use crate::access::Action;
 use crate::amqp::attaching::{self, Refusal, create, refusal};
+use crate::amqp::filters;
 use crate::amqp::outcome::top_up;
 use crate::amqp::outgoing::{annotations_of, outcome_of};
 use crate::amqp::resuming;
@@ -52,6 +53,7 @@ pub(super) fn attach(
         generated,
         scope,
         span,
+        search,
     } = wanted;
     let Some(frame) = body.attach() else {
         return Ok(());
@@ -87,6 +89,7 @@ pub(super) fn attach(
         wants,
         create: new,
         keep: None,
+        search,
     });
     if !sends {
         attach.keep = resuming::keep_of(own, c, frame.name, span);
@@ -184,8 +187,13 @@ fn attached(own: &mut Owners, from: ShardId, place: Place, found: &Found) {
     let bytes_max = own.config.packet_bytes_max;
     if let Some(attach) = body.attach() {
         let address = generated.as_deref();
+        // They were valid before.
+        let asked = attach.source.and_then(|source| source.filter);
+        let known = filters::parse_for_node(asked).unwrap_or_default();
+        let known = Some(Map::new(&known)).filter(|_| !known.is_empty());
         let kept = found.unsettled.is_some() || resuming::is_kept(own, s);
-        let answer = answer(&attach, (address, found.filter.as_deref()), kept, bytes_max);
+        let filter = (found.filter.as_deref(), known);
+        let answer = answer(&attach, (address, filter), kept, bytes_max);
         match sends {
             true => {
                 if resuming::accept(own, c, s, &attach, &answer) {
@@ -203,7 +211,7 @@ fn attached(own: &mut Owners, from: ShardId, place: Place, found: &Found) {
 /// What is granted of what the client asked for.
 fn answer<'a>(
     attach: &AttachFrame<'a>,
-    (generated, filter): (Option<&'a str>, Option<&'a str>),
+    (generated, (filter, known)): (Option<&'a str>, (Option<&'a str>, Option<Map<'a>>)),
     kept: bool,
     bytes_max: u32,
 ) -> AttachFrame<'a> {
@@ -227,7 +235,10 @@ fn answer<'a>(
         },
         Role::Receiver => AttachFrame {
             role: Role::Sender,
-            source: Some(granted(attach.source, generated, filter, kept)),
+            source: Some(Source {
+                filter: known,
+                ..granted(attach.source, generated, filter, kept)
+            }),
             ..common
         },
     }
@@ -250,7 +261,6 @@ fn granted<'a>(
             ..Source::default()
         },
         (Some(asked), Some(_)) => Source {
-            filter: None,
             distribution_mode: None,
             ..asked
         },
@@ -264,7 +274,6 @@ fn granted<'a>(
             durable: TerminusDurability::None,
             expiry_policy: TerminusExpiryPolicy::SessionEnd,
             timeout: 0,
-            filter: None,
             distribution_mode: asked.distribution_mode.or(Some(DistributionMode::Move)),
             ..asked
         },

@@ -13,7 +13,7 @@ use dunlin_queue::{Content, Delivery, Next, Outcome, Settled, Transfer};
 use dunlin_store::Seq;
 
 use crate::access::Action;
-use crate::amqp::annotating::{ANNOTATIONS_BYTES_MAX, annotated};
+use crate::amqp::annotating::{ANNOTATIONS_BYTES_MAX, merged};
 use crate::amqp::outcome::top_up;
 use crate::amqp::outcomes;
 use crate::amqp::state::End;
@@ -23,6 +23,7 @@ use crate::messages::source::Source;
 use crate::messages::walk;
 use crate::owners::routing::Hit;
 use crate::owners::{Later, Owners};
+use crate::translate;
 
 /// Messages loaded from the store at a time, and what they may cost together.
 const LOAD_MAX: usize = 256;
@@ -65,6 +66,7 @@ pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         level,
         maybe_sent: false,
         failed: 0,
+        added: None,
     });
     pump(own, s);
 }
@@ -166,6 +168,7 @@ fn queue_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool
             level,
             maybe_sent: false,
             failed: 0,
+            added: None,
         });
     }
 }
@@ -190,7 +193,9 @@ fn drain(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
 
 /// Sends one delivery; `false` if no other can be sent now.
 fn send(own: &mut Owners, c: ConnIdx, s: SessionIdx, transfer: &Transfer<u32>) -> bool {
-    let (key, message) = (transfer.key, &transfer.message);
+    let key = transfer.key;
+    let (added, bytes_max) = (transfer.added.as_deref(), own.config.packet_bytes_max);
+    let message = &translate::with_added(&transfer.message, added, own.now, bytes_max);
     let session = own.sessions.get(s);
     if session.is_some_and(|session| session.recheck)
         && !own.may(s, Action::Receive, &message.topic)
@@ -324,15 +329,12 @@ pub(crate) fn handle_disposition(
 
 /// The client adds annotations to a message that it gives back.
 fn annotate(own: &mut Owners, s: SessionIdx, key: u32, annotations: &[u8]) {
-    let (now, bytes_max) = (own.now, own.config.packet_bytes_max as usize);
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };
     let delivery = session.consumer.delivery(key);
-    if let Some(Content::Held(message)) = delivery.map(|it| &it.content)
-        && let Some(message) = annotated(message, now, annotations, bytes_max)
-    {
-        session.consumer.replace(key, message);
+    if let Some(added) = delivery.and_then(|it| merged(it.added.as_deref(), annotations)) {
+        session.consumer.add(key, added);
     }
 }
 

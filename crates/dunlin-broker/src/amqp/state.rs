@@ -621,7 +621,7 @@ impl SessionKind for AmqpLink {
 
     fn wants(&self, message: &Message, now: Instant) -> bool {
         let filters = self.filters();
-        filters.is_none_or(|filters| filters.accepts(message, now))
+        filters.is_none_or(|filters| filters.look(message, now).0)
     }
 }
 

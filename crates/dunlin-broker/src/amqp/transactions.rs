@@ -8,11 +8,12 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
 use dunlin_amqp::codec::{
     AnyTarget, Attach, Coordinator as Terminus, Declared, DeliveryState, Outcome as AmqpOutcome,
     ReceiverSettleMode, Role, Symbols, capability, condition,
 };
-use dunlin_amqp::{Delivery as Sent, Demand, LinkId};
+use dunlin_amqp::{Delivery as Sent, Demand, LinkId, State};
 
 use crate::amqp::attaching::{self, Refusal};
 use crate::amqp::concluding::{
@@ -20,6 +21,7 @@ use crate::amqp::concluding::{
 };
 use crate::amqp::coordinator::{Coordinator, Discharging, Retirement, Transaction, TransactionId};
 use crate::amqp::outcome::settle;
+use crate::amqp::outgoing::annotations_of;
 use crate::amqp::state::{End, Open};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::messages::source::Source;
@@ -202,10 +204,17 @@ fn prepare(own: &mut Owners, retired: &[Retirement], token: u64, publish: &mut P
     let Some((home, place)) = retired.first().and_then(|it| it.node) else {
         return;
     };
-    let outcomes: Vec<_> = retired.iter().map(|it| (it.key, it.outcome)).collect();
+    let outcomes = retired.iter();
+    let outcomes = outcomes.map(|it| (it.key, it.outcome, added(&it.state)));
+    let outcomes: Vec<_> = outcomes.collect();
     if home == own.config.shard {
         let work = &mut publish.rest_mut().work;
-        publish.refused |= !retiring::prepare(own, home, place, &outcomes, work);
+        let taken = retiring::prepare(own, home, place, &outcomes, work);
+        let dead = work.take_dead();
+        publish.refused |= !taken;
+        for message in &dead {
+            publish::place_dead(own, token, message, publish);
+        }
         return;
     }
     publish.preparing += 1;
@@ -215,6 +224,14 @@ fn prepare(own: &mut Owners, retired: &[Retirement], token: u64, publish: &mut P
         outcomes,
     };
     own.call(home, retire);
+}
+
+/// The annotations that an outcome in a transaction adds to its message.
+fn added(state: &State) -> Option<Bytes> {
+    match state.get() {
+        DeliveryState::Transactional(state) => annotations_of(&state.outcome?),
+        _ => None,
+    }
 }
 
 /// A link is gone: with one to the coordinator, its transactions are. Outcomes that

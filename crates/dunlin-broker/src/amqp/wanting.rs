@@ -1,6 +1,7 @@
 //! Which node a client wants to be attached to: a queue by its address, one that is
 //! made for it, a subscription by the names of container and link.
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use dunlin_amqp::codec::{
@@ -12,6 +13,7 @@ use dunlin_base::{ShardId, Text};
 
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, refusal};
+use crate::amqp::filters;
 use crate::amqp::resuming;
 use crate::amqp::terminus::{Scope, Span};
 use crate::ids::ConnIdx;
@@ -21,6 +23,7 @@ use crate::queues::addresses;
 use crate::queues::calls::{Create, Use};
 use crate::queues::options::{Kept, Life, QueueOptions};
 use crate::random::home_shard;
+use crate::wants::Wants;
 
 /// The node that a client wants.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub(super) struct Wanted {
     pub(super) scope: Scope,
     /// How long what is not settled stays the client's own then, if at all.
     pub(super) span: Option<Span>,
+    /// What a consumer takes or sees, if that is not everything.
+    pub(super) search: Option<Wants>,
 }
 
 /// The node that a sender wants, if it is not a topic.
@@ -61,6 +66,7 @@ pub(super) fn by_sender(
         generated,
         scope: Scope::Link,
         span: span.filter(|_| second && !generated),
+        search: None,
     }))
 }
 
@@ -96,6 +102,7 @@ pub(super) fn by_receiver(
             generated,
             scope: span.map_or(Scope::Link, |span| span.scope),
             span,
+            search: Wants::parse(&filter_of(source)?),
         }));
     }
     subscription(own, c, attach, source, settled)
@@ -153,9 +160,11 @@ fn subscription(
         }),
         exclusive: !shared,
         client_id: container,
+        filter: filter_of(source)?,
     };
     let standing = own.conns.amqp(c).map(|conn| conn.identity.standing);
     let filter = Text::from(filter.filter);
+    let span = span_of(attach, source).filter(|_| !settled && !shared);
     Ok(Some(Wanted {
         address,
         right: Some((Action::Subscribe, filter.clone())),
@@ -169,12 +178,11 @@ fn subscription(
         scope: scope_of(source.expiry_policy),
         // Others may have what one of several has not settled. A subscription that ends
         // takes it along.
-        span: span_of(attach, source)
-            .filter(|_| !settled && !shared)
-            .map(|span| Span {
-                secs: u32::MAX,
-                ..span
-            }),
+        span: span.map(|span| Span {
+            secs: u32::MAX,
+            ..span
+        }),
+        search: None,
     }))
 }
 
@@ -219,7 +227,15 @@ fn by_name(own: &Owners, c: ConnIdx, name: &str) -> Result<Wanted, Refusal> {
         generated: false,
         scope: Scope::Link,
         span: None,
+        search: None,
     })
+}
+
+/// The filters of a source, as a node keeps them.
+fn filter_of(source: &Source<'_>) -> Result<Box<[u8]>, Refusal> {
+    let entries = filters::parse_for_node(source.filter);
+    let bytes = entries.and_then(|entries| filters::encode(&entries));
+    bytes.map_err(|text| refusal(condition::INVALID_FIELD, text))
 }
 
 type Named = (Text, Option<Create>, bool);

@@ -110,6 +110,9 @@ fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparat
         rest.participants.push(from);
         rest.work.ops.extend(answer.ops);
     }
+    for message in &answer.dead {
+        publish::place_dead(own, token, message, &mut publish);
+    }
     if let Some(missed) = answer.missed {
         shared::choose_again(own, &missed, token, &mut publish);
     }

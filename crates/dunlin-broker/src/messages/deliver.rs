@@ -128,6 +128,7 @@ fn deliver_acknowledged(
         return;
     };
     let (level, priority) = session.rank(level, &message);
+    let not_before = session.keeps_back(&message, own.now);
     let persistent = session.is_persistent();
     let conn = session.conn;
     let behind = session.queue().len() >= QUEUE_HIGH;
@@ -143,6 +144,7 @@ fn deliver_acknowledged(
         level,
         maybe_sent: false,
         failed: 0,
+        added: None,
     };
     if !room {
         // Only where the policy is to drop, for a will, or where a session that ends
@@ -163,7 +165,10 @@ fn deliver_acknowledged(
         if own.config.durable
             && let Some(queue) = queue
         {
-            let target = target(queue, &delivery, priority);
+            let target = Target {
+                not_before,
+                ..target(queue, &delivery, priority)
+            };
             let seq = place(own, batch, key, target);
             delivery.seq = Some(seq.0);
             if queue != key {
@@ -194,16 +199,15 @@ fn enqueue(
     let Some(entry) = own.sessions.get_mut(session.at) else {
         return;
     };
-    let queue = entry.queue_mut();
     if is_held || waits && own.config.durable {
-        queue.reserve(cost);
+        entry.queue_mut().reserve(cost);
         due.push(Due {
             session,
             delivery,
             cost,
         });
     } else {
-        queue.push(delivery);
+        entry.push(delivery, own.now);
         receivers::pump(own, session.at);
     }
 }

@@ -6,9 +6,10 @@
 //! durable receivers the order is: every shard prepares, one batch is stored,
 //! receivers see it, the publisher is acknowledged.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{QoS, ShardId};
+use dunlin_base::{Message, QoS, ShardId};
 
 use crate::access::Action;
 use crate::ids::{SessionIdx, SessionRef};
@@ -113,6 +114,21 @@ pub(crate) fn place(
     publish.add_work(work);
 }
 
+/// Gives a message that a transaction makes dead to the queue of its topic, if there is
+/// one with room.
+pub(crate) fn place_dead(
+    own: &mut Owners,
+    token: u64,
+    message: &Arc<Message>,
+    publish: &mut PendingPublish,
+) {
+    let (refused, unmatched) = (publish.refused, publish.unmatched);
+    let source = Source::of(message, own.now).for_queue();
+    let mut source = source.transacted().lossy();
+    place(own, None, token, &mut source, publish);
+    (publish.refused, publish.unmatched) = (refused, unmatched);
+}
+
 /// The queue with this address, or its shard.
 fn find_queue(own: &Owners, address: &str) -> Matches {
     let mut found = Matches::default();
@@ -184,7 +200,9 @@ pub(crate) fn handle_forward(
     if forward.retain {
         let waits = token.is_some();
         let taken = match forward.manner {
-            Manner::Transacted => retained::prepare_retained(own, message, &mut work),
+            Manner::Transacted | Manner::Dead => {
+                retained::prepare_retained(own, message, &mut work)
+            }
             Manner::Usual | Manner::Lossy => {
                 let (ops, change) = (&mut work.ops, &mut work.retained);
                 retained::own_retained(own, message, waits, ops, change)
@@ -203,6 +221,7 @@ pub(crate) fn handle_forward(
         Manner::Usual => source,
         Manner::Lossy => source.lossy(),
         Manner::Transacted => source.transacted(),
+        Manner::Dead => source.transacted().lossy(),
     };
     prepare(own, (from, token), &scope, &mut source, work, refused);
 }
@@ -251,6 +270,7 @@ pub(crate) fn promise(
     missed: Option<Missed>,
 ) {
     let ops = core::mem::take(&mut work.ops);
+    let dead = work.take_dead();
     let waits = !ops.is_empty() || work.waits();
     if waits {
         // A second part, when a shared subscription was chosen again, or of a
@@ -267,6 +287,7 @@ pub(crate) fn promise(
         ops,
         refused,
         missed,
+        dead,
     };
     own.outbox.bus(from, BusMessage::Prepared { token, answer });
 }

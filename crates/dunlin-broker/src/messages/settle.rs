@@ -209,7 +209,7 @@ fn settle_transacted(own: &mut Owners, transacted: Transacted, stored: bool) {
 }
 
 fn settle_due(own: &mut Owners, work: Work, stored: bool) {
-    let held_max = own.config.queue_held_max;
+    let (now, held_max) = (own.now, own.config.queue_held_max);
     for Due {
         session,
         mut delivery,
@@ -234,10 +234,12 @@ fn settle_due(own: &mut Owners, work: Work, stored: bool) {
                 Some(_) => held_max.saturating_mul(HELD_CONNECTED_FACTOR),
                 None => held_max,
             };
-            if entry.queue().len() >= held_max {
+            let message = delivery.held();
+            let is_back = message.is_some_and(|it| entry.keeps_back(it, now).is_some());
+            if entry.queue().len() >= held_max && !is_back {
                 delivery.shed();
             }
-            entry.queue_mut().push(delivery);
+            entry.push(delivery, now);
             receivers::pump(own, session.at);
             own.budget.set_copies(true);
         }

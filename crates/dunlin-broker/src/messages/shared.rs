@@ -172,6 +172,7 @@ fn give_to(
         stream: hit.stream,
         maybe_sent: false,
         failed: 0,
+        added: None,
         ..delivery
     };
     settle::give_back(own, session, delivery);

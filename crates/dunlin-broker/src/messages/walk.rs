@@ -92,6 +92,7 @@ fn deliver_retained(
         level,
         maybe_sent: false,
         failed: 0,
+        added: None,
     };
     if !durable {
         session.queue_mut().push(delivery);

@@ -9,7 +9,8 @@ use dunlin_queue::{Delivery, Next, State};
 use dunlin_store::SessionKey;
 
 use crate::ids::SessionRef;
-use crate::owners::node::{Away, End, Node};
+use crate::owners::end::{Away, End};
+use crate::owners::node::Node;
 use crate::queues::calls::{Keep, Use};
 
 /// Links of one node that are away; what further ones have not settled is given to
@@ -186,7 +187,7 @@ pub(crate) fn restore(node: &mut Node, keep: Keep, had: Vec<(u32, Delivery)>) ->
         at: usize::MAX,
     };
     let wants = Use::Take { settled: false };
-    let at = node.attach((ShardId(0), unknown), wants, Some(keep));
+    let at = node.attach((ShardId(0), unknown), wants, None, Some(keep));
     for (key, delivery) in had {
         node.with(at, |end, queue| {
             end.last_key = match end.last_key.wrapping_sub(key).cast_signed() >= 0 {

@@ -473,6 +473,8 @@ pub(crate) fn target(session: SessionKey, delivery: &Delivery, priority: Option<
         shared: delivery.share.as_deref().map(Text::from),
         failed: delivery.failed,
         priority,
+        not_before: None,
+        added: delivery.added.clone(),
     }
 }
 

@@ -106,6 +106,16 @@ pub(crate) trait SessionKind: DerefMut<Target = SessionCore> {
     /// As [`SessionKind::queue`].
     fn queue_mut(&mut self) -> &mut Queue;
 
+    /// Queues a delivery, or keeps it back until its time.
+    fn push(&mut self, delivery: Delivery, _now: Instant) {
+        self.queue_mut().push(delivery);
+    }
+
+    /// Until when it keeps a message back.
+    fn keeps_back(&self, _message: &Message, _now: Instant) -> Option<Instant> {
+        None
+    }
+
     /// Whether so many copies of a message of `cost` bytes fit, given limits in
     /// messages and in bytes, for what waits and what is not settled.
     fn has_room(&self, copies: usize, cost: usize, messages_max: usize, bytes_max: usize) -> bool;

@@ -12,7 +12,9 @@ pub(crate) mod commits;
 pub(crate) mod common;
 pub(crate) mod conn;
 pub(crate) mod connections;
+pub(crate) mod delayed;
 pub(crate) mod elsewhere;
+pub(crate) mod end;
 pub(crate) mod groups;
 pub(crate) mod holders;
 pub(crate) mod kind;
@@ -46,6 +48,7 @@ use crate::owners::audit::Audit;
 use crate::owners::budget::Budget;
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
+use crate::owners::end::Looks;
 use crate::owners::outbox::Outbox;
 use crate::owners::pending::{Pending, Retired};
 use crate::owners::routing::Routing;
@@ -104,6 +107,7 @@ pub(crate) struct Owners {
     pub(crate) budget: Budget,
     pub(crate) termini: Termini,
     pub(crate) timers: Timers,
+    pub(crate) looks: Looks,
     pub(crate) outbox: Outbox,
     pub(crate) later: VecDeque<Later>,
     pub(crate) stats: Stats,
@@ -138,6 +142,7 @@ impl Owners {
             budget: Budget::new(config.memory.clone(), config.shards),
             termini: Termini::default(),
             timers: Timers::default(),
+            looks: Looks::default(),
             outbox: Outbox::new(shard, config.shards),
             later: VecDeque::new(),
             stats: Stats::default(),

@@ -3,29 +3,33 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use dunlin_base::{Instant, Message, QoS, ShardId, StreamId, Text};
-use dunlin_queue::{Consumer, Content, Delivery, Next, Outcome, Queue, Settled};
+use dunlin_queue::{Content, Delivery, Next, Outcome, Queue, Settled};
 use dunlin_store::SessionRecord;
 use slab::Slab;
 
 use crate::config::Config;
 use crate::ids::SessionRef;
 use crate::owners::common::{SessionCore, Standing};
+use crate::owners::delayed::Delayed;
+use crate::owners::end::{BROWSED_MAX, End, Found, Looks, Search, Seen};
 use crate::owners::kind::SessionKind;
+use crate::owners::routing::FILTERED;
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::{Attach, Keep, Place, Use};
 use crate::queues::options::{Kept, Overflow};
 use crate::queues::orders::Asked;
+use crate::wants::Wants;
 
 /// Protocol of a node in its record.
 pub(crate) const PROTOCOL: u8 = 10;
 
 /// QoS 1 and Retain As Published: a message is once in a queue, however its
-/// publisher sent it, and its consumers settle it.
+/// publisher sent it, and its consumers settle it. [`Node::binding`] has more.
 pub(crate) const BINDING: Subscribed = Subscribed {
     options: 0b1001,
     restricted: false,
@@ -52,7 +56,12 @@ pub(crate) struct Node {
     /// Topic filters that bring messages.
     pub(crate) bindings: BTreeMap<Text, Subscribed>,
     pub(crate) queue: Queue,
+    pub(crate) delayed: Delayed,
     pub(super) ends: Slab<End>,
+    /// Those of them that do not want every message.
+    searching: usize,
+    /// What it wants of what its bindings bring, if not all.
+    pub(crate) wants: Option<Wants>,
     /// Consumers that may have credit, in their turn.
     turns: VecDeque<usize>,
     /// Consumers that something is due for which they have had, or whose key is stored.
@@ -93,114 +102,9 @@ pub(crate) struct Change {
     pub(crate) to: Option<(Kept, Vec<Text>)>,
 }
 
-/// A link at its node.
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) shard: ShardId,
-    pub(crate) link: SessionRef,
-    pub(crate) wants: Use,
-    pub(super) consumer: Consumer<u32>,
-    pub(super) last_key: u32,
-    /// It takes messages up to this key.
-    limit: u32,
-    /// It is among `turns`.
-    waits: bool,
-    pub(crate) drain: bool,
-    /// What it has still to see, if it takes nothing.
-    browsed: VecDeque<Browsed>,
-    /// It is gone but for outcomes that are still to come; whether it was closed,
-    /// and whether the time of the node runs.
-    pub(crate) left: Option<(bool, bool)>,
-    /// What it has not settled stays its own when it is detached.
-    pub(crate) keep: Option<Keep>,
-    /// It is detached.
-    pub(super) away: Option<Away>,
-    /// Keys of messages that it wants once more.
-    pub(super) again: Vec<u32>,
-    /// Keys that the store was being asked to keep when it was detached.
-    pub(super) late: Vec<u32>,
-}
-
-/// A link that is detached and may come back.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Away {
-    /// When what it has is given to others; `None`: not by time.
-    pub(super) expires: Option<Instant>,
-}
-
-/// A message that a link sees as long as it is there, and how often its delivery has
-/// failed.
-type Browsed = (Weak<Message>, u16);
-
-/// Messages that a link sees at most.
-const BROWSED_MAX: usize = 4096;
-
-impl End {
-    fn credit(&self, unsettled_max: usize) -> usize {
-        let credit = self.limit.wrapping_sub(self.last_key).cast_signed();
-        let credit = usize::try_from(credit).unwrap_or(0);
-        credit.min(unsettled_max.saturating_sub(self.consumer.len()))
-    }
-
-    /// Whether it has used up all its credit.
-    pub(crate) const fn is_used_up(&self) -> bool {
-        self.limit.wrapping_sub(self.last_key).cast_signed() <= 0
-    }
-
-    /// Credit that was not used is gone.
-    pub(crate) const fn use_up(&mut self) {
-        self.limit = self.last_key;
-        self.drain = false;
-    }
-
-    /// The last key that was used for it.
-    pub(crate) const fn last_key(&self) -> u32 {
-        self.last_key
-    }
-
-    /// Its keys begin after this one.
-    pub(crate) const fn begin_at(&mut self, key: u32) {
-        (self.last_key, self.limit) = (key, key);
-    }
-
-    /// Whether there is nothing more for it, if it takes nothing.
-    pub(crate) fn has_seen_all(&self) -> bool {
-        self.wants == Use::Browse && self.browsed.is_empty()
-    }
-
-    /// What comes next from a queue.
-    pub(super) fn poll(
-        &mut self,
-        queue: &mut Queue,
-        now: Instant,
-        credit: usize,
-    ) -> Option<Next<u32>> {
-        let key = self.last_key.wrapping_add(1);
-        let next = self.consumer.poll(queue, now, credit, |_| Some(key))?;
-        let taken = match &next {
-            Next::Send(transfer) => transfer.key,
-            Next::Store { key, .. } => *key,
-            _ => return Some(next),
-        };
-        // What is due has its key already.
-        if taken == key {
-            self.last_key = key;
-        }
-        Some(next)
-    }
-
-    /// Whether it is detached and may come back.
-    pub(crate) const fn is_away(&self) -> bool {
-        self.away.is_some()
-    }
-
-    pub(crate) const fn takes_settled(&self) -> bool {
-        matches!(self.wants, Use::Take { settled: true })
-    }
-}
-
 impl Node {
     pub(crate) fn new(core: SessionCore, address: Text, kept: Kept) -> Self {
+        let wants = Wants::parse(&kept.filter);
         Self {
             core,
             address,
@@ -208,7 +112,10 @@ impl Node {
             kept,
             bindings: BTreeMap::new(),
             queue: Queue::default(),
+            delayed: Delayed::default(),
             ends: Slab::new(),
+            searching: 0,
+            wants,
             turns: VecDeque::new(),
             behind: VecDeque::new(),
             drains: VecDeque::new(),
@@ -219,6 +126,14 @@ impl Node {
             aside: VecDeque::new(),
             refusers: BTreeMap::new(),
             change: None,
+        }
+    }
+
+    /// What it is bound to topic filters by.
+    pub(crate) fn binding(&self) -> Subscribed {
+        Subscribed {
+            options: BINDING.options | if self.wants.is_some() { FILTERED } else { 0 },
+            ..BINDING
         }
     }
 
@@ -257,15 +172,17 @@ impl Node {
     /// Whether so many copies of a message of `cost` bytes fit.
     pub(crate) fn fits(&self, copies: usize, cost: usize) -> bool {
         let options = &self.kept.options;
-        let messages_max = options.messages_max.saturating_sub(self.taken);
-        let bytes_max = options.bytes_max.saturating_sub(self.taken_bytes);
+        let (messages, bytes) = (self.delayed.len(), self.delayed.bytes());
+        let messages_max = options.messages_max.saturating_sub(self.taken + messages);
+        let bytes_max = options.bytes_max.saturating_sub(self.taken_bytes + bytes);
         self.is_ready() && self.queue.has_room(copies, cost, messages_max, bytes_max)
     }
 
     pub(crate) fn attach(
         &mut self,
-        (shard, link): (ShardId, SessionRef),
+        link: (ShardId, SessionRef),
         wants: Use,
+        search: Option<Wants>,
         keep: Option<Keep>,
     ) -> usize {
         // What is there now, as far as it is in memory.
@@ -273,30 +190,27 @@ impl Node {
             let Content::Held(message) = &delivery.content else {
                 return None;
             };
-            Some((Arc::downgrade(message), delivery.failed))
+            let message = Arc::downgrade(message);
+            Some((message, delivery.failed, delivery.added.clone()))
         });
-        let browsed = match wants {
-            Use::Browse => held.take(BROWSED_MAX).collect(),
-            Use::Send | Use::Take { .. } => VecDeque::new(),
-        };
-        let mut consumer = Consumer::default();
-        consumer.set_recording(keep.as_ref().is_some_and(|keep| keep.durable));
-        self.ends.insert(End {
-            browsed,
-            shard,
-            link,
-            wants,
-            consumer,
-            last_key: 0,
-            limit: 0,
-            waits: false,
-            drain: false,
-            left: None,
-            keep,
-            away: None,
-            again: Vec::new(),
-            late: Vec::new(),
-        })
+        let mut end = End::new(link, wants, search);
+        if wants == Use::Browse {
+            end.browsed.extend(held.take(BROWSED_MAX));
+        }
+        let is_durable = keep.as_ref().is_some_and(|keep| keep.durable);
+        end.consumer.set_recording(is_durable);
+        end.keep = keep;
+        self.searching += usize::from(end.search.is_some());
+        self.ends.insert(end)
+    }
+
+    /// What a link wants of the messages from now on, if not all.
+    pub(crate) fn set_search(&mut self, at: usize, wants: Option<Wants>) {
+        if let Some(end) = self.ends.get_mut(at) {
+            self.searching -= usize::from(end.search.is_some());
+            end.search = wants.map(|wants| Box::new(Search::new(wants)));
+            self.searching += usize::from(end.search.is_some());
+        }
     }
 
     /// The link of a place, if it is still there.
@@ -307,6 +221,11 @@ impl Node {
 
     pub(crate) fn at(&mut self, end: usize) -> Option<&mut End> {
         self.ends.get_mut(end)
+    }
+
+    /// A link, with what there is for it.
+    pub(crate) fn at_queue(&mut self, end: usize) -> Option<(&mut End, &Queue)> {
+        Some((self.ends.get_mut(end)?, &self.queue))
     }
 
     pub(crate) fn ends(&self) -> impl Iterator<Item = (usize, &End)> {
@@ -324,16 +243,29 @@ impl Node {
         !self.turns.is_empty()
     }
 
+    /// Messages that wait, also for their time.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len() + self.delayed.len()
+    }
+
+    /// Takes the message out that is the next one to leave.
+    pub(crate) fn remove_next(&mut self) -> Option<Delivery> {
+        let queued = self.queue.remove_front();
+        queued.or_else(|| self.delayed.take_first())
+    }
+
     /// Whether there is no message, waiting or not settled.
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.expected() == 0 && self.taken == 0
+        self.queue.expected() + self.delayed.len() + self.taken == 0
     }
 
     /// Forgets a link, all of whose messages are settled.
     pub(crate) fn remove(&mut self, end: usize) -> Option<End> {
         self.turns.retain(|turn| *turn != end);
         self.drains.retain(|drain| *drain != end);
-        self.ends.try_remove(end)
+        let end = self.ends.try_remove(end)?;
+        self.searching -= usize::from(end.search.is_some());
+        Some(end)
     }
 
     /// A link is gone but for messages whose outcome is still to come: it takes no
@@ -373,19 +305,21 @@ impl Node {
     }
 
     /// The next message that a link sees, with its key there.
-    pub(crate) fn see(&mut self, at: usize, now: Instant) -> Option<(u32, Arc<Message>, u16)> {
+    pub(crate) fn see(
+        &mut self,
+        at: usize,
+        now: Instant,
+        looks: &mut Looks,
+    ) -> Option<(u32, Seen)> {
         let end = self.ends.get_mut(at)?;
-        if end.is_used_up() {
-            return None;
-        }
-        loop {
-            let (message, failed) = end.browsed.pop_front()?;
-            let message = message.upgrade();
-            if let Some(message) = message.filter(|message| !message.is_expired(now)) {
-                end.last_key = end.last_key.wrapping_add(1);
-                return Some((end.last_key, message, failed));
-            }
-        }
+        let seen = end.see(looks, now)?;
+        Some((end.last_key, seen))
+    }
+
+    /// Whether some link has not looked at everything, and goes on after a while.
+    pub(crate) fn is_paused(&self) -> bool {
+        let mut searches = self.ends.iter().filter_map(|(_, end)| end.search.as_ref());
+        self.searching > 0 && searches.any(|search| search.paused)
     }
 
     /// A consumer may have credit again.
@@ -404,11 +338,16 @@ impl Node {
         &mut self,
         now: Instant,
         unsettled_max: usize,
+        looks: &mut Looks,
     ) -> Option<(usize, Next<u32>)> {
         if let Some(next) = self.next_due(now) {
             return Some(next);
         }
-        while let Some(at) = self.turns.front().copied() {
+        // Consumers in a row that have found nothing.
+        let mut idle = 0;
+        while idle < self.turns.len()
+            && let Some(at) = self.turns.front().copied()
+        {
             let credit = self.ends.get(at).map_or(0, |end| end.credit(unsettled_max));
             if credit == 0 {
                 self.turns.pop_front();
@@ -417,32 +356,79 @@ impl Node {
                 }
                 continue;
             }
-            let buries = self.kept.options.dead_letter.is_some();
-            let next = match self.next_aside(at, now, credit) {
-                Some(next) => next,
-                None => self.with(at, |end, queue| {
-                    // One that is past its time is needed to be dead.
-                    let is_stored = |it: &Delivery| matches!(it.content, Content::Stored { .. });
-                    let is_dead = buries && queue.is_front_expired(now);
-                    if is_dead && queue.front().is_some_and(is_stored) {
-                        return queue.must_load_front().then_some(Next::Load);
-                    }
-                    end.poll(queue, now, credit)
-                })?,
+            let next = match self.next_aside(at, now, credit, looks) {
+                Some(next) => Some(next),
+                None => self.next_queued(at, now, credit, looks),
             };
-            if matches!(next, Next::Send(_)) {
-                self.turns.rotate_left(1);
+            if let Some(next) = next {
+                if matches!(next, Next::Send(_)) {
+                    self.turns.rotate_left(1);
+                }
+                return Some((at, next));
             }
-            return Some((at, next));
+            if self.searching == 0 {
+                return None;
+            }
+            self.turns.rotate_left(1);
+            idle += 1;
         }
         None
     }
 
+    /// What comes next for a consumer that has credit.
+    fn next_queued(
+        &mut self,
+        at: usize,
+        now: Instant,
+        credit: usize,
+        looks: &mut Looks,
+    ) -> Option<Next<u32>> {
+        let buries = self.kept.options.dead_letter.is_some();
+        if self.ends.get(at)?.search.is_none() {
+            return self.with(at, |end, queue| {
+                // One that is past its time is needed to be dead.
+                let is_stored = |it: &Delivery| matches!(it.content, Content::Stored { .. });
+                let is_dead = buries && queue.is_front_expired(now);
+                if is_dead && queue.front().is_some_and(is_stored) {
+                    return queue.must_load_front().then_some(Next::Load);
+                }
+                end.poll(queue, now, credit)
+            });
+        }
+        loop {
+            let found = self.with(at, |end, queue| Some(end.search(queue, looks, now, buries)))?;
+            let place = match found {
+                Found::Next(next) => return Some(next),
+                Found::Nothing => return None,
+                Found::Back(place) => place,
+            };
+            let others = self.ends.iter_mut().filter(|(other, _)| *other != at);
+            for search in others.filter_map(|(_, end)| end.search.as_mut()) {
+                search.looked.note_back(place);
+            }
+        }
+    }
+
     /// The first message that others did not take, for a consumer that may.
-    fn next_aside(&mut self, at: usize, now: Instant, credit: usize) -> Option<Next<u32>> {
-        let link = self.ends.get(at)?.link;
+    fn next_aside(
+        &mut self,
+        at: usize,
+        now: Instant,
+        credit: usize,
+        looks: &mut Looks,
+    ) -> Option<Next<u32>> {
+        let End { link, search, .. } = self.ends.get_mut(at)?;
         let mut aside = self.aside.iter();
-        let place = aside.position(|it| !it.refusers.contains(&link))?;
+        let place = aside.position(|it| {
+            !it.refusers.contains(link)
+                && match (search.as_mut(), &it.delivery.content) {
+                    (None, _) => true,
+                    (Some(search), Content::Held(message)) => {
+                        search.look(looks, message, now) == Some(true)
+                    }
+                    (Some(_), Content::Stored { .. }) => false,
+                }
+        })?;
         let Aside { delivery, refusers } = self.take_aside(place)?;
         let mut one = Queue::default();
         one.push(delivery);
@@ -523,12 +509,11 @@ impl Node {
         dead
     }
 
-    /// The message of a delivery becomes another one.
-    pub(crate) fn replace(&mut self, at: usize, key: u32, message: Arc<Message>) {
-        self.with(at, |end, _| {
-            end.consumer.replace(key, message);
-            Some(())
-        });
+    /// What the receivers of a message have added to it.
+    pub(crate) fn add(&mut self, at: usize, key: u32, added: Arc<[u8]>) {
+        if let Some(end) = self.ends.get_mut(at) {
+            end.consumer.add(key, added);
+        }
     }
 
     /// A message leaves its link with an outcome.
@@ -573,12 +558,26 @@ impl SessionKind for Node {
         &mut self.queue
     }
 
+    fn push(&mut self, delivery: Delivery, now: Instant) {
+        let message = delivery.held();
+        match message.and_then(|message| self.keeps_back(message, now)) {
+            Some(until) => self.delayed.insert(until, delivery),
+            None => self.queue.push(delivery),
+        }
+    }
+
+    fn keeps_back(&self, message: &Message, now: Instant) -> Option<Instant> {
+        let extra = message.extra.as_ref()?;
+        extra.deliver_at.filter(|at| *at > now)
+    }
+
     fn has_room(&self, copies: usize, cost: usize, _: usize, _: usize) -> bool {
         self.fits(copies, cost)
     }
 
     fn held_bytes(&self) -> usize {
-        self.queue.bytes() + self.taken_bytes
+        let places = self.delayed.len() * PLACE_BYTES;
+        self.queue.bytes() + self.taken_bytes + self.delayed.bytes() + places
     }
 
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
@@ -589,6 +588,7 @@ impl SessionKind for Node {
             Content::Stored { .. } => None,
         });
         let all = self.queue.held().chain(taken).chain(aside);
+        let all = all.chain(self.delayed.held());
         all.for_each(visit);
     }
 
@@ -637,8 +637,17 @@ impl SessionKind for Node {
 
     fn subscription_bytes(&self) -> usize {
         let bindings = self.bindings.keys();
-        let bindings: usize = bindings.map(|filter| binding_bytes(filter)).sum();
-        bindings + self.away_bytes()
+        let bindings = bindings.map(|filter| binding_bytes(filter));
+        let searches = self.ends.iter().filter_map(|(_, end)| end.search.as_ref());
+        let searches = searches.map(|search| search.bytes());
+        let wants = self.wants.as_ref().map(Wants::bytes);
+        let all: usize = bindings.chain(searches).chain(wants).sum();
+        all + self.away_bytes()
+    }
+
+    fn wants(&self, message: &Message, now: Instant) -> bool {
+        let wants = self.wants.as_ref();
+        wants.is_none_or(|wants| wants.look(message, now).0)
     }
 }
 
@@ -646,6 +655,9 @@ impl SessionKind for Node {
 pub(crate) const fn binding_bytes(filter: &str) -> usize {
     BINDING_BYTES + BINDING_COPIES * filter.len()
 }
+
+/// What a message takes besides itself that is kept back.
+const PLACE_BYTES: usize = 192;
 
 /// What a binding takes besides its text.
 const BINDING_BYTES: usize = 384;

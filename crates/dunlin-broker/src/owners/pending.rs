@@ -72,6 +72,12 @@ impl Work {
         self.transacted.get_or_insert_default()
     }
 
+    /// Takes the messages that a transaction makes dead.
+    pub(crate) fn take_dead(&mut self) -> Vec<Arc<Message>> {
+        let transacted = self.transacted.as_mut();
+        transacted.map_or_else(Vec::new, |all| core::mem::take(&mut all.dead))
+    }
+
     /// Takes what follows of a transaction only.
     pub(crate) fn take_transacted(&mut self) -> Option<Box<Transacted>> {
         self.transacted.take()
@@ -87,6 +93,7 @@ impl Work {
             all.retained.extend(more.retained);
             all.once.extend(more.once);
             all.retired.extend(more.retired);
+            all.dead.extend(more.dead);
         }
     }
 }
@@ -98,6 +105,8 @@ pub(crate) struct Transacted {
     pub(crate) retained: Vec<Arc<Message>>,
     pub(crate) once: Vec<Once>,
     pub(crate) retired: Vec<Retired>,
+    /// Messages that it makes dead, for the queues of their topics.
+    pub(crate) dead: Vec<Arc<Message>>,
 }
 
 /// A delivery that the store does not keep.
@@ -115,6 +124,8 @@ pub(crate) struct Retired {
     pub(crate) node: SessionRef,
     pub(crate) delivery: Delivery,
     pub(crate) fate: Fate,
+    /// What its receivers have added to it, if this one has.
+    pub(crate) added: Option<Arc<[u8]>>,
 }
 
 /// What becomes of a message of a node with an outcome.

@@ -90,6 +90,14 @@ impl Session {
         ask!(self, it => it.queue_mut())
     }
 
+    pub(crate) fn push(&mut self, delivery: Delivery, now: Instant) {
+        ask!(self, it => it.push(delivery, now));
+    }
+
+    pub(crate) fn keeps_back(&self, message: &Message, now: Instant) -> Option<Instant> {
+        ask!(self, it => it.keeps_back(message, now))
+    }
+
     pub(crate) fn has_room(
         &self,
         copies: usize,

@@ -51,7 +51,7 @@ fn view_of(node: &Node) -> View {
         options: node.kept.options.clone(),
         topics: node.bindings.keys().cloned().collect(),
         configured: false,
-        messages: node.queue.len(),
+        messages: node.waiting(),
         unsettled: node.in_flight(),
         bytes: node.held_bytes(),
         consumers: node

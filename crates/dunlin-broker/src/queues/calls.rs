@@ -12,6 +12,7 @@ use crate::ids::SessionRef;
 use crate::owners::common::Standing;
 use crate::queues::options::Kept;
 use crate::queues::orders::{Answer, Ask};
+use crate::wants::Wants;
 
 /// A link at its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub(crate) struct Attach {
     pub(crate) user: Option<Text>,
     /// What it takes and does not settle stays its own when it is detached.
     pub(crate) keep: Option<Keep>,
+    /// What it takes or sees, if that is not everything.
+    pub(crate) search: Option<Wants>,
 }
 
 /// What a link finds at its node.
@@ -173,7 +176,7 @@ pub(crate) enum Call {
     Retire {
         place: Place,
         token: u64,
-        outcomes: Vec<(u32, Outcome)>,
+        outcomes: Vec<(u32, Outcome, Option<Bytes>)>,
     },
     /// To a node: the link is gone; messages after the key `sent` never left.
     Leave {

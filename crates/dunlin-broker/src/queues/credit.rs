@@ -1,16 +1,17 @@
 //! What the links of a node say: credit, and what became of messages.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use dunlin_base::ShardId;
-use dunlin_queue::{Content, Delivery, Outcome, Settled};
+use dunlin_queue::{Delivery, Outcome, Settled};
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::commits::target;
 use crate::owners::pending::{Acquired, Pending, Settlement};
 use crate::owners::{Later, Owners, away};
-use crate::queues::calls::{Call, Death, Place};
+use crate::queues::calls::{Call, Death, Place, Use};
 use crate::queues::{delivering, keeping};
 use crate::translate;
 
@@ -37,9 +38,12 @@ fn show(own: &mut Owners, to: ShardId, s: SessionIdx, place: Place) {
     let now = own.now;
     loop {
         let node = own.sessions.node_mut(s);
-        let Some((key, message, failed)) = node.and_then(|node| node.see(place.end, now)) else {
+        let seen = node.and_then(|node| node.see(place.end, now, &mut own.looks));
+        let Some((key, (message, failed, added))) = seen else {
             return;
         };
+        let bytes_max = own.config.packet_bytes_max;
+        let message = translate::with_added(&message, added.as_deref(), now, bytes_max);
         let deliver = Call::Deliver {
             link: place.link,
             key,
@@ -84,6 +88,27 @@ pub(crate) fn handle_key_stored(own: &mut Owners, acquired: Box<Acquired>, store
         settle(own, s, at, key, Outcome::Released);
     }
     delivering::pump(own, s);
+}
+
+/// As [`show`], to all such links.
+pub(crate) fn show_all(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let node_ref = node.reference(s);
+    let all = node.ends().filter(|(_, end)| end.wants == Use::Browse);
+    let all = all.map(|(at, end)| {
+        let place = Place {
+            node: node_ref,
+            end: at,
+            link: end.link,
+        };
+        (end.shard, place)
+    });
+    let all: Vec<(ShardId, Place)> = all.collect();
+    for (to, place) in all {
+        show(own, to, s, place);
+    }
 }
 
 /// The node of a place, if the link is still there.
@@ -199,8 +224,10 @@ pub(crate) fn settle(
         }
         settled => settled,
     };
-    if let (Settled::Requeued { .. }, Some(copy), true) = (&settled, copy, failed) {
-        note_failure(own, of, copy, attempts);
+    if let (Settled::Requeued { .. }, Some(copy)) = (&settled, copy)
+        && (failed || copy.added.is_some())
+    {
+        note_place(own, of, copy, attempts);
     }
     remove(own, of, &settled)
 }
@@ -221,7 +248,7 @@ fn elsewhere(outcome: Outcome, refusers: &[SessionRef]) -> Outcome {
     }
 }
 
-/// A link adds annotations to a message that it has, unless that makes it too large.
+/// A link adds annotations to a message that it has, unless they are too many.
 pub(crate) fn annotate(
     own: &mut Owners,
     from: ShardId,
@@ -229,19 +256,16 @@ pub(crate) fn annotate(
     key: u32,
     annotations: &[u8],
 ) {
-    let (now, bytes_max) = (own.now, own.config.packet_bytes_max as usize);
     let Some(s) = find(own, from, place) else {
         return;
     };
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    let message = match node.delivery(place.end, key).map(|it| &it.content) {
-        Some(Content::Held(message)) => translate::annotated(message, now, annotations, bytes_max),
-        _ => None,
-    };
-    if let Some(message) = message {
-        node.replace(place.end, key, message);
+    let delivery = node.delivery(place.end, key);
+    let added = delivery.and_then(|it| translate::merged(it.added.as_deref(), annotations));
+    if let Some(added) = added {
+        node.add(place.end, key, added);
     }
 }
 
@@ -253,21 +277,22 @@ fn remove(own: &mut Owners, of: SessionKey, settled: &Settled) -> Option<(Sessio
     own.commits.is_durable().then_some((of, Seq(*seq)))
 }
 
-/// Has the store know how often a message could not be delivered.
-pub(crate) fn note_failure(
-    own: &mut Owners,
-    of: SessionKey,
-    mut delivery: Delivery,
-    attempts: u16,
-) {
-    delivery.failed = attempts;
-    if let (Content::Held(message), Some(seq)) = (&delivery.content, delivery.seq) {
-        let priority = message.extra.as_ref().and_then(|extra| extra.priority);
-        let target = target(of, &delivery, priority);
-        own.commits.write(StoreOp::Enqueue {
-            seq: Seq(seq),
-            message: message.clone(),
-            targets: alloc::vec![target],
-        });
+/// Has the store know how often a message could not be delivered, and what was added to
+/// it.
+pub(crate) fn note_place(own: &mut Owners, of: SessionKey, delivery: Delivery, attempts: u16) {
+    if let Some(op) = place_op(of, delivery, attempts) {
+        own.commits.write(op);
     }
+}
+
+/// What says that to the store.
+pub(crate) fn place_op(of: SessionKey, mut delivery: Delivery, attempts: u16) -> Option<StoreOp> {
+    delivery.failed = attempts;
+    let (message, seq) = (delivery.held()?, delivery.seq?);
+    let priority = message.extra.as_ref().and_then(|extra| extra.priority);
+    Some(StoreOp::Enqueue {
+        seq: Seq(seq),
+        message: message.clone(),
+        targets: alloc::vec![target(of, &delivery, priority)],
+    })
 }

@@ -3,28 +3,46 @@
 
 use alloc::sync::Arc;
 
-use dunlin_base::Message;
-use dunlin_queue::{Content, Delivery};
+use dunlin_base::{Instant, Message};
+use dunlin_queue::Delivery;
 use dunlin_store::{Seq, StoreOp};
 
 use crate::ids::SessionRef;
 use crate::messages::source::Source;
 use crate::messages::{publish, settle};
 use crate::owners::Owners;
+use crate::owners::node::Node;
 use crate::owners::pending::PendingPublish;
 use crate::queues::calls::Death;
 use crate::translate;
 
+/// A message of a node as the queue for the dead gets it, if there is one.
+pub(crate) fn message(
+    node: &Node,
+    delivery: &Delivery,
+    death: Death,
+    (now, bytes_max): (Instant, u32),
+) -> Option<Arc<Message>> {
+    let topic = node.kept.options.dead_letter.clone()?;
+    let (message, added) = (delivery.held()?, delivery.added.as_deref());
+    let message = translate::with_added(message, added, now, bytes_max);
+    // The time that it had was for its receivers.
+    Some(Arc::new(Message {
+        topic,
+        expires: None,
+        retain: false,
+        ..translate::dead(&message, now, &node.address, death)
+    }))
+}
+
 /// A message of a node is dead. If the store refuses to move it, it waits again.
 pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery, death: Death) {
     own.stats.messages_dead += 1;
+    let how = (own.now, own.config.packet_bytes_max);
     let entry = own.sessions.resolve_mut(node);
     let entry = entry.as_deref().and_then(|entry| entry.node());
-    let names = entry.and_then(|node| {
-        let dead_letter = node.kept.options.dead_letter.clone()?;
-        Some((node.address.clone(), dead_letter))
-    });
-    let (Some((from, address)), Content::Held(message)) = (names, &delivery.content) else {
+    let message = entry.and_then(|entry| message(entry, &delivery, death, how));
+    let Some(message) = message else {
         return own.dequeue(node.key, delivery.seq);
     };
     let mut ops = alloc::vec::Vec::new();
@@ -32,13 +50,6 @@ pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery, death
         seq: Seq(seq),
         session: node.key,
     }));
-    // The time that it had was for its receivers.
-    let message = Arc::new(Message {
-        topic: address,
-        expires: None,
-        retain: false,
-        ..translate::dead(message, own.now, &from, death)
-    });
     let mut publish = PendingPublish::new(None, true);
     let rest = publish.rest_mut();
     rest.work.ops = ops;

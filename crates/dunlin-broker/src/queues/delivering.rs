@@ -13,12 +13,16 @@ use crate::ids::SessionIdx;
 use crate::io::Output;
 use crate::messages::source::Source;
 use crate::messages::walk;
+use crate::owners::end::LOOK_PAUSE;
+use crate::owners::kind::SessionKind as _;
 use crate::owners::pending::Acquired;
 use crate::owners::routing::Hit;
+use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners, away};
-use crate::queues::calls::{Call, Death, Use};
+use crate::queues::calls::{Call, Death};
 use crate::queues::keeping;
 use crate::queues::options::Overflow;
+use crate::translate;
 
 /// Messages loaded from the store at a time, and what they may cost together.
 const LOAD_MAX: usize = 256;
@@ -30,7 +34,25 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
     own.weigh_queue(s);
 }
 
+/// Messages whose time has come that are queued at a time.
+const DUE_MAX: usize = 1024;
+
+/// Queues what was kept back and whose time has come.
+fn release_due(own: &mut Owners, s: SessionIdx) {
+    let now = own.now;
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    for _ in 0..DUE_MAX {
+        let Some(delivery) = node.delayed.take_due(now) else {
+            return;
+        };
+        node.queue.push(delivery);
+    }
+}
+
 fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
+    release_due(own, s);
     let unsettled_max = usize::from(own.config.inflight_max);
     loop {
         let now = own.now;
@@ -40,7 +62,7 @@ fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
         if !node.is_ready() {
             return;
         }
-        match node.next(now, unsettled_max) {
+        match node.next(now, unsettled_max, &mut own.looks) {
             Some((end, Next::Send(transfer))) => hand_over(own, s, end, &transfer),
             Some((_, Next::Expired(delivery))) => expire(own, s, delivery),
             Some((end, Next::Load)) => load(own, s, end),
@@ -52,15 +74,40 @@ fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
                 if wanted && walk::walk_retained(own, s, queue_once) {
                     continue;
                 }
-                return answer_drains(own, s);
+                answer_drains(own, s);
+                let node = own.sessions.node_mut(s);
+                if node.is_some_and(|node| node.is_paused() || node.delayed.len() > 0) {
+                    remind(own, s);
+                }
+                return;
             }
         }
     }
 }
 
+/// Has [`check_session`](crate::front::check_session) look at a node when there is
+/// something to do.
+pub(crate) fn remind(own: &mut Owners, s: SessionIdx) {
+    let now = own.now;
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let soon = now + LOOK_PAUSE;
+    let look = node.is_paused().then_some(soon);
+    let due = node.delayed.next().map(|at| at.max(soon));
+    let times = node.expires.into_iter().chain(look).chain(due);
+    let timer = Timer::Session(node.reference(s));
+    match times.chain(away::next(node)).min() {
+        Some(at) => own.timers.remind(at, timer, &mut node.alarm),
+        None => own.timers.cancel(timer, &mut node.alarm),
+    }
+}
+
 fn hand_over(own: &mut Owners, s: SessionIdx, at: usize, transfer: &Transfer<u32>) {
     let key = transfer.key;
-    let message = &transfer.message;
+    let added = transfer.added.as_deref();
+    let bytes_max = own.config.packet_bytes_max;
+    let message = translate::with_added(&transfer.message, added, own.now, bytes_max);
     let session = own.sessions.get(s);
     if session.is_some_and(|session| session.recheck)
         && !own.may(s, Action::Receive, &message.topic)
@@ -79,7 +126,7 @@ fn hand_over(own: &mut Owners, s: SessionIdx, at: usize, transfer: &Transfer<u32
     let deliver = Call::Deliver {
         link: end.link,
         key,
-        message: Arc::clone(message),
+        message,
         failed: transfer.failed,
         again: transfer.again,
         resumed,
@@ -148,7 +195,6 @@ fn answer_drains(own: &mut Owners, s: SessionIdx) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    let empty = node.queue.is_empty();
     for _ in 0..node.drains.len() {
         let Some(node) = own.sessions.node_mut(s) else {
             return;
@@ -156,14 +202,10 @@ fn answer_drains(own: &mut Owners, s: SessionIdx) {
         let Some(at) = node.drains.pop_front() else {
             return;
         };
-        let Some(end) = node.at(at).filter(|end| end.drain) else {
+        let Some((end, queue)) = node.at_queue(at).filter(|(end, _)| end.drain) else {
             continue;
         };
-        let seen = match end.wants {
-            Use::Browse => end.has_seen_all(),
-            Use::Send | Use::Take { .. } => empty,
-        };
-        if seen || end.is_used_up() {
+        if end.has_seen_all(queue) || end.is_used_up() {
             end.use_up();
             let (shard, link) = (end.shard, end.link);
             own.call(shard, Call::Drained { link });
@@ -200,7 +242,7 @@ fn queue(own: &mut Owners, message: Arc<Message>, hit: &Hit, retain: bool) {
     };
     let priority = message.extra.as_ref().and_then(|extra| extra.priority);
     let level = node.kept.options.level(priority);
-    node.queue.push(Delivery {
+    let delivery = Delivery {
         content: Content::Held(message),
         seq: None,
         qos: QoS::AtLeastOnce,
@@ -211,7 +253,9 @@ fn queue(own: &mut Owners, message: Arc<Message>, hit: &Hit, retain: bool) {
         level,
         maybe_sent: false,
         failed: 0,
-    });
+        added: None,
+    };
+    node.push(delivery, own.now);
 }
 
 /// Whether a node has room for a message, now that what is past its time, and where

@@ -10,7 +10,7 @@ use dunlin_store::{SessionKey, StoreOp};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::Owners;
 use crate::owners::common::Standing;
-use crate::owners::node::{BINDING, Change};
+use crate::owners::node::{BINDING, Change, Node};
 use crate::owners::pending::{Pending, PendingBinding, Purge};
 use crate::queues::addresses;
 use crate::queues::answers::{answer, is_configured, view};
@@ -253,7 +253,7 @@ fn purge(own: &mut Owners, asked: Asked, s: SessionIdx) {
         let purge = Purge {
             asked,
             node: node.reference(s),
-            left: node.queue.len(),
+            left: node.waiting(),
             removed: 0,
         };
         go_on_purging(own, Box::new(purge));
@@ -266,7 +266,7 @@ fn go_on_purging(own: &mut Owners, mut purge: Box<Purge>) {
         return answer(own, purge.asked, Answer::Refused(Problem::NotFound));
     };
     for _ in 0..PURGE_MAX.min(purge.left) {
-        let removed = own.sessions.node_mut(s).map(|it| it.queue.remove_front());
+        let removed = own.sessions.node_mut(s).map(Node::remove_next);
         let Some(delivery) = removed.flatten() else {
             purge.left = 0;
             break;

@@ -14,15 +14,20 @@ use crate::memory::Part;
 use crate::owners::common::SessionCore;
 use crate::owners::node::{BINDING, Node, Stage, binding_bytes};
 use crate::owners::pending::{Pending, PendingBinding};
-use crate::owners::timers::{Timer, Timers};
+use crate::owners::timers::Timers;
 use crate::owners::{Later, Owners, away};
 use crate::queues::calls::{Attach, Call, Create, Death, Found, Place, Refusal, Use};
 use crate::queues::options::Life;
 use crate::queues::{addresses, answers, credit, delivering, keeping};
 use crate::sessions::{lifecycle, records, subscriptions};
+use crate::wants::Wants;
 
 /// A link wants a node.
 pub(crate) fn handle_attach(own: &mut Owners, from: ShardId, attach: Attach) {
+    let search = attach.search.as_ref().map_or(0, Wants::bytes);
+    if search > 0 && subscriptions::check_room(own, search).is_err() {
+        return refuse(own, from, attach.link, Refusal::NoRoom);
+    }
     let Some(s) = own.sessions.find_node(&attach.address) else {
         return create(own, from, attach);
     };
@@ -38,7 +43,8 @@ pub(crate) fn handle_attach(own: &mut Owners, from: ShardId, attach: Attach) {
     if let Some(wanted) = &attach.create
         && let Some(filter) = &wanted.filter
     {
-        if !node.bindings.contains_key(filter.as_bytes()) {
+        let same = node.kept.filter == wanted.kept.filter;
+        if !same || !node.bindings.contains_key(filter.as_bytes()) {
             if node.links() > 0 && !node.kept.exclusive {
                 return refuse(own, from, attach.link, Refusal::InUse);
             }
@@ -52,7 +58,7 @@ pub(crate) fn handle_attach(own: &mut Owners, from: ShardId, attach: Attach) {
             own.commits.write(StoreOp::PutSession { key, record });
         }
     }
-    admit(own, s, from, &attach);
+    admit(own, s, from, attach);
 }
 
 fn refuse(own: &mut Owners, to: ShardId, link: SessionRef, why: Refusal) {
@@ -60,7 +66,7 @@ fn refuse(own: &mut Owners, to: ShardId, link: SessionRef, why: Refusal) {
 }
 
 /// Attaches a link to a node that is ready.
-fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: &Attach) {
+fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: Attach) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
@@ -84,11 +90,16 @@ fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: &Attach) {
         return;
     };
     let link = attach.link;
+    let search = attach.search;
     let (end, stolen) = match (known, attach.keep.clone()) {
-        (Some(at), Some(keep)) => (at, away::resume(node, at, (from, link), attach.wants, keep)),
+        (Some(at), Some(keep)) => {
+            let stolen = away::resume(node, at, (from, link), attach.wants, keep);
+            node.set_search(at, search);
+            (at, stolen)
+        }
         (_, keep) => {
             let is_kept = keep.is_some();
-            let at = node.attach((from, link), attach.wants, keep);
+            let at = node.attach((from, link), attach.wants, search, keep);
             if let Some(end) = node.at(at).filter(|_| is_kept) {
                 // Its client may know keys from before a restart.
                 end.begin_at(first_key);
@@ -117,7 +128,7 @@ fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: &Attach) {
         own.call(shard, Call::Stolen { link });
     }
     own.weigh(s);
-    remind(own, s);
+    delivering::remind(own, s);
 }
 
 /// Tells a link what it has of its node, once the store has removed the rest.
@@ -145,7 +156,8 @@ fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
         return refuse(own, from, link, Refusal::NoRoom);
     }
     let filter = new.filter.as_ref().map_or(0, |it| binding_bytes(it));
-    if subscriptions::check_room(own, filter).is_err() {
+    let wants = Wants::parse(&new.kept.filter).map_or(0, |it| it.bytes());
+    if subscriptions::check_room(own, filter + wants).is_err() {
         return refuse(own, from, link, Refusal::NoRoom);
     }
     let (address, user) = (attach.address.clone(), attach.user.clone());
@@ -194,10 +206,11 @@ pub(crate) fn insert(
     core.user = user;
     core.standing = new.standing;
     let mut node = Node::new(core, address, new.kept);
+    let binding = node.binding();
     node.bindings = new
         .filter
         .into_iter()
-        .map(|filter| (filter, BINDING))
+        .map(|filter| (filter, binding))
         .collect::<BTreeMap<_, _>>();
     let s = own.sessions.insert_node(Box::new(node));
     own.count_in(s);
@@ -330,7 +343,7 @@ fn go_away(own: &mut Owners, s: SessionIdx, at: usize, sent: u32, how: (bool, bo
     }
     own.weigh(s);
     delivering::pump(own, s);
-    remind(own, s);
+    delivering::remind(own, s);
     check_end(own, s, false, how);
     check_over(own, s);
 }
@@ -355,19 +368,6 @@ fn check_over(own: &mut Owners, s: SessionIdx) {
     check_empty(own, s);
 }
 
-/// Sets the reminder of what ends next at a node.
-pub(crate) fn remind(own: &mut Owners, s: SessionIdx) {
-    let Some(node) = own.sessions.node_mut(s) else {
-        return;
-    };
-    let timer = Timer::Session(node.reference(s));
-    let next = node.expires.into_iter().chain(away::next(node)).min();
-    match next {
-        Some(at) => own.timers.remind(at, timer, &mut node.alarm),
-        None => own.timers.cancel(timer, &mut node.alarm),
-    }
-}
-
 /// A link that has left its node is gone when the outcomes are there that it left
 /// open.
 pub(crate) fn check_left(own: &mut Owners, s: SessionIdx, at: usize) {
@@ -381,6 +381,7 @@ pub(crate) fn check_left(own: &mut Owners, s: SessionIdx, at: usize) {
     let Some(end) = node.remove(at) else {
         return;
     };
+    let is_search = end.search.is_some();
     let made = node.maker == Some((end.shard, end.link));
     if made {
         node.maker = None;
@@ -389,6 +390,9 @@ pub(crate) fn check_left(own: &mut Owners, s: SessionIdx, at: usize) {
     for delivery in stranded {
         let bury = Later::Bury(reference, Box::new(delivery), Death::Rejected);
         own.later.push_back(bury);
+    }
+    if is_search {
+        own.weigh(s);
     }
     delivering::pump(own, s);
     check_end(own, s, made, how);
@@ -447,7 +451,7 @@ pub(crate) fn handle_expire(own: &mut Owners, from: ShardId, place: Place) {
         if let Some(node) = own.sessions.node_mut(s) {
             away::expire(node, place.end, now);
         }
-        remind(own, s);
+        delivering::remind(own, s);
         check_over(own, s);
     }
     let unused = own.sessions.node_mut(s).filter(|node| node.links() == 0);
@@ -466,7 +470,7 @@ pub(crate) fn expire_unattached(own: &mut Owners, s: SessionIdx) {
         && secs < u32::MAX
     {
         node.expires = Some(now + Duration::from_secs(u64::from(secs)));
-        remind(own, s);
+        delivering::remind(own, s);
     }
 }
 
@@ -485,8 +489,9 @@ pub(crate) fn check_empty(own: &mut Owners, s: SessionIdx) {
     }
 }
 
-/// A node without links may have come to its end.
-pub(crate) fn check_expiry(own: &mut Owners, s: SessionIdx) {
+/// The time of a node has come: without links it may end, links with filters look
+/// further.
+pub(crate) fn check_time(own: &mut Owners, s: SessionIdx) {
     let now = own.now;
     let Some(node) = own.sessions.node_mut(s) else {
         return;
@@ -495,7 +500,11 @@ pub(crate) fn check_expiry(own: &mut Owners, s: SessionIdx) {
     if node.expires.is_some_and(|at| at <= now) {
         return end(own, s, Refusal::Deleted);
     }
-    remind(own, s);
+    if node.is_paused() {
+        credit::show_all(own, s);
+    }
+    delivering::pump(own, s);
+    delivering::remind(own, s);
     check_over(own, s);
 }
 

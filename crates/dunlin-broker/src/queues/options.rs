@@ -109,9 +109,15 @@ pub(crate) struct Kept {
     pub(crate) exclusive: bool,
     /// The client whose rights count for what it is bound to.
     pub(crate) client_id: Text,
+    /// What it wants of what its bindings bring, in a form of its protocol; empty: all.
+    pub(crate) filter: Box<[u8]>,
 }
 
-const VERSION: u8 = 1;
+/// With a filter.
+const VERSION: u8 = 2;
+
+/// Without: what earlier releases wrote.
+const VERSION_PLAIN: u8 = 1;
 
 impl Kept {
     pub(crate) fn encode(&self) -> Box<[u8]> {
@@ -120,6 +126,7 @@ impl Kept {
             life,
             exclusive,
             client_id,
+            filter,
         } = self;
         let (life, secs) = match life {
             Life::Kept => (0, 0),
@@ -130,7 +137,11 @@ impl Kept {
             Life::Detached(secs) => (5, *secs),
         };
         let ttl = options.ttl.map_or(0, |ttl| ttl.as_micros() as u64);
-        let mut out = alloc::vec![VERSION, options.overflow as u8, life, u8::from(*exclusive)];
+        let version = match filter.is_empty() {
+            true => VERSION_PLAIN,
+            false => VERSION,
+        };
+        let mut out = alloc::vec![version, options.overflow as u8, life, u8::from(*exclusive)];
         out.push(options.levels);
         out.extend_from_slice(&options.deliveries_max.to_le_bytes());
         out.extend_from_slice(&secs.to_le_bytes());
@@ -141,6 +152,10 @@ impl Kept {
         let dead = dead.map_or(&[][..], |dead| dead.as_bytes());
         out.extend_from_slice(&(dead.len() as u32).to_le_bytes());
         out.extend_from_slice(dead);
+        if !filter.is_empty() {
+            out.extend_from_slice(&(filter.len() as u32).to_le_bytes());
+            out.extend_from_slice(filter);
+        }
         out.extend_from_slice(client_id.as_bytes());
         out.into()
     }
@@ -154,12 +169,19 @@ impl Kept {
         let (bytes_max, rest) = rest.split_first_chunk()?;
         let (ttl, rest) = rest.split_first_chunk()?;
         let (dead, rest) = rest.split_first_chunk()?;
-        let (dead, client_id) = rest.split_at_checked(u32::from_le_bytes(*dead) as usize)?;
+        let (dead, rest) = rest.split_at_checked(u32::from_le_bytes(*dead) as usize)?;
+        let (filter, client_id) = match *version {
+            VERSION_PLAIN => (&[][..], rest),
+            VERSION => {
+                let (len, rest) = rest.split_first_chunk()?;
+                rest.split_at_checked(u32::from_le_bytes(*len) as usize)?
+            }
+            _ => return None,
+        };
         let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
         let size = |bytes| usize::try_from(number(bytes)).unwrap_or(usize::MAX);
         let text = |bytes: &[u8]| Text::from_utf8(Bytes::copy_from_slice(bytes)).ok();
         let dead = text(dead)?;
-        (*version == VERSION).then_some(())?;
         Some(Self {
             options: QueueOptions {
                 messages_max: size(messages_max),
@@ -187,6 +209,7 @@ impl Kept {
             },
             exclusive: *exclusive != 0,
             client_id: text(client_id)?,
+            filter: filter.into(),
         })
     }
 }
@@ -220,14 +243,16 @@ mod tests {
                 life,
                 exclusive: at % 2 == 0,
                 client_id: Text::from("c"),
+                filter: b"f".repeat(at % 2 * 3).into(),
             };
             let bytes = kept.encode();
+            assert_eq!(bytes[0], if at % 2 == 0 { 1 } else { 2 });
             assert_eq!(Kept::decode(&bytes).as_ref(), Some(&kept));
             for len in 0..39 {
                 assert_eq!(Kept::decode(&bytes[..len]), None, "{len} bytes");
             }
         }
-        assert_eq!(Kept::decode(&[2; 40]), None, "of a later release");
+        assert_eq!(Kept::decode(&[3; 40]), None, "of a later release");
     }
 
     #[test]

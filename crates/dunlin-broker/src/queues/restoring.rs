@@ -15,7 +15,7 @@ use crate::queues::addresses::{self, QUEUES};
 use crate::queues::calls::Create;
 use crate::queues::keeping::Had;
 use crate::queues::options::{Kept, Life};
-use crate::queues::{manage, nodes, termini};
+use crate::queues::{delivering, manage, nodes, termini};
 use crate::random::home_shard;
 use crate::sessions::{records, subscriptions};
 
@@ -67,8 +67,13 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession, mut had: Had) {
         let mut delivery = records::delivery(queued);
         delivery.level = node.kept.options.level(queued.priority());
         delivery.failed = queued.failed();
-        if let Some(delivery) = had.take(delivery) {
-            node.queue.push(delivery);
+        delivery.added = queued.added().cloned();
+        let Some(delivery) = had.take(delivery) else {
+            continue;
+        };
+        match queued.not_before().filter(|at| *at > own.now) {
+            Some(until) => node.delayed.insert(until, delivery),
+            None => node.queue.push(delivery),
         }
     }
     let now = own.now;
@@ -77,17 +82,18 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession, mut had: Had) {
         away::expire(&mut node, at, now);
     }
     let filters = from.subscriptions.iter().map(|(filter, ..)| filter.clone());
-    node.bindings = filters.map(|filter| (filter, BINDING)).collect();
+    let binding = node.binding();
+    node.bindings = filters.map(|filter| (filter, binding)).collect();
     let bindings: Vec<Text> = node.bindings.keys().cloned().collect();
     own.budget.holders.moved(None, node.user.as_ref());
     let s = own.sessions.insert_node(Box::new(node));
     for filter in bindings {
         // The other shards found this in the store as well.
-        let _ = own.routing.insert(s, &filter, BINDING);
+        let _ = own.routing.insert(s, &filter, binding);
     }
     own.count_in(s);
     nodes::expire_unattached(own, s);
-    nodes::remind(own, s);
+    delivering::remind(own, s);
 }
 
 /// Makes the queues of the configuration that are not there, and has those that are

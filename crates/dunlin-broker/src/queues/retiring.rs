@@ -1,19 +1,21 @@
 //! Messages of a node whose outcome is part of a transaction: they are taken out of
 //! it when that is prepared, and are gone, or wait again, when it is decided.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
 use dunlin_base::ShardId;
 use dunlin_queue::{Delivery, Outcome};
 use dunlin_store::{Seq, StoreOp};
 
 use crate::ids::SessionIdx;
+use crate::owners::Owners;
 use crate::owners::pending::{Fate, Retired, Work};
-use crate::owners::{Later, Owners};
 use crate::queues::calls::{Death, Place};
 use crate::queues::options::QueueOptions;
-use crate::queues::{credit, delivering, keeping, nodes};
+use crate::queues::{credit, dead, delivering, keeping, nodes};
+use crate::translate;
 
 /// Takes messages of a link out of their node for a transaction. `false`, and
 /// nothing taken, if the link does not have all of them any more.
@@ -21,21 +23,22 @@ pub(crate) fn prepare(
     own: &mut Owners,
     from: ShardId,
     place: Place,
-    outcomes: &[(u32, Outcome)],
+    outcomes: &[(u32, Outcome, Option<Bytes>)],
     work: &mut Work,
 ) -> bool {
     let Some(s) = credit::find(own, from, place) else {
         return false;
     };
     let durable = own.commits.is_durable();
+    let (now, bytes_max) = (own.now, own.config.packet_bytes_max);
     let Some(node) = own.sessions.node_mut(s) else {
         return false;
     };
     let has = |key: &u32| node.delivery(place.end, *key).is_some();
-    if !outcomes.iter().all(|(key, _)| has(key)) {
+    if !outcomes.iter().all(|(key, ..)| has(key)) {
         return false;
     }
-    for (key, outcome) in outcomes {
+    for (key, outcome, annotations) in outcomes {
         let Some(node) = own.sessions.node_mut(s) else {
             return false;
         };
@@ -43,7 +46,16 @@ pub(crate) fn prepare(
         let Some(delivery) = node.delivery(place.end, *key).cloned() else {
             continue;
         };
-        let fate = fate_of(&node.kept.options, &delivery, *outcome);
+        let old = delivery.added.as_deref();
+        let added = annotations.as_ref();
+        let added = added.and_then(|new| translate::merged(old, new));
+        let mut fate = fate_of(&node.kept.options, &delivery, *outcome);
+        if let Fate::Buried(death) = fate {
+            let copy = with(delivery.clone(), added.clone());
+            let message = dead::message(node, &copy, death, (now, bytes_max));
+            fate = Fate::Dead;
+            work.transacted_mut().dead.extend(message);
+        }
         node.take_refusers(place.end, *key, Outcome::Accepted);
         let session = node.key;
         keeping::settle(own, s, place.end, *key, Outcome::Accepted);
@@ -51,10 +63,19 @@ pub(crate) fn prepare(
             let seq = Seq(seq);
             work.ops.push(StoreOp::Dequeue { seq, session });
         }
+        if let Fate::Waits(attempts) = fate
+            && durable
+            && (attempts.is_some() || added.is_some())
+        {
+            let attempts = attempts.unwrap_or(delivery.failed);
+            let copy = with(delivery.clone(), added.clone());
+            work.ops.extend(credit::place_op(session, copy, attempts));
+        }
         work.transacted_mut().retired.push(Retired {
             node: place.node,
             delivery,
             fate,
+            added,
         });
     }
     nodes::check_left(own, s, place.end);
@@ -68,6 +89,7 @@ pub(crate) fn settle(own: &mut Owners, retired: Vec<Retired>, stored: bool) {
         node,
         delivery,
         fate,
+        added,
     } in retired
     {
         let Some(s) = own.sessions.resolve(node) else {
@@ -77,19 +99,28 @@ pub(crate) fn settle(own: &mut Owners, retired: Vec<Retired>, stored: bool) {
             // Its receiver had it, and may have done something with it.
             _ if !stored => {
                 let attempts = delivery.failed.saturating_add(1);
+                let key = own.sessions.get(s).map(|node| node.key);
+                let copy = delivery.clone();
                 wait(own, s, delivery, Some(attempts));
+                if let Some(key) = key {
+                    credit::note_place(own, key, copy, attempts);
+                }
             }
             Fate::Done => {}
             Fate::Dead => own.stats.messages_dead += 1,
-            Fate::Buried(death) => {
-                let bury = Later::Bury(node, Box::new(delivery), death);
-                own.later.push_back(bury);
-            }
-            Fate::Waits(attempts) => wait(own, s, delivery, attempts),
+            // It was moved before.
+            Fate::Buried(_) => {}
+            Fate::Waits(attempts) => wait(own, s, with(delivery, added), attempts),
         }
         delivering::pump(own, s);
         nodes::check_empty(own, s);
     }
+}
+
+/// A message with what was added to it, if something was.
+fn with(delivery: Delivery, added: Option<Arc<[u8]>>) -> Delivery {
+    let added = added.or_else(|| delivery.added.clone());
+    Delivery { added, ..delivery }
 }
 
 /// A message waits in its node again.
@@ -97,15 +128,11 @@ fn wait(own: &mut Owners, s: SessionIdx, mut delivery: Delivery, attempts: Optio
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    let key = node.key;
     if let Some(attempts) = attempts {
         delivery.maybe_sent = true;
         delivery.failed = attempts;
     }
-    node.queue.push(delivery.clone());
-    if let Some(attempts) = attempts {
-        credit::note_failure(own, key, delivery, attempts);
-    }
+    node.queue.push(delivery);
 }
 
 /// What becomes of a message with an outcome. Which of the others could take one that

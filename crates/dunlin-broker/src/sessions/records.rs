@@ -86,5 +86,6 @@ pub(crate) fn delivery(queued: &QueuedRef) -> Delivery {
         level: u8::MAX,
         maybe_sent: queued.qos() == QoS::AtLeastOnce,
         failed: 0,
+        added: None,
     }
 }

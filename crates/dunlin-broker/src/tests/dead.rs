@@ -245,6 +245,21 @@ fn annotations_of_modified_come_with_the_message() {
             say(&mut to, &mut world, delivery, &state);
             let (_, _, bytes) = to.message().expect("a message");
             assert_eq!(annotation(&bytes, "x-opt-b"), Some("2".into()));
+            continue;
         }
+        // The store has what was added, and the queue for the dead gets it.
+        world.restart();
+        let mut to = Client::new(&mut world, conn(1, 3), None);
+        to.receiver(&mut world, address, 9);
+        let (delivery, _, bytes) = to.message().expect("a message");
+        let said = ["x-opt-a", "x-opt-b"].map(|name| annotation(&bytes, name));
+        assert_eq!(said, [Some("1".into()), Some("2".into())]);
+        let rejected = DeliveryState::Outcome(Outcome::Rejected(Default::default()));
+        say(&mut to, &mut world, delivery, &rejected);
+        let mut to = Client::new(&mut world, conn(0, 4), None);
+        to.receiver(&mut world, DEAD, 9);
+        let (_, _, bytes) = to.message().expect("a dead message");
+        assert_eq!(annotation(&bytes, "x-opt-a"), Some("1".into()));
+        checked(&world);
     }
 }

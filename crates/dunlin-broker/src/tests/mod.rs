@@ -6,11 +6,15 @@ mod amqp;
 #[cfg(feature = "amqp")]
 mod dead;
 #[cfg(feature = "amqp")]
+mod delaying;
+#[cfg(feature = "amqp")]
 mod manage;
 #[cfg(feature = "amqp")]
 mod queues;
 #[cfg(feature = "mqtt")]
 mod searches;
+#[cfg(feature = "amqp")]
+mod selecting;
 #[cfg(feature = "amqp")]
 mod spread;
 #[cfg(all(feature = "amqp", feature = "mqtt"))]

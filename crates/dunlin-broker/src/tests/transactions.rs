@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Coordinator, DeliveryState, Outcome, ReceiverSettleMode, Role, SerialNumber,
-    Source, TransactionalState,
+    AnyTarget, Attach, Coordinator, DeliveryState, Map, Message as Scanned, Modified, Outcome,
+    ReceiverSettleMode, Rejected, Role, SerialNumber, Source, Symbol, TransactionalState, Value,
 };
 use dunlin_amqp::{Delivery, Demand, LinkId, Sending, State, Tag};
 use dunlin_base::ConnId;
@@ -17,6 +17,7 @@ use super::amqp::{Client, NOW, OPEN, World, addressed, conn, message, receiver};
 use super::queues::{address, internal_errors, lose, miscounted, named, payloads, taken};
 use crate::config::Config;
 use crate::queues::options::QueueOptions;
+use crate::random::home_shard;
 
 /// A client with a link to the coordinator.
 struct Controller {
@@ -335,6 +336,89 @@ fn outcomes_count_with_the_commit() {
             late.receiver(&mut world, &queue, 10);
             assert_eq!(taken(&mut late).len(), 3);
         }
+        check(&world);
+    }
+}
+
+#[test]
+fn what_becomes_of_messages_is_in_the_batch_of_their_commit() {
+    let queue = address();
+    for (shard, dead_at) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut names = (0..).map(|number| alloc::format!("/queues/dead{number}"));
+        let dead = names.find(|name| home_shard(name, 2) == dead_at);
+        let dead = dead.expect("one of many");
+        let options = QueueOptions {
+            dead_letter: Some(dead.as_str().into()),
+            ..QueueOptions::default()
+        };
+        let both = [(&queue, options), (&dead, QueueOptions::default())];
+        let changes = both.map(|(name, options)| named(name, &[], &options));
+        let mut world = World::configured(2, OPEN, |config| {
+            changes.iter().for_each(|change| change(config));
+        });
+        let mut by = Controller::new(&mut world, shard, 1);
+        let to = by.client.sender(&mut world, Some(&queue));
+        for byte in *b"123" {
+            by.client
+                .send(&mut world, to, false, message(true, &[byte]));
+            by.client.outcome().expect("accepted");
+        }
+        by.client.receiver(&mut world, &queue, 3);
+        let all = taken(&mut by.client);
+        assert_eq!(payloads(&all), "123");
+        let note = [(
+            Value::Symbol(Symbol::from_static("x-opt-note")),
+            Value::String("seen"),
+        )];
+        let noted = Modified {
+            message_annotations: Some(Map::new(&note)),
+            ..Modified::default()
+        };
+        let failed = Modified {
+            delivery_failed: true,
+            ..Modified::default()
+        };
+        let outcomes = [
+            Outcome::Rejected(Rejected::default()),
+            Outcome::Modified(failed),
+            Outcome::Modified(noted),
+        ];
+        let id = by.declare(&mut world);
+        for ((of, ..), outcome) in all.iter().zip(outcomes) {
+            by.retire(&mut world, &id, *of, outcome, true);
+        }
+        world.held = Some(Vec::new());
+        by.discharge(&mut world, &id, false);
+        let held = world.held.as_ref().expect("held");
+        let sizes: Vec<usize> = held.iter().map(|(_, batch)| batch.ops.len()).collect();
+        // One away, one to the dead, two in their places.
+        assert_eq!(sizes, [4], "one batch; {shard} {dead_at}");
+        world.release_store();
+        by.client.exchange(&mut world);
+        assert_eq!(by.answer(), Ok(Id::new()));
+        assert_eq!(world.store.stored_messages(), 3);
+        world.restart();
+        let mut last = Client::new(&mut world, conn(0, 2), None);
+        last.receiver(&mut world, &dead, 9);
+        assert_eq!(payloads(&taken(&mut last)), "1", "{shard} {dead_at}");
+        let mut rest = Client::new(&mut world, conn(1, 3), None);
+        rest.receiver(&mut world, &queue, 9);
+        let mut seen = Vec::new();
+        while let Some((_, _, bytes)) = rest.message() {
+            let scanned = Scanned::scan(&bytes).expect("a message");
+            let count = scanned
+                .header()
+                .expect("valid")
+                .map_or(0, |it| it.delivery_count);
+            let annotations = scanned.message_annotations().expect("valid");
+            let note = annotations.and_then(|map| map.get("x-opt-note")?.as_str());
+            seen.push((bytes.last().copied(), count, note.map(ToString::to_string)));
+        }
+        let expected = [
+            (Some(b'2'), 1, None),
+            (Some(b'3'), 0, Some("seen".to_string())),
+        ];
+        assert_eq!(seen, expected, "{shard} {dead_at}");
         check(&world);
     }
 }

@@ -273,6 +273,7 @@ mod tests {
             level: 0,
             maybe_sent: false,
             failed: 0,
+            added: None,
         }
     }
 

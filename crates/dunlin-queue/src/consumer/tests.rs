@@ -51,6 +51,7 @@ fn delivery(qos: QoS, seq: Option<u64>) -> Delivery {
         level: 0,
         maybe_sent: false,
         failed: 0,
+        added: None,
     }
 }
 

@@ -76,6 +76,7 @@ fn foreign() -> Message {
         extra: Some(Box::new(MessageExtra {
             priority: Some(4),
             created_ms: Some(-2),
+            deliver_at: None,
             encoded: Some(Encoded {
                 form: Form::Amqp,
                 bytes,
@@ -147,6 +148,24 @@ fn bytes_are_as_drawn() {
     encode_mark(Some(&failed), &mut out);
     assert_eq!(hex(&out), "02010000000000000061020109");
     assert_eq!(decode_mark(&out), Ok(Some(failed.clone())));
+    let delayed = Target {
+        priority: Some(9),
+        not_before: Some(Instant::from_micros(258)),
+        added: Some(b"ab"[..].into()),
+        ..Target::new(SessionKey(1), QoS::AtLeastOnce)
+    };
+    out.clear();
+    encode_mark(Some(&delayed), &mut out);
+    assert_eq!(
+        hex(&out),
+        "030100000000000000c109030201000000000000020000006162"
+    );
+    assert_eq!(decode_mark(&out), Ok(Some(delayed.clone())));
+    out.clear();
+    encode_log(&message(), &[&delayed, &failed], &mut out);
+    assert_eq!(out.first(), Some(&3));
+    let head = decode_log_head(&out).expect("just written");
+    assert_eq!(head.targets, [delayed, failed.clone()]);
     out.clear();
     encode_log(&message(), &[&target(), &failed], &mut out);
     assert_eq!(out.first(), Some(&2));

@@ -100,6 +100,8 @@ impl Histories {
                     shared: (self.below(5) == 0).then(|| Text::from("$share/g/t")),
                     failed: self.below(3) as u16,
                     priority: (self.below(4) == 0).then_some(7),
+                    not_before: (self.below(4) == 0).then_some(Instant::from_micros(1 << 50)),
+                    added: (self.below(4) == 0).then(|| Arc::from(&b"added"[..])),
                     ..Target::new(
                         session,
                         QoS::from_u8(self.below(3) as u8).unwrap_or_default(),
@@ -204,6 +206,7 @@ fn extra(draw: u64) -> MessageExtra {
     MessageExtra {
         priority: (draw.is_multiple_of(2)).then_some((draw % 10) as u8),
         created_ms: (draw.is_multiple_of(3)).then_some(draw as i64 - (1 << 39)),
+        deliver_at: None,
         encoded: (draw.is_multiple_of(5)).then(|| Encoded {
             form: Form::Amqp,
             bytes: Bytes::from(vec![draw as u8; (draw % 300) as usize]),

@@ -103,6 +103,10 @@ struct TargetLine {
     failed: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     priority: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_before_micros: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    added_base64: Option<String>,
 }
 
 /// A message; its payload as text if it is UTF-8.
@@ -376,6 +380,8 @@ fn target_line(target: &Target) -> TargetLine {
         shared: target.shared.as_ref().map(ToString::to_string),
         failed: target.failed,
         priority: target.priority,
+        not_before_micros: target.not_before.map(Instant::as_micros),
+        added_base64: target.added.as_ref().map(|added| BASE64.encode(added)),
     }
 }
 
@@ -508,6 +514,7 @@ fn qos_of(number: u8) -> Result<QoS, LineError> {
 }
 
 fn target_of(line: TargetLine) -> Result<Target, LineError> {
+    let added = line.added_base64.map(|data| BASE64.decode(data));
     Ok(Target {
         session: SessionKey(line.session),
         qos: qos_of(line.qos)?,
@@ -516,6 +523,8 @@ fn target_of(line: TargetLine) -> Result<Target, LineError> {
         shared: line.shared.map(Text::from),
         failed: line.failed,
         priority: line.priority,
+        not_before: line.not_before_micros.map(Instant::from_micros),
+        added: added.transpose()?.map(Arc::from),
     })
 }
 
@@ -542,6 +551,7 @@ fn extra_of(line: ExtraLine) -> Result<Box<MessageExtra>, LineError> {
     Ok(Box::new(MessageExtra {
         priority: line.priority,
         created_ms: line.created_at_millis,
+        deliver_at: None,
         encoded: bytes.transpose()?.map(|bytes| Encoded {
             form: Form::Amqp,
             bytes: Bytes::from(bytes),
@@ -582,6 +592,7 @@ mod tests {
             extra: Some(Box::new(MessageExtra {
                 priority: Some(9),
                 created_ms: Some(-1),
+                deliver_at: None,
                 encoded: Some(Encoded {
                     form: Form::Amqp,
                     bytes: Bytes::from_static(b"\x00Su\xa0\x02\xff\0"),
@@ -638,6 +649,8 @@ mod tests {
                     shared: Some(Text::from("$share/g/#")),
                     failed: 2,
                     priority: Some(9),
+                    not_before: Some(Instant::from_micros(5)),
+                    added: Some(Arc::from(&b"\xff"[..])),
                 }],
             },
             StoreOp::PutRetained {

@@ -50,6 +50,7 @@ final class Jms {
         all.put("durable", Jms::durable);
         all.put("shared", () -> using(Jms::shared));
         all.put("queue", () -> using(Jms::queue));
+        all.put("delay", () -> using(Jms::delay));
         all.put("browse", () -> using(Jms::browse));
         all.put("temporary-queue", () -> using(Jms::temporaryQueue));
         all.put("temporary-topic", () -> using(Jms::temporaryTopic));
@@ -264,18 +265,49 @@ final class Jms {
         }
         expect(text(from), "red3", "what is selected");
         expect(from.receive(300), null, "nothing else");
+        Queue queue = queue("s", context);
+        JMSConsumer odd = context.createConsumer(queue, "number = 1 OR number = 3");
+        for (int n = 0; n < 4; n++) {
+            context.createProducer().setProperty("number", n).send(queue, "" + n);
+        }
+        expect(text(odd) + text(odd), "13", "what is selected at the queue");
+        expect(odd.receive(300), null, "nothing else at the queue");
+        try (QueueBrowser browser = context.createBrowser(queue, "number = 2")) {
+            expect(Collections.list(browser.getEnumeration()).size(), 1, "what is browsed");
+        }
+        odd.close();
+        JMSConsumer rest = context.createConsumer(queue);
+        expect(text(rest) + text(rest), "02", "the rest in its order");
+    }
+
+    private static void delay(JMSContext context) throws Exception {
+        Queue queue = queue("d", context);
+        JMSConsumer from = context.createConsumer(queue);
+        long begin = System.currentTimeMillis();
+        context.createProducer().setDeliveryDelay(700).send(queue, "late");
+        context.createProducer().send(queue, "soon");
+        expect(text(from), "soon", "what is not delayed");
+        expect(text(from), "late", "what is delayed");
+        long took = System.currentTimeMillis() - begin;
+        expect(took >= 700, true, "a delay of 700 ms, not " + took);
     }
 
     private static void durable() throws Exception {
         String client = UUID.randomUUID().toString();
         String at = Scenarios.topic();
         try (JMSContext context = factory("&jms.clientID=" + client).createContext()) {
-            context.createDurableConsumer(context.createTopic(at), "sub").close();
+            context.createDurableConsumer(context.createTopic(at), "sub", "n > 1", false).close();
         }
-        using(context -> context.createProducer().send(context.createTopic(at), "while away"));
+        using(context -> {
+            for (int n = 1; n < 3; n++) {
+                context.createProducer().setProperty("n", n).send(context.createTopic(at), "" + n);
+            }
+        });
         try (JMSContext context = factory("&jms.clientID=" + client).createContext()) {
-            JMSConsumer from = context.createDurableConsumer(context.createTopic(at), "sub");
-            expect(text(from), "while away", "body");
+            JMSConsumer from =
+                context.createDurableConsumer(context.createTopic(at), "sub", "n > 1", false);
+            expect(text(from), "2", "what was selected while away");
+            expect(from.receive(300), null, "nothing else");
             from.close();
             context.unsubscribe("sub");
         }

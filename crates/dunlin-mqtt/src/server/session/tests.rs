@@ -249,6 +249,7 @@ fn sent(qos: QoS) -> Session {
         level: 0,
         maybe_sent: false,
         failed: 0,
+        added: None,
     });
     let next = session.outbound.poll(START, MAX);
     assert!(matches!(next, Some(Outgoing::Send(_))));
