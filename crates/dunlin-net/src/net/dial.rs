@@ -46,11 +46,11 @@ impl Net {
             addr: config.addr,
             source,
         };
-        let origin = Origin {
+        let origin = Arc::new(Origin {
             transport: config.transport,
             listener: None,
             protocols: config.protocols.as_slice().into(),
-        };
+        });
         let (now, limits) = (self.env.now, self.env.limits());
         let layers = layers::of_client(config, &origin.protocols, limits)?;
         let sock = tcp::connect(config.addr, config.local_addr).map_err(fail)?;

@@ -21,17 +21,18 @@ pub(super) fn of_server(
     limits: &NetLimits,
 ) -> Result<Option<Box<Layers>>, rustls::Error> {
     let tls = match &listener.tls {
-        Some((tls, name)) => Some(TlsLayer::server(Arc::clone(tls), *name)?),
+        Some((tls, name)) => Some(Box::new(TlsLayer::server(Arc::clone(tls), *name)?)),
         None => None,
     };
     let Origin {
         transport,
         protocols,
         ..
-    } = &listener.origin;
+    } = &*listener.origin;
     let ws = is_ws(*transport).then(|| {
         let origins = listener.origins.of(peer);
-        WsLayer::server(&listener.ws_path, origins, protocols, limits)
+        let ws = WsLayer::server(&listener.ws_path, origins, protocols, limits);
+        Box::new(ws)
     });
     Ok(boxed(Layers {
         tls,
@@ -55,7 +56,7 @@ pub(super) fn of_client(
     let tls = match tls {
         Some(tls) => {
             let server = ServerName::try_from(config.server_name.clone()).map_err(|_| name())?;
-            Some(TlsLayer::client(tls, server).map_err(|_| name())?)
+            Some(Box::new(TlsLayer::client(tls, server).map_err(|_| name())?))
         }
         None => None,
     };
@@ -72,7 +73,7 @@ pub(super) fn of_client(
             return Err(NetError::Config("the WebSocket path or host is not valid"));
         }
         let (ws, request) = WsLayer::client(&host, &config.ws_path, key, protocols, limits);
-        (Some(ws), request)
+        (Some(Box::new(ws)), request)
     } else {
         (None, String::new())
     };

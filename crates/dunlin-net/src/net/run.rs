@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io;
+use std::sync::Arc;
 
 use dunlin_base::transport::{NetEvent, plain_addr};
 use mio::net::TcpStream;
@@ -179,7 +180,7 @@ impl Net {
                 return;
             }
         };
-        let origin = listener.origin.clone();
+        let origin = Arc::clone(&listener.origin);
         let _ = sock.set_nodelay(true);
         let handshake_deadline = now + limits.handshake_timeout;
         let inserted = self.conns.insert_stream(self.poll.registry(), |id| {

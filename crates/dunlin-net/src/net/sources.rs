@@ -41,7 +41,7 @@ enum Source {
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: TcpListener,
-    pub(super) origin: Origin,
+    pub(super) origin: Arc<Origin>,
     pub(super) tls: Option<(Arc<rustls::ServerConfig>, CertName)>,
     pub(super) ws_path: Arc<str>,
     pub(super) origins: Origins,
@@ -160,11 +160,11 @@ impl Sources {
             socket,
             ws_path: config.ws_path.as_str().into(),
             origins: config.origins,
-            origin: Origin {
+            origin: Arc::new(Origin {
                 transport: config.transport,
                 listener: Some(config.index),
                 protocols: config.protocols.into(),
-            },
+            }),
             tls: None,
             ready: false,
             not_before: Instant::ZERO,

@@ -38,7 +38,7 @@ enum Writing {
     /// It took less than it was offered: it reports when it takes more.
     Full,
     /// Writing failed; reported once everything that arrived is read.
-    Failed(CloseCause),
+    Failed(Box<CloseCause>),
 }
 
 /// What leaves.
@@ -79,7 +79,7 @@ impl Output {
     /// Why writing failed, once.
     pub(super) fn take_failure(&mut self) -> Option<CloseCause> {
         match core::mem::take(&mut self.writing) {
-            Writing::Failed(cause) => Some(cause),
+            Writing::Failed(cause) => Some(*cause),
             other => {
                 self.writing = other;
                 None
@@ -199,7 +199,7 @@ impl Output {
             &scratch.plain
         };
         if let Err(error) = tls.encrypt(plain, &mut scratch.tls_out) {
-            self.fail(&error);
+            self.fail(&dunlin_quic::describe(&error));
             return 0;
         }
         self.put_wire(
@@ -271,7 +271,7 @@ impl Output {
                 let piece = front.get(..ENCRYPT_BYTES - gathered).unwrap_or(front);
                 let n = piece.len();
                 if let Err(error) = tls.encrypt(piece, tls_out) {
-                    self.fail(&error);
+                    self.fail(&dunlin_quic::describe(&error));
                     return wrote;
                 }
                 self.backlog.advance(n);
@@ -314,15 +314,14 @@ impl Output {
                 n
             }
             Err(e) => {
-                self.writing =
-                    Writing::Failed(CloseCause::failed(&format!("connection lost: {e}")));
+                self.fail(&format!("connection lost: {e}"));
                 0
             }
         }
     }
 
-    fn fail(&mut self, error: &rustls::Error) {
-        self.writing = Writing::Failed(CloseCause::failed(&dunlin_quic::describe(error)));
+    fn fail(&mut self, why: &str) {
+        self.writing = Writing::Failed(Box::new(CloseCause::failed(why)));
     }
 
     /// Turns bytes written into credit. What layers add makes the credit come

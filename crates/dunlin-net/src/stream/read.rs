@@ -135,7 +135,7 @@ impl StreamConn {
             identity,
         } = layers;
         let Some(tls) = tls else {
-            return self.feed_ws(ws.as_mut(), data, identity, cx);
+            return self.feed_ws(ws.as_deref_mut(), data, identity, cx);
         };
         let mut out = core::mem::take(&mut cx.scratch.tls_out);
         out.clear();
@@ -158,7 +158,7 @@ impl StreamConn {
                 let mut copy = core::mem::take(&mut cx.scratch.plain);
                 copy.clear();
                 copy.extend_from_slice(plain);
-                above = self.feed_ws(ws.as_mut(), &mut copy, identity, cx);
+                above = self.feed_ws(ws.as_deref_mut(), &mut copy, identity, cx);
                 cx.scratch.plain = copy;
             }
             TlsEvent::Plain(plain) => self.deliver(plain, cx),

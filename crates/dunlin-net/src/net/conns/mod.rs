@@ -74,7 +74,7 @@ pub(super) struct Conns {
 }
 
 impl Conn {
-    const fn transport(&self) -> Transport {
+    fn transport(&self) -> Transport {
         match self {
             Self::Stream(stream) => stream.transport(),
             Self::Quic(_) => Transport::Quic,
