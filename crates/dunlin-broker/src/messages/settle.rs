@@ -28,9 +28,9 @@ pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
     let origin = publish.origin;
     let mut waits = publish.preparing > 0;
     if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
-        && (waits || !session.preparing.is_empty())
+        && (waits || session.preparing.front().is_some())
     {
-        session.preparing.push_back(token);
+        session.preparing.push(token);
         waits = true;
     }
     match waits {
@@ -60,16 +60,16 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
         if let Some(session) = session {
             match session.preparing.front() {
-                Some(first) if *first != token => return,
-                _ => session.preparing.pop_front(),
-            };
+                Some(first) if first != token => return,
+                _ => session.preparing.pop(),
+            }
         }
         let Some(publish) = own.commits.take_publish(token) else {
             return;
         };
         commit_publish(own, token, publish);
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
-        next = session.and_then(|session| session.preparing.front().copied());
+        next = session.and_then(|session| session.preparing.front());
     }
 }
 

@@ -125,6 +125,36 @@ impl Allowed {
     }
 }
 
+/// Publishes of a client that are not yet given to the store, in order; none while
+/// nothing waits for other shards. Bounded by what its front lets it send without an
+/// answer.
+#[derive(Debug, Default)]
+#[allow(
+    clippy::box_collection,
+    reason = "most sessions have none, and a pointer is a quarter of it"
+)]
+pub(crate) struct Line(Option<Box<VecDeque<u64>>>);
+
+impl Line {
+    pub(crate) fn front(&self) -> Option<u64> {
+        self.0.as_ref()?.front().copied()
+    }
+
+    pub(crate) fn push(&mut self, token: u64) {
+        self.0.get_or_insert_default().push_back(token);
+    }
+
+    pub(crate) fn pop(&mut self) {
+        if let Some(line) = &mut self.0 {
+            line.pop_front();
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> VecDeque<u64> {
+        self.0.take().map_or_else(VecDeque::new, |line| *line)
+    }
+}
+
 /// What every session has: its place among the others of this shard.
 #[derive(Debug)]
 pub(crate) struct SessionCore {
@@ -138,10 +168,7 @@ pub(crate) struct SessionCore {
     pub(crate) recheck: bool,
     pub(crate) conn: Option<ConnIdx>,
     pub(crate) walks: Walks,
-    /// Publishes of this client not yet given to the store, in order; empty
-    /// while nothing waits for other shards. Bounded by what its front lets it
-    /// send without an answer.
-    pub(crate) preparing: VecDeque<u64>,
+    pub(crate) preparing: Line,
     pub(crate) alarm: Alarm,
     /// What the budget counts for it.
     pub(crate) weight: Weight,
@@ -162,7 +189,7 @@ impl SessionCore {
             recheck: false,
             conn: None,
             walks: Walks::default(),
-            preparing: VecDeque::new(),
+            preparing: Line::default(),
             alarm: Alarm::default(),
             weight: Weight::default(),
             charge: Charge::default(),

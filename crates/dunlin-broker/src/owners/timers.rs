@@ -32,8 +32,15 @@ pub(crate) enum Timer {
 }
 
 /// For when the reminder of a connection or session is set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Alarm(Option<Instant>);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Alarm(Instant);
+
+impl Default for Alarm {
+    /// It is not set.
+    fn default() -> Self {
+        Self(Instant::FAR_FUTURE)
+    }
+}
 
 /// All reminders.
 #[derive(Debug, Default)]
@@ -46,22 +53,23 @@ impl Timers {
 
     /// Makes sure that there is a reminder at `at` or before.
     pub(crate) fn remind(&mut self, at: Instant, timer: Timer, alarm: &mut Alarm) {
-        if alarm.0.is_some_and(|set| set <= at) {
+        if alarm.0 <= at {
             return;
         }
         self.cancel(timer, alarm);
-        alarm.0 = Some(at);
+        alarm.0 = at;
         self.0.insert((at, timer));
     }
 
     /// The reminder came.
-    pub(crate) const fn came(alarm: &mut Alarm) {
-        alarm.0 = None;
+    pub(crate) fn came(alarm: &mut Alarm) {
+        *alarm = Alarm::default();
     }
 
     /// Takes a reminder out.
     pub(crate) fn cancel(&mut self, timer: Timer, alarm: &mut Alarm) {
-        if let Some(set) = alarm.0.take() {
+        let Alarm(set) = core::mem::take(alarm);
+        if set < Instant::FAR_FUTURE {
             self.0.remove(&(set, timer));
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) -> Option<Session> {
     }
     let session = own.sessions.get_mut(s)?;
     let subscriptions = session.take_subscriptions();
-    let line = core::mem::take(&mut session.preparing);
+    let line = session.preparing.take();
     let mut changes = Vec::new();
     for filter in subscriptions {
         changes.extend(subscriptions::leave(own, s, &filter));
