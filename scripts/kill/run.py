@@ -16,10 +16,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "interop"))
 
+import amqp  # noqa: E402
 from brokers import BROKERS  # noqa: E402
 from clients import Publisher, Subscriber, settle  # noqa: E402
 
 ROUNDS, ROUNDS_SHORT = 20, 5
+# Of AMQP.
+KILLS = 100
 PUBLISHERS_PER_QOS = 3
 # Life of the broker in one round.
 ROUND_SECONDS = (0.2, 1.2)
@@ -94,16 +97,25 @@ def main() -> int:
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--shards", type=int, default=2)
+    parser.add_argument("--amqp", action="store_true", help="AMQP only")
+    parser.add_argument("--kills", type=int, default=0, help="kills of AMQP; 0 is none but with --amqp")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     args = parser.parse_args()
+    if args.amqp:
+        args.kills = args.kills or KILLS
     args.rounds = args.rounds or (ROUNDS_SHORT if args.short else ROUNDS)
     if BROKERS[args.broker].binary() is None:
         print(f"kill: skipped: there is no {args.broker} binary")
         print("0 passed, 0 failed, 1 skipped")
         return 0
     print(f"kill: {args.rounds} rounds, seed {args.seed}, {args.shards} shards", flush=True)
-    with tempfile.TemporaryDirectory(prefix="kill-") as folder:
-        wrong = run(args, Path(folder))
+    wrong = []
+    if not args.amqp:
+        with tempfile.TemporaryDirectory(prefix="kill-") as folder:
+            wrong += run(args, Path(folder))
+    if args.kills and args.broker == "dunlin":
+        with tempfile.TemporaryDirectory(prefix="kill-amqp-") as folder:
+            wrong += amqp.run(args, Path(folder))
     for sentence in wrong:
         print(f"kill: {sentence}")
     print(f"{0 if wrong else 1} passed, {1 if wrong else 0} failed, 0 skipped")
