@@ -45,7 +45,7 @@ pub(crate) fn handle_attach(
         return;
     };
     let ids = (link, session);
-    let outcome = match has_room(own, &body) {
+    let outcome = match has_room(own, c, &body) {
         Ok(()) => attach_any(own, c, ids, &attach, &body),
         refused => refused,
     };
@@ -62,10 +62,15 @@ pub(crate) fn handle_attach(
     }
 }
 
-/// Whether there is memory for what the client says of a link.
-fn has_room(own: &mut Owners, body: &Body) -> Result<(), Refusal> {
+/// Whether there is memory for what the client says of a link. What is left of it at
+/// last is for those who have none.
+fn has_room(own: &mut Owners, c: ConnIdx, body: &Body) -> Result<(), Refusal> {
     own.budget.look();
-    if own.budget.room(Part::Sessions) >= body.bytes_len() {
+    let bytes = body.bytes_len();
+    let conn = own.conns.amqp(c);
+    let is_first = conn.is_some_and(|conn| conn.links.is_empty());
+    let room = own.budget.room(Part::Sessions);
+    if (is_first && room >= bytes) || own.budget.has_room(Part::Sessions, bytes, usize::MAX) {
         return Ok(());
     }
     own.note_refused(Part::Sessions, 1);

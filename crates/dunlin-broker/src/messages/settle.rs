@@ -210,6 +210,7 @@ fn settle_transacted(own: &mut Owners, transacted: Transacted, stored: bool) {
 
 fn settle_due(own: &mut Owners, work: Work, stored: bool) {
     let (now, held_max) = (own.now, own.config.queue_held_max);
+    let short = stored && !own.has_memory(0);
     for Due {
         session,
         mut delivery,
@@ -236,7 +237,9 @@ fn settle_due(own: &mut Owners, work: Work, stored: bool) {
             };
             let message = delivery.held();
             let is_back = message.is_some_and(|it| entry.keeps_back(it, now).is_some());
-            if entry.queue().len() >= held_max && !is_back {
+            // Where memory is short, so does one that has something to take.
+            let sheds = entry.queue().len() >= held_max || (short && !entry.queue().is_empty());
+            if sheds && !is_back {
                 delivery.shed();
             }
             entry.push(delivery, now);

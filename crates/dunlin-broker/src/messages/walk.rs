@@ -27,10 +27,16 @@ pub(crate) type DeliverOnce = fn(&mut Owners, &mut Source<'_>, &Hit, bool);
 /// Takes one page of retained messages for the session's new subscriptions.
 /// `false` when there is nothing to take now.
 pub(crate) fn walk_retained(own: &mut Owners, s: SessionIdx, once: DeliverOnce) -> bool {
+    let short = !own.has_memory(0);
     let Some(session) = own.sessions.get_mut(s) else {
         return false;
     };
-    if !session.queue().has_room(1, 0, QUEUE_LOW, QUEUE_LOW_BYTES) {
+    // One by one where there is no memory, however many sessions walk.
+    let (low, max) = match short {
+        true => (1, 1),
+        false => (QUEUE_LOW, usize::MAX),
+    };
+    if !session.queue().has_room(1, 0, low, QUEUE_LOW_BYTES) {
         return false;
     }
     let Some((filter, after)) = session.walks.take() else {
@@ -39,7 +45,7 @@ pub(crate) fn walk_retained(own: &mut Owners, s: SessionIdx, once: DeliverOnce) 
     let Some(subscription) = session.subscription(&filter) else {
         return true;
     };
-    let (page, next) = own.routing.retained.page(&filter, after.as_deref());
+    let (page, next) = own.routing.retained.page(&filter, after.as_deref(), max);
     for message in page {
         deliver_retained(own, s, &subscription, message, once);
     }

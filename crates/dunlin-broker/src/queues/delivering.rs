@@ -24,7 +24,8 @@ use crate::queues::keeping;
 use crate::queues::options::Overflow;
 use crate::translate;
 
-/// Messages loaded from the store at a time, and what they may cost together.
+/// Messages loaded from the store at a time, and what they may cost together; one
+/// where memory is short.
 const LOAD_MAX: usize = 256;
 const LOAD_BYTES_MAX: usize = 1 << 20;
 
@@ -53,9 +54,13 @@ fn release_due(own: &mut Owners, s: SessionIdx) {
 
 fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
     release_due(own, s);
-    let unsettled_max = usize::from(own.config.inflight_max);
     loop {
         let now = own.now;
+        // One by one where memory is short, so that the rest stays in the store.
+        let unsettled_max = match own.has_memory(0) {
+            true => usize::from(own.config.inflight_max),
+            false => 1,
+        };
         let Some(node) = own.sessions.node_mut(s) else {
             return;
         };
@@ -180,10 +185,14 @@ fn record(own: &mut Owners, s: SessionIdx, at: usize, key: u32) {
 }
 
 fn load(own: &mut Owners, s: SessionIdx, at: usize) {
+    let messages_max = match own.has_memory(0) {
+        true => LOAD_MAX,
+        false => 1,
+    };
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    let seqs = away::stored_at_front(node, at, LOAD_MAX, LOAD_BYTES_MAX);
+    let seqs = away::stored_at_front(node, at, messages_max, LOAD_BYTES_MAX);
     let seqs = seqs.into_iter().map(Seq).collect();
     let node = node.reference(s);
     let request = own.commits.load(node, seqs);

@@ -182,7 +182,8 @@ pub(crate) fn has_room(own: &mut Owners, user: Option<&Text>) -> bool {
         own.note_full_holder(holder, 1);
         return false;
     }
-    if full || !own.budget.has_room_for_session() {
+    let room = own.budget.has_room(Part::Sessions, 0, usize::MAX);
+    if full || !room || !own.budget.has_room_for_session() {
         own.note_refused(Part::Sessions, 1);
         return false;
     }

@@ -4,10 +4,12 @@
 //! `ATTACK_SEEDS=0..100000 cargo test --release -p dunlin-sim --test attack`
 //! runs that many programs, on `ATTACK_THREADS` threads; without, a few are run. A
 //! program is a world of its own that its seed decides: what a long run finds,
-//! `ATTACK_SEEDS=N` shows again, and prints its steps.
+//! `ATTACK_SEEDS=N` shows again, and prints its steps. Clients of AMQP are part of one
+//! program of four, see [`amqp`].
 
 #![allow(clippy::print_stdout, reason = "a long run says how far it came")]
 
+mod amqp;
 mod estimates;
 mod memory;
 mod pace;

@@ -5,6 +5,7 @@ use dunlin_mqtt::server::link::UNFINISHED_BYTES_MAX;
 use dunlin_mqtt_codec::Version;
 use dunlin_sim::{Link, Random, Script, encode};
 
+use crate::amqp::{self, Attackers, Burst, Step};
 use crate::packets::{Packets, STRANGER_PROPERTIES_MAX};
 
 /// Hostile clients with a session.
@@ -42,10 +43,13 @@ pub(crate) struct Program<'a> {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     serial: u64,
+    /// Clients of AMQP, if it has any.
+    amqp: Option<Attackers>,
 }
 
 impl<'a> Program<'a> {
-    pub(crate) fn new(script: Script, random: Random, ready: &'a Packets) -> Self {
+    pub(crate) fn new(seed: u64, script: Script, random: Random, ready: &'a Packets) -> Self {
+        let has_amqp = amqp::is_part_of(seed, &ready.sizes);
         Self {
             script,
             random,
@@ -54,6 +58,7 @@ impl<'a> Program<'a> {
             packets: 0,
             bytes: 0,
             serial: 0,
+            amqp: has_amqp.then(|| Attackers::new(seed)),
         }
     }
 
@@ -81,7 +86,8 @@ impl<'a> Program<'a> {
 
     /// Bytes that wait at the clients, because the broker does not read them.
     pub(crate) fn waiting_bytes(&mut self) -> usize {
-        let conns = CLIENTS.map(|name| self.script.conn(name));
+        let names = CLIENTS.iter().chain(&amqp::CLIENTS);
+        let conns: Vec<_> = names.map(|name| self.script.conn(name)).collect();
         let links = conns.into_iter().flatten();
         let links = links.filter_map(|conn| self.script.world.link(conn));
         links.map(Link::waiting_bytes).sum()
@@ -128,6 +134,42 @@ impl<'a> Program<'a> {
                 "crash".into()
             }
         }
+    }
+
+    /// What the broker may hold for clients of AMQP besides its budget.
+    pub(crate) const fn amqp_bytes_max(&self) -> usize {
+        match self.amqp {
+            Some(_) => Attackers::bytes_max(),
+            None => 0,
+        }
+    }
+
+    /// A step of a client of AMQP, if there are any.
+    pub(crate) fn step_of_amqp(&mut self) -> Option<String> {
+        let is_connected = amqp::CLIENTS.map(|name| self.script.conn(name).is_some());
+        let step = self.amqp.as_mut()?.step(&self.ready.sizes, is_connected);
+        Some(match step {
+            Step::Send(burst) => {
+                let Burst {
+                    name,
+                    bytes,
+                    frames,
+                    what,
+                } = burst;
+                self.send(&name, &bytes, frames);
+                format!("{name}: {what}")
+            }
+            Step::Act(name, what) => self.change(name, what),
+            Step::Strangers(bytes) => {
+                for number in 0..self.ready.sizes.strangers {
+                    let name = format!("v{number}");
+                    if self.script.conn(&name).is_none() {
+                        self.send(&name, &bytes, 1);
+                    }
+                }
+                "strangers of AMQP".into()
+            }
+        })
     }
 
     fn connect(&mut self, name: &str) -> String {

@@ -66,7 +66,7 @@ impl<'a> Trial<'a> {
         let mut script = Script::new(setup(seed, sizes, &mut random));
         script.watch_only("i");
         Self {
-            program: Program::new(script, random, packets),
+            program: Program::new(seed, script, random, packets),
             sizes,
             held,
             steps: Vec::new(),
@@ -79,8 +79,11 @@ impl<'a> Trial<'a> {
     pub(crate) fn run(mut self, sum: &mut Sum) -> Result<(), Breach> {
         let begun = self.program.script.world.now();
         let mut outcome = Ok(());
-        while self.steps.len() < STEPS && outcome.is_ok() {
+        for _ in 0..STEPS {
             outcome = self.step(&mut sum.worst);
+            if outcome.is_err() {
+                break;
+            }
         }
         let program = &self.program;
         let world = &program.script.world;
@@ -109,6 +112,12 @@ impl<'a> Trial<'a> {
             println!("{step}");
         }
         self.steps.push(step);
+        if let Some(step) = program.step_of_amqp() {
+            if self.verbose {
+                println!("{step}");
+            }
+            self.steps.push(step);
+        }
         let latency = serve(&mut program.script, &mut self.messages);
         program.script.settle();
         while program.script.pop("i").is_some() {}
@@ -121,7 +130,7 @@ impl<'a> Trial<'a> {
         if self.verbose {
             println!("    {held} bytes, {used:?} of {time_max:?}, latency {latency:?}");
         }
-        if held > self.sizes.held_bytes_max {
+        if held > self.sizes.held_bytes_max + program.amqp_bytes_max() {
             return Err(format!("{held} bytes are held").into());
         }
         if used > time_max && used > time_max.mul_f64(pace::slowness()) {

@@ -100,12 +100,13 @@ impl Retained {
         self.changes.len()
     }
 
-    /// One page of retained messages that match a filter, from `after` on, and
-    /// where the next page begins.
+    /// One page of at most `max` retained messages that match a filter, from `after`
+    /// on, and where the next page begins.
     pub(crate) fn page(
         &self,
         filter: &str,
         after: Option<&str>,
+        max: usize,
     ) -> (Vec<Arc<Message>>, Option<Text>) {
         let mut page: Vec<Arc<Message>> = Vec::new();
         let mut bytes = 0;
@@ -114,7 +115,7 @@ impl Retained {
             .visit_steps(filter, after, STEPS_MAX, |_, message| {
                 page.push(Arc::clone(message));
                 bytes += message.cost();
-                if page.len() < PAGE_MAX && bytes < PAGE_BYTES {
+                if page.len() < max.min(PAGE_MAX) && bytes < PAGE_BYTES {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())
