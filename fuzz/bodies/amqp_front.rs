@@ -52,6 +52,7 @@ pub(crate) fn run(data: &[u8]) {
             anonymous: Anonymous::Always,
             passwords: false,
             certificates: false,
+            tokens: false,
         }],
         // Small, so that limits are met.
         inflight_max: 3,

@@ -7,6 +7,7 @@
 use core::fmt;
 
 use bytes::Bytes;
+use core::time::Duration;
 use dunlin_base::Text;
 use dunlin_base::transport::Peer;
 
@@ -45,6 +46,8 @@ pub struct AuthPolicy {
     pub passwords: bool,
     /// A verified client certificate is a credential, and its name the user.
     pub certificates: bool,
+    /// The authenticator verifies tokens.
+    pub tokens: bool,
 }
 
 /// What follows from a CONNECT before anything slow is asked.
@@ -110,6 +113,13 @@ pub enum AuthRequest {
         /// User name.
         user: Text,
     },
+    /// Verify a bearer token (RFC 6750).
+    Token {
+        /// User that the client claims to be, if it names one.
+        user: Option<Text>,
+        /// The token.
+        token: Text,
+    },
 }
 
 // Passwords must not reach a log by way of a derived `Debug`.
@@ -128,6 +138,10 @@ impl fmt::Debug for AuthRequest {
                 .field("peer", peer)
                 .finish_non_exhaustive(),
             Self::Scram { user } => f.debug_struct("Scram").field("user", user).finish(),
+            Self::Token { user, .. } => {
+                let mut token = f.debug_struct("Token");
+                token.field("user", user).finish_non_exhaustive()
+            }
         }
     }
 }
@@ -140,7 +154,14 @@ pub enum AuthAnswer {
         /// Verified name, for the access list.
         user: Option<Text>,
     },
-    /// Bad user name or password.
+    /// The token is valid.
+    Token {
+        /// Whose it is, for the access list.
+        user: Text,
+        /// Time until it expires.
+        lifetime: Duration,
+    },
+    /// Bad user name or password, or no valid token.
     Refuse,
     /// Too many questions wait; the client may try again later.
     Busy,
@@ -215,6 +236,7 @@ mod tests {
             anonymous: Anonymous::Always,
             passwords: true,
             certificates: true,
+            tokens: false,
         };
         let closed = AuthPolicy {
             anonymous: Anonymous::Never,

@@ -1,5 +1,6 @@
 //! The authenticator of a simulated world: a table of users.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -54,6 +55,21 @@ impl Users {
                     }
                 } else {
                     AuthAnswer::Refuse
+                }
+            }
+            // What follows the name of a user is the seconds that it is valid.
+            AuthRequest::Token { user, token } => {
+                let valid = token.split_once('.').and_then(|(name, secs)| {
+                    let claimed = user.as_ref().is_none_or(|user| user.as_str() == name);
+                    let secs = secs.parse().ok()?;
+                    (claimed && self.0.contains_key(name)).then_some((name, secs))
+                });
+                match valid {
+                    Some((name, secs)) => AuthAnswer::Token {
+                        user: name.into(),
+                        lifetime: Duration::from_secs(secs),
+                    },
+                    None => AuthAnswer::Refuse,
                 }
             }
             AuthRequest::Scram { user } => {

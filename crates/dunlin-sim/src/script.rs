@@ -166,6 +166,7 @@ fn set(setup: &mut Setup, pair: &str) {
                 },
                 passwords: true,
                 certificates: false,
+                tokens: false,
             }];
         }
         other => unreachable!("no such setting: {other}"),

@@ -27,6 +27,9 @@ const CONTAINER_ID: &str = "dunlin";
 /// The frame of `open`: some clients have long container ids, and properties.
 const OPEN_BYTES_MAX: u32 = 4096;
 
+/// A SASL frame with the longest token that the authenticator takes.
+const TOKEN_FRAME_BYTES_MAX: u32 = 9 * 1024;
+
 /// Sessions of a connection.
 const SESSIONS_MAX: u16 = 16;
 
@@ -49,6 +52,7 @@ pub(crate) fn engine(
         // refused.
         mechanisms.push(Symbol::from_static(Mechanism::Anonymous.name()));
     }
+    let limits = Limits::default();
     let settings = Settings {
         side: Side::Server,
         container_id: CONTAINER_ID,
@@ -56,12 +60,16 @@ pub(crate) fn engine(
         mechanisms: Symbols::new(&mechanisms),
         limits: Limits {
             first_frame_bytes_max: OPEN_BYTES_MAX,
+            sasl_frame_bytes_max: match policy.tokens {
+                true => TOKEN_FRAME_BYTES_MAX,
+                false => limits.sasl_frame_bytes_max,
+            },
             sessions_max: SESSIONS_MAX,
             links_max: LINKS_MAX,
             unsettled_sent_max: usize::from(config.inflight_max),
             partial_bytes_max: config.packet_bytes_max as usize,
             open_time_out: config.connect_timeout,
-            ..Limits::default()
+            ..limits
         },
     };
     Connection::new(now, &settings)

@@ -58,7 +58,11 @@ pub(super) fn inherited(own: &Owners, c: ConnIdx) -> Inherited {
         return Inherited::Nothing;
     };
     if let Some(proved) = &carrier.proved {
-        return Inherited::Proved(proved.clone());
+        let is_over = proved.expires.is_some_and(|at| at <= own.now);
+        return match is_over {
+            true => Inherited::Nothing,
+            false => Inherited::Proved(proved.clone()),
+        };
     }
     let mut earlier = carrier.streams.range(..carried.stream);
     let is_open = |at: ConnIdx| own.conns.amqp(at).is_some_and(is_undecided);

@@ -37,6 +37,8 @@ pub(crate) struct Carrier {
 pub(crate) struct Proved {
     pub(crate) user: Option<Text>,
     pub(crate) standing: Standing,
+    /// When the token expires that proves it.
+    pub(crate) expires: Option<Instant>,
 }
 
 impl From<&Identity> for Proved {
@@ -44,6 +46,7 @@ impl From<&Identity> for Proved {
         Self {
             user: identity.user.clone(),
             standing: identity.standing,
+            expires: identity.expires,
         }
     }
 }
@@ -53,6 +56,7 @@ impl From<Proved> for Identity {
         Self {
             user: proved.user,
             standing: proved.standing,
+            expires: proved.expires,
             data: None,
         }
     }

@@ -243,6 +243,10 @@ pub(crate) fn check_deadline(own: &mut Owners, c: ConnIdx) {
     if conn.engine.deadline().is_some_and(|due| due <= now) {
         conn.engine.on_deadline(now);
     }
+    if conn.identity.expires.take_if(|at| *at <= now).is_some() {
+        let text = "the token of the client has expired";
+        return close(own, c, condition::UNAUTHORIZED_ACCESS, text);
+    }
     drive(own, c, &[]);
 }
 
@@ -252,7 +256,8 @@ fn remind(own: &mut Owners, c: ConnIdx) {
         return;
     };
     let timer = Timer::Conn(conn.id);
-    if let Some(due) = conn.engine.deadline()
+    let dues = [conn.engine.deadline(), conn.identity.expires];
+    if let Some(due) = dues.into_iter().flatten().min()
         && conn.phase != AmqpPhase::Closing
     {
         own.timers.remind(due, timer, &mut conn.alarm);

@@ -22,6 +22,11 @@ use crate::owners::Owners;
 use crate::owners::common::{Standing, Who};
 use crate::reports::audit;
 
+/// What a client with a token that is not valid gets (RFC 7628 section 3.2.2): with
+/// the outcome, because clients send `open` behind their token, and what they answered
+/// to a challenge would come after that.
+const INVALID_TOKEN: &[u8] = br#"{"status":"invalid_token"}"#;
+
 const WRONG: &str = "wrong user name or password";
 
 /// The mechanisms that a client may choose, strongest first.
@@ -41,9 +46,9 @@ pub(super) fn offered(
         // Without a password file a name is not believed, and counts for nothing.
         Mechanism::Plain => is_secret && (policy.passwords || is_free),
         Mechanism::Anonymous => is_free || inherits,
-        // The transport tells no channel binding, and there is nothing that
-        // verifies tokens.
-        Mechanism::ScramSha256Plus | Mechanism::OAuthBearer => false,
+        Mechanism::OAuthBearer => is_secret && policy.tokens,
+        // The transport tells no channel binding.
+        Mechanism::ScramSha256Plus => false,
     };
     Mechanism::ALL.into_iter().filter(may_choose)
 }
@@ -118,7 +123,8 @@ pub(super) fn resume(own: &mut Owners, c: ConnIdx, sasl: Sasl) {
             policy.first_step(&peer, &Text::new(), Some(&user), Some(&password))
         }
         Question::Keys { user } => FirstStep::Ask(AuthRequest::Scram { user }),
-        _ => FirstStep::Refuse,
+        Question::Token { user, token } => FirstStep::Ask(AuthRequest::Token { user, token }),
+        Question::Anonymous | Question::External(_) => FirstStep::Refuse,
     };
     match step {
         FirstStep::Accept { user } => {
@@ -177,7 +183,11 @@ fn claimed(question: &Question) -> Option<Text> {
 }
 
 const fn proved(user: Option<Text>, standing: Standing) -> Proved {
-    Proved { user, standing }
+    Proved {
+        user,
+        standing,
+        expires: None,
+    }
 }
 
 /// Asks the authenticator; until it answers nothing is read.
@@ -221,7 +231,18 @@ pub(crate) fn handle_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
                 Err(_) => refuse(own, c, SaslCode::Auth, WRONG),
             }
         }
+        AuthAnswer::Token { user, lifetime } => {
+            let proved = Proved {
+                expires: Some(own.now + lifetime),
+                ..proved(Some(user), Standing::Open)
+            };
+            accept(own, c, exchange.mechanism(), proved, None);
+        }
         AuthAnswer::Busy => refuse(own, c, SaslCode::SysTemp, "the authenticator is busy"),
+        AuthAnswer::Refuse if exchange.mechanism() == Mechanism::OAuthBearer => {
+            let cause = "no valid token";
+            refuse_with(own, c, SaslCode::Auth, cause, Some(INVALID_TOKEN));
+        }
         AuthAnswer::Refuse => refuse(own, c, SaslCode::Auth, WRONG),
     }
 }
@@ -254,11 +275,22 @@ fn accept(own: &mut Owners, c: ConnIdx, mechanism: Mechanism, proved: Proved, da
 }
 
 fn refuse(own: &mut Owners, c: ConnIdx, code: SaslCode, cause: &'static str) {
+    refuse_with(own, c, code, cause, None);
+}
+
+/// As [`refuse`]. `data`: what the mechanism says with that.
+fn refuse_with(
+    own: &mut Owners,
+    c: ConnIdx,
+    code: SaslCode,
+    cause: &'static str,
+    data: Option<&[u8]>,
+) {
     own.stats.clients_refused += 1;
     audit::note(own, c, AccessKind::Refused, cause);
     if let Some(conn) = own.conns.amqp_mut(c) {
         conn.phase = AmqpPhase::Opening;
-        let _ = conn.engine.sasl_outcome(code, None);
+        let _ = conn.engine.sasl_outcome(code, data);
         own.conns.touch(c);
     }
 }

@@ -91,6 +91,7 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
             let identity = Identity {
                 user,
                 standing: Standing::Listed,
+                expires: None,
                 data: None,
             };
             accept_pending(own, c, *pending, identity);
@@ -199,6 +200,7 @@ pub(crate) fn handle_auth_exchange(
         let identity = Identity {
             user,
             standing,
+            expires: None,
             data,
         };
         accept_pending(own, c, *pending, identity);

@@ -27,6 +27,8 @@ pub(crate) struct Who {
 pub(crate) struct Identity {
     pub(crate) user: Option<Text>,
     pub(crate) standing: Standing,
+    /// When the token expires that proves it.
+    pub(crate) expires: Option<Instant>,
     /// Last message of an enhanced authentication, for CONNACK.
     pub(crate) data: Option<Bytes>,
 }

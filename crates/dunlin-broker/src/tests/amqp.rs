@@ -481,6 +481,7 @@ pub(super) const OPEN: AuthPolicy = AuthPolicy {
     anonymous: Anonymous::Always,
     passwords: false,
     certificates: false,
+    tokens: false,
 };
 
 pub(super) fn conn(shard: u16, serial: u64) -> ConnId {
@@ -763,6 +764,7 @@ fn sasl_decides_who_may_open() {
         anonymous: Anonymous::Never,
         passwords: true,
         certificates: false,
+        tokens: false,
     };
     let init = |mechanism, response| SaslInit {
         mechanism: Symbol::from_static(mechanism),

@@ -285,6 +285,7 @@ fn guarded(shards: u16) -> Script {
         anonymous: Anonymous::Never,
         passwords: true,
         certificates: false,
+        tokens: false,
     }];
     Script::new(setup)
 }

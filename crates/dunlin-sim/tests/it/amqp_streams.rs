@@ -23,6 +23,7 @@ fn world(seed: u64) -> World {
         anonymous: Anonymous::Never,
         passwords: true,
         certificates: false,
+        tokens: false,
     };
     world_with(seed, policy)
 }
@@ -87,6 +88,7 @@ fn scram_authenticates_over_any_transport() {
             anonymous: Anonymous::Never,
             passwords: true,
             certificates: false,
+            tokens: false,
         }];
         let mut world = World::new(setup);
         // From another machine: PLAIN is for encrypted connections.
@@ -370,4 +372,125 @@ fn links_and_sessions_are_counted_by_quic_connection() {
         }
     }
     assert_eq!(ended, 20 * 16 - 256);
+}
+
+/// A broker whose clients have tokens: the name of a user, and the seconds that it is
+/// valid.
+fn tokens(seed: u64) -> World {
+    let policy = AuthPolicy {
+        anonymous: Anonymous::Never,
+        passwords: false,
+        certificates: false,
+        tokens: true,
+    };
+    world_with(seed, policy)
+}
+
+/// A client that has sent this token.
+fn bearer(world: &World, conn: ConnId, stream: StreamId, text: &str) -> AmqpClient {
+    let (user, token) = text.split_once(' ').unwrap_or(("", text));
+    let authzid = if user.is_empty() { "" } else { "a=" };
+    let first = format!("n,{authzid}{user},\u{1}auth=Bearer {token}\u{1}\u{1}");
+    let sasl = Some(("OAUTHBEARER", first.as_bytes()));
+    AmqpClient::new(world, conn, stream, sasl)
+}
+
+fn outcome(client: &mut AmqpClient) -> Option<SaslCode> {
+    client.find(|seen| match seen {
+        Seen::Outcome(code, _) => Some(*code),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_token_lets_its_user_in_until_it_expires() {
+    for text in ["alice.20", "alice alice.20"] {
+        let mut world = tokens(1);
+        let conn = world.open();
+        let mut client = bearer(&world, conn, FIRST, text);
+        client.open(world.now()).expect("a session");
+        run_amqp(&mut world, &mut [&mut client]);
+        assert_eq!(outcome(&mut client), Some(SaslCode::Ok), "{text}");
+        assert!(is_open(&mut client));
+        // A later stream is the same user, as long.
+        let mut second = begun(&mut world, conn, SECOND, None);
+        run_amqp(&mut world, &mut [&mut client, &mut second]);
+        assert!(is_open(&mut second));
+        let mut until = world.now() + Duration::from_secs(19);
+        for is_over in [false, true] {
+            while let Some((conn, event)) = world.next(until) {
+                let now = world.now();
+                client.take(now, conn, &event);
+                second.take(now, conn, &event);
+            }
+            for stream in [&mut client, &mut second] {
+                let closed = stream.find(|seen| match seen {
+                    Seen::Closed(condition) => Some(condition.clone()),
+                    _ => None,
+                });
+                let expected = is_over.then_some("amqp:unauthorized-access");
+                assert_eq!(closed.as_deref(), expected);
+            }
+            until += Duration::from_secs(2);
+        }
+        // A stream after that has to say who it is.
+        let mut third = begun(&mut world, conn, THIRD, None);
+        run_amqp(&mut world, &mut [&mut client, &mut second, &mut third]);
+        let closed = third.find(|seen| match seen {
+            Seen::Closed(condition) => Some(condition.clone()),
+            _ => None,
+        });
+        assert_eq!(closed.as_deref(), Some("amqp:unauthorized-access"));
+    }
+}
+
+#[test]
+fn a_token_that_is_not_valid_is_refused_as_the_rfc_says() {
+    for text in ["eve.60", "bob alice.60", "nonsense"] {
+        let mut world = tokens(2);
+        let conn = world.open();
+        let mut client = bearer(&world, conn, FIRST, text);
+        client.open(world.now()).expect("a session");
+        run_amqp(&mut world, &mut [&mut client]);
+        let outcome = client.find(|seen| match seen {
+            Seen::Outcome(code, data) => Some((*code, data.clone())),
+            _ => None,
+        });
+        let (code, data) = outcome.expect("an outcome");
+        assert_eq!(code, SaslCode::Auth);
+        let expected = &br#"{"status":"invalid_token"}"#[..];
+        assert_eq!(data.as_deref(), Some(expected), "{text}");
+        assert!(!is_open(&mut client));
+    }
+}
+
+#[test]
+fn tokens_are_for_encrypted_connections_where_they_are_verified() {
+    for (transport, addr, verified, offers) in [
+        (Transport::Quic, "192.0.2.1:5", true, true),
+        (Transport::Quic, "192.0.2.1:5", false, false),
+        (Transport::Tcp, "192.0.2.1:5", true, false),
+        (Transport::Tcp, "127.0.0.1:5", true, true),
+    ] {
+        let mut setup = Setup::new(1, 3);
+        setup.transport = transport;
+        setup.protocol = Some("amqp");
+        setup.config.listeners = vec![AuthPolicy {
+            anonymous: Anonymous::Never,
+            passwords: true,
+            certificates: false,
+            tokens: verified,
+        }];
+        let mut world = World::new(setup);
+        let conn = world.open_from(addr, None);
+        let mut client = AmqpClient::new(&world, conn, FIRST, Some(("PLAIN", b"")));
+        run_amqp(&mut world, &mut [&mut client]);
+        let offered = client.find(|seen| match seen {
+            Seen::Mechanisms(names) => Some(names.clone()),
+            _ => None,
+        });
+        let offered = offered.expect("an offer");
+        let found = offered.iter().any(|name| name == "OAUTHBEARER");
+        assert_eq!(found, offers, "{transport:?} {addr} {verified}");
+    }
 }

@@ -23,6 +23,7 @@ fn rig(shards: u16) -> Rig {
         anonymous: Anonymous::Never,
         passwords: true,
         certificates: false,
+        tokens: false,
     }];
     let mut world = World::new(setup);
     let conn = world.open();

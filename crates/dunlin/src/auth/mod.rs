@@ -1,7 +1,9 @@
-//! The authenticator: a thread that verifies passwords, so that shards never
-//! wait for a hash. Knows the password file; knows no connection.
+//! The authenticator: a thread that verifies passwords and tokens, so that shards
+//! never wait for a hash or a signature. Knows the password file and the keys of
+//! tokens; knows no connection.
 
 pub mod passwords;
+pub mod tokens;
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -15,6 +17,9 @@ use dunlin_broker::access::{Acl, AclError};
 use dunlin_broker::auth::{AuthAnswer, AuthRequest};
 use passwords::{PasswordError, Passwords};
 use subtle::ConstantTimeEq;
+use tokens::{TokenError, Tokens};
+
+use crate::config::Jwt;
 
 /// Most questions that wait; the next one is answered [`AuthAnswer::Busy`].
 /// At a millisecond each, the last of them waits for about a second.
@@ -30,7 +35,7 @@ pub type Then = Box<dyn FnOnce() + Send>;
 
 enum Job {
     Ask(AuthRequest, Reply),
-    Replace(Passwords, Then),
+    Replace(Credentials, Then),
 }
 
 /// Why the authenticator cannot start, or an access list cannot be used.
@@ -40,6 +45,9 @@ pub enum AuthError {
     /// The password file.
     #[error(transparent)]
     Passwords(#[from] PasswordError),
+    /// The keys of tokens.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
     /// The access list cannot be read.
     #[error("cannot read the access list {}: {source}", path.display())]
     ReadAcl {
@@ -82,72 +90,64 @@ pub fn load_acl(path: &Path) -> Result<Acl, AuthError> {
 /// Answers [`AuthRequest`]s on a thread of its own, which ends when this is
 /// dropped.
 pub struct Authenticator {
-    path: PathBuf,
     jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authenticator")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
+        f.debug_struct("Authenticator").finish_non_exhaustive()
     }
 }
 
-/// A password file that has been read.
+/// What clients are verified with.
 #[derive(Debug)]
-pub struct PasswordFile {
-    path: PathBuf,
-    passwords: Passwords,
+pub struct Credentials {
+    passwords: Option<Passwords>,
+    tokens: Option<Tokens>,
 }
 
-impl PasswordFile {
-    /// Reads it.
+impl Credentials {
+    /// Reads the password file and the keys of tokens, as far as there are any.
     ///
     /// # Errors
-    /// It cannot be read, or a line is wrong.
-    pub fn load(path: &Path) -> Result<Self, AuthError> {
+    /// A file cannot be read, or is wrong.
+    pub fn load(password_file: Option<&Path>, jwt: Option<&Jwt>) -> Result<Self, AuthError> {
         Ok(Self {
-            path: path.into(),
-            passwords: Passwords::load(path)?,
+            passwords: password_file.map(Passwords::load).transpose()?,
+            tokens: jwt.map(Tokens::load).transpose()?,
         })
     }
 
-    /// Its users, each with a number that changes with the password.
+    /// The users of the password file, each with a number that changes with the
+    /// password.
     #[must_use]
-    pub fn users(&self) -> BTreeMap<Text, u64> {
-        self.passwords.users()
+    pub fn users(&self) -> Option<BTreeMap<Text, u64>> {
+        self.passwords.as_ref().map(Passwords::users)
     }
 
-    /// Starts the thread that answers from it.
+    /// Starts the thread that answers from them, if there is anything to verify.
     ///
     /// # Errors
     /// There is no thread, or no random key, to be had.
-    pub fn start(self) -> Result<Authenticator, AuthError> {
-        let worker = Worker::new(self.passwords)?;
+    pub fn start(self) -> Result<Option<Authenticator>, AuthError> {
+        if self.passwords.is_none() && self.tokens.is_none() {
+            return Ok(None);
+        }
+        let worker = Worker::new(self)?;
         let (jobs, queue) = sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("auth".into())
             .spawn(move || worker.run(&queue))
             .map_err(AuthError::Thread)?;
-        Ok(Authenticator {
-            path: self.path,
+        Ok(Some(Authenticator {
             jobs: Some(jobs),
             thread: Some(thread),
-        })
+        }))
     }
 }
 
 impl Authenticator {
-    /// Reads the password file and starts the thread.
-    ///
-    /// # Errors
-    /// The file cannot be used, or there is no thread to be had.
-    pub fn load(password_file: &Path) -> Result<Self, AuthError> {
-        PasswordFile::load(password_file)?.start()
-    }
-
     /// Asks; never waits. The answer is given to `reply`.
     pub fn submit(&self, request: AuthRequest, reply: Reply) {
         let job = Job::Ask(request, reply);
@@ -163,13 +163,13 @@ impl Authenticator {
         }
     }
 
-    /// Replaces the passwords, for what is asked from now on, and does `then`
+    /// Replaces passwords and keys, for what is asked from now on, and does `then`
     /// after that. May wait for as long as the queue is full, so it is not for
     /// shards.
-    pub fn replace(&self, file: PasswordFile, then: Then) {
+    pub fn replace(&self, credentials: Credentials, then: Then) {
         if let Some(jobs) = &self.jobs {
             // The thread ends only after this sender does.
-            let _ = jobs.send(Job::Replace(file.passwords, then));
+            let _ = jobs.send(Job::Replace(credentials, then));
         }
     }
 }
@@ -186,7 +186,7 @@ impl Drop for Authenticator {
 
 /// What the thread owns.
 struct Worker {
-    passwords: Passwords,
+    credentials: Credentials,
     /// Key of the fingerprints, which keeps them useless elsewhere.
     key: [u8; 32],
     /// For each user the last password that was right, as a fingerprint: when
@@ -196,11 +196,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(passwords: Passwords) -> Result<Self, AuthError> {
+    fn new(credentials: Credentials) -> Result<Self, AuthError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(AuthError::Random)?;
         Ok(Self {
-            passwords,
+            credentials,
             key,
             known: BTreeMap::new(),
         })
@@ -210,8 +210,8 @@ impl Worker {
         while let Ok(job) = queue.recv() {
             match job {
                 Job::Ask(request, reply) => reply(self.answer(request)),
-                Job::Replace(passwords, then) => {
-                    self.passwords = passwords;
+                Job::Replace(credentials, then) => {
+                    self.credentials = credentials;
                     self.known.clear();
                     then();
                 }
@@ -221,7 +221,20 @@ impl Worker {
 
     fn answer(&mut self, request: AuthRequest) -> AuthAnswer {
         match request {
-            AuthRequest::Scram { user } => AuthAnswer::Scram(self.passwords.scram(&user)),
+            AuthRequest::Scram { user } => {
+                let passwords = self.credentials.passwords.as_ref();
+                passwords.map_or(AuthAnswer::Refuse, |it| AuthAnswer::Scram(it.scram(&user)))
+            }
+            AuthRequest::Token { user, token } => {
+                let tokens = self.credentials.tokens.as_ref();
+                let valid = tokens.and_then(|tokens| tokens.verify(&token));
+                // A client acts for itself only.
+                let valid = valid.filter(|valid| user.is_none_or(|user| user == valid.user));
+                valid.map_or(AuthAnswer::Refuse, |valid| AuthAnswer::Token {
+                    user: valid.user,
+                    lifetime: valid.lifetime,
+                })
+            }
             AuthRequest::Password { user, password, .. } => {
                 if self.is_right(&user, &password) {
                     AuthAnswer::Accept { user: Some(user) }
@@ -238,7 +251,8 @@ impl Worker {
         if known.is_some_and(|known| known.ct_eq(&fingerprint).into()) {
             return true;
         }
-        let right = self.passwords.verify(user, password);
+        let passwords = self.credentials.passwords.as_ref();
+        let right = passwords.is_some_and(|passwords| passwords.verify(user, password));
         if right {
             // A copy, because the name may be a slice of a large packet.
             self.known.insert(Text::from(user.as_str()), fingerprint);
@@ -285,6 +299,15 @@ mod tests {
         }
     }
 
+    fn load(path: &Path) -> Credentials {
+        Credentials::load(Some(path), None).expect("loaded")
+    }
+
+    fn start(path: &Path) -> Authenticator {
+        let started = load(path).start().expect("started");
+        started.expect("there are passwords")
+    }
+
     fn ask(authenticator: &Authenticator, request: AuthRequest) -> AuthAnswer {
         let (sender, answer) = channel();
         authenticator.submit(
@@ -299,7 +322,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("passwords");
         write(&path, &[("alice", "one"), ("bob", "two")]);
-        let authenticator = Authenticator::load(&path).expect("loaded");
+        let authenticator = start(&path);
         let accept = AuthAnswer::Accept {
             user: Some(Text::from_static("alice")),
         };
@@ -317,8 +340,8 @@ mod tests {
         }
         write(&path, &[("alice", "three")]);
         let (sender, replaced) = channel();
-        let file = PasswordFile::load(&path).expect("loaded");
-        assert_eq!(file.users().len(), 1);
+        let file = load(&path);
+        assert_eq!(file.users().map(|users| users.len()), Some(1));
         authenticator.replace(file, Box::new(move || sender.send(()).expect("waited for")));
         replaced.recv().expect("replaced");
         assert_eq!(
@@ -333,7 +356,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("passwords");
         write(&path, &[("alice", "one")]);
-        let authenticator = Authenticator::load(&path).expect("loaded");
+        let authenticator = start(&path);
         let scram = |user| {
             let user = Text::from_static(user);
             match ask(&authenticator, AuthRequest::Scram { user }) {
@@ -350,7 +373,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("passwords");
         write(&path, &[("alice", "one")]);
-        let authenticator = Authenticator::load(&path).expect("loaded");
+        let authenticator = start(&path);
         let (hold, held) = channel::<()>();
         let (reached, reach) = channel();
         // Stops the thread in a reply, so that the queue fills.

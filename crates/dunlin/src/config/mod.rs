@@ -6,6 +6,7 @@
 
 pub mod early;
 mod error;
+mod jwt;
 pub mod lb;
 pub mod listener;
 pub mod path;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use early::EarlyData;
 pub use error::ConfigError;
+pub use jwt::{JWT_ALGORITHMS, Jwt};
 use listener::{Anonymous, Kind, Listener};
 pub use sections::ShardThreads;
 use sections::{Auth, Limits, Log, Metrics, Quic, Store, Sys};
@@ -228,6 +230,7 @@ impl Config {
         dunlin_broker::auth::AuthPolicy {
             anonymous: listener.anonymous.unwrap_or(self.auth.anonymous).into(),
             passwords: self.auth.password_file.is_some(),
+            tokens: self.auth.jwt.is_some(),
             certificates: listener
                 .tls
                 .as_ref()
@@ -265,6 +268,8 @@ impl Config {
         }
         let in_section =
             |name: &'static str| move |(key, why): error::Wrong| (format!("{name}.{key}"), why);
+        let jwt = self.auth.jwt.as_ref();
+        jwt.map_or(Ok(()), Jwt::check).map_err(in_section("auth"))?;
         self.limits.check().map_err(in_section("limits"))?;
         self.quic.check().map_err(in_section("quic"))?;
         self.tls.check().map_err(in_section("tls"))?;

@@ -12,6 +12,7 @@ use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::error::Wrong;
+use super::jwt::Jwt;
 use super::lb::Lb;
 use super::listener::Anonymous;
 use super::path::{Control, Path, Retry};
@@ -393,6 +394,8 @@ pub struct Auth {
     pub anonymous: Anonymous,
     /// Users and their password hashes.
     pub password_file: Option<PathBuf>,
+    /// How bearer tokens are verified; absent: there are none.
+    pub jwt: Option<Jwt>,
     /// Topics that users and clients may use.
     pub acl_file: Option<PathBuf>,
     /// What happens to a client whose identifier has a session of another user.

@@ -424,4 +424,28 @@ fn policy_follows_listener_then_section() {
     assert!(policies[0].passwords && !policies[0].certificates);
     assert_eq!(policies[1].anonymous, Anonymous::Always);
     assert!(policies[1].certificates);
+    assert!(!policies[1].tokens);
+}
+
+#[test]
+fn algorithms_of_tokens_are_named_and_known() {
+    let parse = |algorithms: &str| {
+        let text = format!("[auth]\njwt = {{ key_file = \"k\", algorithms = {algorithms} }}\n");
+        Config::parse(Path::new("f"), &text)
+    };
+    let config = parse("[\"RS256\", \"EdDSA\"]").expect("valid");
+    assert!(config.auth_policy(&config.listener[0]).tokens);
+    let jwt = config.auth.jwt.expect("given");
+    assert_eq!((&*jwt.user_claim, jwt.issuer), ("sub", None));
+    for (algorithms, why) in [
+        ("[]", "there must be one at least"),
+        ("[\"none\"]", "`none` is not known"),
+        ("[\"RS256\", \"NONE\"]", "`NONE` is not known"),
+    ] {
+        let error = parse(algorithms).expect_err(algorithms).to_string();
+        assert!(
+            error.contains("auth.jwt.algorithms") && error.contains(why),
+            "{error}"
+        );
+    }
 }

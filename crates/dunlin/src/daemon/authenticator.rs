@@ -28,7 +28,7 @@ impl AuthClient {
         let reply = move |answer| shard.send(Mail::Auth { conn, answer });
         match &self.authenticator {
             Some(authenticator) => authenticator.submit(request, Box::new(reply)),
-            // No listener asks without a password file.
+            // No listener asks without a password file or keys of tokens.
             None => reply(AuthAnswer::Refuse),
         }
     }

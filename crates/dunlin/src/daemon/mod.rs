@@ -34,7 +34,7 @@ use dunlin_net::{
 use dunlin_store::Recovered;
 use dunlin_store_redb::{RedbStore, Submitter};
 
-use crate::auth::{Authenticator, PasswordFile};
+use crate::auth::{Authenticator, Credentials};
 use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
 use crate::config::listener::{self, Kind, Listener, Protocol};
@@ -203,9 +203,8 @@ impl Daemon {
             source,
         };
         std::fs::create_dir_all(&config.data_dir).map_err(source)?;
-        let (access, passwords) = load_access(&config)?;
-        let authenticator = passwords.map(PasswordFile::start).transpose()?;
-        let authenticator = authenticator.map(Arc::new);
+        let (access, credentials) = load_access(&config)?;
+        let authenticator = credentials.start()?.map(Arc::new);
         let development = development_certs(&config)?;
         let secrets = config.tls.key_log.as_deref().map(log_secrets).transpose()?;
         let tls = load_tls(&config, development.as_ref(), secrets.as_ref())?;
@@ -303,7 +302,7 @@ impl Daemon {
     /// # Errors
     /// A file cannot be read or has a mistake; then nothing changes.
     pub fn reload(&self) -> Result<(), StartError> {
-        let (access, passwords) = load_access(&self.config)?;
+        let (access, credentials) = load_access(&self.config)?;
         let development = development_certs(&self.config)?;
         let tls: Arc<[_]> =
             load_tls(&self.config, development.as_ref(), self.secrets.as_ref())?.into();
@@ -314,11 +313,11 @@ impl Daemon {
                 shard.send(Mail::Tls(Arc::clone(&tls)));
             }
         };
-        match (&self.authenticator, passwords) {
+        match &self.authenticator {
             // A client that it let in with an old password comes first, so
             // that the shard disconnects it.
-            (Some(authenticator), Some(file)) => authenticator.replace(file, Box::new(then)),
-            _ => then(),
+            Some(authenticator) => authenticator.replace(credentials, Box::new(then)),
+            None => then(),
         }
         Ok(())
     }
@@ -467,17 +466,17 @@ fn open_store(config: &Config) -> Result<(Option<RedbStore>, Recovered), StartEr
     }
 }
 
-/// The access list and the password file.
-fn load_access(config: &Config) -> Result<(Access, Option<PasswordFile>), StartError> {
+/// The access list, the password file and the keys of tokens.
+fn load_access(config: &Config) -> Result<(Access, Credentials), StartError> {
     let acl = config.auth.acl_file.as_deref();
     let acl = acl.map(crate::auth::load_acl).transpose()?;
-    let passwords = config.auth.password_file.as_deref();
-    let passwords = passwords.map(PasswordFile::load).transpose()?;
+    let auth = &config.auth;
+    let credentials = Credentials::load(auth.password_file.as_deref(), auth.jwt.as_ref())?;
     let access = Access {
         acl: acl.map(Arc::new),
-        users: passwords.as_ref().map(|file| Arc::new(file.users())),
+        users: credentials.users().map(Arc::new),
     };
-    Ok((access, passwords))
+    Ok((access, credentials))
 }
 
 /// Certificates to begin with, if a listener has none of its own.

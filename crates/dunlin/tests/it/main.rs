@@ -25,6 +25,7 @@ mod streams;
 mod support;
 mod sys;
 mod threads;
+mod tokens;
 mod transports;
 mod tunnel;
 mod wire;

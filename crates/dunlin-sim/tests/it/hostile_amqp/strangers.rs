@@ -19,6 +19,7 @@ fn closed() -> Setup {
         anonymous: Anonymous::Loopback,
         passwords: true,
         certificates: false,
+        tokens: false,
     }];
     setup
 }
