@@ -186,8 +186,8 @@ impl Receive {
         }
         let mut timing = Timing::start(&[CONNECTED, ATTACHED, FIRST]);
         // What it sends is short.
-        let (client, connecting) = briefly(self.connect.builder()?).start()?;
-        let events = client.events();
+        let (client, mut connecting) = briefly(self.connect.builder()?).start()?;
+        let events = connecting.events();
         let (mut links, mut attaching) = (Vec::new(), Vec::new());
         for address in &self.address {
             let (receiver, attached) = self.receiver(&client, address).start()?;

@@ -221,8 +221,8 @@ impl Send {
         if bytes.saturating_mul(self.count) <= SHORT_BYTES {
             builder = briefly(builder);
         }
-        let (client, connecting) = builder.start()?;
-        let events = client.events();
+        let (client, mut connecting) = builder.start()?;
+        let events = connecting.events();
         let mut batch = Batch {
             send: self,
             links: Vec::new(),
@@ -232,6 +232,8 @@ impl Send {
             timing,
         };
         let sent = batch.run(&client, connecting, template, payload).await;
+        // After an error they are still attached.
+        batch.links.clear();
         client.close().await;
         sent?;
         if self.timing {
