@@ -30,10 +30,10 @@ use dunlin_mini_crypto::Fast as Suite;
 use dunlin_mini_crypto::Tiny as Suite;
 use dunlin_mini_crypto::{Crypto, CryptoError, Entropy, Point};
 use dunlin_mini_device::{Board, Device, Frame, Generator, NoEntropy, Note, Settings};
-#[cfg(not(feature = "authority"))]
-use dunlin_quic_mini::Pinned;
 #[cfg(feature = "client-certificate")]
 use dunlin_quic_mini::Identity;
+#[cfg(not(feature = "authority"))]
+use dunlin_quic_mini::Pinned;
 #[cfg(feature = "authority")]
 use dunlin_quic_mini::{Authority, Name};
 use dunlin_quic_mini::{Buffers, Client, Error, Memory, Parts, Verifier};
