@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dunlin_amqp::codec::{Attach, DeliveryState};
+use dunlin_amqp::codec::{Attach, DeliveryState, condition};
 use dunlin_amqp::{Body, CallError, Connection, LinkId, Reason, SessionId, Tag};
 use tokio::sync::oneshot;
 
@@ -28,6 +28,9 @@ pub(super) struct Entry {
     /// Who waits for the first answer.
     answer: Option<Answer>,
     closing: Option<Closing>,
+    /// A connection before this one has asked for the link, and its `attach` may come
+    /// late: what that steals is taken back, once.
+    takes_back: bool,
 }
 
 /// One end of a link.
@@ -61,6 +64,15 @@ impl Phase {
         match self {
             Self::Asked(link, _) | Self::Attached(link) => Some(link),
             Self::Off | Self::Again(_) | Self::Going(_) => None,
+        }
+    }
+}
+
+impl End {
+    fn forget_attachment(&mut self) {
+        match self {
+            Self::Sender(sender) => sender.forget_attachment(),
+            Self::Receiver(receiver) => receiver.forget_attachment(),
         }
     }
 }
@@ -115,11 +127,9 @@ impl Links {
             if let Phase::Going(_) = entry.phase {
                 over.push(*key);
             }
+            entry.takes_back |= entry.phase != Phase::Off;
             entry.phase = Phase::Off;
-            match &mut entry.end {
-                End::Sender(sender) => sender.forget_attachment(),
-                End::Receiver(receiver) => receiver.forget_attachment(),
-            }
+            entry.end.forget_attachment();
         }
         for key in over {
             self.remove(key, &LinkError::Closed);
@@ -193,13 +203,12 @@ impl Links {
             return;
         };
         let condition = error.map(|error| Condition::from(error.get()));
+        let is_stolen = error.is_some_and(|error| error.get().condition == condition::STOLEN);
         let why = match entry.phase {
-            Phase::Again(_) => {
-                entry.phase = Phase::Off;
-                if let End::Sender(sender) = &mut entry.end {
-                    sender.forget_attachment();
-                }
-                return;
+            Phase::Again(_) => return entry.attach_again(),
+            Phase::Asked(..) | Phase::Attached(_) if is_stolen && entry.takes_back => {
+                entry.takes_back = false;
+                return entry.attach_again();
             }
             Phase::Going(_) => LinkError::Closed,
             Phase::Attached(_) => LinkError::Detached(condition),
@@ -240,7 +249,14 @@ impl Entry {
             phase: Phase::Off,
             answer: Some(answer),
             closing: None,
+            takes_back: false,
         }
+    }
+
+    /// It is gone, and is attached again on this connection.
+    fn attach_again(&mut self) {
+        self.phase = Phase::Off;
+        self.end.forget_attachment();
     }
 
     /// Asks for the link; `None`: later.

@@ -136,6 +136,34 @@ fn a_link_that_the_server_ends_says_why_and_others_go_on() {
     server.end();
 }
 
+/// What the connection before had sent may be read after what this one has.
+#[test]
+fn a_link_that_is_stolen_after_a_reconnection_is_taken_back_once() {
+    let server = Server::run(|listener| {
+        let mut peer = listener.accept();
+        peer.link();
+        drop(peer);
+        let mut peer = listener.accept();
+        for _ in 0..2 {
+            let link = peer.link();
+            let error = Error::new(condition::STOLEN, "attached again");
+            peer.engine
+                .detach(link, true, Some(&error))
+                .expect("attached");
+        }
+        peer.serve();
+    });
+    run(async {
+        let client = server.client().connect().await.expect("connected");
+        let mut receiver = client.receiver("a").attach().await.expect("attached");
+        let error = receiver.recv().await.expect_err("stolen again");
+        let want = "the server ended the link: attached again (amqp:link:stolen)";
+        assert_eq!(error.to_string(), want);
+        client.close().await;
+    });
+    server.end();
+}
+
 #[test]
 fn dropping_a_link_detaches_it_and_a_durable_one_stays() {
     let server = Server::run(|listener| {
