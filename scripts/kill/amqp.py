@@ -23,8 +23,9 @@ from brokers import BROKERS
 IN, OUT = "/queues/kill-in", "/queues/kill-out"
 # Between two kills.
 PAUSE_SECONDS = (0.05, 0.6)
-# Nothing may arrive for so long before it is over, and longest wait for that.
-QUIET_SECONDS, SETTLE_SECONDS_MAX = 3, 60
+# It is over when all that was accepted has arrived, and then nothing more for so long;
+# or when nothing has arrived for longer than clients wait before they connect again.
+END_SECONDS, QUIET_SECONDS = 1, 30
 FINISH_SECONDS_MAX = 60
 
 
@@ -165,7 +166,7 @@ def run(args, folder: Path) -> list[str]:
             else:
                 dice.choice(senders + movers).kill()
         wrong = [sender.finish() for sender in senders]
-        settle(receivers)
+        settle(senders, receivers)
         wrong += [one.finish() for one in movers + receivers]
     finally:
         for one in clients:
@@ -176,15 +177,19 @@ def run(args, folder: Path) -> list[str]:
     return [one for one in wrong if one] + compare(senders, receivers)
 
 
-def settle(receivers: list[Client]) -> None:
-    """Waits until nothing arrives any more, or too long."""
-    deadline = time.monotonic() + SETTLE_SECONDS_MAX
-    before, since = -1, time.monotonic()
-    while time.monotonic() < deadline and time.monotonic() - since < QUIET_SECONDS:
+def settle(senders: list[Client], receivers: list[Client]) -> None:
+    """Waits until everything has arrived and nothing follows, or nothing arrives."""
+    before, since, missing = -1, time.monotonic(), True
+    while time.monotonic() - since < (QUIET_SECONDS if missing else END_SECONDS):
         now = sum(len(receiver.lines) for receiver in receivers)
         if now != before:
             before, since = now, time.monotonic()
+            missing = bool(payloads(senders, "accepted ") - payloads(receivers, "got "))
         time.sleep(0.05)
+
+
+def payloads(clients: list[Client], word: str) -> set[str]:
+    return {payload for client in clients for payload in client.said(word)}
 
 
 def compare(senders: list[Client], receivers: list[Client]) -> list[str]:
