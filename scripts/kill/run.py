@@ -22,7 +22,7 @@ from clients import Publisher, Subscriber, settle  # noqa: E402
 
 ROUNDS, ROUNDS_SHORT = 20, 5
 # Of AMQP.
-KILLS = 100
+KILLS, KILLS_SHORT = 100, 8
 PUBLISHERS_PER_QOS = 3
 # Life of the broker in one round.
 ROUND_SECONDS = (0.2, 1.2)
@@ -98,11 +98,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument("--amqp", action="store_true", help="AMQP only")
-    parser.add_argument("--kills", type=int, default=0, help="kills of AMQP; 0 is none but with --amqp")
+    parser.add_argument("--kills", type=int, default=0, help="kills of AMQP; without, 100 with --amqp, 8 with --short, else none")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     args = parser.parse_args()
-    if args.amqp:
-        args.kills = args.kills or KILLS
+    if not args.kills:
+        args.kills = KILLS_SHORT if args.short else KILLS if args.amqp else 0
     args.rounds = args.rounds or (ROUNDS_SHORT if args.short else ROUNDS)
     if BROKERS[args.broker].binary() is None:
         print(f"kill: skipped: there is no {args.broker} binary")

@@ -12,8 +12,8 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use dunlin_amqp_client::{
-    Client, Controller, Delivery, Events, LinkError, Receiver, Sender, Sending, TerminusDurability,
-    TerminusExpiryPolicy, Url,
+    Client, Controller, Delivery, Events, LinkError, Outcome, Receiver, Sender, Sending,
+    TerminusDurability, TerminusExpiryPolicy, Url,
 };
 
 /// Messages of a sender without outcome.
@@ -21,6 +21,9 @@ const IN_FLIGHT: usize = 32;
 
 /// Messages of one transaction.
 const MOVED_MAX: usize = 8;
+
+/// Attempts to connect at first; a broker is away for some of them.
+const ATTEMPTS_MAX: u32 = 500;
 
 /// Between attempts after a failure.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -47,11 +50,19 @@ fn watch_input() -> Arc<AtomicBool> {
     over
 }
 
-fn client(url: &str, container: &str) -> Result<Client, Failure> {
+/// A connected client; the server may be away at first.
+async fn client(url: &str, container: &str) -> Result<Client, Failure> {
     let url: Url = url.parse()?;
-    let builder = dunlin_amqp_client::Builder::new(url).container_id(container);
-    let (client, _) = builder.start()?;
-    Ok(client)
+    let mut attempts = 0;
+    loop {
+        let builder = dunlin_amqp_client::Builder::new(url.clone()).container_id(container);
+        match builder.connect().await {
+            Ok(client) => return Ok(client),
+            Err(error) if attempts == ATTEMPTS_MAX => return Err(error.into()),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+        attempts += 1;
+    }
 }
 
 async fn send(client: &Client, container: &str, address: &str) -> Result<(), Failure> {
@@ -74,11 +85,12 @@ async fn send(client: &Client, container: &str, address: &str) -> Result<(), Fai
         let Some((payload, sending)) = open.pop_front() else {
             return Ok(());
         };
-        let outcome = sending.await?;
-        if !outcome.is_accepted() {
-            return Err(format!("{payload}: {outcome:?}").into());
+        match sending.await? {
+            Outcome::Accepted => say(&format!("accepted {payload}")),
+            // The queue is full, or the broker is about to end: it was not taken.
+            Outcome::Rejected(_) | Outcome::Released => tokio::time::sleep(PAUSE).await,
+            outcome => return Err(format!("{payload}: {outcome:?}").into()),
         }
-        say(&format!("accepted {payload}"));
     }
 }
 
@@ -213,7 +225,7 @@ async fn main() -> Result<(), Failure> {
     let [what, url, container, rest @ ..] = &given[..] else {
         return Err("links send|receive|move URL CONTAINER ADDRESS [TO]".into());
     };
-    let client = client(url, container)?;
+    let client = client(url, container).await?;
     match (*what, rest) {
         ("send", [address]) => send(&client, container, address).await,
         ("receive", [address]) => receive(&client, address).await,
