@@ -12,6 +12,7 @@ use dunlin_mqtt::server::connect::{Accepted, Announced};
 use dunlin_mqtt::server::link::Offer;
 use dunlin_mqtt::server::session::{Lifetime, Will};
 
+use crate::access;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
 use crate::mqtt::conn::{MqttConn, Phase};
@@ -38,7 +39,9 @@ pub(crate) fn accept(
         .unwrap_or_else(|| Text::from(connect.client_id));
     let (s, session_present) = take_session(own, connect, &client_id, identity.user.as_ref());
     let expiry = Lifetime::asked(connect, own.config.session_expiry_secs_max);
-    let will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
+    let will = connect.will.as_ref();
+    let will = will.filter(|will| !access::is_reserved(will.topic));
+    let will = will.map(|will| Box::new(Will::of(will)));
     let accepted = Accepted {
         session_present,
         assigned,

@@ -5,7 +5,7 @@ use alloc::format;
 
 use bytes::Bytes;
 use dunlin_base::{ShardId, Text};
-use dunlin_mqtt::codec::{Connect, ReasonCode};
+use dunlin_mqtt::codec::{Connect, ReasonCode, Version};
 use dunlin_mqtt::server::connect;
 
 use crate::access;
@@ -39,7 +39,11 @@ pub(crate) fn handle_connect(
             user: connect.username.map(Text::from),
         }));
     }
-    let will = connect.will.as_ref();
+    // In 3.1.1 it is dropped, as a PUBLISH there is: mosquitto's bridges have one.
+    let will = connect
+        .will
+        .as_ref()
+        .filter(|_| connect.version == Version::V5);
     if will.is_some_and(|will| access::is_reserved(will.topic)) {
         let fault = Fault::new(
             ReasonCode::NotAuthorized,

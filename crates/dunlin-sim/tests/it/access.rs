@@ -23,9 +23,12 @@ fn only_the_server_publishes_to_its_topics() {
         # Acknowledged in 3.1.1, which has no reason codes, and dropped.
         b > CONNECT b v4 clean => CONNACK
         b > PUBLISH $SYS/x forged q1 #1 => PUBACK 1
-        # A will there is refused at once.
+        # A will there is refused at once, and dropped in 3.1.1: mosquitto's bridges
+        # have one.
         c > CONNECT c clean will=$SYS/x:forged wretain => CONNACK 0x87
         c < closed
+        d > CONNECT d v4 clean bridge will=$SYS/x:forged wretain => CONNACK
+        d cut
         late > CONNECT late clean => CONNACK
         late > SUBSCRIBE 1 $SYS/#|q1 => SUBACK 1 01
         # Nor does a list that allows it change that.
