@@ -10,7 +10,7 @@ ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl doc clean setup \
 	attack innocent soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
-	mcu-interop mcu-report
+	mcu-interop mcu-report deb deb-test
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -65,8 +65,10 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/bridge.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/wire.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/amqp-client.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/proxy.sh
 endef
 
 define mini
@@ -100,9 +102,11 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --quic-peers --tunnel
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/features.sh --quic-peers
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/own.sh --brokers
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/bridge.sh --all
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/wire.sh --all
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/wire.sh --tunnel
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/amqp-client.sh --artemis
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/proxy.sh
 	for broker in mqttv5 mqttv5-streams rmqttd; do \
 		DUNLIN="$(TARGET)/release/dunlin" scripts/interop/run.sh --broker $$broker \
 			--only dunlin || exit 1; \
@@ -124,6 +128,12 @@ lab-quick: ## every experiment of the papers in its short form, with a report (r
 lab-book: ## the book's page of results, from the runs in target/lab/runs
 	$(CARGO) build --release --package dunlin --package dunlin-lab --package dunlin-tiny
 	"$(TARGET)/release/dunlin-lab" report --runs "$(TARGET)/lab/runs" --book docs/book/src
+
+deb: ## a Debian package with a service, in target/debian/
+	scripts/package/deb.sh
+
+deb-test: ## install the package in a clean root, use it, upgrade it, remove it (root)
+	scripts/package/test.sh
 
 firmware: ## the image for a microcontroller (fetches a compiler for it), and its size
 	scripts/mcu/size.sh

@@ -9,6 +9,8 @@
 # DUNLIN     the release binary (default: target/release/dunlin)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/options.sh"
+options "--quick" "$@"
 command -v python3 >/dev/null || { echo "acl.sh: python3 is needed" >&2; exit 1; }
 export DUNLIN=${DUNLIN:-${CARGO_TARGET_DIR:-$here/../target}/release/dunlin}
 if [ ! -x "$DUNLIN" ]; then

@@ -114,7 +114,7 @@ class Dunlin(Broker):
 class Mosquitto(Broker):
     name = "mosquitto"
 
-    def __init__(self, binary, nodelay):
+    def __init__(self, binary, nodelay, cert=None, key=None):
         super().__init__()
         port = free_port()
         self.urls["tcp"] = f"mqtt://127.0.0.1:{port}"
@@ -123,8 +123,41 @@ class Mosquitto(Broker):
             file.write(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
             file.write("persistence false\nmax_queued_messages 0\nsys_interval 0\n")
             file.write(f"log_type error\nset_tcp_nodelay {'true' if nodelay else 'false'}\n")
+            if cert:
+                file.write(self.tls_listener(cert, key))
         os.chmod(self.dir, 0o755)
         self.start([binary, "-c", config])
+
+    def tls_listener(self, cert, key):
+        # It gives up root, so the key must be readable to others.
+        for name, source in [("cert.pem", cert), ("key.pem", key)]:
+            shutil.copyfile(source, os.path.join(self.dir, name))
+            os.chmod(os.path.join(self.dir, name), 0o644)
+        port = free_port()
+        self.urls["tls"] = f"mqtts://127.0.0.1:{port}"
+        return (
+            f"listener {port} 127.0.0.1\ntls_version tlsv1.3\n"
+            f"certfile {self.dir}/cert.pem\nkeyfile {self.dir}/key.pem\n"
+        )
+
+
+class FlashMq(Broker):
+    name = "flashmq"
+
+    def __init__(self, binary, cert, key):
+        super().__init__()
+        config = os.path.join(self.dir, "flashmq.conf")
+        with open(config, "w") as file:
+            file.write(f"allow_anonymous true\nthread_count 1\nlog_file {self.dir}/flashmq.log\n")
+            for transport, scheme in [("tcp", "mqtt"), ("tls", "mqtts")]:
+                port = free_port()
+                self.urls[transport] = f"{scheme}://127.0.0.1:{port}"
+                file.write("listen {\n  protocol mqtt\n  inet_protocol ip4\n")
+                file.write(f"  inet4_bind_address 127.0.0.1\n  port {port}\n")
+                if transport == "tls":
+                    file.write(f"  fullchain {cert}\n  privkey {key}\n")
+                file.write("}\n")
+        self.start([binary, "--config-file", config])
 
 
 class Mqttv5(Broker):

@@ -13,6 +13,8 @@
 # visibly.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/options.sh"
+options "--quick" "$@"
 command -v python3 >/dev/null || { echo "compare-amqp.sh: python3 is needed" >&2; exit 1; }
 export DUNLIN=${DUNLIN:-${CARGO_TARGET_DIR:-$here/../target}/release/dunlin}
 if [ ! -x "$DUNLIN" ]; then

@@ -63,14 +63,20 @@ def across(dunlin):
 
 
 def durable(dunlin):
+    """Of many in flight both queues fill up: its senders wait, those of MQTT are refused."""
     amqp = ["--queue", "/queues/durable", "--pubs", "100", "--subs", "1", "--qos", "1"]
-    cells = [(dunlin, "amqp", [*amqp, "--durable"]), (dunlin, "tcp", compare.DURABLE)]
     value = lambda report: report["messages"]["acknowledged_per_second"]
-    mine, mqtt = medians(cells, value)
-    ratio = mine / mqtt
-    other = f"MQTT QoS 1: {mqtt:,.0f}/s; disk: {compare.fsyncs():,.0f} fdatasync/s"
-    what = "durable queue, fsync, 100 senders: accepted"
-    row(what, f"{mine:,.0f}/s", other, f"{ratio:.2f}", "≥ 0.5", ratio >= 0.5)
+    for count in (64, 4):
+        few = ["--inflight", str(count)]
+        cells = [
+            (dunlin, "amqp", [*amqp, "--durable", *few]),
+            (dunlin, "tcp", [*compare.DURABLE, *few]),
+        ]
+        mine, mqtt = medians(cells, value)
+        ratio = mine / mqtt
+        other = f"MQTT QoS 1: {mqtt:,.0f}/s; disk: {compare.fsyncs():,.0f} fdatasync/s"
+        what = f"durable queue, fsync, 100 senders with {count} in flight: accepted"
+        row(what, f"{mine:,.0f}/s", other, f"{ratio:.2f}", "≥ 0.5", ratio >= 0.5)
 
 
 def consumers(dunlin):

@@ -44,7 +44,10 @@ CELLS = [
 ONE, ON_ONE, LOCAL, CROSSING, FALL = range(len(CELLS))
 
 # Runs of the generator until it has all ports that it wants.
-PORTS_TRIED = 3
+PORTS_TRIED = 8
+
+# Seconds before another try: ports of connections that ended become free.
+PORTS_PAUSE = 10
 
 notes = []
 
@@ -79,6 +82,7 @@ def bench(broker, transport, placement, options):
         # A port that led to the right shard may have been taken meanwhile.
         if "Cannot assign requested address" not in result.stderr:
             break
+        time.sleep(PORTS_PAUSE)
     if result.returncode != 0:
         raise RuntimeError(f"{broker.name} {transport} {options}: {result.stderr.strip()}")
     report = json.loads(result.stdout)

@@ -57,6 +57,7 @@ lab_packages() {
 
 test_packages() {
     command -v openssl >/dev/null || missing+=(openssl)
+    command -v haproxy >/dev/null || [ -x /usr/sbin/haproxy ] || missing+=(haproxy)
     command -v promtool >/dev/null || missing+=(prometheus)
     command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
     command -v arm-none-eabi-gcc >/dev/null ||
@@ -97,7 +98,7 @@ debian_packages() {
     fi
     # Where systemd runs, the policy holds until the next boot only.
     local daemon
-    for daemon in mosquitto prometheus; do
+    for daemon in mosquitto prometheus haproxy; do
         case " ${missing[*]} " in
         *" $daemon "*)
             if [ -d /run/systemd/system ]; then

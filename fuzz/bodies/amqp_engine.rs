@@ -106,7 +106,8 @@ impl End {
                 Event::Attached { link, .. }
                 | Event::Credit { link, .. }
                 | Event::Flow { link, .. }
-                | Event::Aborted { link, .. } => assert!(self.links.contains(&link)),
+                | Event::Aborted { link, .. }
+                | Event::Void { link } => assert!(self.links.contains(&link)),
                 Event::Message(message) => {
                     assert!(self.links.contains(&message.delivery.link));
                     if !message.settled {

@@ -108,6 +108,7 @@ impl World {
             identity: None,
             protocol: Text::from_static("amqp"),
             early_data: false,
+            binding: None,
         };
         self.event(conn, NetEventKind::Opened { peer });
         let settings = Settings {

@@ -2,10 +2,10 @@
 killed while messages go from a sender to a queue, from there in transactions to
 another one, and from that to receivers.
 
-Senders and receivers settle second on links that are resumed. A sender or mover that
-is killed begins again as another process of the same container; a receiver loses its
-connections only, as what it has not settled is in its memory. Every message that a
-sender heard to be accepted must arrive once, and none twice.
+Senders and receivers settle second on links that are resumed. One that is killed begins
+again as another process of the same container; a receiver is given the tags that it has
+got and has not said to be settled. Every message that a sender heard to be accepted must
+arrive once, and none twice.
 """
 
 import os
@@ -96,7 +96,8 @@ class Client:
 
     def start(self) -> None:
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, text=True)
+        command = self.command + self.unsettled()
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
         self.reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
         self.reader.start()
 
@@ -123,7 +124,18 @@ class Client:
         return f"{self.name}: status {status}" if status else ""
 
     def said(self, word: str) -> list[str]:
-        return [line.split(" ", 1)[1] for line in list(self.lines) if line.startswith(word)]
+        """Payloads of the lines with this word."""
+        return [line.split()[-1] for line in list(self.lines) if line.startswith(word)]
+
+    def unsettled(self) -> list[str]:
+        """Tags of what a receiver has got and not said to be settled."""
+        tags: dict[str, None] = {}
+        for word, *rest in (line.split() for line in self.lines):
+            if word == "got":
+                tags[rest[0]] = None
+            elif word in ("settled", "forgotten"):
+                tags.pop(rest[0], None)
+        return list(tags)
 
 
 def program() -> tuple[Path, str]:
@@ -164,7 +176,7 @@ def run(args, folder: Path) -> list[str]:
             elif what == "connection":
                 dice.choice(clients).proxy.cut()
             else:
-                dice.choice(senders + movers).kill()
+                dice.choice(clients).kill()
         wrong = [sender.finish() for sender in senders]
         settle(senders, receivers)
         wrong += [one.finish() for one in movers + receivers]

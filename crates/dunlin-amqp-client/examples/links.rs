@@ -1,8 +1,10 @@
 //! Clients for trials in which clients, connections and brokers are killed:
-//! `links send|receive URL CONTAINER ADDRESS` on links that are resumed, and
-//! `links move URL CONTAINER FROM TO` in transactions. Each says on its output, line by
-//! line, what is certain: `accepted PAYLOAD`, `moved NUMBER`, `got PAYLOAD`. It goes on
-//! until its input ends, and then finishes what it has begun.
+//! `links send URL CONTAINER ADDRESS` and `links receive URL CONTAINER ADDRESS TAG...` on
+//! links that are resumed, and `links move URL CONTAINER FROM TO` in transactions. Each
+//! says on its output, line by line, what is certain: `accepted PAYLOAD`, `moved NUMBER`,
+//! `got TAG PAYLOAD`, then `settled TAG` or `forgotten TAG`. A receiver is given the tags
+//! that an earlier one of its container has got and not called settled. Each goes on until
+//! its input ends, and then finishes what it has begun.
 
 use core::error::Error;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +13,10 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dunlin_amqp_client::{
     Client, Controller, Delivery, Events, LinkError, Outcome, Receiver, Sender, Sending,
-    TerminusDurability, TerminusExpiryPolicy, Url,
+    SettleError, TerminusDurability, TerminusExpiryPolicy, Unsettled, Url,
 };
 
 /// Messages of a sender without outcome.
@@ -94,26 +97,59 @@ async fn send(client: &Client, container: &str, address: &str) -> Result<(), Fai
     }
 }
 
-async fn receive(client: &Client, address: &str) -> Result<(), Failure> {
+async fn receive(client: &Client, address: &str, before: &[&str]) -> Result<(), Failure> {
     let over = watch_input();
+    // What an earlier process has said that it got it accepts.
+    let before = before.iter().map(|tag| -> Result<Unsettled, Failure> {
+        let tag = u64::from_str_radix(tag, 16)?;
+        Ok(Unsettled {
+            tag: Bytes::copy_from_slice(&tag.to_be_bytes()),
+            outcome: Some(Outcome::Accepted),
+        })
+    });
+    let before: Result<Vec<Unsettled>, Failure> = before.collect();
     let receiver = client
         .receiver(address)
         .name("from")
         .exactly_once()
         .durable(TerminusDurability::UnsettledState)
         .expiry(TerminusExpiryPolicy::Never, Duration::ZERO)
-        .credit(64);
+        .credit(64)
+        .resume(before?);
     let mut receiver = receiver.attach().await?;
+    let mut open = VecDeque::from(receiver.resumed());
     while !over.load(Ordering::Relaxed) {
         let Ok(delivery) = tokio::time::timeout(PAUSE, receiver.recv()).await else {
             continue;
         };
         let delivery = delivery?;
-        say(&format!("got {}", text(&delivery)));
-        // It is said again until the server knows.
-        drop(delivery.accept());
+        let tag = Bytes::copy_from_slice(delivery.tag());
+        say(&format!("got {} {}", hex(&tag), text(&delivery)));
+        open.push_back((tag, delivery.accept()));
+        while let Some((tag, settlement)) = open.front_mut()
+            && let Ok(settled) = tokio::time::timeout(Duration::ZERO, settlement).await
+        {
+            say_settled(tag, settled)?;
+            open.pop_front();
+        }
+    }
+    for (tag, settlement) in open {
+        say_settled(&tag, settlement.await)?;
     }
     Ok(())
+}
+
+fn say_settled(tag: &[u8], settled: Result<(), SettleError>) -> Result<(), SettleError> {
+    match settled {
+        Ok(()) => say(&format!("settled {}", hex(tag))),
+        Err(SettleError::Forgotten) => say(&format!("forgotten {}", hex(tag))),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn hex(tag: &[u8]) -> String {
+    tag.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn text(delivery: &Delivery) -> String {
@@ -223,12 +259,12 @@ async fn main() -> Result<(), Failure> {
     let given: Vec<String> = std::env::args().skip(1).collect();
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
     let [what, url, container, rest @ ..] = &given[..] else {
-        return Err("links send|receive|move URL CONTAINER ADDRESS [TO]".into());
+        return Err("links send|receive|move URL CONTAINER ADDRESS [TO|TAG...]".into());
     };
     let client = client(url, container).await?;
     match (*what, rest) {
         ("send", [address]) => send(&client, container, address).await,
-        ("receive", [address]) => receive(&client, address).await,
+        ("receive", [address, before @ ..]) => receive(&client, address, before).await,
         ("move", [from, to]) => move_all(&client, from, to).await,
         _ => Err(format!("unknown: {given:?}").into()),
     }

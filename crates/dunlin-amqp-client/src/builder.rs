@@ -2,15 +2,19 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::io;
 use std::sync::Arc;
 
 use dunlin_base::Text;
 use dunlin_dial::{LinkOptions, Protocol, TicketFile, Url, UrlError};
 
 use crate::client::{Client, Connecting};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, DisconnectCause, OptionError};
 use crate::options::{Options, Sasl, StreamPolicy};
+use crate::redirect::{REDIRECTS_MAX, Redirect};
+use crate::renewing;
 use crate::runtime::Runtime;
+use crate::tokens::{Token, Tokens};
 
 /// Builds a [`Client`]. Every option has a default.
 ///
@@ -83,6 +87,18 @@ impl Builder {
         self
     }
 
+    /// Authenticates by OAUTHBEARER with the tokens of this source, which is asked when
+    /// the client starts and again when three quarters of a token's time are over; the
+    /// new one is set on the open connection, so that this goes on. It may block: it is
+    /// asked by [`Builder::start`] and then on a thread that the client has for that.
+    pub fn tokens(
+        mut self,
+        source: impl Fn() -> io::Result<Token> + Send + Sync + 'static,
+    ) -> Self {
+        self.options.tokens = Some(Arc::new(Tokens::new(Box::new(source))));
+        self
+    }
+
     /// Largest frame that the server may send, 512 bytes at least. Default
     /// 64 KiB.
     pub fn max_frame_size(mut self, bytes: u32) -> Self {
@@ -133,6 +149,48 @@ impl Builder {
         self
     }
 
+    /// Hosts, by name or address, that a server may send this client to:
+    /// [`Builder::connect`] goes there with the same credentials and over the same kind
+    /// of transport, at most four times in a row. Default: none, and a server that names
+    /// another one is an error.
+    pub fn follow_redirects(mut self, hosts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let hosts = hosts.into_iter().map(|host| Text::from(host.as_ref()));
+        self.options.redirect_hosts = hosts.collect();
+        self
+    }
+
+    /// The same client at the server that another one names; `None` if that is none of
+    /// the hosts of [`Builder::follow_redirects`]. A link that was redirected
+    /// ([`LinkError::Redirected`](crate::LinkError::Redirected)) is attached there.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use dunlin_amqp_client::{Client, LinkError};
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Client::builder("amqps://one.example")?.follow_redirects(["two.example"]);
+    /// let client = builder.clone().connect().await?;
+    /// let sender = match client.sender("plant2/door").attach().await {
+    ///     Err(LinkError::Redirected(redirect)) => {
+    ///         let builder = builder.redirected(&redirect).ok_or("not to be followed")?;
+    ///         let address = redirect.address().unwrap_or("plant2/door");
+    ///         builder.connect().await?.sender(address).attach().await?
+    ///     }
+    ///     answer => answer?,
+    /// };
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn redirected(&self, redirect: &Redirect) -> Option<Self> {
+        let mut hosts = self.options.redirect_hosts.iter();
+        let host = hosts.find(|host| host.eq_ignore_ascii_case(redirect.host()))?;
+        let mut next = self.clone();
+        let url = self.options.link.url.at(host, redirect.port());
+        next.options.hostname = redirect.hostname.as_deref().map(Text::from);
+        next.link().url = url;
+        Some(next)
+    }
+
     /// Runs the client on this runtime instead of the process-wide one.
     pub fn runtime(mut self, runtime: &Runtime) -> Self {
         self.runtime = Some(runtime.clone());
@@ -140,7 +198,8 @@ impl Builder {
     }
 
     /// Connects. The first attempt is the only one: reconnection begins after it
-    /// has succeeded.
+    /// has succeeded. Where a server names another one, there is one attempt there, if
+    /// [`Builder::follow_redirects`] allows that.
     ///
     /// # Errors
     /// An option is impossible, the server cannot be reached or refuses.
@@ -148,7 +207,20 @@ impl Builder {
     /// # Cancel safety
     /// Dropping the future gives up the connection.
     pub async fn connect(self) -> Result<Client, ConnectError> {
-        let (client, connecting) = self.start()?;
+        let mut builder = self;
+        for _ in 0..REDIRECTS_MAX {
+            let (client, connecting) = builder.clone().start()?;
+            let error = match connecting.await {
+                Ok(()) => return Ok(client),
+                Err(error) => error,
+            };
+            let next = match &error {
+                ConnectError::Failed(DisconnectCause::Redirected(to)) => builder.redirected(to),
+                _ => None,
+            };
+            builder = next.ok_or(error)?;
+        }
+        let (client, connecting) = builder.start()?;
         connecting.await?;
         Ok(client)
     }
@@ -179,7 +251,14 @@ impl Builder {
             Some(runtime) => runtime,
             None => Runtime::global()?,
         };
-        Client::start(&runtime, Arc::new(self.options))
+        let tokens = self.options.tokens.clone();
+        let due = tokens.as_ref().map(|tokens| tokens.fetch()).transpose();
+        let due = due.map_err(|error| OptionError::Token(Arc::new(error)))?;
+        let (client, connecting) = Client::start(&runtime, Arc::new(self.options))?;
+        if let Some((tokens, due)) = tokens.zip(due) {
+            renewing::start(tokens, &client, due)?;
+        }
+        Ok((client, connecting))
     }
 }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use dunlin_base::Text;
 use dunlin_base::transport::Transport;
@@ -82,6 +82,15 @@ impl Client {
         };
         shared.remote.add(key, new);
         Ok((client, Connecting { answer, events }))
+    }
+
+    pub(crate) const fn of(alive: Arc<Alive>) -> Self {
+        Self { alive }
+    }
+
+    /// Itself, without keeping it alive.
+    pub(crate) fn downgrade(&self) -> Weak<Alive> {
+        Arc::downgrade(&self.alive)
     }
 
     /// A sender to this address, to be configured and attached.

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use crate::error::{LinkError, SendError, SettleError};
 use crate::outcome::Outcome;
 use crate::terminus::{Attached, LinkSpec};
+use crate::unsettled::{Restored, Unsettled};
 
 /// Names a link of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     Send(LinkKey, Outgoing),
     /// The application says what became of a delivery.
     Settle(LinkKey, Settle),
+    /// What a receiver has not settled is wanted.
+    Unsettled(LinkKey, oneshot::Sender<Vec<Unsettled>>),
     /// The application has taken messages, or waits for one.
     Taken,
     /// The sender is to send what it has and no more.
@@ -57,6 +60,8 @@ pub(crate) struct NewReceiver {
     pub(crate) credit: u32,
     pub(crate) shared: Arc<ReceiverShared>,
     pub(crate) inbox: mpsc::UnboundedSender<Received>,
+    /// What an earlier process had.
+    pub(crate) restored: Vec<Restored>,
     pub(crate) attached: Answer,
 }
 
@@ -151,6 +156,8 @@ pub(crate) struct Received {
     /// Tells apart deliveries with the same tag.
     pub(crate) serial: u64,
     pub(crate) settled: bool,
+    /// An earlier process had it.
+    pub(crate) resumed: bool,
 }
 
 /// What the application says of a delivery.

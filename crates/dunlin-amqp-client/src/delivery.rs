@@ -1,9 +1,6 @@
 //! A message that came, and what the application says of it.
 
 use core::fmt;
-use core::future::Future;
-use core::pin::Pin;
-use core::task::{Context, Poll};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,10 +9,9 @@ use dunlin_amqp::codec::{
     Properties, Rejected, Symbol, TransactionalState, Value, condition,
 };
 use dunlin_amqp::{State, Tag};
-use tokio::sync::oneshot;
 
 use crate::command::{Command, LinkKey, Received, Settle};
-use crate::error::SettleError;
+use crate::settlement::Settlement;
 use crate::shared::Shared;
 
 /// A message that came, until the application has settled it. One that is
@@ -57,6 +53,12 @@ impl Delivery {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.received.settled
+    }
+
+    /// An earlier process of the application has had it, with this tag.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.received.resumed
     }
 
     /// Where the sections are, to be read one by one.
@@ -158,10 +160,10 @@ impl Delivery {
     }
 
     fn settle(&self, state: &DeliveryState<'_>) -> Settlement {
-        let (done, answer) = oneshot::channel();
+        let (done, settlement) = Settlement::new();
         if self.received.settled {
             let _ = done.send(Ok(()));
-            return Settlement { answer };
+            return settlement;
         }
         // What this crate builds can be encoded; a reason that is too long cannot.
         let state = State::new(state).unwrap_or(State::Released);
@@ -172,7 +174,7 @@ impl Delivery {
             done,
         };
         self.client.push(Command::Settle(self.link, settle));
-        Settlement { answer }
+        settlement
     }
 }
 
@@ -183,23 +185,5 @@ impl fmt::Debug for Delivery {
             .field("tag", tag)
             .field("bytes", &self.received.bytes.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// What was said of a delivery is on its way: done when it was written, or, on
-/// a link that is [`exactly_once`](crate::ReceiverBuilder::exactly_once), when
-/// the sender has settled. It may be dropped.
-#[derive(Debug)]
-pub struct Settlement {
-    answer: oneshot::Receiver<Result<(), SettleError>>,
-}
-
-impl Future for Settlement {
-    type Output = Result<(), SettleError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.answer)
-            .poll(context)
-            .map(|answer| answer.unwrap_or(Err(SettleError::Ended)))
     }
 }

@@ -15,6 +15,7 @@ use dunlin_sasl::scram::ScramError;
 
 use crate::message::Message;
 use crate::outcome::Condition;
+use crate::redirect::Redirect;
 
 /// Why a connection ended or did not come about.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -27,6 +28,10 @@ pub enum DisconnectCause {
     /// purpose.
     #[error("the server closed the connection{}", words(.0))]
     Server(Option<Condition>),
+    /// Another server is to serve this client; see
+    /// [`Builder::follow_redirects`](crate::Builder::follow_redirects).
+    #[error("the server names another one: {0}")]
+    Redirected(Redirect),
     /// The server ended the session that all links of this client are on.
     #[error("the server ended the session{}", words(.0))]
     Session(Option<Condition>),
@@ -102,14 +107,17 @@ impl Cause for DisconnectCause {
     }
 
     fn is_by_server(&self) -> bool {
-        matches!(self, Self::Server(_) | Self::Session(_))
+        matches!(
+            self,
+            Self::Server(_) | Self::Session(_) | Self::Redirected(_)
+        )
     }
 
-    /// The server will never take these credentials.
+    /// The server will never take these credentials, or this client.
     fn is_final(&self) -> bool {
         matches!(
             self,
-            Self::Credentials | Self::Mechanism { .. } | Self::Scram(_)
+            Self::Credentials | Self::Mechanism { .. } | Self::Scram(_) | Self::Redirected(_)
         )
     }
 }
@@ -156,6 +164,24 @@ pub enum OptionError {
     /// QUIC cannot be like this.
     #[error("{0}")]
     Network(TuningError),
+    /// The source of tokens gave none.
+    #[error("no token")]
+    Token(#[source] Arc<io::Error>),
+}
+
+/// A token was not set.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// There is no link to where tokens are taken.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// It was not sent, or the connection was lost.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The server did not take it.
+    #[error("the token was {0}")]
+    Refused(Arc<str>),
 }
 
 /// A link did not come about or has ended.
@@ -165,6 +191,10 @@ pub enum LinkError {
     /// The server refused the link.
     #[error("the server refused the link{}", words(.0))]
     Refused(Option<Condition>),
+    /// Another server has the node, as this one says when it refuses or ends the link;
+    /// see [`Builder::redirected`](crate::Builder::redirected).
+    #[error("another server has the node: {0}")]
+    Redirected(Redirect),
     /// The server ended the link.
     #[error("the server ended the link{}", words(.0))]
     Detached(Option<Condition>),
@@ -174,6 +204,9 @@ pub enum LinkError {
     /// What describes the link is larger than the server's frames.
     #[error("the description of the link is larger than the server's frames")]
     TooLarge,
+    /// Deliveries that were to be resumed cannot be.
+    #[error("the deliveries to resume have {0}")]
+    Unsettled(&'static str),
     /// A filter cannot be written.
     #[error("the filter {0:?} is no AMQP value")]
     Filter(Arc<str>),

@@ -35,9 +35,12 @@
 //!   2.6.13: where the server keeps the state of its links, a sender or receiver
 //!   made with `exactly_once` loses and doubles nothing; where it does not, what
 //!   has no outcome is sent again, so that it comes at least once.
+//! - What a receiver has not settled outlives its process, if the application keeps it
+//!   ([`Receiver::unsettled`], [`ReceiverBuilder::resume`]).
 //! - When the application is slow, the server runs out of credit; nothing is
 //!   dropped.
-//! - A link that the server refuses or ends stays ended, and says why.
+//! - A link that the server refuses or ends stays ended, and says why; one that is
+//!   for another server says for which ([`LinkError::Redirected`]).
 //! - All links of a client are on one session, over one stream of QUIC, unless it
 //!   is made with [`StreamPolicy::PerLink`].
 
@@ -59,15 +62,20 @@ mod message;
 mod options;
 mod outcome;
 mod receiver;
+mod redirect;
+mod renewing;
 mod runtime;
 mod sender;
+mod settlement;
 mod shared;
 mod terminus;
+mod tokens;
 mod transaction;
+mod unsettled;
 
 pub use builder::Builder;
 pub use client::{Client, Connecting};
-pub use delivery::{Delivery, Settlement};
+pub use delivery::Delivery;
 pub use dunlin_amqp::codec::{
     Header, List, Map, Message as Sections, MessageId, Properties, ReceiverSettleMode,
     SenderSettleMode, Symbol, TerminusDurability, TerminusExpiryPolicy, Timestamp, Uuid, Value,
@@ -79,7 +87,7 @@ pub use dunlin_dial::{
 pub use dunlin_net::{Cipher, Congestion, Group, TuningError};
 pub use error::{
     ConnectError, DisconnectCause, LinkError, OptionError, RuntimeError, SendError, SettleError,
-    TransactionError, TrySendError,
+    TokenError, TransactionError, TrySendError,
 };
 pub use events::{ConnectionEvent, Events};
 pub use link::Attaching;
@@ -87,7 +95,11 @@ pub use message::{Id, Message, Payload};
 pub use options::{Sasl, StreamPolicy};
 pub use outcome::{Condition, Outcome};
 pub use receiver::{Receiver, ReceiverBuilder};
+pub use redirect::Redirect;
 pub use runtime::{Runtime, RuntimeLimits};
 pub use sender::{Sender, SenderBuilder, Sending};
+pub use settlement::Settlement;
 pub use terminus::Attached;
+pub use tokens::Token;
 pub use transaction::{Controller, Transaction};
+pub use unsettled::Unsettled;

@@ -9,6 +9,7 @@ use dunlin_sasl::Mechanism;
 
 use crate::error::OptionError;
 use crate::limits::NAME_BYTES_MAX;
+use crate::tokens::Tokens;
 
 /// `max-frame-size` by default, and the least that AMQP allows.
 const FRAME_BYTES: u32 = 64 << 10;
@@ -32,7 +33,8 @@ pub enum Sasl {
     Plain,
     /// EXTERNAL: the client certificate.
     External,
-    /// SCRAM-SHA-256: the password does not travel, and the server proves that
+    /// SCRAM-SHA-256, and -PLUS where the connection can be bound and the server
+    /// offers that: the password does not travel, and the server proves that
     /// it knows it. Two round trips more.
     ScramSha256,
     /// OAUTHBEARER with this token.
@@ -63,11 +65,15 @@ pub(crate) struct Options {
     pub(crate) random_id: bool,
     pub(crate) hostname: Option<Text>,
     pub(crate) sasl: Sasl,
+    /// Where tokens come from, instead of [`Sasl::Bearer`].
+    pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) user: Option<Text>,
     pub(crate) password: Option<Text>,
     pub(crate) frame_bytes: u32,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) streams: StreamPolicy,
+    /// Where the client may be sent.
+    pub(crate) redirect_hosts: Vec<Text>,
 }
 
 impl Options {
@@ -82,16 +88,21 @@ impl Options {
             random_id: true,
             hostname: None,
             sasl: Sasl::Auto,
+            tokens: None,
             user,
             password,
             frame_bytes: FRAME_BYTES,
             idle_timeout: Some(IDLE_TIMEOUT),
             streams: StreamPolicy::Single,
+            redirect_hosts: Vec::new(),
         }
     }
 
     /// The mechanism; `None` without SASL.
     pub(crate) fn mechanism(&self) -> Option<Mechanism> {
+        if self.tokens.is_some() {
+            return Some(Mechanism::OAuthBearer);
+        }
         Some(match &self.sasl {
             Sasl::Off => return None,
             Sasl::Auto if self.user.is_some() => Mechanism::Plain,
@@ -101,6 +112,25 @@ impl Options {
             Sasl::ScramSha256 => Mechanism::ScramSha256,
             Sasl::Bearer(_) => Mechanism::OAuthBearer,
         })
+    }
+
+    /// Those of further streams, on which the server knows already who it is.
+    pub(crate) fn inherited(&self) -> Self {
+        let mut inherited = self.clone();
+        if inherited.mechanism().is_some() {
+            inherited.sasl = Sasl::Anonymous;
+        }
+        inherited.tokens = None;
+        inherited
+    }
+
+    /// The token for a connection that begins now.
+    pub(crate) fn bearer(&self) -> Arc<str> {
+        match (&self.tokens, &self.sasl) {
+            (Some(tokens), _) => tokens.current(),
+            (None, Sasl::Bearer(token)) => Arc::from(token.as_str()),
+            (None, _) => Arc::from(""),
+        }
     }
 
     /// Whose session tickets are used, among the clients of one server.
@@ -138,5 +168,27 @@ impl Options {
             Arc::make_mut(&mut self.link).early_data = false;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn further_streams_send_no_secret() {
+        let mut options = Options::new("amqp+quic://h".parse().expect("a URL"));
+        assert_eq!(options.inherited().mechanism(), Some(Mechanism::Anonymous));
+        options.sasl = Sasl::Bearer("token".into());
+        assert_eq!(options.inherited().mechanism(), Some(Mechanism::Anonymous));
+        let source = || Err(io::Error::other("not asked"));
+        options.tokens = Some(Arc::new(Tokens::new(Box::new(source))));
+        assert_eq!(options.mechanism(), Some(Mechanism::OAuthBearer));
+        assert_eq!(options.inherited().mechanism(), Some(Mechanism::Anonymous));
+        options.tokens = None;
+        options.sasl = Sasl::Off;
+        assert_eq!(options.inherited().mechanism(), None);
     }
 }

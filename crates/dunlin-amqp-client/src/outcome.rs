@@ -3,7 +3,8 @@
 use core::fmt;
 use std::sync::Arc;
 
-use dunlin_amqp::codec::{DeliveryState, Error, Outcome as Wire};
+use dunlin_amqp::State;
+use dunlin_amqp::codec::{DeliveryState, Error, Modified, Outcome as Wire, Rejected, Symbol};
 
 /// An error condition of the peer, such as `amqp:not-found`, with its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +87,30 @@ impl Outcome {
             },
             Wire::Declared(_) => Self::Settled,
         })
+    }
+
+    /// It as a receiver says it.
+    pub(crate) fn state(&self) -> State {
+        let outcome = match self {
+            Self::Accepted | Self::Settled => Wire::Accepted,
+            Self::Released => Wire::Released,
+            Self::Rejected(why) => Wire::Rejected(Rejected {
+                error: why.as_ref().and_then(|why| {
+                    let name = Symbol::new(&why.name)?;
+                    Some(Error::new(name, why.description().unwrap_or_default()))
+                }),
+            }),
+            Self::Modified {
+                delivery_failed,
+                undeliverable_here,
+            } => Wire::Modified(Modified {
+                delivery_failed: *delivery_failed,
+                undeliverable_here: *undeliverable_here,
+                message_annotations: None,
+            }),
+        };
+        // A reason that is too long cannot be encoded.
+        State::new(&DeliveryState::Outcome(outcome)).unwrap_or(State::Released)
     }
 }
 

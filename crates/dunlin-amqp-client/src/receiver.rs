@@ -17,8 +17,10 @@ use crate::delivery::Delivery;
 use crate::error::LinkError;
 use crate::limits::{CREDIT, CREDIT_MAX, MESSAGE_BYTES_MAX};
 use crate::link::{Attaching, Handle, spec_methods};
+use crate::settlement::Settlement;
 use crate::shared::Alive;
 use crate::terminus::{Attached, Filter, LinkSpec, Node};
+use crate::unsettled::{self, Unsettled};
 
 /// Numeric descriptors of filters, as Apache registered them.
 const NO_LOCAL: u64 = 0x0000_468c_0000_0003;
@@ -31,6 +33,7 @@ pub struct ReceiverBuilder {
     spec: LinkSpec,
     credit: u32,
     accepts: bool,
+    unsettled: Vec<Unsettled>,
 }
 
 impl ReceiverBuilder {
@@ -43,6 +46,7 @@ impl ReceiverBuilder {
             spec,
             credit: CREDIT,
             accepts: false,
+            unsettled: Vec::new(),
         }
     }
 
@@ -66,6 +70,45 @@ impl ReceiverBuilder {
     pub fn exactly_once(mut self) -> Self {
         self.spec.snd_settle_mode = SenderSettleMode::Unsettled;
         self.spec.rcv_settle_mode = ReceiverSettleMode::Second;
+        self
+    }
+
+    /// Goes on with what an earlier process had and had not settled, on a link of the
+    /// same name and container id. With [`ReceiverBuilder::exactly_once`] and a terminus
+    /// that stays that is exactly once over the end of processes, too: the application
+    /// keeps tag and outcome together with the effect of the message, and until
+    /// [`Settlement`] says that the server has settled.
+    ///
+    /// What has an outcome is settled with that, which [`Receiver::resumed`] tells; its
+    /// message does not come again. A message without outcome does, with its tag, as
+    /// [`Delivery::is_resumed`], unless the server has forgotten it:
+    /// [`Receiver::unsettled`] does not have it then, once the link is attached.
+    /// [`Outcome::Settled`](crate::Outcome::Settled) counts as accepted.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use core::time::Duration;
+    /// # use dunlin_amqp_client::{
+    /// #     Client, LinkError, Outcome, TerminusDurability, TerminusExpiryPolicy, Unsettled,
+    /// # };
+    /// # async fn run(client: Client, kept: Vec<Unsettled>) -> Result<(), LinkError> {
+    /// let receiver = client
+    ///     .receiver("/queues/orders")
+    ///     .name("orders")
+    ///     .exactly_once()
+    ///     .durable(TerminusDurability::UnsettledState)
+    ///     .expiry(TerminusExpiryPolicy::Never, Duration::ZERO)
+    ///     .resume(kept);
+    /// let mut receiver = receiver.attach().await?;
+    /// for (tag, settled) in receiver.resumed() {
+    ///     // From here on nothing has to be kept of it.
+    ///     println!("{tag:?}: {:?}", settled.await);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resume(mut self, unsettled: impl IntoIterator<Item = Unsettled>) -> Self {
+        self.unsettled.extend(unsettled);
         self
     }
 
@@ -138,8 +181,10 @@ impl ReceiverBuilder {
     /// Attaches and gives credit without waiting.
     ///
     /// # Errors
-    /// None yet; later what the future says.
+    /// [`LinkError::Unsettled`] where [`ReceiverBuilder::resume`] was given what cannot
+    /// be; later what the future says.
     pub fn start(self) -> Result<(Receiver, Attaching), LinkError> {
+        let (restored, resumed) = unsettled::prepare(self.unsettled)?;
         let shared = Arc::new(ReceiverShared::default());
         // What is in it is bounded by the credit.
         let (inbox, received) = mpsc::unbounded_channel();
@@ -150,6 +195,7 @@ impl ReceiverBuilder {
             credit: self.credit,
             shared: Arc::clone(&shared),
             inbox,
+            restored,
             attached,
         };
         link.push(Command::Receiver(link.key, Box::new(new)));
@@ -159,6 +205,7 @@ impl ReceiverBuilder {
             received,
             notify_after: u64::from((self.credit / 2).max(1)),
             accepts: self.accepts,
+            resumed,
         };
         Ok((receiver, attaching))
     }
@@ -179,6 +226,8 @@ pub struct Receiver {
     /// Messages taken after which the credit may be due.
     notify_after: u64,
     accepts: bool,
+    /// What becomes of deliveries of an earlier process.
+    resumed: Vec<(Bytes, Settlement)>,
 }
 
 impl Receiver {
@@ -231,6 +280,25 @@ impl Receiver {
             delivery.accept_now();
         }
         delivery
+    }
+
+    /// Tags of what [`ReceiverBuilder::resume`] was given with an outcome, each with a
+    /// future of its settlement; once.
+    pub fn resumed(&mut self) -> Vec<(Bytes, Settlement)> {
+        core::mem::take(&mut self.resumed)
+    }
+
+    /// What has come and is not settled, for another process that goes on with it:
+    /// messages that the application has taken or not, and those that it has settled
+    /// when the server does not know that yet.
+    ///
+    /// # Errors
+    /// The link or the client has ended.
+    pub async fn unsettled(&self) -> Result<Vec<Unsettled>, LinkError> {
+        let (answer, unsettled) = oneshot::channel();
+        self.link.push(Command::Unsettled(self.link.key, answer));
+        let unsettled = unsettled.await;
+        unsettled.map_err(|_| self.link.why_ended(&self.shared.status))
     }
 
     /// Has the server send what it has, up to the credit that is out, and waits

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use dunlin_amqp::Demand;
 
 use crate::command::Reply;
-use crate::delivery::{Delivery, Settlement};
+use crate::delivery::Delivery;
 use crate::error::{SendError, TransactionError};
 use crate::message::Message;
 use crate::outcome::Outcome;
 use crate::sender::{Sender, Sending};
+use crate::settlement::Settlement;
 
 /// A link to the coordinator of transactions. Transactions that are open when
 /// the connection breaks are rolled back.

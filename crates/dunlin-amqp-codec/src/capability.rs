@@ -20,6 +20,8 @@ symbols! {
     DELAYED_DELIVERY = "DELAYED_DELIVERY";
     /// Connection: links come in pairs (Link Pairing 1.0).
     LINK_PAIR = "LINK_PAIR_V1_0";
+    /// Connection: tokens are taken at `$cbs` (Claims-based Security 1.0).
+    CBS = "AMQP_CBS_V1_0";
     /// Link property: it belongs to a pair.
     PAIRED = "paired";
     /// Terminus: the node is a queue.

@@ -118,6 +118,12 @@ pub enum Event<'d> {
         /// The tag.
         tag: Tag,
     },
+    /// Nothing came of a delivery: it was given up before it was whole, or it was to be
+    /// resumed and is not known here. It has used credit.
+    Void {
+        /// The link.
+        link: LinkId,
+    },
     /// To a coordinator: begin or end a transaction.
     Demand {
         /// The delivery, which the driver settles.

@@ -16,6 +16,7 @@ extern crate alloc;
 pub mod limits;
 pub mod message;
 mod random;
+mod range;
 pub mod sendbuf;
 pub mod sink;
 pub mod text;
@@ -26,6 +27,7 @@ pub mod transport;
 
 pub use message::{Encoded, Form, Message, MessageExtra, MessageProperties, QoS};
 pub use random::Random;
+pub use range::{AddrRange, ParseRangeError};
 pub use sendbuf::SendBuf;
 pub use sink::{ByteSink, SinkFull};
 pub use text::Text;

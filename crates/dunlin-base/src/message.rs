@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use bytes::Bytes;
 
@@ -81,6 +82,8 @@ pub struct MessageExtra {
     pub created_ms: Option<i64>,
     /// Queues keep it back until then. The store has this with the place in a queue.
     pub deliver_at: Option<Instant>,
+    /// A number for who sent it, for receivers that do not want their own messages.
+    pub sender: Option<NonZeroU64>,
     /// It as its protocol wrote it, for receivers of the same protocol.
     pub encoded: Option<Encoded>,
 }

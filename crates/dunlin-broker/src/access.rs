@@ -114,6 +114,8 @@ impl Effect {
 struct Rule {
     effect: Effect,
     levels: Levels,
+    /// From 1; 0: of the broker itself.
+    line: u32,
 }
 
 /// Rules of one section; what denies comes first.
@@ -131,25 +133,29 @@ impl Rules {
         }
     }
 
-    fn denies(&self, action: Action, topic: &str, names: Names<'_>) -> bool {
-        self.deny.iter().any(|rule| match rule.levels.fill(names) {
+    /// The line that forbids it.
+    fn denies(&self, action: Action, topic: &str, names: Names<'_>) -> Option<u32> {
+        let denies = |rule: &&Rule| match rule.levels.fill(names) {
             // Who hides behind a name that fits no topic gets nothing where
             // that name decides what is forbidden.
             Err(name) => name == Name::Unusable,
             Ok(filled) if action == Action::Subscribe => filled.touches(topic),
             Ok(filled) => filled.matches(topic),
-        })
+        };
+        self.deny.iter().find(denies).map(|rule| rule.line)
     }
 
-    fn allows(&self, action: Action, topic: &str, names: Names<'_>) -> bool {
-        self.allow.iter().any(|rule| {
+    /// The line that allows it.
+    fn allows(&self, action: Action, topic: &str, names: Names<'_>) -> Option<u32> {
+        let allows = |rule: &&Rule| {
             rule.effect.allows(action)
                 && match rule.levels.fill(names) {
                     Err(_) => false,
                     Ok(filled) if action == Action::Subscribe => filled.covers(topic),
                     Ok(filled) => filled.matches(topic),
                 }
-        })
+        };
+        self.allow.iter().find(allows).map(|rule| rule.line)
     }
 }
 
@@ -207,6 +213,7 @@ impl Acl {
                 line: index + 1,
                 kind,
             };
+            let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let (keyword, rest) = split_word(line);
             let rest = |keyword| match rest {
                 "" => Err(at(AclErrorKind::Missing(keyword))),
@@ -216,12 +223,12 @@ impl Acl {
                 "user" => section = Section::User(rest("user")?),
                 "client" => section = Section::Client(rest("client")?),
                 "topic" => {
-                    let rule = Rule::parse(rest("topic")?, false).map_err(at)?;
+                    let rule = Rule::parse(rest("topic")?, false, number).map_err(at)?;
                     acl.section(&section).push(rule);
                     rules += 1;
                 }
                 "pattern" => {
-                    let rule = Rule::parse(rest("pattern")?, true).map_err(at)?;
+                    let rule = Rule::parse(rest("pattern")?, true, number).map_err(at)?;
                     acl.patterns.push(rule);
                     rules += 1;
                 }
@@ -232,6 +239,24 @@ impl Acl {
             }
         }
         Ok(acl)
+    }
+
+    /// Adds a line for a user: topics to publish to, or to subscribe to and receive.
+    /// `filter` is valid.
+    pub fn allow(&mut self, user: &str, action: Action, filter: &str) {
+        let effect = match action {
+            Action::Publish => Effect::Write,
+            Action::Subscribe | Action::Receive => Effect::Read,
+        };
+        let levels = Levels::parse(filter, false);
+        // It is in no file.
+        let line = 0;
+        let rule = Rule {
+            effect,
+            levels,
+            line,
+        };
+        self.section(&Section::User(user)).push(rule);
     }
 
     fn section(&mut self, section: &Section<'_>) -> &mut Rules {
@@ -250,6 +275,20 @@ impl Acl {
     /// and a comparison for each of their lines and each pattern.
     #[must_use]
     pub fn allows(&self, user: Option<&str>, client_id: &str, action: Action, topic: &str) -> bool {
+        self.decide(user, client_id, action, topic).is_ok()
+    }
+
+    /// As [`Acl::allows`], with the line that decides.
+    ///
+    /// # Errors
+    /// It is forbidden: by this line, or because no line allows it.
+    pub fn decide(
+        &self,
+        user: Option<&str>,
+        client_id: &str,
+        action: Action,
+        topic: &str,
+    ) -> Result<u32, Option<u32>> {
         let topic = match action {
             Action::Subscribe => without_share(topic),
             Action::Publish | Action::Receive => topic,
@@ -264,15 +303,20 @@ impl Acl {
         };
         let sections = [by_user, self.clients.get(client_id), Some(&self.patterns)];
         let mut rules = sections.iter().flatten();
-        !rules
+        let denied = rules
             .clone()
-            .any(|rules| rules.denies(action, topic, names))
-            && rules.any(|rules| rules.allows(action, topic, names))
+            .find_map(|rules| rules.denies(action, topic, names));
+        if denied.is_some() {
+            return Err(denied);
+        }
+        rules
+            .find_map(|rules| rules.allows(action, topic, names))
+            .ok_or(None)
     }
 }
 
 impl Rule {
-    fn parse(text: &str, is_pattern: bool) -> Result<Self, AclErrorKind> {
+    fn parse(text: &str, is_pattern: bool, line: u32) -> Result<Self, AclErrorKind> {
         let (word, rest) = split_word(text);
         let (effect, filter) = match (word, rest) {
             // A lone word is the filter, even if it looks like an effect.
@@ -290,6 +334,7 @@ impl Rule {
         Ok(Self {
             effect,
             levels: Levels::parse(filter, is_pattern),
+            line,
         })
     }
 }

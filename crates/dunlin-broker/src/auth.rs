@@ -5,6 +5,7 @@
 //! emits an [`AuthRequest`] and goes on; the answer comes back as an input.
 
 use core::fmt;
+use core::net::IpAddr;
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -112,6 +113,8 @@ pub enum AuthRequest {
     Scram {
         /// User name.
         user: Text,
+        /// Where the client is.
+        address: IpAddr,
     },
     /// Verify a bearer token (RFC 6750).
     Token {
@@ -137,7 +140,11 @@ impl fmt::Debug for AuthRequest {
                 .field("client_id", client_id)
                 .field("peer", peer)
                 .finish_non_exhaustive(),
-            Self::Scram { user } => f.debug_struct("Scram").field("user", user).finish(),
+            Self::Scram { user, address } => f
+                .debug_struct("Scram")
+                .field("user", user)
+                .field("address", address)
+                .finish(),
             Self::Token { user, .. } => {
                 let mut token = f.debug_struct("Token");
                 token.field("user", user).finish_non_exhaustive()
@@ -165,6 +172,8 @@ pub enum AuthAnswer {
     Refuse,
     /// Too many questions wait; the client may try again later.
     Busy,
+    /// Too many wrong passwords came before; the client may try again later.
+    TooSoon,
     /// What SCRAM needs; for unknown users made up, so that they fail only at
     /// the proof and look like known ones.
     Scram(ScramCredential),
@@ -208,6 +217,7 @@ mod tests {
             identity: identity.map(Text::from_static),
             protocol: Text::new(),
             early_data: false,
+            binding: None,
         }
     }
 

@@ -9,8 +9,9 @@ use dunlin_base::limits::{CONNECT_BYTES_DEFAULT, PACKET_BYTES_DEFAULT, RECEIVE_M
 use dunlin_base::{ShardId, Text};
 
 use crate::auth::AuthPolicy;
+use crate::bridges::{Bounds, Bridges};
 use crate::memory::Memory;
-use crate::queues::options::QueueOptions;
+use crate::queues::options::{Overflow, QueueOptions};
 use crate::random::Secret;
 
 /// What happens to a QoS 1 or 2 message when the queue of one of its receivers
@@ -85,6 +86,37 @@ impl Default for Queues {
             of_user_max: 1000,
         }
     }
+}
+
+/// Another server, as clients of AMQP reach it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// Its name or address.
+    pub host: Text,
+    /// Its port.
+    pub port: u16,
+}
+
+/// Links of AMQP to some addresses are for another server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkRedirect {
+    /// Topic filter, without `$share`, of the addresses.
+    pub filter: Text,
+    /// The server.
+    pub server: Server,
+    /// The address there, if that is not the same.
+    pub address: Option<Text>,
+}
+
+/// Which clients are for another server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Redirect {
+    /// All of MQTT: the Server Reference that they are given.
+    pub mqtt: Option<Text>,
+    /// All of AMQP.
+    pub amqp: Option<Server>,
+    /// Links of AMQP; the first that matches counts.
+    pub links: Vec<LinkRedirect>,
 }
 
 /// Limits of transactions.
@@ -188,6 +220,10 @@ pub struct Config {
     pub queues: Queues,
     /// Transactions of AMQP.
     pub transactions: Transactions,
+    /// Clients that another server is to serve.
+    pub redirect: Redirect,
+    /// Bridges of this broker to others.
+    pub bridges: Bridges,
     /// Topics whose messages overtake others.
     pub priorities: Vec<Priority>,
     /// Interval of `$SYS` messages; zero: none.
@@ -230,6 +266,8 @@ impl Default for Config {
             repeat_packets: true,
             queues: Queues::default(),
             transactions: Transactions::default(),
+            redirect: Redirect::default(),
+            bridges: Bridges::default(),
             priorities: vec![],
             sys_interval: Duration::from_secs(10),
             durable: true,
@@ -245,6 +283,19 @@ impl Config {
             true => self.packet_bytes_max,
             false => self.connect_bytes_max,
         }
+    }
+
+    /// What bounds the queue of a client's session.
+    pub(crate) fn bounds_of(&self, client_id: &str) -> Bounds {
+        let own = self.bridges.bounds_of(client_id);
+        own.unwrap_or(Bounds {
+            messages_max: self.queue_messages_max,
+            bytes_max: self.queue_bytes_max,
+            overflow: match self.queue_full {
+                QueueFull::Reject => Overflow::Reject,
+                QueueFull::DropNewest => Overflow::DropNewest,
+            },
+        })
     }
 
     /// The level of a topic: that of the first rule that matches it.

@@ -11,13 +11,16 @@ use dunlin_mqtt::codec::ReasonCode;
 use dunlin_store::RecoveredSession;
 
 #[cfg(feature = "amqp")]
+use crate::amqp::state::AmqpPhase;
+#[cfg(feature = "amqp")]
 use crate::amqp::{
     carried, events, links, nodes as amqp_nodes, requests, sasl, streams, transactions,
 };
 use crate::auth::AuthAnswer;
+use crate::control::values::{Ending, EndingKind};
 use crate::fault::NoRoom;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
-use crate::io::BusMessage;
+use crate::io::{BusMessage, Event};
 #[cfg(feature = "mqtt")]
 use crate::mqtt::conn::Phase;
 #[cfg(feature = "mqtt")]
@@ -110,7 +113,11 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
         Some(Conn::Mqtt(_)) => authenticate::handle_auth_answer(own, c, answer),
         #[cfg(feature = "amqp")]
         Some(Conn::Amqp(_)) => {
-            sasl::handle_answer(own, c, answer);
+            let phase = own.conns.peek_amqp(c).map(|conn| conn.phase);
+            match phase == Some(AmqpPhase::Authenticating) {
+                true => sasl::handle_answer(own, c, answer),
+                false => requests::handle_verified(own, c, answer),
+            }
             events::drive(own, c, &[]);
         }
         _ => {}
@@ -188,6 +195,45 @@ pub(crate) fn revoke(own: &mut Owners, c: ConnIdx, cause: &'static str) {
         Some(Conn::Amqp(_)) => events::close(own, c, condition::UNAUTHORIZED_ACCESS, cause),
         #[cfg(feature = "amqp")]
         Some(Conn::Carrier(_)) => carried::forget_proved(own, c),
+        None => {}
+    }
+}
+
+/// An operator ends a session.
+pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
+    #[cfg(feature = "mqtt")]
+    lifetime::end_session(own, s);
+}
+
+/// An operator ends a connection.
+pub(crate) fn end(own: &mut Owners, c: ConnIdx, ending: &Ending) {
+    let Some(conn) = own.conns.get(c) else {
+        return;
+    };
+    let who = conn.session().and_then(|s| own.sessions.peek(s));
+    let who = who.map(|session| session.client_id.clone());
+    let who = who.or_else(|| conn.who().map(|who| who.client_id.clone()));
+    let event = Event::Ended {
+        conn: conn.id,
+        client_id: who.unwrap_or_default(),
+        why: ending.why.clone(),
+    };
+    own.outbox.event(event);
+    own.stats.connections_ended += 1;
+    match own.conns.peek(c) {
+        #[cfg(feature = "mqtt")]
+        Some(Conn::Mqtt(_)) => ending::end(own, c, ending),
+        #[cfg(feature = "amqp")]
+        Some(Conn::Amqp(_)) => {
+            let condition = match ending.kind {
+                EndingKind::Banned => condition::UNAUTHORIZED_ACCESS,
+                _ => condition::CONNECTION_FORCED,
+            };
+            events::close(own, c, condition, &ending.why);
+        }
+        // Its streams are ended one by one.
+        #[cfg(feature = "amqp")]
+        Some(Conn::Carrier(_)) => {}
         None => {}
     }
 }

@@ -5,14 +5,15 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use dunlin_base::transport::{NetCommand, NetEvent, Peer};
 use dunlin_base::{ConnId, Message, ShardId, Text};
-use dunlin_store::{Request, SessionKey, StoreDone, StoreOp};
+use dunlin_store::{SessionKey, StoreDone, StoreOp};
 
 use crate::auth::{AuthAnswer, AuthRequest};
+use crate::control::values::{Reply, Request};
 use crate::memory::Part;
 use crate::owners::holders::{Holder, Holding};
 use crate::owners::pending::Passed;
@@ -40,6 +41,13 @@ pub enum Input<'a> {
         /// The answer.
         answer: AuthAnswer,
     },
+    /// An operator asks; answered by [`Output::Control`].
+    Control {
+        /// Returned with the reply.
+        number: u64,
+        /// What is asked.
+        request: Request,
+    },
 }
 
 /// Something is to be done.
@@ -66,13 +74,29 @@ pub enum Output {
         unread: Bytes,
     },
     /// Ask the store.
-    Store(Request),
+    Store(dunlin_store::Request),
     /// Ask the authenticator.
     Auth {
         /// The connection that the answer is for.
         conn: ConnId,
         /// The question.
         request: AuthRequest,
+    },
+    /// Tell the operator who asked.
+    Control {
+        /// Of the request.
+        number: u64,
+        /// What became of it.
+        reply: Reply,
+    },
+    /// How an exchange of SCRAM ended, for the authenticator.
+    Proof {
+        /// The user.
+        user: Text,
+        /// Where its client is.
+        address: IpAddr,
+        /// The client knew the password.
+        right: bool,
     },
     /// Worth a line in the log.
     Event(Event),
@@ -364,6 +388,15 @@ pub enum Event {
         client_id: Option<Text>,
         /// Why, for people.
         cause: Text,
+    },
+    /// An operator ended a connection.
+    Ended {
+        /// The connection.
+        conn: ConnId,
+        /// Client identifier or container id.
+        client_id: Text,
+        /// What the operator said of it.
+        why: Text,
     },
     /// A client's access was decided.
     Access(Box<AccessEvent>),

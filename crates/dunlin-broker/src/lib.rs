@@ -10,7 +10,7 @@
 //! protocol and `receivers` where a message leaves for it, `mqtt` and `amqp`
 //! are the two, each behind the feature of its name, `messages` one message's way,
 //! `queues` named queues and their links, `sessions` what outlives a connection, `between` other shards, `reports` what
-//! a shard tells about itself. No file imports one that imports it.
+//! a shard tells about itself, `control` what operators ask of it. No file imports one that imports it.
 //!
 //! # Where things live
 //! A session that begins empty and ends with its connection lives on the shard
@@ -45,10 +45,13 @@ extern crate alloc;
 
 pub mod access;
 pub mod auth;
+pub mod bans;
+pub mod control;
 
 #[cfg(feature = "amqp")]
 mod amqp;
 mod between;
+mod bridges;
 mod config;
 mod fault;
 mod front;
@@ -71,8 +74,10 @@ mod tests;
 mod translate;
 mod wants;
 
+pub use bridges::{BRIDGE_PREFIX, Bounds, BridgeSession, Bridges, is_bridge_name};
 pub use config::{
-    Config, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues, Transactions,
+    Config, LinkRedirect, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues,
+    Redirect, Server, Transactions,
 };
 pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Missed,
@@ -83,7 +88,6 @@ pub use owners::holders::{Holder, Holding};
 pub use queues::options::{LEVELS_MAX, Overflow, QueueOptions};
 pub use random::{SECRET_BYTES, Secret, home_shard};
 pub use reports::census::Census;
-pub use reports::clients::ClientView;
 pub use reports::sys::client_topic;
 pub use shard::Shard;
 pub use stats::Stats;

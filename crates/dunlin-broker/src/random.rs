@@ -2,6 +2,7 @@
 //! nonces and hash keys, from the secret that the shard was given.
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 use dunlin_base::{Random, ShardId};
 use hmac::{Hmac, KeyInit, Mac};
@@ -75,13 +76,27 @@ impl Generator {
     }
 }
 
+/// FNV-1a.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The number by which a client knows its own messages again, on other connections too:
+/// of its user and its container id. It is in the store, so that it stays as it is.
+/// `None`: the client has no id of its own.
+pub(crate) fn sender_number(user: Option<&str>, container: &str) -> Option<NonZeroU64> {
+    // No text has this byte.
+    let user = user.unwrap_or_default().bytes().chain([0xff]);
+    let number = NonZeroU64::new(fnv(user.chain(container.bytes())));
+    number.filter(|_| !container.is_empty())
+}
+
 /// The shard that a client identifier belongs to: FNV-1a, mixed.
 #[must_use]
 pub fn home_shard(client_id: &str, shards: u16) -> u16 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in client_id.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
+    let hash = fnv(client_id.bytes());
     (Random::new(hash).next() % u64::from(shards.max(1))) as u16
 }
 
@@ -106,6 +121,16 @@ mod tests {
             assert_ne!(first, numbers(other.clone(), 0));
             assert_eq!(format!("{other:?}"), "Secret");
         }
+    }
+
+    #[test]
+    fn a_sender_keeps_its_number_over_releases() {
+        let number = |user, container| sender_number(user, container).map(NonZeroU64::get);
+        assert_eq!(number(Some("ann"), "c"), Some(0x7b80_cdcd_2760_9472));
+        assert_ne!(number(Some("ann"), "c"), number(Some("bob"), "c"));
+        assert_ne!(number(Some("ann"), "c"), number(Some("an"), "nc"));
+        assert_ne!(number(None, "c"), number(Some("c"), "c"));
+        assert_eq!(number(Some("ann"), ""), None);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use dunlin_base::QoS;
 use dunlin_store::StoreOp;
 
 #[cfg(feature = "amqp")]
+use crate::amqp::coordinator::Retirement;
+#[cfg(feature = "amqp")]
 use crate::amqp::state::End;
 #[cfg(feature = "amqp")]
 use crate::amqp::{concluding, filters, outcome, outgoing};
@@ -90,6 +92,14 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
         // Nodes publish nothing that is answered.
         Some(Session::Node(_)) => {}
         None => {}
+    }
+}
+
+/// What follows at their links for deliveries whose transaction is stored, or off.
+#[cfg(feature = "amqp")]
+pub(crate) fn conclude(own: &mut Owners, retirements: &[Retirement], stored: bool) {
+    for retirement in retirements {
+        concluding::conclude(own, retirement, stored);
     }
 }
 

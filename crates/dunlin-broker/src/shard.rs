@@ -3,6 +3,7 @@
 //! four owners and hands what happens to the functions over them.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::transport::{NetEvent, NetEventKind};
@@ -10,8 +11,10 @@ use dunlin_base::{ConnId, Instant, SendBuf, ShardId};
 use dunlin_store::{Recovered, Request};
 
 use crate::access::Access;
+use crate::bans::Bans;
 use crate::between::bus;
 use crate::config::Config;
+use crate::control;
 use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
@@ -20,10 +23,8 @@ use crate::messages::{shared, stored, throttle};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::queues::{dead, dispatch, restoring, retiring, termini};
-use crate::reports::audit;
 use crate::reports::census::{self, Census};
-use crate::reports::clients::{self, ClientView};
-use crate::reports::sys;
+use crate::reports::{audit, sys};
 use crate::sessions::{restore, rules};
 use crate::stats::Stats;
 
@@ -74,6 +75,12 @@ impl Shard {
         self.finish();
     }
 
+    /// Says who is banned from the start; later on
+    /// [`Request::Ban`](crate::control::values::Request::Ban) does.
+    pub fn set_bans(&mut self, bans: Arc<Bans>) {
+        self.own.bans = bans;
+    }
+
     /// Counters since the start.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
@@ -113,29 +120,11 @@ impl Shard {
         self.finish();
     }
 
-    /// The session of this client, if it is on this shard.
-    #[must_use]
-    pub fn client(&self, client_id: &str) -> Option<ClientView> {
-        clients::client(&self.own, client_id)
-    }
-
-    /// Connected clients in the order of their connections, those after
-    /// `after`, at most `limit`.
-    #[must_use]
-    pub fn clients(&self, after: Option<ConnId>, limit: usize) -> Vec<ClientView> {
-        clients::clients(&self.own, after, limit)
-    }
-
-    /// As [`Shard::clients`], but of those whose
-    /// [`client_topic`](crate::client_topic) has a subscriber; and where to go
-    /// on, when there may be more.
-    #[must_use]
-    pub fn watched_clients(
-        &self,
-        after: Option<ConnId>,
-        limit: usize,
-    ) -> (Vec<ClientView>, Option<ConnId>) {
-        sys::watched_clients(&self.own, after, limit)
+    /// Publishes whether a bridge of this name is connected, retained.
+    pub fn publish_bridge(&mut self, now: Instant, name: &str, connected: bool) {
+        self.own.now = now;
+        sys::publish_bridge(&mut self.own, name, connected);
+        self.finish();
     }
 
     /// Takes something that happened.
@@ -146,6 +135,7 @@ impl Shard {
             Input::Net(event) => self.handle_net(event),
             Input::Bus { from, message } => bus::handle_bus(own, from, message),
             Input::Store(answer) => own.commits.handle(answer),
+            Input::Control { number, request } => control::handle(own, number, request),
             Input::Auth { conn, answer } => {
                 if let Some(c) = own.conns.find(conn) {
                     front::handle_auth_answer(own, c, answer);
@@ -288,9 +278,8 @@ impl Shard {
                     let here = own.config.shard;
                     dispatch::handle(own, here, call);
                 }
-                Some(Later::Bury(node, delivery, death)) => {
-                    dead::bury(own, node, *delivery, death);
-                }
+                Some(Later::Bury(dead)) => dead::bury(own, dead),
+                Some(Later::Buried(dead, stored)) => dead::buried(own, dead, stored),
                 Some(Later::Retired(retired, stored)) => {
                     retiring::settle(own, retired, stored);
                 }

@@ -15,8 +15,12 @@ dunlin_base::totals! {
         pub connections: u64,
         /// Clients accepted.
         pub clients_accepted: u64,
-        /// CONNECTs refused.
+        /// Clients refused, and tokens at `$cbs`.
         pub clients_refused: u64,
+        /// Clients refused because they are banned.
+        pub clients_banned: u64,
+        /// Connections that an operator ended.
+        pub connections_ended: u64,
         /// Connections ended for want of a packet within 1.5 times keep alive.
         pub keep_alive_timeouts: u64,
         /// Sessions taken over by a new connection.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "amqp")]
 use alloc::sync::Arc;
+use core::num::NonZeroU64;
 
 #[cfg(feature = "amqp")]
 use dunlin_amqp::codec::Value;
@@ -15,6 +16,9 @@ use dunlin_base::{Instant, Message};
 pub(crate) struct Wants {
     #[cfg(feature = "amqp")]
     pub(crate) filters: Arc<Filters>,
+    /// Whose messages it does not want.
+    #[cfg(feature = "amqp")]
+    not_of: Option<NonZeroU64>,
     /// In the form that is kept.
     len: usize,
 }
@@ -25,22 +29,29 @@ fn decode(bytes: &[u8]) -> Option<Filters> {
     let Ok(Value::Map(map)) = Value::decode(bytes) else {
         return None;
     };
-    let (filters, _) = Filters::of(&map).ok()?;
-    Some(filters).filter(Filters::needs_subject)
+    Filters::of(&map).ok().map(|(filters, _)| filters)
 }
 
 /// What filters take for a byte of their form that is kept.
 const WANTS_FACTOR: usize = 8;
 
 impl Wants {
-    /// From the form that is kept; `None`: everything.
+    /// From the form that is kept, for a client that is `own` as a sender; `None`:
+    /// everything.
     #[cfg_attr(not(feature = "amqp"), allow(unused_variables))]
-    pub(crate) fn parse(kept: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(kept: &[u8], own: Option<NonZeroU64>) -> Option<Self> {
         #[cfg(feature = "amqp")]
-        return Some(Self {
-            filters: Arc::new(decode(kept)?),
-            len: kept.len(),
-        });
+        {
+            let filters = decode(kept)?;
+            let not_of = own.filter(|_| filters.no_local);
+            let wants = Self {
+                filters: Arc::new(filters),
+                not_of,
+                len: kept.len(),
+            };
+            let wants_all = !wants.filters.needs_subject() && not_of.is_none();
+            (!wants_all).then_some(wants)
+        }
         #[cfg(not(feature = "amqp"))]
         None
     }
@@ -49,9 +60,19 @@ impl Wants {
     #[cfg_attr(not(feature = "amqp"), allow(unused_variables))]
     pub(crate) fn look(&self, message: &Message, now: Instant) -> (bool, usize) {
         #[cfg(feature = "amqp")]
-        return self.filters.look(message, now);
+        return match self.is_local(message) {
+            true => (false, 0),
+            false => self.filters.look(message, now),
+        };
         #[cfg(not(feature = "amqp"))]
         (true, 0)
+    }
+
+    /// Whether its client has sent a message itself and does not want it.
+    #[cfg(feature = "amqp")]
+    pub(crate) fn is_local(&self, message: &Message) -> bool {
+        let sender = message.extra.as_ref().and_then(|extra| extra.sender);
+        self.not_of.is_some() && self.not_of == sender
     }
 
     /// Bytes that it takes, about.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dunlin_dial::{LinkOptions, Protocol, TicketFile, Url, UrlError};
 use dunlin_mqtt::codec::Version;
+use dunlin_net::Connector;
 
 use crate::arguments::{Payload, TextArg};
 use crate::client::{Client, Connecting};
@@ -218,6 +219,30 @@ impl Builder {
         self
     }
 
+    /// Tells the server that this client is a bridge, by the highest bit of the protocol
+    /// level, as mosquitto's `try_private` does: the server then does not send back what
+    /// the client publishes, and keeps the retain flag. MQTT 3.1.1 only; a server that
+    /// does not know it refuses the connection. Default false.
+    pub fn bridge(mut self, bridge: bool) -> Self {
+        self.options.session.bridge = bridge;
+        self
+    }
+
+    /// Takes connections from here instead of dialling, for a server in this process. The
+    /// URL is then that of plain TCP to an address, which is not used.
+    pub fn connector(mut self, connector: Connector) -> Self {
+        self.link().connector = Some(connector);
+        self
+    }
+
+    /// Goes on trying also when the first attempt has failed, as after a connection that
+    /// was lost ([`Builder::reconnect`]): for a client whose server may be away when it
+    /// starts. [`Connecting`] is answered when a server has accepted, or will never.
+    pub fn persistent(mut self) -> Self {
+        self.link().persistent = true;
+        self
+    }
+
     /// Adds a user property to CONNECT. MQTT 5.0.
     pub fn user_property(mut self, name: impl Into<TextArg>, value: impl Into<TextArg>) -> Self {
         let property = (name.into().0, value.into().0);
@@ -232,8 +257,8 @@ impl Builder {
     }
 
     /// Connects, and gives what to publish with and where messages arrive.
-    /// The first attempt is the only one: reconnection begins after it has
-    /// succeeded. Where the name has several addresses, they are tried in turn.
+    /// The first attempt is the only one, unless [`Builder::persistent`] is set:
+    /// reconnection begins after it has succeeded. Where the name has several addresses, they are tried in turn.
     ///
     /// # Errors
     /// An option is impossible, the server cannot be reached or refuses.

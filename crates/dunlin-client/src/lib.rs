@@ -73,7 +73,7 @@ pub use dunlin_dial::{
 };
 pub use dunlin_mqtt::client::{CommandError, Negotiated, PeerError};
 pub use dunlin_mqtt::codec::{ReasonCode, RetainHandling, Version};
-pub use dunlin_net::{Cipher, Congestion, Group, TuningError};
+pub use dunlin_net::{Cipher, Congestion, Connector, Group, TuningError};
 pub use error::{
     ConnectError, DisconnectCause, MigrateError, OptionError, PublishError, RuntimeError,
     SubscribeError, TryPublishError,

@@ -10,7 +10,6 @@ use dunlin_base::topic::validate_name;
 use dunlin_dial::{LinkOptions, Protocol, Url, random_u64};
 use dunlin_mqtt::codec;
 use dunlin_mqtt::codec::{ConnectProperties, Version, WillProperties};
-use dunlin_mqtt::scram;
 
 use crate::arguments::Payload;
 use crate::error::OptionError;
@@ -53,6 +52,8 @@ pub(crate) struct Options {
 #[derive(Clone)]
 pub(crate) struct SessionOptions {
     pub(crate) version: Version,
+    /// Says so in MQTT 3.1.1.
+    pub(crate) bridge: bool,
     pub(crate) client_id: Text,
     /// The application did not choose the client identifier.
     pub(crate) random_id: bool,
@@ -84,6 +85,7 @@ impl Options {
         Self {
             session: SessionOptions {
                 version: Version::V5,
+                bridge: false,
                 client_id: Text::new(),
                 random_id: false,
                 clean_start: true,
@@ -180,7 +182,7 @@ impl Options {
         &self,
         client_id: &str,
         reconnect: bool,
-        scram_first: Option<&[u8]>,
+        scram_first: Option<(&'static str, &[u8])>,
         send: impl FnOnce(&codec::Connect<'_>) -> R,
     ) -> R {
         let session = &self.session;
@@ -189,7 +191,7 @@ impl Options {
         self.streams.add_properties(&mut user_properties);
         let expiry = self.session_expiry_seconds();
         let connect = codec::Connect {
-            bridge: false,
+            bridge: session.bridge && !is_v5,
             version: session.version,
             clean_start: session.clean_start && !(reconnect && is_v5),
             keep_alive: u16::try_from(session.keep_alive.as_secs()).unwrap_or(u16::MAX),
@@ -206,8 +208,8 @@ impl Options {
                 receive_maximum: NonZeroU16::new(session.receive_maximum),
                 maximum_packet_size: NonZeroU32::new(session.maximum_packet_size),
                 topic_alias_maximum: (session.topic_aliases > 0).then_some(session.topic_aliases),
-                authentication_method: scram_first.map(|_| scram::METHOD),
-                authentication_data: scram_first,
+                authentication_method: scram_first.map(|(method, _)| method),
+                authentication_data: scram_first.map(|(_, first)| first),
                 user_properties: user_properties.as_slice().into(),
                 ..ConnectProperties::default()
             },

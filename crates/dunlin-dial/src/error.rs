@@ -35,6 +35,17 @@ pub enum DialError {
     Net(Arc<NetError>),
 }
 
+/// What is said of a UDP port that the server's machine says is closed.
+pub(crate) const PORT_CLOSED: &str = "cannot connect: port is closed";
+
+impl DialError {
+    /// Whether the server's machine said that its UDP port is closed.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Transport(CloseCause::Failed(text)) if **text == *PORT_CLOSED)
+    }
+}
+
 /// Why a connection ended, in the words of the protocol that ran on it.
 pub trait Cause: Clone + fmt::Debug + From<DialError> {
     /// This side ended it.

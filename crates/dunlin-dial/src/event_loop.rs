@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use dunlin_base::transport::{NetEvent, NetEventKind};
+use dunlin_base::transport::{NetEvent, NetEventKind, Peer};
 use dunlin_base::{ConnId, Instant};
-use dunlin_net::{Clock, Net, NetConfig, Qlog, QlogFilter, QlogLimits, Waker};
+use dunlin_net::{Clock, Net, NetConfig, NetError, Qlog, QlogFilter, QlogLimits, Waker};
 
 use crate::context::Context;
 use crate::resolver::{Key, Resolved, Resolver};
@@ -47,6 +47,24 @@ pub trait Task {
 
     /// When to run again if nothing happens.
     fn deadline(&self) -> Option<Instant>;
+
+    /// Whether connections that come in at a listener of this loop go to
+    /// [`Task::accept`]; of one task at most.
+    fn accepts(&self) -> bool {
+        false
+    }
+
+    /// A connection came in: a client for it, with this key. [`Task::run`] of both
+    /// follows.
+    ///
+    /// # Errors
+    /// It is not wanted: the application error code that it is closed with.
+    fn accept(&mut self, _key: Key, _conn: ConnId, _peer: &Peer) -> Result<Self, u64>
+    where
+        Self: Sized,
+    {
+        Err(0)
+    }
 }
 
 /// The way to the thread; the thread ends when all clones and all clients are
@@ -69,7 +87,6 @@ impl<N: Send + 'static, C: Send + 'static> Remote<N, C> {
         limits: RuntimeLimits,
         qlog: Option<&Path>,
     ) -> Result<Self, RuntimeError> {
-        let net_error = |error| RuntimeError::Net(Arc::new(error));
         let clock = Clock::new();
         let mut config = NetConfig::client(clock).map_err(net_error)?;
         if let Some(dir) = qlog {
@@ -78,7 +95,19 @@ impl<N: Send + 'static, C: Send + 'static> Remote<N, C> {
             qlog.select(QlogFilter::all());
             config.qlog = Some(qlog);
         }
-        let qlog = config.qlog.clone();
+        Self::start_with::<T>(name, limits, config)
+    }
+
+    /// As [`Remote::start`], with these settings of the loop.
+    ///
+    /// # Errors
+    /// The system refuses an event loop or a thread.
+    pub fn start_with<T: Task<New = N, Command = C> + 'static>(
+        name: &str,
+        limits: RuntimeLimits,
+        config: NetConfig,
+    ) -> Result<Self, RuntimeError> {
+        let (clock, qlog) = (config.clock, config.qlog.clone());
         let net = Net::new(config).map_err(net_error)?;
         let queue = Arc::new(Queue::new(net.waker()));
         let guard = Arc::new(Guard(Arc::clone(&queue)));
@@ -149,6 +178,10 @@ impl<N: Send + 'static, C: Send + 'static> fmt::Debug for Remote<N, C> {
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
+}
+
+fn net_error(error: NetError) -> RuntimeError {
+    RuntimeError::Net(Arc::new(error))
 }
 
 /// Ends the thread when the last handle that could ask for something is gone.
@@ -239,6 +272,16 @@ struct Entry<T> {
     touched: bool,
 }
 
+impl<T> Entry<T> {
+    const fn new(task: T) -> Self {
+        Self {
+            task,
+            armed: None,
+            touched: false,
+        }
+    }
+}
+
 struct Loop<T: Task> {
     net: Net,
     clock: Clock,
@@ -249,6 +292,8 @@ struct Loop<T: Task> {
     timers: BTreeSet<(Instant, Key)>,
     /// Tasks to run; each once.
     touched: Vec<Key>,
+    /// The task that takes connections which come in.
+    acceptor: Option<Key>,
     ending: bool,
 }
 
@@ -271,6 +316,7 @@ impl<T: Task> Loop<T> {
             conns: HashMap::new(),
             timers: BTreeSet::new(),
             touched: Vec::new(),
+            acceptor: None,
             ending: false,
         }
     }
@@ -296,10 +342,12 @@ impl<T: Task> Loop<T> {
         let Self {
             net,
             clock,
+            queue,
             tasks,
             conns,
             touched,
             timers,
+            acceptor,
             ..
         } = self;
         let now = net.now();
@@ -308,10 +356,28 @@ impl<T: Task> Loop<T> {
             .map(|(at, _)| at.saturating_duration_since(now));
         // Read once, after the wait.
         let mut woken = None;
+        let mut unwanted = Vec::new();
         net.poll(timeout, &mut |event| {
             let now = *woken.get_or_insert_with(|| clock.now());
-            let Some(key) = conns.get(&event.conn).copied() else {
-                return;
+            let key = match (conns.get(&event.conn).copied(), &event.kind) {
+                (Some(key), _) => key,
+                (None, NetEventKind::Opened { peer }) => {
+                    let Some(acceptor) = *acceptor else {
+                        return;
+                    };
+                    let key = Key(queue.next_key.fetch_add(1, Ordering::Relaxed));
+                    let accepted = tasks.get_mut(&acceptor).map_or(Err(0), |entry| {
+                        touch(touched, acceptor, entry);
+                        entry.task.accept(key, event.conn, peer)
+                    });
+                    match accepted {
+                        Ok(task) => tasks.insert(key, Entry::new(task)),
+                        Err(code) => return unwanted.push((event.conn, code)),
+                    };
+                    conns.insert(event.conn, key);
+                    key
+                }
+                (None, _) => return,
             };
             if matches!(event.kind, NetEventKind::Closed { .. }) {
                 conns.remove(&event.conn);
@@ -321,6 +387,9 @@ impl<T: Task> Loop<T> {
                 entry.task.handle_net(now, event);
             }
         })?;
+        for (conn, code) in unwanted {
+            net.conn(conn).close_promptly(code);
+        }
         Ok(())
     }
 
@@ -334,11 +403,10 @@ impl<T: Task> Loop<T> {
             }
         };
         if let Item::Add(_, new) = item {
-            let mut entry = Entry {
-                task: T::new(key, *new),
-                armed: None,
-                touched: false,
-            };
+            let mut entry = Entry::new(T::new(key, *new));
+            if entry.task.accepts() {
+                self.acceptor = Some(key);
+            }
             touch(&mut self.touched, key, &mut entry);
             self.tasks.insert(key, entry);
             return;

@@ -16,6 +16,7 @@
 
 mod backoff;
 mod builder;
+mod channel;
 mod context;
 mod error;
 mod event_loop;
@@ -31,6 +32,7 @@ mod tls;
 mod url;
 
 pub use backoff::{Backoff, random_u64};
+pub use channel::Channel;
 pub use context::Context;
 pub use error::{Cause, DialError};
 pub use event_loop::{Remote, Task};

@@ -3,6 +3,9 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
+use dunlin_base::Text;
+use dunlin_net::Connector;
+
 use crate::backoff::Backoff;
 use crate::network::NetworkOptions;
 use crate::race::Race;
@@ -22,6 +25,8 @@ const LOSSES_MAX_DEFAULT: u32 = 20;
 pub struct LinkOptions {
     /// Where the server is, and what is spoken there.
     pub url: Url,
+    /// Application protocols to offer, by preference. Default: that of the URL.
+    pub protocols: Vec<Text>,
     /// QUIC and TLS race. Default: where the scheme says so.
     pub race: Option<Race>,
     /// Whom to trust. Default: what the operating system trusts.
@@ -34,6 +39,8 @@ pub struct LinkOptions {
     pub connect_timeout: Duration,
     /// How to connect again after a failure; `None`: not at all.
     pub reconnect: Option<Backoff>,
+    /// Attempts go on also when the first has failed. Default false.
+    pub persistent: bool,
     /// Equal losses in a row that end the link; 0: none do. Default 20.
     pub losses_max: u32,
     /// Whether to use early data (0-RTT). Default true.
@@ -42,6 +49,9 @@ pub struct LinkOptions {
     pub pipelined: bool,
     /// Keeps session tickets and address tokens.
     pub tickets: Option<TicketFile>,
+    /// Where sockets come from, for a server in this process. Default: from the host
+    /// of the URL, which must be an address if this is set.
+    pub connector: Option<Connector>,
 }
 
 impl LinkOptions {
@@ -49,6 +59,7 @@ impl LinkOptions {
     #[must_use]
     pub fn new(url: Url) -> Self {
         Self {
+            protocols: vec![Text::from_static(url.protocol().name())],
             race: url.is_auto().then(Race::new),
             url,
             tls: TlsOptions::new(),
@@ -56,10 +67,12 @@ impl LinkOptions {
             local_addr: None,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             reconnect: Some(Backoff::default()),
+            persistent: false,
             losses_max: LOSSES_MAX_DEFAULT,
             early_data: true,
             pipelined: false,
             tickets: None,
+            connector: None,
         }
     }
 }

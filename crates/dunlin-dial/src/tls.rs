@@ -127,8 +127,11 @@ impl TlsOptions {
         self
     }
 
-    /// Reads the files.
-    pub(crate) fn build(&self) -> Result<Arc<ClientTls>, TlsError> {
+    /// Reads the files, for a program that drives connections by itself.
+    ///
+    /// # Errors
+    /// A file cannot be read or used, or nothing is trusted.
+    pub fn build(&self) -> Result<Arc<ClientTls>, TlsError> {
         let mut builder = ClientTls::builder().policy(self.policy.clone());
         for path in &self.ca_files {
             builder = builder.ca_pem_file(path)?;

@@ -87,6 +87,17 @@ pub struct Url {
 }
 
 impl Url {
+    /// The same at another host, whose name or address is without brackets, and port.
+    #[must_use]
+    pub fn at(&self, host: &str, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            default_port: false,
+            ..self.clone()
+        }
+    }
+
     /// What is spoken there.
     #[must_use]
     pub fn protocol(&self) -> Protocol {

@@ -32,6 +32,25 @@ const RATE_WINDOW_MICROS: u64 = 1_000_000;
 /// 2^64 addresses to choose from (RFC 4291 section 2.5.4).
 const V6_NETWORK_BITS: u32 = 64;
 
+/// What is known of the address of a connection that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The client can receive there.
+    Proved,
+    /// It may be forged.
+    Unproved,
+    /// It is that of a proxy, and counts for nothing. The client's is counted when it
+    /// is known: [`Admission::admit_address`].
+    Proxy,
+}
+
+impl Standing {
+    /// Of a client without a proxy.
+    pub(crate) const fn of_client(proved: bool) -> Self {
+        if proved { Self::Proved } else { Self::Unproved }
+    }
+}
+
 /// Why a connection may not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -98,14 +117,13 @@ impl Admission {
     }
 
     /// Takes a place for one more connection from `ip`, or says why not.
-    /// `proved`: the client can receive at that address.
     ///
     /// # Errors
     /// A limit is reached.
     pub(crate) fn admit(
         &self,
         ip: IpAddr,
-        proved: bool,
+        standing: Standing,
         now: Instant,
         limits: &NetLimits,
     ) -> Result<(), Refusal> {
@@ -116,19 +134,28 @@ impl Admission {
             Refusal::Pending,
         )
         .and_then(|()| {
-            self.admit_address(network(ip), proved, now, limits)
+            let proved = match standing {
+                Standing::Proxy => return Ok(()),
+                standing => standing == Standing::Proved,
+            };
+            self.admit_address(ip, proved, now, limits)
                 .inspect_err(|_| give_back(&self.pending))
         });
         admitted.inspect_err(|_| give_back(&self.live))
     }
 
-    fn admit_address(
+    /// Counts a connection that has its place already at an address.
+    ///
+    /// # Errors
+    /// A limit of the address is reached.
+    pub(crate) fn admit_address(
         &self,
-        network: IpAddr,
+        ip: IpAddr,
         proved: bool,
         now: Instant,
         limits: &NetLimits,
     ) -> Result<(), Refusal> {
+        let network = network(ip);
         let (most, rate) = (
             limits.connections_per_address_max,
             limits.handshakes_per_address_per_second,
@@ -167,9 +194,9 @@ impl Admission {
     }
 
     /// A connection that was admitted did not begin.
-    pub(crate) fn withdraw(&self, ip: IpAddr, limits: &NetLimits) {
+    pub(crate) fn withdraw(&self, ip: IpAddr, standing: Standing, limits: &NetLimits) {
         self.handshake_over();
-        self.end(ip, limits.counts_addresses());
+        self.end(ip, limits.counts_addresses() && standing != Standing::Proxy);
     }
 
     /// A connection has proved another address and counts there from now on,
@@ -289,7 +316,8 @@ mod tests {
     fn limits_count_by_address_and_second() {
         let limits = limits();
         let admission = Admission::default();
-        let admit = |n, t| admission.admit(v4(n), true, Instant::from_micros(t), &limits);
+        let admit =
+            |n, t| admission.admit(v4(n), Standing::Proved, Instant::from_micros(t), &limits);
         assert_eq!(admit(1, 0), Ok(()));
         assert!(admission.is_crowded(v4(1), &limits));
         assert!(!admission.is_crowded(v4(2), &limits));
@@ -326,10 +354,10 @@ mod tests {
             admitted
         };
         for _ in 0..3 {
-            assert_eq!(admit(false), Ok(()));
+            assert_eq!(admit(Standing::Unproved), Ok(()));
         }
-        assert_eq!(admit(false), Err(Refusal::Rate));
-        assert_eq!(admit(true), Ok(()));
+        assert_eq!(admit(Standing::Unproved), Err(Refusal::Rate));
+        assert_eq!(admit(Standing::Proved), Ok(()));
     }
 
     #[test]
@@ -338,7 +366,7 @@ mod tests {
         let admission = Admission::default();
         let admit = |text: &str| {
             let ip = text.parse().unwrap();
-            admission.admit(ip, true, Instant::ZERO, &limits)
+            admission.admit(ip, Standing::Proved, Instant::ZERO, &limits)
         };
         assert_eq!(admit("2001:db8::1"), Ok(()));
         assert_eq!(admit("2001:db8::ffff:0:0:1"), Ok(()));
@@ -357,7 +385,8 @@ mod tests {
             let threads: Vec<_> = (0..4)
                 .map(|_| {
                     scope.spawn(|| {
-                        let admit = || admission.admit(v4(1), true, Instant::ZERO, &limits);
+                        let admit =
+                            || admission.admit(v4(1), Standing::Proved, Instant::ZERO, &limits);
                         (0..100).filter(|_| admit().is_ok()).count()
                     })
                 })

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use std::io;
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use aws_lc_rs::hkdf;
@@ -10,6 +12,7 @@ use dunlin_base::transport::Transport;
 use dunlin_base::{ShardId, Text};
 use dunlin_quic::datagram::Datagram;
 
+use crate::proxy::Proxies;
 use crate::{
     AddressTokens, ClientTls, Clock, LbConfig, NetError, NetLimits, NetShared, Qlog, QuicTuning,
     ServerTls, SessionTickets, TicketRegister,
@@ -130,7 +133,7 @@ impl NetKeys {
             token: [0; 32],
         };
         for part in [&mut keys.cid[..], &mut keys.reset[..], &mut keys.token[..]] {
-            getrandom::fill(part).map_err(|e| NetError::Loop(std::io::Error::other(e)))?;
+            getrandom::fill(part).map_err(|e| NetError::Loop(io::Error::other(e)))?;
         }
         Ok(keys)
     }
@@ -176,6 +179,8 @@ pub struct ListenerConfig {
     pub ws_path: String,
     /// Web pages that may open a WebSocket. Default all.
     pub origins: Origins,
+    /// Proxies in front of it, except for QUIC. Default none.
+    pub proxies: Option<Arc<Proxies>>,
 }
 
 /// Web pages that may open a WebSocket, by the `Origin` that browsers send with
@@ -228,8 +233,45 @@ impl ListenerConfig {
             quic: QuicTuning::default(),
             ws_path: WS_PATH.into(),
             origins: Origins::default(),
+            proxies: None,
         }
     }
+}
+
+/// Gives connected stream sockets in place of dialled ones, where both ends are in
+/// this process: the other end goes to [`Net::adopt`](crate::Net::adopt).
+#[derive(Clone)]
+pub struct Connector(Arc<dyn Fn() -> io::Result<TcpStream> + Send + Sync>);
+
+impl Connector {
+    /// Calls `connect`, which must not wait, for each connection. It may give any
+    /// stream socket, one end of a pair as well.
+    pub fn new(connect: impl Fn() -> io::Result<TcpStream> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(connect))
+    }
+
+    pub(crate) fn connect(&self) -> io::Result<TcpStream> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector(..)")
+    }
+}
+
+/// A connection from within this process, for [`Net::adopt`](crate::Net::adopt).
+#[derive(Debug)]
+pub struct Adopted {
+    /// Any stream socket that is connected.
+    pub socket: TcpStream,
+    /// What is reported as [`Peer::listener`](dunlin_base::transport::Peer).
+    pub listener: u16,
+    /// What is spoken.
+    pub protocol: Text,
+    /// Who the peer is, as if a certificate had said it.
+    pub identity: Text,
 }
 
 /// Where to connect to.
@@ -266,6 +308,8 @@ pub struct DialConfig {
     /// Address validation tokens of this server (QUIC); `None` (default): `tls`
     /// keeps them while it lives.
     pub tokens: Option<Arc<dyn AddressTokens>>,
+    /// Where sockets come from, other than from `addr`; not for QUIC. Default none.
+    pub connector: Option<Connector>,
 }
 
 impl DialConfig {
@@ -285,6 +329,7 @@ impl DialConfig {
             early_data: false,
             tickets: None,
             tokens: None,
+            connector: None,
         }
     }
 }

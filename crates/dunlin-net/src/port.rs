@@ -1,9 +1,11 @@
-//! A UDP socket: datagrams in and out, and what waits until it takes more. It
+//! A UDP socket: datagrams in and out, and who waits until it takes more. It
 //! knows no connection beyond its serial number.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::BTreeSet;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd as _;
 
 use dunlin_quic::datagram::{DatagramSender, Transmit};
 use mio::Interest;
@@ -11,6 +13,9 @@ use mio::net::UdpSocket;
 use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+#[cfg(target_os = "linux")]
+use crate::mmsg;
+use crate::outbox::{Kernel, Outbox, Outgoing};
 use crate::{Counters, NetLimits};
 
 /// A UDP socket for QUIC.
@@ -22,20 +27,13 @@ pub(crate) struct UdpPort {
     ecn: bool,
     /// The kernel may have more datagrams for us.
     pub(crate) readable: bool,
-    /// The last transmission failed for want of a route or an address.
-    pub(crate) unreachable: bool,
-    /// A transmission that the kernel did not take.
-    held: Option<Held>,
+    /// A transmission failed for want of a route or an address.
+    unreachable: bool,
+    outbox: Outbox,
     /// The kernel says when it takes more.
     watched: bool,
     /// Connections that wait for the socket to take more.
     waiting: BTreeSet<u64>,
-}
-
-#[derive(Debug)]
-struct Held {
-    transmit: Transmit,
-    contents: Vec<u8>,
 }
 
 impl UdpPort {
@@ -44,13 +42,17 @@ impl UdpPort {
         // The kernel may grant less; that is no reason not to serve.
         let _ = state.set_recv_buffer_size((&socket).into(), limits.udp_buffer_bytes);
         let _ = state.set_send_buffer_size((&socket).into(), limits.udp_buffer_bytes);
+        #[cfg(target_os = "linux")]
+        let batches = mmsg::is_known(socket.as_fd());
+        #[cfg(not(target_os = "linux"))]
+        let batches = false;
         Ok(Self {
             socket,
             state,
             ecn,
             readable: false,
             unreachable: false,
-            held: None,
+            outbox: Outbox::new(batches),
             watched: false,
             waiting: BTreeSet::new(),
         })
@@ -84,10 +86,15 @@ impl UdpPort {
 
     /// Whether the socket takes nothing; `serial` is woken when it does again.
     pub(crate) fn is_blocked_for(&mut self, serial: u64) -> bool {
-        if self.held.is_some() {
+        if self.outbox.is_blocked() {
             self.waiting.insert(serial);
         }
-        self.held.is_some()
+        self.outbox.is_blocked()
+    }
+
+    /// Whether [`UdpPort::flush`] has something to send.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.outbox.is_ready()
     }
 
     /// What to watch the socket for from the beginning.
@@ -95,10 +102,10 @@ impl UdpPort {
 
     /// What to watch it for from now on, if that has changed.
     pub(crate) fn changed_interest(&mut self) -> Option<Interest> {
-        if self.watched == self.held.is_some() {
+        if self.watched == self.outbox.is_blocked() {
             return None;
         }
-        self.watched = self.held.is_some();
+        self.watched = self.outbox.is_blocked();
         Some(if self.watched {
             Self::INTEREST | Interest::WRITABLE
         } else {
@@ -106,25 +113,18 @@ impl UdpPort {
         })
     }
 
-    /// Sends, or holds it until the socket is writable.
+    /// Sends with the next [`UdpPort::flush`], or before. While the socket takes
+    /// nothing only stateless answers come here, which may be lost.
     pub(crate) fn transmit(
         &mut self,
-        transmit: Transmit,
+        mut transmit: Transmit,
         contents: &[u8],
         counters: &mut Counters,
     ) {
-        let contents = contents.get(..transmit.size).unwrap_or(contents);
-        if self.held.is_some() {
-            // Only stateless answers come here then; they may be lost.
-            counters.datagrams_unsent += 1;
-            return;
-        }
-        if !self.try_transmit(&transmit, contents, counters) {
-            self.held = Some(Held {
-                contents: contents.to_vec(),
-                transmit,
-            });
-        }
+        // quinn-proto sees that its marks are not acknowledged, and stops.
+        transmit.ecn = transmit.ecn.filter(|_| self.ecn);
+        let (outbox, mut wire) = self.wire(counters);
+        outbox.push(transmit, contents, &mut wire);
     }
 
     /// Sends one datagram of our own, or loses it.
@@ -139,50 +139,102 @@ impl UdpPort {
         self.transmit(transmit, contents, counters);
     }
 
-    /// The socket is writable: sends what was held and says who waits.
+    /// Sends what has gathered. Returns whether the way from here was gone for
+    /// something sent since the last call.
+    pub(crate) fn flush(&mut self, counters: &mut Counters) -> bool {
+        let (outbox, mut wire) = self.wire(counters);
+        outbox.flush(&mut wire);
+        core::mem::take(&mut self.unreachable)
+    }
+
+    /// The socket is writable: sends what waited and says who waits.
     pub(crate) fn on_writable(&mut self, counters: &mut Counters) -> BTreeSet<u64> {
-        if let Some(held) = self.held.take()
-            && !self.try_transmit(&held.transmit, &held.contents, counters)
-        {
-            self.held = Some(held);
+        let (outbox, mut wire) = self.wire(counters);
+        outbox.unblock(&mut wire);
+        if outbox.is_blocked() {
             return BTreeSet::new();
         }
         core::mem::take(&mut self.waiting)
     }
 
-    fn try_transmit(
-        &mut self,
-        transmit: &Transmit,
-        contents: &[u8],
-        counters: &mut Counters,
-    ) -> bool {
-        // quinn-proto sees that its marks are not acknowledged, and stops.
-        let ecn = transmit.ecn.filter(|_| self.ecn);
-        let udp = quinn_udp::Transmit {
-            destination: transmit.destination,
-            ecn: ecn.and_then(quinn_udp::EcnCodepoint::from_bits),
-            contents,
-            segment_size: transmit.segment_size,
-            src_ip: transmit.src_ip,
+    const fn wire<'a>(&'a mut self, counters: &'a mut Counters) -> (&'a mut Outbox, Wire<'a>) {
+        let wire = Wire {
+            socket: &self.socket,
+            state: &self.state,
+            unreachable: &mut self.unreachable,
+            counters,
         };
-        let segments = transmit
-            .segment_size
-            .map_or(1, |size| contents.len().div_ceil(size.max(1)));
-        match self.state.try_send((&self.socket).into(), &udp) {
-            Ok(()) => {
-                counters.datagrams_out += segments as u64;
-                counters.udp_bytes_out += contents.len() as u64;
-            }
+        (&mut self.outbox, wire)
+    }
+}
+
+/// The socket, as its outbox sees it.
+struct Wire<'a> {
+    socket: &'a UdpSocket,
+    state: &'a UdpSocketState,
+    unreachable: &'a mut bool,
+    counters: &'a mut Counters,
+}
+
+impl Wire<'_> {
+    fn count(&mut self, sent: &[Outgoing<'_>]) {
+        for one in sent {
+            self.counters.datagrams_out += segments(one);
+            self.counters.udp_bytes_out += one.contents.len() as u64;
+        }
+    }
+}
+
+impl Kernel for Wire<'_> {
+    fn send(&mut self, one: Outgoing<'_>) -> bool {
+        let transmit = quinn_udp::Transmit {
+            destination: one.transmit.destination,
+            ecn: one
+                .transmit
+                .ecn
+                .and_then(quinn_udp::EcnCodepoint::from_bits),
+            contents: one.contents,
+            segment_size: one.transmit.segment_size,
+            src_ip: one.transmit.src_ip,
+        };
+        self.counters.udp_send_calls += 1;
+        match self.state.try_send(self.socket.into(), &transmit) {
+            Ok(()) => self.count(&[one]),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
             // The network lost it, as it may lose any datagram.
             Err(error) => {
-                counters.datagrams_unsent += segments as u64;
-                self.unreachable = is_unreachable(&error);
+                *self.unreachable |= is_unreachable(&error);
                 tracing::debug!(%error, to = %transmit.destination, "datagram not sent");
+                self.lose(one);
             }
         }
         true
     }
+
+    #[cfg(target_os = "linux")]
+    fn send_many(&mut self, several: &[Outgoing<'_>]) -> usize {
+        self.counters.udp_send_calls += 1;
+        // What is wrong with the first is found out when it is sent alone.
+        let sent = mmsg::send(self.socket.as_fd(), several).unwrap_or(0);
+        self.count(several.get(..sent).unwrap_or(several));
+        sent
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn send_many(&mut self, _: &[Outgoing<'_>]) -> usize {
+        0
+    }
+
+    fn lose(&mut self, one: Outgoing<'_>) {
+        self.counters.datagrams_unsent += segments(&one);
+    }
+}
+
+/// Datagrams of a transmission.
+fn segments(one: &Outgoing<'_>) -> u64 {
+    let bytes = one.contents.len();
+    let size = one.transmit.segment_size.unwrap_or(bytes);
+    bytes.div_ceil(size.max(1)) as u64
 }
 
 /// A UDP socket, as one connection uses it.
@@ -255,39 +307,143 @@ pub(crate) fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<UdpSocket> 
 
 #[cfg(test)]
 mod tests {
+    use dunlin_quic::datagram::ECN_CONGESTED;
+
     use super::*;
+
+    fn port(addr: &str) -> UdpPort {
+        let socket = bind(addr.parse().unwrap(), false).unwrap();
+        UdpPort::new(socket, true, &NetLimits::default()).unwrap()
+    }
+
+    fn to(destination: SocketAddr) -> Transmit {
+        Transmit {
+            destination,
+            ecn: None,
+            size: 5,
+            segment_size: None,
+            src_ip: None,
+        }
+    }
+
+    /// Datagrams that have come: sender, ECN bits and contents.
+    fn received(port: &UdpPort) -> Vec<(SocketAddr, u8, Vec<u8>)> {
+        let mut buf = vec![0; 65_536];
+        let mut meta = [quinn_udp::RecvMeta::default()];
+        let mut all = Vec::new();
+        while port
+            .recv(&mut [io::IoSliceMut::new(&mut buf)], &mut meta)
+            .is_ok()
+        {
+            let [meta] = &meta;
+            for part in buf[..meta.len].chunks(meta.stride) {
+                let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
+                all.push((meta.addr, ecn, part.to_vec()));
+            }
+        }
+        all
+    }
 
     #[test]
     fn a_socket_is_watched_for_room_only_while_it_has_none() {
-        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
-        let to = socket.local_addr().unwrap();
-        let mut port = UdpPort::new(socket, true, &NetLimits::default()).unwrap();
+        let mut port = port("127.0.0.1:0");
+        let to = to(port.local_addr().unwrap());
         assert_eq!(port.changed_interest(), None);
+        let mut counters = Counters::default();
         // The kernel's buffers have no end that a test could rely on.
-        let held = |port: &mut UdpPort| {
-            port.held = Some(Held {
-                transmit: Transmit {
-                    destination: to,
-                    ecn: None,
-                    size: 5,
-                    segment_size: None,
-                    src_ip: None,
-                },
-                contents: b"hello".to_vec(),
-            });
-        };
-        held(&mut port);
+        port.outbox.block();
+        port.transmit(to, b"hello", &mut counters);
+        assert!(!port.is_unsent());
         let both = Interest::READABLE | Interest::WRITABLE;
         assert_eq!(port.changed_interest(), Some(both));
         assert_eq!(port.changed_interest(), None);
         assert!(port.is_blocked_for(7));
-        let mut counters = Counters::default();
         assert_eq!(Vec::from_iter(port.on_writable(&mut counters)), [7]);
         assert_eq!(counters.datagrams_out, 1);
         assert_eq!(port.changed_interest(), Some(UdpPort::INTEREST));
         // Blocked and free again before anyone looked.
-        held(&mut port);
+        port.outbox.block();
         let _ = port.on_writable(&mut counters);
         assert_eq!(port.changed_interest(), None);
+    }
+
+    #[test]
+    fn datagrams_to_several_peers_leave_with_few_calls() {
+        for (batches, calls) in [(true, 1), (false, 4)] {
+            let mut port = port("0.0.0.0:0");
+            port.outbox.batches &= batches;
+            let peers = [(); 4].map(|()| self::port("127.0.0.1:0"));
+            let mut counters = Counters::default();
+            for (index, peer) in (0..).zip(&peers) {
+                let mut to = to(peer.local_addr().unwrap());
+                to.ecn = [None, Some(2), Some(ECN_CONGESTED), None][index];
+                to.src_ip = (index > 0).then(|| IpAddr::from([127, 0, 0, 1 + index as u8]));
+                // The last are three datagrams, of two, two and one byte.
+                to.segment_size = (index == 3).then_some(2);
+                port.transmit(to, b"hello", &mut counters);
+            }
+            assert!(port.is_unsent());
+            assert!(!port.flush(&mut counters));
+            assert!(!port.is_unsent());
+            assert_eq!(
+                (counters.udp_send_calls, counters.udp_bytes_out),
+                (calls, 20)
+            );
+            assert_eq!((counters.datagrams_out, counters.datagrams_unsent), (6, 0));
+            let local = port.local_addr().unwrap().port();
+            let from = |last| SocketAddr::from(([127, 0, 0, last], local));
+            let [one, two, three, four] = peers.each_ref().map(received);
+            assert_eq!(one, [(from(1), 0, b"hello".to_vec())]);
+            assert_eq!(two, [(from(2), 2, b"hello".to_vec())]);
+            assert_eq!(three, [(from(3), 3, b"hello".to_vec())]);
+            let parts = [&b"he"[..], b"ll", b"o"];
+            assert_eq!(four, parts.map(|part| (from(4), 0, part.to_vec())));
+        }
+    }
+
+    #[test]
+    fn one_socket_serves_both_families() {
+        let mut port = port("[::]:0");
+        let peers = ["127.0.0.1:0", "[::1]:0"].map(self::port);
+        let mut counters = Counters::default();
+        for peer in &peers {
+            let addr = peer.local_addr().unwrap();
+            let mapped = match addr.ip() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            };
+            let mut to = to((mapped, addr.port()).into());
+            (to.ecn, to.src_ip) = (Some(2), Some(mapped.into()));
+            port.transmit(to, b"hello", &mut counters);
+        }
+        port.flush(&mut counters);
+        for peer in &peers {
+            let addr = (
+                peer.local_addr().unwrap().ip(),
+                port.local_addr().unwrap().port(),
+            );
+            assert_eq!(received(peer), [(addr.into(), 2, b"hello".to_vec())]);
+        }
+        assert_eq!(counters.udp_send_calls, 1);
+    }
+
+    #[test]
+    fn a_destination_that_cannot_be_sent_to_holds_up_no_other() {
+        for batches in [true, false] {
+            let mut port = port("127.0.0.1:0");
+            port.outbox.batches &= batches;
+            let peer = self::port("127.0.0.1:0");
+            let alive = peer.local_addr().unwrap();
+            // Not from a loopback address, and not without leave to broadcast.
+            let dead = [([192, 0, 2, 1], 9), ([255; 4], 9)].map(SocketAddr::from);
+            let mut counters = Counters::default();
+            for addr in [dead[0], alive, dead[1], alive, dead[0], dead[1], alive] {
+                port.transmit(to(addr), b"hello", &mut counters);
+            }
+            assert!(port.flush(&mut counters), "the way is gone");
+            assert!(!port.flush(&mut counters), "once");
+            assert_eq!((counters.datagrams_out, counters.datagrams_unsent), (3, 4));
+            assert_eq!(received(&peer).len(), 3);
+        }
     }
 }

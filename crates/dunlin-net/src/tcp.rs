@@ -43,6 +43,12 @@ pub(crate) fn connect(addr: SocketAddr, local: Option<SocketAddr>) -> io::Result
     Ok(TcpStream::from_std(socket.into()))
 }
 
+/// A socket that was connected elsewhere, perhaps one of a pair.
+pub(crate) fn given(socket: std::net::TcpStream) -> io::Result<TcpStream> {
+    socket.set_nonblocking(true)?;
+    Ok(TcpStream::from_std(socket))
+}
+
 /// Makes dropping the socket send RST instead of FIN.
 pub(crate) fn reset_on_drop(socket: &TcpStream) {
     let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));

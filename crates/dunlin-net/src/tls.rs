@@ -14,7 +14,8 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, UnbufferedConnectionCommon, UnbufferedStatus,
 };
 
-use dunlin_quic::{Backlog, CertName, ConnStats, identity};
+use bytes::Bytes;
+use dunlin_quic::{Backlog, CertName, ConnStats, end_point, identity};
 
 /// Room that is enough for most of what is encoded at once.
 const OUT_BYTES: usize = 72 << 10;
@@ -142,12 +143,29 @@ impl TlsLayer {
         self.open
     }
 
+    /// Dialled: what is bound to the certificate of the server, if anything can.
+    pub(crate) fn end_point(&self) -> Option<Bytes> {
+        match &self.side {
+            Side::Client(c) => end_point(c.peer_certificates()?.first()?),
+            Side::Server(_) => None,
+        }
+    }
+
     pub(crate) fn protocol(&self) -> Option<Vec<u8>> {
         match &self.side {
             Side::Client(c) => c.alpn_protocol(),
             Side::Server(c) => c.alpn_protocol(),
         }
         .map(<[u8]>::to_vec)
+    }
+
+    /// The certificate that the peer presented, in DER.
+    pub(crate) fn peer_certificate(&self) -> Option<Vec<u8>> {
+        let chain = match &self.side {
+            Side::Client(c) => c.peer_certificates(),
+            Side::Server(c) => c.peer_certificates(),
+        };
+        chain?.first().map(|certificate| certificate.to_vec())
     }
 
     /// Adds what was negotiated.

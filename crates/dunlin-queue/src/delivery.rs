@@ -73,7 +73,9 @@ impl Delivery {
         }
     }
 
-    pub(crate) const fn is_stored(&self) -> bool {
+    /// Whether its message has to be loaded from the store.
+    #[must_use]
+    pub const fn is_stored(&self) -> bool {
         matches!(self.content, Content::Stored { .. })
     }
 

@@ -13,6 +13,9 @@ use crate::delivery::{Content, Delivery};
 /// place in the store is kept.
 const HELD_MAX: usize = 4096;
 
+/// What one of them takes besides its message.
+const PASSED_BYTES: usize = size_of::<(Place, Delivery)>() + size_of::<(u64, Place)>() + 32;
+
 /// Messages that came back to where a consumer has looked; one more, and it looks at
 /// everything again.
 const MISSED_MAX: usize = 1024;
@@ -84,6 +87,11 @@ pub(crate) struct Passed {
 impl Passed {
     pub(crate) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// What they take besides their messages.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len() * PASSED_BYTES
     }
 
     pub(crate) fn first(&self) -> Option<(Place, &Delivery)> {
@@ -352,10 +360,12 @@ mod tests {
         assert_eq!(queue.bytes(), HELD_MAX * bytes);
         assert!(queue.shed(0) > 0);
         assert_eq!((queue.bytes(), queue.len()), (0, 5_000));
+        assert_eq!(queue.passed_bytes(), 5_000 * PASSED_BYTES);
         let all = core::iter::from_fn(|| take(&mut queue));
         assert!(
             all.map(|(_, it)| it.seq)
                 .eq((0..5_000).map(|seq| Some(3 * seq + 2)))
         );
+        assert_eq!(queue.passed_bytes(), 0);
     }
 }

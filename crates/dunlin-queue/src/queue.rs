@@ -138,6 +138,19 @@ impl Queue {
         self.bytes
     }
 
+    /// As [`Queue::bytes`], with the room that is kept for messages.
+    #[must_use]
+    pub const fn expected_bytes(&self) -> usize {
+        self.bytes + self.reserved_bytes
+    }
+
+    /// Bytes of what is kept of messages that consumers have passed over, besides the
+    /// messages.
+    #[must_use]
+    pub fn passed_bytes(&self) -> usize {
+        self.off.as_ref().map_or(0, |off| off.passed.bytes())
+    }
+
     /// Waiting messages that are in memory.
     pub fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
         self.browse().filter_map(Delivery::held)
@@ -406,7 +419,7 @@ impl Queue {
 
     /// The store is asked for the messages that leave first: `false` if it was asked
     /// already.
-    pub(crate) fn begin_loading(&mut self) -> bool {
+    pub fn begin_loading(&mut self) -> bool {
         if let Some(off) = self.off.as_mut().filter(|_| !self.loading) {
             off.wanted = Wanted::First;
         }

@@ -11,6 +11,9 @@
 //! An eighth is what quinn-proto has a stream use up before it announces more.
 //! It goes on enforcing the whole window, and what it keeps unread is bounded by
 //! the window of the connection.
+//!
+//! quinn-proto also issues as many connection ids as a client wants, up to eight. A
+//! client that wants more than three is taken to want three.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +29,13 @@ const WHOLE_STREAMS: u64 = 3;
 /// Transport parameters with the first window of a stream (RFC 9000 section
 /// 18.2): `initial_max_stream_data_bidi_local`, `.._bidi_remote` and `.._uni`.
 const FIRST_WINDOWS: core::ops::RangeInclusive<u64> = 0x05..=0x07;
+
+/// The transport parameter `active_connection_id_limit` (RFC 9000 section 18.2).
+const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
+
+/// Connection ids that a client has at a time: the one in use and two with which
+/// it may move at once. It gets another for each that it retires.
+const IDS_MAX: u64 = 3;
 
 /// Changes with what is announced at first, which clients remember.
 pub(crate) const NAME: &str = "first windows: 1/8";
@@ -88,7 +98,24 @@ pub(crate) fn beside_one(limits: &QuicLimits) -> u64 {
 
 /// Lowers the first windows in encoded transport parameters.
 pub(crate) fn lower_first(parameters: &mut [u8]) {
-    let mut lower = Vec::new();
+    lower(parameters, |id, window| {
+        FIRST_WINDOWS
+            .contains(&id)
+            .then(|| window.div_ceil(SMALL_PART.into()))
+    });
+}
+
+/// Lowers how many connection ids the client wants, in its encoded transport
+/// parameters: each takes 100 bytes in tables, and 40 on the wire.
+pub(crate) fn lower_ids(parameters: &mut [u8]) {
+    lower(parameters, |id, wanted| {
+        (id == ACTIVE_CONNECTION_ID_LIMIT && wanted > IDS_MAX).then_some(IDS_MAX)
+    });
+}
+
+/// Replaces integers among transport parameters, by id and value, by smaller ones.
+fn lower(parameters: &mut [u8], smaller: impl Fn(u64, u64) -> Option<u64>) {
+    let mut changes = Vec::new();
     let mut rest = &*parameters;
     while let (Some(id), Some(len)) = (frames::integer(&mut rest), frames::integer(&mut rest)) {
         let at = parameters.len() - rest.len();
@@ -99,15 +126,13 @@ pub(crate) fn lower_first(parameters: &mut [u8]) {
             break;
         };
         rest = after;
-        if FIRST_WINDOWS.contains(&id)
-            && let Some(window) = frames::integer(&mut value)
-        {
-            lower.push((at, window.div_ceil(SMALL_PART.into())));
+        if let Some(change) = frames::integer(&mut value).and_then(|value| smaller(id, value)) {
+            changes.push((at, change));
         }
     }
-    for (at, window) in lower {
+    for (at, value) in changes {
         if let Some(place) = parameters.get_mut(at..) {
-            frames::replace_integer(place, window);
+            frames::replace_integer(place, value);
         }
     }
 }
@@ -133,6 +158,22 @@ mod tests {
         assert_eq!(parameters, want);
         for end in 0..want.len() {
             lower_first(&mut parameters[..end]);
+        }
+    }
+
+    #[test]
+    fn few_connection_ids_are_issued() {
+        for (wanted, issued) in [(2, 2), (3, 3), (4, 3), (8, 3), (0x3fff, 3)] {
+            let value = match wanted {
+                0x3fff => vec![0x7f, 0xff],
+                small => vec![small as u8],
+            };
+            let mut parameters = vec![0x01, 2, 0x50, 0x00, 0x0e, value.len() as u8];
+            parameters.extend(value);
+            lower_ids(&mut parameters);
+            let mut rest = &parameters[6..];
+            assert_eq!(frames::integer(&mut rest), Some(issued), "{wanted}");
+            assert_eq!(parameters[..4], [0x01, 2, 0x50, 0x00]);
         }
     }
 }

@@ -29,6 +29,8 @@ dunlin_base::totals! {
         pub refused_per_address: u64,
         /// Refused: too many handshakes from one address in this second.
         pub refused_rate: u64,
+        /// Refused: not from a trusted proxy, at a listener that is behind one.
+        pub refused_untrusted: u64,
         /// Refused: too many handshakes pending.
         pub refused_pending: u64,
         /// Connections of peers that were not known yet, ended to make room for others.
@@ -80,6 +82,8 @@ dunlin_base::totals! {
         pub udp_bytes_in: u64,
         /// Bytes of UDP payload sent.
         pub udp_bytes_out: u64,
+        /// System calls that sent datagrams.
+        pub udp_send_calls: u64,
         /// Datagrams that belong to another shard.
         pub datagrams_foreign: u64,
         /// Datagrams that could not be sent and count as lost.

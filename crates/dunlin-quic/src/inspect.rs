@@ -4,6 +4,7 @@
 //! more than may go to an address that sent little (RFC 9000 section 8.1).
 //! What is sealed can be changed before that, as long as each packet number is
 //! used once. They also lower the windows of streams, see [`crate::allowance`].
+//! What TLS had to say of the connection and is asked for later is kept here, too.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,19 @@ use crate::frames;
 
 /// PATH_RESPONSE frames of one datagram that are looked at.
 const ANSWERS_MAX: usize = 8;
+
+/// Label and length of what SASL is bound by (RFC 9266 section 2).
+const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
+const BINDING_BYTES: usize = 32;
+
+/// Exports that from TLS whose handshake is complete.
+pub(crate) fn export<E>(
+    exporter: impl FnOnce(&mut [u8], &[u8], &[u8]) -> Result<(), E>,
+) -> Option<[u8; BINDING_BYTES]> {
+    let mut data = [0; BINDING_BYTES];
+    let exported = exporter(&mut data, BINDING_LABEL, b"");
+    exported.ok().map(|()| data)
+}
 
 /// What the keys of one connection have seen.
 #[derive(Debug, Default)]
@@ -39,6 +53,8 @@ struct Seen {
     answers: Vec<u64>,
     /// A packet was opened with a number above all before.
     newer: bool,
+    /// What SASL is bound by, as long as that may be asked for.
+    exported: Option<Box<[u8; BINDING_BYTES]>>,
 }
 
 /// The next packet with a challenge that fits keeps it.
@@ -96,6 +112,16 @@ impl Inspector {
     /// The client has answered what was sent to its address in the handshake.
     pub(crate) fn is_handshake_opened(&self) -> bool {
         self.handshake_opened.load(Ordering::Relaxed)
+    }
+
+    /// What SASL is bound by.
+    pub(crate) fn exported(&self) -> Option<[u8; BINDING_BYTES]> {
+        self.seen().exported.as_deref().copied()
+    }
+
+    /// Keeps that, or forgets it.
+    pub(crate) fn set_exported(&self, data: Option<Box<[u8; BINDING_BYTES]>>) {
+        self.seen().exported = data;
     }
 
     fn looks(&self) -> bool {

@@ -53,8 +53,8 @@ pub use backlog::{Backlog, SLICES_MAX};
 pub use cid::CidCodec;
 pub use clock::Clock;
 pub use conn::{
-    Cx, DatagramError, DatagramsMut, Due, EarlyMut, Life, Moves, PathMut, PathRef, Probe, QuicConn,
-    Reading, StreamsMut, Transmitted,
+    AcksMut, BindingMut, Cx, DatagramError, DatagramsMut, Due, EarlyMut, Life, Moves, PathMut,
+    PathRef, Probe, QuicConn, Reading, StreamsMut, Transmitted, peer_certificate, peer_parameters,
 };
 pub use counters::{ConnStats, Counters, QuicStats};
 pub use endpoint::{
@@ -64,7 +64,7 @@ pub use endpoint::{
 pub use error::{ConnectError, QuicError};
 pub use lb::{LbConfig, LbError, LbId};
 pub use limits::QuicLimits;
-pub use qlog::{AddrRange, LogMut, ParseRangeError, Qlog, QlogFilter, QlogLimits, QlogTotals};
+pub use qlog::{LogMut, Qlog, QlogFilter, QlogLimits, QlogTotals};
 pub use resume::{Record, SessionTickets, TICKET_BYTES_MAX};
 pub use tickets::{
     Notes, Refusal, StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits,
@@ -72,7 +72,7 @@ pub use tickets::{
 };
 pub use tls::{
     CertName, Cipher, ClientTls, ClientTlsBuilder, Group, KeyLog, ServerTls, ServerTlsOptions,
-    TlsError, TlsPolicy, UnknownName, describe, identity,
+    TlsError, TlsPolicy, UnknownName, describe, end_point, identity, release_keys,
 };
 pub use tokens::{AddressTokens, UsedTokens};
 pub use tuning::{Congestion, QuicTuning, TuningError};

@@ -1,7 +1,8 @@
 //! TLS of an accepted QUIC connection. When the handshake is over and its last
 //! bytes are written, the TLS library's connection, 4 KB that a server has no
 //! more use for, is let go: what QUIC still asks for is the secrets of the next
-//! keys and who the peer is. Knows no connection of ours.
+//! keys and who the peer is, and what SASL may be bound by is kept aside. Knows
+//! no connection of ours.
 
 use core::any::Any;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::quic::{self, KeyChange, Secrets, ServerConnection, Version};
 
 use crate::allowance;
-use crate::inspect::Inspector;
+use crate::inspect::{Inspector, export};
 
 /// Drafts that differ from version 1 in what TLS is given.
 const DRAFTS: core::ops::RangeInclusive<u32> = 0xff00_001d..=0xff00_0020;
@@ -77,7 +78,7 @@ impl ServerConfig for ListenerTls {
         Box::new(TlsSession {
             version,
             initial: self.initial,
-            handshake: tls.ok().map(Box::new),
+            handshake: tls.ok().map(|tls| Box::new(tls.into())),
             failure: failure.map(String::into_boxed_str),
             is_known: false,
             next: None,
@@ -106,7 +107,7 @@ struct TlsSession {
     version: Version,
     initial: quic::Suite,
     /// `None`: it is over.
-    handshake: Option<Box<ServerConnection>>,
+    handshake: Option<Box<quic::Connection>>,
     /// Why it could not even begin.
     failure: Option<Box<str>>,
     /// The application protocol was reported.
@@ -122,6 +123,11 @@ impl TlsSession {
     fn end_handshake(&mut self) {
         if let Some(tls) = self.handshake.take() {
             self.protocol = tls.alpn_protocol().map(Into::into);
+            let exported = export(|data, label, context| {
+                let exported = tls.export_keying_material(data, label, Some(context));
+                exported.map(|_| ())
+            });
+            self.inspector.set_exported(exported.map(Box::new));
             let chain = tls.peer_certificates();
             self.chain = chain.map(|chain| {
                 let owned = chain.iter().map(|cert| cert.clone().into_owned());
@@ -232,7 +238,9 @@ impl Session for TlsSession {
                 format!("TLS error: {e}"),
             ),
         })?;
-        let is_known = tls.alpn_protocol().is_some() || tls.server_name().is_some();
+        let is_named =
+            matches!(&**tls, quic::Connection::Server(tls) if tls.server_name().is_some());
+        let is_known = tls.alpn_protocol().is_some() || is_named;
         let is_news = !self.is_known && (is_known || !tls.is_handshaking());
         self.is_known |= is_news;
         Ok(is_news)
@@ -242,7 +250,11 @@ impl Session for TlsSession {
         // The client's, which are wanted once, at its first message.
         let tls = self.handshake.as_ref();
         let bytes = tls.and_then(|tls| tls.quic_transport_parameters());
-        let read = |mut bytes: &[u8]| TransportParameters::read(Side::Server, &mut bytes);
+        let read = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            allowance::lower_ids(&mut bytes);
+            TransportParameters::read(Side::Server, &mut &bytes[..])
+        };
         Ok(bytes.map(read).transpose()?)
     }
 
@@ -282,7 +294,7 @@ impl Session for TlsSession {
         false
     }
 
-    /// Nothing here is bound to a channel.
+    /// The inspector has what is asked for later.
     fn export_keying_material(
         &self,
         _: &mut [u8],

@@ -2,7 +2,7 @@
 //! for both sides: no socket, no entropy, no clock.
 //!
 //! - [`scram`]: SCRAM-SHA-256 with and without channel binding (RFC 5802,
-//!   RFC 7677, RFC 9266). MQTT 5.0 carries its messages in AUTH, AMQP 1.0 in
+//!   RFC 5929, RFC 7677, RFC 9266). MQTT 5.0 carries its messages in AUTH, AMQP 1.0 in
 //!   SASL frames.
 //! - [`plain`] (RFC 4616) and [`oauth`] (RFC 7628): the one message of the client.
 //! - [`server::Exchange`]: one exchange as a server sees it, of any

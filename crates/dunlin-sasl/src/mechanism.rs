@@ -1,5 +1,7 @@
 //! The mechanisms by their registered names.
 
+use crate::scram::{METHOD, METHOD_PLUS};
+
 /// A SASL mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
@@ -11,20 +13,24 @@ pub enum Mechanism {
     External,
     /// SCRAM-SHA-256 (RFC 7677).
     ScramSha256,
-    /// SCRAM-SHA-256-PLUS: bound to the TLS channel (RFC 9266).
+    /// SCRAM-SHA-256-PLUS: bound to the TLS channel (RFC 5929, RFC 9266).
     ScramSha256Plus,
     /// OAUTHBEARER (RFC 7628): a token.
     OAuthBearer,
+    /// MSSBCBS, by which clients of Azure say that a token follows on `$cbs` (AMQP
+    /// Claims-based Security): no credentials yet.
+    Cbs,
 }
 
 impl Mechanism {
     /// All of them, strongest first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ScramSha256Plus,
         Self::ScramSha256,
         Self::External,
         Self::OAuthBearer,
         Self::Plain,
+        Self::Cbs,
         Self::Anonymous,
     ];
 
@@ -35,9 +41,10 @@ impl Mechanism {
             Self::Anonymous => "ANONYMOUS",
             Self::Plain => "PLAIN",
             Self::External => "EXTERNAL",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha256Plus => "SCRAM-SHA-256-PLUS",
+            Self::ScramSha256 => METHOD,
+            Self::ScramSha256Plus => METHOD_PLUS,
             Self::OAuthBearer => "OAUTHBEARER",
+            Self::Cbs => "MSSBCBS",
         }
     }
 

@@ -13,6 +13,7 @@ use core::str;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use dunlin_base::transport::BindingType;
 use dunlin_base::{ByteSink, SinkFull};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
@@ -20,11 +21,14 @@ use sha2::{Digest, Sha256};
 mod client;
 mod server;
 
-pub use client::{Client, ExpectServerFinal};
+pub use client::{Binding, Client, ExpectServerFinal};
 pub use server::{ClientFirst, Exchange};
 
 /// The registered name, which is also the Authentication Method of MQTT.
 pub const METHOD: &str = "SCRAM-SHA-256";
+
+/// As [`METHOD`], bound to a channel.
+pub const METHOD_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
 /// Fewest iterations a client accepts (RFC 7677 section 4).
 pub const ITERATIONS_MIN: u32 = 4096;
@@ -50,16 +54,10 @@ const SALT_BASE64: usize = SALT_BYTES_MAX.div_ceil(3) * 4;
 /// What a channel is bound by (RFC 5056).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelBinding<'a> {
-    /// Registered name of the type.
-    pub kind: &'a str,
+    /// Its type.
+    pub kind: BindingType,
     /// What both ends of this channel, and no others, have.
     pub data: &'a [u8],
-}
-
-impl ChannelBinding<'_> {
-    /// The type for TLS 1.3 (RFC 9266): 32 bytes of keying material, exported
-    /// with the label `EXPORTER-Channel-Binding` and an empty context.
-    pub const TLS_EXPORTER: &'static str = "tls-exporter";
 }
 
 /// Why an exchange failed.

@@ -8,10 +8,11 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::Text;
+use dunlin_base::transport::BindingType;
 
 use crate::oauth::Bearer;
 use crate::plain::Plain;
-use crate::scram::{ChannelBinding, Exchange as Scram, StoredKeys};
+use crate::scram::{Exchange as Scram, StoredKeys};
 use crate::{Mechanism, SaslError};
 
 /// Longest message taken from a client; a token is the longest of them.
@@ -79,6 +80,8 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Exchange {
     mechanism: Mechanism,
+    /// By what SCRAM-SHA-256-PLUS is offered, if it is.
+    offered: Option<BindingType>,
     state: State,
 }
 
@@ -93,20 +96,23 @@ enum State {
 
 impl Exchange {
     /// The client has chosen a mechanism, and perhaps sent its first message.
+    /// `offered`: what the TLS connection can be bound by, if the server offers
+    /// that.
     ///
     /// # Errors
     /// What is wrong with the message.
     pub fn begin(
         mechanism: Mechanism,
         initial: Option<&[u8]>,
-        channel: Option<ChannelBinding<'_>>,
+        offered: Option<BindingType>,
     ) -> Result<(Self, Next), SaslError> {
         let mut exchange = Self {
             mechanism,
+            offered,
             state: State::First,
         };
         let next = match initial {
-            Some(message) => exchange.respond(message, channel)?,
+            Some(message) => exchange.respond(message)?,
             None => Next::Wait,
         };
         Ok((exchange, next))
@@ -118,21 +124,29 @@ impl Exchange {
         self.mechanism
     }
 
-    /// A message of the client. `channel`: what the TLS connection can be bound
-    /// by, if the server offers that.
+    /// Whether it waits for the data of the channel.
+    #[must_use]
+    pub const fn wants_channel(&self) -> bool {
+        matches!(&self.state, State::Scram(scram) if scram.wants_channel())
+    }
+
+    /// The data of the channel, of the type that was offered.
+    pub fn bind(&mut self, data: Bytes) {
+        if let State::Scram(scram) = &mut self.state {
+            scram.bind(data);
+        }
+    }
+
+    /// A message of the client.
     ///
     /// # Errors
     /// What is wrong with the message.
-    pub fn respond(
-        &mut self,
-        message: &[u8],
-        channel: Option<ChannelBinding<'_>>,
-    ) -> Result<Next, SaslError> {
+    pub fn respond(&mut self, message: &[u8]) -> Result<Next, SaslError> {
         if message.len() > MESSAGE_BYTES_MAX {
             return Err(SaslError::Malformed);
         }
         match &self.state {
-            State::First => self.first(message, channel),
+            State::First => self.first(message),
             State::Scram(scram) => Ok(Next::Done {
                 data: scram.finish(message)?,
                 user: scram.user().clone(),
@@ -141,15 +155,11 @@ impl Exchange {
         }
     }
 
-    fn first(
-        &mut self,
-        message: &[u8],
-        channel: Option<ChannelBinding<'_>>,
-    ) -> Result<Next, SaslError> {
+    fn first(&mut self, message: &[u8]) -> Result<Next, SaslError> {
         self.state = State::Asked;
         let named = |name: &str| (!name.is_empty()).then(|| Text::from(name));
         let question = match self.mechanism {
-            Mechanism::Anonymous => Question::Anonymous,
+            Mechanism::Anonymous | Mechanism::Cbs => Question::Anonymous,
             Mechanism::Plain => {
                 let plain = Plain::parse(message)?;
                 if !plain.authzid.is_empty() && plain.authzid != plain.user {
@@ -173,7 +183,7 @@ impl Exchange {
             }
             Mechanism::ScramSha256 | Mechanism::ScramSha256Plus => {
                 let binds = self.mechanism == Mechanism::ScramSha256Plus;
-                let scram = Scram::begin(message, binds, channel)?;
+                let scram = Scram::begin(message, binds, self.offered)?;
                 let user = scram.user().clone();
                 self.state = State::Scram(scram);
                 Question::Keys { user }
@@ -205,7 +215,7 @@ impl Exchange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scram::{Client, ScramError};
+    use crate::scram::{Binding, ChannelBinding, Client, ScramError};
 
     fn ask(mechanism: Mechanism, message: &[u8]) -> Result<Next, SaslError> {
         Exchange::begin(mechanism, Some(message), None).map(|(_, next)| next)
@@ -245,13 +255,10 @@ mod tests {
             Exchange::begin(Mechanism::Plain, None, None).expect("nothing is wrong yet");
         assert_eq!(next, Next::Wait);
         assert!(matches!(
-            exchange.respond(b"\0u\0p", None),
+            exchange.respond(b"\0u\0p"),
             Ok(Next::Ask(Question::Password { .. }))
         ));
-        assert_eq!(
-            exchange.respond(b"\0u\0p", None),
-            Err(SaslError::OutOfOrder)
-        );
+        assert_eq!(exchange.respond(b"\0u\0p"), Err(SaslError::OutOfOrder));
         let keys = StoredKeys::derive(b"p", b"salt", 4096);
         let challenge = exchange.challenge("n", b"salt", 4096, keys);
         assert_eq!(challenge, Err(SaslError::OutOfOrder));
@@ -265,28 +272,35 @@ mod tests {
         }
     }
 
-    /// SCRAM between our client and our server; both sides bind to a channel.
+    /// SCRAM between our client and our server, whose end of the channel has
+    /// `data`.
     fn scram(
         mechanism: Mechanism,
-        client: Option<ChannelBinding<'_>>,
-        server: Option<ChannelBinding<'_>>,
+        binding: Binding<'_>,
+        offered: Option<BindingType>,
+        data: &'static [u8],
     ) -> Result<Next, SaslError> {
         let client = Client {
             user: "u",
             password: b"p",
             nonce: "abc",
-            binding: client,
+            binding,
         };
         let mut first = Vec::new();
         client.first(&mut first).expect("room");
-        let (mut exchange, next) = Exchange::begin(mechanism, Some(&first), server)?;
+        let (mut exchange, next) = Exchange::begin(mechanism, Some(&first), offered)?;
         let user = Text::from_static("u");
         assert_eq!(next, Next::Ask(Question::Keys { user }));
+        assert_eq!(
+            exchange.wants_channel(),
+            offered.is_some() && first[0] == b'p'
+        );
+        exchange.bind(Bytes::from_static(data));
         let keys = StoredKeys::derive(b"p", b"salt", 4096);
         let challenge = exchange.challenge("xyz", b"salt", 4096, keys)?;
         let mut last = Vec::new();
         let expect = client.respond(&challenge, &mut last).expect("an answer");
-        let next = exchange.respond(&last, server)?;
+        let next = exchange.respond(&last)?;
         if let Next::Done { data, .. } = &next {
             assert_eq!(expect.verify(data), Ok(()));
         }
@@ -295,24 +309,36 @@ mod tests {
 
     #[test]
     fn scram_is_bound_to_its_channel() {
-        let channel = |data| {
-            Some(ChannelBinding {
-                kind: ChannelBinding::TLS_EXPORTER,
-                data,
-            })
-        };
+        let exporter = Some(BindingType::TlsExporter);
+        let bound = |kind, data| Binding::Bound(ChannelBinding { kind, data });
+        let ours = bound(BindingType::TlsExporter, &[1; 32]);
+        let theirs = bound(BindingType::TlsExporter, &[2; 32]);
+        let other = bound(BindingType::TlsServerEndPoint, &[1; 32]);
         let (plus, bare) = (Mechanism::ScramSha256Plus, Mechanism::ScramSha256);
-        let (ours, theirs) = (channel(&[1; 32]), channel(&[2; 32]));
-        assert!(matches!(scram(bare, None, None), Ok(Next::Done { .. })));
-        assert!(matches!(scram(bare, None, ours), Ok(Next::Done { .. })));
-        assert!(matches!(scram(plus, ours, ours), Ok(Next::Done { .. })));
-        // One in the middle has another channel to each side.
+        let (none, unoffered) = (Binding::Unsupported, Binding::NotOffered);
+        let done = |mechanism, binding, offered| {
+            let next = scram(mechanism, binding, offered, &[1; 32]);
+            matches!(next, Ok(Next::Done { .. }))
+        };
+        assert!(done(bare, none, None) && done(bare, none, exporter));
+        assert!(done(bare, unoffered, None) && done(plus, ours, exporter));
         let refused = Err(SaslError::Scram(ScramError::ChannelBinding));
-        assert_eq!(scram(plus, theirs, ours), refused);
-        // A mechanism that does not say what the message says.
+        // One in the middle has another channel to each side.
+        assert_eq!(scram(plus, theirs, exporter, &[1; 32]), refused);
+        // Or takes the offer away.
+        assert_eq!(scram(bare, unoffered, exporter, &[1; 32]), refused);
+        // The server does not know its own end.
+        assert_eq!(scram(plus, ours, exporter, &[]), refused);
+        // A mechanism that does not say what the message says, or by what.
         let unsupported = Err(SaslError::Scram(ScramError::Unsupported));
-        assert_eq!(scram(bare, ours, ours), unsupported);
-        assert_eq!(scram(plus, None, ours), unsupported);
-        assert_eq!(scram(plus, ours, None), unsupported);
+        for (mechanism, binding, offered) in [
+            (bare, ours, exporter),
+            (plus, none, exporter),
+            (plus, unoffered, exporter),
+            (plus, other, exporter),
+            (plus, ours, None),
+        ] {
+            assert_eq!(scram(mechanism, binding, offered, &[1; 32]), unsupported);
+        }
     }
 }

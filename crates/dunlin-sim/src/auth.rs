@@ -49,6 +49,8 @@ impl Users {
                 let known = self.0.get(user.as_str());
                 if user.as_str() == "busy" {
                     AuthAnswer::Busy
+                } else if user.as_str() == "soon" {
+                    AuthAnswer::TooSoon
                 } else if known.is_some_and(|known| known.as_bytes() == &password[..]) {
                     AuthAnswer::Accept {
                         user: Some(user.clone()),
@@ -72,7 +74,7 @@ impl Users {
                     None => AuthAnswer::Refuse,
                 }
             }
-            AuthRequest::Scram { user } => {
+            AuthRequest::Scram { user, .. } => {
                 let made_up = Text::from_static("no password has this form\0");
                 let password = self.0.get(user.as_str()).map(String::as_bytes);
                 let password = password.unwrap_or(made_up.as_bytes());

@@ -28,4 +28,4 @@ pub use peer::{Peer, PeerEvent, PeerOptions, run};
 pub use random::Random;
 pub use script::{Script, check, check_with};
 pub use setup::{Pace, Setup};
-pub use world::{World, open_as};
+pub use world::{World, ask, channel_of, open_as};

@@ -195,6 +195,10 @@ pub fn show(packet: &Packet<'_>, version: Version) -> String {
             if properties.reason_string.is_some() || !properties.user_properties.is_empty() {
                 words += " with words";
             }
+            if let Some(server) = properties.server_reference {
+                words += " server=";
+                words += server;
+            }
             write!(line, "DISCONNECT{}{words}", show_reason(disconnect.reason))
         }
         Packet::Auth(auth) => {

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dunlin_base::{ConnId, StreamId};
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
-use dunlin_broker::{OtherUser, Priority, QueueFull};
+use dunlin_broker::{Bounds, BridgeSession, OtherUser, Overflow, Priority, QueueFull};
 use dunlin_mqtt::flow::{self, FlowHeader};
 use dunlin_mqtt_codec::{Packet, Version, decode, peek};
 
@@ -158,6 +158,11 @@ fn set(setup: &mut Setup, pair: &str) {
         "durable" => config.durable = value == "yes",
         "other_user" => config.other_user = OtherUser::StartClean,
         "queue_full" if value == "drop" => config.queue_full = QueueFull::DropNewest,
+        "bridge" => {
+            config.bridges.listener = Some(0);
+            let session = bridge(value, config.queue_bytes_max);
+            config.bridges.sessions.push(session);
+        }
         "access" => {
             config.listeners = vec![AuthPolicy {
                 anonymous: match value {
@@ -170,6 +175,19 @@ fn set(setup: &mut Setup, pair: &str) {
             }];
         }
         other => unreachable!("no such setting: {other}"),
+    }
+}
+
+/// The session of a bridge, whose full queue drops the oldest, as `ID|MESSAGES`.
+fn bridge(value: &str, bytes_max: usize) -> BridgeSession {
+    let (id, max) = value.split_once('|').expect("ID|MESSAGES");
+    BridgeSession {
+        client_id: id.into(),
+        bounds: Bounds {
+            messages_max: max.parse().expect("a number"),
+            bytes_max,
+            overflow: Overflow::DropOldest,
+        },
     }
 }
 

@@ -3,15 +3,16 @@
 
 mod clients;
 
-pub use clients::open_as;
+pub use clients::{channel_of, open_as};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use dunlin_base::transport::{CloseCause, NetCommand, NetCommandKind, NetEvent, NetEventKind};
-use dunlin_base::{ConnId, Instant, ShardId, StreamId};
+use dunlin_base::{ConnId, Instant, ShardId, StreamId, Text};
 use dunlin_broker::access::{Access, Acl};
+use dunlin_broker::control::values::{Reply, Request};
 use dunlin_broker::{Census, Config, Event, Input, Memory, Output, Secret, Shard, Totals};
 use dunlin_store::Recovered;
 
@@ -46,8 +47,12 @@ pub struct World {
     disk_busy: Vec<Instant>,
     disk_answered: Instant,
     users: Users,
+    /// How exchanges of SCRAM ended, by user.
+    pub proofs: Vec<(Text, bool)>,
     trace: Trace,
     log: Vec<Event>,
+    /// Answers to operators.
+    pub replies: Vec<Reply>,
 }
 
 impl World {
@@ -68,8 +73,10 @@ impl World {
             disk_busy: vec![BEGIN; count],
             disk_answered: BEGIN,
             users: Users::new(setup.users),
+            proofs: Vec::new(),
             trace: Trace::new(),
             log: Vec::new(),
+            replies: Vec::new(),
             setup,
         };
         world.start(&Recovered::default());
@@ -386,6 +393,8 @@ impl World {
                     let at = self.agenda.soon(self.setup.pace.auth);
                     self.agenda.at(at, Happening::Auth(index, conn, answer));
                 }
+                Output::Control { reply, .. } => self.replies.push(reply),
+                Output::Proof { user, right, .. } => self.proofs.push((user, right)),
                 Output::Event(Event::InternalError(missing)) => {
                     panic!("{missing} table entries are missing: a bug of the shard");
                 }
@@ -412,6 +421,11 @@ impl World {
                 let stream = self.links.get_mut(&conn).and_then(Link::open);
                 let opened = NetEvent::new(server, NetEventKind::StreamOpened { stream });
                 self.shards[index].handle(self.agenda.now, Input::Net(opened));
+            }
+            NetCommandKind::BindChannel => {
+                let data = channel_of(conn).to_vec().into();
+                let bound = NetEvent::new(server, NetEventKind::ChannelBinding { data });
+                self.shards[index].handle(self.agenda.now, Input::Net(bound));
             }
             NetCommandKind::SendDatagram { data, fallback, .. } => {
                 self.deliver(conn, ToClient::Datagram(data.to_vec()));
@@ -505,6 +519,12 @@ fn change_reading(world: &mut World, conn: ConnId, change: impl FnOnce(&mut Link
         let waiting = link.take_waiting();
         world.go_on(conn, waiting);
     }
+}
+
+/// An operator asks a shard; see [`World::replies`].
+pub fn ask(world: &mut World, index: usize, request: Request) {
+    let number = world.inputs;
+    world.input(index, Input::Control { number, request });
 }
 
 /// Replaces the access list of all shards, as a reload does.

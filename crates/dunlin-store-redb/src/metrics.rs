@@ -1,7 +1,7 @@
 //! What the writer counts, for metrics: read by other threads at any time. It
 //! knows nothing of how it is shown.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
 /// Upper bounds of the classes of commit times, in microseconds; longer ones
@@ -18,6 +18,7 @@ pub struct StoreMetrics {
     operations: AtomicU64,
     bytes: AtomicU64,
     failed: AtomicU64,
+    failing: AtomicBool,
     damaged: AtomicU64,
     micros: AtomicU64,
     by_time: [AtomicU64; COMMIT_MICROS.len()],
@@ -60,8 +61,17 @@ impl StoreMetrics {
         }
     }
 
-    pub(crate) fn note_failed(&self, batches: u64) {
-        self.failed.fetch_add(batches, Ordering::Relaxed);
+    /// So many of the last group's batches were refused, and so many not.
+    pub(crate) fn note_failed(&self, refused: u64, written: u64) {
+        self.failed.fetch_add(refused, Ordering::Relaxed);
+        let failing = refused > 0 && written == 0;
+        self.failing.store(failing, Ordering::Relaxed);
+    }
+
+    /// Whether nothing of the last group could be written.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_damaged(&self, records: u64) {
@@ -103,5 +113,17 @@ mod tests {
         assert_eq!((totals.by_time[0], totals.by_time[1]), (2, 1));
         assert_eq!(totals.by_time.iter().sum::<u64>(), 3, "one is beyond");
         assert_eq!(totals.commit_micros, 2_000_202);
+    }
+
+    #[test]
+    fn a_store_fails_until_something_is_written() {
+        let metrics = StoreMetrics::default();
+        for (refused, written, failing) in
+            [(0, 1, false), (1, 1, false), (2, 0, true), (0, 3, false)]
+        {
+            metrics.note_failed(refused, written);
+            assert_eq!(metrics.is_failing(), failing);
+        }
+        assert_eq!(metrics.totals().failed, 3);
     }
 }

@@ -278,8 +278,9 @@ impl Writer {
         if !group.batches.is_empty() {
             let (batches, ops, bytes) = (group.batches.len(), group.ops, group.bytes);
             self.metrics.note(begin.elapsed(), batches, ops, bytes);
-            let failed = verdicts.iter().filter(|verdict| verdict.is_err());
-            self.metrics.note_failed(failed.count() as u64);
+            let refused = verdicts.iter().filter(|verdict| verdict.is_err()).count();
+            let written = verdicts.len() - refused;
+            self.metrics.note_failed(refused as u64, written as u64);
         }
         // Who learns of it has room again.
         group.charges.clear();

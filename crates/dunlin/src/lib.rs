@@ -9,16 +9,21 @@
 
 pub mod auth;
 pub mod bench;
+pub mod bridge;
 pub mod causes;
 pub mod certs;
 pub mod cmd;
 pub mod config;
+pub mod control;
 pub mod daemon;
 #[cfg(unix)]
 pub mod descriptors;
 pub mod files;
+pub mod import;
 pub mod log;
 pub mod metrics;
+pub mod probe;
+mod service;
 pub mod signals;
 pub mod store;
 pub mod tunnel;

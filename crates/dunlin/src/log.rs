@@ -4,9 +4,11 @@
 
 use core::fmt;
 use std::io;
+use std::sync::OnceLock;
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
@@ -14,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::sections::{Format, Level, Log};
 
 /// The environment variable that decides instead of the configured level.
-const VARIABLE: &str = "RUST_LOG";
+pub(crate) const VARIABLE: &str = "RUST_LOG";
 
 /// The log cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,12 @@ pub enum LogError {
     /// [`VARIABLE`] is not a filter.
     #[error("the environment variable {VARIABLE} is not a log filter: {0}")]
     Filter(String),
+    /// That is no filter, or cannot be set.
+    #[error("the log level: {0}")]
+    Level(String),
+    /// Another program writes the log.
+    #[error("the log of this process is not the broker's")]
+    Absent,
 }
 
 /// Starts the log. `RUST_LOG`, where set, decides instead of the level.
@@ -31,22 +39,57 @@ pub enum LogError {
 /// `RUST_LOG` is not a filter.
 pub fn init(config: &Log) -> Result<(), LogError> {
     let filter = filter(config.level, std::env::var(VARIABLE).ok().as_deref())?;
+    let (subscriber, change) = subscriber(config.format, filter, io::stderr);
     // A log that is already there, in tests, stays.
-    let _ = tracing::subscriber::set_global_default(subscriber(config.format, filter, io::stderr));
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        let _ = CHANGE.set(change);
+    }
     Ok(())
 }
 
-fn subscriber<W>(format: Format, filter: EnvFilter, writer: W) -> Box<dyn Subscriber + Send + Sync>
+/// Has the running log write what this filter lets through: a level, or what
+/// `RUST_LOG` takes.
+///
+/// # Errors
+/// That is no filter, or the log is not the broker's.
+pub(crate) fn change(text: &str) -> Result<(), LogError> {
+    let wrong = |error: ParseError| LogError::Level(error.to_string());
+    let filter = EnvFilter::try_new(text).map_err(wrong)?;
+    CHANGE.get().ok_or(LogError::Absent)?(filter)
+}
+
+/// Changes what a log writes.
+type Change = Box<dyn Fn(EnvFilter) -> Result<(), LogError> + Send + Sync>;
+
+static CHANGE: OnceLock<Change> = OnceLock::new();
+
+fn subscriber<W>(
+    format: Format,
+    filter: EnvFilter,
+    writer: W,
+) -> (Box<dyn Subscriber + Send + Sync>, Change)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
+    let gone = |error: tracing_subscriber::reload::Error| LogError::Level(error.to_string());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
         .with_writer(writer);
     match format {
-        Format::Text => Box::new(builder.map_event_format(OneLine).finish()),
-        Format::Json => Box::new(builder.json().map_event_format(OneLine).finish()),
+        Format::Text => {
+            let builder = builder.map_event_format(OneLine).with_filter_reloading();
+            let handle = builder.reload_handle();
+            let change = move |filter: EnvFilter| handle.reload(filter).map_err(gone);
+            (Box::new(builder.finish()), Box::new(change))
+        }
+        Format::Json => {
+            let builder = builder.json().map_event_format(OneLine);
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            let change = move |filter: EnvFilter| handle.reload(filter).map_err(gone);
+            (Box::new(builder.finish()), Box::new(change))
+        }
     }
 }
 
@@ -80,7 +123,7 @@ where
 }
 
 /// Whether a terminal or an editor does something else with it than showing it.
-fn is_active(letter: char) -> bool {
+pub(crate) fn is_active(letter: char) -> bool {
     letter.is_control()
         || matches!(
             letter,
@@ -123,7 +166,7 @@ mod tests {
             let page = Page::default();
             let writer = page.clone();
             let filter = EnvFilter::new("info");
-            let subscriber = subscriber(format, filter, move || writer.clone());
+            let (subscriber, _) = subscriber(format, filter, move || writer.clone());
             tracing::subscriber::with_default(subscriber, || {
                 let error = io::Error::other(evil);
                 tracing::info!(client_id = evil, shown = %evil, ?evil, %error, "{evil}");
@@ -141,6 +184,24 @@ mod tests {
                     assert_eq!(object["fields"]["client_id"], evil);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_level_is_changed_while_the_log_runs() {
+        for format in [Format::Text, Format::Json] {
+            let page = Page::default();
+            let writer = page.clone();
+            let filter = EnvFilter::new("info");
+            let (subscriber, change) = subscriber(format, filter, move || writer.clone());
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::debug!("first");
+                change(EnvFilter::new("debug")).expect("it runs");
+                tracing::debug!("second");
+            });
+            let text = page.0.lock().expect("one thread").clone();
+            let text = String::from_utf8(text).expect("UTF-8");
+            assert!(!text.contains("first") && text.contains("second"), "{text}");
         }
     }
 

@@ -14,6 +14,14 @@ pub enum Signal {
     Reload,
 }
 
+/// Asks this process to stop, as SIGTERM does.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn stop() -> io::Result<()> {
+    signal_hook::low_level::raise(SIGTERM)
+}
+
 /// Signals of this process.
 #[derive(Debug)]
 pub struct Signals(signal_hook::iterator::Signals);

@@ -13,7 +13,6 @@ use crate::profile::Profiles;
 use crate::run::drive::RunCommand;
 use crate::run::report::ReportCommand;
 use crate::say;
-use crate::tool::Tool;
 
 /// Emulated links between hosts of one machine, and experiments on them.
 #[derive(Debug, Parser)]
@@ -39,8 +38,6 @@ enum Command {
         /// Only what these links left; all if none is named.
         names: Vec<String>,
     },
-    #[command(flatten)]
-    Tool(Tool),
     /// Wait for a link's process to be gone, then clean up after it.
     #[command(hide = true)]
     Watch {
@@ -56,7 +53,6 @@ pub(crate) fn run() -> Result<ExitCode> {
         Command::Check(check) => check.run(),
         Command::Run(run) => run.run(),
         Command::Report(report) => report.run(),
-        Command::Tool(tool) => tool.run(),
         Command::Profiles(profiles) => {
             profiles.run()?;
             Ok(ExitCode::SUCCESS)

@@ -27,8 +27,6 @@ const FOLDER: &str = "dunlin-lab-";
 #[derive(Debug)]
 pub(crate) struct Lab {
     dunlin: PathBuf,
-    /// This program, for its hidden commands.
-    me: PathBuf,
     folder: PathBuf,
     out: PathBuf,
     brokers: AtomicU32,
@@ -36,12 +34,13 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new(dunlin: Option<PathBuf>, out: PathBuf) -> Result<Self> {
-        let me = std::env::current_exe().context("cannot find this program")?;
         let dunlin = match dunlin {
             Some(path) => path
                 .canonicalize()
                 .with_context(|| format!("{}", path.display()))?,
-            None => me.with_file_name("dunlin"),
+            None => std::env::current_exe()
+                .context("cannot find this program")?
+                .with_file_name("dunlin"),
         };
         if !dunlin.exists() {
             bail!(
@@ -55,7 +54,6 @@ impl Lab {
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let lab = Self {
             dunlin,
-            me,
             folder,
             out,
             brokers: AtomicU32::new(0),
@@ -147,11 +145,6 @@ impl Lab {
     /// The `dunlin` program inside a namespace.
     pub(crate) fn dunlin(&self, namespace: &Namespace) -> Command {
         namespace.command(&self.dunlin)
-    }
-
-    /// This program inside a namespace.
-    pub(crate) fn me(&self, namespace: &Namespace) -> Command {
-        namespace.command(&self.me)
     }
 }
 

@@ -24,8 +24,6 @@ mod say;
 #[cfg(target_os = "linux")]
 mod selftest;
 #[cfg(target_os = "linux")]
-mod tool;
-#[cfg(target_os = "linux")]
 mod topology;
 #[cfg(target_os = "linux")]
 mod trouble;

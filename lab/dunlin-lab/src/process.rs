@@ -94,33 +94,14 @@ impl Server {
 
     /// Processor time so far, of all its threads that have not ended.
     pub(crate) fn processor(&self) -> Result<Duration> {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let gone = || format!("{} is gone", self.name);
-        let mut sum = 0;
-        for task in std::fs::read_dir(&tasks).with_context(gone)? {
-            let path = task.with_context(gone)?.path().join("schedstat");
-            // A thread may end meanwhile.
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            let nanoseconds = text.split_whitespace().next();
-            sum += nanoseconds.and_then(|ns| ns.parse().ok()).unwrap_or(0);
-        }
-        Ok(Duration::from_nanos(sum))
+        processor(self.id()).with_context(|| format!("{} is gone", self.name))
     }
 
     /// Resident memory now and at most, in bytes.
     pub(crate) fn memory(&self) -> Result<(u64, u64)> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
-            .with_context(|| format!("{} is gone", self.name))?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        let kib = |name| {
-            field(name)
-                .map(|kib| kib * 1024)
-                .context("no memory in status")
-        };
-        Ok((kib("VmRSS:")?, kib("VmHWM:")?))
+        let field = |name| memory(self.id(), name);
+        let both = field("VmRSS:").and_then(|now| Ok((now, field("VmHWM:")?)));
+        both.with_context(|| format!("{} is gone", self.name))
     }
 
     /// Ends it at once: what it has to keep goes with the run, and waiting for
@@ -136,6 +117,26 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Processor time of a process so far, of all its threads that have not ended.
+pub(crate) fn processor(process: u32) -> Result<Duration> {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may end meanwhile.
+        let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        let nanoseconds = text.split_whitespace().next();
+        sum += nanoseconds.and_then(|ns| ns.parse().ok()).unwrap_or(0);
+    }
+    Ok(Duration::from_nanos(sum))
+}
+
+/// A field of the status of a process that is memory, in bytes.
+pub(crate) fn memory(process: u32, field: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).context("no memory in status")
 }
 
 /// A command for a sentence: the program, without the way into a namespace, and

@@ -134,6 +134,11 @@ const TABLE: &[Layer] = &[
             "dunlin-dial",
         ],
     ),
+    layer(
+        5,
+        "dunlin-socket",
+        &["dunlin-base", "dunlin-net", "dunlin-dial"],
+    ),
     mini(
         5,
         "dunlin-tiny",
@@ -162,19 +167,10 @@ const TABLE: &[Layer] = &[
             "dunlin-dial",
             "dunlin-client",
             "dunlin-amqp-client",
+            "dunlin-socket",
         ],
     ),
-    lab(
-        6,
-        "dunlin-lab",
-        &[
-            "dunlin-base",
-            "dunlin-client",
-            "dunlin-link",
-            "dunlin-mqtt-codec",
-            "dunlin-net",
-        ],
-    ),
+    lab(6, "dunlin-lab", &["dunlin-link"]),
 ];
 
 /// A crate from elsewhere that only some of ours may name.
@@ -490,7 +486,12 @@ mod tests {
                 "[dev-dependencies]\ndunlin-quic-mini = {}\n",
                 Some("`dunlin-sim` of crates/ may not depend on `dunlin-quic-mini` of mini/"),
             ),
-            ("dunlin-lab", "[dependencies]\ndunlin-client = {}\n", None),
+            ("dunlin-lab", "[dependencies]\ndunlin-link = {}\n", None),
+            (
+                "dunlin-lab",
+                "[dependencies]\ndunlin-client = {}\n",
+                Some("layer 6 `dunlin-lab` may not depend on layer 5 `dunlin-client`"),
+            ),
             ("dunlin-tiny", "[dev-dependencies]\ndunlin-net = {}\n", None),
             (
                 "dunlin-tiny",

@@ -3,15 +3,20 @@
 
 use std::sync::Arc;
 
-use dunlin_amqp::codec::{Begin, Map, Open, SaslCode, Symbol, Symbols, Value, capability};
+use bytes::Bytes;
+use dunlin_amqp::codec::{
+    Begin, Map, Open, SaslCode, Symbol, Symbols, Value, capability, condition,
+};
 use dunlin_amqp::{Body, Connection, Reason, SaslPolicy, SessionId, Settings, Side};
 use dunlin_base::Instant;
+use dunlin_dial::Channel;
 
 use super::sasl;
 use crate::error::DisconnectCause;
 use crate::limits;
 use crate::options::{Options, StreamPolicy};
 use crate::outcome::Condition;
+use crate::redirect::Redirect;
 
 /// The conversation on one transport.
 pub(super) struct Exchange {
@@ -40,7 +45,7 @@ enum Stage {
 }
 
 impl Exchange {
-    pub(super) fn new(now: Instant, options: &Arc<Options>, ahead: bool) -> Self {
+    pub(super) fn new(now: Instant, options: &Arc<Options>, channel: Channel, ahead: bool) -> Self {
         let mechanism = options.mechanism();
         let opening = options.link.connect_timeout;
         let settings = Settings {
@@ -55,7 +60,7 @@ impl Exchange {
         };
         Self {
             engine: Connection::new(now, &settings),
-            sasl: mechanism.map(sasl::Exchange::new),
+            sasl: mechanism.map(|mechanism| sasl::Exchange::new(mechanism, channel)),
             ahead,
             stage: match mechanism {
                 Some(_) => Stage::Begun,
@@ -87,7 +92,7 @@ impl Exchange {
     /// Writes what may be written of the opening.
     pub(super) fn advance(&mut self, now: Instant) -> Result<(), DisconnectCause> {
         if self.ahead
-            && let Some(sasl) = &mut self.sasl
+            && let Some(sasl) = self.sasl.as_mut().filter(|it| it.may_run_ahead())
         {
             sasl.begin(&self.options, &mut self.engine)?;
         }
@@ -140,6 +145,13 @@ impl Exchange {
         sasl.begin(&self.options, &mut self.engine)
     }
 
+    /// The transport says what SASL is bound by.
+    pub(super) fn bind(&mut self, data: Bytes) {
+        if let Some(sasl) = &mut self.sasl {
+            sasl.bind(data);
+        }
+    }
+
     /// `sasl-challenge` came.
     pub(super) fn handle_challenge(&mut self, challenge: &[u8]) -> Result<(), DisconnectCause> {
         match &mut self.sasl {
@@ -177,6 +189,14 @@ impl Exchange {
         let was_closing = self.stage == Stage::Closing;
         self.stage = Stage::Closed;
         let condition = error.map(|error| Condition::from(error.get()));
+        let redirect = error.map(Reason::get);
+        let redirect = redirect.filter(|it| it.condition == condition::CONNECTION_REDIRECT);
+        if let Some(redirect) = redirect.and_then(|error| Redirect::of(&error))
+            && by_peer
+            && !was_closing
+        {
+            return Some(DisconnectCause::Redirected(redirect));
+        }
         match (by_peer, condition) {
             (true, condition) if !was_closing => Some(DisconnectCause::Server(condition)),
             (false, Some(condition)) if !was_closing => Some(DisconnectCause::Peer(condition)),

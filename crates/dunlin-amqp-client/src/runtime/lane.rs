@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dunlin_amqp::codec::{Error, condition};
 use dunlin_amqp::{Connection, Event, LinkId, Phase, Reason};
 use dunlin_base::{ConnId, Instant, SendBuf, StreamId};
-use dunlin_dial::Context;
+use dunlin_dial::{Channel, Context};
 
 use super::exchange::Exchange;
 use super::links::{End, Links};
@@ -84,10 +85,11 @@ impl Lane {
         now: Instant,
         stream: StreamId,
         options: &Arc<Options>,
+        channel: Channel,
         ahead: bool,
     ) {
         self.stream = Some(stream);
-        self.exchange = Some(Exchange::new(now, options, ahead));
+        self.exchange = Some(Exchange::new(now, options, channel, ahead));
     }
 
     /// The client is over.
@@ -130,6 +132,13 @@ impl Lane {
     /// Bytes left for the network.
     pub(super) fn note_left(&mut self, bytes: usize) {
         self.outlet.note_left(bytes);
+    }
+
+    /// The transport says what SASL is bound by.
+    pub(super) fn bind(&mut self, data: Bytes) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.bind(data);
+        }
     }
 
     /// Bytes of the server.
@@ -229,6 +238,7 @@ impl Lane {
                 receiver.handle_message(engine, message);
             }
             (Event::Aborted { tag, .. }, End::Receiver(receiver)) => receiver.handle_aborted(tag),
+            (Event::Void { .. }, End::Receiver(receiver)) => receiver.handle_void(),
             (
                 Event::Flow {
                     credit, drained, ..
@@ -292,9 +302,10 @@ impl Lane {
 /// The link that an event is about.
 const fn link_of(event: &Event<'_>) -> Option<LinkId> {
     match event {
-        Event::Credit { link, .. } | Event::Flow { link, .. } | Event::Aborted { link, .. } => {
-            Some(*link)
-        }
+        Event::Credit { link, .. }
+        | Event::Flow { link, .. }
+        | Event::Aborted { link, .. }
+        | Event::Void { link } => Some(*link),
         Event::Message(message) => Some(message.delivery.link),
         Event::Disposition { delivery, .. } => Some(delivery.link),
         _ => None,

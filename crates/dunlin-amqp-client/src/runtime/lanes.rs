@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use dunlin_base::{ConnId, Instant, Repeat, StreamId};
-use dunlin_dial::Context;
+use dunlin_dial::{Channel, Context};
+use dunlin_sasl::Mechanism;
 
 use super::lane::Lane;
 use super::links::Entry;
 use crate::command::{LinkKey, NewReceiver, NewSender};
 use crate::error::{DisconnectCause, LinkError};
 use crate::limits::{LINKS_MAX, STREAM_WAIT, STREAMS_MAX};
-use crate::options::{Options, Sasl, StreamPolicy};
+use crate::options::{Options, StreamPolicy};
 
 /// All of them. The first is on the stream that every transport has, and says
 /// who the client is; there is always one.
@@ -28,15 +29,11 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) fn new(options: &Arc<Options>) -> Self {
-        let mut inherited = Options::clone(options);
-        if inherited.sasl != Sasl::Off {
-            inherited.sasl = Sasl::Anonymous;
-        }
         Self {
             first: Lane::default(),
             others: Vec::new(),
             options: Arc::clone(options),
-            inherited: Arc::new(inherited),
+            inherited: Arc::new(options.inherited()),
             are_wanted: false,
             share_at: None,
         }
@@ -63,8 +60,13 @@ impl Lanes {
         for (key, entry) in all {
             self.lane_for_another().links.insert(key, entry);
         }
+        let channel = match self.options.mechanism() {
+            Some(Mechanism::ScramSha256) => Channel::of(context.net, conn),
+            _ => Channel::default(),
+        };
+        let stream = StreamId::CONTROL;
         self.first
-            .begin(context.now, StreamId::CONTROL, &self.options, ahead);
+            .begin(context.now, stream, &self.options, channel, ahead);
     }
 
     pub(super) fn iter(&mut self) -> impl Iterator<Item = &mut Lane> {
@@ -142,7 +144,10 @@ impl Lanes {
         let mut is_refused = false;
         for lane in self.others.iter_mut().filter(|it| it.stream.is_none()) {
             match context.net.conn(conn).open_stream(true) {
-                Some(stream) => lane.begin(context.now, stream, &self.inherited, ahead),
+                Some(stream) => {
+                    let channel = Channel::default();
+                    lane.begin(context.now, stream, &self.inherited, channel, ahead);
+                }
                 None => is_refused = true,
             }
         }

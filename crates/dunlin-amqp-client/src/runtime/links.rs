@@ -12,6 +12,7 @@ use super::sending::{Left, SendLink};
 use crate::command::{Answer, LinkKey, NewReceiver, NewSender};
 use crate::error::LinkError;
 use crate::outcome::Condition;
+use crate::redirect::Redirect;
 use crate::terminus::{Attached, LinkSpec};
 
 /// All of them.
@@ -204,6 +205,9 @@ impl Links {
         };
         let condition = error.map(|error| Condition::from(error.get()));
         let is_stolen = error.is_some_and(|error| error.get().condition == condition::STOLEN);
+        let redirect = error.map(Reason::get);
+        let redirect = redirect.filter(|it| it.condition == condition::LINK_REDIRECT);
+        let redirect = redirect.and_then(|error| Redirect::of(&error));
         let why = match entry.phase {
             Phase::Again(_) => return entry.attach_again(),
             Phase::Asked(..) | Phase::Attached(_) if is_stolen && entry.takes_back => {
@@ -213,6 +217,10 @@ impl Links {
             Phase::Going(_) => LinkError::Closed,
             Phase::Attached(_) => LinkError::Detached(condition),
             Phase::Off | Phase::Asked(..) => LinkError::Refused(condition),
+        };
+        let why = match (why, redirect) {
+            (LinkError::Detached(_) | LinkError::Refused(_), Some(to)) => LinkError::Redirected(to),
+            (why, _) => why,
         };
         self.remove(key, &why);
     }
@@ -238,7 +246,8 @@ impl Entry {
 
     pub(super) fn receiver(new: NewReceiver) -> Self {
         let mode = new.spec.rcv_settle_mode;
-        let receiver = ReceiveLink::new(new.shared, new.inbox, new.credit, mode);
+        let mut receiver = ReceiveLink::new(new.shared, new.inbox, new.credit, mode);
+        receiver.take_in(new.restored);
         Self::new(new.spec, End::Receiver(receiver), new.attached)
     }
 

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dunlin_amqp::codec::{Attach, DeliveryState, ReceiverSettleMode};
 use dunlin_amqp::{Connection, Delivery, LinkId, Message, RemoteUnsettled, State, Tag};
 use tokio::sync::{mpsc, oneshot};
@@ -12,6 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::command::{Received, ReceiverShared, Settle};
 use crate::error::{LinkError, SettleError};
 use crate::limits::{HELD_MAX, WAITING_BYTES_MAX};
+use crate::outcome::Outcome;
+use crate::unsettled::{Restored, Unsettled};
 
 /// A receiver.
 pub(super) struct ReceiveLink {
@@ -39,6 +42,8 @@ struct Held {
     /// On this attachment.
     delivery: Option<Delivery>,
     said: Option<Said>,
+    /// An earlier process had it and said nothing: this one has not seen it yet.
+    is_unseen: bool,
 }
 
 /// What the application said, until the sender knows.
@@ -80,6 +85,29 @@ impl ReceiveLink {
         &self.shared
     }
 
+    /// What an earlier process of the application had.
+    pub(super) fn take_in(&mut self, restored: Vec<Restored>) {
+        for Restored { tag, said } in restored {
+            let held = Held {
+                serial: self.next_serial,
+                delivery: None,
+                is_unseen: said.is_none(),
+                said: said.map(|(state, done)| Said { state, done }),
+            };
+            self.next_serial += 1;
+            self.held.insert(tag, held);
+        }
+    }
+
+    /// What another process of the application goes on with.
+    pub(super) fn give_out(&self) -> Vec<Unsettled> {
+        let all = self.unsettled().map(|(tag, said)| Unsettled {
+            tag: Bytes::copy_from_slice(tag.as_bytes()),
+            outcome: said.and_then(|said| Outcome::of(&said)),
+        });
+        all.collect()
+    }
+
     /// Tags of what is not settled, and what was said of it.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (Tag, Option<DeliveryState<'_>>)> {
         self.held.iter().map(|(tag, held)| {
@@ -118,13 +146,34 @@ impl ReceiveLink {
     /// A message came.
     pub(super) fn handle_message(&mut self, engine: &mut Connection, message: Message<'_>) {
         self.credit = self.credit.saturating_sub(1);
-        let (delivery, tag, settled) = (message.delivery, message.tag, message.settled);
         if message.resume {
-            return self.resume(engine, delivery, tag, settled);
+            return self.resume(engine, message);
         }
+        let (delivery, tag, settled) = (message.delivery, message.tag, message.settled);
         let serial = self.next_serial;
         self.next_serial += 1;
-        let format = message.format;
+        if !self.hand_over(message, serial) {
+            // The application is gone; the link goes.
+            if !settled {
+                let _ = engine.settle(delivery, Some(&DeliveryState::RELEASED));
+            }
+            return;
+        }
+        if !settled {
+            let held = Held {
+                serial,
+                delivery: Some(delivery),
+                said: None,
+                is_unseen: false,
+            };
+            self.held.insert(tag, held);
+        }
+    }
+
+    /// Gives a message to the application; `false`: that is gone.
+    fn hand_over(&mut self, message: Message<'_>, serial: u64) -> bool {
+        let (format, resumed) = (message.format, message.resume);
+        let (tag, settled) = (message.tag, message.settled);
         let bytes = message.payload.into_bytes();
         let size = bytes.len() as u64;
         let received = Received {
@@ -133,30 +182,22 @@ impl ReceiveLink {
             tag,
             serial,
             settled,
+            resumed,
         };
-        if self.inbox.send(received).is_err() {
-            // The application is gone; the link goes.
-            if !settled {
-                let _ = engine.settle(delivery, Some(&DeliveryState::RELEASED));
-            }
-            return;
+        let is_there = self.inbox.send(received).is_ok();
+        if is_there {
+            self.arrived += 1;
+            self.arrived_bytes += size;
+            self.largest = self.largest.max(size);
         }
-        self.arrived += 1;
-        self.arrived_bytes += size;
-        self.largest = self.largest.max(size);
-        if !settled {
-            let held = Held {
-                serial,
-                delivery: Some(delivery),
-                said: None,
-            };
-            self.held.insert(tag, held);
-        }
+        is_there
     }
 
-    /// The application has the message; only its state is news.
-    fn resume(&mut self, engine: &mut Connection, delivery: Delivery, tag: Tag, settled: bool) {
-        if settled {
+    /// The application has the message, unless only an earlier process had it: its state
+    /// is news.
+    fn resume(&mut self, engine: &mut Connection, message: Message<'_>) {
+        let (delivery, tag) = (message.delivery, message.tag);
+        if message.settled {
             return self.handle_settled(tag);
         }
         let second = self.second;
@@ -164,6 +205,12 @@ impl ReceiveLink {
             return;
         };
         held.delivery = Some(delivery);
+        if core::mem::take(&mut held.is_unseen) {
+            let serial = held.serial;
+            // Without the application the link goes.
+            self.hand_over(message, serial);
+            return;
+        }
         match (&held.said, second) {
             (None, _) => {}
             (Some(said), true) => {
@@ -189,6 +236,11 @@ impl ReceiveLink {
         if let Some(said) = self.held.remove(&tag).and_then(|held| held.said) {
             let _ = said.done.send(Err(SettleError::Forgotten));
         }
+    }
+
+    /// Nothing came of a delivery but that it used credit.
+    pub(super) const fn handle_void(&mut self) {
+        self.credit = self.credit.saturating_sub(1);
     }
 
     /// The sender's flow state.

@@ -1,20 +1,22 @@
 //! The client's side of a SASL exchange of one connection.
 
+use bytes::Bytes;
 use dunlin_amqp::Connection;
 use dunlin_amqp::codec::{SaslCode, SaslInit, SaslMechanisms, Symbol};
-use dunlin_dial::random_u64;
+use dunlin_dial::{Channel, random_u64};
 use dunlin_sasl::Mechanism;
 use dunlin_sasl::oauth::Bearer;
 use dunlin_sasl::plain::Plain;
-use dunlin_sasl::scram::{Client, ExpectServerFinal, ScramError};
+use dunlin_sasl::scram::{Binding, ChannelBinding, Client, ExpectServerFinal, ScramError};
 
 use crate::error::DisconnectCause;
-use crate::options::{Options, Sasl};
+use crate::options::Options;
 
 /// An exchange.
 pub(super) struct Exchange {
     mechanism: Mechanism,
     nonce: String,
+    channel: Channel,
     step: Step,
 }
 
@@ -30,10 +32,11 @@ enum Step {
 }
 
 impl Exchange {
-    pub(super) fn new(mechanism: Mechanism) -> Self {
+    pub(super) fn new(mechanism: Mechanism, channel: Channel) -> Self {
         Self {
             mechanism,
             nonce: format!("{:016x}{:016x}", random_u64(), random_u64()),
+            channel,
             step: Step::First,
         }
     }
@@ -41,7 +44,25 @@ impl Exchange {
     /// Whether it is done with one message of the client, so that `open` may
     /// follow that at once.
     pub(super) fn is_short(&self) -> bool {
-        self.mechanism != Mechanism::ScramSha256
+        !self.is_scram()
+    }
+
+    const fn is_scram(&self) -> bool {
+        matches!(
+            self.mechanism,
+            Mechanism::ScramSha256 | Mechanism::ScramSha256Plus
+        )
+    }
+
+    /// Whether it can begin before the server says what it offers. SCRAM says in
+    /// its first message whether that is bound to the channel.
+    pub(super) fn may_run_ahead(&self) -> bool {
+        self.is_short() || self.channel.kind().is_none()
+    }
+
+    /// The transport says what it is bound by.
+    pub(super) fn bind(&mut self, data: Bytes) {
+        self.channel.set_data(data);
     }
 
     pub(super) fn is_begun(&self) -> bool {
@@ -61,24 +82,22 @@ impl Exchange {
         let mut first = Vec::new();
         let user = options.user.as_deref().unwrap_or_default();
         let password = options.password.as_deref().unwrap_or_default();
-        match (self.mechanism, &options.sasl) {
-            (Mechanism::Plain, _) => Plain {
+        match self.mechanism {
+            Mechanism::Plain => Plain {
                 authzid: "",
                 user,
                 password: password.as_bytes(),
             }
             .encode(&mut first),
-            (Mechanism::ScramSha256, _) => {
+            Mechanism::ScramSha256 | Mechanism::ScramSha256Plus => {
                 let written = self.client(user, password).first(&mut first);
                 written.map_err(DisconnectCause::Scram)?;
             }
-            (Mechanism::OAuthBearer, Sasl::Bearer(token)) => {
-                Bearer {
-                    authzid: user,
-                    token,
-                }
-                .encode(&mut first);
+            Mechanism::OAuthBearer => Bearer {
+                authzid: user,
+                token: &options.bearer(),
             }
+            .encode(&mut first),
             // Empty, which acts for who was proved or for anyone.
             _ => {}
         }
@@ -93,8 +112,13 @@ impl Exchange {
     }
 
     /// The server says what it offers.
-    pub(super) fn check(&self, offered: &SaslMechanisms<'_>) -> Result<(), DisconnectCause> {
+    pub(super) fn check(&mut self, offered: &SaslMechanisms<'_>) -> Result<(), DisconnectCause> {
         let offered = offered.sasl_server_mechanisms;
+        let plus = Mechanism::ScramSha256Plus;
+        let binds = self.channel.kind().is_some() && offered.contains(plus.name());
+        if binds && self.is_scram() && !self.is_begun() {
+            self.mechanism = plus;
+        }
         if offered.contains(self.mechanism.name()) {
             return Ok(());
         }
@@ -117,7 +141,7 @@ impl Exchange {
     ) -> Result<(), DisconnectCause> {
         let mut answer = Vec::new();
         match (&self.step, self.mechanism) {
-            (Step::Chosen, Mechanism::ScramSha256) => {
+            (Step::Chosen, Mechanism::ScramSha256 | Mechanism::ScramSha256Plus) => {
                 let user = options.user.as_deref().unwrap_or_default();
                 let password = options.password.as_deref().unwrap_or_default();
                 let expect = self.client(user, password).respond(challenge, &mut answer);
@@ -145,7 +169,7 @@ impl Exchange {
             SaslCode::Auth => return Err(DisconnectCause::Credentials),
             other => return Err(DisconnectCause::Authentication(other)),
         }
-        if self.mechanism != Mechanism::ScramSha256 {
+        if !self.is_scram() {
             return Ok(());
         }
         let proof = match (&self.step, data) {
@@ -162,7 +186,18 @@ impl Exchange {
             user,
             password: password.as_bytes(),
             nonce: &self.nonce,
-            binding: None,
+            binding: self.binding(),
+        }
+    }
+
+    fn binding(&self) -> Binding<'_> {
+        match (self.mechanism, self.channel.kind()) {
+            (_, None) => Binding::Unsupported,
+            (Mechanism::ScramSha256Plus, Some(kind)) => Binding::Bound(ChannelBinding {
+                kind,
+                data: self.channel.data(),
+            }),
+            (_, Some(_)) => Binding::NotOffered,
         }
     }
 }
@@ -181,10 +216,10 @@ mod tests {
 
     #[test]
     fn a_server_that_skips_the_proof_is_refused() {
-        let exchange = Exchange::new(Mechanism::ScramSha256);
+        let exchange = Exchange::new(Mechanism::ScramSha256, Channel::default());
         let finished = exchange.finish(SaslCode::Ok, None);
         assert!(matches!(finished, Err(DisconnectCause::Scram(_))));
-        let exchange = Exchange::new(Mechanism::Plain);
+        let exchange = Exchange::new(Mechanism::Plain, Channel::default());
         assert!(exchange.finish(SaslCode::Ok, None).is_ok());
         let refused = exchange.finish(SaslCode::Auth, None);
         assert!(matches!(refused, Err(DisconnectCause::Credentials)));

@@ -81,6 +81,7 @@ impl Task for ClientTask {
                 }
                 self.take_news(now);
             }
+            NetEventKind::ChannelBinding { data } if is_ours => self.lanes.first().bind(data),
             NetEventKind::Sent { stream, bytes } if is_ours => {
                 if let Some(lane) = self.lanes.on(stream) {
                     lane.note_left(bytes);
@@ -104,6 +105,12 @@ impl Task for ClientTask {
                 let (engine, links) = self.lanes.of(key).parts();
                 if let Some((receiver, _)) = links.receiver(key) {
                     receiver.settle(engine, settle);
+                }
+            }
+            Command::Unsettled(key, answer) => {
+                // Without the link it is dropped, which its receiver notices.
+                if let Some((receiver, _)) = self.lanes.of(key).links.receiver(key) {
+                    let _ = answer.send(receiver.give_out());
                 }
             }
             // Running follows, which gives credit.
@@ -184,7 +191,10 @@ impl ClientTask {
     /// What the lanes have heard of the server.
     fn take_news(&mut self, now: Instant) {
         let first = core::mem::take(&mut self.lanes.first().news);
-        if first.opened {
+        // One that sends this client on was not there for it.
+        let fault = self.lanes.first().fault.as_ref();
+        let is_sent_on = matches!(fault, Some(DisconnectCause::Redirected(_)));
+        if first.opened && !is_sent_on {
             self.connected(now);
         }
         for lane in self.lanes.iter() {

@@ -205,7 +205,7 @@ fn scram_proves_both_sides() {
                         exchange = Some(begun);
                     }
                     Event::SaslResponse(bytes) => {
-                        let done = exchange.as_mut().expect("begun").respond(bytes, None);
+                        let done = exchange.as_mut().expect("begun").respond(bytes);
                         let (code, data) = match done {
                             Ok(Next::Done { data, .. }) => (SaslCode::Ok, data),
                             _ => (SaslCode::Auth, Bytes::new()),

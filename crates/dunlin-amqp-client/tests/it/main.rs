@@ -5,6 +5,7 @@
 mod connect;
 mod links;
 mod messages;
+mod redirecting;
 mod resuming;
 mod server;
 mod transactions;

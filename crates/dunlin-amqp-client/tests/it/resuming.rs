@@ -1,15 +1,19 @@
 //! Connections that break at any byte: nothing is lost or doubled where the
 //! server keeps the state of its links, and nothing is lost where it does not.
 
-use std::collections::BTreeMap;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Shutdown;
 
 use bytes::Bytes;
-use dunlin_amqp::codec::{Attach, DeliveryState, Role, Unsettled};
+use dunlin_amqp::codec::{Attach, DeliveryState, Role, Unsettled as UnsettledMap};
 use dunlin_amqp::{
     Body, Connection, Event, LinkId, Message, RemoteUnsettled, Resumption, Sending, State, Tag,
 };
-use dunlin_amqp_client::{Client, Outcome, SendError};
+use dunlin_amqp_client::{
+    Client, Delivery, LinkError, Outcome, Receiver, SendError, TerminusDurability,
+    TerminusExpiryPolicy, Unsettled,
+};
 use dunlin_base::Random;
 
 use super::run;
@@ -32,13 +36,15 @@ struct Kept {
     again: Vec<(u64, Option<State>)>,
     next: u64,
     out: Option<LinkId>,
+    /// The client sends nothing.
+    only_sends: bool,
 }
 
 impl Kept {
     /// All messages have come, and all that were sent are settled.
     fn is_done(&self) -> bool {
-        let all = self.next == COUNT && self.handled.len() as u64 == COUNT;
-        all && self.sent.is_empty()
+        let has_all = self.only_sends || self.handled.len() as u64 == COUNT;
+        has_all && self.next == COUNT && self.sent.is_empty()
     }
 
     fn handle(&mut self, engine: &mut Connection, event: &Event<'_>) {
@@ -90,7 +96,7 @@ impl Kept {
         }
         let ours: Vec<_> = ours.iter().map(|(tag, s)| (tag.as_bytes(), *s)).collect();
         let answer = Attach {
-            unsettled: Some(Unsettled::new(&ours)),
+            unsettled: Some(UnsettledMap::new(&ours)),
             ..asked
         };
         engine.accept_attach(link, &answer).expect("it waits");
@@ -228,14 +234,144 @@ async fn receive_all(client: &Client) -> Vec<u64> {
     let mut accepted = Vec::new();
     while (all.len() as u64) < COUNT {
         let delivery = receiver.recv().await.expect("a message");
-        let payload = delivery.payload();
-        all.push(u64::from_be_bytes(payload[..].try_into().expect("8 bytes")));
+        all.push(number(&delivery));
         accepted.push(delivery.accept());
     }
     for accepted in accepted {
         accepted.await.expect("settled by both");
     }
     all
+}
+
+fn number(delivery: &Delivery) -> u64 {
+    let payload = delivery.payload();
+    u64::from_be_bytes(payload[..].try_into().expect("8 bytes"))
+}
+
+/// A server that sends all messages to a client that begins again and again; the
+/// connection breaks after up to so many events.
+fn sends_to_processes(events_max: u64) -> Server {
+    Server::run(move |listener| {
+        let mut kept = Kept {
+            only_sends: true,
+            ..Kept::default()
+        };
+        let mut random = Random::new(5);
+        while !kept.is_done() {
+            let mut peer = listener.accept();
+            peer.by_hand = true;
+            let events = 5 + random.below(events_max);
+            serve(&mut peer, &mut kept, events);
+        }
+    })
+}
+
+/// A process that goes on with what an earlier one left.
+async fn begin(server: &Server, kept: Vec<Unsettled>) -> (Client, Receiver) {
+    let client = server.client().losses_max(0).connect().await;
+    let client = client.expect("connected");
+    let builder = client.receiver("b").name("from").exactly_once().credit(8);
+    let builder = builder
+        .durable(TerminusDurability::UnsettledState)
+        .expiry(TerminusExpiryPolicy::Never, Duration::ZERO)
+        .resume(kept);
+    let (receiver, _) = builder.start().expect("started");
+    (client, receiver)
+}
+
+#[test]
+fn what_is_received_exactly_once_is_so_over_the_end_of_processes() {
+    let server = sends_to_processes(60);
+    run(async {
+        let mut random = Random::new(11);
+        // What a process has on its disk: its work, and tags.
+        let (mut all, mut tags) = (Vec::new(), BTreeSet::new());
+        let mut processes = 0;
+        while (all.len() as u64) < COUNT {
+            processes += 1;
+            let kept = tags.iter().map(|tag: &Bytes| Unsettled {
+                tag: tag.clone(),
+                outcome: Some(Outcome::Accepted),
+            });
+            let (client, mut receiver) = begin(&server, kept.collect()).await;
+            let mut open = receiver.resumed();
+            assert_eq!(open.len(), tags.len());
+            for _ in 0..5 + random.below(40) {
+                let delivery = receiver.recv().await.expect("a message");
+                assert!(!delivery.is_resumed());
+                all.push(number(&delivery));
+                let tag = Bytes::copy_from_slice(delivery.tag());
+                tags.insert(tag.clone());
+                open.push((tag, delivery.accept()));
+                if all.len() as u64 == COUNT {
+                    break;
+                }
+            }
+            // Of some it hears that they are settled before it ends.
+            let heard = match all.len() as u64 {
+                COUNT => open.len(),
+                _ => random.below(open.len() as u64) as usize,
+            };
+            for (tag, settled) in open.drain(..heard) {
+                settled.await.expect("settled by both");
+                tags.remove(&tag);
+            }
+            drop(receiver);
+            client.close().await;
+        }
+        assert!(processes > 5 && tags.is_empty());
+        let each: Vec<u64> = (0..COUNT).collect();
+        all.sort_unstable();
+        assert_eq!(all, each, "each once");
+    });
+    server.end();
+}
+
+#[test]
+fn what_had_no_outcome_comes_again_with_its_tag() {
+    let server = sends_to_processes(u64::MAX / 2);
+    run(async {
+        let (client, mut receiver) = begin(&server, Vec::new()).await;
+        let (mut done, mut open) = (BTreeSet::new(), BTreeMap::new());
+        for count in 0..5 {
+            let delivery = receiver.recv().await.expect("a message");
+            if count < 2 {
+                delivery.accept().await.expect("settled by both");
+                done.insert(number(&delivery));
+            } else {
+                open.insert(Bytes::copy_from_slice(delivery.tag()), number(&delivery));
+            }
+        }
+        let kept = receiver.unsettled().await.expect("attached");
+        let has = |tag: &Bytes| kept.iter().any(|it| it.tag == *tag && it.outcome.is_none());
+        assert!(open.keys().all(has), "{kept:?}");
+        drop(receiver);
+        client.close().await;
+        let (client, mut receiver) = begin(&server, kept.clone()).await;
+        assert!(receiver.resumed().is_empty(), "nothing was said");
+        let mut again = 0;
+        while (done.len() as u64) < COUNT {
+            let delivery = receiver.recv().await.expect("a message");
+            if delivery.is_resumed() {
+                again += 1;
+                let before = open.remove(delivery.tag());
+                assert!(before.is_none_or(|before| before == number(&delivery)));
+            }
+            delivery.accept().await.expect("settled by both");
+            assert!(done.insert(number(&delivery)), "once");
+        }
+        assert_eq!((again, open.len()), (kept.len(), 0));
+        assert_eq!(receiver.unsettled().await.expect("attached"), []);
+        // What is no state of a link is refused at once.
+        let wrong = client.receiver("b").resume([Unsettled {
+            tag: Bytes::from_static(&[0; 33]),
+            outcome: None,
+        }]);
+        assert!(matches!(wrong.attach().await, Err(LinkError::Unsettled(_))));
+        drop(receiver);
+        client.close().await;
+    });
+    server.end();
 }
 
 #[test]
@@ -289,7 +425,7 @@ fn settled_messages_that_were_on_their_way_are_lost() {
         peer.flush();
         // The first message is on its way; it and the rest are not read.
         peer.stream.peek(&mut [0]).expect("a message");
-        std::thread::sleep(core::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         drop(peer);
         let mut peer = listener.accept();
         let link = peer.link();

@@ -14,7 +14,7 @@ use super::{Duration, PATIENCE};
 
 /// A running script.
 pub(crate) struct Server {
-    port: u16,
+    pub(crate) port: u16,
     script: Option<JoinHandle<()>>,
 }
 

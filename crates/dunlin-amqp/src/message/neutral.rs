@@ -34,6 +34,7 @@ pub fn from_amqp(bytes: &Bytes, topic: Text, now: Instant) -> Result<Message, De
         priority: Some(header.priority).filter(|it| *it != Header::default().priority),
         created_ms: properties.creation_time.map(|at| at.0),
         deliver_at,
+        sender: None,
         encoded: Some(Encoded {
             form: Form::Amqp,
             bytes: form,

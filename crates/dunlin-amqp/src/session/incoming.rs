@@ -79,10 +79,7 @@ impl Session {
         }
         let resumes = resumes(receiver, handle, tag, transfer)?;
         if transfer.aborted {
-            if resumes == Resumes::Known {
-                let link = link.id;
-                wire.events.push_back(Event::Aborted { link, tag });
-            }
+            wire.events.push_back(given_up(link.id, tag, resumes));
             return Ok(Taken::Nothing);
         }
         check_size(receiver, handle, payload.len())?;
@@ -111,13 +108,14 @@ impl Session {
         if transfer.more {
             return self.keep(handle, Box::new(partial), payload, wire);
         }
-        let Some(link) = self.links.at(handle).filter(|_| !is_ignored) else {
+        let Some(link) = self.links.at(handle) else {
             return Ok(Taken::Nothing);
         };
-        if link.is_coordinator {
-            return demand(link, &partial, payload);
+        if is_ignored {
+            wire.events.push_back(Event::Void { link: link.id });
+            return Ok(Taken::Nothing);
         }
-        Ok(Taken::Whole(message(link.id, partial)))
+        whole(link, partial, payload)
     }
 
     /// The id and the tag that the first transfer of a delivery gives it.
@@ -168,23 +166,22 @@ impl Session {
             self.forget_received(handle, partial.id);
             partial.settled = true;
         }
-        if transfer.aborted {
+        let Some(link) = self.links.at(handle) else {
+            return Ok(Taken::Nothing);
+        };
+        let is_over = partial.is_ignored && !transfer.more;
+        if transfer.aborted || is_over {
+            wire.events.push_back(Event::Void { link: link.id });
             return Ok(Taken::Nothing);
         }
         if let Some(state) = state_of(transfer.state.as_ref()) {
             partial.state = Some(state);
         }
-        let Some(link) = self.links.at(handle) else {
-            return Ok(Taken::Nothing);
-        };
         if let link::End::Receiver(receiver) = &link.end {
             check_size(receiver, handle, partial.bytes.len() + payload.len())?;
         }
         if transfer.more {
             return self.keep(handle, partial, payload, wire);
-        }
-        if partial.is_ignored {
-            return Ok(Taken::Nothing);
         }
         partial.bytes.extend_from_slice(payload);
         if link.is_coordinator {
@@ -259,6 +256,22 @@ fn resumes(
     }
     let text = "a new delivery while the unsettled map is incomplete";
     Err(fault(handle, condition::ILLEGAL_STATE, text))
+}
+
+/// What the driver hears of a delivery that is given up with its first transfer.
+const fn given_up(link: LinkId, tag: Tag, resumes: Resumes) -> Event<'static> {
+    match resumes {
+        Resumes::Known => Event::Aborted { link, tag },
+        Resumes::No | Resumes::Unknown => Event::Void { link },
+    }
+}
+
+/// A delivery that came in one transfer.
+fn whole(link: &Link, partial: Partial, payload: &[u8]) -> Result<Taken, Failure> {
+    if link.is_coordinator {
+        return demand(link, &partial, payload);
+    }
+    Ok(Taken::Whole(message(link.id, partial)))
 }
 
 /// A message to the coordinator that came whole.

@@ -236,6 +236,7 @@ fn owned(event: Event<'_>) -> Event<'static> {
             settled,
         },
         Event::Aborted { link, tag } => Event::Aborted { link, tag },
+        Event::Void { link } => Event::Void { link },
         Event::Demand { delivery, demand } => Event::Demand { delivery, demand },
         Event::WindowOpen { session } => Event::WindowOpen { session },
         Event::Closed { error, by_peer } => Event::Closed { error, by_peer },

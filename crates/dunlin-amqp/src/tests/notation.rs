@@ -207,6 +207,7 @@ pub(super) fn event(event: &Event<'_>) -> String {
             format!("Disposition {number}{}{settled}", state(it.as_ref()))
         }
         Event::Aborted { tag, .. } => format!("Aborted {}", tag.number().unwrap_or_default()),
+        Event::Void { .. } => "Void".to_string(),
         Event::Demand { demand, .. } => format!("{demand:?}"),
         Event::WindowOpen { .. } => "WindowOpen".to_string(),
         Event::Closed { error, by_peer } => {

@@ -300,11 +300,17 @@ fn what_the_receiver_does_not_know_is_not_resumed() {
         more: true,
         ..unknown
     };
+    let again = Transfer {
+        delivery_id: Some(SerialNumber(1)),
+        ..unknown
+    };
     let further = Transfer::default();
     assert!(script.transfer(part, b"x").is_empty());
     assert!(script.transfer(further, b"x").is_empty());
-    assert!(script.end.names().is_empty());
-    assert!(script.transfer(resumed(1), b"x").is_empty());
+    assert_eq!(script.end.names(), ["Void"]);
+    assert!(script.transfer(again, b"x").is_empty());
+    assert_eq!(script.end.names(), ["Void"]);
+    assert!(script.transfer(resumed(2), b"x").is_empty());
     assert_eq!(script.end.names(), ["Message 1"]);
 
     let mut script = resuming(false);

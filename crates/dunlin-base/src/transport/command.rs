@@ -16,7 +16,8 @@ use crate::{Instant, SendBuf};
 ///   exceeds its backlog limit (`backlog_bytes_max` in `dunlin-net`).
 /// - `SendDatagram` goes to a queue with a limit of its own, where the oldest
 ///   datagram is dropped for the newest.
-/// - Each `OpenStream` is answered by exactly one `StreamOpened`.
+/// - Each `OpenStream` is answered by exactly one `StreamOpened`, and each
+///   `BindChannel` by at most one `ChannelBinding`.
 #[derive(Debug)]
 pub struct NetCommand {
     /// The connection.
@@ -72,6 +73,11 @@ pub enum NetCommandKind {
         /// When.
         repeat: Repeat,
     },
+    /// Say what an exchange of SASL on this connection is bound by;
+    /// [`NetEventKind::ChannelBinding`](super::NetEventKind::ChannelBinding)
+    /// answers, once the handshake is complete. A transport keeps it for those
+    /// that ask before [`NetCommandKind::Accept`].
+    BindChannel,
     /// More follows soon what is sent next: a transport that holds the answer
     /// to early data back waits for it, within its bounds.
     ExpectMore,

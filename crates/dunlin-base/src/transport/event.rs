@@ -119,6 +119,12 @@ pub enum NetEventKind<B> {
         /// Whether the peer took the early data as it was sent first.
         accepted: bool,
     },
+    /// Answer to [`NetCommandKind::BindChannel`](super::NetCommandKind::BindChannel):
+    /// the data of the type that [`Peer::binding`] names.
+    ChannelBinding {
+        /// At least one byte.
+        data: Bytes,
+    },
     /// A dialled connection sends from another local address now.
     Moved {
         /// The local address that it left.
@@ -189,6 +195,7 @@ impl NetEventKind<&[u8]> {
             Self::StreamBlocked { stream, bytes } => NetEventKind::StreamBlocked { stream, bytes },
             Self::Migrated { addr } => NetEventKind::Migrated { addr },
             Self::EarlyData { accepted } => NetEventKind::EarlyData { accepted },
+            Self::ChannelBinding { data } => NetEventKind::ChannelBinding { data },
             Self::Moved { from, to } => NetEventKind::Moved { from, to },
             Self::MoveFailed { to } => NetEventKind::MoveFailed { to },
             Self::Closed { cause } => NetEventKind::Closed { cause },

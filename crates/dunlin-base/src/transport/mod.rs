@@ -143,6 +143,28 @@ impl Transport {
     }
 }
 
+/// How an application binds what it authenticates to an encrypted connection
+/// (RFC 5056).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BindingType {
+    /// Keying material that only the two ends have (RFC 9266).
+    TlsExporter,
+    /// Hash of the server's certificate (RFC 5929 section 4).
+    TlsServerEndPoint,
+}
+
+impl BindingType {
+    /// Its registered name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TlsExporter => "tls-exporter",
+            Self::TlsServerEndPoint => "tls-server-end-point",
+        }
+    }
+}
+
 /// What is known of the other side of a connection when it opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -163,6 +185,19 @@ pub struct Peer {
     /// sent with was struck off before, so they are no replay. Dialled: bytes
     /// leave as 0-RTT data until [`NetEventKind::EarlyData`].
     pub early_data: bool,
+    /// Accepted: what SASL on it can be bound by;
+    /// [`NetCommandKind::BindChannel`] asks for the data.
+    pub binding: Option<BindingType>,
+}
+
+impl Peer {
+    /// Whether a secret may be sent: the transport is encrypted, or ends on this
+    /// machine.
+    #[must_use]
+    pub const fn is_private(&self) -> bool {
+        // An IPv4 client of a dual-stack socket arrives as ::ffff:127.0.0.1.
+        self.transport.is_encrypted() || self.addr.ip().to_canonical().is_loopback()
+    }
 }
 
 /// Why a connection ended.

@@ -267,3 +267,15 @@ fn who_may_subscribe_may_receive_all_that_matches() {
     }
     assert!(checked > 50, "{checked}");
 }
+
+#[test]
+fn the_line_that_decides_is_known() {
+    let acl = Acl::parse("# one\nuser ann\ntopic read a/#\ntopic deny a/b\npattern write c/%c\n");
+    let acl = acl.expect("a list");
+    let decide = |action, topic| acl.decide(Some("ann"), "x", action, topic);
+    assert_eq!(decide(Action::Subscribe, "a/c"), Ok(3));
+    assert_eq!(decide(Action::Receive, "a/b"), Err(Some(4)));
+    assert_eq!(decide(Action::Subscribe, "a/#"), Err(Some(4)));
+    assert_eq!(decide(Action::Publish, "c/x"), Ok(5));
+    assert_eq!(decide(Action::Publish, "c/y"), Err(None));
+}

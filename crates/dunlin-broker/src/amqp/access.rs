@@ -11,14 +11,16 @@ use dunlin_base::{Instant, Repeat, Text};
 use dunlin_sasl::Mechanism;
 
 use crate::amqp::carried::{self, Inherited};
-use crate::amqp::sasl;
-use crate::amqp::state::AmqpPhase;
+use crate::amqp::state::{AmqpConn, AmqpPhase};
+use crate::amqp::{redirecting, sasl};
 use crate::auth::{AuthPolicy, FirstStep};
+use crate::bridges::is_bridge_name;
 use crate::config::Config;
 use crate::ids::ConnIdx;
 use crate::io::{AccessKind, Event};
 use crate::owners::Owners;
-use crate::owners::common::{Identity, Who};
+use crate::owners::common::{Identity, Standing, Who};
+use crate::random::sender_number;
 use crate::reports::audit;
 
 /// Container id of the broker.
@@ -157,27 +159,54 @@ pub(super) fn decide(own: &mut Owners, c: ConnIdx) {
 
 fn refuse(own: &mut Owners, c: ConnIdx) {
     let cause = "no credentials";
+    close(own, c, cause);
+    own.stats.clients_refused += 1;
+    audit::note(own, c, AccessKind::Refused, cause);
+}
+
+/// Closes the connection of a client that may not be here.
+pub(super) fn close(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     let now = own.now;
     if let Some(conn) = own.conns.amqp_mut(c) {
         let error = Error::new(condition::UNAUTHORIZED_ACCESS, cause);
         let _ = conn.engine.close(now, Some(&error));
         own.conns.touch(c);
     }
-    own.stats.clients_refused += 1;
-    audit::note(own, c, AccessKind::Refused, cause);
 }
 
 /// The client is known: answers `open`.
 fn accept(own: &mut Owners, c: ConnIdx, cause: &'static str) {
+    if refuse_banned(own, c) {
+        return;
+    }
+    let user = own
+        .conns
+        .amqp(c)
+        .and_then(|conn| conn.identity.user.as_deref());
+    if user.is_some_and(is_bridge_name) {
+        return refuse(own, c);
+    }
+    if redirecting::redirect_connection(own, c) {
+        own.stats.clients_refused += 1;
+        return audit::note(own, c, AccessKind::Refused, "another server serves it");
+    }
     let now = own.now;
+    let Some(conn) = own.conns.amqp(c) else {
+        return;
+    };
+    let takes_tokens = own.policy(conn.peer.listener).tokens && conn.peer.is_private();
     let Some(conn) = own.conns.amqp_mut(c) else {
         return;
     };
-    let capabilities = [
+    let mut capabilities = alloc::vec![
         capability::ANONYMOUS_RELAY,
         capability::SHARED_SUBS,
         capability::DELAYED_DELIVERY,
+        capability::LINK_PAIR,
     ];
+    if takes_tokens {
+        capabilities.push(capability::CBS);
+    }
     let open = Open {
         container_id: CONTAINER_ID,
         hostname: None,
@@ -196,22 +225,66 @@ fn accept(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     conn.phase = AmqpPhase::Open;
     if let Some(who) = &mut conn.who {
         who.user = conn.identity.user.clone();
+        conn.sender = sender_number(who.user.as_deref(), &who.client_id);
     }
     let client_id = conn.who.as_ref().map(|who| who.client_id.clone());
+    let is_proved = conn.identity.standing != Standing::Unproved;
     let (id, _) = conn.place();
     own.conns.touch(c);
-    own.outbox.command(id, NetCommandKind::Accept);
     let timeout = own.config.idle_timeout_max;
     own.outbox
         .command(id, NetCommandKind::SetIdleTimeout { timeout });
-    own.stats.clients_accepted += 1;
-    audit::note(own, c, AccessKind::Accepted, cause);
+    if is_proved {
+        let_in(own, c, cause);
+    }
     own.outbox.event(Event::Connected {
         conn: id,
         client_id: client_id.unwrap_or_default(),
         resumed: false,
     });
     carried::note_proved(own, c);
+}
+
+/// Closes the connection of a client that is banned; whether it is.
+fn refuse_banned(own: &mut Owners, c: ConnIdx) -> bool {
+    let Some(conn) = own.conns.amqp(c) else {
+        return false;
+    };
+    let client_id = conn.who.as_ref().map(|who| who.client_id.clone());
+    let user = conn.identity.user.clone();
+    let banned = own.is_banned(c, &client_id.unwrap_or_default(), user.as_ref());
+    if banned {
+        let cause = "banned";
+        close(own, c, cause);
+        own.stats.clients_refused += 1;
+        audit::note(own, c, AccessKind::Refused, cause);
+    }
+    banned
+}
+
+/// The client is one that may be here. Until then its transport is a stranger's.
+pub(super) fn let_in(own: &mut Owners, c: ConnIdx, cause: &'static str) {
+    if refuse_banned(own, c) {
+        return;
+    }
+    if let Some((id, _)) = own.conns.amqp(c).map(AmqpConn::place) {
+        own.outbox.command(id, NetCommandKind::Accept);
+        own.stats.clients_accepted += 1;
+        note_user(own, c, cause);
+    }
+}
+
+/// Notes that a client has not set the token that it announced; says so.
+pub(super) fn refuse_silent(own: &mut Owners, c: ConnIdx) -> &'static str {
+    let cause = "no token came in time";
+    own.stats.clients_refused += 1;
+    audit::note(own, c, AccessKind::Refused, cause);
+    cause
+}
+
+/// Notes who the client is.
+pub(super) fn note_user(own: &mut Owners, c: ConnIdx, cause: &'static str) {
+    audit::note(own, c, AccessKind::Accepted, cause);
 }
 
 const fn cause_of(mechanism: Mechanism) -> &'static str {

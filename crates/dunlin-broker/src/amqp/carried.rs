@@ -12,18 +12,28 @@ use dunlin_base::transport::NetCommandKind;
 use crate::amqp::carrier::{Carried, Carrier, Proved};
 use crate::amqp::state::{AmqpConn, AmqpPhase};
 use crate::ids::ConnIdx;
+use crate::io::AccessKind;
+use crate::owners::common::Standing;
 use crate::owners::conn::Conn;
 use crate::owners::timers::{Timer, Timers};
 use crate::owners::{Later, Owners};
+use crate::reports::audit;
 
 /// QUIC application error code of a connection or stream that ends as it should.
 pub(super) const NO_ERROR: u64 = 0;
+
+/// QUIC application error code where the server has no room.
+pub(super) const OVERLOADED: u64 = 2;
 
 /// Links of all connections of one QUIC connection.
 const LINKS_MAX: usize = 1024;
 
 /// Sessions of all connections of one QUIC connection.
 const SESSIONS_MAX: usize = 256;
+
+/// Exchanges of SASL on the streams of one QUIC connection whose client has proved
+/// nothing: as many questions to the authenticator.
+const EXCHANGES_MAX: u32 = 16;
 
 /// Time for the client to end its side of a stream whose connection is closed;
 /// the stream is reset.
@@ -58,8 +68,7 @@ pub(super) fn inherited(own: &Owners, c: ConnIdx) -> Inherited {
         return Inherited::Nothing;
     };
     if let Some(proved) = &carrier.proved {
-        let is_over = proved.expires.is_some_and(|at| at <= own.now);
-        return match is_over {
+        return match proved.is_over(own.now) {
             true => Inherited::Nothing,
             false => Inherited::Proved(proved.clone()),
         };
@@ -73,10 +82,13 @@ pub(super) fn inherited(own: &Owners, c: ConnIdx) -> Inherited {
 }
 
 fn is_undecided(conn: &AmqpConn) -> bool {
-    matches!(
-        conn.phase,
-        AmqpPhase::Opening | AmqpPhase::Authenticating | AmqpPhase::Waiting
-    )
+    match conn.phase {
+        AmqpPhase::Opening | AmqpPhase::Authenticating | AmqpPhase::Waiting => true,
+        AmqpPhase::Authenticated(_) | AmqpPhase::Open => {
+            conn.identity.standing == Standing::Unproved
+        }
+        AmqpPhase::Closing => false,
+    }
 }
 
 /// A stream waits until an earlier one says who the client is.
@@ -93,13 +105,37 @@ pub(super) fn note_proved(own: &mut Owners, c: ConnIdx) {
         return;
     };
     let (carried, proved) = (conn.carried, Proved::from(&conn.identity));
-    if let Some(carried) = carried
+    let now = own.now;
+    if let Some(carried) = carried.filter(|_| proved.standing != Standing::Unproved)
         && let Some(carrier) = own.conns.carrier_mut(carried.by)
-        && carrier.proved.is_none()
+        && carrier.proved.as_ref().is_none_or(|it| it.is_over(now))
     {
         carrier.proved = Some(proved);
+        carrier.exchanges = 0;
         own.later.push_back(Later::Inherit(carried.by));
     }
+}
+
+/// Whether the authenticator may be asked about an exchange of SASL. A QUIC
+/// connection whose client tries too often ends.
+pub(super) fn admit_exchange(own: &mut Owners, c: ConnIdx) -> bool {
+    let now = own.now;
+    let Some(carried) = own.conns.amqp(c).and_then(|conn| conn.carried) else {
+        return true;
+    };
+    let carrier = own.conns.carrier_mut(carried.by);
+    let Some(carrier) = carrier.filter(|it| it.proved.as_ref().is_none_or(|it| it.is_over(now)))
+    else {
+        return true;
+    };
+    if carrier.exchanges < EXCHANGES_MAX {
+        carrier.exchanges += 1;
+        return true;
+    }
+    own.stats.clients_refused += 1;
+    audit::note(own, c, AccessKind::Refused, "too many attempts");
+    close(own, carried.by, OVERLOADED);
+    false
 }
 
 /// Whether the transport of a connection may have one link more.

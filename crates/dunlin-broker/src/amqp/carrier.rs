@@ -7,6 +7,7 @@ use core::ops::{Deref, DerefMut};
 use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Instant, StreamId, Text};
 
+use crate::amqp::tokens::Pace;
 use crate::ids::ConnIdx;
 use crate::owners::common::{ConnCore, Identity, Standing};
 use crate::owners::kind::{ConnKind, Proof};
@@ -25,6 +26,10 @@ pub(crate) struct Carrier {
     pub(crate) streams: BTreeMap<StreamId, ConnIdx>,
     /// Who the client has first proved to be; later streams inherit it.
     pub(crate) proved: Option<Proved>,
+    /// Exchanges of SASL about which the authenticator was asked without that.
+    pub(crate) exchanges: u32,
+    /// How often tokens are set on all streams together.
+    pub(crate) tokens: Option<Pace>,
     /// Closing: what still arrives is ignored.
     pub(crate) closing: bool,
     /// Without a stream it is closed then.
@@ -39,6 +44,13 @@ pub(crate) struct Proved {
     pub(crate) standing: Standing,
     /// When the token expires that proves it.
     pub(crate) expires: Option<Instant>,
+}
+
+impl Proved {
+    /// Whether its token has expired.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
 }
 
 impl From<&Identity> for Proved {
@@ -85,6 +97,8 @@ impl Carrier {
             core: ConnCore::new(id, peer),
             streams: BTreeMap::new(),
             proved: None,
+            exchanges: 0,
+            tokens: None,
             closing: false,
             idle_until: Instant::ZERO,
             begun: Begun::default(),

@@ -8,7 +8,7 @@ use dunlin_amqp::codec::{DeliveryState, Modified, Outcome as AmqpOutcome, Symbol
 use dunlin_queue::Outcome;
 use dunlin_store::SessionKey;
 
-use crate::amqp::coordinator::{Coordinator, Discharging, Retirement, Transaction, TransactionId};
+use crate::amqp::coordinator::{Coordinator, Retirement, Transaction, TransactionId};
 use crate::amqp::outcome::{rejected, settle};
 use crate::amqp::outgoing;
 use crate::amqp::state::Open;
@@ -89,13 +89,10 @@ pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
 pub(crate) fn discharged(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
     let s = origin.at;
     let found = coordinator(own, s).and_then(|it| it.discharging.remove(&token));
-    let Some(Discharging { delivery, retired }) = found else {
+    let Some(delivery) = found else {
         return;
     };
     let stored = verdict != Verdict::Refused;
-    for retirement in &retired {
-        conclude(own, retirement, stored);
-    }
     let conn = own.sessions.amqp_mut(s).and_then(|link| link.conn);
     if let Some(c) = conn {
         let text = "a queue is full or gone, or the store refused it";
@@ -106,7 +103,8 @@ pub(crate) fn discharged(own: &mut Owners, origin: SessionRef, token: u64, verdi
 }
 
 /// What follows for a delivery from the end of its transaction, at its link.
-fn conclude(own: &mut Owners, retirement: &Retirement, stored: bool) {
+pub(crate) fn conclude(own: &mut Owners, retirement: &Retirement, stored: bool) {
+    let ends_topic = retirement.ends_topic();
     let Retirement {
         link,
         key,
@@ -116,12 +114,10 @@ fn conclude(own: &mut Owners, retirement: &Retirement, stored: bool) {
         ref state,
         settled,
     } = *retirement;
-    if node.is_none() {
+    if node.is_none() && !ends_topic {
         match stored {
             true => put_back(own, link, key, outcome),
-            false if settled => put_back(own, link, key, Outcome::Released),
-            // It is as it was.
-            false => return,
+            false => put_back(own, link, key, Outcome::Released),
         }
     }
     let entry = own.sessions.resolve_mut(link);

@@ -22,8 +22,9 @@ pub(crate) type TransactionId = u64;
 #[derive(Debug, Default)]
 pub(crate) struct Coordinator {
     pub(crate) transactions: BTreeMap<TransactionId, Transaction>,
-    /// Commits that are not decided, by the token of their batch.
-    pub(crate) discharging: BTreeMap<u64, Discharging>,
+    /// Commits that are not decided, by the token of their batch: the message that asked
+    /// for each.
+    pub(crate) discharging: BTreeMap<u64, Delivery>,
     /// Demands that the client may send.
     pub(crate) credit: u32,
     /// Bytes of all messages that are posted.
@@ -69,12 +70,11 @@ pub(crate) struct Retirement {
     pub(crate) settled: bool,
 }
 
-/// A commit that is not decided.
-#[derive(Debug)]
-pub(crate) struct Discharging {
-    /// The message that asked for it.
-    pub(crate) delivery: Delivery,
-    pub(crate) retired: Vec<Retirement>,
+impl Retirement {
+    /// Whether it is done with the message of a topic, which no other gets then.
+    pub(crate) const fn ends_topic(&self) -> bool {
+        self.node.is_none() && matches!(self.outcome, Outcome::Accepted | Outcome::Rejected)
+    }
 }
 
 impl Transaction {

@@ -7,6 +7,7 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Delivery as Sent, LinkId, State, Tag};
 use dunlin_base::Message;
 use dunlin_queue::Outcome;
+use dunlin_store::SessionKey;
 
 use crate::amqp::concluding::{Why, coordinator, fail, find, give_back, retirement, transaction};
 use crate::amqp::coordinator::{Post, Retirement, TransactionId};
@@ -157,31 +158,64 @@ pub(super) fn handle_disposition(
                 state: state.clone(),
                 settled,
             };
-            if said.outcome.is_some() || settled {
-                retire(own, c, said.txn_id, known, retirement);
+            let same = known.is_some_and(|id| id.to_be_bytes() == *said.txn_id);
+            match said.outcome {
+                // It has an outcome in the transaction already.
+                None if same => note_settled(own, c, known, at, settled),
+                None if !settled => {}
+                _ => retire(own, c, said.txn_id, known, retirement),
             }
             true
         }
-        (None, Some(id), _) if settled => {
-            if let Some(retirement) = retirement(own, c, id, at) {
-                retirement.settled = true;
-            }
-            true
-        }
-        (_, Some(id), _) => {
+        (Some(said), Some(id), _) if said.outcome().is_some() => {
             // It has another outcome now than in the transaction.
-            let controller = own.conns.amqp(c).and_then(|it| it.transactions.get(&id));
-            let controller = controller.copied();
-            if let Some(transaction) = controller.and_then(|at| transaction(own, at, id)) {
-                transaction.retired.remove(&at);
-            }
+            withdraw(own, c, id, at);
             if let Some(link) = own.sessions.amqp_mut(s) {
                 link.retiring.remove(&key);
             }
             false
         }
+        // No more than how far it came.
+        (_, Some(_), _) => {
+            note_settled(own, c, known, at, settled);
+            true
+        }
         (_, None, _) => false,
     }
+}
+
+/// The client may have settled a delivery without changing its outcome in a
+/// transaction.
+fn note_settled(
+    own: &mut Owners,
+    c: ConnIdx,
+    id: Option<TransactionId>,
+    at: (SessionKey, u32),
+    settled: bool,
+) {
+    if let Some(retirement) = id.and_then(|id| retirement(own, c, id, at)) {
+        retirement.settled |= settled;
+    }
+}
+
+/// The outcome of a delivery is not part of its transaction any more.
+fn withdraw(own: &mut Owners, c: ConnIdx, id: TransactionId, at: (SessionKey, u32)) {
+    let controller = own.conns.amqp(c).and_then(|it| it.transactions.get(&id));
+    let Some(s) = controller.copied() else {
+        return;
+    };
+    let Some(coordinator) = coordinator(own, s) else {
+        return;
+    };
+    let transaction = coordinator.transactions.get_mut(&id);
+    if let Some(transaction) = transaction
+        && let Some(retirement) = transaction.retired.remove(&at)
+    {
+        let bytes = RETIREMENT_BYTES + bytes_of(&retirement.state);
+        transaction.bytes = transaction.bytes.saturating_sub(bytes);
+        coordinator.bytes = coordinator.bytes.saturating_sub(bytes);
+    }
+    own.weigh_queue(s);
 }
 
 /// The outcome of a delivery is part of a transaction.

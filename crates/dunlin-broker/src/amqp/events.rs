@@ -6,20 +6,18 @@ use dunlin_amqp::{Event as EngineEvent, LinkId, SessionId};
 use dunlin_base::transport::{CloseCause, NetCommandKind, NetEventKind, Peer};
 use dunlin_base::{ConnId, SendBuf, Text};
 
-use crate::amqp::carried::{self, NO_ERROR};
+use crate::amqp::carried::{self, NO_ERROR, OVERLOADED};
 use crate::amqp::state::{AmqpConn, AmqpPhase};
 use crate::amqp::{
-    access, enlisting, incoming, links, nodes, outgoing, resuming, sasl, transactions,
+    access, enlisting, incoming, links, outgoing, resuming, sasl, taking, transactions,
 };
 use crate::ids::ConnIdx;
 use crate::io::Event;
 use crate::messages::throttle;
+use crate::owners::common::Standing;
 use crate::owners::conn::Conn;
 use crate::owners::timers::{Timer, Timers};
 use crate::owners::{Later, Owners};
-
-/// QUIC application error code where the server has no room.
-pub(super) const OVERLOADED: u64 = 2;
 
 /// A connection was opened whose protocol is AMQP.
 pub(crate) fn handle_opened(own: &mut Owners, id: ConnId, peer: Peer) {
@@ -55,6 +53,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
             drive(own, c, data);
         }
         NetEventKind::Sent { bytes, .. } => handle_sent(own, c, bytes),
+        NetEventKind::ChannelBinding { data } => sasl::handle_binding(own, c, data),
         NetEventKind::StreamFinished { .. } | NetEventKind::StreamReset { .. } => {
             end(own, c);
             close_transport(own, c, NO_ERROR);
@@ -117,12 +116,13 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
         } => links::handle_attach(own, c, (link, session), attach, steals),
         EngineEvent::Ended { session, .. } => resuming::expire(own, c, Some(session)),
         EngineEvent::Detached { link, closed, .. } => links::handle_detached(own, c, link, closed),
-        EngineEvent::Credit { link, drain, .. } => match nodes::taking(own, c, link) {
-            Some(s) => nodes::handle_credit(own, s, drain),
+        EngineEvent::Credit { link, drain, .. } => match taking::find(own, c, link) {
+            Some(s) => taking::handle_credit(own, s, drain),
             None => outgoing::handle_credit(own, c, link, drain),
         },
         EngineEvent::Message(message) => incoming::handle_message(own, c, message),
         EngineEvent::Aborted { link, tag } => incoming::handle_aborted(own, c, link, tag),
+        EngineEvent::Void { link } => incoming::handle_void(own, c, link),
         EngineEvent::Demand { delivery, demand } => {
             transactions::handle_demand(own, c, delivery, &demand);
         }
@@ -136,8 +136,8 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
             if enlisting::handle_disposition(own, c, delivery, tag, said, settled) {
                 return;
             }
-            match nodes::taking(own, c, delivery.link) {
-                Some(s) => nodes::handle_disposition(own, s, delivery, tag, state, settled),
+            match taking::find(own, c, delivery.link) {
+                Some(s) => taking::handle_disposition(own, s, delivery, tag, state, settled),
                 None => outgoing::handle_disposition(own, c, delivery, tag, said, settled),
             }
         }
@@ -188,8 +188,8 @@ fn pump_link(own: &mut Owners, c: ConnIdx, link: LinkId) {
     };
     #[cfg(test)]
     own.conns.note_search();
-    match nodes::is_taking(own, s) {
-        true => nodes::pump(own, s),
+    match taking::is_taking(own, s) {
+        true => taking::pump(own, s),
         false => outgoing::pump(own, s),
     }
 }
@@ -244,7 +244,10 @@ pub(crate) fn check_deadline(own: &mut Owners, c: ConnIdx) {
         conn.engine.on_deadline(now);
     }
     if conn.identity.expires.take_if(|at| *at <= now).is_some() {
-        let text = "the token of the client has expired";
+        let text = match conn.identity.standing {
+            Standing::Unproved => access::refuse_silent(own, c),
+            _ => "the token of the client has expired",
+        };
         return close(own, c, condition::UNAUTHORIZED_ACCESS, text);
     }
     drive(own, c, &[]);
@@ -265,7 +268,7 @@ fn remind(own: &mut Owners, c: ConnIdx) {
 }
 
 /// Closes a connection with an error.
-pub(crate) fn close(own: &mut Owners, c: ConnIdx, condition: Symbol<'static>, text: &'static str) {
+pub(crate) fn close(own: &mut Owners, c: ConnIdx, condition: Symbol<'static>, text: &str) {
     let now = own.now;
     if let Some(conn) = own.conns.amqp_mut(c) {
         let error = Error::new(condition, text);

@@ -30,11 +30,14 @@ pub(super) fn parse<'a>(filter: Option<Map<'a>>) -> Result<(Filters, Entries<'a>
 /// Longest filter set of a node.
 const NODE_FILTER_BYTES_MAX: usize = 32 * 1024;
 
-/// The entries of a filter set that hold at a node. Who sent a message is not known
-/// there.
-pub(super) fn parse_for_node(filter: Option<Map<'_>>) -> Result<Entries<'_>, &'static str> {
+/// The entries of a filter set that hold at a node. `has_number`: the client knows its
+/// own messages again.
+pub(super) fn parse_for_node(
+    filter: Option<Map<'_>>,
+    has_number: bool,
+) -> Result<Entries<'_>, &'static str> {
     let (_, mut known) = parse(filter)?;
-    known.retain(|(_, value)| !is_no_local(value));
+    known.retain(|(_, value)| has_number || !is_no_local(value));
     Ok(known)
 }
 
@@ -55,16 +58,23 @@ pub(crate) fn leave_out(own: &Owners, source: &mut Source<'_>, hits: &mut Vec<Hi
     let subject = Subject::of(&message, &bytes).ok();
     let publisher = source.publisher();
     hits.retain(|hit| {
-        let filters = match own.sessions.get(hit.session) {
-            Some(session) if hit.is_filtered() => match session.node() {
-                Some(node) => node.wants.as_ref().map(|wants| &*wants.filters),
-                None => session.amqp().and_then(AmqpLink::filters),
-            },
-            _ => None,
+        let session = own.sessions.get(hit.session);
+        let Some(session) = session.filter(|_| hit.is_filtered()) else {
+            return true;
         };
-        let conn = own.sessions.get(hit.session).and_then(|it| it.conn);
+        let (filters, is_local) = match session.node() {
+            Some(node) => {
+                let wants = node.wants.as_ref();
+                let is_local = wants.is_some_and(|wants| wants.is_local(&message));
+                (wants.map(|wants| &*wants.filters), is_local)
+            }
+            None => {
+                let filters = session.amqp().and_then(AmqpLink::filters);
+                let is_own = session.conn.is_some() && session.conn == publisher;
+                (filters, is_own && filters.is_some_and(|it| it.no_local))
+            }
+        };
         filters.is_none_or(|filters| {
-            let is_local = filters.no_local && conn.is_some() && conn == publisher;
             let passes =
                 !filters.needs_subject() || subject.as_ref().is_some_and(|it| filters.matches(it));
             passes && !is_local

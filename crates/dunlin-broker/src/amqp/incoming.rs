@@ -42,10 +42,10 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
         return requests::handle_message(own, c, s, message);
     }
     let origin = session.reference(s);
-    let End::Incoming { topic, credit, .. } = &mut session.end else {
+    session.end.use_credit();
+    let End::Incoming { topic, .. } = &session.end else {
         return;
     };
-    *credit = credit.saturating_sub(1);
     let topic = topic.clone();
     if message.resume {
         return handle_resumed(own, c, s, &message);
@@ -54,7 +54,7 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
     let open = Open { delivery, second };
     let state = message.state.as_ref().map(State::get);
     let bytes = message.payload.into_bytes();
-    let checked = check(own, s, &bytes, topic, message.format);
+    let checked = check(own, (c, s), &bytes, topic, message.format);
     match (state, checked) {
         (Some(DeliveryState::Transactional(state)), checked) => {
             let how = (open, settled);
@@ -75,13 +75,13 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
 /// The message of a client, or why it is refused.
 fn check(
     own: &mut Owners,
-    s: SessionIdx,
+    (c, s): (ConnIdx, SessionIdx),
     bytes: &Bytes,
     topic: Option<Text>,
     format: u32,
 ) -> Result<Neutral, Why> {
     let mapped = map(bytes, topic, own.now);
-    let message = mapped.map_err(|_| (condition::DECODE_ERROR, "not a message"))?;
+    let mut message = mapped.map_err(|_| (condition::DECODE_ERROR, "not a message"))?;
     let deliver_at = message.extra.as_ref().and_then(|extra| extra.deliver_at);
     if deliver_at.is_some_and(|at| at > own.now + DELAY_MAX) {
         return Err((condition::INVALID_FIELD, "the time of delivery is too far"));
@@ -96,6 +96,9 @@ fn check(
         audit::note_denied(own, s, "may not publish", &message.topic);
         let text = "may not publish to this topic";
         return Err((condition::UNAUTHORIZED_ACCESS, text));
+    }
+    if let (Some(conn), Some(extra)) = (own.conns.amqp(c), &mut message.extra) {
+        extra.sender = conn.sender;
     }
     Ok(message)
 }
@@ -156,7 +159,19 @@ pub(super) fn settled(own: &mut Owners, c: ConnIdx, s: SessionIdx, tag: Tag) {
 pub(super) fn handle_aborted(own: &mut Owners, c: ConnIdx, link: LinkId, tag: Tag) {
     let conn = own.conns.amqp(c);
     if let Some(s) = conn.and_then(|conn| conn.links.get(&link).copied()) {
-        settled(own, c, s, tag);
+        outcomes::forget(own, s, tag);
+    }
+    handle_void(own, c, link);
+}
+
+/// Nothing came of a delivery but that it used credit.
+pub(super) fn handle_void(own: &mut Owners, c: ConnIdx, link: LinkId) {
+    let conn = own.conns.amqp(c);
+    if let Some(s) = conn.and_then(|conn| conn.links.get(&link).copied())
+        && let Some(session) = own.sessions.amqp_mut(s)
+    {
+        session.end.use_credit();
+        top_up(own, c, s);
     }
 }
 

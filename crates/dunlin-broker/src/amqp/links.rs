@@ -16,9 +16,10 @@ use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
 use crate::amqp::filters::{self, Entries};
 use crate::amqp::outcome::top_up;
 use crate::amqp::state::{End, Origin, PendingAttach};
-use crate::amqp::{nodes, outgoing, requests, resuming, transactions, wanting};
+use crate::amqp::{nodes, outgoing, redirecting, requests, resuming, transactions, wanting};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::memory::Part;
+use crate::owners::common::Standing;
 use crate::owners::node::binding_bytes;
 use crate::owners::routing::{FILTERED, Subscribed};
 use crate::owners::{Later, Owners};
@@ -85,6 +86,15 @@ fn attach_any(
     attach: &Attach<'_>,
     body: &Body,
 ) -> Result<(), Refusal> {
+    let conn = own.conns.amqp(c);
+    let is_unproved = conn.is_some_and(|it| it.identity.standing == Standing::Unproved);
+    if is_unproved && !requests::takes_tokens(attach) {
+        let text = "the client has not set a token";
+        return Err(refusal(condition::UNAUTHORIZED_ACCESS, text));
+    }
+    if redirecting::redirect_link(own, c, ids.0, attach) {
+        return Ok(());
+    }
     match (requests::attach(own, c, ids, attach), attach.role) {
         (Some(done), _) => done,
         (None, Role::Sender) => attach_incoming(own, c, ids, attach, body),
@@ -122,6 +132,7 @@ fn attach_incoming(
         topic: topic.map(Text::from),
         open: Window::default(),
         credit: 0,
+        pace: None,
     };
     let s = create(own, c, link, end)?;
     if let Some(topic) = topic
@@ -313,7 +324,7 @@ pub(crate) fn handle_detached(own: &mut Owners, c: ConnIdx, link: LinkId, closed
 
 /// As [`handle_detached`], of a link that its connection does not have any more.
 pub(super) fn handle_gone(own: &mut Owners, c: ConnIdx, s: SessionIdx, closed: bool) {
-    transactions::handle_detached(own, c, s);
+    transactions::handle_detached(own, c, s, closed);
     nodes::leave(own, c, s, closed);
     resuming::leave(own, c, s, closed);
 }

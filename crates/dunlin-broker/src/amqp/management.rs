@@ -72,8 +72,13 @@ impl Response {
         }
     }
 
+    /// An answer whose body is empty.
     pub(super) fn failed(status: u16, text: &'static str) -> Self {
         Self::map(status, text, &[])
+    }
+
+    pub(super) const fn is_good(&self) -> bool {
+        matches!(self.status, 200..300)
     }
 }
 
@@ -86,6 +91,10 @@ pub(super) enum Wanted {
     Query(Query),
     /// What is known without asking.
     Known(Response),
+    /// To set this token.
+    Token(Text),
+    /// To take the one that is set back.
+    NoToken,
 }
 
 fn bad(text: &'static str) -> Response {

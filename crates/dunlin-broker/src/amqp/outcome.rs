@@ -5,10 +5,12 @@ use dunlin_amqp::codec::condition;
 use dunlin_amqp::codec::{DeliveryState, Error, Outcome, Rejected, Symbol};
 
 use crate::amqp::outcomes;
+use crate::amqp::pace::Pace;
 use crate::amqp::state::{End, Open};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::Owners;
 use crate::owners::pending::Verdict;
+use crate::queues::calls::Call;
 
 /// What became of a publish is known.
 pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
@@ -60,15 +62,37 @@ pub(super) fn settle(own: &mut Owners, c: ConnIdx, open: Open, state: &DeliveryS
     own.conns.touch(c);
 }
 
+/// The node of a link says how far its client may send.
+pub(super) fn allow(own: &mut Owners, link: SessionRef, limit: u32) {
+    let session = own.sessions.resolve_mut(link);
+    let Some(entry) = session.and_then(|session| session.amqp_mut()) else {
+        return;
+    };
+    if let End::Incoming {
+        pace: Some(pace), ..
+    } = &mut entry.end
+    {
+        pace.allow(limit);
+    }
+    if let Some(c) = entry.conn {
+        top_up(own, c, link.at);
+    }
+}
+
 /// Gives a link credit again when half of it is used up, for as many messages as
-/// may be without an outcome, or not settled.
+/// may be without an outcome, or not settled, and as its node has room for.
 pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     let max = u32::from(own.config.receive_maximum);
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };
     let (link, room) = (session.link, session.room());
-    let End::Incoming { open, credit, .. } = &mut session.end else {
+    let attachment = session.attachment.as_ref();
+    let place = attachment.and_then(|it| Some((it.home, it.place?)));
+    let End::Incoming {
+        open, credit, pace, ..
+    } = &mut session.end
+    else {
         return;
     };
     let unsettled = own
@@ -78,12 +102,21 @@ pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     let open = open.len().max(unsettled.unwrap_or(0));
     let may = max.saturating_sub(u32::try_from(open).unwrap_or(u32::MAX));
     let may = may.min(u32::try_from(room).unwrap_or(u32::MAX));
-    if *credit <= max / 2 && may > *credit {
-        *credit = may;
+    let allowed = pace.as_ref().map_or(u32::MAX, Pace::credit);
+    let may = may.min(allowed);
+    // The node may take back what the client does not use.
+    let is_more = *credit <= max / 2 && may > *credit;
+    if is_more || *credit > allowed {
+        *credit = if is_more { may } else { allowed };
         if let Some(conn) = own.conns.amqp_mut(c) {
             // A link that goes needs none.
-            let _ = conn.engine.set_credit(link, may, false);
+            let _ = conn.engine.set_credit(link, *credit, false);
             own.conns.touch(c);
         }
+    }
+    if let Some((home, place)) = place
+        && let Some(sent) = pace.as_mut().and_then(Pace::ask)
+    {
+        own.call(home, Call::Want { place, sent });
     }
 }

@@ -16,7 +16,7 @@ use crate::access::Action;
 use crate::amqp::annotating::{ANNOTATIONS_BYTES_MAX, merged};
 use crate::amqp::outcome::top_up;
 use crate::amqp::outcomes;
-use crate::amqp::state::End;
+use crate::amqp::state::{AmqpLink, End};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
 use crate::messages::source::Source;
@@ -248,22 +248,32 @@ fn send(own: &mut Owners, c: ConnIdx, s: SessionIdx, transfer: &Transfer<u32>) -
     }
 }
 
+fn end(session: &mut AmqpLink, key: u32, outcome: Outcome) -> Settled {
+    let consumer = &mut session.consumer;
+    let twice = consumer.qos(key) == Some(QoS::ExactlyOnce);
+    match outcome {
+        Outcome::Accepted if twice => {
+            consumer.handle_received(key);
+            consumer.complete(&mut session.queue, key)
+        }
+        _ => consumer.settle(&mut session.queue, key, outcome),
+    }
+}
+
+/// Takes a delivery from its link, for a transaction that it leaves the store with.
+pub(super) fn take(session: &mut AmqpLink, key: u32) -> Option<Delivery> {
+    let delivery = session.consumer.delivery(key)?.clone();
+    end(session, key, Outcome::Accepted);
+    Some(delivery)
+}
+
 /// A delivery leaves its link with an outcome.
 pub(super) fn settle(own: &mut Owners, s: SessionIdx, key: u32, outcome: Outcome) {
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };
     let (of, old) = (session.key, session.reference(s));
-    let consumer = &mut session.consumer;
-    let twice = consumer.qos(key) == Some(QoS::ExactlyOnce);
-    let settled = match outcome {
-        Outcome::Accepted if twice => {
-            consumer.handle_received(key);
-            consumer.complete(&mut session.queue, key)
-        }
-        _ => consumer.settle(&mut session.queue, key, outcome),
-    };
-    match settled {
+    match end(session, key, outcome) {
         Settled::Done { seq, .. } => own.dequeue(of, seq),
         Settled::Returned { delivery, .. } => {
             let over = matches!(outcome, Outcome::Modified { .. });

@@ -1,5 +1,5 @@
-//! Links to the services of the broker: a sender to `$management` has requests
-//! carried out, whose answers go to a receiver from there or to any node.
+//! Links to the services of the broker: a sender to `$management` or `$cbs` has
+//! requests carried out, whose answers go to a receiver from there, or to any node.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dunlin_amqp::codec::{
     AnyTarget, Attach, DeliveryState, EncodeError, Map, Message as Scanned, MessageId, Properties,
     ReceiverSettleMode, Role, Section, SenderSettleMode, Source as Terminus, Symbol,
-    TerminusDurability, Value, condition,
+    TerminusDurability, Value, capability, condition,
 };
 use dunlin_amqp::message::from_amqp;
 use dunlin_amqp::{LinkId, Message, SessionId};
@@ -18,11 +18,13 @@ use dunlin_base::topic::validate_name;
 use dunlin_base::{ShardId, Text};
 
 use crate::access::Action;
-use crate::amqp::attaching::{self, Refusal, TOPICS, create};
+use crate::amqp::attaching::{self, Refusal, TOPICS, create, refusal};
 use crate::amqp::management::{self, Response, Wanted};
 use crate::amqp::outcome::{rejected, settle};
-use crate::amqp::outgoing;
+use crate::amqp::service::Service;
 use crate::amqp::state::{End, Listing, Open, Origin, Query, Replies, ReplyTo, Request, Requests};
+use crate::amqp::{cbs, outgoing};
+use crate::auth::AuthAnswer;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::publish;
 use crate::messages::source::Source;
@@ -35,18 +37,16 @@ use crate::queues::orders::{self, Answer, Ask, Asked, Asker, Order};
 use crate::random::home_shard;
 use crate::reports::audit;
 
-/// The address of the management of queues.
-const MANAGEMENT: &str = "$management";
-
 /// What a request says instead of an address, where a receiver has the name of its
 /// link (AMQP Link Pairing 1.0).
 const PAIRED: &str = "$me";
 
+/// Properties of a link that is one of a pair.
+const PAIR: [(Value<'static>, Value<'static>); 1] =
+    [(Value::Symbol(capability::PAIRED), Value::Bool(true))];
+
 /// Requests of a link without an answer.
 const REQUESTS_MAX: u32 = 16;
-
-/// Bytes of a request.
-const REQUEST_BYTES_MAX: u64 = 64 * 1024;
 
 /// Bytes of the id that an answer repeats.
 const CORRELATION_BYTES_MAX: usize = 1024;
@@ -61,20 +61,47 @@ pub(super) fn attach(
     ids: (LinkId, SessionId),
     attach: &Attach<'_>,
 ) -> Option<Result<(), Refusal>> {
+    let service = service_of(attach)?;
+    Some(
+        cbs::check(own, c, service).and_then(|()| match attach.role {
+            Role::Sender => attach_incoming(own, c, ids, attach, service),
+            Role::Receiver => attach_outgoing(own, c, ids, attach, service),
+        }),
+    )
+}
+
+/// Whether a link is to the service that takes tokens.
+pub(super) fn takes_tokens(attach: &Attach<'_>) -> bool {
+    service_of(attach) == Some(Service::Cbs)
+}
+
+/// The service that a link is to.
+fn service_of(attach: &Attach<'_>) -> Option<Service> {
     let address = match (attach.role, attach.target) {
         (Role::Sender, Some(AnyTarget::Target(target))) => target.address,
         (Role::Sender, _) => None,
         (Role::Receiver, _) => attach.source.and_then(|source| source.address),
     };
-    is_service(address).then(|| match attach.role {
-        Role::Sender => attach_incoming(own, c, ids, attach),
-        Role::Receiver => attach_outgoing(own, c, ids, attach),
-    })
+    address.and_then(Service::at)
 }
 
-/// Whether an address is that of a service.
-fn is_service(address: Option<&str>) -> bool {
-    address == Some(MANAGEMENT)
+/// Whether a link is to be one of a pair: of two with one name and opposite directions
+/// on a session (AMQP Link Pairing 1.0).
+fn is_paired(attach: &Attach<'_>) -> Result<bool, Refusal> {
+    let properties = attach.properties.unwrap_or_default();
+    match properties.get(capability::PAIRED.as_str()) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(paired)) => Ok(paired),
+        Some(_) => {
+            let text = "the link property paired is no boolean";
+            Err(refusal(condition::INVALID_FIELD, text))
+        }
+    }
+}
+
+/// The properties of the answer.
+fn properties_of(paired: bool) -> Option<Map<'static>> {
+    paired.then_some(Map::new(&PAIR))
 }
 
 /// The client will send requests.
@@ -83,10 +110,14 @@ fn attach_incoming(
     c: ConnIdx,
     (link, session): (LinkId, SessionId),
     attach: &Attach<'_>,
+    service: Service,
 ) -> Result<(), Refusal> {
+    let paired = is_paired(attach)?;
     let end = End::Requests(Box::new(Requests {
+        service,
         name: Text::from(attach.name),
         session,
+        paired,
         open: BTreeMap::new(),
         last: 0,
         credit: 0,
@@ -96,7 +127,8 @@ fn attach_incoming(
         conn.links.insert(link, s);
         let answer = Attach {
             role: Role::Receiver,
-            max_message_size: Some(REQUEST_BYTES_MAX),
+            max_message_size: Some(service.bytes_max()),
+            properties: properties_of(paired),
             ..attaching::answer(attach)
         };
         let _ = conn.engine.accept_attach(link, &answer);
@@ -111,15 +143,19 @@ fn attach_outgoing(
     c: ConnIdx,
     (link, session): (LinkId, SessionId),
     attach: &Attach<'_>,
+    service: Service,
 ) -> Result<(), Refusal> {
     let address = match attach.target {
         Some(AnyTarget::Target(target)) => target.address,
         Some(AnyTarget::Coordinator(_)) | None => None,
     };
+    let paired = is_paired(attach)?;
     let end = End::Outgoing {
         origin: Origin::Service(Box::new(Replies {
+            service,
             name: Text::from(attach.name),
             session,
+            paired,
             address: address.map(Text::from),
         })),
         settled: attach.snd_settle_mode == SenderSettleMode::Settled,
@@ -139,6 +175,7 @@ fn attach_outgoing(
                 default_outcome: None,
                 ..source
             }),
+            properties: properties_of(paired),
             ..attaching::answer(attach)
         };
         let _ = conn.engine.accept_attach(link, &answer);
@@ -178,27 +215,51 @@ pub(super) fn handle_message(own: &mut Owners, c: ConnIdx, s: SessionIdx, messag
         delivery: message.delivery,
         second: message.rcv_settle_mode == ReceiverSettleMode::Second,
     };
-    let settled = message.settled;
+    let open = (!message.settled).then_some(open);
     let bytes = message.payload.into_bytes();
-    let state = match begin(own, c, s, &bytes) {
-        Ok(()) => DeliveryState::ACCEPTED,
-        Err((condition, text)) => rejected(condition, text),
-    };
-    if !settled {
-        settle(own, c, open, &state);
+    match (begin(own, c, s, &bytes, open), open) {
+        (Ok(Begun::Taken), Some(open)) => settle(own, c, open, &DeliveryState::ACCEPTED),
+        (Err((condition, text)), Some(open)) => {
+            settle(own, c, open, &rejected(condition, text));
+        }
+        (Ok(_) | Err(_), _) => {}
     }
     top_up(own, c, s);
+}
+
+/// What becomes of the message of a request that is carried out.
+enum Begun {
+    /// It is accepted, and its answer is another message.
+    Taken,
+    /// Its outcome is the answer.
+    Answered,
 }
 
 /// Why a request cannot be answered.
 type Mute = (Symbol<'static>, &'static str);
 
 /// Has a request carried out.
-fn begin(own: &mut Owners, c: ConnIdx, s: SessionIdx, bytes: &Bytes) -> Result<(), Mute> {
+fn begin(
+    own: &mut Owners,
+    c: ConnIdx,
+    s: SessionIdx,
+    bytes: &Bytes,
+    open: Option<Open>,
+) -> Result<Begun, Mute> {
+    let service = match own.sessions.amqp_mut(s).map(|link| &link.end) {
+        Some(End::Requests(requests)) => requests.service,
+        _ => return Err((condition::INTERNAL_ERROR, "no link of requests")),
+    };
     let scanned = Scanned::scan(bytes).and_then(|it| it.check().map(|()| it));
     let scanned = scanned.map_err(|_| (condition::DECODE_ERROR, "not a message"))?;
     let properties = scanned.properties().ok().flatten().unwrap_or_default();
-    let to = reply_to(own, c, s, properties.reply_to)?;
+    let (to, begun) = match service == Service::Cbs && cbs::is_set(&properties) {
+        true => (ReplyTo::Outcome(open), Begun::Answered),
+        false => (
+            reply_to(own, c, (s, service), properties.reply_to)?,
+            Begun::Taken,
+        ),
+    };
     let id = properties.correlation_id.or(properties.message_id);
     let correlation = id.map(|id| id.value().to_vec().unwrap_or_default());
     let correlation = correlation.unwrap_or_default();
@@ -206,27 +267,41 @@ fn begin(own: &mut Owners, c: ConnIdx, s: SessionIdx, bytes: &Bytes) -> Result<(
         return Err((condition::INVALID_FIELD, "the correlation-id is too long"));
     }
     let request = Request {
+        service,
         to,
         correlation,
         listing: None,
     };
-    let wanted = management::read(&scanned);
+    let wanted = match service {
+        Service::Management => management::read(&scanned),
+        Service::Cbs => cbs::read(&scanned, &properties),
+    };
     let done = match wanted {
         Err(response) | Ok(Wanted::Known(response)) => Some((request, response)),
         Ok(Wanted::Order(order)) => ask_one(own, s, request, order),
         Ok(Wanted::Query(query)) => ask_all(own, s, request, query),
+        Ok(Wanted::NoToken) => Some((request, cbs::delete(own, c))),
+        Ok(Wanted::Token(token)) => match cbs::admit(own, c) {
+            Err(response) => Some((request, response)),
+            Ok(()) => {
+                if let Some(asked) = keep(own, s, request) {
+                    cbs::submit(own, c, (asked.link, asked.number), token);
+                }
+                None
+            }
+        },
     };
     if let Some((request, response)) = done {
         respond(own, s, request, &response);
     }
-    Ok(())
+    Ok(begun)
 }
 
 /// Where the answer of a request goes.
 fn reply_to(
     own: &mut Owners,
     c: ConnIdx,
-    s: SessionIdx,
+    (s, service): (SessionIdx, Service),
     address: Option<&str>,
 ) -> Result<ReplyTo, Mute> {
     let none = (
@@ -234,15 +309,19 @@ fn reply_to(
         "reply-to names no receiver of this connection and no topic or queue",
     );
     let address = address.filter(|address| !address.is_empty());
-    let is_receiver = address.is_none_or(|it| it == PAIRED || is_service(Some(it)));
+    let is_receiver = address.is_none_or(|it| it == PAIRED || it == service.address());
     let receiver = match is_receiver {
         true => paired(own, c, s),
-        false => find_receiver(own, c, |replies| replies.address.as_deref() == address),
+        false => find_receiver(own, c, |replies| {
+            replies.service == service && replies.address.as_deref() == address
+        }),
     };
     if let Some(receiver) = receiver {
         return Ok(ReplyTo::Link(receiver));
     }
-    let topic = address.filter(|_| !is_receiver).ok_or(none)?;
+    // What becomes of tokens is said to the client itself.
+    let is_topic = !is_receiver && service == Service::Management;
+    let topic = address.filter(|_| is_topic).ok_or(none)?;
     let topic = topic.strip_prefix(TOPICS).unwrap_or(topic);
     if validate_name(topic).is_err() {
         return Err(none);
@@ -256,15 +335,21 @@ fn reply_to(
     Ok(ReplyTo::Address(Text::from(topic)))
 }
 
-/// The receiver of answers that has the name of a link of requests, or else any.
+/// The receiver of answers that has the name of a link of requests. Where the link is
+/// none of a pair, any other that is none either will do.
 fn paired(own: &mut Owners, c: ConnIdx, s: SessionIdx) -> Option<SessionRef> {
     let link = own.sessions.amqp_mut(s)?;
     let End::Requests(requests) = &link.end else {
         return None;
     };
-    let (name, session) = (requests.name.clone(), requests.session);
-    let same = |replies: &Replies| replies.name == name && replies.session == session;
-    find_receiver(own, c, same).or_else(|| find_receiver(own, c, |_| true))
+    let (name, session, paired) = (requests.name.clone(), requests.session, requests.paired);
+    let service = requests.service;
+    let same = |it: &Replies| {
+        let is_named = it.service == service && it.name == name && it.session == session;
+        is_named && (it.paired || !paired)
+    };
+    let any = |it: &Replies| it.service == service && !paired && !it.paired;
+    find_receiver(own, c, same).or_else(|| find_receiver(own, c, any))
 }
 
 /// A receiver of answers of this connection, of which there are few.
@@ -405,7 +490,7 @@ pub(crate) fn answered(own: &mut Owners, link: SessionRef, number: u64, answer: 
     let Some(entry) = session.and_then(|session| session.amqp_mut()) else {
         return;
     };
-    let (Some(c), End::Requests(requests)) = (entry.conn, &mut entry.end) else {
+    let End::Requests(requests) = &mut entry.end else {
         return;
     };
     let Some(request) = requests.open.get_mut(&number) else {
@@ -427,8 +512,28 @@ pub(crate) fn answered(own: &mut Owners, link: SessionRef, number: u64, answer: 
         (Answer::Refused(problem), _) => management::refused(problem),
         (Answer::List(_), None) => return,
     };
+    conclude(own, link, number, &response);
+}
+
+/// The authenticator has answered for a token.
+pub(crate) fn handle_verified(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
+    if let Some((link, number, response)) = cbs::decide(own, c, answer) {
+        conclude(own, link, number, &response);
+        cbs::go_on(own, c);
+    }
+}
+
+/// Answers a request that was kept, if its link is still there.
+fn conclude(own: &mut Owners, link: SessionRef, number: u64, response: &Response) {
+    let session = own.sessions.resolve_mut(link);
+    let Some(entry) = session.and_then(|session| session.amqp_mut()) else {
+        return;
+    };
+    let (Some(c), End::Requests(requests)) = (entry.conn, &mut entry.end) else {
+        return;
+    };
     if let Some(request) = requests.open.remove(&number) {
-        respond(own, link.at, request, &response);
+        respond(own, link.at, request, response);
     }
     top_up(own, c, link.at);
 }
@@ -446,8 +551,9 @@ fn list(listing: &mut Listing) -> Response {
 /// Sends an answer; it is lost where the client takes none.
 fn respond(own: &mut Owners, s: SessionIdx, request: Request, response: &Response) {
     let topic = match &request.to {
-        ReplyTo::Link(_) => Text::from_static(MANAGEMENT),
+        ReplyTo::Link(_) => Text::from_static(request.service.address()),
         ReplyTo::Address(address) => address.clone(),
+        ReplyTo::Outcome(open) => return say_outcome(own, s, *open, response),
     };
     let bytes = Bytes::from(write(&request, &topic, response).unwrap_or_default());
     let Ok(message) = from_amqp(&bytes, topic, own.now) else {
@@ -476,6 +582,19 @@ fn respond(own: &mut Owners, s: SessionIdx, request: Request, response: &Respons
             let origin = own.sessions.peek(s).map(|session| session.reference(s));
             publish::dispatch(own, origin, token, &mut source, None);
         }
+        ReplyTo::Outcome(_) => {}
+    }
+}
+
+/// Says by the outcome of a request what came of it.
+fn say_outcome(own: &mut Owners, s: SessionIdx, open: Option<Open>, response: &Response) {
+    let conn = own.sessions.peek(s).and_then(|session| session.conn);
+    if let (Some(c), Some(open)) = (conn, open) {
+        let state = match response.is_good() {
+            true => DeliveryState::ACCEPTED,
+            false => rejected(cbs::condition_of(response.status), response.text),
+        };
+        settle(own, c, open, &state);
     }
 }
 
@@ -488,13 +607,15 @@ fn write(request: &Request, to: &str, response: &Response) -> Result<Vec<u8>, En
         ..Properties::default()
     };
     let status = i32::from(response.status);
+    let [code, description] = request.service.names();
     let mut application = alloc::vec![
-        (Value::String("statusCode"), Value::Int(status)),
-        (
-            Value::String("statusDescription"),
-            Value::String(response.text),
-        ),
+        (Value::String(code), Value::Int(status)),
+        (Value::String(description), Value::String(response.text)),
     ];
+    if request.service == Service::Cbs && !response.is_good() {
+        let condition = Value::Symbol(cbs::condition_of(response.status));
+        application.push((Value::String("error-condition"), condition));
+    }
     if let Some(rows) = response.rows {
         let rows = i32::try_from(rows).unwrap_or(i32::MAX);
         application.push((Value::String("count"), Value::Int(rows)));

@@ -259,6 +259,11 @@ pub(super) fn finish(own: &mut Owners, s: SessionIdx) {
         return;
     };
     let Terminus { name, home, keep } = *terminus;
+    if let Some(keep) = keep.as_ref().filter(|it| ended.closed && it.span.durable) {
+        for (tag, _) in keep.outcomes.iter().filter(|(_, accepted)| **accepted) {
+            keeping::forget_received(own, &name, tag.as_bytes());
+        }
+    }
     let left = keep.filter(|_| !ended.closed).map(|keep| {
         let outcomes = keep.outcomes.iter();
         let outcomes = outcomes.map(|(tag, is)| (Bytes::copy_from_slice(tag.as_bytes()), *is));

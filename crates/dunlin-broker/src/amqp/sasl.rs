@@ -3,11 +3,12 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::SaslCode;
 use dunlin_base::Text;
-use dunlin_base::transport::Peer;
+use dunlin_base::transport::{NetCommandKind, Peer};
 use dunlin_sasl::Mechanism;
 use dunlin_sasl::scram::StoredKeys;
 use dunlin_sasl::server::{Exchange, Next, Question};
@@ -29,6 +30,9 @@ const INVALID_TOKEN: &[u8] = br#"{"status":"invalid_token"}"#;
 
 const WRONG: &str = "wrong user name or password";
 
+/// Time for a client to set a token that has said by MSSBCBS that one follows.
+const TOKEN_TIME_OUT: Duration = Duration::from_secs(20);
+
 /// The mechanisms that a client may choose, strongest first.
 /// `inherits`: an earlier stream of the same transport says who it is.
 pub(super) fn offered(
@@ -37,18 +41,18 @@ pub(super) fn offered(
     inherits: bool,
 ) -> impl Iterator<Item = Mechanism> + use<> {
     // A password is not for others to read.
-    let is_secret = peer.transport.is_encrypted() || peer.addr.ip().to_canonical().is_loopback();
+    let is_secret = peer.is_private();
     let is_certified = policy.certificates && peer.identity.is_some();
     let is_free = policy.anonymous.allows(peer);
+    let binds = peer.binding.is_some();
     let may_choose = move |mechanism: &Mechanism| match mechanism {
         Mechanism::ScramSha256 => policy.passwords,
+        Mechanism::ScramSha256Plus => policy.passwords && binds,
         Mechanism::External => is_certified || inherits,
         // Without a password file a name is not believed, and counts for nothing.
         Mechanism::Plain => is_secret && (policy.passwords || is_free),
         Mechanism::Anonymous => is_free || inherits,
-        Mechanism::OAuthBearer => is_secret && policy.tokens,
-        // The transport tells no channel binding.
-        Mechanism::ScramSha256Plus => false,
+        Mechanism::OAuthBearer | Mechanism::Cbs => is_secret && policy.tokens,
     };
     Mechanism::ALL.into_iter().filter(may_choose)
 }
@@ -64,10 +68,13 @@ pub(super) fn handle_init(own: &mut Owners, c: ConnIdx, mechanism: &str, respons
         return refuse(own, c, SaslCode::Auth, "unknown authentication method");
     };
     // Some clients leave out what is empty.
-    let may_be_empty = matches!(chosen, Mechanism::Anonymous | Mechanism::External);
+    let may_be_empty = matches!(
+        chosen,
+        Mechanism::Anonymous | Mechanism::Cbs | Mechanism::External
+    );
     let empty = may_be_empty.then_some(&[][..]);
     let response = response.map(|response| &response[..]).or(empty);
-    match Exchange::begin(chosen, response, None) {
+    match Exchange::begin(chosen, response, conn.peer.binding) {
         Ok((exchange, next)) => go_on(own, c, exchange, next),
         Err(_) => refuse(own, c, SaslCode::Auth, WRONG),
     }
@@ -79,9 +86,33 @@ pub(super) fn handle_response(own: &mut Owners, c: ConnIdx, response: &Bytes) {
     let Some(mut sasl) = sasl else {
         return;
     };
-    match sasl.exchange.respond(response, None) {
+    match sasl.exchange.respond(response) {
         Ok(next) => go_on(own, c, sasl.exchange, next),
-        Err(_) => refuse(own, c, SaslCode::Auth, WRONG),
+        Err(_) => {
+            note_proof(own, c, sasl.exchange.mechanism(), false);
+            refuse(own, c, SaslCode::Auth, WRONG);
+        }
+    }
+}
+
+/// Tells the authenticator whether a client that had to prove that it knows a password
+/// did.
+fn note_proof(own: &mut Owners, c: ConnIdx, mechanism: Mechanism, right: bool) {
+    let Some(conn) = own.conns.amqp(c) else {
+        return;
+    };
+    let user = conn.who.as_ref().and_then(|who| who.user.clone());
+    let proves = matches!(
+        mechanism,
+        Mechanism::ScramSha256 | Mechanism::ScramSha256Plus
+    );
+    if let Some(user) = user.filter(|_| proves) {
+        let address = conn.peer.addr.ip();
+        own.outbox.push(Output::Proof {
+            user,
+            address,
+            right,
+        });
     }
 }
 
@@ -91,6 +122,7 @@ fn go_on(own: &mut Owners, c: ConnIdx, exchange: Exchange, next: Next) {
     match next {
         Next::Wait => challenge(own, c, exchange, &[]),
         Next::Done { user, data } => {
+            note_proof(own, c, mechanism, true);
             let proved = proved(Some(user), Standing::Listed);
             accept(own, c, mechanism, proved, Some(&data));
         }
@@ -122,7 +154,10 @@ pub(super) fn resume(own: &mut Owners, c: ConnIdx, sasl: Sasl) {
         Question::Password { user, password } => {
             policy.first_step(&peer, &Text::new(), Some(&user), Some(&password))
         }
-        Question::Keys { user } => FirstStep::Ask(AuthRequest::Scram { user }),
+        Question::Keys { user } => FirstStep::Ask(AuthRequest::Scram {
+            user,
+            address: peer.addr.ip(),
+        }),
         Question::Token { user, token } => FirstStep::Ask(AuthRequest::Token { user, token }),
         Question::Anonymous | Question::External(_) => FirstStep::Refuse,
     };
@@ -162,6 +197,10 @@ fn without_secret(own: &mut Owners, c: ConnIdx, exchange: Exchange, question: Qu
             let is_itself = named.is_none() || *named == user;
             (is_itself && user.is_some()).then(|| proved(user, Standing::Open))
         }
+        (Inherited::Nothing, _) if exchange.mechanism() == Mechanism::Cbs => Some(Proved {
+            expires: Some(own.now + TOKEN_TIME_OUT),
+            ..proved(None, Standing::Unproved)
+        }),
         (Inherited::Nothing, _) => {
             let is_free = policy.anonymous.allows(&peer);
             is_free.then(|| proved(None, Standing::Open))
@@ -190,14 +229,30 @@ const fn proved(user: Option<Text>, standing: Standing) -> Proved {
     }
 }
 
-/// Asks the authenticator; until it answers nothing is read.
+/// Asks the authenticator, and the transport what the exchange is bound by, if it
+/// is. Until the authenticator answers nothing is read.
 fn ask(own: &mut Owners, c: ConnIdx, exchange: Exchange, request: AuthRequest) {
+    if !carried::admit_exchange(own, c) {
+        return;
+    }
     own.pause(c, true);
     if let Some(conn) = own.conns.amqp_mut(c) {
+        let binds = exchange.wants_channel();
         conn.phase = AmqpPhase::Authenticating;
         conn.sasl = Some(waiting(exchange));
-        let conn = conn.id;
+        let (conn, (transport, _)) = (conn.id, conn.place());
         own.outbox.push(Output::Auth { conn, request });
+        if binds {
+            own.outbox.command(transport, NetCommandKind::BindChannel);
+        }
+    }
+}
+
+/// The transport says what SASL on it is bound by.
+pub(super) fn handle_binding(own: &mut Owners, c: ConnIdx, data: Bytes) {
+    let sasl = own.conns.amqp_mut(c).and_then(|conn| conn.sasl.as_mut());
+    if let Some(sasl) = sasl.filter(|sasl| sasl.exchange.wants_channel()) {
+        sasl.exchange.bind(data);
     }
 }
 
@@ -239,6 +294,9 @@ pub(crate) fn handle_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
             accept(own, c, exchange.mechanism(), proved, None);
         }
         AuthAnswer::Busy => refuse(own, c, SaslCode::SysTemp, "the authenticator is busy"),
+        AuthAnswer::TooSoon => {
+            refuse(own, c, SaslCode::SysTemp, "too many wrong passwords before");
+        }
         AuthAnswer::Refuse if exchange.mechanism() == Mechanism::OAuthBearer => {
             let cause = "no valid token";
             refuse_with(own, c, SaslCode::Auth, cause, Some(INVALID_TOKEN));

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 use core::ops::{Deref, DerefMut};
 
 use dunlin_amqp::filter::Filters;
@@ -17,7 +18,10 @@ use dunlin_sasl::server::{Exchange, Question};
 
 use crate::amqp::carrier::Carried;
 use crate::amqp::coordinator::{Coordinator, TransactionId};
+use crate::amqp::pace::Pace;
+use crate::amqp::service::Service;
 use crate::amqp::terminus::{Keep, Scope, Terminus};
+use crate::amqp::tokens::Tokens;
 use crate::amqp::turns::Waiting;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::common::{ConnCore, Identity, SessionCore, Standing, Who};
@@ -52,8 +56,12 @@ pub(crate) struct AmqpConn {
     pub(crate) phase: AmqpPhase,
     pub(crate) who: Option<Box<Who>>,
     pub(crate) identity: Identity,
+    /// By what it knows its own messages again.
+    pub(crate) sender: Option<NonZeroU64>,
     /// SASL, while it is under way.
     pub(crate) sasl: Option<Box<Sasl>>,
+    /// Tokens that the client sets after that.
+    pub(crate) tokens: Option<Box<Tokens>>,
     /// The stream that it is, if its transport carries several connections.
     pub(crate) carried: Option<Carried>,
     pub(crate) links: BTreeMap<LinkId, SessionIdx>,
@@ -94,7 +102,9 @@ impl AmqpConn {
             phase: AmqpPhase::Opening,
             who: None,
             identity: Identity::default(),
+            sender: None,
             sasl: None,
+            tokens: None,
             carried,
             links: BTreeMap::new(),
             waiting: Waiting::default(),
@@ -146,7 +156,8 @@ impl ConnKind for AmqpConn {
     fn unfinished(&self) -> usize {
         let unsettled = self.engine.unsettled_received(None);
         let unsettled = unsettled.saturating_sub(UNSETTLED_FREE);
-        self.engine.unfinished_bytes() + unsettled * UNSETTLED_BYTES
+        let tokens = self.tokens.as_ref().map_or(0, |tokens| tokens.bytes());
+        self.engine.unfinished_bytes() + unsettled * UNSETTLED_BYTES + tokens
     }
 
     fn is_open(&self) -> bool {
@@ -228,6 +239,8 @@ pub(crate) enum End {
         open: Window<u64, Open>,
         /// Messages that the client may send.
         credit: u32,
+        /// How far it may go on, if it sends to a node.
+        pace: Option<Pace>,
     },
     /// The client sends requests to the broker itself.
     Requests(Box<Requests>),
@@ -247,6 +260,18 @@ pub(crate) enum End {
     Coordinator(Box<Coordinator>),
 }
 
+impl End {
+    /// A delivery of the client has used credit.
+    pub(crate) const fn use_credit(&mut self) {
+        if let Self::Incoming { credit, pace, .. } = self {
+            *credit = credit.saturating_sub(1);
+            if let Some(pace) = pace {
+                pace.note_sent();
+            }
+        }
+    }
+}
+
 /// Where what a receiver gets comes from.
 #[derive(Debug)]
 pub(crate) enum Origin {
@@ -259,10 +284,13 @@ pub(crate) enum Origin {
 /// By what requests name a receiver of answers.
 #[derive(Debug)]
 pub(crate) struct Replies {
+    pub(crate) service: Service,
     /// Of the link.
     pub(crate) name: Text,
     /// That the link is on.
     pub(crate) session: SessionId,
+    /// It is one of a pair.
+    pub(crate) paired: bool,
     /// The client's own name for it.
     pub(crate) address: Option<Text>,
 }
@@ -270,10 +298,13 @@ pub(crate) struct Replies {
 /// Requests of a link.
 #[derive(Debug)]
 pub(crate) struct Requests {
+    pub(crate) service: Service,
     /// Of the link.
     pub(crate) name: Text,
     /// That the link is on.
     pub(crate) session: SessionId,
+    /// It is one of a pair.
+    pub(crate) paired: bool,
     /// Those without an answer, by number. Bounded by the credit.
     pub(crate) open: BTreeMap<u64, Request>,
     /// The number of the last one.
@@ -285,6 +316,7 @@ pub(crate) struct Requests {
 /// A request without an answer.
 #[derive(Debug)]
 pub(crate) struct Request {
+    pub(crate) service: Service,
     pub(crate) to: ReplyTo,
     /// The encoded id that the answer repeats; empty: there is none.
     pub(crate) correlation: Vec<u8>,
@@ -297,6 +329,8 @@ pub(crate) struct Request {
 pub(crate) enum ReplyTo {
     Link(SessionRef),
     Address(Text),
+    /// It is the outcome of the request, if that was not settled.
+    Outcome(Option<Open>),
 }
 
 /// Queues of all shards on their way into one answer.
@@ -558,7 +592,7 @@ impl SessionKind for AmqpLink {
     fn held_bytes(&self) -> usize {
         let handed = self.taking().map_or(0, |taking| taking.bytes);
         let posted = self.coordinator().map_or(0, |it| it.bytes);
-        self.queue.bytes() + self.consumer.bytes() + handed + posted
+        self.queue.expected_bytes() + self.consumer.bytes() + handed + posted
     }
 
     fn kept_bytes(&self) -> usize {

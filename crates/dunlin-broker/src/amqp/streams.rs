@@ -23,7 +23,7 @@ pub(crate) fn handle_opened(own: &mut Owners, id: ConnId, peer: Peer) {
     let entry = Carrier::new(id, peer);
     let c = own.conns.insert(Conn::Carrier(Box::new(entry)));
     match is_over {
-        true => carried::close(own, c, events::OVERLOADED),
+        true => carried::close(own, c, carried::OVERLOADED),
         false => carried::remind(own, c),
     }
 }
@@ -62,6 +62,11 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
                 events::reset(own, at);
             }
         }
+        NetEventKind::ChannelBinding { data } => {
+            for at in streams_of(carrier) {
+                sasl::handle_binding(own, at, data.clone());
+            }
+        }
         NetEventKind::Closed { cause } => handle_closed(own, c, &cause),
         NetEventKind::Migrated { addr } => {
             carrier.peer.addr = addr;
@@ -87,7 +92,7 @@ fn begin(own: &mut Owners, by: ConnIdx, stream: StreamId) -> Option<ConnIdx> {
     let (conn, peer) = (carrier.id, carrier.peer.clone());
     let (inherits, closing) = (!carrier.is_first(stream), carrier.closing);
     if !carrier.begin(stream) || is_full || closing {
-        let code = events::OVERLOADED;
+        let code = carried::OVERLOADED;
         own.outbox
             .command(conn, NetCommandKind::ResetStream { stream, code });
         return None;
@@ -116,13 +121,18 @@ fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
     }
 }
 
-/// Streams that wait may know more now.
+/// Streams that wait may know more now, and the token of others may be gone.
 pub(crate) fn go_on(own: &mut Owners, by: ConnIdx) {
+    let now = own.now;
     let carrier = own.conns.peek(by).and_then(Conn::carrier);
     for at in carrier.map(streams_of).unwrap_or_default() {
         let Some(conn) = own.conns.peek_amqp_mut(at) else {
             continue;
         };
+        if conn.identity.expires.is_some_and(|until| until <= now) {
+            events::drive(own, at, &[]);
+            continue;
+        }
         if conn.phase != AmqpPhase::Waiting {
             continue;
         }

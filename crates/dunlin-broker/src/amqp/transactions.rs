@@ -14,20 +14,21 @@ use dunlin_amqp::codec::{
     ReceiverSettleMode, Role, Symbols, capability, condition,
 };
 use dunlin_amqp::{Delivery as Sent, Demand, LinkId, State};
+use dunlin_store::{Seq, StoreOp};
 
 use crate::amqp::attaching::{self, Refusal};
 use crate::amqp::concluding::{
     CREDIT, answer, coordinator, fail, find, forget_key, retirement, roll_back, top_up, transaction,
 };
-use crate::amqp::coordinator::{Coordinator, Discharging, Retirement, Transaction, TransactionId};
+use crate::amqp::coordinator::{Coordinator, Retirement, Transaction, TransactionId};
 use crate::amqp::outcome::settle;
-use crate::amqp::outgoing::annotations_of;
+use crate::amqp::outgoing::{self, annotations_of};
 use crate::amqp::state::{End, Open};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::messages::source::Source;
 use crate::messages::{publish, settle as batches};
 use crate::owners::Owners;
-use crate::owners::pending::PendingPublish;
+use crate::owners::pending::{Fate, PendingPublish, Retired};
 use crate::owners::timers::{Timer, Timers};
 use crate::queues::calls::Call;
 use crate::queues::retiring;
@@ -192,9 +193,9 @@ fn commit(own: &mut Owners, c: ConnIdx, s: SessionIdx, delivery: Sent, transacti
     for retirement in &retired {
         forget_key(own, retirement);
     }
+    publish.rest_mut().retirements = retired;
     if let Some(coordinator) = coordinator(own, s) {
-        let discharging = Discharging { delivery, retired };
-        coordinator.discharging.insert(token, discharging);
+        coordinator.discharging.insert(token, delivery);
     }
     batches::line_up(own, token, publish);
 }
@@ -202,7 +203,7 @@ fn commit(own: &mut Owners, c: ConnIdx, s: SessionIdx, delivery: Sent, transacti
 /// Has the node of a link prepare what a transaction takes of it.
 fn prepare(own: &mut Owners, retired: &[Retirement], token: u64, publish: &mut PendingPublish) {
     let Some((home, place)) = retired.first().and_then(|it| it.node) else {
-        return;
+        return take_all(own, retired, publish);
     };
     let outcomes = retired.iter();
     let outcomes = outcomes.map(|it| (it.key, it.outcome, added(&it.state)));
@@ -226,6 +227,42 @@ fn prepare(own: &mut Owners, retired: &[Retirement], token: u64, publish: &mut P
     own.call(home, retire);
 }
 
+/// Takes deliveries of a topic from their link that their clients are done with: the
+/// queue of a group has them no longer, and no other member gets them.
+fn take_all(own: &mut Owners, retired: &[Retirement], publish: &mut PendingPublish) {
+    let durable = own.commits.is_durable();
+    for retirement in retired.iter().filter(|it| it.ends_topic()) {
+        let link = retirement.link;
+        let entry = own.sessions.resolve_mut(link);
+        let Some(entry) = entry.and_then(|entry| entry.amqp_mut()) else {
+            // Only messages of groups come again.
+            continue;
+        };
+        let Some(delivery) = outgoing::take(entry, retirement.key) else {
+            publish.refused = true;
+            continue;
+        };
+        own.weigh_queue(link.at);
+        let seq = delivery.seq.map(Seq);
+        let queue = seq.map_or(link.key, |seq| own.commits.take_queue(link.key, seq));
+        let work = &mut publish.rest_mut().work;
+        let removal = seq.filter(|_| durable).map(|seq| StoreOp::Dequeue {
+            seq,
+            session: queue,
+        });
+        work.ops.extend(removal);
+        work.transacted_mut().retired.push(Retired {
+            node: link,
+            delivery,
+            fate: Fate::Done,
+            added: None,
+            refusers: Vec::new(),
+            here: None,
+            queue,
+        });
+    }
+}
+
 /// The annotations that an outcome in a transaction adds to its message.
 fn added(state: &State) -> Option<Bytes> {
     match state.get() {
@@ -235,17 +272,34 @@ fn added(state: &State) -> Option<Bytes> {
 }
 
 /// A link is gone: with one to the coordinator, its transactions are. Outcomes that
-/// came on another one are final as soon as their transaction is.
-pub(super) fn handle_detached(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
+/// came on another one are final as soon as their transaction is, unless what the link
+/// has at its node stays its own.
+pub(super) fn handle_detached(own: &mut Owners, c: ConnIdx, s: SessionIdx, closed: bool) {
     let Some(link) = own.sessions.amqp_mut(s) else {
         return;
     };
     let of = link.key;
+    let stays = !closed && link.keep_mut().is_some();
     let Some(coordinator) = link.coordinator_mut() else {
-        let retiring = link.retiring.clone();
-        for (key, id) in retiring {
+        let consumer = &link.consumer;
+        let retiring = link.retiring.iter().map(|(key, id)| {
+            let delivery = consumer.delivery(*key);
+            (*key, *id, delivery.is_some_and(|it| it.share.is_some()))
+        });
+        let retiring: Vec<_> = retiring.collect();
+        let mut off = Vec::new();
+        for (key, id, is_shared) in retiring {
             if let Some(retirement) = retirement(own, c, id, (of, key)) {
-                retirement.settled = true;
+                // Another member of its group gets it with the end of the link.
+                let is_gone = !stays || retirement.node.is_none();
+                retirement.settled = !is_shared && (retirement.settled || is_gone);
+                off.extend(Some(id).filter(|_| is_shared && retirement.ends_topic()));
+            }
+        }
+        for id in off {
+            let conn = own.conns.peek_amqp(c);
+            if let Some(by) = conn.and_then(|conn| conn.transactions.get(&id).copied()) {
+                fail(own, by, id, condition::TRANSACTION_ROLLBACK);
             }
         }
         return;

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use core::num::NonZeroU64;
 
 use dunlin_amqp::codec::{
     Attach, DistributionMode, LifetimePolicy, Map, SenderSettleMode, Source, Symbol, Symbols,
@@ -92,6 +93,7 @@ pub(super) fn by_receiver(
             Some(DistributionMode::Copy) => Use::Browse,
             Some(DistributionMode::Move) | None => Use::Take { settled },
         };
+        let number = number_of(own, c, source);
         let span = span_of(attach, source);
         let span = span.filter(|_| wants == Use::Take { settled: false } && !generated);
         return Ok(Some(Wanted {
@@ -102,7 +104,7 @@ pub(super) fn by_receiver(
             generated,
             scope: span.map_or(Scope::Link, |span| span.scope),
             span,
-            search: Wants::parse(&filter_of(source)?),
+            search: Wants::parse(&filter_of(source, number.is_some())?, number),
         }));
     }
     subscription(own, c, attach, source, settled)
@@ -160,7 +162,7 @@ fn subscription(
         }),
         exclusive: !shared,
         client_id: container,
-        filter: filter_of(source)?,
+        filter: filter_of(source, number_of(own, c, source).is_some())?,
     };
     let standing = own.conns.amqp(c).map(|conn| conn.identity.standing);
     let filter = Text::from(filter.filter);
@@ -231,9 +233,19 @@ fn by_name(own: &Owners, c: ConnIdx, name: &str) -> Result<Wanted, Refusal> {
     })
 }
 
-/// The filters of a source, as a node keeps them.
-fn filter_of(source: &Source<'_>) -> Result<Box<[u8]>, Refusal> {
-    let entries = filters::parse_for_node(source.filter);
+/// By what the client knows its own messages again at this source, if it does: a
+/// subscription that all containers share is no client's own.
+pub(super) fn number_of(own: &Owners, c: ConnIdx, source: &Source<'_>) -> Option<NonZeroU64> {
+    let all = source.capabilities;
+    let is_global = all.is_some_and(|all| all.contains(capability::GLOBAL.as_str()));
+    let sender = own.conns.amqp(c).and_then(|conn| conn.sender);
+    sender.filter(|_| !is_global)
+}
+
+/// The filters of a source, as a node keeps them. `has_number`: the client knows its own
+/// messages again.
+fn filter_of(source: &Source<'_>, has_number: bool) -> Result<Box<[u8]>, Refusal> {
+    let entries = filters::parse_for_node(source.filter, has_number);
     let bytes = entries.and_then(|entries| filters::encode(&entries));
     bytes.map_err(|text| refusal(condition::INVALID_FIELD, text))
 }

@@ -21,6 +21,7 @@ use crate::owners::routing::Hit;
 use crate::owners::session::Session;
 use crate::owners::{Later, Owners};
 use crate::queues::delivering;
+use crate::queues::options::Overflow;
 use crate::receivers;
 
 /// Delivers to `hits`. What must be stored first goes to `work`. `false`, and
@@ -201,6 +202,7 @@ fn enqueue(
     };
     if is_held || waits && own.config.durable {
         entry.queue_mut().reserve(cost);
+        own.weigh_queue(session.at);
         due.push(Due {
             session,
             delivery,
@@ -259,18 +261,58 @@ pub(crate) fn has_room(
     copies: usize,
     memory: bool,
 ) -> bool {
-    let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
     let session = own.sessions.get(s);
-    session.is_some_and(|session| session.has_room(copies, cost, messages, bytes))
+    session.is_some_and(|session| fits(own, session, cost, copies))
         && (memory || own.holds_little(s, cost))
         && own.full_holder(s).is_none()
+}
+
+/// Whether the queue of a session has room, as far as its own limits go.
+fn fits(own: &Owners, session: &Session, cost: usize, copies: usize) -> bool {
+    let bounds = own.config.bounds_of(&session.client_id);
+    session.has_room(copies, cost, bounds.messages_max, bounds.bytes_max)
 }
 
 /// Whether a queue whose policy that is has made room.
 fn makes_room(own: &mut Owners, s: SessionIdx, source: &mut Source<'_>, memory: bool) -> bool {
     let cost = source.message().cost();
-    let is_node = own.sessions.get(s).and_then(Session::node).is_some();
-    is_node && (memory || own.holds_little(s, cost)) && delivering::make_room(own, s, cost)
+    let Some(session) = own.sessions.get(s) else {
+        return false;
+    };
+    let is_node = session.node().is_some();
+    let bounds = own.config.bounds_of(&session.client_id);
+    if !(memory || own.holds_little(s, cost)) {
+        return false;
+    }
+    match is_node {
+        true => delivering::make_room(own, s, cost),
+        false => {
+            bounds.overflow == Overflow::DropOldest
+                && cost <= bounds.bytes_max
+                && own.full_holder(s).is_none()
+                && drop_oldest(own, s, cost)
+        }
+    }
+}
+
+/// Drops the oldest messages of a session until one more fits; `false`: it does not
+/// although none is left.
+fn drop_oldest(own: &mut Owners, s: SessionIdx, cost: usize) -> bool {
+    loop {
+        let session = own.sessions.get(s);
+        if session.is_some_and(|session| fits(own, session, cost, 1)) {
+            return true;
+        }
+        let Some(session) = own.sessions.get_mut(s) else {
+            return false;
+        };
+        let key = session.key;
+        let Some(removed) = session.queue_mut().remove_front() else {
+            return false;
+        };
+        own.stats.messages_dropped_full += 1;
+        own.dequeue(key, removed.seq);
+    }
 }
 
 /// The first session whose queue does not have room for all of its copies, as

@@ -4,9 +4,10 @@
 use alloc::boxed::Box;
 
 use dunlin_queue::Delivery;
-use dunlin_store::Seq;
 use dunlin_store::limits::BATCH_OPS_MAX;
+use dunlin_store::{Seq, StoreOp};
 
+use crate::control::values::Reply;
 use crate::ids::SessionRef;
 use crate::io::BusMessage;
 use crate::messages::source::Source;
@@ -99,6 +100,11 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
         publish.rest_mut().work.ops.extend(ops);
     }
     let (mut stored, is_whole) = (!publish.refused, publish.is_transacted());
+    if publish.rest().is_some_and(|rest| rest.dead.is_some()) {
+        // Two batches may have them: it is there before it is not here.
+        let ops = &mut publish.rest_mut().work.ops;
+        ops.sort_by_key(|op| matches!(op, StoreOp::Dequeue { .. }));
+    }
     let ops = publish.ops_mut();
     stored &= !is_whole || ops.as_ref().is_none_or(|ops| ops.len() <= BATCH_OPS_MAX);
     let Some(ops) = ops.filter(|_| stored) else {
@@ -123,6 +129,11 @@ pub(crate) fn finish_publish(
     stored: bool,
 ) {
     if let Some(rest) = publish.take_rest() {
+        if let Some(number) = rest.operator {
+            let matched = !publish.unmatched;
+            own.outbox
+                .reply(number, Reply::Published { stored, matched });
+        }
         finish_rest(own, token, *rest, stored);
     }
     let Some(origin) = publish.origin else {
@@ -157,9 +168,11 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
         };
         own.outbox.bus(to, message);
     }
-    if let Some((node, delivery)) = rest.back.filter(|_| !stored) {
-        give_back(own, node, delivery);
+    if let Some(dead) = rest.dead {
+        own.later.push_back(Later::Buried(dead, stored));
     }
+    #[cfg(feature = "amqp")]
+    receivers::conclude(own, &rest.retirements, stored);
 }
 
 /// Who had a message has it again.
@@ -245,6 +258,8 @@ fn settle_due(own: &mut Owners, work: Work, stored: bool) {
             entry.push(delivery, now);
             receivers::pump(own, session.at);
             own.budget.set_copies(true);
+        } else {
+            own.weigh_queue(session.at);
         }
     }
     own.budget.set_copies(false);

@@ -207,8 +207,12 @@ fn settle_in_group(own: &mut Owners, passed: &mut Passed, hit: &Hit) {
 }
 
 /// As [`pass_on`], when `old` has released the message. What no other takes is
-/// over, or that of `old` again.
+/// over, or that of `old` again; if that has ended meanwhile, it is as what it had not
+/// released.
 pub(crate) fn take_back(own: &mut Owners, delivery: Delivery, old: SessionRef, over: bool) {
+    if own.sessions.resolve(old).is_none() {
+        return give_again(own, delivery, old);
+    }
     match pass_on(own, delivery, old, false) {
         Some(delivery) if over => own.dequeue(old.key, delivery.seq),
         Some(delivery) => settle::give_back(own, old, delivery),

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use dunlin_base::Message;
 
+use crate::control::values::Reply;
 use crate::front;
 use crate::ids::SessionRef;
 use crate::io::Event;
@@ -13,7 +14,7 @@ use crate::messages::{publish, settle};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
-use crate::queues::{credit, keeping, manage, nodes};
+use crate::queues::{credit, dead, keeping, manage, nodes};
 use crate::receivers;
 use crate::sessions::{groups, records};
 
@@ -42,7 +43,11 @@ pub(crate) fn handle_done(own: &mut Owners, done: Done) {
 fn handle_loaded(own: &mut Owners, session: SessionRef, messages: &[(u64, Option<Arc<Message>>)]) {
     if let Some(entry) = own.sessions.resolve_mut(session) {
         entry.handle_loaded(messages);
+        let is_node = entry.node().is_some();
         if !messages.is_empty() {
+            if is_node {
+                nodes::bury_stranded(own, session.at);
+            }
             receivers::pump(own, session.at);
         }
     }
@@ -57,13 +62,18 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Node(node) => nodes::handle_stored(own, node, true),
         Pending::Group { share, queue } => groups::handle_stored(own, share, queue, true),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, true),
-        Pending::Acquired(acquired) => credit::handle_key_stored(own, acquired, true),
+        Pending::Acquired(acquired) => {
+            if let Some((s, at)) = credit::handle_key_stored(own, &acquired) {
+                nodes::check_left(own, s, at);
+            }
+        }
         Pending::Attached(to, call) => own.call(to, *call),
         Pending::Change(node) => manage::handle_stored(own, node, true),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, true),
         Pending::Purge(purge) => manage::handle_purged(own, purge, true),
+        Pending::Operator(number) => own.outbox.reply(number, Reply::Stored(true)),
         Pending::Promise(it) => publish::promise(own, it.from, it.work, it.refused, None),
-        Pending::Binding(_) | Pending::Load { .. } => {}
+        Pending::Binding(_) | Pending::Load { .. } | Pending::Bury(_) => {}
     }
 }
 
@@ -77,14 +87,14 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Node(node) => nodes::handle_stored(own, node, false),
         Pending::Group { share, queue } => groups::handle_stored(own, share, queue, false),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, false),
-        Pending::Acquired(acquired) => credit::handle_key_stored(own, acquired, false),
-        Pending::Attached(..) => own.retry_later(pending),
+        Pending::Attached(..) | Pending::Acquired(_) => own.retry_later(pending),
         Pending::Change(node) => manage::handle_stored(own, node, false),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, false),
         Pending::Purge(purge) => manage::handle_purged(own, purge, false),
+        Pending::Operator(number) => own.outbox.reply(number, Reply::Stored(false)),
         // What was to be noted is not: that is no matter of the transaction.
         Pending::Promise(it) => publish::promise(own, it.from, it.work, it.refused, None),
-        Pending::Binding(_) | Pending::Load { .. } => {}
+        Pending::Binding(_) | Pending::Load { .. } | Pending::Bury(_) => {}
     }
 }
 
@@ -102,11 +112,13 @@ pub(crate) fn retry(own: &mut Owners) {
             }
             Pending::Settlement(settlement) => credit::retry(own, settlement),
             Pending::Acquired(acquired) => keeping::record(own, *acquired),
+            Pending::Bury(dead) => dead::bury(own, dead),
             Pending::Attached(to, call) => nodes::say_attached(own, to, call),
             Pending::Node(_)
             | Pending::Change(_)
             | Pending::Delete(_)
             | Pending::Purge(_)
+            | Pending::Operator(_)
             | Pending::Binding(_)
             | Pending::Promise(_)
             | Pending::Publish(_) => {}

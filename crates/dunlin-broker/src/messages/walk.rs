@@ -107,6 +107,7 @@ fn deliver_retained(
     delivery.seq = Some(seq.0);
     session.queue_mut().reserve(cost);
     let session = session.reference(s);
+    own.weigh_queue(s);
     store_retained(own, session, message, delivery);
 }
 

@@ -8,6 +8,7 @@ use dunlin_base::transport::Transport;
 use dunlin_base::{Repeat, StreamId, Text};
 use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::Connect;
+use dunlin_mqtt::scram::{METHOD, METHOD_PLUS};
 use dunlin_mqtt::server::connect::{Accepted, Announced};
 use dunlin_mqtt::server::link::Offer;
 use dunlin_mqtt::server::session::{Lifetime, Will};
@@ -134,10 +135,20 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         return;
     }
     own.stats.clients_accepted += 1;
+    let is_own = own
+        .conns
+        .mqtt(c)
+        .is_some_and(|conn| own.config.bridges.is_own(&conn.peer));
     let session = own.sessions.mqtt(s);
     let cause = match session.map(|session| (session.standing, session.user.is_some())) {
-        Some((Standing::Listed, _)) if accepted.auth_method.is_some() => "SCRAM-SHA-256",
+        Some((Standing::Listed, _)) if accepted.auth_method.is_some() => {
+            match accepted.auth_method.as_deref() {
+                Some(METHOD_PLUS) => METHOD_PLUS,
+                _ => METHOD,
+            }
+        }
         Some((Standing::Listed, _)) => "password",
+        Some((_, true)) if is_own => "a bridge of this broker",
         Some((_, true)) => "client certificate",
         _ => "no credentials needed",
     };

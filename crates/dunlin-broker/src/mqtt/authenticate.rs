@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::format;
 
 use bytes::Bytes;
+use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{StreamId, Text};
 use dunlin_mqtt::codec::{Auth, Connect, Packet, ReasonCode, Version, decode};
 use dunlin_mqtt::scram::StoredKeys;
@@ -21,6 +22,11 @@ use crate::owners::Owners;
 use crate::owners::common::{Identity, Standing};
 
 const BUSY: Fault = Fault::new(ReasonCode::ServerBusy, "the authenticator is busy");
+
+const TOO_SOON: Fault = Fault::new(
+    ReasonCode::ConnectionRateExceeded,
+    "too many wrong passwords before",
+);
 
 pub(crate) fn authenticate(
     own: &mut Owners,
@@ -97,6 +103,7 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
             accept_pending(own, c, *pending, identity);
         }
         AuthAnswer::Busy => ending::refuse(own, c, BUSY),
+        AuthAnswer::TooSoon => ending::refuse(own, c, TOO_SOON),
         _ => {
             let reason = ReasonCode::BadUserNameOrPassword;
             let fault = Fault::new(reason, "wrong user name or password");
@@ -113,25 +120,51 @@ fn begin_exchange(
     connect: &Connect<'_>,
     pending: PendingConnect,
 ) {
-    let known = own
-        .conns
-        .mqtt(c)
-        .is_some_and(|conn| own.policy(conn.peer.listener).passwords);
-    if !known {
+    let conn = own.conns.mqtt(c);
+    let conn = conn.filter(|conn| own.policy(conn.peer.listener).passwords);
+    let Some(offered) = conn.map(|conn| conn.peer.binding) else {
         let reason = ReasonCode::BadAuthenticationMethod;
         let fault = Fault::new(reason, "unknown authentication method");
         return ending::refuse(own, c, fault);
-    }
-    match AuthExchange::begin(method, connect.properties.authentication_data) {
+    };
+    match AuthExchange::begin(method, connect.properties.authentication_data, offered) {
         Ok(exchange) => {
+            bind(own, c, &exchange);
             let user = exchange.user().clone();
-            let who = own.conns.mqtt_mut(c).and_then(|conn| conn.who.as_mut());
-            who.into_iter()
-                .for_each(|who| who.user = Some(user.clone()));
+            let Some(conn) = own.conns.mqtt_mut(c) else {
+                return;
+            };
+            let address = conn.peer.addr.ip();
+            if let Some(who) = &mut conn.who {
+                who.user = Some(user.clone());
+            }
             let phase = Phase::Exchanging(Box::new(pending), Box::new(exchange));
-            ask(own, c, phase, AuthRequest::Scram { user });
+            ask(own, c, phase, AuthRequest::Scram { user, address });
         }
         Err(fault) => ending::refuse(own, c, fault),
+    }
+}
+
+/// Asks the transport what an exchange is bound by, if it is. Its answer is there
+/// before the client's to the challenge.
+fn bind(own: &mut Owners, c: ConnIdx, exchange: &AuthExchange) {
+    let conn = own.conns.mqtt(c).filter(|_| exchange.wants_channel());
+    if let Some(conn) = conn.map(|conn| conn.id) {
+        own.outbox.command(conn, NetCommandKind::BindChannel);
+    }
+}
+
+/// The transport says what the exchange of a client is bound by.
+pub(crate) fn handle_binding(own: &mut Owners, c: ConnIdx, data: Bytes) {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
+        return;
+    };
+    let exchange = match &mut conn.phase {
+        Phase::Exchanging(_, exchange) => Some(&mut **exchange),
+        _ => conn.link.reauth.exchange(),
+    };
+    if let Some(exchange) = exchange {
+        exchange.bind(data);
     }
 }
 
@@ -148,6 +181,7 @@ fn challenge(own: &mut Owners, c: ConnIdx, answer: &AuthAnswer) {
     let Some(exchange) = exchange else {
         return;
     };
+    let method = exchange.method();
     let outcome = match answer {
         AuthAnswer::Scram(known) => {
             let keys = StoredKeys {
@@ -156,21 +190,23 @@ fn challenge(own: &mut Owners, c: ConnIdx, answer: &AuthAnswer) {
             };
             exchange.challenge(&nonce, &known.salt, known.iterations, keys)
         }
-        AuthAnswer::Busy => Err(Fault::new(ReasonCode::ServerBusy, "authenticator busy")),
+        AuthAnswer::Busy => Err(BUSY),
+        AuthAnswer::TooSoon => Err(TOO_SOON),
         _ => Err(NOT_AUTHORIZED),
     };
     match outcome {
         Ok(first) => {
             let first = first.to_vec();
-            send_auth(own, c, ReasonCode::ContinueAuthentication, &first);
+            send_auth(own, c, method, ReasonCode::ContinueAuthentication, &first);
         }
         Err(fault) if again => ending::fail(own, c, fault),
         Err(fault) => ending::refuse(own, c, fault),
     }
 }
 
-fn send_auth(own: &mut Owners, c: ConnIdx, reason: ReasonCode, data: &[u8]) {
-    send::send(own, c, StreamId::CONTROL, &auth_packet(reason, data));
+fn send_auth(own: &mut Owners, c: ConnIdx, method: &str, reason: ReasonCode, data: &[u8]) {
+    let packet = auth_packet(method, reason, data);
+    send::send(own, c, StreamId::CONTROL, &packet);
 }
 
 /// AUTH between CONNECT and CONNACK.
@@ -187,6 +223,11 @@ pub(crate) fn handle_auth_exchange(
     };
     let verified = exchange.handle_auth(auth)?;
     let user = Some(exchange.user().clone());
+    own.outbox.push(Output::Proof {
+        user: exchange.user().clone(),
+        address: conn.peer.addr.ip(),
+        right: verified.is_some(),
+    });
     let Some(data) = verified else {
         //= mqtt5#[MQTT-4.12.0-4]
         let fault = Fault::new(ReasonCode::NotAuthorized, "wrong password");
@@ -222,15 +263,22 @@ pub(crate) fn handle_reauth(
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return Ok(());
     };
+    let (id, offered, address) = (conn.id, conn.peer.binding, conn.peer.addr.ip());
     let link = &mut conn.link;
     let method = link.terms.auth_method.as_deref();
-    match link.reauth.handle_auth(auth, method, known)? {
+    match link.reauth.handle_auth(auth, method, known, offered)? {
         Reauth::Ask(user) => {
-            let conn = conn.id;
-            let request = AuthRequest::Scram { user };
-            own.outbox.push(Output::Auth { conn, request });
+            let exchange = link.reauth.exchange();
+            if exchange.is_some_and(|exchange| exchange.wants_channel()) {
+                own.outbox.command(id, NetCommandKind::BindChannel);
+            }
+            let request = AuthRequest::Scram { user, address };
+            own.outbox.push(Output::Auth { conn: id, request });
         }
-        Reauth::Done(last) => send_auth(own, c, ReasonCode::Success, &last),
+        Reauth::Done(last) => {
+            let method = link.terms.auth_method.clone().unwrap_or_default();
+            send_auth(own, c, &method, ReasonCode::Success, &last);
+        }
     }
     Ok(())
 }

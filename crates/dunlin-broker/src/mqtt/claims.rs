@@ -14,9 +14,10 @@ use dunlin_base::{ConnId, ShardId, Text};
 use dunlin_mqtt::codec::{Connect, Packet, ReasonCode, Version, decode};
 use dunlin_mqtt::server::delivery;
 
+use crate::bridges::is_bridge_name;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::BusMessage;
-use crate::mqtt::conn::{Claiming, PendingConnect, Phase};
+use crate::mqtt::conn::{Claiming, MqttConn, PendingConnect, Phase};
 use crate::mqtt::fault::Fault;
 use crate::mqtt::waiting::MqttPending;
 use crate::mqtt::{accept, ending, lifetime};
@@ -36,7 +37,16 @@ pub(crate) fn accept(
     pending: PendingConnect,
     identity: Identity,
 ) {
+    let user = identity.user.as_deref();
+    let is_own = |conn: &MqttConn| own.config.bridges.is_own(&conn.peer);
+    if user.is_some_and(is_bridge_name) && !own.conns.mqtt(c).is_some_and(is_own) {
+        let cause = "the name of one of the broker's own bridges";
+        return ending::refuse(own, c, Fault::new(ReasonCode::NotAuthorized, cause));
+    }
     let client_id = pending.client_id(connect);
+    if own.is_banned(c, &client_id, identity.user.as_ref()) {
+        return ending::refuse_banned(own, c);
+    }
     let home = ShardId(home_shard(&client_id, own.config.shards));
     let is_home = home == own.config.shard;
     if is_home && !rights::may_have(own, &client_id, identity.user.as_ref()) {
@@ -211,7 +221,7 @@ fn take_over(own: &mut Owners, s: SessionIdx) {
 }
 
 /// Goes on with a CONNECT that waited for its client identifier. `false` if
-/// its connection has ended.
+/// its connection has ended, or its client was banned meanwhile.
 fn establish(own: &mut Owners, conn: ConnId, claim: u64) -> bool {
     let Some(c) = own.conns.find(conn) else {
         return false;
@@ -229,6 +239,11 @@ fn establish(own: &mut Owners, conn: ConnId, claim: u64) -> bool {
     let Claiming { pending, identity } = claiming;
     // It decoded before, so this cannot fail.
     if let Ok(Packet::Connect(connect)) = decode(&pending.packet, Version::V5) {
+        let client_id = pending.client_id(&connect);
+        if own.is_banned(c, &client_id, identity.user.as_ref()) {
+            ending::refuse_banned(own, c);
+            return false;
+        }
         accept::accept(own, c, &connect, pending.assigned, identity, claim);
     }
     true

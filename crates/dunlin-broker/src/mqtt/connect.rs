@@ -8,7 +8,6 @@ use dunlin_base::{ShardId, Text};
 use dunlin_mqtt::codec::{Connect, ReasonCode, Version};
 use dunlin_mqtt::server::connect;
 
-use crate::access;
 use crate::ids::ConnIdx;
 use crate::mqtt::conn::PendingConnect;
 use crate::mqtt::fault::Fault;
@@ -16,6 +15,7 @@ use crate::mqtt::{authenticate, ending};
 use crate::owners::Owners;
 use crate::owners::common::Who;
 use crate::random::home_shard;
+use crate::{access, bridges};
 
 /// What to do after a packet.
 pub(crate) enum Flow {
@@ -38,6 +38,25 @@ pub(crate) fn handle_connect(
             client_id: Text::from(connect.client_id),
             user: connect.username.map(Text::from),
         }));
+    }
+    let is_own = own
+        .conns
+        .mqtt(c)
+        .is_some_and(|conn| own.config.bridges.is_own(&conn.peer));
+    // Before it costs more: its user is looked at when that is known.
+    if !is_own && own.is_banned(c, connect.client_id, None) {
+        ending::refuse_banned(own, c);
+        return Ok(Flow::Continue);
+    }
+    if let Some(reference) = own.config.redirect.mqtt.clone().filter(|_| !is_own) {
+        ending::redirect(own, c, &reference);
+        return Ok(Flow::Continue);
+    }
+    if bridges::is_bridge_name(connect.client_id) && !is_own {
+        let cause = "a client identifier of the broker's own bridges";
+        let fault = Fault::new(ReasonCode::ClientIdentifierNotValid, cause);
+        ending::refuse(own, c, fault);
+        return Ok(Flow::Continue);
     }
     // In 3.1.1 it is dropped, as a PUBLISH there is: mosquitto's bridges have one.
     let will = connect

@@ -5,10 +5,11 @@ use dunlin_base::transport::CloseCause;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{StreamId, Text};
 use dunlin_mqtt::close_code;
-use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode, Version};
+use dunlin_mqtt::codec::{Disconnect, DisconnectProperties, Packet, ReasonCode, Version};
 use dunlin_mqtt::server::connect;
 use dunlin_mqtt::server::link::Silence;
 
+use crate::control::values::{Ending, EndingKind};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
 use crate::messages::throttle;
@@ -24,6 +25,20 @@ use crate::sessions::subscriptions;
 pub(crate) fn refuse(own: &mut Owners, c: ConnIdx, fault: Fault) {
     audit::note(own, c, AccessKind::Refused, fault.text);
     send_refusal(own, c, fault.reason);
+    close(own, c, close_code::NO_ERROR);
+}
+
+/// CONNACK for a client that is banned, then close.
+pub(crate) fn refuse_banned(own: &mut Owners, c: ConnIdx) {
+    refuse(own, c, Fault::new(ReasonCode::Banned, "banned"));
+}
+
+/// CONNACK that names another server, then close.
+pub(crate) fn redirect(own: &mut Owners, c: ConnIdx, server_reference: &str) {
+    audit::note(own, c, AccessKind::Refused, "another server serves it");
+    own.stats.clients_refused += 1;
+    let connack = connect::redirected(server_reference);
+    send::send(own, c, StreamId::CONTROL, &connack);
     close(own, c, close_code::NO_ERROR);
 }
 
@@ -137,20 +152,50 @@ pub(crate) fn take_over(own: &mut Owners, c: ConnIdx) {
     disconnect(own, c, ReasonCode::SessionTakenOver);
 }
 
+/// Ends a connection for an operator, who says why.
+pub(crate) fn end(own: &mut Owners, c: ConnIdx, ending: &Ending) {
+    let (reason, server_reference) = match &ending.kind {
+        // DISCONNECT has no code for a ban.
+        EndingKind::Ordered | EndingKind::Banned => (ReasonCode::AdministrativeAction, None),
+        EndingKind::ShuttingDown => (ReasonCode::ServerShuttingDown, None),
+        EndingKind::UseAnother(server) => (ReasonCode::UseAnotherServer, Some(&**server)),
+        EndingKind::Moved(server) => (ReasonCode::ServerMoved, Some(&**server)),
+    };
+    let properties = DisconnectProperties {
+        reason_string: Some(&*ending.why).filter(|why| !why.is_empty()),
+        server_reference,
+        ..DisconnectProperties::default()
+    };
+    say_and_close(own, c, &Disconnect { reason, properties });
+}
+
 /// Sends DISCONNECT (or a refusing CONNACK) with a reason, publishes the
 /// will, closes.
 pub(crate) fn disconnect(own: &mut Owners, c: ConnIdx, reason: ReasonCode) {
+    let disconnect = Disconnect {
+        reason,
+        ..Disconnect::default()
+    };
+    say_and_close(own, c, &disconnect);
+}
+
+fn say_and_close(own: &mut Owners, c: ConnIdx, disconnect: &Disconnect<'_>) {
+    let reason = disconnect.reason;
     let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
     match (&conn.phase, conn.link.terms.version) {
         //= mqtt5#[MQTT-4.13.2-1]
         (Phase::Connected(_), Version::V5) => {
-            let packet = Packet::Disconnect(Disconnect {
-                reason,
-                ..Disconnect::default()
-            });
-            send::send(own, c, StreamId::CONTROL, &packet);
+            let whole = Packet::Disconnect(disconnect.clone());
+            if !send::send(own, c, StreamId::CONTROL, &whole) {
+                // The client takes no packet of that size.
+                let short = Packet::Disconnect(Disconnect {
+                    reason,
+                    ..Disconnect::default()
+                });
+                send::send(own, c, StreamId::CONTROL, &short);
+            }
         }
         (
             Phase::Authenticating(_)

@@ -272,6 +272,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
             own.stats.bytes_received += data.len() as u64;
             handle_datagram(own, c, data);
         }
+        NetEventKind::ChannelBinding { data } => authenticate::handle_binding(own, c, data),
         NetEventKind::StreamOpened { stream } => {
             outgoing_streams::handle_stream_opened(own, c, stream);
         }

@@ -12,10 +12,11 @@ use dunlin_mqtt::server::{self, AckToken};
 use dunlin_queue::{Delivery, Queue};
 use dunlin_store::{SessionKey, SessionRecord, StoreOp, StoredWill};
 
-use crate::config::{Config, QueueFull};
+use crate::config::Config;
 use crate::owners::common::{SessionCore, Standing};
 use crate::owners::kind::SessionKind;
 use crate::owners::subscribers::Subscribed;
+use crate::queues::options::Overflow;
 
 /// A session of MQTT.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl MqttSession {
             will: self.mqtt.lifetime.will().map(stored_will),
             user_name: self.user.clone(),
             owner: match self.standing {
-                Standing::Open | Standing::Server => Text::new(),
+                Standing::Open | Standing::Server | Standing::Unproved => Text::new(),
                 Standing::Listed | Standing::Gone => self.user.clone().unwrap_or_default(),
             },
             options: Box::default(),
@@ -144,6 +145,12 @@ impl SessionKind for MqttSession {
             .collect()
     }
 
+    fn subscriptions_after(&self, after: &str, max: usize) -> Vec<(Text, Subscribed)> {
+        let page = self.mqtt.subscriptions.after(after).take(max);
+        page.map(|(filter, it)| (filter.clone(), subscribed(it)))
+            .collect()
+    }
+
     fn take_subscriptions(&mut self) -> Vec<Text> {
         self.mqtt.subscriptions.take().collect()
     }
@@ -158,7 +165,7 @@ impl SessionKind for MqttSession {
 
     fn refuses(&self, config: &Config, qos: QoS) -> bool {
         let kept = qos != QoS::AtMostOnce && self.is_persistent();
-        kept && config.queue_full == QueueFull::Reject
+        kept && config.bounds_of(&self.client_id).overflow == Overflow::Reject
     }
 
     fn receipt(&self, token: u64) -> Option<StoreOp> {

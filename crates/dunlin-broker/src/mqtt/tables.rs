@@ -112,6 +112,7 @@ mod tests {
             identity: None,
             protocol: Text::new(),
             early_data: false,
+            binding: None,
         };
         let id = ConnId::new(ShardId(0), serial);
         Conn::Mqtt(MqttConn::new(id, peer, Instant::ZERO, Duration::ZERO))

@@ -98,6 +98,14 @@ pub(crate) fn go_away(node: &mut Node, at: usize) {
     }
 }
 
+/// A link does not come back; it stays until the store has answered about its keys.
+pub(crate) fn give_up(node: &mut Node, at: usize) {
+    node.leave(at, (false, false));
+    if let Some(end) = node.ends.get_mut(at) {
+        end.away = Some(Away::default());
+    }
+}
+
 /// The time of a link that is away runs.
 pub(crate) fn expire(node: &mut Node, at: usize, now: Instant) {
     if let Some(end) = node.ends.get_mut(at)
@@ -202,8 +210,12 @@ pub(crate) fn restore(node: &mut Node, keep: Keep, had: Vec<(u32, Delivery)>) ->
     at
 }
 
-/// Messages that have to be loaded for a link.
+/// Messages that have to be loaded: those aside, else for a link.
 pub(crate) fn stored_at_front(node: &Node, at: usize, max: usize, bytes_max: usize) -> Vec<u64> {
+    let aside = node.aside.stored(max, bytes_max);
+    if !aside.is_empty() {
+        return aside;
+    }
     let end = node.ends.get(at);
     let seqs = end.map(|end| end.consumer.stored_at_front(&node.queue, max, bytes_max));
     seqs.unwrap_or_default()
@@ -214,12 +226,5 @@ fn rest(node: &mut Node, at: usize) {
     node.leave(at, (false, false));
     if let Some(end) = node.ends.get_mut(at) {
         end.left = None;
-        end.again = Vec::new();
-        end.consumer.rest();
-        let consumer = &end.consumer;
-        let keys = consumer.keys();
-        end.late = keys
-            .filter(|key| consumer.state(*key) == Some(State::Acquired))
-            .collect();
     }
 }

@@ -209,6 +209,8 @@ impl Commits {
     /// As [`Commits::when_stored`], for a removal.
     pub(crate) fn when_removed(&mut self, token: u64, pending: Pending) {
         match self.durable {
+            // Removals do not go ahead.
+            true if self.moving => self.others.waiting.push((token, pending)),
             true => self.removals.waiting.push((token, pending)),
             false => self.settle_now(token, pending),
         }
@@ -239,6 +241,25 @@ impl Commits {
         #[cfg(test)]
         self.searches.set(self.searches.get() + 1);
         self.publishes.take(token)
+    }
+
+    /// Visits messages that are on their way into queues by way of the store.
+    pub(crate) fn visit_due(&self, mut visit: impl FnMut(&Arc<Message>)) {
+        let sent = self.sent.iter().flat_map(|sent| &sent.waiting);
+        let waiting = self.others.waiting.iter().chain(sent);
+        let waiting = waiting.map(|(_, pending)| pending);
+        let waiting = waiting.chain(self.wholes.iter().map(|whole| &whole.pending));
+        let stored = waiting.filter_map(|pending| match pending {
+            Pending::Publish(publish) => publish.rest().map(|rest| &rest.work),
+            Pending::Promise(promise) => Some(&promise.work),
+            _ => None,
+        });
+        let publishes = self.publishes.iter();
+        let preparing = publishes.filter_map(|(_, publish)| Some(&publish.rest()?.work));
+        let all = stored.chain(preparing).chain(self.prepared.values());
+        for due in all.flat_map(|work| &work.due) {
+            due.delivery.held().into_iter().for_each(&mut visit);
+        }
     }
 
     /// Keeps other work that waits for other shards.
@@ -531,6 +552,27 @@ mod tests {
         commits.write_together(removal());
         commits.write_together(other());
         assert_eq!(commits.poll_batch().map(|batch| batch.ops.len()), Some(2));
+    }
+
+    #[test]
+    fn work_waits_for_a_removal_that_may_not_go_ahead() {
+        let mut commits = commits();
+        commits.moving = true;
+        commits.write(StoreOp::Dequeue {
+            seq: Seq(7),
+            session: KEY,
+        });
+        let token = commits.token();
+        let (session, client_id) = (KEY, Text::new());
+        commits.when_removed(token, Pending::Forget { session, client_id });
+        let mut removed = false;
+        while let Some(batch) = commits.poll_batch() {
+            removed |= !batch.ops.is_empty();
+            commits.handle(StoreDone::Committed { token: batch.token });
+            let expected = removed.then_some((token, true));
+            assert_eq!(settled(&mut commits).first(), expected.as_ref());
+        }
+        assert!(removed);
     }
 
     #[test]

@@ -101,6 +101,8 @@ pub(crate) enum Standing {
     Gone,
     /// It is the server's own: everything is allowed.
     Server,
+    /// A token is still to come: nothing is allowed.
+    Unproved,
 }
 
 /// Topics that a session was last allowed to publish to, so that the access
@@ -202,7 +204,7 @@ impl SessionCore {
     /// Whether the rules let it do this.
     pub(crate) fn may(&self, access: &Access, action: Action, topic: &str) -> bool {
         match self.standing {
-            Standing::Gone => false,
+            Standing::Gone | Standing::Unproved => false,
             Standing::Server => true,
             Standing::Open | Standing::Listed => access
                 .acl

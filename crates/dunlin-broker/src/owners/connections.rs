@@ -109,6 +109,12 @@ impl Connections {
         self.table.iter()
     }
 
+    /// The places from this one on, and what is there.
+    pub(crate) fn from(&self, at: ConnIdx) -> impl Iterator<Item = (ConnIdx, Option<&Conn>)> {
+        let places = at..self.table.capacity();
+        places.map(|c| (c, self.table.get(c)))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }

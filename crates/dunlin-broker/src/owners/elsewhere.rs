@@ -22,7 +22,7 @@ pub(crate) enum Place {
     There(ShardId, u64),
 }
 
-/// Something to say to another shard when the store has forgotten the sessions
+/// Something to say to another shard, or an operator, when the store has forgotten the sessions
 /// of a client here: two records of one client would come back with a restart.
 #[derive(Debug)]
 pub(crate) enum Free {
@@ -30,6 +30,8 @@ pub(crate) enum Free {
     Granted(ShardId, u64),
     /// To its home: the session that this shard had has ended.
     Left(ShardId, u64),
+    /// To the operator who had it ended, under this number.
+    Operator(u64),
 }
 
 /// Sessions of a client that have ended and that the store has not forgotten.

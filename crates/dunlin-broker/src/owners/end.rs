@@ -97,6 +97,10 @@ pub(super) enum Found {
     Back(Place),
 }
 
+/// Keys from the oldest delivery that a link has not settled to the last one: which of
+/// two is earlier is known for half of all keys at most.
+const KEYS_MAX: u32 = 1 << 30;
+
 /// A link at its node.
 #[derive(Debug)]
 pub(crate) struct End {
@@ -167,6 +171,10 @@ impl End {
     }
 
     pub(super) fn credit(&self, unsettled_max: usize) -> usize {
+        let oldest = self.consumer.keys().next();
+        if oldest.is_some_and(|oldest| self.last_key.wrapping_sub(oldest) >= KEYS_MAX) {
+            return 0;
+        }
         let credit = self.limit.wrapping_sub(self.last_key).cast_signed();
         let credit = usize::try_from(credit).unwrap_or(0);
         credit.min(unsettled_max.saturating_sub(self.consumer.len()))
@@ -287,5 +295,38 @@ impl End {
 
     pub(crate) const fn takes_settled(&self) -> bool {
         matches!(self.wants, Use::Take { settled: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dunlin_base::{QoS, StreamId};
+
+    #[test]
+    fn keys_of_what_is_not_settled_are_not_used_again() {
+        let unknown = SessionRef {
+            key: dunlin_store::SessionKey(0),
+            at: 0,
+        };
+        let wants = Use::Take { settled: false };
+        let mut end = End::new((ShardId(0), unknown), wants, None);
+        let mut queue = Queue::default();
+        end.begin_at(u32::MAX - 1);
+        end.consumer
+            .note_sent(&mut queue, u32::MAX, QoS::AtLeastOnce, StreamId::CONTROL);
+        end.last_key = u32::MAX;
+        let mut given = |last: u32| {
+            end.last_key = last;
+            end.limit = last.wrapping_add(10);
+            end.credit(100)
+        };
+        assert_eq!((given(u32::MAX), given(100_000)), (10, 10));
+        // Half of what tells earlier keys from later ones.
+        assert_eq!(given(KEYS_MAX - 2), 10);
+        assert_eq!(given(KEYS_MAX - 1), 0);
+        end.consumer
+            .settle(&mut queue, u32::MAX, dunlin_queue::Outcome::Rejected);
+        assert_eq!(end.credit(100), 10);
     }
 }

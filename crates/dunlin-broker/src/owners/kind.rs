@@ -120,8 +120,14 @@ pub(crate) trait SessionKind: DerefMut<Target = SessionCore> {
     /// messages and in bytes, for what waits and what is not settled.
     fn has_room(&self, copies: usize, cost: usize, messages_max: usize, bytes_max: usize) -> bool;
 
-    /// Bytes of messages held in memory, those in flight included.
+    /// Bytes of messages held in memory, those in flight and those that are on their way
+    /// to the store included, and of their places.
     fn held_bytes(&self) -> usize;
+
+    /// The part of these that is of places.
+    fn place_bytes(&self) -> usize {
+        0
+    }
 
     /// Visits these messages.
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>));
@@ -144,6 +150,15 @@ pub(crate) trait SessionKind: DerefMut<Target = SessionCore> {
 
     /// All subscriptions, as the tree keeps them.
     fn subscriptions(&self) -> Vec<(Text, Subscribed)>;
+
+    /// As [`SessionKind::subscriptions`], those after this filter, at most so many.
+    fn subscriptions_after(&self, after: &str, max: usize) -> Vec<(Text, Subscribed)> {
+        let mut all = self.subscriptions();
+        all.retain(|(filter, _)| **filter > *after);
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        all.truncate(max);
+        all
+    }
 
     /// Takes the filters of all subscriptions.
     fn take_subscriptions(&mut self) -> Vec<Text>;

@@ -4,6 +4,7 @@
 //! each of these functions gets the owners and hands its result on, in one
 //! direction: front, routing, queues, commits, front.
 
+pub(crate) mod aside;
 pub(crate) mod audit;
 pub(crate) mod away;
 pub(crate) mod budget;
@@ -21,7 +22,9 @@ pub(crate) mod kind;
 pub(crate) mod node;
 pub(crate) mod outbox;
 pub(crate) mod pending;
+pub(crate) mod room;
 pub(crate) mod routing;
+pub(crate) mod senders;
 pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod subscribers;
@@ -33,15 +36,17 @@ pub(crate) mod weigh;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dunlin_base::{Instant, StreamId};
+use dunlin_base::{Instant, StreamId, Text};
 use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::access::{self, Access, Action};
 use crate::auth::AuthPolicy;
+use crate::bans::Bans;
 use crate::config::Config;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::audit::Audit;
@@ -50,13 +55,13 @@ use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
 use crate::owners::end::Looks;
 use crate::owners::outbox::Outbox;
-use crate::owners::pending::{Pending, Retired};
+use crate::owners::pending::{Dead, Pending, Retired};
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
 use crate::owners::termini::Termini;
 use crate::owners::timers::{Timer, Timers};
 use crate::owners::unstored::Unstored;
-use crate::queues::calls::{Call, Death};
+use crate::queues::calls::{Call, Death, Waits};
 use crate::random::Generator;
 use crate::stats::Stats;
 
@@ -85,8 +90,10 @@ pub(crate) enum Later {
     GiveAgain(SessionRef, Box<Delivery>),
     /// A link or node of this shard hears from another.
     Call(Call),
-    /// A message of this node is dead.
-    Bury(SessionRef, Box<Delivery>, Death),
+    /// A message of a node is dead.
+    Bury(Box<Dead>),
+    /// A dead message is where it is to be, or the store has refused that.
+    Buried(Box<Dead>, bool),
     /// The transaction is stored that has taken these messages out of their nodes,
     /// or it is off.
     Retired(Vec<Retired>, bool),
@@ -97,6 +104,7 @@ pub(crate) enum Later {
 pub(crate) struct Owners {
     pub(crate) config: Config,
     pub(crate) access: Access,
+    pub(crate) bans: Arc<Bans>,
     pub(crate) now: Instant,
     pub(crate) random: Generator,
     pub(crate) conns: Connections,
@@ -132,6 +140,7 @@ impl Owners {
         let hash_key = random.next() as u64;
         Self {
             access: Access::default(),
+            bans: Arc::default(),
             now,
             random,
             conns: Connections::default(),
@@ -152,6 +161,16 @@ impl Owners {
         }
     }
 
+    /// Whether the client of a connection is banned, as far as it is known: counted if
+    /// so.
+    pub(crate) fn is_banned(&mut self, c: ConnIdx, client_id: &str, user: Option<&Text>) -> bool {
+        let address = self.conns.peek(c).map(|conn| conn.peer.addr.ip());
+        let banned =
+            address.is_some_and(|address| self.bans.has(client_id, user, address, self.now));
+        self.stats.clients_banned += u64::from(banned);
+        banned
+    }
+
     /// What a listener asks of a client.
     pub(crate) fn policy(&self, listener: u16) -> AuthPolicy {
         let policy = self.config.listeners.get(usize::from(listener)).copied();
@@ -170,6 +189,21 @@ impl Owners {
             let (conn, kind) = conn.reading(paused);
             self.outbox.command(conn, kind);
         }
+    }
+
+    /// A message of a node is dead, and goes where such messages go; `waits`: a link that
+    /// hears when it is there.
+    pub(crate) fn bury(&mut self, s: SessionIdx, delivery: Delivery, death: Death, waits: Waits) {
+        let Some(node) = self.sessions.node_mut(s) else {
+            return;
+        };
+        node.taken.begin_leaving();
+        self.later.push_back(Later::Bury(Box::new(Dead {
+            node: node.reference(s),
+            delivery,
+            death,
+            waits,
+        })));
     }
 
     /// Has the store remove a message from the queue of a session.

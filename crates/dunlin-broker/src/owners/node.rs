@@ -1,6 +1,8 @@
 //! What a shard keeps of a node that links attach to: its queue, its links, and
 //! who of them takes next.
 
+mod turns;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -8,17 +10,20 @@ use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use dunlin_base::{Instant, Message, QoS, ShardId, StreamId, Text};
-use dunlin_queue::{Content, Delivery, Next, Outcome, Queue, Settled};
+use dunlin_queue::{Content, Delivery, Outcome, Queue, Settled, State};
 use dunlin_store::SessionRecord;
 use slab::Slab;
 
 use crate::config::Config;
 use crate::ids::SessionRef;
+use crate::owners::aside::Aside;
 use crate::owners::common::{SessionCore, Standing};
 use crate::owners::delayed::Delayed;
-use crate::owners::end::{BROWSED_MAX, End, Found, Looks, Search, Seen};
+use crate::owners::end::{BROWSED_MAX, End, Looks, Search, Seen};
 use crate::owners::kind::SessionKind;
+use crate::owners::room::Room;
 use crate::owners::routing::FILTERED;
+use crate::owners::senders::Senders;
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::{Attach, Keep, Place, Use};
 use crate::queues::options::{Kept, Overflow};
@@ -62,36 +67,50 @@ pub(crate) struct Node {
     searching: usize,
     /// What it wants of what its bindings bring, if not all.
     pub(crate) wants: Option<Wants>,
+    /// Credit of those that send.
+    pub(crate) senders: Senders,
     /// Consumers that may have credit, in their turn.
     turns: VecDeque<usize>,
     /// Consumers that something is due for which they have had, or whose key is stored.
     pub(super) behind: VecDeque<usize>,
     /// Consumers that wait for the last message there is.
     pub(crate) drains: VecDeque<usize>,
-    /// The link that made it, with its shard.
-    pub(crate) maker: Option<(ShardId, SessionRef)>,
+    /// The link that its end depends on, with its shard: who made it or, where it stays
+    /// for a while without links, who left it last.
+    pub(crate) holder: Option<(ShardId, SessionRef)>,
     /// When it ends, unless a link is attached before.
     pub(crate) expires: Option<Instant>,
-    /// Messages that links have and have not settled.
-    taken: usize,
-    taken_bytes: usize,
+    pub(crate) taken: Taken,
     /// Messages that some consumers do not take, for the others.
-    aside: VecDeque<Aside>,
+    pub(crate) aside: Aside,
     /// Who did not take a message that a link has, by its number and key.
     refusers: BTreeMap<(usize, u32), Vec<SessionRef>>,
     /// What a client has ordered and waits for.
     pub(crate) change: Option<Box<Change>>,
 }
 
-/// A message, and the links whose clients do not take it.
-#[derive(Debug)]
-struct Aside {
-    delivery: Delivery,
-    refusers: Vec<SessionRef>,
+/// Messages of a node that are not in its queue.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Those that links have and have not settled.
+    messages: usize,
+    bytes: usize,
+    /// Those that are leaving, in a commit or to the queue for the dead, and may come
+    /// back.
+    leaving: usize,
 }
 
-/// Messages of a queue that some consumers do not take; one more is dead.
-const ASIDE_MAX: usize = 256;
+impl Taken {
+    /// A message is leaving, in a batch of the store that is not decided.
+    pub(crate) const fn begin_leaving(&mut self) {
+        self.leaving += 1;
+    }
+
+    /// It has left, or is about to come back.
+    pub(crate) const fn end_leaving(&mut self) {
+        self.leaving = self.leaving.saturating_sub(1);
+    }
+}
 
 /// A node is being made or changed for a client.
 #[derive(Debug)]
@@ -104,7 +123,7 @@ pub(crate) struct Change {
 
 impl Node {
     pub(crate) fn new(core: SessionCore, address: Text, kept: Kept) -> Self {
-        let wants = Wants::parse(&kept.filter);
+        let wants = kept.wants(core.user.as_ref());
         Self {
             core,
             address,
@@ -116,14 +135,14 @@ impl Node {
             ends: Slab::new(),
             searching: 0,
             wants,
+            senders: Senders::default(),
             turns: VecDeque::new(),
             behind: VecDeque::new(),
             drains: VecDeque::new(),
-            maker: None,
+            holder: None,
             expires: None,
-            taken: 0,
-            taken_bytes: 0,
-            aside: VecDeque::new(),
+            taken: Taken::default(),
+            aside: Aside::default(),
             refusers: BTreeMap::new(),
             change: None,
         }
@@ -162,20 +181,23 @@ impl Node {
             will: None,
             user_name: self.core.user.clone(),
             owner: match self.core.standing {
-                Standing::Open | Standing::Server => Text::new(),
+                Standing::Open | Standing::Server | Standing::Unproved => Text::new(),
                 Standing::Listed | Standing::Gone => self.core.user.clone().unwrap_or_default(),
             },
             options: self.kept.encode(),
         }
     }
 
-    /// Whether so many copies of a message of `cost` bytes fit.
-    pub(crate) fn fits(&self, copies: usize, cost: usize) -> bool {
+    /// What it has of what it may have.
+    pub(crate) fn room(&self) -> Room {
         let options = &self.kept.options;
-        let (messages, bytes) = (self.delayed.len(), self.delayed.bytes());
-        let messages_max = options.messages_max.saturating_sub(self.taken + messages);
-        let bytes_max = options.bytes_max.saturating_sub(self.taken_bytes + bytes);
-        self.is_ready() && self.queue.has_room(copies, cost, messages_max, bytes_max)
+        let (messages, bytes) = (self.queue.expected(), self.queue.expected_bytes());
+        let messages = messages + self.taken.messages + self.delayed.len() + self.aside.len();
+        let bytes = bytes + self.taken.bytes + self.delayed.bytes() + self.aside.bytes();
+        Room {
+            messages: (messages, options.messages_max),
+            bytes: (bytes, options.bytes_max),
+        }
     }
 
     pub(crate) fn attach(
@@ -254,15 +276,17 @@ impl Node {
         queued.or_else(|| self.delayed.take_first())
     }
 
-    /// Whether there is no message, waiting or not settled.
+    /// Whether there is no message: waiting, not settled or leaving.
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.expected() + self.delayed.len() + self.taken == 0
+        let taken = self.in_flight() + self.taken.leaving;
+        self.queue.expected() + self.delayed.len() + taken == 0
     }
 
     /// Forgets a link, all of whose messages are settled.
     pub(crate) fn remove(&mut self, end: usize) -> Option<End> {
         self.turns.retain(|turn| *turn != end);
         self.drains.retain(|drain| *drain != end);
+        self.senders.remove(end);
         let end = self.ends.try_remove(end)?;
         self.searching -= usize::from(end.search.is_some());
         Some(end)
@@ -273,10 +297,18 @@ impl Node {
     pub(crate) fn leave(&mut self, at: usize, how: (bool, bool)) {
         self.turns.retain(|turn| *turn != at);
         self.drains.retain(|drain| *drain != at);
+        self.senders.remove(at);
         if let Some(end) = self.ends.get_mut(at) {
             end.use_up();
             end.waits = false;
             end.left = Some(how);
+            end.again = Vec::new();
+            end.consumer.rest();
+            let consumer = &end.consumer;
+            let keys = consumer.keys();
+            end.late = keys
+                .filter(|key| consumer.state(*key) == Some(State::Acquired))
+                .collect();
         }
     }
 
@@ -287,9 +319,12 @@ impl Node {
             .unwrap_or_default()
     }
 
-    /// A message that a link has and has not settled.
+    /// A message that a link has had and has not settled; not one whose key the store
+    /// is being asked to keep.
     pub(crate) fn delivery(&self, end: usize, key: u32) -> Option<&Delivery> {
-        self.ends.get(end)?.consumer.delivery(key)
+        let consumer = &self.ends.get(end)?.consumer;
+        let delivery = consumer.delivery(key)?;
+        (consumer.state(key) != Some(State::Acquired)).then_some(delivery)
     }
 
     /// Messages up to this key may be handed to a link.
@@ -333,182 +368,6 @@ impl Node {
         }
     }
 
-    /// What comes next, for the consumer whose turn it is.
-    pub(crate) fn next(
-        &mut self,
-        now: Instant,
-        unsettled_max: usize,
-        looks: &mut Looks,
-    ) -> Option<(usize, Next<u32>)> {
-        if let Some(next) = self.next_due(now) {
-            return Some(next);
-        }
-        // Consumers in a row that have found nothing.
-        let mut idle = 0;
-        while idle < self.turns.len()
-            && let Some(at) = self.turns.front().copied()
-        {
-            let credit = self.ends.get(at).map_or(0, |end| end.credit(unsettled_max));
-            if credit == 0 {
-                self.turns.pop_front();
-                if let Some(end) = self.ends.get_mut(at) {
-                    end.waits = false;
-                }
-                continue;
-            }
-            let next = match self.next_aside(at, now, credit, looks) {
-                Some(next) => Some(next),
-                None => self.next_queued(at, now, credit, looks),
-            };
-            if let Some(next) = next {
-                if matches!(next, Next::Send(_)) {
-                    self.turns.rotate_left(1);
-                }
-                return Some((at, next));
-            }
-            if self.searching == 0 {
-                return None;
-            }
-            self.turns.rotate_left(1);
-            idle += 1;
-        }
-        None
-    }
-
-    /// What comes next for a consumer that has credit.
-    fn next_queued(
-        &mut self,
-        at: usize,
-        now: Instant,
-        credit: usize,
-        looks: &mut Looks,
-    ) -> Option<Next<u32>> {
-        let buries = self.kept.options.dead_letter.is_some();
-        if self.ends.get(at)?.search.is_none() {
-            return self.with(at, |end, queue| {
-                // One that is past its time is needed to be dead.
-                let is_stored = |it: &Delivery| matches!(it.content, Content::Stored { .. });
-                let is_dead = buries && queue.is_front_expired(now);
-                if is_dead && queue.front().is_some_and(is_stored) {
-                    return queue.must_load_front().then_some(Next::Load);
-                }
-                end.poll(queue, now, credit)
-            });
-        }
-        loop {
-            let found = self.with(at, |end, queue| Some(end.search(queue, looks, now, buries)))?;
-            let place = match found {
-                Found::Next(next) => return Some(next),
-                Found::Nothing => return None,
-                Found::Back(place) => place,
-            };
-            let others = self.ends.iter_mut().filter(|(other, _)| *other != at);
-            for search in others.filter_map(|(_, end)| end.search.as_mut()) {
-                search.looked.note_back(place);
-            }
-        }
-    }
-
-    /// The first message that others did not take, for a consumer that may.
-    fn next_aside(
-        &mut self,
-        at: usize,
-        now: Instant,
-        credit: usize,
-        looks: &mut Looks,
-    ) -> Option<Next<u32>> {
-        let End { link, search, .. } = self.ends.get_mut(at)?;
-        let mut aside = self.aside.iter();
-        let place = aside.position(|it| {
-            !it.refusers.contains(link)
-                && match (search.as_mut(), &it.delivery.content) {
-                    (None, _) => true,
-                    (Some(search), Content::Held(message)) => {
-                        search.look(looks, message, now) == Some(true)
-                    }
-                    (Some(_), Content::Stored { .. }) => false,
-                }
-        })?;
-        let Aside { delivery, refusers } = self.take_aside(place)?;
-        let mut one = Queue::default();
-        one.push(delivery);
-        let next = self.with(at, |end, _| end.poll(&mut one, now, credit));
-        if let Some(delivery) = one.remove_front() {
-            self.set_aside(delivery, refusers);
-        } else if let Some(Next::Send(transfer)) = &next {
-            self.refusers.insert((at, transfer.key), refusers);
-        }
-        next
-    }
-
-    fn take_aside(&mut self, place: usize) -> Option<Aside> {
-        let aside = self.aside.remove(place)?;
-        self.taken = self.taken.saturating_sub(1);
-        let bytes = cost(&aside.delivery);
-        self.taken_bytes = self.taken_bytes.saturating_sub(bytes);
-        Some(aside)
-    }
-
-    /// Keeps a message for other consumers than these.
-    pub(crate) fn set_aside(&mut self, delivery: Delivery, refusers: Vec<SessionRef>) {
-        self.taken += 1;
-        self.taken_bytes += cost(&delivery);
-        self.aside.push_back(Aside { delivery, refusers });
-        let others: Vec<usize> = self.ends.iter().map(|(at, _)| at).collect();
-        for at in others {
-            self.wait(at);
-        }
-    }
-
-    /// Who does not take a message that leaves its link with this outcome.
-    pub(crate) fn take_refusers(
-        &mut self,
-        at: usize,
-        key: u32,
-        outcome: Outcome,
-    ) -> Vec<SessionRef> {
-        let mut refusers = self.refusers.remove(&(at, key)).unwrap_or_default();
-        let refuses = matches!(
-            outcome,
-            Outcome::Modified {
-                undeliverable_here: true,
-                ..
-            }
-        );
-        let link = self.ends.get(at).map(|end| end.link);
-        refusers.extend(link.filter(|_| refuses));
-        refusers
-    }
-
-    /// Whether there is a consumer besides these, and room for what it may take.
-    pub(crate) fn may_set_aside(&self, refusers: &[SessionRef]) -> bool {
-        self.aside.len() < ASIDE_MAX && self.has_other(refusers)
-    }
-
-    fn has_other(&self, refusers: &[SessionRef]) -> bool {
-        let takes = |end: &End| end.away.is_none() && matches!(end.wants, Use::Take { .. });
-        let mut ends = self.ends.iter().map(|(_, end)| end);
-        ends.any(|end| takes(end) && !refusers.contains(&end.link))
-    }
-
-    /// A consumer has gone: messages that none of those left takes, which are dead.
-    /// Where none is left, all of them wait for others.
-    pub(crate) fn take_stranded(&mut self) -> Vec<Delivery> {
-        let is_left = self.has_other(&[]);
-        let mut dead = Vec::new();
-        for _ in 0..self.aside.len() {
-            let Some(Aside { delivery, refusers }) = self.take_aside(0) else {
-                break;
-            };
-            match is_left {
-                false => self.queue.push(delivery),
-                true if self.has_other(&refusers) => self.set_aside(delivery, refusers),
-                true => dead.push(delivery),
-            }
-        }
-        dead
-    }
-
     /// What the receivers of a message have added to it.
     pub(crate) fn add(&mut self, at: usize, key: u32, added: Arc<[u8]>) {
         if let Some(end) = self.ends.get_mut(at) {
@@ -535,17 +394,9 @@ impl Node {
         let end = self.ends.get_mut(at)?;
         let (len, bytes) = (end.consumer.len(), end.consumer.bytes());
         let done = work(end, &mut self.queue);
-        self.taken = (self.taken + end.consumer.len()).saturating_sub(len);
-        self.taken_bytes = (self.taken_bytes + end.consumer.bytes()).saturating_sub(bytes);
+        self.taken.messages = (self.taken.messages + end.consumer.len()).saturating_sub(len);
+        self.taken.bytes = (self.taken.bytes + end.consumer.bytes()).saturating_sub(bytes);
         done
-    }
-}
-
-/// Bytes that a delivery takes.
-fn cost(delivery: &Delivery) -> usize {
-    match &delivery.content {
-        Content::Held(message) => message.cost(),
-        Content::Stored { .. } => 0,
     }
 }
 
@@ -572,28 +423,28 @@ impl SessionKind for Node {
     }
 
     fn has_room(&self, copies: usize, cost: usize, _: usize, _: usize) -> bool {
-        self.fits(copies, cost)
+        self.is_ready() && self.room().fits(copies, cost)
     }
 
     fn held_bytes(&self) -> usize {
-        let places = self.delayed.len() * PLACE_BYTES;
-        self.queue.bytes() + self.taken_bytes + self.delayed.bytes() + places
+        let held = self.queue.expected_bytes() + self.taken.bytes;
+        held + self.aside.bytes() + self.delayed.bytes() + self.place_bytes()
+    }
+
+    fn place_bytes(&self) -> usize {
+        self.delayed.len() * PLACE_BYTES + self.queue.passed_bytes()
     }
 
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
         let taken = self.ends.iter().flat_map(|(_, end)| end.consumer.held());
-        let aside = self.aside.iter();
-        let aside = aside.filter_map(|it| match &it.delivery.content {
-            Content::Held(message) => Some(message),
-            Content::Stored { .. } => None,
-        });
+        let aside = self.aside.iter().filter_map(|it| it.delivery.held());
         let all = self.queue.held().chain(taken).chain(aside);
         let all = all.chain(self.delayed.held());
         all.for_each(visit);
     }
 
     fn in_flight(&self) -> usize {
-        self.taken
+        self.taken.messages + self.aside.len()
     }
 
     fn take_shared(&mut self, _: bool) -> Vec<Delivery> {
@@ -603,8 +454,9 @@ impl SessionKind for Node {
     fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) {
         self.queue.end_loading();
         for (seq, message) in messages {
-            if !self.handle_loaded_due(*seq, message.as_ref()) {
-                self.queue.handle_loaded(*seq, message.as_ref());
+            let message = message.as_ref();
+            if !self.handle_loaded_due(*seq, message) && !self.aside.handle_loaded(*seq, message) {
+                self.queue.handle_loaded(*seq, message);
             }
         }
     }

@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use dunlin_base::transport::{NetCommand, NetCommandKind};
 use dunlin_base::{ConnId, ShardId};
 
+use crate::control::values::Reply;
 use crate::io::{BusMessage, Event, Output};
 
 /// Empty buffers kept for messages to other shards.
@@ -56,6 +57,11 @@ impl Outbox {
 
     pub(crate) fn push(&mut self, output: Output) {
         self.queue.push_back(output);
+    }
+
+    /// The answer to an operator.
+    pub(crate) fn reply(&mut self, number: u64, reply: Reply) {
+        self.queue.push_back(Output::Control { number, reply });
     }
 
     /// Something for the log.

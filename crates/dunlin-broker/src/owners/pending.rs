@@ -9,12 +9,14 @@ use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 #[cfg(feature = "amqp")]
+use crate::amqp::coordinator::Retirement;
+#[cfg(feature = "amqp")]
 use crate::amqp::state::PendingAttach;
 use crate::ids::SessionRef;
 #[cfg(feature = "mqtt")]
 use crate::mqtt::waiting::MqttPending;
 use crate::owners::routing::Hit;
-use crate::queues::calls::{Call, Death};
+use crate::queues::calls::{Call, Death, Waits};
 use crate::queues::orders::Asked;
 
 /// A delivery whose message is on its way to the store. The session's queue
@@ -118,7 +120,8 @@ pub(crate) struct Once {
     pub(crate) retain: bool,
 }
 
-/// A message that a transaction has taken out of its node.
+/// A message that a transaction has taken out of its node, or from a link that has it
+/// of a topic.
 #[derive(Debug)]
 pub(crate) struct Retired {
     pub(crate) node: SessionRef,
@@ -126,6 +129,21 @@ pub(crate) struct Retired {
     pub(crate) fate: Fate,
     /// What its receivers have added to it, if this one has.
     pub(crate) added: Option<Arc<[u8]>>,
+    /// Links whose clients did not take it.
+    pub(crate) refusers: Vec<SessionRef>,
+    /// The link whose client does not take it with this outcome.
+    pub(crate) here: Option<SessionRef>,
+    /// Where the store has it.
+    pub(crate) queue: SessionKey,
+}
+
+/// A message of a node that is dead.
+#[derive(Debug)]
+pub(crate) struct Dead {
+    pub(crate) node: SessionRef,
+    pub(crate) delivery: Delivery,
+    pub(crate) death: Death,
+    pub(crate) waits: Waits,
 }
 
 /// What becomes of a message of a node with an outcome.
@@ -169,12 +187,17 @@ pub(crate) struct Rest {
     pub(crate) participants: Vec<ShardId>,
     /// A session's record, which is stored with it.
     pub(crate) record: Option<Record>,
-    /// A message that leaves the queue of a node, and goes back if the publish is off.
-    pub(crate) back: Option<(SessionRef, Delivery)>,
+    /// It moves a message of a node to the queue for the dead.
+    pub(crate) dead: Option<Box<Dead>>,
+    /// Deliveries whose outcome is decided with it.
+    #[cfg(feature = "amqp")]
+    pub(crate) retirements: Vec<Retirement>,
     /// Bytes of it that count as unstored.
     pub(crate) unstored: usize,
     /// It is a transaction.
     pub(crate) transacted: bool,
+    /// An operator waits for what becomes of it, under this number.
+    pub(crate) operator: Option<u64>,
 }
 
 impl PendingPublish {
@@ -357,6 +380,10 @@ pub(crate) enum Pending {
     /// A client waits until a queue is forgotten.
     Delete(Asked),
     Purge(Box<Purge>),
+    /// A dead message whose link waits until it is with the dead.
+    Bury(Box<Dead>),
+    /// An operator waits for what was written, under this number.
+    Operator(u64),
     /// What a transaction of another shard takes here, that is still to be answered.
     Promise(Box<Promise>),
     /// A session's messages could not be read.

@@ -112,6 +112,10 @@ impl Session {
         ask!(self, it => it.held_bytes())
     }
 
+    pub(crate) fn place_bytes(&self) -> usize {
+        ask!(self, it => it.place_bytes())
+    }
+
     pub(crate) fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
         ask!(self, it => it.visit_held(visit));
     }
@@ -138,6 +142,10 @@ impl Session {
 
     pub(crate) fn subscriptions(&self) -> Vec<(Text, Subscribed)> {
         ask!(self, it => it.subscriptions())
+    }
+
+    pub(crate) fn subscriptions_after(&self, after: &str, max: usize) -> Vec<(Text, Subscribed)> {
+        ask!(self, it => it.subscriptions_after(after, max))
     }
 
     pub(crate) fn take_subscriptions(&mut self) -> Vec<Text> {

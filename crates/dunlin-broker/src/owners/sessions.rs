@@ -249,6 +249,15 @@ impl Sessions {
         self.table.iter()
     }
 
+    /// The places from this one on, and what is there.
+    pub(crate) fn from(
+        &self,
+        at: SessionIdx,
+    ) -> impl Iterator<Item = (SessionIdx, Option<&Session>)> {
+        let places = at..self.table.capacity();
+        places.map(|s| (s, self.table.get(s)))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }

@@ -7,6 +7,7 @@ use dunlin_base::{Instant, ShardId, Text};
 use hashbrown::HashMap;
 
 use crate::ids::SessionRef;
+use crate::owners::timers::Alarm;
 use crate::queues::calls::{Left, Outcomes};
 
 /// Links that are away and have something that is kept, on one shard; of further ones
@@ -30,6 +31,8 @@ pub(crate) struct Termini {
     expiries: BTreeSet<(Instant, Text)>,
     /// Of them, those that are away.
     away: usize,
+    /// For the first of `expiries`.
+    pub(crate) alarm: Alarm,
 }
 
 /// One name.

@@ -2,9 +2,10 @@
 //! with what it took when it was last looked at.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv6Addr};
 
-use dunlin_base::{ShardId, Text};
+use dunlin_base::{Message, ShardId, Text};
 use hashbrown::HashSet;
 
 use crate::fault::NoRoom;
@@ -281,14 +282,18 @@ impl Owners {
             }
         }
         let (mut seen, mut bytes) = (HashSet::new(), 0);
+        let mut look = |message: &Arc<Message>| {
+            if seen.insert(core::ptr::from_ref(&**message)) {
+                bytes += message.cost();
+            }
+        };
+        let mut places = 0;
         for (_, session) in self.sessions.iter() {
-            session.visit_held(|message| {
-                if seen.insert(core::ptr::from_ref(&**message)) {
-                    bytes += message.cost();
-                }
-            });
+            session.visit_held(&mut look);
+            places += session.place_bytes();
         }
-        self.budget.note_look(bytes);
+        self.commits.visit_due(look);
+        self.budget.note_look(bytes + places);
     }
 
     /// Why there is no room for the session of a client and its will of so many

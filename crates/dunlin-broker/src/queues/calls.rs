@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use dunlin_base::{Message, Text};
+use dunlin_base::{Message, ShardId, Text};
 use dunlin_queue::Outcome;
 
 use crate::ids::SessionRef;
@@ -71,6 +71,8 @@ pub(crate) struct Found {
     pub(crate) filter: Option<Text>,
     /// The last key that was used for it.
     pub(crate) last_key: u32,
+    /// The last message that it may send.
+    pub(crate) limit: u32,
     /// Keys of messages that its client has not settled; `None`: they are not kept.
     pub(crate) unsettled: Option<Vec<u32>>,
 }
@@ -127,6 +129,9 @@ pub(crate) struct Left {
     pub(crate) expires: bool,
 }
 
+/// A link that waits until a message is with the dead, with its shard and the key.
+pub(crate) type Waits = Option<(ShardId, SessionRef, u32)>;
+
 /// Why a message is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
@@ -161,6 +166,9 @@ pub(crate) enum Call {
         /// What there is, then `Drained`.
         drain: bool,
     },
+    /// To a node: a link has sent so many messages, and wants credit for more. Answered
+    /// by `Allow` when there is room.
+    Want { place: Place, sent: u32 },
     /// To a node: what became of a message. Answered by `Settled`, if wanted, when
     /// the store has it.
     Outcome {
@@ -220,6 +228,8 @@ pub(crate) enum Call {
     Attached { place: Place, found: Box<Found> },
     /// To a link: it is not attached, or not any more.
     Refused { link: SessionRef, why: Refusal },
+    /// To a link: the last message that it may send.
+    Allow { link: SessionRef, limit: u32 },
     /// To a link: a message.
     Deliver {
         link: SessionRef,

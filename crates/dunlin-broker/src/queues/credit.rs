@@ -10,8 +10,8 @@ use dunlin_store::{Seq, SessionKey, StoreOp};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::commits::target;
 use crate::owners::pending::{Acquired, Pending, Settlement};
-use crate::owners::{Later, Owners, away};
-use crate::queues::calls::{Call, Death, Place, Use};
+use crate::owners::{Owners, away};
+use crate::queues::calls::{Call, Death, Place, Use, Waits};
 use crate::queues::{delivering, keeping};
 use crate::translate;
 
@@ -31,6 +31,32 @@ pub(crate) fn handle_credit(
         show(own, from, s, place);
         delivering::pump(own, s);
     }
+}
+
+/// A link has sent so many messages, and wants credit for more.
+pub(crate) fn handle_want(own: &mut Owners, from: ShardId, place: Place, sent: u32) {
+    let Some(s) = find(own, from, place) else {
+        return;
+    };
+    let now = own.now;
+    if let Some(node) = own.sessions.node_mut(s) {
+        node.senders.want(place.end, sent, now);
+    }
+    delivering::give_credit(own, s);
+}
+
+/// A link is attached; the last message that it may send, if it does. More follows where
+/// others wait in front of it.
+pub(crate) fn begin(own: &mut Owners, s: SessionIdx, at: usize, wants: Use) -> u32 {
+    let (now, credit_max) = (own.now, u32::from(own.config.receive_maximum));
+    let Some(node) = own.sessions.node_mut(s).filter(|_| wants == Use::Send) else {
+        return 0;
+    };
+    node.senders.insert(at, now);
+    let room = delivering::room_of(node);
+    let first = node.senders.is_first(at);
+    let given = first.then(|| node.senders.next(room, credit_max, now));
+    given.flatten().map_or(0, |(_, limit)| limit)
 }
 
 /// Shows messages to a link that takes none.
@@ -69,25 +95,20 @@ pub(crate) fn handle_again(own: &mut Owners, from: ShardId, place: Place, keys: 
     delivering::pump(own, s);
 }
 
-/// The store knows a key, or has refused it.
-pub(crate) fn handle_key_stored(own: &mut Owners, acquired: Box<Acquired>, stored: bool) {
-    if !stored {
-        return own.retry_later(Pending::Acquired(acquired));
-    }
-    let Some(s) = own.sessions.resolve(acquired.node) else {
-        return;
-    };
-    let Some(node) = own.sessions.node_mut(s) else {
-        return;
-    };
-    let Some((at, _)) = away::acquired(node, &acquired.name, acquired.key) else {
-        return;
-    };
+/// The store knows a key; its link comes out, which may have waited for that to end.
+pub(crate) fn handle_key_stored(
+    own: &mut Owners,
+    acquired: &Acquired,
+) -> Option<(SessionIdx, usize)> {
+    let s = own.sessions.resolve(acquired.node)?;
+    let node = own.sessions.node_mut(s)?;
+    let (at, _) = away::acquired(node, &acquired.name, acquired.key)?;
     // Their link has gone meanwhile and has not had them.
     for key in away::handle_key_stored(node, at, acquired.key) {
         settle(own, s, at, key, Outcome::Released);
     }
     delivering::pump(own, s);
+    Some((s, at))
 }
 
 /// As [`show`], to all such links.
@@ -130,11 +151,12 @@ pub(crate) fn handle_outcome(
     let Some(s) = find(own, from, place) else {
         return;
     };
-    let removed = settle(own, s, place.end, key, outcome);
+    let link = place.link;
+    let waits = answer.then_some((from, link, key));
+    let over = settle_for(own, s, (place.end, key), outcome, waits);
     if answer {
-        let link = place.link;
-        match removed {
-            Some((session, seq)) => {
+        match over {
+            Over::Removing(session, seq) => {
                 let settlement = Settlement {
                     session,
                     seq,
@@ -146,7 +168,9 @@ pub(crate) fn handle_outcome(
                 let pending = Pending::Settlement(Box::new(settlement));
                 own.commits.when_removed(token, pending);
             }
-            None => own.call(from, Call::Settled { link, key }),
+            Over::Now => own.call(from, Call::Settled { link, key }),
+            // It is answered then.
+            Over::Dying => {}
         }
     }
     delivering::pump(own, s);
@@ -173,20 +197,37 @@ pub(crate) fn retry(own: &mut Owners, settlement: Box<Settlement>) {
         .when_removed(token, Pending::Settlement(settlement));
 }
 
-/// A message leaves its link with an outcome; where the store is asked to remove
-/// it, that comes out.
-pub(crate) fn settle(
+/// A message leaves its link with an outcome.
+pub(crate) fn settle(own: &mut Owners, s: SessionIdx, end: usize, key: u32, outcome: Outcome) {
+    settle_for(own, s, (end, key), outcome, None);
+}
+
+/// When the outcome of a message holds.
+enum Over {
+    Now,
+    /// When the store has removed it.
+    Removing(SessionKey, Seq),
+    /// When it is with the dead.
+    Dying,
+}
+
+/// As [`settle`], for a link that may wait until its message is with the dead.
+fn settle_for(
     own: &mut Owners,
     s: SessionIdx,
-    end: usize,
-    key: u32,
+    (end, key): (usize, u32),
     outcome: Outcome,
-) -> Option<(SessionKey, Seq)> {
-    let node = own.sessions.node_mut(s)?;
-    let (of, reference) = (node.key, node.reference(s));
+    waits: Waits,
+) -> Over {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return Over::Now;
+    };
+    let of = node.key;
     let options = &node.kept.options;
     let (deliveries_max, buries) = (options.deliveries_max, options.dead_letter.is_some());
-    let delivery = node.delivery(end, key)?;
+    let Some(delivery) = node.delivery(end, key) else {
+        return Over::Now;
+    };
     let failed = matches!(outcome, Outcome::Modified { failed: true, .. });
     let attempts = delivery.failed.saturating_add(u16::from(failed));
     let worn = failed && deliveries_max > 0 && attempts >= deliveries_max;
@@ -205,9 +246,8 @@ pub(crate) fn settle(
     if let Some(death) = death {
         let removed = keeping::settle(own, s, end, key, Outcome::Rejected);
         if let Some(copy) = copy.filter(|_| buries) {
-            let bury = Later::Bury(reference, Box::new(copy), death);
-            own.later.push_back(bury);
-            return None;
+            own.bury(s, copy, death, waits);
+            return Over::Dying;
         }
         own.stats.messages_dead += 1;
         return remove(own, of, &removed);
@@ -219,7 +259,9 @@ pub(crate) fn settle(
             delivery,
             key_stored,
         } => {
-            own.sessions.node_mut(s)?.set_aside(delivery, refusers);
+            if let Some(node) = own.sessions.node_mut(s) {
+                node.set_aside(delivery, refusers);
+            }
             Settled::Requeued { key_stored }
         }
         settled => settled,
@@ -269,12 +311,15 @@ pub(crate) fn annotate(
     }
 }
 
-fn remove(own: &mut Owners, of: SessionKey, settled: &Settled) -> Option<(SessionKey, Seq)> {
+fn remove(own: &mut Owners, of: SessionKey, settled: &Settled) -> Over {
     let Settled::Done { seq: Some(seq), .. } = settled else {
-        return None;
+        return Over::Now;
     };
     own.dequeue(of, Some(*seq));
-    own.commits.is_durable().then_some((of, Seq(*seq)))
+    match own.commits.is_durable() {
+        true => Over::Removing(of, Seq(*seq)),
+        false => Over::Now,
+    }
 }
 
 /// Has the store know how often a message could not be delivered, and what was added to

@@ -1,19 +1,20 @@
 //! Messages that cannot be delivered: to the queue that the options name, in one
 //! batch with their removal.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use dunlin_base::{Instant, Message};
 use dunlin_queue::Delivery;
 use dunlin_store::{Seq, StoreOp};
 
-use crate::ids::SessionRef;
 use crate::messages::source::Source;
 use crate::messages::{publish, settle};
 use crate::owners::Owners;
 use crate::owners::node::Node;
-use crate::owners::pending::PendingPublish;
-use crate::queues::calls::Death;
+use crate::owners::pending::{Dead, Pending, PendingPublish};
+use crate::queues::calls::{Call, Death};
+use crate::queues::{delivering, nodes};
 use crate::translate;
 
 /// A message of a node as the queue for the dead gets it, if there is one.
@@ -35,31 +36,63 @@ pub(crate) fn message(
     }))
 }
 
-/// A message of a node is dead. If the store refuses to move it, it waits again.
-pub(crate) fn bury(own: &mut Owners, node: SessionRef, delivery: Delivery, death: Death) {
-    own.stats.messages_dead += 1;
+/// A message of a node is dead. If the store refuses to move it, it waits again. One
+/// that is only in the store waits there until it is loaded.
+pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
+    if let Some(s) = own.sessions.resolve(dead.node)
+        && let Some(node) = own.sessions.node_mut(s)
+        && node.kept.options.dead_letter.is_some()
+        && dead.delivery.is_stored()
+    {
+        node.taken.end_leaving();
+        node.aside.put_dead(dead.delivery, dead.death, dead.waits);
+        return delivering::pump(own, s);
+    }
     let how = (own.now, own.config.packet_bytes_max);
-    let entry = own.sessions.resolve_mut(node);
+    let entry = own.sessions.resolve_mut(dead.node);
     let entry = entry.as_deref().and_then(|entry| entry.node());
-    let message = entry.and_then(|entry| message(entry, &delivery, death, how));
-    let Some(message) = message else {
-        return own.dequeue(node.key, delivery.seq);
-    };
-    let mut ops = alloc::vec::Vec::new();
-    ops.extend(delivery.seq.map(|seq| StoreOp::Dequeue {
-        seq: Seq(seq),
-        session: node.key,
-    }));
+    let message = entry.and_then(|entry| message(entry, &dead.delivery, dead.death, how));
+    let seq = dead.delivery.seq.map(Seq);
+    let removal = seq.map(|seq| StoreOp::Dequeue {
+        seq,
+        session: dead.node.key,
+    });
     let mut publish = PendingPublish::new(None, true);
     let rest = publish.rest_mut();
-    rest.work.ops = ops;
-    // One that is past its time would be dead again at once.
-    rest.back = (death != Death::Expired).then_some((node, delivery));
+    rest.work.ops.extend(removal);
+    rest.dead = Some(dead);
     let token = own.commits.token();
-    let source = Source::of(&message, own.now).for_queue();
-    let mut source = source.answered().lossy();
-    publish::place(own, None, token, &mut source, &mut publish);
+    if let Some(message) = message {
+        let source = Source::of(&message, own.now).for_queue();
+        let mut source = source.answered().lossy();
+        publish::place(own, None, token, &mut source, &mut publish);
+    }
     // Where there is no such queue, or no room, it is over.
     publish.refused = false;
     settle::go_on(own, token, publish);
+}
+
+/// The store has moved a dead message, or has refused to: where its link waits for that,
+/// it is asked again.
+pub(crate) fn buried(own: &mut Owners, dead: Box<Dead>, stored: bool) {
+    let is_wanted = dead.waits.is_some() && own.sessions.resolve(dead.node).is_some();
+    if !stored && is_wanted {
+        return own.retry_later(Pending::Bury(dead));
+    }
+    // One that is past its time would be dead again at once.
+    let is_over = stored || dead.death == Death::Expired;
+    own.stats.messages_dead += u64::from(is_over);
+    if let Some((to, link, key)) = dead.waits {
+        own.call(to, Call::Settled { link, key });
+    }
+    let Some(s) = own.sessions.resolve(dead.node) else {
+        return;
+    };
+    if let Some(node) = own.sessions.node_mut(s) {
+        node.taken.end_leaving();
+    }
+    if !is_over {
+        settle::give_back(own, dead.node, dead.delivery);
+    }
+    nodes::check_empty(own, s);
 }

@@ -1,7 +1,6 @@
 //! From a node's queue to its consumers: whose turn it is gets the next message,
 //! as far as its credit reaches.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use dunlin_base::{Message, QoS};
@@ -15,10 +14,12 @@ use crate::messages::source::Source;
 use crate::messages::walk;
 use crate::owners::end::LOOK_PAUSE;
 use crate::owners::kind::SessionKind as _;
+use crate::owners::node::Node;
 use crate::owners::pending::Acquired;
+use crate::owners::room::Room;
 use crate::owners::routing::Hit;
 use crate::owners::timers::Timer;
-use crate::owners::{Later, Owners, away};
+use crate::owners::{Owners, away};
 use crate::queues::calls::{Call, Death};
 use crate::queues::keeping;
 use crate::queues::options::Overflow;
@@ -32,6 +33,7 @@ const LOAD_BYTES_MAX: usize = 1 << 20;
 /// Hands over what may be handed over.
 pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
     hand_over_waiting(own, s);
+    give_credit(own, s);
     own.weigh_queue(s);
 }
 
@@ -101,6 +103,7 @@ pub(crate) fn remind(own: &mut Owners, s: SessionIdx) {
     let look = node.is_paused().then_some(soon);
     let due = node.delayed.next().map(|at| at.max(soon));
     let times = node.expires.into_iter().chain(look).chain(due);
+    let times = times.chain(node.senders.look());
     let timer = Timer::Session(node.reference(s));
     match times.chain(away::next(node)).min() {
         Some(at) => own.timers.remind(at, timer, &mut node.alarm),
@@ -142,6 +145,52 @@ fn hand_over(own: &mut Owners, s: SessionIdx, at: usize, transfer: &Transfer<u32
     }
 }
 
+/// Room for messages of links that wait for it.
+pub(crate) fn room_of(node: &Node) -> Room {
+    match node.kept.options.overflow {
+        Overflow::Reject => node.room(),
+        Overflow::DropNewest | Overflow::DropOldest => Room::UNLIMITED,
+    }
+}
+
+/// Gives links credit that wait for it, as far as there is room.
+pub(crate) fn give_credit(own: &mut Owners, s: SessionIdx) {
+    let (now, credit_max) = (own.now, u32::from(own.config.receive_maximum));
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    if !node.senders.is_waiting() || !node.is_ready() {
+        return;
+    }
+    let look = node.senders.look();
+    for (at, limit) in node.senders.take_idle(now) {
+        allow(own, s, at, limit);
+    }
+    loop {
+        let Some(node) = own.sessions.node_mut(s) else {
+            return;
+        };
+        let room = room_of(node);
+        match node.senders.next(room, credit_max, now) {
+            Some((at, limit)) => allow(own, s, at, limit),
+            None if node.senders.is_waiting() && expire_front(own, s) => {}
+            None => break,
+        }
+    }
+    let node = own.sessions.node_mut(s);
+    if node.is_some_and(|node| node.senders.look().is_some() && node.senders.look() != look) {
+        remind(own, s);
+    }
+}
+
+fn allow(own: &mut Owners, s: SessionIdx, at: usize, limit: u32) {
+    let node = own.sessions.node_mut(s);
+    if let Some(end) = node.and_then(|node| node.at(at)) {
+        let (shard, link) = (end.shard, end.link);
+        own.call(shard, Call::Allow { link, limit });
+    }
+}
+
 /// A message is over for its consumer.
 fn finish(own: &mut Owners, s: SessionIdx, at: usize, key: u32) {
     let Some(node) = own.sessions.node_mut(s) else {
@@ -162,8 +211,7 @@ fn expire(own: &mut Owners, s: SessionIdx, delivery: Delivery) {
     let reference = node.reference(s);
     let is_held = matches!(delivery.content, Content::Held(_));
     if is_held && node.kept.options.dead_letter.is_some() {
-        let bury = Later::Bury(reference, Box::new(delivery), Death::Expired);
-        return own.later.push_back(bury);
+        return own.bury(s, delivery, Death::Expired, None);
     }
     own.dequeue(reference.key, delivery.seq);
 }
@@ -270,26 +318,35 @@ fn queue(own: &mut Owners, message: Arc<Message>, hit: &Hit, retain: bool) {
 /// Whether a node has room for a message, now that what is past its time, and where
 /// that is the policy the oldest, has made room.
 pub(crate) fn make_room(own: &mut Owners, s: SessionIdx, cost: usize) -> bool {
-    let now = own.now;
     loop {
         let Some(node) = own.sessions.node_mut(s) else {
             return false;
         };
-        if node.fits(1, cost) {
+        if node.is_ready() && node.room().fits(1, cost) {
             return true;
         }
         let drops = node.kept.options.overflow == Overflow::DropOldest && node.is_ready();
-        let expired = node.queue.is_front_expired(now);
-        let removed = (expired || drops).then(|| node.queue.remove_front());
-        let Some(removed) = removed.flatten() else {
-            return false;
-        };
-        let key = node.key;
-        if expired {
-            expire(own, s, removed);
+        if expire_front(own, s) {
             continue;
         }
+        let node = own.sessions.node_mut(s).filter(|_| drops);
+        let removed = node.and_then(|node| Some((node.key, node.queue.remove_front()?)));
+        let Some((key, removed)) = removed else {
+            return false;
+        };
         own.stats.messages_dropped_full += 1;
         own.dequeue(key, removed.seq);
     }
+}
+
+/// Takes the message out that leaves next, if it is past its time; `false` if not.
+fn expire_front(own: &mut Owners, s: SessionIdx) -> bool {
+    let now = own.now;
+    let node = own.sessions.node_mut(s);
+    let node = node.filter(|node| node.queue.is_front_expired(now));
+    let Some(expired) = node.and_then(|node| node.queue.remove_front()) else {
+        return false;
+    };
+    expire(own, s, expired);
+    true
 }

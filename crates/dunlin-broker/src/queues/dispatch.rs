@@ -20,6 +20,7 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
             limit,
             drain,
         } => credit::handle_credit(own, from, place, limit, drain),
+        Call::Want { place, sent } => credit::handle_want(own, from, place, sent),
         Call::Outcome {
             place,
             key,
@@ -63,6 +64,7 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
         }
         call @ (Call::Attached { .. }
         | Call::Refused { .. }
+        | Call::Allow { .. }
         | Call::Deliver { .. }
         | Call::Drained { .. }
         | Call::Settled { .. }

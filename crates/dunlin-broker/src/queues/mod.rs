@@ -3,7 +3,8 @@
 //!
 //! A link and its node say [`calls::Call`]s to each other, within a shard as
 //! between shards: attach, credit, delivery, outcome, detach. The link's side is
-//! `amqp/nodes.rs`. What a client sends to a queue, and what topics that are bound
+//! `amqp/nodes.rs` and `amqp/taking.rs`. What a client sends to a queue, and what topics
+//! that are bound
 //! to it bring, comes as any message does: see `messages/`.
 
 pub(crate) mod addresses;

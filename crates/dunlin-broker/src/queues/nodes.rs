@@ -15,8 +15,8 @@ use crate::owners::common::SessionCore;
 use crate::owners::node::{BINDING, Node, Stage, binding_bytes};
 use crate::owners::pending::{Pending, PendingBinding};
 use crate::owners::timers::Timers;
-use crate::owners::{Later, Owners, away};
-use crate::queues::calls::{Attach, Call, Create, Death, Found, Place, Refusal, Use};
+use crate::owners::{Owners, away};
+use crate::queues::calls::{Attach, Call, Create, Found, Place, Refusal, Use};
 use crate::queues::options::Life;
 use crate::queues::{addresses, answers, credit, delivering, keeping};
 use crate::sessions::{lifecycle, records, subscriptions};
@@ -107,18 +107,20 @@ fn admit(own: &mut Owners, s: SessionIdx, from: ShardId, attach: Attach) {
             (at, None)
         }
     };
-    let found = Found {
-        last_key: node.at(end).map_or(0, |end| end.last_key()),
-        unsettled: attach.keep.as_ref().map(|_| away::had(node, end)),
-        filter: None,
-    };
+    let last_key = node.at(end).map_or(0, |end| end.last_key());
+    let unsettled = attach.keep.as_ref().map(|_| away::had(node, end));
     let filter = match addresses::is_subscription(&node.address) {
         true => node.bindings.keys().next().cloned(),
         false => None,
     };
     let node = node.reference(s);
     let place = Place { node, end, link };
-    let found = Box::new(Found { filter, ..found });
+    let found = Box::new(Found {
+        filter,
+        last_key,
+        limit: credit::begin(own, s, end, attach.wants),
+        unsettled,
+    });
     let attached = Box::new(Call::Attached { place, found });
     match attach.keep.is_some() {
         true => say_attached(own, from, attached),
@@ -139,11 +141,22 @@ pub(crate) fn say_attached(own: &mut Owners, to: ShardId, call: Box<Call>) {
 
 /// Takes a node from a link.
 fn expel(own: &mut Owners, s: SessionIdx, at: usize, why: Refusal) {
-    release(own, s, at, None, &[]);
-    let end = own.sessions.node_mut(s).and_then(|node| node.remove(at));
-    if let Some(end) = end {
-        refuse(own, end.shard, end.link, why);
+    if let Some((shard, link)) = dismiss(own, s, at) {
+        refuse(own, shard, link, why);
     }
+}
+
+/// Gives what a link has to others, and forgets the link: at once, or when the store
+/// knows the keys that it is being asked to keep. Its holder comes out.
+fn dismiss(own: &mut Owners, s: SessionIdx, at: usize) -> Option<(ShardId, SessionRef)> {
+    release(own, s, at, None, &[]);
+    let node = own.sessions.node_mut(s)?;
+    let holder = node.at(at).map(|end| (end.shard, end.link));
+    match node.unsettled(at).is_empty() {
+        true => drop(node.remove(at)),
+        false => away::give_up(node, at),
+    }
+    holder
 }
 
 /// Makes a node for a link, if it says how.
@@ -156,14 +169,15 @@ fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
         return refuse(own, from, link, Refusal::NoRoom);
     }
     let filter = new.filter.as_ref().map_or(0, |it| binding_bytes(it));
-    let wants = Wants::parse(&new.kept.filter).map_or(0, |it| it.bytes());
+    let wants = new.kept.wants(attach.user.as_ref());
+    let wants = wants.map_or(0, |it| it.bytes());
     if subscriptions::check_room(own, filter + wants).is_err() {
         return refuse(own, from, link, Refusal::NoRoom);
     }
     let (address, user) = (attach.address.clone(), attach.user.clone());
     let s = insert(own, address, user, new);
     if let Some(node) = own.sessions.node_mut(s) {
-        node.maker = Some((from, link));
+        node.holder = Some((from, link));
         if let Some(filter) = node.bindings.keys().next().cloned() {
             node.walks.start(filter);
         }
@@ -311,11 +325,18 @@ pub(crate) fn handle_leave(
     let Some(s) = credit::find(own, from, place) else {
         return;
     };
-    let node = own.sessions.node_mut(s);
-    let stays = node.is_some_and(|node| away::may_go_away(node, place.end));
-    if stays && !how.0 && keeps.is_empty() {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    if matches!(node.kept.life, Life::Detached(_)) {
+        node.holder = Some((from, place.link));
+    }
+    let is_kept = !how.0 && node.at(place.end).is_some_and(|end| end.keep.is_some());
+    if is_kept && away::may_go_away(node, place.end) {
         return go_away(own, s, place.end, sent, how);
     }
+    // The link takes what it keeps for its own.
+    let keeps = if is_kept { &[] } else { keeps };
     release(own, s, place.end, Some(sent), keeps);
     if let Some(node) = own.sessions.node_mut(s) {
         node.leave(place.end, how);
@@ -359,11 +380,9 @@ fn check_over(own: &mut Owners, s: SessionIdx) {
         return;
     }
     for at in over {
-        release(own, s, at, None, &[]);
-        if let Some(node) = own.sessions.node_mut(s) {
-            node.remove(at);
-        }
+        dismiss(own, s, at);
     }
+    bury_stranded(own, s);
     own.weigh(s);
     delivering::pump(own, s);
     check_empty(own, s);
@@ -382,21 +401,24 @@ pub(crate) fn check_left(own: &mut Owners, s: SessionIdx, at: usize) {
     let Some(end) = node.remove(at) else {
         return;
     };
-    let is_search = end.search.is_some();
-    let made = node.maker == Some((end.shard, end.link));
-    if made {
-        node.maker = None;
-    }
-    let (reference, stranded) = (node.reference(s), node.take_stranded());
-    for delivery in stranded {
-        let bury = Later::Bury(reference, Box::new(delivery), Death::Rejected);
-        own.later.push_back(bury);
-    }
-    if is_search {
+    let is_weighed = end.search.is_some() || end.is_away();
+    let made = node.holder == Some((end.shard, end.link));
+    bury_stranded(own, s);
+    if is_weighed {
         own.weigh(s);
     }
     delivering::pump(own, s);
     check_end(own, s, made, how);
+}
+
+/// Messages that none of the consumers takes, and those that are dead, are buried.
+pub(crate) fn bury_stranded(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    for (delivery, death, waits) in node.take_stranded() {
+        own.bury(s, delivery, death, waits);
+    }
 }
 
 /// What a link has and has not settled goes back to where it was, and counts as an
@@ -455,7 +477,10 @@ pub(crate) fn handle_expire(own: &mut Owners, from: ShardId, place: Place) {
         delivering::remind(own, s);
         check_over(own, s);
     }
-    let unused = own.sessions.node_mut(s).filter(|node| node.links() == 0);
+    // A later link may have left it that its end waits for.
+    let holder = Some((from, place.link));
+    let node = own.sessions.node_mut(s);
+    let unused = node.filter(|node| node.links() == 0 && node.holder == holder);
     match unused.map(|node| node.kept.life) {
         Some(Life::Detached(0)) => end(own, s, Refusal::Deleted),
         Some(_) => expire_unattached(own, s),

@@ -6,6 +6,9 @@ use core::time::Duration;
 use bytes::Bytes;
 use dunlin_base::Text;
 
+use crate::random::sender_number;
+use crate::wants::Wants;
+
 /// What happens to a message for a queue that is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -120,6 +123,12 @@ const VERSION: u8 = 2;
 const VERSION_PLAIN: u8 = 1;
 
 impl Kept {
+    /// What it wants of what its bindings bring, if not all; `user` has it.
+    pub(crate) fn wants(&self, user: Option<&Text>) -> Option<Wants> {
+        let own = sender_number(user.map(|user| &**user), &self.client_id);
+        Wants::parse(&self.filter, own)
+    }
+
     pub(crate) fn encode(&self) -> Box<[u8]> {
         let Self {
             options,

@@ -123,7 +123,7 @@ impl Asker {
     /// Whether the rules let it know of the queue with this address.
     pub(crate) fn may_read(&self, access: &Access, address: &str) -> bool {
         match self.standing {
-            Standing::Gone => false,
+            Standing::Gone | Standing::Unproved => false,
             Standing::Server => true,
             Standing::Open | Standing::Listed => access.acl.as_ref().is_none_or(|acl| {
                 let topic = right_of(address);

@@ -1,17 +1,19 @@
 //! Messages of a node whose outcome is part of a transaction: they are taken out of
 //! it when that is prepared, and are gone, or wait again, when it is decided.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::ShardId;
 use dunlin_queue::{Delivery, Outcome};
-use dunlin_store::{Seq, StoreOp};
+use dunlin_store::{Seq, SessionKey, StoreOp};
 
-use crate::ids::SessionIdx;
-use crate::owners::Owners;
+use crate::ids::{SessionIdx, SessionRef};
+use crate::messages::settle as batches;
 use crate::owners::pending::{Fate, Retired, Work};
+use crate::owners::{Later, Owners};
 use crate::queues::calls::{Death, Place};
 use crate::queues::options::QueueOptions;
 use crate::queues::{credit, dead, delivering, keeping, nodes};
@@ -49,33 +51,31 @@ pub(crate) fn prepare(
         let old = delivery.added.as_deref();
         let added = annotations.as_ref();
         let added = added.and_then(|new| translate::merged(old, new));
-        let mut fate = fate_of(&node.kept.options, &delivery, *outcome);
+        let refusers = node.take_refusers(place.end, *key, Outcome::Accepted);
+        let here = is_elsewhere(*outcome).then_some(place.link);
+        let mut all = refusers.clone();
+        all.extend(here);
+        let is_for_others = node.may_set_aside(&all);
+        let mut fate = fate_of(&node.kept.options, &delivery, *outcome, is_for_others);
         if let Fate::Buried(death) = fate {
             let copy = with(delivery.clone(), added.clone());
             let message = dead::message(node, &copy, death, (now, bytes_max));
             fate = Fate::Dead;
             work.transacted_mut().dead.extend(message);
         }
-        node.take_refusers(place.end, *key, Outcome::Accepted);
+        node.taken.begin_leaving();
         let session = node.key;
         keeping::settle(own, s, place.end, *key, Outcome::Accepted);
-        if let (Fate::Done | Fate::Dead, Some(seq)) = (fate, delivery.seq.filter(|_| durable)) {
-            let seq = Seq(seq);
-            work.ops.push(StoreOp::Dequeue { seq, session });
-        }
-        if let Fate::Waits(attempts) = fate
-            && durable
-            && (attempts.is_some() || added.is_some())
-        {
-            let attempts = attempts.unwrap_or(delivery.failed);
-            let copy = with(delivery.clone(), added.clone());
-            work.ops.extend(credit::place_op(session, copy, attempts));
-        }
+        let op = op_of(session, &delivery, added.as_ref(), fate);
+        work.ops.extend(op.filter(|_| durable));
         work.transacted_mut().retired.push(Retired {
             node: place.node,
             delivery,
             fate,
             added,
+            refusers,
+            here,
+            queue: session,
         });
     }
     nodes::check_left(own, s, place.end);
@@ -83,25 +83,65 @@ pub(crate) fn prepare(
     true
 }
 
+/// What the store does with a message of this fate.
+fn op_of(
+    session: SessionKey,
+    delivery: &Delivery,
+    added: Option<&Arc<[u8]>>,
+    fate: Fate,
+) -> Option<StoreOp> {
+    match fate {
+        Fate::Done | Fate::Dead => {
+            let seq = Seq(delivery.seq?);
+            Some(StoreOp::Dequeue { seq, session })
+        }
+        Fate::Waits(attempts) if attempts.is_some() || added.is_some() => {
+            let attempts = attempts.unwrap_or(delivery.failed);
+            let copy = with(delivery.clone(), added.cloned());
+            credit::place_op(session, copy, attempts)
+        }
+        Fate::Waits(_) | Fate::Buried(_) => None,
+    }
+}
+
+/// Whether a message is not for the link that has it.
+const fn is_elsewhere(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Modified {
+            undeliverable_here: true,
+            ..
+        }
+    )
+}
+
 /// The transaction was stored, or it is off.
 pub(crate) fn settle(own: &mut Owners, retired: Vec<Retired>, stored: bool) {
-    for Retired {
-        node,
-        delivery,
-        fate,
-        added,
-    } in retired
-    {
-        let Some(s) = own.sessions.resolve(node) else {
+    for mut retired in retired {
+        let entry = own.sessions.resolve_mut(retired.node);
+        let Some(node) = entry.and_then(|entry| entry.node_mut()) else {
+            if !stored {
+                give_back(own, retired);
+            }
             continue;
         };
+        node.taken.end_leaving();
+        let s = retired.node.at;
+        let refusers = core::mem::take(&mut retired.refusers);
+        let Retired {
+            delivery,
+            fate,
+            added,
+            here,
+            ..
+        } = retired;
         match fate {
             // Its receiver had it, and may have done something with it.
             _ if !stored => {
                 let attempts = delivery.failed.saturating_add(1);
                 let key = own.sessions.get(s).map(|node| node.key);
                 let copy = delivery.clone();
-                wait(own, s, delivery, Some(attempts));
+                wait(own, s, delivery, Some(attempts), refusers);
                 if let Some(key) = key {
                     credit::note_place(own, key, copy, attempts);
                 }
@@ -110,7 +150,10 @@ pub(crate) fn settle(own: &mut Owners, retired: Vec<Retired>, stored: bool) {
             Fate::Dead => own.stats.messages_dead += 1,
             // It was moved before.
             Fate::Buried(_) => {}
-            Fate::Waits(attempts) => wait(own, s, with(delivery, added), attempts),
+            Fate::Waits(attempts) => {
+                let refusers = refusers.into_iter().chain(here).collect();
+                wait(own, s, with(delivery, added), attempts, refusers);
+            }
         }
         delivering::pump(own, s);
         nodes::check_empty(own, s);
@@ -123,8 +166,35 @@ fn with(delivery: Delivery, added: Option<Arc<[u8]>>) -> Delivery {
     Delivery { added, ..delivery }
 }
 
-/// A message waits in its node again.
-fn wait(own: &mut Owners, s: SessionIdx, mut delivery: Delivery, attempts: Option<u16>) {
+/// Who had a message of a topic has it again, or another one of its group.
+fn give_back(own: &mut Owners, retired: Retired) {
+    let Retired {
+        node: link,
+        mut delivery,
+        queue,
+        ..
+    } = retired;
+    if let Some(seq) = delivery.seq.filter(|_| queue != link.key) {
+        own.commits.keep(link.key, Seq(seq), queue);
+    }
+    delivery.maybe_sent = true;
+    delivery.failed = delivery.failed.saturating_add(1);
+    if own.sessions.resolve(link).is_some() {
+        batches::give_back(own, link, delivery);
+    } else if delivery.share.is_some() {
+        let delivery = Box::new(delivery);
+        own.later.push_back(Later::GiveAgain(link, delivery));
+    }
+}
+
+/// A message waits in its node again, for others than those that do not take it.
+fn wait(
+    own: &mut Owners,
+    s: SessionIdx,
+    mut delivery: Delivery,
+    attempts: Option<u16>,
+    refusers: Vec<SessionRef>,
+) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
@@ -132,23 +202,33 @@ fn wait(own: &mut Owners, s: SessionIdx, mut delivery: Delivery, attempts: Optio
         delivery.maybe_sent = true;
         delivery.failed = attempts;
     }
-    node.queue.push(delivery);
+    let is_refused = !refusers.is_empty();
+    if !is_refused || !node.has_other(&[]) {
+        node.queue.push(delivery);
+    } else if node.may_set_aside(&refusers) {
+        node.set_aside(delivery, refusers);
+    } else {
+        // Those that could take it have gone meanwhile.
+        own.bury(s, delivery, Death::Rejected, None);
+    }
 }
 
-/// What becomes of a message with an outcome. Which of the others could take one that
-/// is not for its receiver is not asked.
-fn fate_of(options: &QueueOptions, delivery: &Delivery, outcome: Outcome) -> Fate {
+/// What becomes of a message with an outcome; whether others may take one that is not
+/// for its receiver.
+fn fate_of(
+    options: &QueueOptions,
+    delivery: &Delivery,
+    outcome: Outcome,
+    is_for_others: bool,
+) -> Fate {
     let failed = matches!(outcome, Outcome::Modified { failed: true, .. });
     let attempts = delivery.failed.saturating_add(u16::from(failed));
     let worn = failed && options.deliveries_max > 0 && attempts >= options.deliveries_max;
     let death = match outcome {
         Outcome::Accepted => return Fate::Done,
         Outcome::Modified { .. } if worn => Death::DeliveryLimit,
-        Outcome::Rejected
-        | Outcome::Modified {
-            undeliverable_here: true,
-            ..
-        } => Death::Rejected,
+        Outcome::Rejected => Death::Rejected,
+        _ if is_elsewhere(outcome) && !is_for_others => Death::Rejected,
         Outcome::Released | Outcome::Modified { .. } => {
             return Fate::Waits(failed.then_some(attempts));
         }

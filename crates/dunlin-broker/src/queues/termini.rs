@@ -13,7 +13,7 @@ use crate::ids::SessionRef;
 use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::termini::{Holder, name_bytes, outcome_bytes};
-use crate::owners::timers::Timer;
+use crate::owners::timers::{Timer, Timers};
 use crate::queues::calls::{Call, Left, Outcomes};
 use crate::queues::keeping;
 use crate::random::home_shard;
@@ -140,13 +140,15 @@ pub(crate) fn handle_expire(own: &mut Owners, from: ShardId, link: SessionRef, n
 fn expire(own: &mut Owners, name: &Text) {
     let now = own.now;
     if let Some(at) = own.termini.expire(name, now) {
-        own.timers.set(at, Timer::Termini);
+        own.timers
+            .remind(at, Timer::Termini, &mut own.termini.alarm);
     }
 }
 
 /// The time of something that is kept may be over.
 pub(crate) fn check_expiry(own: &mut Owners) {
     let now = own.now;
+    Timers::came(&mut own.termini.alarm);
     while let Some(name) = own.termini.over(now) {
         if let Some(left) = take(own, &name) {
             forget(own, &name, left);
@@ -154,7 +156,8 @@ pub(crate) fn check_expiry(own: &mut Owners) {
         remove(own, &name);
     }
     if let Some(at) = own.termini.next() {
-        own.timers.set(at, Timer::Termini);
+        own.timers
+            .remind(at, Timer::Termini, &mut own.termini.alarm);
     }
 }
 

@@ -4,16 +4,15 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use bytes::Bytes;
-use dunlin_base::{ConnId, Instant, Message, Text};
+use dunlin_base::{Instant, Message, Text};
 
+use crate::control::values::{ClientFilter, ClientView, Page, Place};
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::owners::Owners;
-use crate::reports::census;
-use crate::reports::clients::{self, ClientView};
+use crate::reports::{census, clients};
 
 /// Topic of the state of a client's connection. Of its identifier, what would be a
 /// level or a wildcard is percent-encoded.
@@ -32,18 +31,12 @@ pub fn client_topic(client_id: &str) -> String {
     topic
 }
 
-/// As [`clients::clients`], but of those whose [`client_topic`] has a
-/// subscriber; and where to go on, when there may be more.
-pub(crate) fn watched_clients(
-    own: &Owners,
-    after: Option<ConnId>,
-    limit: usize,
-) -> (Vec<ClientView>, Option<ConnId>) {
-    let mut views = clients::clients(own, after, limit);
-    let last = views.last().filter(|_| views.len() == limit);
-    let next = last.and_then(|view| view.conn);
-    views.retain(|view| own.routing.is_wanted(&client_topic(&view.client_id)));
-    (views, next)
+/// As [`clients::clients`], of those whose [`client_topic`] has a subscriber.
+pub(crate) fn watched_clients(own: &Owners, at: Place, limit: usize) -> Page<ClientView> {
+    let mut page = clients::clients(own, &ClientFilter::default(), at, limit);
+    let is_watched = |view: &ClientView| own.routing.is_wanted(&client_topic(&view.client_id));
+    page.rows.retain(is_watched);
+    page
 }
 
 /// Publishes the state of a client's connection to those who watch it.
@@ -53,6 +46,17 @@ pub(crate) fn publish_client(own: &mut Owners, client_id: &str, payload: String)
     if dunlin_base::topic::validate_name(&topic).is_ok() {
         publish_here(own, &topic, payload);
     }
+}
+
+/// Publishes whether a bridge is connected, for all who subscribe later too.
+pub(crate) fn publish_bridge(own: &mut Owners, name: &str, connected: bool) {
+    let message = Message {
+        topic: Text::from(format!("$SYS/broker/bridge/{name}/state")),
+        payload: Bytes::from_static(if connected { b"1" } else { b"0" }),
+        retain: true,
+        ..Message::default()
+    };
+    publish_message(own, message);
 }
 
 /// Publishes the counters. They are not retained: a new subscriber waits for
@@ -94,11 +98,16 @@ pub(crate) fn publish_value(own: &mut Owners, name: &str, value: u64) {
 }
 
 fn publish_here(own: &mut Owners, topic: &str, payload: String) {
-    let message = Arc::new(Message {
+    let message = Message {
         topic: Text::from(topic),
         payload: Bytes::from(payload.into_bytes()),
         ..Message::default()
-    });
+    };
+    publish_message(own, message);
+}
+
+fn publish_message(own: &mut Owners, message: Message) {
+    let message = Arc::new(message);
     let mut source = Source::of(&message, own.now);
     let token = own.commits.token();
     publish::dispatch(own, None, token, &mut source, None);

@@ -6,6 +6,7 @@ use dunlin_base::{QoS, StreamId, Text};
 use dunlin_queue::{Content, Delivery, Identifiers};
 use dunlin_store::{QueuedRef, SessionKey, StoreOp};
 
+use crate::control::values::Reply;
 use crate::io::BusMessage;
 use crate::owners::Owners;
 use crate::owners::elsewhere::Free;
@@ -41,6 +42,9 @@ fn say(own: &mut Owners, client_id: &Text, free: Free) {
         Free::Left(home, token) => {
             let message = BusMessage::Left { token, client_id };
             own.outbox.bus(home, message);
+        }
+        Free::Operator(number) => {
+            own.outbox.reply(number, Reply::Stored(true));
         }
         Free::Granted(shard, token) => {
             let entry = own.sessions.elsewhere_mut(&client_id);

@@ -64,7 +64,7 @@ fn update_standing(own: &mut Owners, s: SessionIdx) -> bool {
         return false;
     };
     let standing = match (session.standing, users.contains_key(user.as_bytes())) {
-        (standing @ (Standing::Open | Standing::Server), _) => standing,
+        (standing @ (Standing::Open | Standing::Server | Standing::Unproved), _) => standing,
         (_, true) => Standing::Listed,
         (_, false) => Standing::Gone,
     };

@@ -23,6 +23,7 @@ use dunlin_store::{Batch, MemoryStore, Request, StoreDone, StoreError};
 
 use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest};
 use crate::config::Config;
+use crate::control::values::{self as control, Reply};
 use crate::io::{Input, Output};
 use crate::random::home_shard;
 use crate::shard::Shard;
@@ -39,6 +40,8 @@ pub(super) struct World {
     pub(super) refuses: bool,
     pub(super) store: MemoryStore,
     configs: Vec<Config>,
+    /// Answers to operators.
+    pub(super) replies: Vec<Reply>,
 }
 
 impl World {
@@ -71,6 +74,7 @@ impl World {
             refuses: false,
             store: MemoryStore::new(),
             configs: (0..shards).map(config).collect(),
+            replies: Vec::new(),
         };
         world.restart();
         world
@@ -90,6 +94,12 @@ impl World {
     pub(super) fn input(&mut self, at: usize, input: Input<'_>) {
         self.shards[at].handle(NOW, input);
         self.run();
+    }
+
+    /// An operator asks a shard.
+    pub(super) fn ask(&mut self, at: usize, request: control::Request) {
+        let number = 1;
+        self.input(at, Input::Control { number, request });
     }
 
     /// Carries what shards want until they want nothing.
@@ -123,6 +133,7 @@ impl World {
                 let done = self.store.handle(&request);
                 self.shards[at].handle(NOW, Input::Store(done));
             }
+            Output::Control { reply, .. } => self.replies.push(reply),
             Output::Auth {
                 conn,
                 request: AuthRequest::Password { user, password, .. },
@@ -183,6 +194,7 @@ impl World {
             identity: None,
             protocol: Text::from_static(protocol),
             early_data: false,
+            binding: None,
         };
         let event = NetEvent::new(conn, NetEventKind::Opened { peer });
         self.input(usize::from(conn.shard().0), Input::Net(event));
@@ -239,10 +251,20 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(world: &mut World, conn: ConnId, sasl: Option<SaslInit<'_>>) -> Self {
+        Self::of(world, conn, sasl, "client")
+    }
+
+    /// Of this container.
+    pub(super) fn of(
+        world: &mut World,
+        conn: ConnId,
+        sasl: Option<SaslInit<'_>>,
+        container_id: &str,
+    ) -> Self {
         world.open(conn, "amqp");
         let settings = Settings {
             side: Side::Client,
-            container_id: "client",
+            container_id,
             sasl: match sasl {
                 Some(_) => SaslPolicy::Required,
                 None => SaslPolicy::Off,

@@ -11,7 +11,7 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Event, LinkId};
 
 use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, receiver};
-use super::queues::{address, internal_errors, lose, miscounted, payloads, taken};
+use super::queues::{address, addressed, internal_errors, lose, miscounted, payloads, taken};
 
 const TIME: &str = "x-opt-delivery-time";
 const DELAY: &str = "x-opt-delivery-delay";
@@ -125,11 +125,16 @@ fn what_is_kept_back_has_its_place_among_the_messages_of_a_queue() {
         let bytes = annotated(true, payload, DELAY, Value::Long(100));
         send(&mut from, &mut world, link, bytes);
     }
-    from.send(&mut world, link, false, message(true, b"3"));
-    let (_, state) = from.outcome().expect("an outcome");
+    assert_eq!(from.engine.credit(link), 0, "there is no room");
+    let mut other = Client::new(&mut world, conn(0, 2), None);
+    let relay = other.sender(&mut world, None);
+    other.send(&mut world, relay, false, addressed(&queue, true, b"3"));
+    let (_, state) = other.outcome().expect("an outcome");
     assert!(!is_accepted(&state), "there is no room");
     // Nothing is kept back for years.
     let years = annotated(true, b'4', DELAY, Value::Long(400 * 24 * 3_600_000));
+    let mut from = Client::new(&mut world, conn(0, 3), None);
+    let link = from.sender(&mut world, Some("t/a"));
     from.send(&mut world, link, false, years);
     let (_, state) = from.outcome().expect("an outcome");
     let DeliveryState::Outcome(dunlin_amqp::codec::Outcome::Rejected(rejected)) = state.get()

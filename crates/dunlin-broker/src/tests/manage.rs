@@ -6,11 +6,11 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, List, Map, Message as Scanned, MessageId, Properties, Role, Section, Source,
-    Target, Value,
+    AnyTarget, Attach, Begin, List, Map, Message as Scanned, MessageId, Properties, Role, Section,
+    SerialNumber, Source, Target, Value, capability,
 };
+use dunlin_amqp::{Event, LinkId};
 use dunlin_base::Text;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_store::{StoreDone, StoreError};
@@ -54,7 +54,7 @@ impl Manager {
             .events
             .iter()
             .find_map(|event| match event {
-                dunlin_amqp::Event::Disposition { state, .. } => state.clone(),
+                Event::Disposition { state, .. } => state.clone(),
                 _ => None,
             })
             .filter(is_accepted)
@@ -602,5 +602,112 @@ fn answers_go_where_the_request_says() {
     let event = NetEvent::new(conn(0, 9), NetEventKind::Closed { cause });
     world.input(0, Input::Net(event));
     world.release_store();
+    checked(&world);
+}
+
+/// Attaches a link from (`Role::Receiver`) or to `$management` with a property
+/// `paired`. Returns the link, and that property in the answer.
+fn attach_half(
+    client: &mut Client,
+    world: &mut World,
+    name: &str,
+    role: Role,
+    paired: Value<'_>,
+) -> (LinkId, Option<bool>) {
+    client.events.clear();
+    let properties = [(Value::Symbol(capability::PAIRED), paired)];
+    let attach = Attach {
+        name,
+        properties: Some(Map::new(&properties)),
+        ..receiver("$management")
+    };
+    let to = Target {
+        address: Some("$management"),
+        ..Target::default()
+    };
+    let attach = match role {
+        Role::Receiver => attach,
+        Role::Sender => Attach {
+            role,
+            target: Some(AnyTarget::Target(to)),
+            initial_delivery_count: Some(SerialNumber(0)),
+            ..attach
+        },
+    };
+    let link = client.attach(world, &attach);
+    if role == Role::Receiver {
+        let _ = client.engine.set_credit(link, 9, false);
+        client.exchange(world);
+    }
+    let answer = client.events.iter().find_map(|event| match event {
+        Event::Attached { attach, .. } => attach.attach()?.properties,
+        _ => None,
+    });
+    let answer = answer.and_then(|it| it.get(capability::PAIRED.as_str()));
+    let answer = answer.and_then(|it| match it {
+        Value::Bool(paired) => Some(paired),
+        _ => None,
+    });
+    (link, answer)
+}
+
+/// The link that the answer to a request to `$me` comes on; `None`: it is rejected.
+fn answered_on(client: &mut Client, world: &mut World, sender: LinkId) -> Option<LinkId> {
+    client.events.clear();
+    let application = [
+        ("operation", Value::String("READ")),
+        ("name", Value::String("q")),
+    ];
+    let request = write(Some("$me"), &application, &Value::Null);
+    client.send(world, sender, false, request);
+    let (delivery, _, bytes) = client.message()?;
+    assert_eq!(read(&bytes).0, 404);
+    Some(delivery.link)
+}
+
+#[test]
+fn a_pair_of_links_answers_on_itself() {
+    let mut world = World::new(2, OPEN);
+    let mut client = Client::new(&mut world, conn(0, 1), None);
+    let offered = client.events.iter().find_map(|event| match event {
+        Event::Opened(body) => body.open()?.offered_capabilities,
+        _ => None,
+    });
+    assert!(offered.is_some_and(|all| all.contains("LINK_PAIR_V1_0")));
+    let pair = Value::Bool(true);
+    let mut half = |client: &mut Client, name: &str, role, paired| {
+        attach_half(client, &mut world, name, role, paired)
+    };
+    let first = client.session;
+    let (alone, said) = half(&mut client, "alone", Role::Receiver, Value::Bool(false));
+    assert_eq!(said, None);
+    let (a_from, said) = half(&mut client, "a", Role::Receiver, pair);
+    assert_eq!(said, Some(true));
+    let (b_to, said) = half(&mut client, "b", Role::Sender, pair);
+    assert_eq!(said, Some(true));
+    let (a_to, _) = half(&mut client, "a", Role::Sender, pair);
+    let (b_from, _) = half(&mut client, "b", Role::Receiver, pair);
+    let (loose_to, _) = half(&mut client, "loose", Role::Sender, Value::Null);
+    client.session = client.engine.begin(&Begin::default()).ok();
+    let (c_from, _) = half(&mut client, "c", Role::Receiver, pair);
+    let (c_to, _) = half(&mut client, "c", Role::Sender, pair);
+    for (to, from) in [(a_to, a_from), (b_to, b_from), (c_to, c_from)] {
+        assert_eq!(answered_on(&mut client, &mut world, to), Some(from));
+    }
+    // What is no pair does not take the half of one.
+    assert_eq!(answered_on(&mut client, &mut world, loose_to), Some(alone));
+    client.engine.detach(b_from, true, None).expect("detach");
+    client.exchange(&mut world);
+    assert_eq!(answered_on(&mut client, &mut world, b_to), None);
+    // The half of a pair on one session is none on another.
+    client.session = first;
+    let (d_to, _) = attach_half(&mut client, &mut world, "d", Role::Sender, pair);
+    client.session = client.engine.begin(&Begin::default()).ok();
+    attach_half(&mut client, &mut world, "d", Role::Receiver, pair);
+    assert_eq!(answered_on(&mut client, &mut world, d_to), None);
+    for role in [Role::Sender, Role::Receiver] {
+        attach_half(&mut client, &mut world, "e", role, Value::Uint(1));
+        assert_eq!(client.refusal().as_deref(), Some("amqp:invalid-field"));
+    }
     checked(&world);
 }

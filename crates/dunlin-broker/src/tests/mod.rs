@@ -3,14 +3,28 @@
 
 #[cfg(feature = "amqp")]
 mod amqp;
+#[cfg(all(feature = "amqp", feature = "mqtt"))]
+mod concluding;
+#[cfg(all(feature = "amqp", feature = "mqtt"))]
+mod control;
+#[cfg(all(feature = "amqp", feature = "mqtt"))]
+mod counting;
 #[cfg(feature = "amqp")]
 mod dead;
 #[cfg(feature = "amqp")]
 mod delaying;
 #[cfg(feature = "amqp")]
+mod filling;
+#[cfg(feature = "amqp")]
+mod kept;
+#[cfg(feature = "amqp")]
 mod manage;
 #[cfg(feature = "amqp")]
+mod own;
+#[cfg(feature = "amqp")]
 mod queues;
+#[cfg(all(feature = "amqp", feature = "mqtt"))]
+mod redirecting;
 #[cfg(feature = "mqtt")]
 mod searches;
 #[cfg(feature = "amqp")]

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use dunlin_amqp::codec::{
     AnyTarget, Attach, DeliveryState, DistributionMode, Header, Message as Scanned, Modified,
-    Outcome, ReceiverSettleMode, Rejected, Role, SerialNumber, Source, Symbols, Target,
+    Outcome, Properties, ReceiverSettleMode, Rejected, Role, SerialNumber, Source, Symbols, Target,
     TerminusDurability, TerminusExpiryPolicy, capability,
 };
 use dunlin_amqp::{Delivery, Event, LinkId};
@@ -19,8 +19,26 @@ use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, publish,
 use crate::access::{Access, Acl};
 use crate::config::{Config, NamedQueue};
 use crate::io::Input;
+use crate::memory::Part;
 use crate::queues::options::{Overflow, QueueOptions};
 use crate::random::home_shard;
+
+/// A message with a header, if it is durable, for this address.
+pub(super) fn addressed(to: &str, durable: bool, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = match durable {
+        true => message(true, b""),
+        false => Vec::new(),
+    };
+    // The header alone.
+    bytes.truncate(7);
+    let properties = Properties {
+        to: Some(to),
+        ..Properties::default()
+    };
+    properties.encode(&mut bytes).expect("a vector");
+    bytes.extend_from_slice(&message(false, payload));
+    bytes
+}
 
 /// A queue whose home is shard 0 of two.
 pub(super) fn address() -> String {
@@ -86,6 +104,13 @@ pub(super) fn miscounted(world: &World) -> usize {
         .iter()
         .map(|s| s.census().miscounted_bytes)
         .sum()
+}
+
+/// Bytes of messages in the memory budget, on all shards.
+pub(super) fn queued(world: &World) -> usize {
+    let parts = world.shards.iter().flat_map(|shard| shard.memory());
+    let of_queues = parts.filter(|(part, ..)| *part == Part::Queued);
+    of_queues.map(|(_, used, _)| used).sum()
 }
 
 pub(super) fn internal_errors(world: &World) -> u64 {
@@ -239,10 +264,11 @@ fn a_full_queue_does_what_its_policy_says() {
             let change = named(&queue, &[], &options);
             let mut world = World::configured(2, OPEN, change);
             let mut from = Client::new(&mut world, conn(shard, 1), None);
-            let link = from.sender(&mut world, Some(&queue));
+            // A link to the queue itself has no credit when it refuses.
+            let link = from.sender(&mut world, None);
             let mut got = String::new();
             for byte in b'1'..=b'4' {
-                from.send(&mut world, link, false, message(durable, &[byte]));
+                from.send(&mut world, link, false, addressed(&queue, durable, &[byte]));
                 let (_, state) = from.outcome().expect("an outcome");
                 got.push(if is_accepted(&state) { '+' } else { '-' });
             }

@@ -81,6 +81,7 @@ impl World {
             identity: None,
             protocol: dunlin_base::Text::new(),
             early_data: false,
+            binding: None,
         };
         let kind = NetEventKind::Opened { peer };
         self.input(Input::Net(NetEvent::new(conn, kind)));

@@ -16,7 +16,8 @@ use dunlin_base::{Encoded, Form, Instant, Message, MessageExtra, QoS, Text};
 use dunlin_store::{Batch, Seq, StoreOp, Target};
 
 use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, receiver};
-use super::queues::{address, internal_errors, miscounted, payloads, taken};
+use super::queues::{address, internal_errors, miscounted, payloads, queued, taken};
+use crate::config::Config;
 
 const SELECTOR: &str = "apache.org:selector-filter:string";
 
@@ -259,7 +260,9 @@ fn a_selector_that_matches_nothing_looks_at_a_large_queue_once_and_in_parts() {
     // The cheapest look takes 32 steps, and 65,536 are taken at a time.
     let terms = "n = 1 OR n > 100 OR n LIKE '%a%a%a' OR ".repeat(20) + "n = 1";
     for (selector, messages, least) in [("n = 1", MESSAGES, 49), (&*terms, 10_000, 30)] {
-        let mut world = World::new(2, OPEN);
+        // Nearly full, a queue has no credit for senders.
+        let large = |config: &mut Config| config.queues.options.messages_max *= 2;
+        let mut world = World::configured(2, OPEN, large);
         let mut from = Client::new(&mut world, conn(0, 1), None);
         from.sender(&mut world, Some(&queue));
         fill(&mut world, &queue, messages);
@@ -284,6 +287,28 @@ fn a_selector_that_matches_nothing_looks_at_a_large_queue_once_and_in_parts() {
         assert_eq!(accept(&mut to, &mut world), "1");
         assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
     }
+}
+
+#[test]
+fn what_is_passed_over_is_counted_in_the_memory_budget() {
+    let queue = address();
+    let mut world = World::new(2, OPEN);
+    let mut from = Client::new(&mut world, conn(0, 1), None);
+    from.sender(&mut world, Some(&queue));
+    fill(&mut world, &queue, 1000);
+    let mut to = Client::new(&mut world, conn(0, 2), None);
+    select(&mut to, &mut world, "n = 1", (&receiver(&queue), 10));
+    let messages = world.shards[0].census().queued_bytes;
+    let places = queued(&world) - messages;
+    assert!((100_000..250_000).contains(&places), "{places}");
+    let mut all = Client::new(&mut world, conn(1, 3), None);
+    let link = all.receiver(&mut world, &queue, 1000);
+    while !accept(&mut all, &mut world).is_empty() {
+        all.engine.set_credit(link, 1000, false).expect("credit");
+        all.exchange(&mut world);
+    }
+    assert_eq!((queued(&world), world.store.stored_messages()), (0, 0));
+    assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
 }
 
 #[test]

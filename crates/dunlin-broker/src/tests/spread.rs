@@ -47,6 +47,7 @@ fn commands(allowed: bool, properties: &[Property]) -> Vec<NetCommandKind> {
         identity: None,
         protocol: Text::from_static("amqp"),
         early_data: false,
+        binding: None,
     };
     let (id, stream) = (conn(0, 1), StreamId::CONTROL);
     let events = [

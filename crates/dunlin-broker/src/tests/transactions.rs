@@ -20,17 +20,17 @@ use crate::queues::options::QueueOptions;
 use crate::random::home_shard;
 
 /// A client with a link to the coordinator.
-struct Controller {
-    client: Client,
-    link: LinkId,
+pub(super) struct Controller {
+    pub(super) client: Client,
+    pub(super) link: LinkId,
     /// States of deliveries that came before an answer.
     concluded: Vec<State>,
 }
 
-type Id = Vec<u8>;
+pub(super) type Id = Vec<u8>;
 
 impl Controller {
-    fn new(world: &mut World, shard: u16, number: u64) -> Self {
+    pub(super) fn new(world: &mut World, shard: u16, number: u64) -> Self {
         let mut client = Client::new(world, conn(shard, number), None);
         let attach = Attach {
             name: "controller",
@@ -55,7 +55,7 @@ impl Controller {
     }
 
     /// What the coordinator said: an id, nothing, or the condition of a refusal.
-    fn answer(&mut self) -> Result<Id, String> {
+    pub(super) fn answer(&mut self) -> Result<Id, String> {
         let link = self.link;
         let state = loop {
             let (of, state) = self.client.outcome().expect("an answer");
@@ -74,22 +74,22 @@ impl Controller {
         }
     }
 
-    fn declare(&mut self, world: &mut World) -> Id {
+    pub(super) fn declare(&mut self, world: &mut World) -> Id {
         self.demand(world, &Demand::Declare { global_id: None });
         self.answer().expect("declared")
     }
 
-    fn discharge(&mut self, world: &mut World, id: &Id, fail: bool) {
+    pub(super) fn discharge(&mut self, world: &mut World, id: &Id, fail: bool) {
         let txn_id = Bytes::copy_from_slice(id);
         self.demand(world, &Demand::Discharge { txn_id, fail });
     }
 
-    fn commit(&mut self, world: &mut World, id: &Id) -> Result<(), String> {
+    pub(super) fn commit(&mut self, world: &mut World, id: &Id) -> Result<(), String> {
         self.discharge(world, id, false);
         self.answer().map(drop)
     }
 
-    fn roll_back(&mut self, world: &mut World, id: &Id) {
+    pub(super) fn roll_back(&mut self, world: &mut World, id: &Id) {
         self.discharge(world, id, true);
         assert_eq!(self.answer(), Ok(Id::new()));
     }
@@ -107,7 +107,14 @@ impl Controller {
         }
     }
 
-    fn post_as(&mut self, world: &mut World, link: LinkId, id: &Id, settled: bool, bytes: Vec<u8>) {
+    pub(super) fn post_as(
+        &mut self,
+        world: &mut World,
+        link: LinkId,
+        id: &Id,
+        settled: bool,
+        bytes: Vec<u8>,
+    ) {
         self.client.tag += 1;
         let sending = Sending {
             state: Some(DeliveryState::Transactional(TransactionalState {
@@ -123,7 +130,7 @@ impl Controller {
     }
 
     /// Says an outcome of a delivery that counts with the transaction.
-    fn retire(
+    pub(super) fn retire(
         &mut self,
         world: &mut World,
         id: &Id,

@@ -8,6 +8,7 @@ use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{Attach, DeliveryState};
 
 use super::amqp::{Client, OPEN, World, conn, message, receiver};
+use crate::control::values::{self as control, ClientFilter, ClientView, Page, Reply};
 
 /// Deliveries that a session may have without an outcome.
 const INFLIGHT_MAX: u16 = 4;
@@ -31,6 +32,16 @@ fn receive(client: &mut Client, world: &mut World, address: &str, credit: u32) -
         .expect("credit");
     client.exchange(world);
     link
+}
+
+/// A page of clients.
+fn list(world: &mut World, at: usize, limit: usize) -> Page<ClientView> {
+    let filter = ClientFilter::default();
+    world.ask(0, control::Request::Clients { filter, at, limit });
+    match world.replies.pop() {
+        Some(Reply::Clients(page)) => page,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Accepts the next message; whether there was one.
@@ -107,8 +118,7 @@ fn a_connection_is_in_the_list_of_clients_with_its_links() {
     let mut from = Client::new(&mut world, conn(0, 2), None);
     let link = from.sender(&mut world, Some("t/a"));
     from.send(&mut world, link, false, message(false, b"x"));
-    let shard = &world.shards[0];
-    let clients = shard.clients(None, 10);
+    let clients = list(&mut world, 0, 10).rows;
     let ids: Vec<_> = clients.iter().map(|client| client.conn).collect();
     assert_eq!(ids, [Some(conn(0, 1)), Some(conn(0, 2))]);
     let [first, ..] = &clients[..] else {
@@ -117,8 +127,8 @@ fn a_connection_is_in_the_list_of_clients_with_its_links() {
     assert_eq!((&*first.client_id, first.version), ("client", 0));
     assert_eq!((first.links, first.subscriptions), (Some(2), 1));
     assert_eq!((first.queued, first.in_flight), (1, 0), "no credit");
-    assert_eq!(shard.clients(first.conn, 10).len(), 1);
-    let found = shard.client("client").map(|client| client.links);
-    assert_eq!(found, Some(Some(2)));
-    assert!(shard.client("other").is_none());
+    let page = list(&mut world, 0, 1);
+    assert_eq!((page.rows.len(), page.next), (1, Some(1)));
+    let page = list(&mut world, 1, 10);
+    assert_eq!((page.rows.len(), page.next), (1, None));
 }

@@ -8,8 +8,10 @@ mod tests;
 use core::time::Duration;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dunlin_base::transport::Transport;
 use dunlin_base::{Instant, QoS, SendBuf, StreamId, Text};
+use dunlin_dial::Channel;
 use dunlin_mqtt::client::{
     CommandError, Owed, PeerError, Phase, Receipt, Resume, Session, Settings,
 };
@@ -17,7 +19,7 @@ use dunlin_mqtt::codec::{
     self, Disconnect, DisconnectProperties, PacketId, PublishProperties, ReasonCode, Version,
 };
 use dunlin_mqtt::packet_ids::Window;
-use dunlin_mqtt::scram;
+use dunlin_mqtt::scram::Binding;
 use tokio::sync::oneshot;
 
 use super::requests::Requests;
@@ -40,6 +42,8 @@ pub(super) struct Exchange {
     /// Answers the wait for the first connection.
     connected: Option<oneshot::Sender<Result<(), DisconnectCause>>>,
     scram: Option<Scram>,
+    /// The server has refused to bind SCRAM to the channel.
+    without_plus: bool,
     /// Why the connection must end, found while handling what came.
     fault: Option<DisconnectCause>,
     /// A message was acknowledged or received on this connection.
@@ -71,6 +75,7 @@ impl Exchange {
             options,
             connected: Some(connected),
             scram: None,
+            without_plus: false,
             fault: None,
             is_useful: false,
             in_flight: Window::default(),
@@ -111,23 +116,58 @@ impl Exchange {
         core::mem::take(&mut self.is_useful)
     }
 
+    /// Whether the client authenticates by SCRAM.
+    pub(super) fn wants_channel(&self) -> bool {
+        self.options.session.scram.is_some()
+    }
+
+    /// The transport says what SCRAM is bound by.
+    pub(super) fn bind(&mut self, data: Bytes) {
+        if let Some(scram) = &mut self.scram {
+            scram.bind(data);
+        }
+    }
+
+    /// Whether the server has refused only to bind SCRAM to the channel: it is
+    /// tried again without.
+    pub(super) fn take_plus_refused(&mut self) -> bool {
+        let said = self.scram.as_ref().map(Scram::binding);
+        let Some(DisconnectCause::Refused { reason, .. }) = &self.fault else {
+            return false;
+        };
+        match (said, *reason) {
+            (Some(Binding::Bound(_)), ReasonCode::BadAuthenticationMethod) => {
+                self.without_plus = true;
+                self.fault = None;
+                true
+            }
+            // It may offer that now.
+            (Some(Binding::NotOffered), ReasonCode::NotAuthorized) => {
+                self.without_plus = false;
+                false
+            }
+            _ => false,
+        }
+    }
+
     /// A transport is open: writes CONNECT. `early`: messages of QoS 1 and 2
     /// that need not wait for CONNACK.
     pub(super) fn begin(
         &mut self,
         now: Instant,
+        channel: Channel,
         early: u16,
         is_reconnection: bool,
         out: &mut SendBuf,
     ) {
         let mut first = None;
         if let Some((user, password)) = &self.options.session.scram {
-            let scram = Scram::new();
+            let scram = Scram::new(channel, self.without_plus);
             match scram.first(user, password) {
-                Ok(message) => first = Some(message),
+                Ok(message) => first = Some((scram.method(), message)),
                 Err(error) => {
                     self.fault = Some(DisconnectCause::Scram(error));
-                    first = Some(Vec::new());
+                    first = Some((scram.method(), Vec::new()));
                 }
             }
             self.scram = Some(scram);
@@ -138,7 +178,7 @@ impl Exchange {
         let sent = options.with_connect(
             &self.client_id,
             is_reconnection,
-            first.as_deref(),
+            first.as_ref().map(|(method, first)| (*method, &first[..])),
             |connect| session.connect(now, connect, out),
         );
         if let Err(error) = sent {
@@ -240,7 +280,7 @@ impl Exchange {
         };
         match scram.respond(user, password, server_first) {
             Ok(answer) => {
-                let method = scram::METHOD;
+                let method = scram.method();
                 let sent = self.session.authenticate(now, method, &answer, out);
                 debug_assert!(sent.is_ok(), "an exchange is under way");
             }

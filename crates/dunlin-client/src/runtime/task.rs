@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, StreamId};
-use dunlin_dial::{Context, Key, Link, Resolved, SessionFacts, Standing, Step, Task};
+use dunlin_dial::{Channel, Context, Key, Link, Resolved, SessionFacts, Standing, Step, Task};
 use dunlin_mqtt::codec::ReasonCode;
 use tokio::sync::oneshot;
 
@@ -207,6 +207,7 @@ impl ClientTask {
                 self.receiver.stream_ended(stream, true, &mut parts);
             }
             NetEventKind::Sent { bytes, .. } => self.sender.sent(bytes),
+            NetEventKind::ChannelBinding { data } => self.exchange.bind(data),
             NetEventKind::StreamDelivered { stream } => self.sender.delivered(stream, now),
             NetEventKind::StreamsAvailable { .. } => self.sender.more_credit(),
             // Addresses may change.
@@ -225,7 +226,7 @@ impl ClientTask {
         }
     }
 
-    fn follow(&mut self, context: &Context<'_>, step: Step<DisconnectCause>) {
+    fn follow(&mut self, context: &mut Context<'_>, step: Step<DisconnectCause>) {
         match step {
             Step::Rest => {}
             Step::Begin(conn) => self.begin(context, conn),
@@ -234,15 +235,19 @@ impl ClientTask {
     }
 
     /// A transport is open: writes CONNECT.
-    fn begin(&mut self, context: &Context<'_>, conn: ConnId) {
+    fn begin(&mut self, context: &mut Context<'_>, conn: ConnId) {
         let early = match self.link.may_run_ahead(conn) {
             true => EARLY_PUBLISHES_MAX,
             false => 0,
         };
         let is_reconnection = self.link.was_connected();
+        let channel = match self.exchange.wants_channel() {
+            true => Channel::of(context.net, conn),
+            false => Channel::default(),
+        };
         let out = self.sender.control();
         self.exchange
-            .begin(context.now, early, is_reconnection, out);
+            .begin(context.now, channel, early, is_reconnection, out);
     }
 
     /// Does what is due for the way back to QUIC.
@@ -348,16 +353,20 @@ impl ClientTask {
 
     /// The transport is gone.
     fn connection_lost(&mut self, context: &mut Context<'_>, cause: CloseCause) {
+        let is_last = self.ending.is_some();
+        let begins_again = self.exchange.take_plus_refused() && !is_last;
         self.exchange.handle_closed();
         self.receiver.forget_connection();
         self.sender.forget_connection();
-        let goes_on = self.ending.is_none() && !self.exchange.has_failed();
+        let goes_on = !is_last && !begins_again && !self.exchange.has_failed();
         if let Some(conn) = self.link.switch(context, goes_on) {
             self.begin(context, conn);
             return self.write(context);
         }
+        if begins_again {
+            return self.link.begin_again(context.now);
+        }
         let fault = self.exchange.take_fault();
-        let is_last = self.ending.is_some();
         let is_useful = self.exchange.take_usefulness();
         let step = self.link.lost(context, fault, cause, is_last, is_useful);
         self.follow(context, step);

@@ -502,3 +502,43 @@ fn a_closed_udp_port_is_an_error_at_once() {
         );
     }
 }
+
+#[test]
+fn a_persistent_client_goes_on_after_a_first_attempt_that_failed() {
+    let server = Server::run(|listener| {
+        drop(listener.accept());
+        let mut peer = listener.accept();
+        peer.expect("CONNECT c");
+        peer.send_packet(&Packet::ConnAck(ConnAck {
+            reason: ReasonCode::ServerUnavailable,
+            ..ConnAck::default()
+        }));
+        peer.expect("end");
+        let mut peer = listener.accept_session(false);
+        peer.expect("SUBSCRIBE 1 a");
+        peer.send("SUBACK 1");
+        peer.expect("DISCONNECT expiry=0");
+    });
+    run(async {
+        let (client, _messages, connecting) = server.client().persistent().start().expect("begun");
+        client.subscribe("a", QoS::AtMostOnce).await.expect("made");
+        connecting.await.expect("connected");
+        client.disconnect().await;
+    });
+    server.end();
+}
+
+#[test]
+fn a_bridge_says_so_in_3_1_1_only() {
+    for (version, said) in [(Version::V5, false), (Version::V311, true)] {
+        let server = Server::run(move |listener| {
+            let mut peer = listener.accept();
+            peer.expect_connect(|connect| assert_eq!(connect.bridge, said));
+        });
+        run(async {
+            let builder = server.client().version(version).bridge(true);
+            let _ = builder.no_reconnect().connect().await;
+        });
+        server.end();
+    }
+}

@@ -12,7 +12,7 @@ use dunlin_base::{ConnId, Instant};
 use super::knock::Knock;
 use super::{CLOSE_NORMAL, Link, State, Step as LinkStep, Watch};
 use crate::context::Context;
-use crate::error::DialError;
+use crate::error::{DialError, PORT_CLOSED};
 use crate::race::{Plan, RaceMemory, Runner, Running, Step, network_name, wall_clock};
 
 /// Head start of an address before the next one is tried as well (RFC 8305
@@ -214,7 +214,7 @@ impl<W: Watch> Link<W> {
         if dialing.deadline <= context.now {
             dialing.abort(context, None);
             let cause = DialError::Transport(CloseCause::HandshakeTimeout);
-            return Some(self.attempt_failed(context, cause));
+            return Some(self.ended(context, cause.into()));
         }
         loop {
             let mut wake = self.run_lanes(context, &mut dialing);
@@ -227,7 +227,7 @@ impl<W: Watch> Link<W> {
                     }
                 }
                 Step::Win(runner) => return self.take_winner(context, &dialing, runner),
-                Step::Lost => return Some(self.attempt_failed(context, dialing.cause)),
+                Step::Lost => return Some(self.ended(context, dialing.cause.into())),
                 Step::Wait(until) => {
                     wake = wake.into_iter().chain(until).min();
                     dialing.wake = wake.unwrap_or(dialing.deadline);
@@ -285,7 +285,7 @@ impl<W: Watch> Link<W> {
         for conn in refused.collect::<Vec<_>>() {
             context.conns.remove(&conn);
             context.net.conn(conn).abort();
-            dialing.closed(conn, CloseCause::failed("cannot connect: port is closed"));
+            dialing.closed(conn, CloseCause::failed(PORT_CLOSED));
         }
     }
 
@@ -297,7 +297,7 @@ impl<W: Watch> Link<W> {
     ) -> Option<LinkStep<W::Cause>> {
         let lane = dialing.lane(runner);
         let Some((lane, conn)) = lane.and_then(|lane| Some((lane, lane.opened?))) else {
-            return Some(self.attempt_failed(context, dialing.cause.clone()));
+            return Some(self.ended(context, dialing.cause.clone().into()));
         };
         dialing.abort(context, Some(conn));
         if let Some(network) = &dialing.network {

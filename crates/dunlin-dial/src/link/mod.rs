@@ -13,7 +13,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use dunlin_base::transport::{CloseCause, Transport};
-use dunlin_base::{ConnId, Instant, Text};
+use dunlin_base::{ConnId, Instant};
 use dunlin_net::{ClientTls, DialConfig};
 
 use crate::backoff::random_u64;
@@ -143,6 +143,12 @@ impl<W: Watch> Link<W> {
             was_connected: false,
             upgrade: Upgrade::default(),
         }
+    }
+
+    /// TLS, once it is made; one that another link made of the same options may be
+    /// put here, with the tickets that it keeps.
+    pub const fn tls_mut(&mut self) -> &mut Option<Arc<ClientTls>> {
+        &mut self.tls
     }
 
     /// The connection that the protocol runs on.
@@ -297,7 +303,7 @@ impl<W: Watch> Link<W> {
                     self.start_dialing(context, &addrs);
                     None
                 }
-                State::Failed(cause) => Some(self.attempt_failed(context, cause)),
+                State::Failed(cause) => Some(self.ended(context, cause.into())),
                 State::Dialing(dialing) => self.run_dialing(context, dialing),
                 State::Waiting(until) if until <= context.now => None,
                 other => {
@@ -359,8 +365,9 @@ impl<W: Watch> Link<W> {
         config.quic = options.network.tuning();
         config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
         config.handshake_timeout = Some(options.connect_timeout);
+        config.connector.clone_from(&options.connector);
         self.early.configure(&mut config, early);
-        config.protocols = vec![Text::from_static(url.protocol().name())];
+        config.protocols.clone_from(&options.protocols);
         url.path().clone_into(&mut config.ws_path);
         let conn = context
             .net
@@ -504,15 +511,18 @@ impl<W: Watch> Link<W> {
         self.ended(context, cause)
     }
 
-    /// An attempt came to nothing.
-    fn attempt_failed(&mut self, context: &Context<'_>, cause: DialError) -> Step<W::Cause> {
-        self.ended(context, cause.into())
+    /// The transport is gone, because the server wants the protocol to begin in
+    /// another way: connects again at once.
+    pub fn begin_again(&mut self, now: Instant) {
+        let _ = self.early.lost(now, true);
+        self.state = State::Waiting(now);
     }
 
     /// An attempt or a connection ended: waits, or gives up.
     fn ended(&mut self, context: &Context<'_>, cause: W::Cause) -> Step<W::Cause> {
         self.watch.disconnected(&cause);
-        let backoff = self.options.reconnect.filter(|_| self.was_connected);
+        let goes_on = self.was_connected || self.options.persistent;
+        let backoff = self.options.reconnect.filter(|_| goes_on);
         let is_over = cause.is_final() || self.losses.are_enough();
         let Some(backoff) = backoff.filter(|_| !is_over) else {
             return Step::End(cause);

@@ -1,45 +1,77 @@
 //! Enhanced authentication (MQTT 5.0 section 4.12), the server's side: one
-//! exchange of SCRAM-SHA-256 (RFC 7677), and when its packets may come.
+//! exchange of SCRAM-SHA-256 (RFC 7677), bound to its channel or not, and when
+//! its packets may come.
 
 use alloc::boxed::Box;
 
 use bytes::Bytes;
 use dunlin_base::Text;
+use dunlin_base::transport::BindingType;
 use dunlin_mqtt_codec::{Auth, AuthProperties, Packet, ReasonCode};
 
 use super::Fault;
-use crate::scram::{Exchange, METHOD, StoredKeys};
+use crate::scram::{Exchange, METHOD, METHOD_PLUS, StoredKeys};
 
 /// The client is not who it says.
 pub const NOT_AUTHORIZED: Fault = Fault::new(ReasonCode::NotAuthorized, "authentication failed");
 
 /// An exchange after the client's first message.
 #[derive(Debug)]
-pub struct AuthExchange(Exchange);
+pub struct AuthExchange {
+    method: &'static str,
+    scram: Exchange,
+}
 
 impl AuthExchange {
     /// Reads the client's first message; the keys of its user are still to be
-    /// asked for.
+    /// asked for, and the data of its channel if it wants that. `offered`: by
+    /// what SCRAM-SHA-256-PLUS is offered, if it is.
     ///
     /// # Errors
     ///
     /// The method is not known, or this is no message of it.
-    pub fn begin(method: &str, data: Option<&[u8]>) -> Result<Self, Fault> {
-        if method != METHOD {
+    pub fn begin(
+        method: &str,
+        data: Option<&[u8]>,
+        offered: Option<BindingType>,
+    ) -> Result<Self, Fault> {
+        let (method, binds) = match method {
+            METHOD => (METHOD, false),
+            METHOD_PLUS if offered.is_some() => (METHOD_PLUS, true),
             //= mqtt5#[MQTT-4.12.0-1]
-            return Err(Fault::new(
-                ReasonCode::BadAuthenticationMethod,
-                "unknown authentication method",
-            ));
-        }
-        let exchange = Exchange::begin(data.unwrap_or_default(), false, None);
-        exchange.map(Self).map_err(|_| NOT_AUTHORIZED)
+            _ => {
+                return Err(Fault::new(
+                    ReasonCode::BadAuthenticationMethod,
+                    "unknown authentication method",
+                ));
+            }
+        };
+        let scram = Exchange::begin(data.unwrap_or_default(), binds, offered);
+        let scram = scram.map_err(|_| NOT_AUTHORIZED)?;
+        Ok(Self { method, scram })
+    }
+
+    /// Its Authentication Method.
+    #[must_use]
+    pub const fn method(&self) -> &'static str {
+        self.method
+    }
+
+    /// Whether it waits for the data of the channel.
+    #[must_use]
+    pub const fn wants_channel(&self) -> bool {
+        self.scram.wants_channel()
+    }
+
+    /// The data of the channel, of the type that was offered.
+    pub fn bind(&mut self, data: Bytes) {
+        self.scram.bind(data);
     }
 
     /// The user whom the client claims to be.
     #[must_use]
     pub const fn user(&self) -> &Text {
-        self.0.user()
+        self.scram.user()
     }
 
     /// The server's first message, for AUTH.
@@ -54,7 +86,7 @@ impl AuthExchange {
         iterations: u32,
         keys: StoredKeys,
     ) -> Result<&[u8], Fault> {
-        let challenge = self.0.challenge(nonce, salt, iterations, keys);
+        let challenge = self.scram.challenge(nonce, salt, iterations, keys);
         challenge.map_err(|_| NOT_AUTHORIZED)
     }
 
@@ -66,7 +98,7 @@ impl AuthExchange {
     /// It does not continue the exchange.
     pub fn handle_auth(&self, auth: &Auth<'_>) -> Result<Option<Bytes>, Fault> {
         //= mqtt5#[MQTT-4.12.0-5]
-        if auth.properties.authentication_method != Some(METHOD)
+        if auth.properties.authentication_method != Some(self.method)
             || auth.reason != ReasonCode::ContinueAuthentication
         {
             return Err(Fault::protocol("AUTH does not continue the exchange"));
@@ -76,7 +108,7 @@ impl AuthExchange {
 
     /// Checks the client's proof; returns the server's last message.
     fn finish(&self, client_final: Option<&[u8]>) -> Result<Bytes, Fault> {
-        let last = self.0.finish(client_final.unwrap_or_default());
+        let last = self.scram.finish(client_final.unwrap_or_default());
         last.map_err(|_| NOT_AUTHORIZED)
     }
 }
@@ -96,6 +128,7 @@ pub struct Reauthentication(Option<Box<AuthExchange>>);
 
 impl Reauthentication {
     /// AUTH of a client that connected with this method, as this user.
+    /// `offered` as in [`AuthExchange::begin`].
     ///
     /// # Errors
     ///
@@ -106,18 +139,20 @@ impl Reauthentication {
         auth: &Auth<'_>,
         of_connect: Option<&str>,
         known: Option<&Text>,
+        offered: Option<BindingType>,
     ) -> Result<Reauth, Fault> {
         let (method, data) = (
             auth.properties.authentication_method,
             auth.properties.authentication_data,
         );
         //= mqtt5#[MQTT-4.12.1-1]
-        if method.is_none() || of_connect != method {
+        let method = method.filter(|_| of_connect == method);
+        let Some(method) = method else {
             return Err(Fault::protocol("not the method of CONNECT"));
-        }
+        };
         match (auth.reason, self.0.take()) {
             (ReasonCode::ReAuthenticate, None) => {
-                let exchange = AuthExchange::begin(METHOD, data)?;
+                let exchange = AuthExchange::begin(method, data, offered)?;
                 let user = exchange.user().clone();
                 self.0 = Some(Box::new(exchange));
                 Ok(Reauth::Ask(user))
@@ -142,11 +177,11 @@ impl Reauthentication {
 
 /// AUTH of the server.
 #[must_use]
-pub fn auth_packet(reason: ReasonCode, data: &[u8]) -> Packet<'_> {
+pub fn auth_packet<'a>(method: &'a str, reason: ReasonCode, data: &'a [u8]) -> Packet<'a> {
     Packet::Auth(Auth {
         reason,
         properties: AuthProperties {
-            authentication_method: Some(METHOD),
+            authentication_method: Some(method),
             authentication_data: Some(data),
             ..AuthProperties::default()
         },
@@ -158,35 +193,39 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::scram::Client;
+    use crate::scram::{Binding, ChannelBinding, Client};
 
     const CLIENT: Client<'_> = Client {
         user: "u",
         password: b"p",
         nonce: "abc",
-        binding: None,
+        binding: Binding::Unsupported,
     };
 
     fn auth<'a>(reason: ReasonCode, data: &'a [u8]) -> Auth<'a> {
-        match auth_packet(reason, data) {
+        auth_of(METHOD, reason, data)
+    }
+
+    fn auth_of<'a>(method: &'a str, reason: ReasonCode, data: &'a [u8]) -> Auth<'a> {
+        match auth_packet(method, reason, data) {
             Packet::Auth(auth) => auth,
             _ => panic!("AUTH"),
         }
     }
 
-    fn first() -> Vec<u8> {
+    fn first(client: &Client<'_>) -> Vec<u8> {
         let mut first = Vec::new();
-        CLIENT.first(&mut first).expect("room");
+        client.first(&mut first).expect("room");
         first
     }
 
     /// Answers the challenge of an exchange as the client.
-    fn prove(exchange: &mut AuthExchange) -> Vec<u8> {
+    fn prove(client: &Client<'_>, exchange: &mut AuthExchange) -> Vec<u8> {
         let keys = StoredKeys::derive(b"p", b"salt", 4096);
         let challenge = exchange.challenge("xyz", b"salt", 4096, keys);
         let challenge = challenge.expect("a challenge").to_vec();
         let mut last = Vec::new();
-        CLIENT.respond(&challenge, &mut last).expect("an answer");
+        client.respond(&challenge, &mut last).expect("an answer");
         last
     }
 
@@ -194,13 +233,14 @@ mod tests {
     fn only_auth_that_continues_ends_an_exchange() {
         //= mqtt5#[MQTT-4.12.0-1] type=test
         //= mqtt5#[MQTT-4.12.0-5] type=test
-        let unknown = AuthExchange::begin("PLAIN", None).expect_err("unknown");
+        let unknown = AuthExchange::begin("PLAIN", None, None).expect_err("unknown");
         assert_eq!(unknown.reason, ReasonCode::BadAuthenticationMethod);
-        let mut exchange = AuthExchange::begin(METHOD, Some(&first())).expect("begun");
+        let exchange = AuthExchange::begin(METHOD, Some(&first(&CLIENT)), None);
+        let mut exchange = exchange.expect("begun");
         assert_eq!(exchange.user(), "u");
         let early = auth(ReasonCode::ContinueAuthentication, b"c=biws");
         assert_eq!(exchange.handle_auth(&early), Ok(None));
-        let proof = prove(&mut exchange);
+        let proof = prove(&CLIENT, &mut exchange);
         let again = auth(ReasonCode::ReAuthenticate, &proof);
         assert!(exchange.handle_auth(&again).is_err());
         let last = auth(ReasonCode::ContinueAuthentication, &proof);
@@ -215,19 +255,63 @@ mod tests {
             ReasonCode::ReAuthenticate,
             ReasonCode::ContinueAuthentication,
         );
-        let first = first();
+        let first = first(&CLIENT);
         let mut state = Reauthentication::default();
         let method = Some(METHOD);
-        assert!(state.handle_auth(&auth(again, &first), None, None).is_err());
+        let unnamed = state.handle_auth(&auth(again, &first), None, None, None);
+        assert!(unnamed.is_err());
         let out_of_order = auth(goes_on, &first);
-        assert!(state.handle_auth(&out_of_order, method, None).is_err());
+        assert!(
+            state
+                .handle_auth(&out_of_order, method, None, None)
+                .is_err()
+        );
         for (known, reason) in [("u", None), ("v", Some(ReasonCode::NotAuthorized))] {
             let known = Text::from_static(known);
-            let asked = state.handle_auth(&auth(again, &first), method, Some(&known));
+            let asked = state.handle_auth(&auth(again, &first), method, Some(&known), None);
             assert_eq!(asked, Ok(Reauth::Ask(Text::from_static("u"))));
-            let proof = prove(state.exchange().expect("under way"));
-            let done = state.handle_auth(&auth(goes_on, &proof), method, Some(&known));
+            let proof = prove(&CLIENT, state.exchange().expect("under way"));
+            let done = state.handle_auth(&auth(goes_on, &proof), method, Some(&known), None);
             assert_eq!(done.err().map(|fault| fault.reason), reason);
+        }
+    }
+
+    #[test]
+    fn an_exchange_is_bound_where_that_is_offered() {
+        let kind = BindingType::TlsExporter;
+        let client = |binding| Client { binding, ..CLIENT };
+        let bound = |data| client(Binding::Bound(ChannelBinding { kind, data }));
+        let begin = |method, client: &Client<'_>, offered| {
+            AuthExchange::begin(method, Some(&first(client)), offered).map_err(|it| it.reason)
+        };
+        let ours = bound(&[1; 32]);
+        for (method, client, offered, reason) in [
+            (METHOD_PLUS, ours, None, ReasonCode::BadAuthenticationMethod),
+            (METHOD_PLUS, CLIENT, Some(kind), ReasonCode::NotAuthorized),
+            (METHOD, ours, Some(kind), ReasonCode::NotAuthorized),
+            (
+                METHOD,
+                client(Binding::NotOffered),
+                Some(kind),
+                ReasonCode::NotAuthorized,
+            ),
+        ] {
+            assert_eq!(begin(method, &client, offered).err(), Some(reason));
+        }
+        for (client, data, is_in) in [
+            (ours, &[1; 32][..], true),
+            (bound(&[2; 32]), &[1; 32], false),
+            (ours, &[], false),
+        ] {
+            let mut exchange = begin(METHOD_PLUS, &client, Some(kind)).expect("begun");
+            assert!(exchange.wants_channel());
+            exchange.bind(Bytes::copy_from_slice(data));
+            let proof = prove(&client, &mut exchange);
+            let goes_on = ReasonCode::ContinueAuthentication;
+            let plain = auth_of(METHOD, goes_on, &proof);
+            assert!(exchange.handle_auth(&plain).is_err());
+            let last = exchange.handle_auth(&auth_of(METHOD_PLUS, goes_on, &proof));
+            assert_eq!(last.map(|last| last.is_some()), Ok(is_in));
         }
     }
 }

@@ -150,11 +150,25 @@ pub fn refused(reason: ReasonCode) -> Packet<'static> {
     })
 }
 
+/// CONNACK that names the server to use instead, in 5.0.
+#[must_use]
+pub fn redirected(server_reference: &str) -> Packet<'_> {
+    Packet::ConnAck(ConnAck {
+        reason: ReasonCode::UseAnotherServer,
+        properties: ConnAckProperties {
+            server_reference: Some(server_reference),
+            ..ConnAckProperties::default()
+        },
+        ..ConnAck::default()
+    })
+}
+
 /// The reason for a CONNACK that is closest to one for a DISCONNECT.
 #[must_use]
 pub const fn connack_reason(reason: ReasonCode) -> ReasonCode {
     match reason {
         ReasonCode::ServerShuttingDown => ReasonCode::ServerUnavailable,
+        ReasonCode::AdministrativeAction => ReasonCode::NotAuthorized,
         // The authenticator or the store took too long.
         ReasonCode::KeepAliveTimeout => ReasonCode::ServerBusy,
         ReasonCode::SessionTakenOver | ReasonCode::ReceiveMaximumExceeded => {

@@ -86,10 +86,11 @@ impl Outbound {
         }
     }
 
-    /// Bytes of messages held in memory, those in flight included.
+    /// Bytes of messages held in memory, those in flight and those for which room is
+    /// kept included.
     #[must_use]
     pub const fn held_bytes(&self) -> usize {
-        self.queue.bytes() + self.consumer.bytes()
+        self.queue.expected_bytes() + self.consumer.bytes()
     }
 
     /// These messages.

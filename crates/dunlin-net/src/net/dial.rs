@@ -1,5 +1,6 @@
-//! Connections that we begin.
+//! Connections that we begin, and those whose other end is in this process.
 
+use core::net::{Ipv4Addr, SocketAddr};
 use std::io;
 use std::sync::Arc;
 
@@ -8,10 +9,11 @@ use dunlin_base::{ConnId, Instant};
 use dunlin_quic::{ClientTls, ConnectError, Dial};
 
 use super::{Net, layers};
+use crate::admission::Standing;
 use crate::port::any_for;
 use crate::slots::SLOTS_MAX;
-use crate::stream::{NewStream, Origin, StreamConn};
-use crate::{DialConfig, NetError, tcp};
+use crate::stream::{Layers, NewStream, Origin, StreamConn};
+use crate::{Adopted, DialConfig, NetError, tcp};
 
 impl Net {
     /// Starts to connect; `Opened` or `Closed` follows.
@@ -50,10 +52,15 @@ impl Net {
             transport: config.transport,
             listener: None,
             protocols: config.protocols.as_slice().into(),
+            end_point: None,
         });
         let (now, limits) = (self.env.now, self.env.limits());
         let layers = layers::of_client(config, &origin.protocols, limits)?;
-        let sock = tcp::connect(config.addr, config.local_addr).map_err(fail)?;
+        let sock = match &config.connector {
+            Some(connector) => connector.connect().and_then(tcp::given),
+            None => tcp::connect(config.addr, config.local_addr),
+        }
+        .map_err(fail)?;
         self.conns
             .insert_stream(self.poll.registry(), |id| {
                 let new = NewStream {
@@ -62,12 +69,66 @@ impl Net {
                     addr: config.addr,
                     origin,
                     layers,
+                    is_proxy: false,
                     handshake_deadline: deadline,
                 };
                 StreamConn::new(new, now, limits)
             })
             .map_err(fail)?
             .ok_or(NetError::TooManyConnections(SLOTS_MAX))
+    }
+
+    /// Takes one end of a pair of sockets as a connection that the listener of this
+    /// number accepted, from a peer of this name; the other end is in this process.
+    /// `Opened` follows.
+    ///
+    /// # Errors
+    /// A limit is reached, or the kernel does not watch the socket.
+    pub fn adopt(&mut self, adopted: Adopted) -> Result<ConnId, NetError> {
+        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        self.env.tick();
+        let env = &mut self.env;
+        let full = NetError::TooManyConnections(env.limits().connections_max);
+        if let Err(refusal) = self.conns.admit(addr.ip(), Standing::Proved, env) {
+            refusal.count(&mut env.counters);
+            return Err(full);
+        }
+        let (now, limits) = (env.now, &env.config.limits);
+        let origin = Arc::new(Origin {
+            transport: Transport::Tcp,
+            listener: Some(adopted.listener),
+            protocols: [adopted.protocol].into(),
+            end_point: None,
+        });
+        let layers = Box::new(Layers {
+            identity: Some(adopted.identity),
+            ..Layers::default()
+        });
+        let inserted = tcp::given(adopted.socket).and_then(|sock| {
+            self.conns.insert_stream(self.poll.registry(), |id| {
+                let new = NewStream {
+                    id,
+                    sock,
+                    addr,
+                    origin,
+                    layers: Some(layers),
+                    is_proxy: false,
+                    handshake_deadline: now + limits.handshake_timeout,
+                };
+                StreamConn::new(new, now, limits)
+            })
+        });
+        let error = match inserted {
+            Ok(Some(serial)) => {
+                env.counters.accepted += 1;
+                return Ok(self.conns.id(serial));
+            }
+            Ok(None) => full,
+            Err(error) => NetError::Loop(error),
+        };
+        env.admission()
+            .withdraw(addr.ip(), Standing::Proved, limits);
+        Err(error)
     }
 
     fn dial_quic(

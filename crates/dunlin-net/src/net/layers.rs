@@ -1,6 +1,5 @@
 //! Which layers a connection over TCP needs, by its transport.
 
-use core::net::IpAddr;
 use std::io;
 use std::sync::Arc;
 
@@ -9,15 +8,15 @@ use rustls::pki_types::ServerName;
 
 use super::sources::Listener;
 use crate::config::Protocols;
-use crate::stream::{Layers, Origin};
+use crate::proxy::Awaited;
+use crate::stream::{First, Layers, Origin};
 use crate::tls::TlsLayer;
-use crate::ws::WsLayer;
+use crate::ws::{Place, WsLayer};
 use crate::{DialConfig, NetError, NetLimits};
 
 /// Layers of an accepted connection.
 pub(super) fn of_server(
     listener: &Listener,
-    peer: IpAddr,
     limits: &NetLimits,
 ) -> Result<Option<Box<Layers>>, rustls::Error> {
     let tls = match &listener.tls {
@@ -30,13 +29,19 @@ pub(super) fn of_server(
         ..
     } = &*listener.origin;
     let ws = is_ws(*transport).then(|| {
-        let origins = listener.origins.of(peer);
-        let ws = WsLayer::server(&listener.ws_path, origins, protocols, limits);
-        Box::new(ws)
+        let at = Place {
+            path: Arc::clone(&listener.ws_path),
+            origins: listener.origins.clone(),
+            proxies: listener.proxies.clone(),
+        };
+        Box::new(WsLayer::server(at, protocols, limits))
     });
+    let proxies = listener.proxies.as_deref();
+    let header = proxies.and_then(|it| Some(Awaited::new(it.header?, it.identity)));
     Ok(boxed(Layers {
         tls,
         ws,
+        first: header.map_or_else(First::default, |it| First::Header(Box::new(it))),
         ..Layers::default()
     }))
 }
@@ -80,7 +85,7 @@ pub(super) fn of_client(
     Ok(boxed(Layers {
         tls,
         ws,
-        greeting,
+        first: First::Greeting(greeting),
         ..Layers::default()
     }))
 }
@@ -109,5 +114,6 @@ const fn is_ws(transport: Transport) -> bool {
 }
 
 fn boxed(layers: Layers) -> Option<Box<Layers>> {
-    (layers.tls.is_some() || layers.ws.is_some()).then(|| Box::new(layers))
+    let has_header = matches!(layers.first, First::Header(_));
+    (layers.tls.is_some() || layers.ws.is_some() || has_header).then(|| Box::new(layers))
 }

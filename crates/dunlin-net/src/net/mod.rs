@@ -153,6 +153,7 @@ impl Net {
     /// connections and takes no new ones.
     pub fn stop_listening(&mut self) {
         udp::refuse_newcomers(self);
+        udp::send_gathered(self);
         self.sources.stop_listening();
     }
 

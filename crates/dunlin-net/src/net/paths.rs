@@ -65,6 +65,19 @@ impl Net {
         }
         Ok(())
     }
+
+    /// The address of this machine that a connection is sent from, as far as that
+    /// can be known; `None`: it is gone.
+    #[must_use]
+    pub fn local_addr(&mut self, conn: ConnId) -> Option<SocketAddr> {
+        match self.conns.find(conn)? {
+            Conn::Stream(tcp) => tcp.sock_mut().local_addr().ok().map(plain_addr),
+            Conn::Quic(quic) => {
+                let via = quic.via;
+                Some(local_addr(&self.conns, &self.sources, conn.serial(), via))
+            }
+        }
+    }
 }
 
 /// Whether a connection may move now; the index of its endpoint, and its peer.

@@ -25,6 +25,8 @@ pub(super) struct QuicSlot {
     pub(super) dirty: bool,
     /// Listed to be run after datagrams.
     pub(super) touched: bool,
+    /// Listed among those whose acknowledgement waits.
+    pub(super) ack_waits: bool,
     pub(super) armed: Armed,
 }
 
@@ -38,6 +40,7 @@ impl QuicSlot {
             stranger: None,
             dirty: false,
             touched: false,
+            ack_waits: false,
             armed: Armed::NEVER,
             conn,
         }

@@ -12,6 +12,8 @@ use mio::{Events, Poll};
 use super::conns::{Cause, Handler};
 use super::sources::{Turn, WATCH};
 use super::{EVENTS_MAX, Net, WAKER, layers, paths, udp, watch};
+use crate::admission::Standing;
+use crate::proxy::Proxies;
 use crate::slots::SLOTS_MAX;
 use crate::stream::{NewStream, StreamConn};
 use crate::tcp;
@@ -61,7 +63,11 @@ impl Net {
         self.run_timers(handler);
         watch::run_follow(self);
         self.conns.report(handler);
+        // Answers that belong to no connection, and the last words of connections
+        // whose sockets close now.
+        udp::send_gathered(self);
         self.conns.settle_gone(&mut self.sources);
+        dunlin_quic::release_keys(self.env.now);
         Ok(waited)
     }
 
@@ -165,18 +171,29 @@ impl Net {
             return;
         };
         let env = &mut self.env;
-        // Who completes the handshake of TCP receives at its address.
-        if let Err(refusal) = self.conns.admit(addr.ip(), true, env) {
+        let names = |it: &&Proxies| it.name_clients(listener.origin.transport);
+        let proxies = listener.proxies.as_deref().filter(names);
+        let standing = match proxies {
+            Some(proxies) if proxies.trusts(addr.ip()) => Standing::Proxy,
+            Some(proxies) if proxies.header.is_some() => {
+                env.counters.refused_untrusted += 1;
+                tracing::debug!(%addr, "refused: that is no trusted proxy");
+                return;
+            }
+            // Who completes the handshake of TCP receives at its address.
+            _ => Standing::Proved,
+        };
+        if let Err(refusal) = self.conns.admit(addr.ip(), standing, env) {
             refusal.count(&mut env.counters);
             return;
         }
         let (now, limits) = (env.now, &env.config.limits);
         let admission = &env.config.shared.admission;
-        let layers = match layers::of_server(listener, addr.ip(), limits) {
+        let layers = match layers::of_server(listener, limits) {
             Ok(layers) => layers,
             Err(error) => {
                 tracing::error!(%error, "cannot serve a connection");
-                admission.withdraw(addr.ip(), limits);
+                admission.withdraw(addr.ip(), standing, limits);
                 return;
             }
         };
@@ -190,6 +207,7 @@ impl Net {
                 addr,
                 origin,
                 layers,
+                is_proxy: standing == Standing::Proxy,
                 handshake_deadline,
             };
             StreamConn::new(new, now, limits)
@@ -203,7 +221,7 @@ impl Net {
             Ok(None) => env.counters.refused_full += 1,
             Err(error) => tracing::warn!(%error, "cannot watch an accepted connection"),
         }
-        admission.withdraw(addr.ip(), limits);
+        admission.withdraw(addr.ip(), standing, limits);
     }
 
     fn run_timers(&mut self, handler: &mut Handler<'_>) {

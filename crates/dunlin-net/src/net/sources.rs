@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use dunlin_base::Instant;
 use dunlin_base::transport::Transport;
-use dunlin_quic::{CertName, QuicEndpoint, QuicTuning, ServerTls};
+use dunlin_quic::{CertName, Counters, QuicEndpoint, QuicTuning, ServerTls};
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 
 use super::env::Env;
 use crate::port::{UdpPort, bind};
+use crate::proxy::Proxies;
 use crate::slots::SLOTS_MAX;
 use crate::stream::Origin;
 use crate::{ListenerConfig, NetError, Origins, tcp};
@@ -45,6 +46,7 @@ pub(super) struct Listener {
     pub(super) tls: Option<(Arc<rustls::ServerConfig>, CertName)>,
     pub(super) ws_path: Arc<str>,
     pub(super) origins: Origins,
+    pub(super) proxies: Option<Arc<Proxies>>,
     /// The kernel may have more connections for us.
     pub(super) ready: bool,
     /// Do not accept before this.
@@ -87,13 +89,25 @@ pub(super) struct Sources {
 impl Listener {
     /// Serves connections to come with this certificate, where it is used.
     fn set_tls(&mut self, tls: &ServerTls) {
-        let protocols = &self.origin.protocols;
-        let config = match self.origin.transport {
+        let Origin {
+            transport,
+            listener,
+            ref protocols,
+            ..
+        } = *self.origin;
+        let config = match transport {
             Transport::Tls => tls.over_tcp(protocols),
             Transport::Wss => tls.over_ws(protocols),
             _ => return,
         };
         self.tls = Some((config, tls.cert_name()));
+        // Connections that are there keep what they were accepted with.
+        self.origin = Arc::new(Origin {
+            transport,
+            listener,
+            protocols: protocols.clone(),
+            end_point: tls.end_point().cloned(),
+        });
     }
 }
 
@@ -160,10 +174,12 @@ impl Sources {
             socket,
             ws_path: config.ws_path.as_str().into(),
             origins: config.origins,
+            proxies: config.proxies,
             origin: Arc::new(Origin {
                 transport: config.transport,
                 listener: Some(config.index),
                 protocols: config.protocols.into(),
+                end_point: None,
             }),
             tls: None,
             ready: false,
@@ -398,8 +414,20 @@ impl Sources {
     pub(super) fn is_busy(&self, now: Instant) -> bool {
         self.list.iter().any(|source| match source {
             Source::Tcp(listener) => listener.ready && listener.not_before <= now,
-            other => other.port().is_some_and(|port| port.readable),
+            other => other
+                .port()
+                .is_some_and(|port| port.readable || port.is_unsent()),
         })
+    }
+
+    /// Sends what has gathered at the UDP sockets. Returns whether the way from
+    /// here was gone for any of it.
+    pub(super) fn flush(&mut self, counters: &mut Counters) -> bool {
+        let mut gone = false;
+        for port in self.list.iter_mut().filter_map(Source::port_mut) {
+            gone |= port.flush(counters);
+        }
+        gone
     }
 
     /// When listeners that pause accept again.

@@ -14,10 +14,10 @@ use dunlin_quic::datagram::Datagram;
 use dunlin_quic::{Counters, Handled, Incoming};
 use quinn_udp::RecvMeta;
 
-use super::conns::Handler;
+use super::conns::{self, Handler};
 use super::newcomers::Newcomer;
 use super::{Net, paths};
-use crate::admission::{Admission, Refusal};
+use crate::admission::{Admission, Refusal, Standing};
 use crate::stream::{UDP_BATCH, UDP_BYTES};
 use crate::{ForeignDatagram, NetLimits, RetryMode};
 
@@ -44,23 +44,28 @@ impl Net {
     /// since the last call. Also done at the start of [`Net::poll`].
     pub fn flush(&mut self) {
         let mut listed = self.conns.take_dirty();
-        if listed.is_empty() {
-            return;
+        if !listed.is_empty() {
+            self.env.tick();
+            conns::join_acks(&mut self.conns, &mut listed, &self.env);
         }
-        self.env.tick();
         for serial in listed.drain(..) {
             flush_one(self, serial);
         }
         self.conns.put_dirty(listed);
+        send_gathered(self);
     }
 }
 
-/// Sends what one connection has.
-pub(super) fn flush_one(net: &mut Net, serial: u64) {
-    let lost_way = net.conns.flush_one(serial, &mut net.sources, &mut net.env);
-    if lost_way {
+/// Sends what has gathered at the sockets.
+pub(super) fn send_gathered(net: &mut Net) {
+    if net.sources.flush(&mut net.env.counters) {
         net.follow.look_soon(net.env.now);
     }
+}
+
+/// Gives its socket what one connection has.
+pub(super) fn flush_one(net: &mut Net, serial: u64) {
+    net.conns.flush_one(serial, &mut net.sources, &mut net.env);
 }
 
 /// A UDP socket takes datagrams again.
@@ -268,7 +273,8 @@ fn begin(net: &mut Net, newcomer: Newcomer) {
     };
     let ip = plain_addr(incoming.remote()).ip();
     let proved = incoming.is_proved();
-    let admitted = (!must_prove).then(|| net.conns.admit(ip, proved, env));
+    let standing = Standing::of_client(proved);
+    let admitted = (!must_prove).then(|| net.conns.admit(ip, standing, env));
     let limits = &env.config.limits;
     let admission = &env.config.shared.admission;
     let buf = &mut env.scratch.udp_out;
@@ -303,7 +309,7 @@ fn begin(net: &mut Net, newcomer: Newcomer) {
             let sources = &mut net.sources;
             let Some(serial) = net.conns.insert_quic(source, sources, begun, deadline, env) else {
                 env.counters.refused_full += 1;
-                admission.withdraw(ip, limits);
+                admission.withdraw(ip, standing, limits);
                 let _ = env.take_notes();
                 return;
             };
@@ -313,7 +319,7 @@ fn begin(net: &mut Net, newcomer: Newcomer) {
             net.conns.note_tickets(serial, early, env);
         }
         Err(error) => {
-            admission.withdraw(ip, limits);
+            admission.withdraw(ip, standing, limits);
             env.counters.handshake_failures += 1;
             tracing::debug!(cause = %error.cause, "a QUIC connection was not accepted");
             if let Some(transmit) = error.answer {
@@ -357,6 +363,15 @@ impl Net {
     pub(crate) fn pings(&self, conn: ConnId) -> u64 {
         let quic = self.conns.quic(conn.serial());
         quic.map_or(0, |quic| quic.conn.path().pings_sent())
+    }
+
+    /// Connections whose acknowledgement may leave before its time.
+    pub(crate) fn waiting_acks(&self) -> usize {
+        self.conns.acks.len()
+    }
+
+    pub(crate) fn timer_entries(&self) -> usize {
+        self.conns.timer_entries()
     }
 
     /// QUIC clients that wait for their handshake to begin.

@@ -5,6 +5,7 @@ use dunlin_base::transport::{CloseCause, NetEvent};
 use dunlin_quic::Counters;
 
 use crate::NetLimits;
+use crate::admission::Admission;
 use crate::tls::OutBuf;
 use crate::ws::MaskKeys;
 
@@ -20,6 +21,7 @@ pub(crate) const UDP_BYTES: usize = 64 << 10;
 pub(crate) struct Cx<'a> {
     pub(crate) now: Instant,
     pub(crate) limits: &'a NetLimits,
+    pub(crate) admission: &'a Admission,
     pub(crate) counters: &'a mut Counters,
     pub(crate) scratch: &'a mut Scratch,
     /// Bytes that the application was given.

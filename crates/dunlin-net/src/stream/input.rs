@@ -36,19 +36,22 @@ pub(crate) struct Input {
     /// The kernel said that the peer's side ended: read until that shows.
     pub(super) hup: bool,
     pub(super) last_read: Instant,
-    pub(crate) idle_timeout: Duration,
+    /// In milliseconds.
+    idle_timeout: u32,
 }
 
 impl Input {
-    pub(super) const fn new(now: Instant, idle_timeout: Duration) -> Self {
-        Self {
+    pub(super) fn new(now: Instant, idle_timeout: Duration) -> Self {
+        let mut input = Self {
             reading: Reading::On,
             peer: PeerSide::Mute,
             choked: false,
             hup: false,
             last_read: now,
-            idle_timeout,
-        }
+            idle_timeout: 0,
+        };
+        input.set_idle_timeout(idle_timeout);
+        input
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -109,8 +112,13 @@ impl Input {
         core::mem::replace(&mut self.peer, PeerSide::Finished) != PeerSide::Finished
     }
 
+    /// At most 49 days.
+    pub(crate) fn set_idle_timeout(&mut self, idle: Duration) {
+        self.idle_timeout = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
+    }
+
     /// When the connection is idle for too long.
     pub(super) fn idle_deadline(&self) -> Instant {
-        self.last_read + self.idle_timeout
+        self.last_read + Duration::from_millis(self.idle_timeout.into())
     }
 }

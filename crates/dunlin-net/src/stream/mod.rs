@@ -13,8 +13,11 @@ use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
 
+use bytes::Bytes;
 pub(crate) use cx::{Cx, Scratch, Step, UDP_BATCH, UDP_BYTES};
-use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport, plain_addr};
+use dunlin_base::transport::{
+    BindingType, CloseCause, NetEvent, NetEventKind, Peer, Transport, plain_addr,
+};
 use dunlin_base::{ConnId, Instant, SendBuf, StreamId, Text};
 use dunlin_quic::{ConnStats, Counters};
 use input::Input;
@@ -22,6 +25,7 @@ use mio::net::TcpStream;
 use output::{Line, Output};
 
 use crate::config::Protocols;
+use crate::proxy::Awaited;
 use crate::strangers::Ticket;
 use crate::timers::Armed;
 use crate::tls::TlsLayer;
@@ -56,6 +60,9 @@ pub(crate) struct StreamConn {
     layers: Option<Box<Layers>>,
     origin: Arc<Origin>,
     phase: Phase,
+    /// Its address is that of a proxy, which is not counted, and that of its client is
+    /// not known.
+    pub(crate) is_proxy: bool,
     /// Its place among the peers that are not known yet.
     pub(crate) stranger: Option<Ticket>,
     /// Its end needs no report: reported before, or never opened and never
@@ -77,6 +84,8 @@ pub(crate) struct Origin {
     pub(crate) listener: Option<u16>,
     /// What may be spoken on it.
     pub(crate) protocols: Protocols,
+    /// Accepted: what SASL on it may be bound by.
+    pub(crate) end_point: Option<Bytes>,
 }
 
 /// What stands between TCP and the application's bytes.
@@ -84,10 +93,42 @@ pub(crate) struct Origin {
 pub(crate) struct Layers {
     pub(crate) tls: Option<Box<TlsLayer>>,
     pub(crate) ws: Option<Box<WsLayer>>,
-    /// First bytes of a client of the topmost layer.
-    pub(crate) greeting: String,
+    pub(crate) first: First,
     /// Name in the peer's certificate.
     pub(crate) identity: Option<Text>,
+}
+
+/// What goes before the bytes of the layers.
+#[derive(Debug)]
+pub(crate) enum First {
+    /// First bytes of a client of the topmost layer.
+    Greeting(String),
+    /// The header of a proxy in front of this server.
+    Header(Box<Awaited>),
+}
+
+impl Default for First {
+    fn default() -> Self {
+        Self::Greeting(String::new())
+    }
+}
+
+impl Layers {
+    /// Whether there is anything that bytes pass through, or that is known.
+    const fn is_needed(&self) -> bool {
+        let awaits = matches!(self.first, First::Header(_));
+        self.tls.is_some() || self.ws.is_some() || self.identity.is_some() || awaits
+    }
+}
+
+impl First {
+    /// The greeting, once.
+    fn take_greeting(&mut self) -> String {
+        match self {
+            Self::Greeting(greeting) => core::mem::take(greeting),
+            Self::Header(_) => String::new(),
+        }
+    }
 }
 
 /// How a connection comes to be.
@@ -97,6 +138,8 @@ pub(crate) struct NewStream {
     pub(crate) addr: SocketAddr,
     pub(crate) origin: Arc<Origin>,
     pub(crate) layers: Option<Box<Layers>>,
+    /// Its address is that of a trusted proxy.
+    pub(crate) is_proxy: bool,
     pub(crate) handshake_deadline: Instant,
 }
 
@@ -109,6 +152,7 @@ impl StreamConn {
             addr: new.addr,
             layers: new.layers,
             phase: Phase::Connecting,
+            is_proxy: new.is_proxy,
             stranger: None,
             reported: accepted,
             origin: new.origin,
@@ -209,9 +253,16 @@ impl StreamConn {
             self.open(None, cx);
             return;
         };
+        let awaits_header = matches!(layers.first, First::Header(_));
+        if layers.tls.is_none() && layers.ws.is_none() && !awaits_header {
+            let identity = layers.identity.clone();
+            self.layers = Some(layers);
+            self.open(identity, cx);
+            return;
+        }
         if layers.tls.is_none() {
-            self.output.backlog.put_slice(layers.greeting.as_bytes());
-            layers.greeting = String::new();
+            let greeting = layers.first.take_greeting();
+            self.output.backlog.put_slice(greeting.as_bytes());
         }
         self.layers = Some(layers);
         // A TLS client's first flight comes out of no input.
@@ -500,10 +551,19 @@ fn connect_result(sock: &TcpStream) -> io::Result<bool> {
     if let Some(error) = sock.take_error()? {
         return Err(error);
     }
-    match sock.peer_addr() {
+    // The address of one of a pair is none of TCP.
+    match socket2::SockRef::from(sock).peer_addr() {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
         Err(e) => Err(e),
+    }
+}
+
+/// What an exchange of SASL on a connection is bound by, once TLS is ready.
+pub(crate) fn end_point(conn: &StreamConn) -> Option<Bytes> {
+    match conn.is_accepted() {
+        true => conn.origin.end_point.clone(),
+        false => conn.layers.as_ref()?.tls.as_ref()?.end_point(),
     }
 }
 
@@ -516,6 +576,7 @@ fn peer(conn: &StreamConn, identity: Option<Text>) -> Peer {
         identity,
         protocol: protocol(conn),
         early_data: false,
+        binding: (conn.origin.end_point.as_ref()).map(|_| BindingType::TlsServerEndPoint),
     }
 }
 
@@ -545,6 +606,12 @@ pub(crate) fn detachable(conn: &StreamConn) -> Option<Peer> {
         .then(|| peer(conn, layers.and_then(|layers| layers.identity.clone())))
 }
 
+/// The certificate that the peer of a connection presented, in DER.
+pub(crate) fn peer_certificate(conn: &StreamConn) -> Option<Vec<u8>> {
+    let tls = conn.layers.as_ref().and_then(|l| l.tls.as_ref());
+    tls?.peer_certificate()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -552,6 +619,6 @@ mod tests {
     #[test]
     fn an_idle_connection_is_small() {
         let sizes = [size_of::<StreamConn>(), size_of::<Layers>()];
-        assert!(sizes[0] <= 240 && sizes[1] <= 72, "{sizes:?}");
+        assert!(sizes[0] <= 216 && sizes[1] <= 72, "{sizes:?}");
     }
 }

@@ -29,18 +29,6 @@ pub(super) struct Line<'a> {
     pub(super) scratch: &'a mut Scratch,
 }
 
-/// What the kernel does with bytes that it is offered.
-#[derive(Debug, Default)]
-enum Writing {
-    /// It takes them.
-    #[default]
-    Free,
-    /// It took less than it was offered: it reports when it takes more.
-    Full,
-    /// Writing failed; reported once everything that arrived is read.
-    Failed(Box<CloseCause>),
-}
-
 /// What leaves.
 #[derive(Debug, Default)]
 pub(super) struct Output {
@@ -48,7 +36,10 @@ pub(super) struct Output {
     pub(super) backlog: Backlog,
     /// Bytes taken that `Sent` has not announced.
     owed: usize,
-    writing: Writing,
+    /// Why writing failed; reported once everything that arrived is read.
+    failure: Option<Box<CloseCause>>,
+    /// The kernel took less than it was offered: it reports when it takes more.
+    full: bool,
     /// We end, or ended, our side; the peer's may go on.
     finished: bool,
 }
@@ -60,7 +51,12 @@ impl Output {
     }
 
     pub(super) const fn has_failed(&self) -> bool {
-        matches!(self.writing, Writing::Failed(_))
+        self.failure.is_some()
+    }
+
+    /// Whether the kernel may take bytes now.
+    const fn is_writable(&self) -> bool {
+        !self.full && !self.has_failed()
     }
 
     pub(super) const fn is_finished(&self) -> bool {
@@ -78,20 +74,12 @@ impl Output {
 
     /// Why writing failed, once.
     pub(super) fn take_failure(&mut self) -> Option<CloseCause> {
-        match core::mem::take(&mut self.writing) {
-            Writing::Failed(cause) => Some(*cause),
-            other => {
-                self.writing = other;
-                None
-            }
-        }
+        self.failure.take().map(|cause| *cause)
     }
 
     /// The kernel takes bytes again.
     pub(super) fn on_writable(&mut self) {
-        if matches!(self.writing, Writing::Full) {
-            self.writing = Writing::Free;
-        }
+        self.full = false;
     }
 
     /// Takes all of `data` as one message of the topmost layer, or as few as it
@@ -284,7 +272,7 @@ impl Output {
     /// Writes bytes that need no more treatment.
     fn drain(&mut self, sock: &TcpStream, bytes: &mut Backlog, counters: &mut Counters) -> usize {
         let mut wrote = 0;
-        while !bytes.is_empty() && matches!(self.writing, Writing::Free) {
+        while !bytes.is_empty() && self.is_writable() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let filled = bytes.fill(&mut slices);
             let slices = slices.get(..filled).unwrap_or_default();
@@ -303,14 +291,12 @@ impl Output {
     /// when that is read, so a failed write is not yet the end.
     fn write_some(&mut self, sock: &TcpStream, slices: &[IoSlice<'_>]) -> usize {
         let offered: usize = slices.iter().map(|s| s.len()).sum();
-        if offered == 0 || !matches!(self.writing, Writing::Free) {
+        if offered == 0 || !self.is_writable() {
             return 0;
         }
         match write_to(sock, slices) {
             Ok(n) => {
-                if n < offered {
-                    self.writing = Writing::Full;
-                }
+                self.full = n < offered;
                 n
             }
             Err(e) => {
@@ -321,7 +307,7 @@ impl Output {
     }
 
     fn fail(&mut self, why: &str) {
-        self.writing = Writing::Failed(Box::new(CloseCause::failed(why)));
+        self.failure = Some(Box::new(CloseCause::failed(why)));
     }
 
     /// Turns bytes written into credit. What layers add makes the credit come

@@ -1,12 +1,14 @@
 //! How bytes come in: read into the shared buffer, through TLS and WebSocket
 //! where there are any, and out as events.
 
+use core::net::SocketAddr;
 use std::io::{self, Read};
 
-use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, plain_addr};
 use dunlin_base::{Instant, StreamId, Text};
 
-use super::{Cx, Layers, Phase, Step, StreamConn};
+use super::{Cx, First, Layers, Phase, Step, StreamConn};
+use crate::proxy::HeaderError;
 use crate::tls::TlsEvent;
 use crate::ws::{WsEvent, WsLayer};
 
@@ -16,6 +18,12 @@ struct Fault(CloseCause);
 impl From<rustls::Error> for Fault {
     fn from(error: rustls::Error) -> Self {
         Self(CloseCause::failed(&dunlin_quic::describe(&error)))
+    }
+}
+
+impl From<HeaderError> for Fault {
+    fn from(error: HeaderError) -> Self {
+        Self(CloseCause::failed(&error.to_string()))
     }
 }
 
@@ -117,8 +125,13 @@ impl StreamConn {
             self.deliver(data, cx);
             return Ok(());
         };
-        let result = self.feed_layers(&mut layers, data, cx);
-        self.layers = Some(layers);
+        let result = match &mut layers.first {
+            First::Header(_) => feed_header(self, &mut layers, data, cx),
+            First::Greeting(_) => self.feed_layers(&mut layers, data, cx),
+        };
+        if layers.is_needed() {
+            self.layers = Some(layers);
+        }
         result.map_err(|Fault(cause)| cause)
     }
 
@@ -131,7 +144,7 @@ impl StreamConn {
         let Layers {
             tls,
             ws,
-            greeting,
+            first,
             identity,
         } = layers;
         let Some(tls) = tls else {
@@ -145,10 +158,11 @@ impl StreamConn {
         let result = tls.input(data, &mut out, &mut |event| match event {
             _ if above.is_err() => {}
             TlsEvent::Open { identity: name } => {
+                let name = name.or_else(|| identity.take());
                 identity.clone_from(&name);
                 if ws.is_some() {
+                    let greeting = first.take_greeting();
                     self.output.backlog.put_slice(greeting.as_bytes());
-                    *greeting = String::new();
                 } else {
                     self.open(name, cx);
                 }
@@ -184,15 +198,24 @@ impl StreamConn {
         };
         let mut answer = Vec::new();
         let waiting = self.output.backlog.len();
-        let result = ws.input(data, waiting, &mut answer, &mut |event| match event {
-            WsEvent::Open => self.open(identity.clone(), cx),
+        let peer = self.addr.ip();
+        let mut settled = Ok(());
+        let result = ws.input(data, peer, waiting, &mut answer, &mut |event| match event {
+            _ if settled.is_err() => {}
+            WsEvent::Open { client } => {
+                settled = settle(self, client, cx);
+                if settled.is_ok() {
+                    self.open(identity.clone(), cx);
+                }
+            }
             WsEvent::Data(bytes) => self.deliver(bytes, cx),
             WsEvent::Finished => self.on_finished(cx),
         });
         if !answer.is_empty() {
             self.output.backlog.put_slice(&answer);
         }
-        result.map_err(|error| Fault(CloseCause::failed(&error.to_string())))
+        result.map_err(|error| Fault(CloseCause::failed(&error.to_string())))?;
+        settled.map_err(Fault)
     }
 
     fn deliver(&mut self, data: &[u8], cx: &mut Cx<'_>) {
@@ -210,6 +233,62 @@ impl StreamConn {
             ));
         }
     }
+}
+
+/// Takes the header of a proxy, then what follows it.
+fn feed_header(
+    conn: &mut StreamConn,
+    layers: &mut Layers,
+    data: &mut [u8],
+    cx: &mut Cx<'_>,
+) -> Result<(), Fault> {
+    let First::Header(awaited) = &mut layers.first else {
+        return Ok(());
+    };
+    let Some((header, used)) = awaited.input(data)? else {
+        return Ok(());
+    };
+    // The header of HTTP has the last word, where there is one.
+    let by_request = layers.ws.as_ref().is_some_and(|ws| ws.names_client());
+    match header.source {
+        Some(client) if by_request => conn.addr = plain_addr(client),
+        _ if by_request => {}
+        source => settle(conn, source, cx).map_err(Fault)?,
+    }
+    layers.first = First::default();
+    layers.identity = header.common_name;
+    let (_, rest) = data.split_at_mut(used.min(data.len()));
+    if layers.tls.is_none() && layers.ws.is_none() {
+        conn.open(layers.identity.clone(), cx);
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+    conn.feed_layers(layers, rest, cx)
+}
+
+/// The address of the client of a proxy is known, and counts from now on. `None`: it is
+/// the one of the socket.
+fn settle(
+    conn: &mut StreamConn,
+    client: Option<SocketAddr>,
+    cx: &mut Cx<'_>,
+) -> Result<(), CloseCause> {
+    if !conn.is_proxy {
+        return Ok(());
+    }
+    let addr = client.map_or(conn.addr, plain_addr);
+    // Who is behind a proxy has proved its address to it.
+    let admitted = cx
+        .admission
+        .admit_address(addr.ip(), true, cx.now, cx.limits);
+    if let Err(refusal) = admitted {
+        refusal.count(cx.counters);
+        return Err(CloseCause::failed("a limit of the client's address"));
+    }
+    conn.addr = addr;
+    conn.is_proxy = false;
+    Ok(())
 }
 
 fn read_failed(phase: Phase, error: &io::Error) -> CloseCause {

@@ -15,8 +15,8 @@ use crate::RetryMode;
 const MUTATIONS: usize = 400;
 
 /// A server with a client that minds its own business.
-struct Scene {
-    pair: Pair,
+pub(super) struct Scene {
+    pub(super) pair: Pair,
     conn: ConnId,
     server_conn: ConnId,
     to: SocketAddr,
@@ -24,7 +24,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(limits: NetLimits) -> Self {
+    pub(super) fn new(limits: NetLimits) -> Self {
         let mut pair = Pair::with_limits(NetLimits::default(), limits);
         let mut to = loopback();
         let (conn, server_conn) = pair.connect(listen_on(Transport::Quic), |addr| {
@@ -43,7 +43,7 @@ impl Scene {
     }
 
     /// The bystander is heard, and hears.
-    fn bystander(&mut self) {
+    pub(super) fn bystander(&mut self) {
         let (conn, server_conn) = (self.conn, self.server_conn);
         let _ = self.pair.client.send(conn, StreamId::CONTROL, b"?");
         self.said += 1;
@@ -57,7 +57,7 @@ impl Scene {
     }
 
     /// A further client, of which every packet is seen.
-    fn raw(&mut self) -> (Raw, ConnId) {
+    pub(super) fn raw(&mut self) -> (Raw, ConnId) {
         let mut raw = Raw::new(self.to);
         let known = self.pair.server.events.len();
         raw.open(&mut self.pair.server);

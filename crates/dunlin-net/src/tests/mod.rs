@@ -2,6 +2,9 @@
 //! waiting for anything but events.
 
 mod acks;
+#[cfg(unix)]
+mod adopt;
+mod binding;
 pub(crate) mod certs;
 mod datagrams;
 mod detach;
@@ -14,6 +17,7 @@ mod layered;
 mod moves;
 mod network;
 mod paths;
+mod proxies;
 mod qlog;
 mod quic;
 mod random;

@@ -35,6 +35,76 @@ fn echo() {
     every::echo(pair, client, server, Transport::Quic);
 }
 
+/// A stream without bytes is announced by an empty frame, and what the server
+/// had said on it before, and its end, follow.
+#[test]
+fn a_server_may_be_the_first_to_speak() {
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair);
+    let taken = pair.server.send(server, StreamId::CONTROL, b"ready");
+    pair.server
+        .net
+        .conn(server)
+        .finish_stream(StreamId::CONTROL);
+    assert_eq!(taken, 0);
+    let sides = pair.client.net.conn(client).open_stream(true);
+    assert_eq!(sides, Some(StreamId::CONTROL));
+    let mut conn = pair.client.net.conn(client);
+    conn.announce_stream(StreamId::CONTROL);
+    assert_eq!(conn.stream_sides(StreamId::CONTROL), (true, true));
+    pair.until("all", |p| {
+        p.client
+            .events
+            .contains(&Ev::Finished(client, StreamId::CONTROL))
+    });
+    assert_eq!(pair.client.received(StreamId::CONTROL), b"ready");
+    assert_eq!(pair.server.sent(), 5);
+    let mut conn = pair.client.net.conn(client);
+    assert_eq!(conn.stream_sides(StreamId::CONTROL), (false, true));
+    let _ = pair.client.send(client, StreamId::CONTROL, b"thanks");
+    pair.until("an answer", |p| {
+        p.server.received(StreamId::CONTROL) == b"thanks"
+    });
+}
+
+/// Both directions of a stream that are abandoned are one event; which is meant is
+/// asked for.
+#[test]
+fn the_abandoned_side_of_a_stream_is_known() {
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair);
+    let _ = pair.client.send(client, StreamId::CONTROL, b"x");
+    pair.until("a byte", |p| p.server.received_len(StreamId::CONTROL) == 1);
+    let reset = |p: &Pair| {
+        let is_it = |e: &&Ev| matches!(e, Ev::Reset(c, ..) if *c == server);
+        p.server.events.iter().filter(is_it).count()
+    };
+    let sides = |p: &mut Pair| p.server.net.conn(server).stream_sides(StreamId::CONTROL);
+    assert_eq!(sides(&mut pair), (true, true));
+    pair.client
+        .net
+        .conn(client)
+        .stop_stream(StreamId::CONTROL, 7);
+    pair.until("stopped", |p| reset(p) == 1);
+    assert_eq!(sides(&mut pair), (true, false));
+    pair.client
+        .net
+        .conn(client)
+        .reset_stream(StreamId::CONTROL, 7);
+    pair.until("reset", |p| reset(p) == 2);
+    assert_eq!(sides(&mut pair), (false, false));
+}
+
+#[test]
+fn the_local_address_is_known() {
+    let mut pair = Pair::new();
+    let (client, server) = open(&mut pair);
+    let (_, peer) = pair.server.opened().unwrap();
+    assert_eq!(pair.client.net.local_addr(client), Some(peer.addr));
+    let (_, peer) = pair.client.opened().unwrap();
+    assert_eq!(pair.server.net.local_addr(server), Some(peer.addr));
+}
+
 #[test]
 fn a_listener_asks_for_acknowledgements_now_and_then() {
     const ROUNDS: usize = 300;

@@ -4,11 +4,13 @@
 mod frame;
 mod upgrade;
 
+use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use dunlin_base::Text;
 use frame::{Decoder, Frame};
 pub(crate) use frame::{HEADER_BYTES_MAX, Role, WsError, header, mask};
+pub(crate) use upgrade::Place;
 use upgrade::Upgrade;
 
 use crate::NetLimits;
@@ -17,7 +19,10 @@ use crate::config::Protocols;
 /// What came out of received bytes.
 pub(crate) enum WsEvent<'a> {
     /// The upgrade is complete.
-    Open,
+    Open {
+        /// Where the client is, if a trusted proxy wrote it into the request.
+        client: Option<SocketAddr>,
+    },
     /// Application data.
     Data(&'a [u8]),
     /// The peer sends no more.
@@ -53,16 +58,9 @@ const ANSWERS_BYTES_MAX: usize = 4096;
 
 impl WsLayer {
     /// A server that speaks these subprotocols, by preference.
-    /// `origins`: whose pages may connect; `None`: any.
-    pub(crate) fn server(
-        path: &Arc<str>,
-        origins: Option<Arc<[Text]>>,
-        protocols: &Protocols,
-        limits: &NetLimits,
-    ) -> Self {
+    pub(crate) fn server(at: Place, protocols: &Protocols, limits: &NetLimits) -> Self {
         let bytes_max = limits.ws_handshake_bytes_max;
-        let (path, protocols) = (Arc::clone(path), Arc::clone(protocols));
-        let upgrade = Upgrade::server(path, origins, protocols, bytes_max);
+        let upgrade = Upgrade::server(at, Arc::clone(protocols), bytes_max);
         Self::new(Role::Server, upgrade, limits)
     }
 
@@ -91,6 +89,11 @@ impl WsLayer {
         }
     }
 
+    /// Whether the request may say where the client is.
+    pub(crate) fn names_client(&self) -> bool {
+        self.upgrade.as_ref().is_some_and(|it| it.names_client())
+    }
+
     /// The subprotocol that was agreed on; empty before.
     pub(crate) const fn protocol(&self) -> &Text {
         &self.protocol
@@ -100,7 +103,7 @@ impl WsLayer {
         self.role
     }
 
-    /// Takes received bytes, which it unmasks in place. Answers are given to
+    /// Takes received bytes of `peer`, which it unmasks in place. Answers are given to
     /// `answer`; `waiting` is how many bytes wait to leave already.
     ///
     /// # Errors
@@ -108,6 +111,7 @@ impl WsLayer {
     pub(crate) fn input(
         &mut self,
         data: &mut [u8],
+        peer: IpAddr,
         waiting: usize,
         answer: &mut Vec<u8>,
         sink: &mut dyn FnMut(WsEvent<'_>),
@@ -115,12 +119,13 @@ impl WsLayer {
         let Some(upgrade) = &mut self.upgrade else {
             return self.frames(data, waiting, answer, sink);
         };
-        let Some(mut rest) = upgrade.input(data, answer)? else {
+        let Some(mut rest) = upgrade.input(data, peer, answer)? else {
             return Ok(());
         };
         self.protocol = upgrade.take_protocol();
+        let client = upgrade.source();
         self.upgrade = None;
-        sink(WsEvent::Open);
+        sink(WsEvent::Open { client });
         self.frames(&mut rest, waiting, answer, sink)
     }
 

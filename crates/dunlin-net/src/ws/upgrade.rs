@@ -1,6 +1,7 @@
 //! The HTTP upgrade that begins a WebSocket (RFC 6455 section 4), strict on
 //! both sides and bounded in size; its time is bounded by the connection.
 
+use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use base64::Engine;
@@ -9,8 +10,10 @@ use dunlin_base::Text;
 use sha1::{Digest, Sha1};
 
 use super::WsFailure;
+use crate::Origins;
 use crate::config::Protocols;
 use crate::http::{check_head, has_body, is_local_name, value};
+use crate::proxy::{MalformedHeader, Proxies};
 
 /// Header lines at most.
 const HEADERS_MAX: usize = 48;
@@ -25,20 +28,39 @@ pub(super) struct Upgrade {
     protocols: Protocols,
     /// The one that was agreed on.
     agreed: Text,
+    /// Where the client is, as a trusted proxy wrote it.
+    client: Option<SocketAddr>,
     received: Vec<u8>,
     bytes_max: usize,
 }
 
 #[derive(Debug)]
 enum Side {
-    Server {
-        path: Arc<str>,
-        /// Origins whose pages may connect; `None`: any.
-        origins: Option<Arc<[Text]>>,
-    },
+    Server(Place),
     /// The value of `Sec-WebSocket-Accept` that proves that the server
     /// understood.
-    Client { accept: String },
+    Client {
+        accept: String,
+    },
+}
+
+/// Where a server's WebSocket is, and who may come.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) path: Arc<str>,
+    pub(crate) origins: Origins,
+    pub(crate) proxies: Option<Arc<Proxies>>,
+}
+
+/// What a good request says.
+struct Accepted {
+    /// Length of the head.
+    head: usize,
+    /// The value of `Sec-WebSocket-Accept`.
+    accept: String,
+    /// The first of our subprotocols that is offered.
+    agreed: Text,
+    client: Option<SocketAddr>,
 }
 
 /// A status line and the headers that explain it.
@@ -73,6 +95,7 @@ const FOREIGN: Refusal = Refusal::new(
     "403 Forbidden",
     "pages of this origin may not connect: see `origins` of the listener",
 );
+const BAD_FORWARDED: Refusal = Refusal::new("400 Bad Request", "the Forwarded header is malformed");
 const BAD_KEY: Refusal = Refusal::new("400 Bad Request", "Sec-WebSocket-Key is not 16 bytes");
 const NO_PROTOCOL: Refusal = Refusal::new("400 Bad Request", "no subprotocol in common");
 const NOT_FOUND: Refusal = Refusal::new("404 Not Found", "no WebSocket is at this path");
@@ -93,16 +116,12 @@ const BAD_VERSION: Refusal = Refusal {
 };
 
 impl Upgrade {
-    pub(super) const fn server(
-        path: Arc<str>,
-        origins: Option<Arc<[Text]>>,
-        protocols: Protocols,
-        bytes_max: usize,
-    ) -> Self {
+    pub(super) const fn server(at: Place, protocols: Protocols, bytes_max: usize) -> Self {
         Self {
-            side: Side::Server { path, origins },
+            side: Side::Server(at),
             protocols,
             agreed: Text::new(),
+            client: None,
             received: Vec::new(),
             bytes_max,
         }
@@ -130,6 +149,7 @@ impl Upgrade {
             },
             protocols,
             agreed: Text::new(),
+            client: None,
             received: Vec::new(),
             bytes_max,
         };
@@ -141,38 +161,56 @@ impl Upgrade {
         core::mem::take(&mut self.agreed)
     }
 
-    /// Takes received bytes. Once complete, returns those behind the head.
+    /// Where the client is, if a trusted proxy wrote it into the request.
+    pub(super) const fn source(&self) -> Option<SocketAddr> {
+        self.client
+    }
+
+    /// Whether the request may say where the client is.
+    pub(super) fn names_client(&self) -> bool {
+        match &self.side {
+            Side::Server(at) => at.proxies.as_ref().is_some_and(|it| it.forwarded.is_some()),
+            Side::Client { .. } => false,
+        }
+    }
+
+    /// Takes received bytes of `peer`. Once complete, returns those behind the head.
     ///
     /// # Errors
     /// The upgrade is refused; a server's refusal is in `answer`.
     pub(super) fn input(
         &mut self,
         data: &[u8],
+        peer: IpAddr,
         answer: &mut Vec<u8>,
     ) -> Result<Option<Vec<u8>>, WsFailure> {
         self.received.extend_from_slice(data);
         let head = match &self.side {
-            Side::Server { path, origins } => {
-                match check_request(&self.received, path, origins.as_deref(), &self.protocols) {
-                    Ok(Some((head, accept, agreed))) => {
-                        answer.extend_from_slice(
-                            format!(
-                                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+            Side::Server(at) => match check_request(&self.received, at, peer, &self.protocols) {
+                Ok(Some(Accepted {
+                    head,
+                    accept,
+                    agreed,
+                    client,
+                })) => {
+                    answer.extend_from_slice(
+                        format!(
+                            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
                              Connection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
                              Sec-WebSocket-Protocol: {agreed}\r\n\r\n"
-                            )
-                            .as_bytes(),
-                        );
-                        self.agreed = agreed;
-                        Some(head)
-                    }
-                    Ok(None) if self.received.len() > self.bytes_max => {
-                        return Err(refuse(TOO_LARGE, answer));
-                    }
-                    Ok(None) => None,
-                    Err(refusal) => return Err(refuse(refusal, answer)),
+                        )
+                        .as_bytes(),
+                    );
+                    self.agreed = agreed;
+                    self.client = client;
+                    Some(head)
                 }
-            }
+                Ok(None) if self.received.len() > self.bytes_max => {
+                    return Err(refuse(TOO_LARGE, answer));
+                }
+                Ok(None) => None,
+                Err(refusal) => return Err(refuse(refusal, answer)),
+            },
             Side::Client { accept } => {
                 let checked = check_response(&self.received, accept, &self.protocols);
                 let head = checked.map_err(WsFailure::Upgrade)?.map(|(head, agreed)| {
@@ -209,14 +247,13 @@ fn refuse(refusal: Refusal, answer: &mut Vec<u8>) -> WsFailure {
     WsFailure::Upgrade(format!("upgrade refused ({status}): {why}"))
 }
 
-/// Length of the head, the value of `Sec-WebSocket-Accept`, and the first of
-/// our subprotocols that is offered.
+/// What a good request says; `None`: the rest is to come.
 fn check_request(
     received: &[u8],
-    path: &str,
-    origins: Option<&[Text]>,
+    at: &Place,
+    peer: IpAddr,
     protocols: &[Text],
-) -> Result<Option<(usize, String, Text)>, Refusal> {
+) -> Result<Option<Accepted>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let head = match request.parse(received) {
@@ -238,16 +275,22 @@ fn check_request(
         return Err(BODY);
     }
     let target = request.path.unwrap_or_default();
-    if target.split('?').next() != Some(path) {
+    if target.split('?').next() != Some(&*at.path) {
         return Err(NOT_FOUND);
     }
     let host = value(headers, "host").filter(|host| !host.is_empty());
     let host = host.ok_or(NO_HOST)?;
+    let client = match &at.proxies {
+        Some(proxies) => proxies.client(headers, peer),
+        None => Ok(None),
+    };
+    let client = client.map_err(|MalformedHeader| BAD_FORWARDED)?;
+    let origins = at.origins.of(client.map_or(peer, |addr| addr.ip()));
     if let Some(origins) = origins
         && headers
             .iter()
             .any(|h| h.name.eq_ignore_ascii_case("origin"))
-        && !value(headers, "origin").is_some_and(|origin| is_allowed(origin, host, origins))
+        && !value(headers, "origin").is_some_and(|origin| is_allowed(origin, host, &origins))
     {
         return Err(FOREIGN);
     }
@@ -263,7 +306,12 @@ fn check_request(
     }
     let offered = |name: &&Text| has_token(headers, "sec-websocket-protocol", name);
     let agreed = protocols.iter().find(offered).ok_or(NO_PROTOCOL)?;
-    Ok(Some((head, accept_of(key), agreed.clone())))
+    Ok(Some(Accepted {
+        head,
+        accept: accept_of(key),
+        agreed: agreed.clone(),
+        client,
+    }))
 }
 
 /// Whether pages of an origin may connect: it is listed, or it is the listener
@@ -331,11 +379,14 @@ fn has_token(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OriginCheck;
 
     const REQUEST: &str = "GET /mqtt HTTP/1.1\r\nHost: server.example.com\r\n\
         Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
         Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+    const PEER: IpAddr = IpAddr::V4(core::net::Ipv4Addr::LOCALHOST);
 
     fn protocols() -> Protocols {
         [Text::from_static("mqtt")].into()
@@ -350,13 +401,22 @@ mod tests {
         request: &str,
         step: usize,
     ) -> (Result<Option<Vec<u8>>, WsFailure>, String) {
-        let origins = origins.map(|list| list.iter().map(|text| Text::from_static(text)).collect());
-        let mut upgrade = Upgrade::server("/mqtt".into(), origins, protocols(), 1000);
+        let mut allowed = Origins::default();
+        if let Some(list) = origins {
+            allowed.checked = OriginCheck::Always;
+            allowed.allowed = list.iter().map(|text| Text::from_static(text)).collect();
+        }
+        let at = Place {
+            path: "/mqtt".into(),
+            origins: allowed,
+            proxies: None,
+        };
+        let mut upgrade = Upgrade::server(at, protocols(), 1000);
         let mut answer = Vec::new();
         let mut result = Ok(None);
         let mut pieces = request.as_bytes().chunks(step);
         while let (Ok(None), Some(piece)) = (&result, pieces.next()) {
-            result = upgrade.input(piece, &mut answer);
+            result = upgrade.input(piece, PEER, &mut answer);
         }
         (result, String::from_utf8(answer).unwrap())
     }
@@ -496,7 +556,7 @@ mod tests {
         let (mut client, request) = make();
         let (_, answer) = serve(&request, 1000);
         let with_frames = format!("{answer}rest");
-        let result = client.input(with_frames.as_bytes(), &mut Vec::new());
+        let result = client.input(with_frames.as_bytes(), PEER, &mut Vec::new());
         assert_eq!(result, Ok(Some(b"rest".to_vec())));
         let cases = [
             (
@@ -518,7 +578,7 @@ mod tests {
         for (answer, want) in cases {
             let error = make()
                 .0
-                .input(answer.as_bytes(), &mut Vec::new())
+                .input(answer.as_bytes(), PEER, &mut Vec::new())
                 .unwrap_err();
             assert!(error.to_string().contains(want), "{error}");
         }

@@ -102,6 +102,11 @@ impl<'a> EarlyMut<'a> {
         !self.confirmed
     }
 
+    /// More follows soon what is sent next: the answer waits for it.
+    pub const fn expect_more(&mut self) {
+        self.answer.expect_more();
+    }
+
     /// Whether nothing is reported until a ticket's use has been kept.
     #[must_use]
     pub const fn is_held(&self) -> bool {

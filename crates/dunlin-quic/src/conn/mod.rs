@@ -5,8 +5,10 @@
 //! Each part of its state is a type in a file of its own, which works on
 //! quinn-proto's connection as an argument and knows no other part.
 
+mod ack_wait;
 mod acks;
 mod answer;
+mod binding;
 mod datagrams;
 mod early;
 mod keys;
@@ -23,13 +25,18 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use bytes::Bytes;
-use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Peer, Transport, plain_addr};
+use dunlin_base::transport::{
+    BindingType, CloseCause, NetEvent, NetEventKind, Peer, Transport, plain_addr,
+};
 use dunlin_base::{ConnId, Instant, Repeat, SendBuf, StreamId, Text};
 use quinn_proto::{Connection, ConnectionError, ConnectionHandle, Dir, Event, StreamEvent};
 use rustls::pki_types::CertificateDer;
 
+use ack_wait::AckWait;
+pub use ack_wait::AcksMut;
 use acks::AckTail;
 use answer::{Answer, TicketWait};
+pub use binding::BindingMut;
 use datagrams::DatagramQueue;
 pub(crate) use datagrams::READY_BYTES_MAX;
 pub use datagrams::{DatagramError, DatagramsMut};
@@ -43,6 +50,7 @@ pub use phase::Life;
 use reading::ReadMut;
 pub use reading::Reading;
 use repeat::Repeats;
+pub use stats::{peer_certificate, peer_parameters};
 use streams::Streams;
 pub use streams::StreamsMut;
 pub(crate) use streams::{BIDI_STREAMS_FIRST, UNI_STREAMS_FIRST, varint};
@@ -106,6 +114,7 @@ pub struct QuicConn {
     repeats: Option<Box<Repeats>>,
     log: Option<Box<ConnLog>>,
     ack_tail: AckTail,
+    ack_wait: AckWait,
     keys: KeyAge,
 }
 
@@ -148,6 +157,7 @@ impl QuicConn {
             repeats: None,
             log,
             ack_tail: AckTail::default(),
+            ack_wait: AckWait::default(),
             keys: KeyAge::new(&begun.tuning, now),
         }
     }
@@ -247,9 +257,10 @@ impl QuicConn {
         self.streams().send(id, data, limits, counters)
     }
 
-    /// More follows soon what is sent next.
-    pub const fn expect_more(&mut self) {
-        self.answer.expect_more();
+    /// What an exchange of SASL on it is bound by.
+    pub const fn binding(&mut self) -> BindingMut<'_> {
+        let confirmed = self.life.is_confirmed();
+        BindingMut::new(&mut self.life.binding, &self.proto, confirmed)
     }
 
     /// Says when small packets are sent twice from now on.
@@ -277,7 +288,10 @@ impl QuicConn {
         let (used, rtt) = (self.proto.remote_address(), self.proto.rtt());
         let remote = input.remote;
         self.path.before_datagram(remote, input.bytes);
+        let timer = self.proto.poll_timeout();
         self.proto.handle_event(input.event);
+        self.ack_wait
+            .note(input.at, timer, self.proto.poll_timeout());
         let credit = Credit {
             to: input.to,
             at: input.at,
@@ -360,6 +374,9 @@ impl QuicConn {
         self.life.confirm();
         self.ticket.begin(self.proto.rtt(), cx.now);
         self.open(cx);
+        if let Some(data) = self.life.binding.confirm(&self.proto) {
+            cx.emit(self.id, NetEventKind::ChannelBinding { data });
+        }
         match self.streams().end_flight(cx.counters) {
             Err(cause) => {
                 self.abort(None, cx.clock, cx.now);
@@ -401,6 +418,7 @@ impl QuicConn {
                 .and_then(|name| Text::from_utf8(name.into()).ok())
                 .unwrap_or_default(),
             early_data: self.early.is_taken() || self.streams.is_in_flight(),
+            binding: self.listener.map(|_| BindingType::TlsExporter),
         };
         cx.emit(self.id, NetEventKind::Opened { peer });
     }

@@ -6,6 +6,7 @@ use dunlin_base::Instant;
 use dunlin_base::transport::CloseCause;
 use quinn_proto::VarInt;
 
+use super::binding::Binding;
 use crate::Counters;
 
 /// Where a connection is in its life.
@@ -49,6 +50,8 @@ pub struct Life {
     /// Its end needs no report: reported before, or never opened and never
     /// asked for.
     reported: bool,
+    /// Here, where it takes no room of its own.
+    pub(super) binding: Binding,
     close_code: VarInt,
 }
 
@@ -58,6 +61,7 @@ impl Life {
             phase: Phase::Handshake,
             handshake_until: Some(handshake_until),
             reported: accepted,
+            binding: Binding::Unasked,
             close_code: VarInt::from_u32(0),
         }
     }

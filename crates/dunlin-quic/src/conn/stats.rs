@@ -3,6 +3,7 @@
 
 use dunlin_base::transport::{Transport, plain_addr};
 use quinn_proto::Dir;
+use rustls::pki_types::CertificateDer;
 
 use super::QuicConn;
 use crate::{ConnStats, QuicStats};
@@ -51,4 +52,22 @@ impl QuicConn {
             migrations: u64::from(self.path.migrations()),
         }
     }
+}
+
+/// The certificate that the peer of a connection presented, in DER.
+#[must_use]
+pub fn peer_certificate(conn: &QuicConn) -> Option<Vec<u8>> {
+    let chain = conn.proto.crypto_session().peer_identity()?;
+    let chain = chain.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    chain.first().map(|certificate| certificate.to_vec())
+}
+
+/// The peer's transport parameters (RFC 9000 section 18), in their encoding.
+#[must_use]
+pub fn peer_parameters(conn: &QuicConn) -> Option<Vec<u8>> {
+    let parameters = conn.proto.crypto_session().transport_parameters();
+    let parameters = parameters.ok()??;
+    let mut encoded = Vec::new();
+    parameters.write(&mut encoded);
+    Some(encoded)
 }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use file::{Create, Failure, Writer};
-pub use filter::{AddrRange, ParseRangeError, QlogFilter};
+pub use filter::QlogFilter;
 pub use watch::LogMut;
 pub(crate) use watch::{ConnLog, LogStart};
 

@@ -1,6 +1,8 @@
 //! A client and a server in virtual time: datagrams take a while, get lost,
 //! come from other addresses, and are copied by those who see them.
 
+mod acks;
+mod binding;
 mod paths;
 mod windows;
 
@@ -9,7 +11,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, Random, SendBuf, ShardId, StreamId, Text};
@@ -85,6 +87,8 @@ pub(super) struct Side {
     by_stream: BTreeMap<StreamId, usize>,
     pub(super) opened: bool,
     pub(super) migrated: Vec<SocketAddr>,
+    /// What the connection said that it is bound by.
+    pub(super) bound: Option<Bytes>,
     out: Vec<(SocketAddr, Vec<u8>)>,
 }
 
@@ -111,6 +115,7 @@ impl Side {
             by_stream: BTreeMap::new(),
             opened: false,
             migrated: Vec::new(),
+            bound: None,
             out: Vec::new(),
         }
     }
@@ -179,6 +184,7 @@ impl Side {
         let by_stream = &mut self.by_stream;
         let (received, migrated, opened) =
             (&mut self.received, &mut self.migrated, &mut self.opened);
+        let bound = &mut self.bound;
         let mut out = |event: NetEvent<&[u8]>| match event.kind {
             NetEventKind::Bytes { stream, data } => {
                 *by_stream.entry(stream).or_default() += data.len();
@@ -186,6 +192,7 @@ impl Side {
             }
             NetEventKind::Migrated { addr } => migrated.push(addr),
             NetEventKind::Opened { .. } => *opened = true,
+            NetEventKind::ChannelBinding { data } => *bound = Some(data),
             _ => {}
         };
         let limits = limits();

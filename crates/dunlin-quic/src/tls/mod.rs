@@ -2,6 +2,8 @@
 //! who is trusted, who we are, which application protocols are spoken.
 
 mod client;
+mod compact;
+mod end_point;
 mod keylog;
 mod names;
 mod policy;
@@ -11,7 +13,9 @@ mod verify;
 use std::path::{Path, PathBuf};
 
 pub use client::{ClientTls, ClientTlsBuilder};
+pub use compact::release_keys;
 use dunlin_base::Text;
+pub use end_point::end_point;
 pub use keylog::KeyLog;
 pub use policy::{CertName, Cipher, Group, TlsPolicy, UnknownName};
 pub(crate) use policy::{quic_client, quic_server};

@@ -11,6 +11,7 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::{SupportedCipherSuite, quic::Suite};
 
 use super::TlsError;
+use super::compact::compact;
 use crate::session::ListenerTls;
 
 /// An authenticated cipher, with TLS 1.3 and, where TLS 1.2 is spoken, with
@@ -216,7 +217,7 @@ impl TlsPolicy {
         // All of TLS 1.3 come before those of TLS 1.2, as rustls has them.
         let mut chosen = Vec::new();
         for version in 0..3 {
-            let of = |cipher: &Cipher| cipher.suites().get(version).copied();
+            let of = |cipher: &Cipher| cipher.suites().get(version).copied().map(compact);
             chosen.extend(self.ciphers.iter().filter_map(of));
         }
         provider.cipher_suites = chosen;
@@ -228,8 +229,9 @@ impl TlsPolicy {
 /// QUIC protects its first packets with AES-128-GCM, before a cipher is negotiated
 /// (RFC 9001 section 5.2).
 fn initial_suite() -> Result<Suite, TlsError> {
-    let suite = suites::TLS13_AES_128_GCM_SHA256.tls13();
+    let suite = compact(suites::TLS13_AES_128_GCM_SHA256);
     suite
+        .tls13()
         .and_then(rustls::Tls13CipherSuite::quic_suite)
         .ok_or_else(|| TlsError::Setup("QUIC is not available".into()))
 }

@@ -4,6 +4,7 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dunlin_base::Text;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
@@ -13,7 +14,8 @@ use rustls::server::{ProducesTickets, WebPkiClientVerifier};
 use sha2::{Digest, Sha256};
 
 use super::{
-    ALPN_HTTP, CertName, KeyLog, TlsError, TlsPolicy, alpn, parse_certs, parse_key, read_file,
+    ALPN_HTTP, CertName, KeyLog, TlsError, TlsPolicy, alpn, end_point, parse_certs, parse_key,
+    read_file,
 };
 
 /// What a listener's TLS is made of, as PEM text.
@@ -80,6 +82,7 @@ pub struct ServerTls {
     pub(crate) scope: [u8; 32],
     /// Which name in a client's certificate is its name.
     pub(crate) name: CertName,
+    end_point: Option<Bytes>,
 }
 
 impl ServerTls {
@@ -106,6 +109,12 @@ impl ServerTls {
     #[must_use]
     pub const fn cert_name(&self) -> CertName {
         self.name
+    }
+
+    /// What is bound to the certificate (RFC 5929 section 4), if anything can.
+    #[must_use]
+    pub const fn end_point(&self) -> Option<&Bytes> {
+        self.end_point.as_ref()
     }
 
     /// Reads the PEM files.
@@ -165,6 +174,7 @@ impl ServerTls {
             ticketer,
             scope: scope(options),
             name: options.cert_name,
+            end_point: chain.first().and_then(|cert| end_point(cert)),
         })
     }
 }

@@ -21,8 +21,21 @@ pub struct Client<'a> {
     /// Fresh random printable characters without a comma; at least 18 bytes of
     /// entropy are customary.
     pub nonce: &'a str,
-    /// The channel, for SCRAM-SHA-256-PLUS.
-    pub binding: Option<ChannelBinding<'a>>,
+    /// What it says of the channel.
+    pub binding: Binding<'a>,
+}
+
+/// What a client says of channel binding (RFC 5802 section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Binding<'a> {
+    /// It cannot bind.
+    #[default]
+    Unsupported,
+    /// It could, but the server has not offered SCRAM-SHA-256-PLUS. A server
+    /// that has knows then that its offer was taken away on the way.
+    NotOffered,
+    /// SCRAM-SHA-256-PLUS. The first message does not need the data.
+    Bound(ChannelBinding<'a>),
 }
 
 impl Client<'_> {
@@ -45,7 +58,8 @@ impl Client<'_> {
     /// microcontroller.
     ///
     /// # Errors
-    /// What is wrong with the server's message.
+    /// What is wrong with the server's message; [`ScramError::ChannelBinding`]
+    /// where the data of the channel is missing.
     pub fn respond(
         &self,
         server_first: &[u8],
@@ -72,7 +86,13 @@ impl Client<'_> {
             Ok::<(), SinkFull>(())
         };
         self.first_bare(&mut feed)?;
-        let data = self.binding.map_or(&[][..], |binding| binding.data);
+        let data = match self.binding {
+            Binding::Bound(ChannelBinding { data: [], .. }) => {
+                return Err(ScramError::ChannelBinding);
+            }
+            Binding::Bound(channel) => channel.data,
+            Binding::Unsupported | Binding::NotOffered => &[],
+        };
         let bound = channel_attribute(&self.gs2_header(), data);
         for part in [",", message, ",c=", &bound, ",r=", server.nonce] {
             feed(part.as_bytes())?;
@@ -93,8 +113,9 @@ impl Client<'_> {
     /// RFC 5802 section 7, `gs2-header`.
     fn gs2_header(&self) -> String {
         match self.binding {
-            Some(binding) => ["p=", binding.kind, ",,"].concat(),
-            None => String::from("n,,"),
+            Binding::Bound(channel) => ["p=", channel.kind.name(), ",,"].concat(),
+            Binding::NotOffered => String::from("y,,"),
+            Binding::Unsupported => String::from("n,,"),
         }
     }
 

@@ -4,14 +4,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
+use dunlin_base::transport::BindingType;
 use dunlin_base::{ByteSink, SinkFull, Text};
 use hmac::Mac as _;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::{
-    ChannelBinding, DIGEST, SALT_BYTES_MAX, ScramError, ServerFirst, StoredKeys, attribute,
-    channel_attribute, decode_base64, is_nonce, mac, put_base64, text, xor,
+    DIGEST, SALT_BYTES_MAX, ScramError, ServerFirst, StoredKeys, attribute, channel_attribute,
+    decode_base64, is_nonce, mac, put_base64, text, xor,
 };
 
 /// The client's first message, as a server reads it.
@@ -127,31 +128,20 @@ impl<'a> ClientFirst<'a> {
         Ok(())
     }
 
-    /// What the client's final message must have of the channel. `binds`: the
-    /// mechanism is SCRAM-SHA-256-PLUS; `channel`: what the server offered it
-    /// with, if it did.
+    /// Whether what the client says of channel binding fits the mechanism.
     ///
     /// # Errors
-    /// [`ScramError::Unsupported`] if message and mechanism do not fit, or
-    /// another type is wanted; [`ScramError::ChannelBinding`] if the client
-    /// believes that PLUS was not offered, but it was: the list was changed on
-    /// the way (RFC 5802 section 6).
-    fn bound(
-        &self,
-        binds: bool,
-        channel: Option<ChannelBinding<'_>>,
-    ) -> Result<String, ScramError> {
-        let data = match (self.flag, channel) {
-            (Flag::Bound(kind), Some(channel)) if binds && kind == channel.kind => channel.data,
-            (Flag::No, _) if !binds => &[],
-            (Flag::NotOffered, None) if !binds => &[],
-            (Flag::NotOffered, Some(_)) if !binds => return Err(ScramError::ChannelBinding),
-            _ => return Err(ScramError::Unsupported),
-        };
-        Ok(channel_attribute(self.header, data))
+    /// As [`Exchange::begin`].
+    fn check_flag(&self, binds: bool, offered: Option<BindingType>) -> Result<(), ScramError> {
+        match (self.flag, offered) {
+            (Flag::Bound(kind), Some(offered)) if binds && kind == offered.name() => Ok(()),
+            (Flag::No, _) | (Flag::NotOffered, None) if !binds => Ok(()),
+            (Flag::NotOffered, Some(_)) if !binds => Err(ScramError::ChannelBinding),
+            _ => Err(ScramError::Unsupported),
+        }
     }
 
-    /// Checks the client's final message, which must have `bound` of the
+    /// Checks the client's final message, which must have `data` of the
     /// channel, and writes the server's.
     ///
     /// # Errors
@@ -162,7 +152,7 @@ impl<'a> ClientFirst<'a> {
         &self,
         server_first: &[u8],
         client_final: &[u8],
-        bound: &str,
+        data: &[u8],
         keys: &StoredKeys,
         out: &mut impl ByteSink,
     ) -> Result<(), ScramError> {
@@ -170,7 +160,7 @@ impl<'a> ClientFirst<'a> {
         let message = text(client_final)?;
         let (without_proof, proof) = message.rsplit_once(",p=").ok_or(ScramError::Malformed)?;
         let mut fields = without_proof.split(',');
-        if attribute(fields.next(), "c=")? != bound {
+        if attribute(fields.next(), "c=")? != channel_attribute(self.header, data) {
             return Err(ScramError::ChannelBinding);
         }
         if attribute(fields.next(), "r=")? != ServerFirst::parse(server_first)?.nonce {
@@ -202,7 +192,10 @@ impl<'a> ClientFirst<'a> {
 pub struct Exchange {
     client_first: Bytes,
     server_first: Vec<u8>,
-    bound: String,
+    /// The mechanism is SCRAM-SHA-256-PLUS.
+    binds: bool,
+    /// What that is bound by, once it is known.
+    channel: Option<Bytes>,
     keys: Option<StoredKeys>,
     user: Text,
 }
@@ -217,25 +210,41 @@ impl core::fmt::Debug for Exchange {
 
 impl Exchange {
     /// Reads the client's first message; the keys of its user are still to be
-    /// asked for. `binds`: the mechanism is SCRAM-SHA-256-PLUS. `channel`: what
-    /// the server offers it with, if it does.
+    /// asked for, and, if it binds, the data of the channel. `binds`: the
+    /// mechanism is SCRAM-SHA-256-PLUS. `offered`: by what the server offers
+    /// that, if it does.
     ///
     /// # Errors
     /// What [`ClientFirst::parse`] says; [`ScramError::Unsupported`] if message
-    /// and mechanism do not fit; [`ScramError::ChannelBinding`].
+    /// and mechanism do not fit, or another type is wanted;
+    /// [`ScramError::ChannelBinding`] if the client believes that PLUS was not
+    /// offered, but it was: the list was changed on the way (RFC 5802 section 6).
     pub fn begin(
         message: &[u8],
         binds: bool,
-        channel: Option<ChannelBinding<'_>>,
+        offered: Option<BindingType>,
     ) -> Result<Self, ScramError> {
         let first = ClientFirst::parse(message)?;
+        first.check_flag(binds, offered)?;
         Ok(Self {
-            bound: first.bound(binds, channel)?,
+            binds,
+            channel: None,
             client_first: Bytes::copy_from_slice(message),
             server_first: Vec::new(),
             keys: None,
             user: Text::from(first.user_name()),
         })
+    }
+
+    /// Whether it waits for the data of the channel.
+    #[must_use]
+    pub const fn wants_channel(&self) -> bool {
+        self.binds && self.channel.is_none()
+    }
+
+    /// The data of the channel, of the type that was offered.
+    pub fn bind(&mut self, data: Bytes) {
+        self.channel = (!data.is_empty()).then_some(data);
     }
 
     /// The user whom the client claims to be.
@@ -266,18 +275,19 @@ impl Exchange {
     ///
     /// # Errors
     /// [`ScramError::Proof`] if the client does not know the password, or was
-    /// not challenged; what else is wrong with the message.
+    /// not challenged; [`ScramError::ChannelBinding`] if it is at the end of
+    /// another channel, or the data of this one is not known; what else is
+    /// wrong with the message.
     pub fn finish(&self, client_final: &[u8]) -> Result<Bytes, ScramError> {
         let first = ClientFirst::parse(&self.client_first)?;
         let keys = self.keys.as_ref().ok_or(ScramError::Proof)?;
+        let data = match &self.channel {
+            Some(data) if self.binds => &data[..],
+            None if self.binds => return Err(ScramError::ChannelBinding),
+            _ => &[],
+        };
         let mut out = Vec::new();
-        first.verify(
-            &self.server_first,
-            client_final,
-            &self.bound,
-            keys,
-            &mut out,
-        )?;
+        first.verify(&self.server_first, client_final, data, keys, &mut out)?;
         Ok(out.into())
     }
 }

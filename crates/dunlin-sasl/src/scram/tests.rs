@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use bytes::Bytes;
+
 use super::*;
 
 const CLIENT_NONCE: &str = "rOprNGfwEbeRWgbNEkqO";
@@ -25,7 +27,7 @@ fn client(user: &'static str, password: &'static [u8]) -> Client<'static> {
         user,
         password,
         nonce: CLIENT_NONCE,
-        binding: None,
+        binding: Binding::Unsupported,
     }
 }
 
@@ -145,15 +147,63 @@ fn client_final_must_repeat_the_header_and_nonce() {
     assert_eq!(other, Err(ScramError::Nonce));
 }
 
+/// The messages of an independent implementation (`scramp` 1.5.0 of PyPI, both sides),
+/// with the same nonces and salt.
+#[test]
+fn plus_is_what_others_compute() {
+    let data: Vec<u8> = (0..32).collect();
+    let channel = ChannelBinding {
+        kind: BindingType::TlsServerEndPoint,
+        data: &data,
+    };
+    let first = b"p=tls-server-end-point,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    let last = b"c=cD10bHMtc2VydmVyLWVuZC1wb2ludCwsAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=,\
+        r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+        p=nY1Wus9a+gM2DrbQ1msXFgyhW6KM5ktOxWiU+/P/EGY=";
+    let done = b"v=RwppMGddhz/J0lFYaRReBjXcQeNUFP5Qc76Lo5Exrig=";
+    let client = Client {
+        binding: Binding::Bound(channel),
+        ..client("user", b"pencil")
+    };
+    let mut out = Vec::new();
+    client.first(&mut out).expect("first");
+    assert_eq!(out, first);
+    out.clear();
+    let expect = client.respond(SERVER_FIRST, &mut out).expect("final");
+    assert_eq!(out, last);
+    assert_eq!(expect.verify(done), Ok(()));
+    let mut server = Exchange::begin(first, true, Some(channel.kind)).expect("first");
+    assert!(server.wants_channel());
+    server.bind(Bytes::copy_from_slice(&data));
+    let keys = StoredKeys::derive(b"pencil", &salt(), 4096);
+    let challenge = server.challenge(SERVER_NONCE, &salt(), 4096, keys);
+    assert_eq!(challenge, Ok(SERVER_FIRST));
+    assert_eq!(server.finish(last).as_deref(), Ok(&done[..]));
+}
+
 #[test]
 fn a_list_of_mechanisms_that_was_changed_is_noticed() {
-    let channel = ChannelBinding {
-        kind: ChannelBinding::TLS_EXPORTER,
-        data: &[0; 32],
-    };
+    let offered = Some(BindingType::TlsExporter);
     let first = b"y,,n=user,r=rOprNGfwEbeRWgbNEkqO";
-    let begun = Exchange::begin(first, false, Some(channel));
+    let begun = Exchange::begin(first, false, offered);
     assert_eq!(begun.err(), Some(ScramError::ChannelBinding));
-    let other = Exchange::begin(b"p=tls-unique,,n=u,r=x", true, Some(channel));
+    let other = Exchange::begin(b"p=tls-unique,,n=u,r=x", true, offered);
     assert_eq!(other.err(), Some(ScramError::Unsupported));
+}
+
+#[test]
+fn a_client_does_not_bind_to_what_it_does_not_know() {
+    let binding = Binding::Bound(ChannelBinding {
+        kind: BindingType::TlsExporter,
+        data: &[],
+    });
+    let client = Client {
+        binding,
+        ..client("user", b"pencil")
+    };
+    let mut out = Vec::new();
+    client.first(&mut out).expect("first");
+    assert_eq!(out, b"p=tls-exporter,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+    let answer = client.respond(SERVER_FIRST, &mut out);
+    assert_eq!(answer.err(), Some(ScramError::ChannelBinding));
 }

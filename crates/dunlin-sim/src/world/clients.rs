@@ -1,6 +1,6 @@
 //! What clients do on their connections, and what they see.
 
-use dunlin_base::transport::{NetEventKind, Peer};
+use dunlin_base::transport::{BindingType, NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, ShardId, StreamId};
 
 use super::World;
@@ -196,6 +196,20 @@ impl World {
     }
 }
 
+/// What SASL on a connection of a client is bound by: other bytes for each.
+#[must_use]
+pub fn channel_of(conn: ConnId) -> [u8; 32] {
+    let mut data = [7; 32];
+    let number = conn.serial().to_be_bytes();
+    data[..number.len()].copy_from_slice(&number);
+    data
+}
+
+fn binding_of(transport: Transport) -> Option<BindingType> {
+    let binds = transport.is_encrypted();
+    binds.then_some(BindingType::TlsExporter)
+}
+
 /// As [`World::open_from`], for a client that speaks `protocol`.
 ///
 /// # Panics
@@ -211,6 +225,7 @@ pub fn open_as(world: &mut World, protocol: &str, addr: &str, identity: Option<&
         identity: identity.map(Into::into),
         protocol: protocol.into(),
         early_data: false,
+        binding: binding_of(world.setup.transport),
     };
     let at = world.agenda.soon(world.setup.pace.link);
     let link = Link {

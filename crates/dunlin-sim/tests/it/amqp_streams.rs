@@ -4,12 +4,12 @@
 use core::time::Duration;
 
 use dunlin_amqp::codec::{DeliveryState, Outcome, SaslCode, Section};
-use dunlin_base::transport::Transport;
+use dunlin_base::transport::{BindingType, Transport};
 use dunlin_base::{ConnId, StreamId};
 use dunlin_broker::Event;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
 use dunlin_mqtt::scram;
-use dunlin_sim::{AmqpClient, Seen, Setup, World, run_amqp};
+use dunlin_sim::{AmqpClient, Seen, Setup, World, channel_of, run_amqp};
 
 const FIRST: StreamId = StreamId(0);
 const SECOND: StreamId = StreamId(4);
@@ -97,7 +97,7 @@ fn scram_authenticates_over_any_transport() {
             user: "alice",
             password: password.as_bytes(),
             nonce: "of-the-client",
-            binding: None,
+            binding: scram::Binding::Unsupported,
         };
         let mut first = Vec::new();
         scram.first(&mut first).expect("room");
@@ -109,7 +109,9 @@ fn scram_authenticates_over_any_transport() {
             _ => None,
         });
         let plain = transport.is_encrypted().then_some("PLAIN");
-        let names: Vec<&str> = ["SCRAM-SHA-256"].into_iter().chain(plain).collect();
+        let plus = transport.is_encrypted().then_some("SCRAM-SHA-256-PLUS");
+        let names = plus.into_iter().chain(["SCRAM-SHA-256"]).chain(plain);
+        let names: Vec<&str> = names.collect();
         assert_eq!(offered.expect("an offer"), names, "{transport:?}");
         let challenge = client.find(|seen| match seen {
             Seen::Challenge(data) => Some(data.clone()),
@@ -131,6 +133,72 @@ fn scram_authenticates_over_any_transport() {
             assert_eq!(verify.verify(&data.expect("the proof")), Ok(()));
         }
         assert_eq!(is_open(&mut client), code == SaslCode::Ok);
+        let proof = ("alice".into(), code == SaslCode::Ok);
+        assert_eq!(world.proofs, [proof]);
+    }
+}
+
+/// The outcome of SCRAM-SHA-256-PLUS on a stream, as Alice at the end of a channel.
+fn plus(world: &mut World, conn: ConnId, stream: StreamId, channel: &[u8]) -> Option<SaslCode> {
+    let binding = scram::Binding::Bound(scram::ChannelBinding {
+        kind: BindingType::TlsExporter,
+        data: channel,
+    });
+    let scram = scram::Client {
+        user: "alice",
+        password: b"secret",
+        nonce: "of-the-client",
+        binding,
+    };
+    let mut first = Vec::new();
+    scram.first(&mut first).expect("room");
+    let sasl = Some(("SCRAM-SHA-256-PLUS", &first[..]));
+    let mut client = AmqpClient::new(world, conn, stream, sasl);
+    run_amqp(world, &mut [&mut client]);
+    let challenge = client.find(|seen| match seen {
+        Seen::Challenge(data) => Some(data.clone()),
+        _ => None,
+    });
+    if let Some(challenge) = challenge {
+        let mut last = Vec::new();
+        scram.respond(&challenge, &mut last).expect("an answer");
+        client.engine.sasl_response(&last).expect("asked for");
+        client.open(world.now()).expect("a session");
+        run_amqp(world, &mut [&mut client]);
+    }
+    let outcome = client.find(|seen| match seen {
+        Seen::Outcome(code, _) => Some(*code),
+        _ => None,
+    });
+    assert_eq!(is_open(&mut client), outcome == Some(SaslCode::Ok));
+    outcome
+}
+
+#[test]
+fn scram_is_bound_to_its_connection() {
+    let mut world = world(1);
+    let (conn, other) = (world.open(), world.open());
+    let (ours, theirs) = (channel_of(conn), channel_of(other));
+    let refused = Some(SaslCode::Auth);
+    // One in the middle has another channel to the server.
+    assert_eq!(plus(&mut world, conn, FIRST, &theirs), refused);
+    // The bytes are those of the connection on each of its streams, also once
+    // the client is known.
+    let ok = Some(SaslCode::Ok);
+    for stream in [SECOND, THIRD] {
+        assert_eq!(plus(&mut world, conn, stream, &ours), ok);
+    }
+    assert_eq!(plus(&mut world, conn, StreamId(12), &theirs), refused);
+    // The offer is there, so that it was taken away on the way.
+    for (stream, first) in [(FIRST, "y,,n=alice,r=x"), (SECOND, "y,,n=alice,r=x")] {
+        let sasl = Some(("SCRAM-SHA-256", first.as_bytes()));
+        let mut client = AmqpClient::new(&world, other, stream, sasl);
+        run_amqp(&mut world, &mut [&mut client]);
+        let outcome = client.find(|seen| match seen {
+            Seen::Outcome(code, _) => Some(*code),
+            _ => None,
+        });
+        assert_eq!(outcome, refused);
     }
 }
 
@@ -156,13 +224,7 @@ fn plain_without_its_first_message_is_challenged() {
 
 #[test]
 fn a_mechanism_that_is_not_offered_is_refused() {
-    for mechanism in [
-        "ANONYMOUS",
-        "EXTERNAL",
-        "OAUTHBEARER",
-        "SCRAM-SHA-256-PLUS",
-        "X",
-    ] {
+    for mechanism in ["ANONYMOUS", "EXTERNAL", "OAUTHBEARER", "MSSBCBS", "X"] {
         let mut world = world(1);
         let conn = world.open();
         let mut client = begun(&mut world, conn, FIRST, Some((mechanism, b"x")));

@@ -1,12 +1,13 @@
 //! Enhanced authentication: section 4.12 of MQTT 5.0, with SCRAM-SHA-256.
 
 use dunlin_base::StreamId;
+use dunlin_base::transport::{BindingType, Transport};
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
-use dunlin_mqtt::scram::{Client, METHOD};
+use dunlin_mqtt::scram::{Binding, ChannelBinding, Client, METHOD, METHOD_PLUS};
 use dunlin_mqtt_codec::{
     Auth, AuthProperties, Connect, ConnectProperties, Packet, ReasonCode, Version, decode, peek,
 };
-use dunlin_sim::{Setup, ToClient, World, check, show};
+use dunlin_sim::{Setup, ToClient, World, channel_of, check, show};
 
 /// One client that speaks SCRAM.
 struct Rig {
@@ -17,7 +18,12 @@ struct Rig {
 }
 
 fn rig(shards: u16) -> Rig {
+    rig_over(Transport::Quic, shards)
+}
+
+fn rig_over(transport: Transport, shards: u16) -> Rig {
     let mut setup = Setup::new(shards, 7);
+    setup.transport = transport;
     setup.users = &[("alice", "secret"), ("bob", "hunter2")];
     setup.config.listeners = vec![AuthPolicy {
         anonymous: Anonymous::Never,
@@ -64,13 +70,15 @@ impl Rig {
     }
 
     fn connect(&mut self, client: &Client<'_>) {
-        let mut first = Vec::new();
-        client.first(&mut first).expect("valid");
+        self.connect_by(METHOD, &first(client));
+    }
+
+    fn connect_by(&mut self, method: &str, first: &[u8]) {
         let connect = Connect {
             client_id: "c",
             properties: ConnectProperties {
-                authentication_method: Some(METHOD),
-                authentication_data: Some(&first),
+                authentication_method: Some(method),
+                authentication_data: Some(first),
                 ..ConnectProperties::default()
             },
             ..Connect::default()
@@ -88,12 +96,18 @@ impl Rig {
     }
 }
 
+fn first(client: &Client<'_>) -> Vec<u8> {
+    let mut first = Vec::new();
+    client.first(&mut first).expect("valid");
+    first
+}
+
 fn alice(password: &'static [u8]) -> Client<'static> {
     Client {
         user: "alice",
         password,
         nonce: "fyko+d2lbbFgONRv9qkxdawL",
-        binding: None,
+        binding: Binding::Unsupported,
     }
 }
 
@@ -146,7 +160,7 @@ fn the_wrong_password_is_refused() {
             user,
             password: password.as_bytes(),
             nonce: "abc",
-            binding: None,
+            binding: Binding::Unsupported,
         };
         rig.connect(&client);
         let (line, challenge) = rig.read();
@@ -156,6 +170,7 @@ fn the_wrong_password_is_refused() {
         rig.auth(ReasonCode::ContinueAuthentication, METHOD, &answer);
         assert_eq!(rig.read().0, "CONNACK 0x87");
         assert!(!rig.open);
+        assert_eq!(rig.world.proofs, [(user.into(), false)]);
     }
 }
 
@@ -188,7 +203,7 @@ fn a_connection_keeps_its_method_and_its_user() {
         user: "bob",
         password: b"hunter2",
         nonce: "abc",
-        binding: None,
+        binding: Binding::Unsupported,
     };
     let mut first = Vec::new();
     client.first(&mut first).expect("valid");
@@ -247,4 +262,123 @@ fn unknown_methods_and_auth_without_one_are_refused() {
         a < closed
     ",
     );
+}
+
+/// Alice's client, at the end of this channel.
+fn bound(data: &[u8]) -> Client<'_> {
+    let kind = BindingType::TlsExporter;
+    Client {
+        binding: Binding::Bound(ChannelBinding { kind, data }),
+        ..alice(b"secret")
+    }
+}
+
+#[test]
+fn an_exchange_is_bound_to_its_connection() {
+    for shards in [1, 2, 3] {
+        let mut rig = rig(shards);
+        let channel = channel_of(rig.conn);
+        let client = bound(&channel);
+        rig.connect_by(METHOD_PLUS, &first(&client));
+        let goes_on = ReasonCode::ContinueAuthentication;
+        for (begins, ends) in [
+            (None, "CONNACK auth=SCRAM-SHA-256-PLUS"),
+            (Some(ReasonCode::ReAuthenticate), "AUTH SCRAM-SHA-256-PLUS"),
+        ] {
+            if let Some(again) = begins {
+                rig.auth(again, METHOD_PLUS, &first(&client));
+            }
+            let (line, challenge) = rig.read();
+            assert_eq!(line, "AUTH 0x18 SCRAM-SHA-256-PLUS");
+            let mut answer = Vec::new();
+            let expect = client.respond(&challenge, &mut answer).expect("valid");
+            rig.auth(goes_on, METHOD_PLUS, &answer);
+            let (line, last) = rig.read();
+            assert_eq!(line, ends);
+            expect.verify(&last).expect("the server knows the password");
+        }
+        // It does not go back to one that is not bound.
+        rig.auth(
+            ReasonCode::ReAuthenticate,
+            METHOD,
+            &first(&alice(b"secret")),
+        );
+        assert_eq!(rig.read().0, "DISCONNECT 0x82");
+    }
+}
+
+#[test]
+fn one_in_the_middle_is_refused() {
+    for again in [false, true] {
+        let mut rig = rig(2);
+        let other = rig.world.open();
+        let channels = [channel_of(rig.conn), channel_of(other)];
+        for client in channels
+            .iter()
+            .map(|it| bound(it))
+            .skip(usize::from(!again))
+        {
+            rig.bytes.clear();
+            match rig
+                .world
+                .shards()
+                .iter()
+                .any(|it| it.stats().clients_accepted > 0)
+            {
+                false => rig.connect_by(METHOD_PLUS, &first(&client)),
+                true => rig.auth(ReasonCode::ReAuthenticate, METHOD_PLUS, &first(&client)),
+            }
+            let (_, challenge) = rig.read();
+            let mut answer = Vec::new();
+            client.respond(&challenge, &mut answer).expect("valid");
+            rig.auth(ReasonCode::ContinueAuthentication, METHOD_PLUS, &answer);
+        }
+        let end = match again {
+            false => "CONNACK 0x87",
+            true => "DISCONNECT 0x87",
+        };
+        assert_eq!(rig.read().0, end);
+        assert!(!rig.open);
+    }
+}
+
+#[test]
+fn what_a_client_says_of_its_channel_must_fit() {
+    let quic = Transport::Quic;
+    for (transport, method, first, end) in [
+        // The list of methods has none, but it was refused on the way.
+        (quic, METHOD, "y,,n=alice,r=abc", "CONNACK 0x87"),
+        (
+            quic,
+            METHOD,
+            "p=tls-exporter,,n=alice,r=abc",
+            "CONNACK 0x87",
+        ),
+        (quic, METHOD_PLUS, "n,,n=alice,r=abc", "CONNACK 0x87"),
+        (quic, METHOD_PLUS, "y,,n=alice,r=abc", "CONNACK 0x87"),
+        (
+            quic,
+            METHOD_PLUS,
+            "p=tls-unique,,n=alice,r=abc",
+            "CONNACK 0x87",
+        ),
+        (quic, METHOD_PLUS, "p=,,n=alice,r=abc", "CONNACK 0x87"),
+        // Nothing is there to be bound to.
+        (
+            Transport::Tcp,
+            METHOD_PLUS,
+            "p=tls-exporter,,n=alice,r=abc",
+            "CONNACK 0x8c",
+        ),
+        (
+            Transport::Tcp,
+            METHOD,
+            "y,,n=alice,r=abc",
+            "AUTH 0x18 SCRAM-SHA-256",
+        ),
+    ] {
+        let mut rig = rig_over(transport, 2);
+        rig.connect_by(method, first.as_bytes());
+        assert_eq!(rig.read().0, end, "{transport:?} {method} {first}");
+    }
 }

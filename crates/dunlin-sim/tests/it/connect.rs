@@ -284,6 +284,8 @@ fn credentials_are_checked_and_what_follows_a_refusal_is_not_heard() {
         d < closed
         e > CONNECT e v4 clean user=alice pass=wrong => CONNACK 0x86
         e < closed
+        g > CONNECT g clean user=soon pass=x => CONNACK 0x9f
+        g < closed
         # What follows a CONNECT that is accepted is heard, in order.
         f >> CONNECT f clean user=alice pass=secret
         f >> PUBLISH t 1 q1 #1

@@ -421,6 +421,53 @@ fn a_full_queue_refuses_or_drops_as_configured() {
 }
 
 #[test]
+fn the_queue_of_a_bridge_has_its_own_limit_and_may_drop_the_oldest() {
+    check(
+        "
+        set bridge=$bridge:up|2
+        a > CONNECT $bridge:up expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        a cut
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
+        b > PUBLISH t 2 q1 #2 => PUBACK 2
+        b > PUBLISH t 3 q1 #3 => PUBACK 3
+        b > PUBLISH t 4 q1 #4 => PUBACK 4
+        a > CONNECT $bridge:up expiry=100 => CONNACK present
+        a < PUBLISH t 3 q1 #1
+        a < PUBLISH t 4 q1 #2
+    ",
+    );
+}
+
+#[test]
+fn what_the_queue_of_a_bridge_dropped_is_not_in_the_store() {
+    check(
+        "
+        set bridge=$bridge:up|1
+        a > CONNECT $bridge:up expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        a cut
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
+        b > PUBLISH t 2 q1 #2 => PUBACK 2
+        crash
+        a > CONNECT $bridge:up expiry=100 => CONNACK present
+        a < PUBLISH t 2 q1 #1 dup
+    ",
+    );
+}
+
+#[test]
+fn the_names_of_bridges_are_for_bridges() {
+    for version in ["", "v4"] {
+        check(&format!(
+            "a > CONNECT $bridge:up clean {version} => CONNACK 0x85\na < closed"
+        ));
+    }
+}
+
+#[test]
 fn a_receiver_that_keeps_nothing_and_falls_behind_is_cut_off() {
     check(
         "

@@ -46,6 +46,7 @@ struct Client {
     accepting: BTreeMap<Delivery, String>,
     tag: u64,
     accepted: BTreeSet<String>,
+    rejected: usize,
 }
 
 /// What consumers have seen.
@@ -68,6 +69,7 @@ impl Client {
             accepting: BTreeMap::new(),
             tag: 0,
             accepted: BTreeSet::new(),
+            rejected: 0,
         }
     }
 
@@ -197,6 +199,8 @@ impl Client {
             if matches!(state, Some(DeliveryState::Outcome(Outcome::Accepted))) {
                 self.open.retain(|open| *open != payload);
                 self.accepted.insert(payload);
+            } else {
+                self.rejected += 1;
             }
             if !settled {
                 self.engine.settle(delivery, None).expect("open");
@@ -309,8 +313,7 @@ fn publisher(client_id: &str) -> Peer {
     })
 }
 
-fn program(seed: u64) -> Result<(), String> {
-    let mut random = Random::new(seed);
+fn setup(seed: u64, random: &mut Random) -> Setup {
     let mut setup = Setup::new(2, seed);
     setup.protocol = Some("");
     setup.transport = Transport::Tcp;
@@ -321,6 +324,12 @@ fn program(seed: u64) -> Result<(), String> {
         topics: vec![Text::from("jobs/#")],
         ..NamedQueue::default()
     }];
+    setup
+}
+
+fn program(seed: u64) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let setup = setup(seed, &mut random);
     let mut scene = Scene {
         world: World::new(setup),
         peers: vec![publisher("twice"), publisher("once")],
@@ -401,8 +410,68 @@ fn check(scene: &Scene) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn what_is_acknowledged_is_consumed_and_what_is_settled_stays_so() {
+/// Senders on both shards fill a queue that has room for few messages, and stay.
+fn filling(seed: u64) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let mut setup = setup(seed, &mut random);
+    setup.config.queues.named[0].options.messages_max = random.between(1, 8) as usize;
+    let work = [
+        Work::Send,
+        Work::Send,
+        Work::Send,
+        Work::Second,
+        Work::First,
+    ];
+    let mut scene = Scene {
+        world: World::new(setup),
+        peers: Vec::new(),
+        clients: work.map(Client::new).into(),
+        seen: Seen::default(),
+    };
+    for client in &mut scene.clients {
+        client.connect(&mut scene.world);
+    }
+    let mut sent = 0;
+    for number in 0..60 {
+        let world = &mut scene.world;
+        let client = &mut scene.clients[random.below(5) as usize];
+        match random.below(12) {
+            0 => {
+                if let Some(conn) = client.conn {
+                    world.cut(conn);
+                }
+                client.connect(world);
+            }
+            1 => world.crash(),
+            _ if client.work == Work::Send => {
+                for part in 0..random.between(1, 6) {
+                    client.open.push(format!("z{number}-{part}"));
+                    sent += 1;
+                }
+                client.send_open();
+                client.flush(world);
+            }
+            _ => {}
+        }
+        scene.run(Duration::from_micros(random.between(100, 20_000)));
+    }
+    scene.run(Duration::from_secs(90));
+    check(&scene)?;
+    let senders = scene.clients.iter().filter(|it| it.work == Work::Send);
+    let (mut accepted, mut rejected) = (0, 0);
+    for sender in senders {
+        accepted += sender.accepted.len();
+        rejected += sender.rejected;
+    }
+    match (accepted, rejected) == (sent, 0) {
+        true => Ok(()),
+        false => Err(format!(
+            "{accepted} of {sent} accepted, {rejected} rejected"
+        )),
+    }
+}
+
+fn run(program: impl Fn(u64) -> Result<(), String>) {
     let given = std::env::var("QUEUE_SEEDS").unwrap_or_else(|_| "0..60".into());
     let (from, to) = given.split_once("..").expect("N..M");
     let number = |text: &str| text.parse::<u64>().expect("a number");
@@ -410,4 +479,14 @@ fn what_is_acknowledged_is_consumed_and_what_is_settled_stays_so() {
         .filter_map(|seed| Some(format!("seed {seed}: {}", program(seed).err()?)))
         .collect();
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn what_is_acknowledged_is_consumed_and_what_is_settled_stays_so() {
+    run(program);
+}
+
+#[test]
+fn senders_wait_for_room_and_are_not_refused() {
+    run(filling);
 }

@@ -1,7 +1,12 @@
 //! The bytes themselves: a change here is a change of the format.
 
-use bytes::Bytes;
+use core::num::NonZeroU64;
 
+use bytes::Bytes;
+use dunlin_base::{Encoded, Form, Instant, Message, MessageExtra, MessageProperties, QoS, Text};
+use dunlin_store::{InflightState, Seq, SessionKey, SessionRecord, StoredWill, Target};
+
+use super::log::encode_target;
 use super::*;
 
 fn hex(bytes: &[u8]) -> String {
@@ -77,6 +82,7 @@ fn foreign() -> Message {
             priority: Some(4),
             created_ms: Some(-2),
             deliver_at: None,
+            sender: None,
             encoded: Some(Encoded {
                 form: Form::Amqp,
                 bytes,
@@ -116,6 +122,24 @@ fn what_other_protocols_know_of_a_message_is_kept() {
     out.clear();
     encode_message(&apart, &mut out);
     assert_eq!(decode_message(&out).expect("a message"), apart);
+}
+
+#[test]
+fn who_sent_a_message_is_kept() {
+    let mut sent = foreign();
+    sent.extra.as_mut().expect("some").sender = NonZeroU64::new(258);
+    let mut out = Vec::new();
+    encode_message(&sent, &mut out);
+    // The sender follows the time of creation.
+    let (head, rest) = FOREIGN.split_at(FOREIGN.find("01070000").expect("the form"));
+    let head = head.replacen("02", "03", 1).replacen("0f04", "1f04", 1);
+    assert_eq!(hex(&out), format!("{head}0201000000000000{rest}"));
+    assert_eq!(decode_message(&out), Ok(sent));
+    for len in 0..out.len() {
+        decode_message(&out[..len]).expect_err("cut off");
+    }
+    out[0] = 4;
+    decode_message(&out).expect_err("of a later release");
 }
 
 const TARGET: &str = concat!(
@@ -261,6 +285,6 @@ fn damaged_bytes_are_refused_or_read() {
             }
         }
     }
-    assert_eq!(decode_message(&[3]), Err(DecodeError::Version));
+    assert_eq!(decode_message(&[4]), Err(DecodeError::Version));
     assert_eq!(decode_message(&[]), Err(DecodeError::Truncated));
 }

@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use bytes::Bytes;
 use dunlin_base::{
@@ -207,6 +208,7 @@ fn extra(draw: u64) -> MessageExtra {
         priority: (draw.is_multiple_of(2)).then_some((draw % 10) as u8),
         created_ms: (draw.is_multiple_of(3)).then_some(draw as i64 - (1 << 39)),
         deliver_at: None,
+        sender: NonZeroU64::new(draw).filter(|_| draw.is_multiple_of(7)),
         encoded: (draw.is_multiple_of(5)).then(|| Encoded {
             form: Form::Amqp,
             bytes: Bytes::from(vec![draw as u8; (draw % 300) as usize]),

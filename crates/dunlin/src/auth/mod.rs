@@ -3,23 +3,30 @@
 //! tokens; knows no connection.
 
 pub mod passwords;
+mod throttle;
 pub mod tokens;
 
 use core::fmt;
+use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use dunlin_base::Text;
 use dunlin_broker::access::{Acl, AclError};
 use dunlin_broker::auth::{AuthAnswer, AuthRequest};
+use dunlin_broker::is_bridge_name;
 use passwords::{PasswordError, Passwords};
 use subtle::ConstantTimeEq;
+use throttle::Throttle;
 use tokens::{TokenError, Tokens};
 
 use crate::config::Jwt;
+
+pub use throttle::Delays;
 
 /// Most questions that wait; the next one is answered [`AuthAnswer::Busy`].
 /// At a millisecond each, the last of them waits for about a second.
@@ -35,6 +42,7 @@ pub type Then = Box<dyn FnOnce() + Send>;
 
 enum Job {
     Ask(AuthRequest, Reply),
+    Note(Proof),
     Replace(Credentials, Then),
 }
 
@@ -87,6 +95,17 @@ pub fn load_acl(path: &Path) -> Result<Acl, AuthError> {
     })
 }
 
+/// Whether a client that was given what SCRAM needs knew the password.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// Its user.
+    pub user: Text,
+    /// Its address.
+    pub address: IpAddr,
+    /// It did.
+    pub right: bool,
+}
+
 /// Answers [`AuthRequest`]s on a thread of its own, which ends when this is
 /// dropped.
 pub struct Authenticator {
@@ -127,14 +146,15 @@ impl Credentials {
     }
 
     /// Starts the thread that answers from them, if there is anything to verify.
+    /// `delays`: for those who have tried wrong passwords.
     ///
     /// # Errors
     /// There is no thread, or no random key, to be had.
-    pub fn start(self) -> Result<Option<Authenticator>, AuthError> {
+    pub fn start(self, delays: Delays) -> Result<Option<Authenticator>, AuthError> {
         if self.passwords.is_none() && self.tokens.is_none() {
             return Ok(None);
         }
-        let worker = Worker::new(self)?;
+        let worker = Worker::new(self, delays)?;
         let (jobs, queue) = sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("auth".into())
@@ -160,6 +180,13 @@ impl Authenticator {
         };
         if let Some(Job::Ask(_, reply)) = refused {
             reply(AuthAnswer::Busy);
+        }
+    }
+
+    /// Notes how an exchange of SCRAM ended. Where the queue is full that is left out.
+    pub fn note(&self, proof: Proof) {
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.try_send(Job::Note(proof));
         }
     }
 
@@ -193,23 +220,26 @@ struct Worker {
     /// thousands reconnect after a restart, each hash is computed once. Bounded
     /// by the number of users.
     known: BTreeMap<Text, [u8; 32]>,
+    throttle: Throttle,
 }
 
 impl Worker {
-    fn new(credentials: Credentials) -> Result<Self, AuthError> {
+    fn new(credentials: Credentials, delays: Delays) -> Result<Self, AuthError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(AuthError::Random)?;
         Ok(Self {
             credentials,
             key,
             known: BTreeMap::new(),
+            throttle: Throttle::new(delays),
         })
     }
 
     fn run(mut self, queue: &Receiver<Job>) {
         while let Ok(job) = queue.recv() {
             match job {
-                Job::Ask(request, reply) => reply(self.answer(request)),
+                Job::Ask(request, reply) => reply(self.answer(request, Instant::now())),
+                Job::Note(proof) => self.note(&proof.user, proof.address, proof.right),
                 Job::Replace(credentials, then) => {
                     self.credentials = credentials;
                     self.known.clear();
@@ -219,9 +249,20 @@ impl Worker {
         }
     }
 
-    fn answer(&mut self, request: AuthRequest) -> AuthAnswer {
+    fn note(&mut self, user: &Text, address: IpAddr, right: bool) {
+        if right {
+            self.throttle.note_right(user, address);
+        } else {
+            self.throttle.note_wrong(user, address, Instant::now());
+        }
+    }
+
+    fn answer(&mut self, request: AuthRequest, now: Instant) -> AuthAnswer {
         match request {
-            AuthRequest::Scram { user } => {
+            AuthRequest::Scram { user, address } => {
+                if !self.throttle.admits(&user, address, now) {
+                    return AuthAnswer::TooSoon;
+                }
                 let passwords = self.credentials.passwords.as_ref();
                 passwords.map_or(AuthAnswer::Refuse, |it| AuthAnswer::Scram(it.scram(&user)))
             }
@@ -230,13 +271,26 @@ impl Worker {
                 let valid = tokens.and_then(|tokens| tokens.verify(&token));
                 // A client acts for itself only.
                 let valid = valid.filter(|valid| user.is_none_or(|user| user == valid.user));
+                // Bridges of the broker have no tokens.
+                let valid = valid.filter(|valid| !is_bridge_name(&valid.user));
                 valid.map_or(AuthAnswer::Refuse, |valid| AuthAnswer::Token {
                     user: valid.user,
                     lifetime: valid.lifetime,
                 })
             }
-            AuthRequest::Password { user, password, .. } => {
-                if self.is_right(&user, &password) {
+            AuthRequest::Password {
+                user,
+                password,
+                peer,
+                ..
+            } => {
+                let address = peer.addr.ip();
+                if !self.throttle.admits(&user, address, now) {
+                    return AuthAnswer::TooSoon;
+                }
+                let right = self.is_right(&user, &password);
+                self.note(&user, address, right);
+                if right {
                     AuthAnswer::Accept { user: Some(user) }
                 } else {
                     AuthAnswer::Refuse
@@ -263,6 +317,7 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
     use std::sync::mpsc::channel;
 
     use bytes::Bytes;
@@ -270,6 +325,13 @@ mod tests {
     use passwords::{Change, changed};
 
     use super::*;
+
+    const ADDRESS: IpAddr = IpAddr::V4(core::net::Ipv4Addr::LOCALHOST);
+
+    const DELAYS: Delays = Delays {
+        first: Duration::from_secs(60),
+        longest: Duration::from_secs(60),
+    };
 
     fn write(path: &Path, users: &[(&str, &str)]) {
         let mut text = None;
@@ -295,6 +357,7 @@ mod tests {
                 identity: None,
                 protocol: Text::new(),
                 early_data: false,
+                binding: None,
             },
         }
     }
@@ -304,7 +367,7 @@ mod tests {
     }
 
     fn start(path: &Path) -> Authenticator {
-        let started = load(path).start().expect("started");
+        let started = load(path).start(DELAYS).expect("started");
         started.expect("there are passwords")
     }
 
@@ -359,13 +422,46 @@ mod tests {
         let authenticator = start(&path);
         let scram = |user| {
             let user = Text::from_static(user);
-            match ask(&authenticator, AuthRequest::Scram { user }) {
+            let address = ADDRESS;
+            match ask(&authenticator, AuthRequest::Scram { user, address }) {
                 AuthAnswer::Scram(credential) => credential,
                 other => panic!("{other:?}"),
             }
         };
         assert_eq!(scram("eve"), scram("eve"));
         assert_ne!(scram("eve").salt, scram("alice").salt);
+    }
+
+    #[test]
+    fn after_wrong_passwords_the_next_ones_are_not_looked_at() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("passwords");
+        write(&path, &[("alice", "one"), ("bob", "two")]);
+        let authenticator = start(&path);
+        for _ in 0..3 {
+            let answer = ask(&authenticator, password("alice", "wrong"));
+            assert_eq!(answer, AuthAnswer::Refuse);
+        }
+        let answer = ask(&authenticator, password("alice", "one"));
+        assert_eq!(answer, AuthAnswer::TooSoon);
+        let user = Some(Text::from_static("bob"));
+        let answer = ask(&authenticator, password("bob", "two"));
+        assert_eq!(answer, AuthAnswer::Accept { user });
+        // SCRAM, which only the shard sees fail.
+        let scram = || AuthRequest::Scram {
+            user: Text::from_static("bob"),
+            address: ADDRESS,
+        };
+        for _ in 0..3 {
+            let answer = ask(&authenticator, scram());
+            assert!(matches!(answer, AuthAnswer::Scram(_)), "{answer:?}");
+            authenticator.note(Proof {
+                user: Text::from_static("bob"),
+                address: ADDRESS,
+                right: false,
+            });
+        }
+        assert_eq!(ask(&authenticator, scram()), AuthAnswer::TooSoon);
     }
 
     #[test]
@@ -381,13 +477,17 @@ mod tests {
             reached.send(()).expect("waited for");
             let _ = held.recv();
         });
-        authenticator.submit(AuthRequest::Scram { user: Text::new() }, stop);
+        let scram = || AuthRequest::Scram {
+            user: Text::new(),
+            address: ADDRESS,
+        };
+        authenticator.submit(scram(), stop);
         reach.recv().expect("stopped");
         let (sender, answers) = channel();
         for _ in 0..=QUEUE_MAX {
             let sender = sender.clone();
             let reply: Reply = Box::new(move |answer| sender.send(answer).expect("counted"));
-            authenticator.submit(AuthRequest::Scram { user: Text::new() }, reply);
+            authenticator.submit(scram(), reply);
         }
         assert_eq!(answers.recv().expect("answered"), AuthAnswer::Busy);
         drop((hold, sender));

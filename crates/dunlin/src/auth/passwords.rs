@@ -210,6 +210,12 @@ impl Passwords {
         })
     }
 
+    /// Whether a line of a password file is one that can be used.
+    #[must_use]
+    pub fn is_line(line: &str) -> bool {
+        Self::parse(line).is_ok()
+    }
+
     fn parse(text: &str) -> Result<Self, (usize, LineError)> {
         let mut decoy = None;
         let mut users = BTreeMap::new();

@@ -57,14 +57,15 @@ impl Amqp {
         let plan = cx.plan;
         let (kind, number) = client.name();
         let container_id = plan.client_id(kind, number);
-        let keep_alive = u64::from(plan.keep_alive);
+        let size = plan.size_of(number);
+        let keep_alive = u64::from(plan.sessions.keep_alive);
         let limits = Limits {
             sessions_max: 1,
             links_max: u32::try_from(plan.topics.max(1)).unwrap_or(u32::MAX),
             first_frame_bytes_max: 16 << 10,
             partial_bytes_max: Limits::default()
                 .partial_bytes_max
-                .max(plan.size + AROUND_BYTES),
+                .max(plan.size_max() + AROUND_BYTES),
             unsettled_sent_max: usize::from(u16::MAX),
             idle_time_out: (keep_alive > 0).then(|| Duration::from_secs(2 * keep_alive)),
             open_time_out: OPENING_MAX,
@@ -80,8 +81,8 @@ impl Amqp {
         let mut amqp = Self {
             engine: Connection::new(cx.now(), &settings),
             links: Vec::new(),
-            head: head(plan),
-            settled: plan.qos == QoS::AtMostOnce,
+            head: head(plan, size),
+            settled: plan.messages.qos == QoS::AtMostOnce,
             written: 0,
         };
         amqp.flush(cx.now(), &mut client.out);
@@ -197,11 +198,11 @@ impl Amqp {
             Role::Publisher(publisher) => {
                 let topics = plan.topics_of_publisher(publisher.index);
                 let addresses = topics.map(|t| plan.topic(t)).collect();
-                (LinkRole::Sender, addresses, plan.qos)
+                (LinkRole::Sender, addresses, plan.messages.qos)
             }
             Role::Subscriber(number, _) => {
                 let addresses = plan.filters_of_subscriber(*number);
-                (LinkRole::Receiver, addresses, plan.subscribe_qos)
+                (LinkRole::Receiver, addresses, plan.sessions.subscribe_qos)
             }
             Role::Idle(_) => (LinkRole::Receiver, vec![plan.topic(0)], QoS::AtMostOnce),
         };
@@ -332,16 +333,16 @@ impl Writer for Amqp {
 
 /// What comes before the payload of a message: a header, if it is not the usual
 /// one, and the beginning of a data section.
-fn head(plan: &Plan) -> Vec<u8> {
+fn head(plan: &Plan, size: usize) -> Vec<u8> {
     let mut head = Vec::new();
     let header = Header {
         durable: true,
         ..Header::default()
     };
-    let header = plan.durable.then_some(&header);
+    let header = plan.messages.durable.then_some(&header);
     // A growing buffer takes everything, and the plan bounds the size.
     let _ = encode_annotated(header, None, None, &mut head);
-    let _ = Section::encode_data_start(plan.size.max(STAMP_BYTES), &mut head);
+    let _ = Section::encode_data_start(size.max(STAMP_BYTES), &mut head);
     head
 }
 

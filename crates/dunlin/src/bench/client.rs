@@ -26,7 +26,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(plan: &Plan, role: Role) -> Result<Self, EncodeError> {
-        let common = Common::new(role);
+        let common = Common::new(plan, role);
         let (kind, _) = common.name();
         let front = match plan.target_of(kind).protocol {
             Protocol::Amqp => Front::Amqp(None),
@@ -39,9 +39,13 @@ impl Client {
     pub(super) fn on_opened(&mut self, cx: &mut Cx<'_>) {
         let common = &mut self.common;
         match &mut self.front {
-            Front::Mqtt(_) => {
+            Front::Mqtt(mqtt) => {
+                mqtt.restart();
                 if let Err(error) = mqtt::connect(common, cx.plan) {
                     common.fail(format!("cannot say CONNECT: {error}"), cx);
+                } else if common.stage == Stage::Waking {
+                    // With a ticket, what is due leaves in the first flight.
+                    common.stage = Stage::Greeting;
                 }
             }
             Front::Amqp(amqp) => *amqp = Some(Box::new(Amqp::begin(common, cx))),

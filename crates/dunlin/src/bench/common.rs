@@ -1,12 +1,16 @@
 //! One connection of the generator, as far as it is the same with every protocol:
 //! what it is for, how far it is, what it has counted.
 
+use std::sync::Arc;
+
 use dunlin_base::{ConnId, Instant, SendBuf, StreamId};
 
+use super::fleet::Tickets;
 use super::plan::Plan;
 use super::publisher::{Acked, Publisher};
+use super::ready::Ready;
 use super::shared::{Shared, Window};
-use super::stats::{Tally, count_cause};
+use super::stats::{Devices, Tally, count_cause};
 use super::subscriber::{Order, Received};
 use super::wire::Stamp;
 
@@ -30,6 +34,37 @@ pub(super) enum Stage {
     Ready,
     /// Over, or never come about.
     Gone,
+    /// A device without a connection, until it has something to publish.
+    Asleep,
+    /// ... that waits until it may dial.
+    Rising,
+    /// ... that is dialled.
+    Waking,
+    /// CONNECT is written, and messages may follow; not accepted.
+    Greeting,
+    /// Back to sleep: DISCONNECT is written.
+    Leaving,
+}
+
+impl Stage {
+    /// Whether messages may be written.
+    pub(super) const fn may_publish(self) -> bool {
+        matches!(self, Self::Ready | Self::Greeting)
+    }
+
+    /// Whether a handshake is pending.
+    pub(super) const fn is_dialled(self) -> bool {
+        matches!(self, Self::Connecting | Self::Waking)
+    }
+}
+
+/// A device that sleeps between messages.
+#[derive(Debug, Default)]
+pub(super) struct Sleeper {
+    pub(super) tickets: Arc<Tickets>,
+    /// Whether it is listed to be sent to sleep, and since when it has had
+    /// nothing to do.
+    pub(super) drowsy_since: Option<u64>,
 }
 
 /// What every connection has.
@@ -47,6 +82,7 @@ pub(super) struct Common {
     pub(super) dialled_us: u64,
     pub(super) last_sent_us: u64,
     pub(super) keep_alive: u16,
+    pub(super) sleeper: Option<Box<Sleeper>>,
 }
 
 /// What a client needs of its thread.
@@ -55,6 +91,7 @@ pub(super) struct Cx<'a> {
     pub(super) shared: &'a Shared,
     pub(super) tally: &'a mut Tally,
     pub(super) progress: &'a mut Progress,
+    pub(super) ready: &'a mut Ready,
     pub(super) window: Window,
     pub(super) now_us: u64,
 }
@@ -62,6 +99,13 @@ pub(super) struct Cx<'a> {
 impl Cx<'_> {
     pub(super) fn now(&self) -> Instant {
         Instant::from_micros(self.now_us)
+    }
+
+    /// Counts what a device does, in the measured window.
+    pub(super) fn count(&mut self, f: impl FnOnce(&mut Devices)) {
+        if self.window.contains(self.now_us) {
+            f(&mut self.tally.devices);
+        }
     }
 }
 
@@ -78,8 +122,10 @@ pub(super) struct Progress {
 }
 
 impl Common {
-    pub(super) fn new(role: Role) -> Self {
+    pub(super) fn new(plan: &Plan, role: Role) -> Self {
+        let sleeps = matches!(&role, Role::Publisher(it) if plan.fleet.sleeps(it.index));
         Self {
+            sleeper: sleeps.then(Box::default),
             role,
             stage: Stage::Waiting,
             conn: None,
@@ -114,6 +160,29 @@ impl Common {
         }
         self.stage = Stage::Subscribing(subscriptions.saturating_add(1));
         self.subscribed(cx);
+    }
+
+    /// The broker accepted a device again.
+    pub(super) fn woken(&mut self, cx: &mut Cx<'_>) {
+        self.stage = Stage::Ready;
+        if cx.window.contains(cx.now_us) {
+            cx.tally.devices.wakes += 1;
+            cx.tally
+                .wake
+                .record(cx.now_us.saturating_sub(self.dialled_us));
+        }
+    }
+
+    /// The connection is over.
+    pub(super) fn closed(&mut self, cause: String, cx: &mut Cx<'_>) {
+        self.conn = None;
+        if self.stage == Stage::Leaving {
+            self.stage = Stage::Asleep;
+            (self.backlog, self.touched) = (0, false);
+            self.out = SendBuf::new();
+        } else {
+            self.fail(cause, cx);
+        }
     }
 
     /// A subscription or link was made.
@@ -154,6 +223,9 @@ impl Common {
         cx.tally.delivered_in_window += u64::from(cx.window.contains(cx.now_us));
         cx.progress.received += 1;
         delivered.add();
+        if cx.plan.waits_for_deliveries() && cx.plan.threads == 1 {
+            cx.ready.add(stamp.publisher as usize);
+        }
         if cx.window.contains(stamp.at_us) {
             cx.tally.delivered += 1;
             let took = cx.now_us.saturating_sub(stamp.at_us);
@@ -189,8 +261,8 @@ impl Common {
     /// It is over, for this reason, which is counted once.
     pub(super) fn fail(&mut self, cause: String, cx: &mut Cx<'_>) {
         match self.stage {
-            Stage::Gone => return,
-            Stage::Ready => {
+            Stage::Gone | Stage::Leaving => return,
+            Stage::Ready | Stage::Greeting => {
                 cx.progress.lost += 1;
                 count_cause(&mut cx.tally.losses, cause);
             }

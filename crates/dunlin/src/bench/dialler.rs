@@ -3,8 +3,9 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
-use dunlin_net::{Clock, DialConfig};
+use dunlin_net::{Clock, DialConfig, SessionTickets};
 
 use super::plan::{Plan, Target};
 use super::schedule::Schedule;
@@ -27,23 +28,37 @@ impl Dialler {
         Self {
             config: plan.target.dial(),
             subscribers: plan.subscribers_at.as_ref().map(Target::dial),
-            sources: plan.sources.iter().map(|ip| (*ip, 0).into()).collect(),
+            sources: plan
+                .connecting
+                .sources
+                .iter()
+                .map(|ip| (*ip, 0).into())
+                .collect(),
             next: 0,
             schedule: plan
-                .connect_rate
+                .connecting
+                .rate
                 .map(|rate| Schedule::new(now, rate / plan.threads as f64, 1)),
             allowance: 0,
-            connecting_max: (plan.connecting_max / plan.threads).max(1),
+            connecting_max: (plan.connecting.pending_max / plan.threads).max(1),
         }
     }
 
-    /// How a client of this kind connects from there.
-    pub(super) fn config(&mut self, kind: char, from: Option<SocketAddr>) -> &DialConfig {
+    /// How a client of this kind connects from there; with tickets of its own it
+    /// sends early data.
+    pub(super) fn config(
+        &mut self,
+        kind: char,
+        from: Option<SocketAddr>,
+        tickets: Option<Arc<dyn SessionTickets>>,
+    ) -> &DialConfig {
         let config = match &mut self.subscribers {
             Some(config) if kind == 's' => config,
             _ => &mut self.config,
         };
         config.local_addr = from;
+        config.early_data = tickets.is_some();
+        config.tickets = tickets;
         config
     }
 

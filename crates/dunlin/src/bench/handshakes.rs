@@ -22,6 +22,7 @@ use dunlin_net::{ClientTls, Clock, DialConfig, Net, NetConfig};
 use super::plan::Target;
 use super::proc::Process;
 use super::wire::Framer;
+pub(super) use cost::all_but_one_in_fifty;
 pub use cost::{Cost, Times};
 
 /// Handshakes that may fail before a run as fast as possible is given up.
@@ -267,7 +268,7 @@ impl Run<'_> {
         }
         self.under_way = 0;
         self.net.poll(Some(Duration::ZERO), &mut |_| {})?;
-        Ok(cost::all_but_one_in_fifty(late))
+        Ok(all_but_one_in_fifty(late))
     }
 
     /// The next client comes.

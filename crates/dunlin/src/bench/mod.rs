@@ -9,7 +9,9 @@ mod amqp;
 mod client;
 mod common;
 mod dialler;
+pub mod fleet;
 pub mod handshakes;
+pub mod library;
 pub mod limits;
 mod mqtt;
 mod pacer;
@@ -18,6 +20,7 @@ pub mod places;
 pub mod plan;
 pub mod proc;
 mod publisher;
+mod ready;
 pub mod report;
 pub mod schedule;
 pub mod shared;
@@ -62,7 +65,7 @@ pub fn run(plan: &Plan, broker: Option<Process>, log: &mut dyn Write) -> anyhow:
     plan.check()?;
     let is_quic = |kind| plan.target_of(kind).transport == Transport::Quic;
     let sockets = if is_quic('p') && is_quic('s') {
-        plan.threads * plan.sources.len().max(1)
+        plan.threads * plan.connecting.sources.len().max(1)
     } else {
         plan.connections()
     };
@@ -213,17 +216,17 @@ impl Conductor<'_> {
 
     /// Holds idle connections; returns what that cost.
     fn hold(&mut self) -> anyhow::Result<(Spent, Spent)> {
-        self.sleep_until(self.clock.now() + self.plan.warmup, "settling")?;
+        self.sleep_until(self.clock.now() + self.plan.time.warmup, "settling")?;
         let before = self.spent();
-        self.sleep_until(self.clock.now() + self.plan.duration, "holding")?;
+        self.sleep_until(self.clock.now() + self.plan.time.duration, "holding")?;
         Ok((before, self.spent()))
     }
 
     /// Lets the threads publish; returns what the measured window cost.
     fn publish(&mut self) -> anyhow::Result<(Spent, Spent)> {
         let start = self.clock.now() + Duration::from_millis(20);
-        let measure = start + self.plan.warmup;
-        let end = measure + self.plan.duration;
+        let measure = start + self.plan.time.warmup;
+        let end = measure + self.plan.time.duration;
         let us = dunlin_base::Instant::as_micros;
         self.shared.set_window(us(start), us(measure), us(end));
         self.shared.set_phase(Phase::Run);
@@ -253,7 +256,7 @@ impl Conductor<'_> {
             if moved != progress.0 {
                 progress = (moved, now);
             }
-            if now - progress.1 > self.plan.drain || now - started > DRAIN_MAX {
+            if now - progress.1 > self.plan.time.drain || now - started > DRAIN_MAX {
                 return;
             }
         }
@@ -319,13 +322,14 @@ impl Conductor<'_> {
     }
 
     fn note_cost(&mut self, (before, after): (Spent, Spent), memory_before: (u64, u64)) {
-        let seconds = self.plan.duration.as_secs_f64();
+        let seconds = self.plan.time.duration.as_secs_f64();
         let cost = |before: Option<Duration>, after: Option<Duration>| {
             Some((after?.saturating_sub(before?)).as_secs_f64())
         };
         self.report.generator = cost(before.own, after.own).map(|cpu_seconds| Generator {
             cpu_seconds,
             busy: cpu_seconds / seconds / self.plan.threads as f64,
+            ..Generator::default()
         });
         let Some(process) = self.broker else {
             return;

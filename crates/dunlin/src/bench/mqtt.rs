@@ -34,16 +34,31 @@ pub(super) struct Mqtt {
 impl Mqtt {
     pub(super) fn new(plan: &Plan, role: &Role) -> Result<Self, EncodeError> {
         let templates = match role {
-            Role::Publisher(publisher) => plan
-                .topics_of_publisher(publisher.index)
-                .map(|t| Template::new(plan.version, plan.qos, &plan.topic(t), plan.size))
-                .collect::<Result<_, _>>()?,
+            Role::Publisher(publisher) => {
+                let size = plan.size_of(publisher.index);
+                plan.topics_of_publisher(publisher.index)
+                    .map(|t| {
+                        Template::new(
+                            plan.sessions.version,
+                            plan.messages.qos,
+                            &plan.topic(t),
+                            size,
+                        )
+                    })
+                    .collect::<Result<_, _>>()?
+            }
             Role::Subscriber(..) | Role::Idle(_) => Vec::new(),
         };
         Ok(Self {
             templates,
             ..Self::default()
         })
+    }
+
+    /// Nothing is left of the connection before.
+    pub(super) fn restart(&mut self) {
+        self.framer = Framer::default();
+        self.streams.clear();
     }
 
     pub(super) fn on_bytes(
@@ -121,29 +136,29 @@ impl Writer for Packets<'_> {
 pub(super) fn connect(client: &mut Common, plan: &Plan) -> Result<(), EncodeError> {
     let (kind, number) = client.name();
     let target = plan.target_of(kind);
-    let persists = plan.persistent && kind == 's';
-    client.keep_alive = plan.keep_alive;
+    let persists = plan.sessions.persistent && kind == 's';
+    client.keep_alive = plan.sessions.keep_alive;
     let connect = Connect {
-        version: plan.version,
+        version: plan.sessions.version,
         clean_start: !persists,
-        keep_alive: plan.keep_alive,
+        keep_alive: plan.sessions.keep_alive,
         client_id: &plan.client_id(kind, number),
         username: target.user.as_deref(),
         password: target.password.as_deref().map(str::as_bytes),
         properties: ConnectProperties {
-            session_expiry_interval: persists.then_some(plan.session_expiry),
+            session_expiry_interval: persists.then_some(plan.sessions.expiry),
             ..ConnectProperties::default()
         },
         ..Connect::default()
     };
-    Packet::Connect(connect).encode(plan.version, &mut client.out)
+    Packet::Connect(connect).encode(plan.sessions.version, &mut client.out)
 }
 
 fn on_packet(client: &mut Common, frame: &Frame, bytes: &[u8], cx: &mut Cx<'_>) {
     if is_publish(frame) {
         return on_publish(client, frame, bytes, cx);
     }
-    let packet = match decode(bytes, cx.plan.version) {
+    let packet = match decode(bytes, cx.plan.sessions.version) {
         Ok(packet) => packet,
         Err(error) => return client.fail(format!("the broker sent nonsense: {error}"), cx),
     };
@@ -159,7 +174,7 @@ fn on_packet(client: &mut Common, frame: &Frame, bytes: &[u8], cx: &mut Cx<'_>) 
             put_ack(
                 Packet::PubComp,
                 ack.packet_id,
-                cx.plan.version,
+                cx.plan.sessions.version,
                 &mut client.out,
             );
         }
@@ -180,12 +195,17 @@ fn on_packet(client: &mut Common, frame: &Frame, bytes: &[u8], cx: &mut Cx<'_>) 
 /// PUBREC without an error: PUBREL must follow.
 fn release(client: &mut Common, id: PacketId, cx: &mut Cx<'_>) {
     if client.is_in_flight(id.get(), cx) {
-        put_ack(Packet::PubRel, id, cx.plan.version, &mut client.out);
+        put_ack(
+            Packet::PubRel,
+            id,
+            cx.plan.sessions.version,
+            &mut client.out,
+        );
     }
 }
 
 fn on_connack(client: &mut Common, connack: &ConnAck<'_>, cx: &mut Cx<'_>) {
-    if client.stage != Stage::Connecting {
+    if !matches!(client.stage, Stage::Connecting | Stage::Greeting) {
         return;
     }
     if connack.reason.is_error() {
@@ -193,6 +213,9 @@ fn on_connack(client: &mut Common, connack: &ConnAck<'_>, cx: &mut Cx<'_>) {
     }
     if let Some(keep_alive) = connack.properties.server_keep_alive {
         client.keep_alive = keep_alive;
+    }
+    if client.stage == Stage::Greeting {
+        return client.woken(cx);
     }
     let subscriptions = match client.role {
         Role::Subscriber(number, _) => match subscribe(cx.plan, number, &mut client.out) {
@@ -207,7 +230,7 @@ fn on_connack(client: &mut Common, connack: &ConnAck<'_>, cx: &mut Cx<'_>) {
 }
 
 fn on_publish(client: &mut Common, frame: &Frame, bytes: &[u8], cx: &mut Cx<'_>) {
-    let version = cx.plan.version;
+    let version = cx.plan.sessions.version;
     let Some(arrival) = read_publish(frame, bytes, version) else {
         return client.fail("the broker sent a PUBLISH that is none".into(), cx);
     };
@@ -235,12 +258,12 @@ fn put_ack(
 
 /// Says that the client is still there.
 pub(super) fn put_ping(client: &mut Common, plan: &Plan) {
-    let _ = Packet::PingReq.encode(plan.version, &mut client.out);
+    let _ = Packet::PingReq.encode(plan.sessions.version, &mut client.out);
 }
 
 /// Disconnects; a persistent session ends with it, where the version knows how.
 pub(super) fn put_disconnect(client: &mut Common, plan: &Plan) {
-    let persists = plan.persistent && matches!(client.role, Role::Subscriber(..));
+    let persists = plan.sessions.persistent && matches!(client.role, Role::Subscriber(..));
     let disconnect = Disconnect {
         properties: DisconnectProperties {
             session_expiry_interval: persists.then_some(0),
@@ -248,7 +271,7 @@ pub(super) fn put_disconnect(client: &mut Common, plan: &Plan) {
         },
         ..Disconnect::default()
     };
-    let _ = Packet::Disconnect(disconnect).encode(plan.version, &mut client.out);
+    let _ = Packet::Disconnect(disconnect).encode(plan.sessions.version, &mut client.out);
 }
 
 /// Writes the SUBSCRIBE packets of a subscriber; returns how many.
@@ -261,7 +284,7 @@ fn subscribe(plan: &Plan, number: usize, out: &mut SendBuf) -> Result<u16, Encod
             .map(|filter| SubscribeFilter {
                 filter,
                 options: SubscribeOptions {
-                    qos: plan.subscribe_qos,
+                    qos: plan.sessions.subscribe_qos,
                     ..SubscribeOptions::default()
                 },
             })
@@ -273,7 +296,7 @@ fn subscribe(plan: &Plan, number: usize, out: &mut SendBuf) -> Result<u16, Encod
             user_properties: UserProperties::default(),
             filters: SubscribeFilters::new(&filters),
         };
-        Packet::Subscribe(subscribe).encode(plan.version, out)?;
+        Packet::Subscribe(subscribe).encode(plan.sessions.version, out)?;
     }
     Ok(packet_id)
 }

@@ -188,7 +188,7 @@ impl<'a> Survey<'a> {
         accepted: &mut Vec<ConnId>,
     ) -> anyhow::Result<()> {
         let (mut opened, mut failed) = (Vec::new(), None);
-        let version = self.plan.version;
+        let version = self.plan.sessions.version;
         net.poll(Some(Duration::from_millis(20)), &mut |event| {
             let NetEvent { conn, kind } = event;
             match kind {
@@ -229,7 +229,7 @@ impl<'a> Survey<'a> {
     fn connect(&self, client_id: &str, out: &mut SendBuf) -> anyhow::Result<()> {
         let target = &self.plan.target;
         let connect = Connect {
-            version: self.plan.version,
+            version: self.plan.sessions.version,
             clean_start: true,
             keep_alive: 60,
             client_id,
@@ -238,7 +238,7 @@ impl<'a> Survey<'a> {
             ..Connect::default()
         };
         Packet::Connect(connect)
-            .encode(self.plan.version, out)
+            .encode(self.plan.sessions.version, out)
             .context("CONNECT")
     }
 }

@@ -1,6 +1,8 @@
 //! What is to be measured: who publishes what to whom, as arithmetic. Checked
 //! before anything is connected.
 
+mod error;
+
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
@@ -11,8 +13,11 @@ use dunlin_dial::Protocol;
 use dunlin_mqtt_codec::{QoS, Version};
 use dunlin_net::{ClientTls, DialConfig, QuicTuning};
 
+use super::fleet::{Fleet, MOVING_MAX, Share};
 use super::places::Places;
+use super::schedule::Arrival;
 use super::wire::STAMP_BYTES;
+pub use error::PlanError;
 
 /// Connections of one run at most.
 pub const CONNECTIONS_MAX: usize = 1_000_000;
@@ -39,6 +44,9 @@ pub enum Pattern {
     /// Every subscriber hears every topic.
     #[value(alias = "n-n")]
     All,
+    /// Many devices that publish now and then; some hear what another publishes,
+    /// some sleep in between, some move.
+    Fleet,
 }
 
 /// Where the broker is.
@@ -90,12 +98,6 @@ pub struct Plan {
     /// Where it is for subscribers, if that differs: they may speak another
     /// protocol than publishers.
     pub subscribers_at: Option<Target>,
-    /// Address of the queue that all messages go to, if it is not a topic (AMQP).
-    pub queue: Option<String>,
-    /// Messages are to survive a restart of the broker (AMQP).
-    pub durable: bool,
-    /// Version of MQTT.
-    pub version: Version,
     /// Who talks to whom.
     pub pattern: Pattern,
     /// Publishing connections.
@@ -106,43 +108,20 @@ pub struct Plan {
     pub topics: usize,
     /// Idle connections; if not 0 there are no publishers and subscribers.
     pub idle: usize,
-    /// QoS of messages.
-    pub qos: QoS,
-    /// Highest QoS of subscriptions.
-    pub subscribe_qos: QoS,
-    /// Payload bytes.
-    pub size: usize,
-    /// Messages a second over all publishers; `None`: as fast as possible.
-    pub rate: Option<f64>,
-    /// Unacknowledged (QoS 1, 2) or undelivered (QoS 0 at saturation) messages
-    /// of one publisher at most.
-    pub in_flight: Option<usize>,
-    /// Messages that a publisher writes at once at most.
-    pub batch: usize,
-    /// At saturation with QoS 0, do not wait for deliveries.
-    pub open_loop: bool,
-    /// Subscribers share the messages of a group.
-    pub share: bool,
-    /// Subscribers have sessions that survive their connection.
-    pub persistent: bool,
-    /// How long such a session survives.
-    pub session_expiry: u32,
-    /// Keep alive of all connections, in seconds.
-    pub keep_alive: u16,
-    /// Not measured at the start.
-    pub warmup: Duration,
-    /// Measured.
-    pub duration: Duration,
-    /// Silence after which undelivered messages count as lost.
-    pub drain: Duration,
-    /// Connections a second; `None`: no limit.
-    pub connect_rate: Option<f64>,
-    /// Handshakes pending at most.
-    pub connecting_max: usize,
+    /// What devices do beside publishing; only with [`Pattern::Fleet`].
+    pub fleet: Fleet,
+    /// What is published.
+    pub messages: Messages,
+    /// When it is published.
+    pub pace: Pace,
+    /// What clients agree with the broker.
+    pub sessions: Sessions,
+    /// How long it takes.
+    pub time: Time,
+    /// How clients connect.
+    pub connecting: Connecting,
     /// Threads.
     pub threads: usize,
-    /// Local addresses to connect from, in turn; empty: the system chooses.
-    pub sources: Vec<IpAddr>,
     /// Places on the broker's shards; `None`: as the kernel decides.
     pub places: Option<Places>,
     /// Start of topics and client identifiers, unique for this run.
@@ -151,34 +130,72 @@ pub struct Plan {
     pub run_id: String,
 }
 
-/// Why a run makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// The stamp does not fit.
-    #[error("payloads carry a time stamp and need at least {STAMP_BYTES} bytes")]
-    SizeTooSmall,
-    /// Beyond [`CONNECTIONS_MAX`].
-    #[error("at most {CONNECTIONS_MAX} connections are possible")]
-    TooManyConnections,
-    /// Beyond [`TOPICS_MAX`].
-    #[error("at most {TOPICS_MAX} topics are possible")]
-    TooManyTopics,
-    /// Beyond [`THREADS_MAX`], or none.
-    #[error("the number of threads must be from 1 to {THREADS_MAX}")]
-    Threads,
-    /// Nothing to connect.
-    #[error("there is nothing to do: no publishers, no subscribers, no idle connections")]
-    Nothing,
-    /// A rate that is zero, negative or not a number.
-    #[error("a rate must be more than 0")]
-    Rate,
-    /// What one protocol has and the other has not.
-    #[error("{0} are of {1}")]
-    OtherProtocol(&'static str, &'static str),
-    /// More bytes than a packet holds.
-    #[error("a payload has at most 268,000,000 bytes")]
-    SizeTooLarge,
+/// What is published.
+#[derive(Clone, Debug)]
+pub struct Messages {
+    /// QoS.
+    pub qos: QoS,
+    /// Payload bytes, by publisher in turn; at least one entry.
+    pub sizes: Vec<usize>,
+    /// Address of the queue that all messages go to, if it is not a topic (AMQP).
+    pub queue: Option<String>,
+    /// They are to survive a restart of the broker (AMQP).
+    pub durable: bool,
+}
+
+/// When messages are published.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Messages a second over all publishers; `None`: as fast as possible.
+    pub rate: Option<f64>,
+    /// How these are spread.
+    pub arrival: Arrival,
+    /// Unacknowledged (QoS 1, 2) or undelivered (QoS 0 at saturation) messages
+    /// of one publisher at most.
+    pub in_flight: Option<usize>,
+    /// Messages that a publisher writes at once at most.
+    pub batch: usize,
+    /// At saturation with QoS 0, do not wait for deliveries.
+    pub open_loop: bool,
+}
+
+/// What clients agree with the broker.
+#[derive(Clone, Copy, Debug)]
+pub struct Sessions {
+    /// Version of MQTT.
+    pub version: Version,
+    /// Highest QoS of subscriptions.
+    pub subscribe_qos: QoS,
+    /// Subscribers share the messages of a group.
+    pub share: bool,
+    /// Subscribers have sessions that survive their connection.
+    pub persistent: bool,
+    /// How long such a session survives, in seconds.
+    pub expiry: u32,
+    /// Keep alive of all connections, in seconds.
+    pub keep_alive: u16,
+}
+
+/// How long a run takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    /// Not measured at the start.
+    pub warmup: Duration,
+    /// Measured.
+    pub duration: Duration,
+    /// Silence after which undelivered messages count as lost.
+    pub drain: Duration,
+}
+
+/// How clients connect.
+#[derive(Clone, Debug)]
+pub struct Connecting {
+    /// Connections a second; `None`: no limit.
+    pub rate: Option<f64>,
+    /// Handshakes pending at most.
+    pub pending_max: usize,
+    /// Local addresses to connect from, in turn; empty: the system chooses.
+    pub sources: Vec<IpAddr>,
 }
 
 impl Plan {
@@ -189,32 +206,44 @@ impl Plan {
         Self {
             target,
             subscribers_at: None,
-            queue: None,
-            durable: false,
-            version: Version::V5,
             pattern: Pattern::Pair,
             publishers: 1,
             subscribers: 1,
             topics: 1,
             idle: 0,
-            qos: QoS::AtMostOnce,
-            subscribe_qos: QoS::AtMostOnce,
-            size: 64,
-            rate: None,
-            in_flight: None,
-            batch: 1024,
-            open_loop: false,
-            share: false,
-            persistent: false,
-            session_expiry: 3600,
-            keep_alive: 60,
-            warmup: Duration::from_secs(2),
-            duration: Duration::from_secs(10),
-            drain: Duration::from_secs(3),
-            connect_rate: None,
-            connecting_max: 100,
+            fleet: Fleet::default(),
+            messages: Messages {
+                qos: QoS::AtMostOnce,
+                sizes: vec![64],
+                queue: None,
+                durable: false,
+            },
+            pace: Pace {
+                rate: None,
+                arrival: Arrival::Even,
+                in_flight: None,
+                batch: 1024,
+                open_loop: false,
+            },
+            sessions: Sessions {
+                version: Version::V5,
+                subscribe_qos: QoS::AtMostOnce,
+                share: false,
+                persistent: false,
+                expiry: 3600,
+                keep_alive: 60,
+            },
+            time: Time {
+                warmup: Duration::from_secs(2),
+                duration: Duration::from_secs(10),
+                drain: Duration::from_secs(3),
+            },
+            connecting: Connecting {
+                rate: None,
+                pending_max: 100,
+                sources: Vec::new(),
+            },
             threads: 1,
-            sources: Vec::new(),
             places: None,
             prefix: format!("bench/{run_id}"),
             run_id: run_id.into(),
@@ -226,10 +255,12 @@ impl Plan {
     /// # Errors
     /// The first thing that makes no sense.
     pub fn check(&self) -> Result<(), PlanError> {
-        if self.size < STAMP_BYTES {
+        if self.messages.sizes.iter().any(|size| *size < STAMP_BYTES)
+            || self.messages.sizes.is_empty()
+        {
             return Err(PlanError::SizeTooSmall);
         }
-        if self.size > 268_000_000 {
+        if self.size_max() > 268_000_000 {
             return Err(PlanError::SizeTooLarge);
         }
         if self.connections() > CONNECTIONS_MAX {
@@ -246,19 +277,77 @@ impl Plan {
         }
         let speaks =
             |protocol| [self.target_of('p'), self.target_of('s')].map(|t| t.protocol == protocol);
-        if self.queue.is_some() && speaks(Protocol::Amqp) != [true; 2] {
+        if self.messages.queue.is_some() && speaks(Protocol::Amqp) != [true; 2] {
             return Err(PlanError::OtherProtocol("queues", "AMQP"));
         }
         let is_mqtt = self.target_of('s').protocol == Protocol::Mqtt;
-        if (self.share || self.persistent) && !is_mqtt {
+        if (self.sessions.share || self.sessions.persistent) && !is_mqtt {
             let what = "persistent sessions and $share groups";
             return Err(PlanError::OtherProtocol(what, "MQTT"));
         }
         let wrong = |rate: Option<f64>| rate.is_some_and(|r| !(r > 0.0 && r.is_finite()));
-        if wrong(self.rate) || wrong(self.connect_rate) {
+        if wrong(self.pace.rate) || wrong(self.connecting.rate) {
             return Err(PlanError::Rate);
         }
+        self.check_fleet()
+    }
+
+    fn check_fleet(&self) -> Result<(), PlanError> {
+        let is_timed =
+            self.pace.arrival != Arrival::Even || self.fleet.sleeping != Share::default();
+        if is_timed && self.pace.rate.is_none() {
+            return Err(PlanError::NoRate);
+        }
+        if self.fleet.sleeping != Share::default() && self.target.protocol != Protocol::Mqtt {
+            return Err(PlanError::OtherProtocol("devices that sleep", "MQTT"));
+        }
+        let moving = self.fleet.movers(self.publishers, self.subscribers);
+        let is_quic = |kind| self.target_of(kind).transport == Transport::Quic;
+        if moving > 0 && !(is_quic('p') && is_quic('s')) {
+            return Err(PlanError::MovesNeedQuic);
+        }
+        if moving > MOVING_MAX * self.threads {
+            return Err(PlanError::TooManyMoving);
+        }
         Ok(())
+    }
+
+    /// Whether what a publisher may send depends on what is delivered.
+    #[must_use]
+    pub const fn waits_for_deliveries(&self) -> bool {
+        self.pace.rate.is_none()
+            && !self.pace.open_loop
+            && matches!(self.messages.qos, QoS::AtMostOnce)
+    }
+
+    /// Payload bytes of a publisher.
+    #[must_use]
+    pub fn size_of(&self, publisher: usize) -> usize {
+        let index = publisher
+            .checked_rem(self.messages.sizes.len())
+            .unwrap_or(0);
+        self.messages
+            .sizes
+            .get(index)
+            .copied()
+            .unwrap_or(STAMP_BYTES)
+    }
+
+    /// Payload bytes of a message on average.
+    #[must_use]
+    pub fn size_mean(&self) -> usize {
+        self.messages.sizes.iter().sum::<usize>() / self.messages.sizes.len().max(1)
+    }
+
+    /// The longest payload.
+    #[must_use]
+    pub fn size_max(&self) -> usize {
+        self.messages
+            .sizes
+            .iter()
+            .copied()
+            .max()
+            .unwrap_or(STAMP_BYTES)
     }
 
     /// All connections.
@@ -278,7 +367,7 @@ impl Plan {
 
     /// Whether each message goes to one of the subscribers of its topic.
     const fn is_competing(&self) -> bool {
-        self.share || self.queue.is_some()
+        self.sessions.share || self.messages.queue.is_some()
     }
 
     /// Identifier of a client: `p`, `s` or `i`, and its number.
@@ -294,7 +383,7 @@ impl Plan {
     /// Topic number `t`.
     #[must_use]
     pub fn topic(&self, t: usize) -> String {
-        match &self.queue {
+        match &self.messages.queue {
             Some(address) => address.clone(),
             None => format!("{}/{t}", self.prefix),
         }
@@ -308,12 +397,16 @@ impl Plan {
     /// The filters of subscriber `s`.
     #[must_use]
     pub fn filters_of_subscriber(&self, s: usize) -> Vec<String> {
-        let shared = if self.share { "$share/bench/" } else { "" };
+        let shared = if self.sessions.share {
+            "$share/bench/"
+        } else {
+            ""
+        };
         match self.pattern {
-            Pattern::Pair => spread(s, self.subscribers, self.topics)
+            Pattern::Pair | Pattern::Fleet => spread(s, self.subscribers, self.topics)
                 .map(|t| format!("{shared}{}", self.topic(t)))
                 .collect(),
-            _ if self.topics == 1 || self.queue.is_some() => {
+            _ if self.topics == 1 || self.messages.queue.is_some() => {
                 vec![format!("{shared}{}", self.topic(0))]
             }
             _ => vec![format!("{shared}{}/+", self.prefix)],
@@ -324,9 +417,9 @@ impl Plan {
     #[must_use]
     pub fn fan_of(&self, t: usize) -> u64 {
         let subscribers = match self.pattern {
-            Pattern::Pair if self.subscribers == 0 => 0,
-            Pattern::Pair if self.topics >= self.subscribers => 1,
-            Pattern::Pair => {
+            Pattern::Pair | Pattern::Fleet if self.subscribers == 0 => 0,
+            Pattern::Pair | Pattern::Fleet if self.topics >= self.subscribers => 1,
+            Pattern::Pair | Pattern::Fleet => {
                 let (all, topics) = (self.subscribers, self.topics);
                 all / topics + usize::from(t < all % topics)
             }
@@ -343,12 +436,12 @@ impl Plan {
     /// Receive Maximum is known.
     #[must_use]
     pub fn window(&self) -> usize {
-        if let Some(in_flight) = self.in_flight {
+        if let Some(in_flight) = self.pace.in_flight {
             return in_flight.clamp(1, usize::from(u16::MAX));
         }
-        match self.qos {
+        match self.messages.qos {
             QoS::AtMostOnce => {
-                let by_bytes = IN_FLIGHT_TOTAL_BYTES / self.size.max(1);
+                let by_bytes = IN_FLIGHT_TOTAL_BYTES / self.size_max();
                 (IN_FLIGHT_TOTAL.min(by_bytes) / self.publishers.max(1)).clamp(4, 1024)
             }
             _ => 64,
@@ -430,21 +523,32 @@ pub(crate) mod tests {
     #[test]
     fn nonsense_is_refused() {
         let mut small = plan(Pattern::Pair, 1, 1, 1);
-        small.size = 15;
+        small.messages.sizes = vec![64, 15];
         assert_eq!(small.check(), Err(PlanError::SizeTooSmall));
         assert_eq!(
             plan(Pattern::Pair, 0, 0, 1).check(),
             Err(PlanError::Nothing)
         );
         let mut rate = plan(Pattern::Pair, 1, 1, 1);
-        rate.rate = Some(0.0);
+        rate.pace.rate = Some(0.0);
         assert_eq!(rate.check(), Err(PlanError::Rate));
         let mut queue = plan(Pattern::Pair, 1, 1, 1);
-        queue.queue = Some("/queues/q".into());
+        queue.messages.queue = Some("/queues/q".into());
         let refused = queue.check();
         assert_eq!(refused, Err(PlanError::OtherProtocol("queues", "AMQP")));
         queue.target.protocol = Protocol::Amqp;
         assert_eq!(queue.check(), Ok(()));
+        let mut fleet = plan(Pattern::Fleet, 10, 10, 10);
+        fleet.fleet.sleeping = Share::percent(10.0).unwrap();
+        assert_eq!(fleet.check(), Err(PlanError::NoRate));
+        fleet.pace.rate = Some(5.0);
+        assert_eq!(fleet.check(), Ok(()));
+        fleet.fleet.moving = Share::percent(50.0).unwrap();
+        assert_eq!(fleet.check(), Err(PlanError::MovesNeedQuic));
+        fleet.target.transport = Transport::Quic;
+        assert_eq!(fleet.check(), Ok(()));
+        fleet.publishers = 2_000;
+        assert_eq!(fleet.check(), Err(PlanError::TooManyMoving));
         let mut threads = plan(Pattern::Pair, 1, 1, 1);
         threads.threads = 0;
         assert_eq!(threads.check(), Err(PlanError::Threads));
@@ -455,9 +559,9 @@ pub(crate) mod tests {
         assert_eq!(plan(Pattern::Pair, 1, 1, 1).window(), 1024);
         assert_eq!(plan(Pattern::Pair, 100, 1, 1).window(), 81);
         let mut large = plan(Pattern::Pair, 1, 1, 1);
-        large.size = 1 << 20;
+        large.messages.sizes = vec![1 << 20];
         assert_eq!(large.window(), 8);
-        large.in_flight = Some(3);
+        large.pace.in_flight = Some(3);
         assert_eq!(large.window(), 3);
     }
 }

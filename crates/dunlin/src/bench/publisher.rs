@@ -20,15 +20,13 @@ const STALL_US: u64 = 500_000;
 /// What publishing needs besides the publisher.
 pub(super) struct Cx<'a> {
     pub(super) plan: &'a Plan,
-    /// The payload after its stamp.
-    pub(super) filler: &'a Bytes,
     pub(super) window: Window,
     pub(super) now_us: u64,
     pub(super) tally: &'a mut Tally,
     /// Deliveries of this publisher's messages.
     pub(super) delivered: &'a Delivered,
     /// `None`: saturation.
-    pub(super) schedule: Option<&'a Schedule>,
+    pub(super) schedule: Option<&'a mut Schedule>,
     /// Bytes that the transport has not yet sent.
     pub(super) backlog: usize,
 }
@@ -85,6 +83,8 @@ pub(super) struct Publisher {
     /// Number among those of its thread.
     local: usize,
     qos: QoS,
+    /// The payload after its stamp.
+    filler: Bytes,
     /// Deliveries of a message, by topic.
     fans: Vec<u64>,
     cursor: usize,
@@ -104,13 +104,15 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(plan: &Plan, index: usize, local: usize) -> Self {
+    /// `filler` has the length of the longest payload.
+    pub(super) fn new(plan: &Plan, index: usize, local: usize, filler: &Bytes) -> Self {
         let topics = plan.topics_of_publisher(index);
         let fans: Vec<u64> = topics.map(|t| plan.fan_of(t)).collect();
         Self {
             index,
             local,
-            qos: plan.qos,
+            qos: plan.messages.qos,
+            filler: filler.slice(..plan.size_of(index) - STAMP_BYTES),
             fan_max: fans.iter().copied().max().unwrap_or(0),
             fans,
             cursor: 0,
@@ -154,7 +156,7 @@ impl Publisher {
         if self.qos != QoS::AtMostOnce {
             return self.free.len();
         }
-        if cx.schedule.is_some() || cx.plan.open_loop || self.fan_max == 0 {
+        if cx.schedule.is_some() || cx.plan.pace.open_loop || self.fan_max == 0 {
             return usize::MAX;
         }
         let delivered = cx.delivered.get();
@@ -178,14 +180,14 @@ impl Publisher {
             return done;
         }
         let room = self.room(cx);
-        let wanted = match cx.schedule {
+        let wanted = match &cx.schedule {
             Some(_) => usize::try_from(self.due - self.sent).unwrap_or(usize::MAX),
             // Small batches would measure system calls; a quarter of the
             // window keeps both sides busy.
             None if room < (self.window / 4).max(1) => 0,
             None => room,
         };
-        let mut left = room.min(wanted).min(cx.plan.batch);
+        let mut left = room.min(wanted).min(cx.plan.pace.batch);
         while left > 0 && cx.backlog + out.written() < BACKLOG_BYTES_MAX {
             if !out.may_write(self.cursor) {
                 // More is possible when the broker says so.
@@ -195,14 +197,14 @@ impl Publisher {
             done.messages += 1;
             left -= 1;
         }
-        done.more = left > 0 || room.min(wanted) > cx.plan.batch;
+        done.more = left > 0 || room.min(wanted) > cx.plan.pace.batch;
         done
     }
 
     /// Writes one message; returns the deliveries that it must lead to.
     fn emit(&mut self, cx: &mut Cx<'_>, out: &mut impl Writer) -> u64 {
-        let at_us = match cx.schedule {
-            Some(schedule) => schedule.at_of(self.local, self.sent),
+        let at_us = match &mut cx.schedule {
+            Some(schedule) => schedule.due(self.local, self.sent),
             None => cx.now_us,
         };
         let packet_id = self.free.pop().unwrap_or(0);
@@ -212,7 +214,7 @@ impl Publisher {
             publisher: self.index as u32,
             seq: self.sent as u32,
         };
-        out.write(self.cursor, packet_id, stamp, cx.filler);
+        out.write(self.cursor, packet_id, stamp, &self.filler);
         if let Some(slot) = self.slot(packet_id) {
             *slot = Some(InFlight { at_us, fan });
         }
@@ -309,26 +311,29 @@ mod tests {
         tally: Tally,
         delivered: Delivered,
         publisher: Publisher,
-        filler: Bytes,
         template: Template,
     }
 
     impl Bench {
         fn new(plan: Plan) -> Self {
             Self {
-                publisher: Publisher::new(&plan, 0, 0),
-                template: Template::new(plan.version, plan.qos, "t", plan.size).unwrap(),
+                publisher: Publisher::new(&plan, 0, 0, &filler(plan.size_max())),
+                template: Template::new(
+                    plan.sessions.version,
+                    plan.messages.qos,
+                    "t",
+                    plan.size_max(),
+                )
+                .unwrap(),
                 tally: Tally::default(),
                 delivered: Delivered::default(),
-                filler: filler(plan.size),
                 plan,
             }
         }
 
-        fn produce(&mut self, now_us: u64, backlog: usize, schedule: Option<&Schedule>) -> u64 {
+        fn produce(&mut self, now_us: u64, backlog: usize, schedule: Option<&mut Schedule>) -> u64 {
             let mut cx = Cx {
                 plan: &self.plan,
-                filler: &self.filler,
                 window: WINDOW,
                 now_us,
                 tally: &mut self.tally,
@@ -347,7 +352,7 @@ mod tests {
     #[test]
     fn saturation_is_bounded_by_deliveries_and_loss_is_written_off() {
         let mut plan = plan(Pattern::FanOut, 1, 3, 1);
-        plan.in_flight = Some(8);
+        plan.pace.in_flight = Some(8);
         let mut bench = Bench::new(plan);
         assert_eq!(bench.produce(200, 0, None), 8);
         assert_eq!(bench.produce(201, 0, None), 0);
@@ -368,8 +373,8 @@ mod tests {
     #[test]
     fn bytes_that_do_not_leave_hold_a_publisher_back() {
         let mut plan = plan(Pattern::Pair, 1, 1, 1);
-        plan.open_loop = true;
-        plan.size = 50_000;
+        plan.pace.open_loop = true;
+        plan.messages.sizes = vec![50_000];
         let mut bench = Bench::new(plan);
         assert_eq!(bench.produce(200, BACKLOG_BYTES_MAX, None), 0);
         assert_eq!(bench.produce(200, 0, None), 3);
@@ -378,7 +383,7 @@ mod tests {
     #[test]
     fn acknowledgements_free_the_window_of_the_server() {
         let mut plan = plan(Pattern::Pair, 1, 1, 1);
-        plan.qos = QoS::ExactlyOnce;
+        plan.messages.qos = QoS::ExactlyOnce;
         let mut bench = Bench::new(plan);
         bench.publisher.accepted(2);
         assert_eq!(bench.produce(200, 0, None), 2);
@@ -403,12 +408,12 @@ mod tests {
     #[test]
     fn late_messages_carry_the_time_at_which_they_were_due() {
         let mut plan = plan(Pattern::Pair, 1, 1, 1);
-        plan.qos = QoS::AtLeastOnce;
+        plan.messages.qos = QoS::AtLeastOnce;
         let mut bench = Bench::new(plan);
         bench.publisher.accepted(100);
         let mut schedule = Schedule::new(1_000, 1_000.0, 1);
         schedule.announce(4_000, |_, _| bench.publisher.add_due());
-        assert_eq!(bench.produce(9_000, 0, Some(&schedule)), 4);
+        assert_eq!(bench.produce(9_000, 0, Some(&mut schedule)), 4);
         let times: Vec<u64> = bench
             .publisher
             .in_flight
@@ -417,6 +422,6 @@ mod tests {
             .map(|message| message.at_us)
             .collect();
         assert_eq!(times, [1_000, 2_000, 3_000, 4_000]);
-        assert_eq!(bench.produce(9_000, 0, Some(&schedule)), 0);
+        assert_eq!(bench.produce(9_000, 0, Some(&mut schedule)), 0);
     }
 }

@@ -101,6 +101,40 @@ pub fn count_cause(causes: &mut Causes, text: String) {
     *causes.entry(key).or_default() += 1;
 }
 
+/// What the devices of a fleet did in the measured window.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Devices {
+    /// CONNACKs of devices that woke.
+    pub wakes: u64,
+    /// Early data taken.
+    pub early_data_accepted: u64,
+    /// Early data refused.
+    pub early_data_refused: u64,
+    /// Connections that use another local address.
+    pub moves: u64,
+    /// Connections that do not although they were to.
+    pub moves_failed: u64,
+}
+
+impl Devices {
+    /// The broker's verdict on early data.
+    pub fn early_data(&mut self, accepted: bool) {
+        match accepted {
+            true => self.early_data_accepted += 1,
+            false => self.early_data_refused += 1,
+        }
+    }
+
+    /// Adds the counts of another thread.
+    fn merge(&mut self, other: &Self) {
+        self.wakes += other.wakes;
+        self.early_data_accepted += other.early_data_accepted;
+        self.early_data_refused += other.early_data_refused;
+        self.moves += other.moves;
+        self.moves_failed += other.moves_failed;
+    }
+}
+
 /// What one thread counted. "Of the window" means: intended to be sent within
 /// the measured window, whenever it really was.
 #[derive(Clone, Debug, Default)]
@@ -135,6 +169,12 @@ pub struct Tally {
     pub ack_latency: Latency,
     /// Dialling to CONNACK.
     pub connect: Latency,
+    /// The same, of devices that woke in the window.
+    pub wake: Latency,
+    /// What devices did.
+    pub devices: Devices,
+    /// How often a publisher was asked whether it has something to send.
+    pub asked: u64,
     /// Connections that did not come about, by cause.
     pub failures: Causes,
     /// Connections that ended before their time, by cause.
@@ -158,6 +198,9 @@ impl Tally {
         self.latency.merge(&other.latency);
         self.ack_latency.merge(&other.ack_latency);
         self.connect.merge(&other.connect);
+        self.wake.merge(&other.wake);
+        self.devices.merge(&other.devices);
+        self.asked += other.asked;
         for (mine, theirs) in [
             (&mut self.failures, &other.failures),
             (&mut self.losses, &other.losses),

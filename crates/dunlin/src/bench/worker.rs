@@ -1,17 +1,21 @@
 //! One thread of the generator: a loop over sockets and its share of the
-//! connections. Dials, publishes by schedule or as fast as it may, counts.
+//! connections. Dials, publishes by schedule or as fast as it may, counts. A turn
+//! touches those connections that have something to do.
+
+mod devices;
+mod publishing;
 
 use core::mem;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::Context as _;
-use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, SendBuf};
 use dunlin_mqtt::close_code;
-use dunlin_net::{Clock, Net, NetConfig};
+use dunlin_net::{Clock, Net, NetConfig, SessionTickets};
 
 use super::client::Client;
 use super::common::{Common, Cx, Progress, Role, Stage};
@@ -19,19 +23,21 @@ use super::dialler::Dialler;
 use super::pacer::Pacer;
 use super::plan::Plan;
 use super::publisher::{self, Publisher};
+use super::ready::Ready;
 use super::schedule::Schedule;
 use super::shared::{Phase, Shared, Window};
 use super::stats::{Tally, count_cause};
 use super::subscriber::Received;
+use devices::Devices;
 
 /// Longest wait for an event.
 const POLL_MAX: Duration = Duration::from_millis(20);
-/// The same while other threads may make room.
-const POLL_SHARED: Duration = Duration::from_millis(1);
-/// A message due within this time is waited for without sleeping.
-const SPIN_US: u64 = 100;
-/// How often keep alive is looked at.
-const SWEEP_US: u64 = 500_000;
+/// How often some connections are looked at for what time alone brings about.
+const SWEEP_US: u64 = 10_000;
+/// In so many times all of them are.
+const SWEEPS: usize = 25;
+/// How often the messages are counted that wait at the end.
+const COUNT_US: u64 = 10_000;
 /// Time for connections to close.
 const CLOSE_US: u64 = 3_000_000;
 
@@ -44,13 +50,15 @@ pub(super) struct Worker<'a> {
     state: State<'a>,
     dial: Dialler,
     schedule: Option<Schedule>,
-    /// Clients from this index on are publishers.
-    publishers_from: usize,
+    devices: Devices,
+    thread: usize,
     rate: Option<f64>,
     pacer: Option<Pacer>,
-    filler: Bytes,
     waiting: u64,
+    next_count_us: u64,
     next_sweep_us: u64,
+    /// The next client to be looked at.
+    sweep_at: usize,
 }
 
 /// What events change.
@@ -58,6 +66,10 @@ struct State<'a> {
     plan: &'a Plan,
     shared: &'a Shared,
     clients: Vec<Client>,
+    /// Clients from this index on are publishers.
+    publishers_from: usize,
+    /// Those to be asked for messages.
+    ready: Ready,
     by_conn: HashMap<ConnId, usize>,
     /// Clients with something to send.
     touched: Vec<usize>,
@@ -82,16 +94,17 @@ impl<'a> Worker<'a> {
         let mine = |n: usize| (thread..n).step_by(plan.threads);
         let subscribers = mine(plan.subscribers).map(|n| Role::Subscriber(n, Received::default()));
         let first = subscribers.chain(mine(plan.idle).map(Role::Idle));
+        let filler = publisher::filler(plan.size_max());
         let publishers = mine(plan.publishers)
             .enumerate()
-            .map(|(local, n)| Role::Publisher(Box::new(Publisher::new(plan, n, local))));
+            .map(|(local, n)| Role::Publisher(Box::new(Publisher::new(plan, n, local, &filler))));
         let clients = first
             .chain(publishers)
             .map(|role| Client::new(plan, role))
             .collect::<Result<Vec<_>, _>>()
             .context("cannot publish")?;
-        let publishers_from = clients.len() - mine(plan.publishers).count();
-        let share = mine(plan.publishers).count() as f64 / plan.publishers.max(1) as f64;
+        let publishers = mine(plan.publishers).count();
+        let share = publishers as f64 / plan.publishers.max(1) as f64;
         let net = Net::new(NetConfig::client(clock)?)?;
         shared.register(net.waker());
         Ok(Self {
@@ -102,6 +115,8 @@ impl<'a> Worker<'a> {
             state: State {
                 plan,
                 shared,
+                publishers_from: clients.len() - publishers,
+                ready: Ready::new(publishers),
                 clients,
                 by_conn: HashMap::new(),
                 touched: Vec::new(),
@@ -115,15 +130,18 @@ impl<'a> Worker<'a> {
             },
             dial: Dialler::new(plan, clock),
             schedule: None,
-            publishers_from,
+            devices: Devices::default(),
+            thread,
             rate: plan
+                .pace
                 .rate
                 .map(|rate| rate * share)
                 .filter(|rate| *rate > 0.0),
             pacer: None,
-            filler: publisher::filler(plan.size),
             waiting: 0,
+            next_count_us: 0,
             next_sweep_us: 0,
+            sweep_at: 0,
         })
     }
 
@@ -140,7 +158,10 @@ impl<'a> Worker<'a> {
                 Phase::Run | Phase::Drain => self.publish(phase)?,
                 _ => false,
             };
-            self.keep_alive();
+            if self.schedule.is_some() {
+                self.tend_devices();
+            }
+            self.sweep();
             self.flush();
             self.make_public(phase);
             let timeout = self.timeout(phase, more);
@@ -163,128 +184,65 @@ impl<'a> Worker<'a> {
 
     fn dial_some(&mut self, phase: Phase) {
         let until = match phase {
-            Phase::Subscribers => self.publishers_from,
+            Phase::Subscribers => self.state.publishers_from,
             _ => self.state.clients.len(),
         };
-        let state = &mut self.state;
         while self.dial.next < until
-            && state.connecting < self.dial.connecting_max
-            && self.dial.may(state.now_us)
+            && self.state.connecting < self.dial.connecting_max
+            && self.dial.may(self.state.now_us)
         {
-            let index = self.dial.next;
             self.dial.next += 1;
-            let Some(client) = state.clients.get_mut(index) else {
-                break;
-            };
-            client.common.stage = Stage::Connecting;
-            client.common.dialled_us = self.clock.now().as_micros();
-            let (kind, number) = client.common.name();
-            let from = match &self.plan.places {
-                Some(places) => places.source(kind, number),
-                None => self.dial.source(index),
-            };
-            match self.net.dial(self.dial.config(kind, from)) {
-                Ok(conn) => {
-                    client.common.conn = Some(conn);
-                    state.by_conn.insert(conn, index);
-                    state.connecting += 1;
-                    state.alive += 1;
-                }
-                Err(error) => {
-                    client.common.stage = Stage::Gone;
-                    state.progress.failed += 1;
-                    count_cause(&mut state.tally.failures, error.to_string());
-                }
+            self.dial(self.dial.next - 1, Stage::Connecting);
+        }
+    }
+
+    /// Dials for a client, which is at this stage then.
+    fn dial(&mut self, index: usize, stage: Stage) {
+        let state = &mut self.state;
+        let Some(client) = state.clients.get_mut(index) else {
+            return;
+        };
+        let common = &mut client.common;
+        common.stage = stage;
+        common.dialled_us = self.clock.now().as_micros();
+        let (kind, number) = common.name();
+        let from = match &self.plan.places {
+            Some(places) => places.source(kind, number),
+            None => self.dial.source(index),
+        };
+        let tickets = common.sleeper.as_ref();
+        let tickets = tickets.map(|it| Arc::clone(&it.tickets) as Arc<dyn SessionTickets>);
+        match self.net.dial(self.dial.config(kind, from, tickets)) {
+            Ok(conn) => {
+                common.conn = Some(conn);
+                state.by_conn.insert(conn, index);
+                state.connecting += 1;
+                state.alive += 1;
+            }
+            Err(error) => {
+                common.stage = Stage::Gone;
+                state.progress.failed += 1;
+                count_cause(&mut state.tally.failures, error.to_string());
             }
         }
     }
 
-    /// Lets publishers write; returns whether some could go on at once.
-    fn publish(&mut self, phase: Phase) -> anyhow::Result<bool> {
+    /// Looks at some of the connections, for what time alone brings about.
+    fn sweep(&mut self) {
         let state = &mut self.state;
-        if self.schedule.is_none() && phase == Phase::Run {
-            state.window = self.shared.window();
-            if let Some(rate) = self.rate {
-                let publishers = state.clients.len() - self.publishers_from;
-                self.schedule = Some(Schedule::new(state.window.start_us, rate, publishers));
-                self.pacer = Some(Pacer::new(self.clock, self.net.waker())?);
-            }
-        }
-        let (now, window) = (state.now_us, state.window);
-        if now < window.start_us {
-            return Ok(false);
-        }
-        if let Some(schedule) = &mut self.schedule {
-            let (from, tally) = (self.publishers_from, &mut state.tally);
-            let clients = &mut state.clients;
-            schedule.announce(now.min(window.end_us.saturating_sub(1)), |local, at_us| {
-                tally.offered += u64::from(window.contains(at_us));
-                if let Some(Role::Publisher(publisher)) = clients
-                    .get_mut(from + local)
-                    .map(|client| &mut client.common.role)
-                {
-                    publisher.add_due();
-                }
-            });
-        } else if now >= window.end_us {
-            return Ok(false);
-        }
-        Ok(self.produce())
-    }
-
-    fn produce(&mut self) -> bool {
-        let state = &mut self.state;
-        let (mut sent, mut expected, mut more) = (0, 0, false);
-        let now = Instant::from_micros(state.now_us);
-        for (index, client) in state
-            .clients
-            .iter_mut()
-            .enumerate()
-            .skip(self.publishers_from)
-        {
-            let Role::Publisher(publisher) = &client.common.role else {
-                continue;
-            };
-            let Some(delivered) = self.shared.delivered.get(publisher.index) else {
-                continue;
-            };
-            if client.common.stage != Stage::Ready {
-                continue;
-            }
-            let mut cx = publisher::Cx {
-                plan: self.plan,
-                filler: &self.filler,
-                window: state.window,
-                now_us: state.now_us,
-                tally: &mut state.tally,
-                delivered,
-                schedule: self.schedule.as_ref(),
-                backlog: client.common.backlog,
-            };
-            let produced = client.produce(&mut cx, now);
-            sent += produced.messages;
-            expected += produced.deliveries;
-            more |= produced.more;
-            if produced.messages > 0 && !mem::replace(&mut client.common.touched, true) {
-                state.touched.push(index);
-            }
-        }
-        if sent > 0 {
-            self.shared.sent.fetch_add(sent, Ordering::Relaxed);
-            self.shared.expected.fetch_add(expected, Ordering::Relaxed);
-        }
-        more
-    }
-
-    fn keep_alive(&mut self) {
-        let state = &mut self.state;
-        let now = state.now_us;
-        if now < self.next_sweep_us {
+        if state.now_us < self.next_sweep_us {
             return;
         }
-        self.next_sweep_us = now + SWEEP_US;
-        for index in 0..state.clients.len() {
-            state.with(index, |client, cx| client.keep_alive(cx));
+        self.next_sweep_us = state.now_us + SWEEP_US;
+        let all = state.clients.len();
+        for _ in 0..all.min(all / SWEEPS + 1) {
+            let index = self.sweep_at % all;
+            self.sweep_at = index + 1;
+            state.act(index, |client, cx| client.keep_alive(cx));
+            if self.plan.waits_for_deliveries() {
+                // What is missing for long counts as lost, and makes room.
+                state.list(index);
+            }
         }
     }
 
@@ -337,10 +295,11 @@ impl<'a> Worker<'a> {
         add(&self.shared.ready, progress.ready);
         add(&self.shared.failed, progress.failed);
         add(&self.shared.lost, progress.lost);
-        if phase == Phase::Drain {
-            let clients = self.state.clients.iter().skip(self.publishers_from);
+        if phase == Phase::Drain && self.state.now_us >= self.next_count_us {
+            self.next_count_us = self.state.now_us + COUNT_US;
+            let clients = self.state.clients.iter().skip(self.state.publishers_from);
             let waiting: u64 = clients
-                .filter(|client| client.common.stage == Stage::Ready)
+                .filter(|client| client.common.stage != Stage::Gone)
                 .map(|client| match &client.common.role {
                     Role::Publisher(publisher) => publisher.waiting(),
                     _ => 0,
@@ -350,41 +309,6 @@ impl<'a> Worker<'a> {
             self.shared.waiting.fetch_add(change, Ordering::Relaxed);
             self.waiting = waiting;
         }
-    }
-
-    fn timeout(&self, phase: Phase, more: bool) -> Duration {
-        if more {
-            return Duration::ZERO;
-        }
-        let now = self.clock.now().as_micros();
-        let longest = if self.plan.threads > 1 && phase == Phase::Run {
-            POLL_SHARED
-        } else {
-            POLL_MAX
-        };
-        if let (Phase::Run, Some(schedule), Some(pacer)) = (phase, &self.schedule, &self.pacer) {
-            let due = schedule.next_us();
-            if due >= self.state.window.end_us {
-                return longest;
-            }
-            if due <= now + SPIN_US {
-                return Duration::ZERO;
-            }
-            pacer.wake_at(due - SPIN_US);
-            return longest;
-        }
-        let until_start = self.shared.window().start_us.saturating_sub(now);
-        if phase == Phase::Run && until_start > 0 {
-            return longest.min(Duration::from_micros(until_start));
-        }
-        let may_dial = match phase {
-            Phase::Subscribers => self.dial.next < self.publishers_from,
-            _ => self.dial.next < self.state.clients.len(),
-        };
-        if may_dial && self.state.connecting < self.dial.connecting_max {
-            return self.dial.wait(now).min(longest);
-        }
-        longest
     }
 
     /// Disconnects everything in order.
@@ -429,10 +353,10 @@ impl State<'_> {
             NetEventKind::Sent { bytes, .. } => {
                 client.common.backlog = client.common.backlog.saturating_sub(bytes)
             }
-            NetEventKind::Closed { cause } => {
-                client.common.fail(cause.to_string(), cx);
-                client.common.conn = None;
-            }
+            NetEventKind::Closed { cause } => client.common.closed(cause.to_string(), cx),
+            NetEventKind::EarlyData { accepted } => cx.count(|seen| seen.early_data(accepted)),
+            NetEventKind::Moved { .. } => cx.count(|seen| seen.moves += 1),
+            NetEventKind::MoveFailed { .. } => cx.count(|seen| seen.moves_failed += 1),
             NetEventKind::StreamFinished { stream } | NetEventKind::StreamReset { stream, .. } => {
                 client.on_stream_end(stream, cx);
             }
@@ -440,8 +364,20 @@ impl State<'_> {
         });
     }
 
-    /// Lets a client act, and notes what follows from that.
+    /// Lets a client act upon an event, and notes what follows from that.
     fn with(&mut self, index: usize, act: impl FnOnce(&mut Client, &mut Cx<'_>)) {
+        self.act(index, act);
+        self.list(index);
+    }
+
+    /// If the client is a publisher, it is asked for messages.
+    fn list(&mut self, index: usize) {
+        if let Some(publisher) = index.checked_sub(self.publishers_from) {
+            self.ready.add(publisher);
+        }
+    }
+
+    fn act(&mut self, index: usize, act: impl FnOnce(&mut Client, &mut Cx<'_>)) {
         let Some(client) = self.clients.get_mut(index) else {
             return;
         };
@@ -450,18 +386,27 @@ impl State<'_> {
             shared: self.shared,
             tally: &mut self.tally,
             progress: &mut self.progress,
+            ready: &mut self.ready,
             window: self.window,
             now_us: self.now_us,
         };
         let before = client.common.stage;
         act(client, &mut cx);
-        if before == Stage::Connecting && client.common.stage != Stage::Connecting {
+        if before.is_dialled() && !client.common.stage.is_dialled() {
             self.connecting -= 1;
         }
         if before != Stage::Gone && client.common.stage == Stage::Gone {
             self.closing.extend(client.common.conn);
         }
-        if !client.common.out.is_empty() && !mem::replace(&mut client.common.touched, true) {
+        self.touch(index);
+    }
+
+    /// If a client has written something, it is sent in this turn.
+    fn touch(&mut self, index: usize) {
+        if let Some(client) = self.clients.get_mut(index)
+            && !client.common.out.is_empty()
+            && !mem::replace(&mut client.common.touched, true)
+        {
             self.touched.push(index);
         }
     }

@@ -58,7 +58,9 @@ pub fn inspect(path: &Path) -> Result<Vec<Summary>, CertError> {
     Ok(found)
 }
 
-fn summary(der: &[u8]) -> Option<Summary> {
+/// Reads one certificate in DER; `None`: it cannot be read.
+#[must_use]
+pub fn summary(der: &[u8]) -> Option<Summary> {
     let (_, cert) = X509Certificate::from_der(der).ok()?;
     let names = match cert.subject_alternative_name() {
         Ok(Some(extension)) => extension.value.general_names.iter().map(name).collect(),

@@ -21,7 +21,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::files::{self, Access};
 
-pub use inspect::{Summary, inspect};
+pub use inspect::{Summary, inspect, summary};
 
 /// Name of the authority's files.
 const CA: &str = "ca";

@@ -1,40 +1,36 @@
 //! `dunlin bench`: the options of the load generator, and where its results
 //! go. What it does is in [`crate::bench`].
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod connect;
+mod library;
+mod load;
+
 use core::time::Duration;
 use std::io::{self, Write};
 use std::net::ToSocketAddrs as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use dunlin_base::transport::Transport;
 use dunlin_dial::{Protocol, Url};
 use dunlin_mqtt_codec::{QoS, Version};
-use dunlin_net::{ClientTls, ClientTlsBuilder};
+use serde::Serialize;
 
 use super::network::Network;
 use crate::bench;
-use crate::bench::handshakes::{self, Pace, Until, Visits};
+use crate::bench::handshakes::{self, Pace, Visits};
 use crate::bench::placement;
-use crate::bench::places::Placement;
-use crate::bench::plan::{Pattern, Plan, Target};
+use crate::bench::plan::{Connecting, Plan, Target};
 use crate::bench::proc::Process;
 use crate::files;
+use connect::{Connect, Trust, sources};
+use library::LibraryOptions;
+use load::{FleetOptions, Load};
 
 /// One of so many clients of `--handshakes` comes before and does not count.
 const WARM_UP_PART: u64 = 10;
-
-/// Connections from one local address to one listener at most; the kernel has
-/// 28,232 ports by default.
-const PORTS_PER_ADDRESS: usize = 20_000;
-/// Local addresses from which QUIC connections come on loopback, so that a
-/// broker that spreads by address has something to spread.
-const QUIC_SOURCES: u8 = 8;
 
 /// Measure a broker: load, latency, memory.
 #[derive(Debug, Args)]
@@ -63,6 +59,10 @@ pub(super) struct Bench {
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
+    fleet: FleetOptions,
+    #[command(flatten)]
+    library: LibraryOptions,
+    #[command(flatten)]
     connect: Connect,
     /// Write the result as JSON to this file; `-`: to standard output instead
     /// of the table.
@@ -84,164 +84,13 @@ Examples:
   dunlin bench --pattern fan-out --subs 50          one topic, fifty subscribers
   dunlin bench --pattern fan-in --pubs 100 --qos 1 --persistent
   dunlin bench --rate 1000 --duration 30            latency at 1,000 messages a second
+  dunlin bench --pattern fleet --devices 2000 --rate 5000 --arrival poisson
+  dunlin bench --pattern fleet --devices 500 --subscribing 10 --sleeping 80 --qos 1 \
+               --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem
   dunlin bench --url amqp://127.0.0.1 --queue /queues/one --qos 1 --subs 10
   dunlin bench --url mqtt://127.0.0.1 --sub-url amqp://127.0.0.1
   dunlin bench --handshakes 5000 --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem
   dunlin bench --idle 10000 --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem";
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Trust")]
-struct Trust {
-    /// Authorities to trust, PEM; without it those of the system.
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// SHA-256 of the server's public key (SubjectPublicKeyInfo) in hex.
-    #[arg(long, value_name = "HEX", value_parser = pin)]
-    pin: Option<[u8; 32]>,
-    /// Do not check the server's certificate.
-    #[arg(long)]
-    insecure: bool,
-    /// Certificate of this client, PEM.
-    #[arg(long, value_name = "FILE", requires = "key")]
-    cert: Option<PathBuf>,
-    /// Its key, PEM.
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Load")]
-struct Load {
-    /// Who talks to whom.
-    #[arg(long, value_enum, default_value = "pair")]
-    pattern: Pattern,
-    /// Publishers.
-    #[arg(long, value_name = "N")]
-    pubs: Option<usize>,
-    /// Subscribers.
-    #[arg(long, value_name = "N")]
-    subs: Option<usize>,
-    /// Topics; several of one publisher are used in turn.
-    #[arg(long, value_name = "N")]
-    topics: Option<usize>,
-    /// QoS of messages and subscriptions. With AMQP 0 is settled, 1 unsettled, 2
-    /// unsettled with the receiver settling second.
-    #[arg(long, default_value = "0", value_parser = qos)]
-    qos: QoS,
-    /// With AMQP: all messages go to the queue with this address, such as
-    /// /queues/NAME, and each from there to one of the subscribers.
-    #[arg(long, value_name = "ADDRESS")]
-    queue: Option<String>,
-    /// With AMQP: messages are to survive a restart of the broker.
-    #[arg(long)]
-    durable: bool,
-    /// QoS of subscriptions, if it differs.
-    #[arg(long, value_parser = qos)]
-    sub_qos: Option<QoS>,
-    /// Payload bytes.
-    #[arg(long, default_value_t = 64)]
-    size: usize,
-    /// Messages a second, all publishers together; without it as fast as the
-    /// broker takes them.
-    #[arg(long, value_name = "PER_SECOND")]
-    rate: Option<f64>,
-    /// Messages of one publisher that may be on their way: unacknowledged with
-    /// QoS 1 and 2, undelivered with QoS 0 at saturation.
-    #[arg(long, value_name = "N")]
-    inflight: Option<usize>,
-    /// Messages that a publisher writes at once at most; 1 is the worst case
-    /// for a broker.
-    #[arg(long, default_value_t = 1024, value_name = "N")]
-    batch: usize,
-    /// With QoS 0 at saturation do not wait for deliveries: what the broker
-    /// drops shows as loss.
-    #[arg(long)]
-    open_loop: bool,
-    /// Subscribers form one shared subscription.
-    #[arg(long)]
-    share: bool,
-    /// Subscribers have persistent sessions.
-    #[arg(long)]
-    persistent: bool,
-    /// How long such a session outlives its connection, in seconds.
-    #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
-    session_expiry: u32,
-    /// Seconds measured.
-    #[arg(long, short, default_value = "10", value_parser = seconds)]
-    duration: Duration,
-    /// Seconds before that, not measured.
-    #[arg(long, default_value = "2", value_parser = seconds)]
-    warmup: Duration,
-    /// Seconds of silence after which what is missing counts as lost.
-    #[arg(long, default_value = "3", value_parser = seconds)]
-    drain: Duration,
-    /// Start of all topics; a random part follows.
-    #[arg(long, default_value = "bench")]
-    prefix: String,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Connections")]
-struct Connect {
-    /// Only connect this many clients and hold them; with AMQP each has a session
-    /// and a receiver.
-    #[arg(long, value_name = "N", conflicts_with_all = ["pubs", "subs", "rate"])]
-    idle: Option<usize>,
-    /// Only connect this many clients one after the other, and say what that
-    /// costs the broker.
-    #[arg(long, value_name = "N", conflicts_with_all = ["pubs", "subs", "rate", "idle"])]
-    handshakes: Option<u64>,
-    /// Such clients come back, with tickets and tokens of earlier connections,
-    /// instead of being strangers each time.
-    #[arg(long, requires = "handshakes")]
-    returning: bool,
-    /// They send CONNECT as early data (QUIC).
-    #[arg(long, requires = "returning")]
-    early_data: bool,
-    /// How far each goes.
-    #[arg(long, value_enum, default_value = "connack", requires = "handshakes")]
-    until: Until,
-    /// Such clients at a time.
-    #[arg(long, default_value_t = 4, value_name = "N")]
-    at_once: usize,
-    /// Such a client each time so many seconds have passed, and how long each took;
-    /// with --early-data each comes once before, for tickets of its own.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "at_once")]
-    every: Option<Duration>,
-    /// Seconds after which such a client is given up.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
-    give_up: Duration,
-    /// Such clients that come before and do not count; without it a tenth as many.
-    #[arg(long, value_name = "N", requires = "handshakes")]
-    uncounted: Option<u64>,
-    /// Connections a second; without it as fast as they come about.
-    #[arg(long, value_name = "PER_SECOND")]
-    connect_rate: Option<f64>,
-    /// Handshakes pending at most.
-    #[arg(long, default_value_t = 100, value_name = "N")]
-    connecting: usize,
-    /// Keep alive in seconds; 0: none.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
-    keep_alive: u16,
-    /// Threads.
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-    /// Local addresses to connect from in turn.
-    #[arg(long, value_delimiter = ',', value_name = "IP,...")]
-    source: Vec<IpAddr>,
-    /// Place clients on chosen shards of a dunlin broker on 127.0.0.1.
-    #[arg(
-        long,
-        value_enum,
-        requires = "metrics",
-        conflicts_with = "source",
-        hide = true
-    )]
-    placement: Option<Placement>,
-    /// Address of the metrics of that broker.
-    #[arg(long, value_name = "IP:PORT", hide = true)]
-    metrics: Option<SocketAddr>,
-}
 
 impl Bench {
     /// Runs the command.
@@ -252,6 +101,9 @@ impl Bench {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(count) = self.connect.handshakes {
             return self.handshakes(count);
+        }
+        if self.library.library {
+            return self.library();
         }
         let plan = self.plan()?;
         let broker = match self.broker_pid {
@@ -264,23 +116,11 @@ impl Bench {
             Box::new(io::stderr())
         };
         let report = bench::run(&plan, broker, &mut log)?;
-        let to_stdout = self
-            .json
-            .as_deref()
-            .is_some_and(|path| path.as_os_str() == "-");
-        let mut out = io::stdout().lock();
         if let Some(path) = &self.json {
-            let mut json = serde_json::to_vec_pretty(&report).context("cannot make JSON")?;
-            json.push(b'\n');
-            if to_stdout {
-                out.write_all(&json)?;
-            } else {
-                files::replace(path, &json, files::Access::Public)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-            }
+            write_json(path, &report, true)?;
         }
-        if !to_stdout {
-            write!(out, "{report}")?;
+        if !self.json.as_deref().is_some_and(is_stdout) {
+            write!(io::stdout().lock(), "{report}")?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -321,16 +161,10 @@ impl Bench {
             None => Process::listening_at(addr, transport),
         };
         let cost = handshakes::run(&visits, broker)?;
-        let mut out = io::stdout().lock();
         match &self.json {
-            Some(path) if path.as_os_str() != "-" => {
-                let json = serde_json::to_vec_pretty(&cost).context("cannot make JSON")?;
-                files::replace(path, &json, files::Access::Public)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-            }
             // One line: who reads it may read others before.
-            Some(_) => writeln!(out, "{}", serde_json::to_string(&cost)?)?,
-            None => write!(out, "{cost}")?,
+            Some(path) => write_json(path, &cost, false)?,
+            None => write!(io::stdout().lock(), "{cost}")?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -341,40 +175,30 @@ impl Bench {
         let subscribers_at = self.sub_url.as_deref().map(|url| self.target(url));
         let idle = connect.idle.unwrap_or(0);
         let (pubs, subs, topics) = match idle {
-            0 => load.shape(),
+            0 => load.shape(&self.fleet),
             _ => (0, 0, 1),
         };
         let run_id = run_id();
         let mut plan = Plan {
-            version: self.mqtt,
             pattern: load.pattern,
             publishers: pubs,
             subscribers: subs,
             topics,
             idle,
-            qos: load.qos,
-            subscribe_qos: load.sub_qos.unwrap_or(load.qos),
-            size: load.size,
-            rate: load.rate,
-            in_flight: load.inflight,
-            batch: load.batch.max(1),
-            open_loop: load.open_loop,
-            share: load.share,
-            persistent: load.persistent,
-            session_expiry: load.session_expiry,
-            keep_alive: connect.keep_alive,
-            warmup: load.warmup,
-            duration: load.duration.max(Duration::from_millis(100)),
-            drain: load.drain,
-            connect_rate: connect.connect_rate,
-            connecting_max: connect.connecting.max(1),
+            fleet: self.fleet.fleet(load)?,
+            messages: load.messages(),
+            pace: load.pace(pubs),
+            sessions: load.sessions(self.mqtt, connect.keep_alive),
+            time: load.time(),
+            connecting: Connecting {
+                rate: connect.connect_rate,
+                pending_max: connect.connecting.max(1),
+                sources: sources(&connect.source, &target, pubs + subs + idle),
+            },
             threads: connect.threads,
-            sources: sources(&connect.source, &target, pubs + subs + idle),
             places: None,
             prefix: format!("{}/{run_id}", load.prefix),
             run_id,
-            queue: load.queue.clone(),
-            durable: load.durable,
             target,
             subscribers_at: subscribers_at.transpose()?,
         };
@@ -382,6 +206,7 @@ impl Bench {
             bail!("{:?} cannot be the start of a topic", load.prefix);
         }
         plan.check()?;
+        self.library.check(&plan)?;
         if let (Some(placement), Some(metrics)) = (connect.placement, connect.metrics) {
             plan.places = Some(placement::find(&plan, placement, metrics)?);
         }
@@ -421,72 +246,24 @@ impl Bench {
     }
 }
 
-impl Load {
-    /// Publishers, subscribers and topics, with what the pattern suggests for
-    /// those not given.
-    fn shape(&self) -> (usize, usize, usize) {
-        let (pubs, subs) = match self.pattern {
-            Pattern::Pair => {
-                let pairs = self.pubs.or(self.subs).unwrap_or(1);
-                (self.pubs.unwrap_or(pairs), self.subs.unwrap_or(pairs))
-            }
-            Pattern::FanIn => (self.pubs.unwrap_or(100), self.subs.unwrap_or(1)),
-            Pattern::FanOut => (self.pubs.unwrap_or(1), self.subs.unwrap_or(50)),
-            Pattern::All => (self.pubs.unwrap_or(10), self.subs.unwrap_or(10)),
-        };
-        let topics = match self.pattern {
-            _ if self.queue.is_some() => return (pubs, subs, 1),
-            Pattern::FanOut => 1,
-            Pattern::Pair => pubs.min(subs),
-            Pattern::FanIn | Pattern::All => pubs,
-        };
-        (pubs, subs, self.topics.unwrap_or(topics).max(1))
-    }
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
-impl Trust {
-    fn build(&self, network: &Network, resumption: bool) -> anyhow::Result<Arc<ClientTls>> {
-        let mut builder: ClientTlsBuilder = ClientTls::builder()
-            .policy(network.policy())
-            .resumption(resumption);
-        if let Some(ca) = &self.ca {
-            builder = builder.ca_pem_file(ca)?;
-        }
-        if let Some(pin) = self.pin {
-            builder = builder.pin_public_key_sha256(pin);
-        }
-        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
-            builder = builder.client_cert_files(cert, key)?;
-        }
-        if self.insecure {
-            builder = builder.dangerous_accept_any_certificate();
-        } else if self.ca.is_none() && self.pin.is_none() {
-            builder = builder.system_roots()?;
-        }
-        Ok(Arc::new(builder.build()?))
-    }
-}
-
-/// Where to connect from: as given, or on loopback as many addresses as ports
-/// (TCP) or a broker's shards (QUIC) call for.
-fn sources(given: &[IpAddr], target: &Target, connections: usize) -> Vec<IpAddr> {
-    if !given.is_empty() || !is_loopback_v4(target.addr) {
-        return given.to_vec();
-    }
-    let count = if target.transport == Transport::Quic {
-        usize::from(QUIC_SOURCES).min(connections)
-    } else if connections > PORTS_PER_ADDRESS {
-        connections.div_ceil(PORTS_PER_ADDRESS)
-    } else {
-        return Vec::new();
+/// Writes a result to a file, or to standard output: over several lines if it is
+/// `pretty` there.
+fn write_json(path: &Path, result: &impl Serialize, pretty: bool) -> anyhow::Result<()> {
+    let json = match is_stdout(path) && !pretty {
+        true => serde_json::to_vec(result),
+        false => serde_json::to_vec_pretty(result),
     };
-    (1..=u8::try_from(count).unwrap_or(u8::MAX))
-        .map(|last| Ipv4Addr::new(127, 0, 0, last).into())
-        .collect()
-}
-
-fn is_loopback_v4(addr: SocketAddr) -> bool {
-    addr.is_ipv4() && addr.ip().is_loopback()
+    let mut json = json.context("cannot make JSON")?;
+    json.push(b'\n');
+    if is_stdout(path) {
+        return Ok(io::stdout().lock().write_all(&json)?);
+    }
+    files::replace(path, &json, files::Access::Public)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Tells the topics and clients of this run from those of others.
@@ -519,26 +296,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "must be from 0 to a year".into())
 }
 
-fn pin(text: &str) -> Result<[u8; 32], String> {
-    let hex: Vec<u8> = text.bytes().filter(|byte| *byte != b':').collect();
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let bytes: Option<Vec<u8>> = hex
-        .chunks(2)
-        .map(|pair| match pair {
-            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-            _ => None,
-        })
-        .collect();
-    bytes
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| "must be 64 hexadecimal digits".into())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::bench::schedule::Arrival;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -566,6 +329,9 @@ mod tests {
             ("--pattern n-n --pubs 3 --subs 4 --topics 5", (3, 4, 5)),
             ("--pattern 1-1", (1, 1, 1)),
             ("--idle 10", (0, 0, 1)),
+            ("--pattern fleet", (500, 500, 500)),
+            ("--pattern fleet --devices 10 --subscribing 20%", (8, 2, 2)),
+            ("--pattern fleet --devices 10 --subscribing 0", (10, 0, 10)),
             (
                 "--url amqp://127.0.0.1 --queue q --pubs 3 --subs 4",
                 (3, 4, 1),
@@ -588,14 +354,33 @@ mod tests {
         assert_eq!(plan.target.addr.to_string(), "127.0.0.1:99");
         assert_eq!(plan.target.user.as_deref(), Some("u"));
         assert_eq!(
-            (plan.qos, plan.subscribe_qos),
+            (plan.messages.qos, plan.sessions.subscribe_qos),
             (QoS::ExactlyOnce, QoS::AtLeastOnce)
         );
-        assert_eq!(plan.version, Version::V311);
-        assert_eq!((plan.size, plan.rate, plan.window()), (100, Some(50.5), 9));
-        assert_eq!(plan.duration, Duration::from_millis(500));
-        assert_eq!(plan.sources.len(), 2);
-        assert!(plan.persistent && plan.warmup.is_zero());
+        assert_eq!(plan.sessions.version, Version::V311);
+        assert_eq!(
+            (&*plan.messages.sizes, plan.pace.rate),
+            (&[100][..], Some(50.5))
+        );
+        assert_eq!(plan.window(), 9);
+        assert_eq!(plan.time.duration, Duration::from_millis(500));
+        assert_eq!(plan.connecting.sources.len(), 2);
+        assert!(plan.sessions.persistent && plan.time.warmup.is_zero());
+    }
+
+    #[test]
+    fn a_fleet_has_a_rate_and_shares() {
+        let args = "--pattern fleet --devices 200 --size 20,80 --arrival clusters --cluster 7";
+        let plan = plan(&format!("{args} --sleeping 25")).expect("plan");
+        assert_eq!(
+            plan.pace.rate,
+            Some(100.0),
+            "one a second of each publisher"
+        );
+        assert_eq!(plan.pace.arrival, Arrival::Clusters(7));
+        assert_eq!([0, 1, 2].map(|n| plan.size_of(n)), [20, 80, 20]);
+        assert_eq!((0..100).filter(|n| plan.fleet.sleeps(*n)).count(), 25);
+        assert_eq!(plan.fleet.movers(100, 100), 0);
     }
 
     #[test]
@@ -611,6 +396,13 @@ mod tests {
             ("--pin 12", "64 hexadecimal"),
             ("--prefix a/#", "start of a topic"),
             ("--threads 0", "threads"),
+            ("--samples", "--library"),
+            ("--library --share", "--share"),
+            ("--arrival poisson", "--rate"),
+            ("--sleeping 10", "--pattern fleet"),
+            ("--pattern fleet --moving 10", "over QUIC"),
+            ("--pattern fleet --sleeping 101", "percentage"),
+            ("--pattern fleet --pubs 3", "--devices"),
             ("--duration x", "seconds"),
             ("--cert x.pem", "--key"),
         ];
@@ -623,9 +415,15 @@ mod tests {
     #[test]
     fn loopback_has_addresses_enough() {
         let tcp = plan("--idle 50000").expect("plan");
-        assert_eq!(tcp.sources.len(), 3);
-        assert!(plan("--idle 100").expect("plan").sources.is_empty());
+        assert_eq!(tcp.connecting.sources.len(), 3);
+        assert!(
+            plan("--idle 100")
+                .expect("plan")
+                .connecting
+                .sources
+                .is_empty()
+        );
         let quic = plan("--idle 100 --insecure --url quic://127.0.0.1").expect("plan");
-        assert_eq!(quic.sources.len(), 8);
+        assert_eq!(quic.connecting.sources.len(), 8);
     }
 }

@@ -12,7 +12,8 @@ use dunlin_base::transport::Transport;
 use crate::config::listener::{Anonymous, Kind, Listener, Protocol};
 use crate::config::{Config, EXAMPLE};
 use crate::daemon::{Bound, Daemon};
-use crate::signals::{Signal, Signals};
+use crate::service::Service;
+use crate::signals::{self, Signal, Signals};
 
 /// Run the broker.
 ///
@@ -62,13 +63,20 @@ impl Broker {
         let daemon = Daemon::start(config.clone())?;
         // A broker whose output is not read is still a broker.
         let _ = announce(&config, &daemon);
+        daemon.plane().when_drained(|| {
+            if let Err(error) = signals::stop() {
+                tracing::error!(%error, "cannot stop");
+            }
+        });
+        let service = Service::ready(&daemon).context("cannot start the watchdog")?;
         while signals.wait() == Signal::Reload {
-            match daemon.reload() {
+            match service.reloading(|| daemon.reload()) {
                 Ok(()) => tracing::info!("configuration files read again"),
                 Err(error) => tracing::error!(%error, "nothing was reloaded"),
             }
         }
         tracing::info!("stopping");
+        service.stopping();
         let impatient = signals.on_second_stop(|| {
             tracing::warn!("stopped before everything was done");
             std::process::exit(1);

@@ -1,28 +1,34 @@
-//! What `pub` and `sub` have in common: mosquitto's connection flags, and the
+//! What `pub`, `sub` and `rr` have in common: mosquitto's connection flags, and the
 //! client that they describe.
+
+mod opening;
 
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use dunlin_base::transport::CloseCause;
 use dunlin_client::{
-    Builder, Client, ConnectError, Connecting, ConnectionEvent, DisconnectCause, Events, Messages,
-    Publish, QoS, Runtime, RuntimeLimits, TicketFile, TlsOptions, Transport, Url, Version, Will,
+    Builder, Publish, QoS, Runtime, RuntimeLimits, TicketFile, Transport, Url, Version, Will,
     default_port,
 };
 
 use super::network::Network;
 use super::properties::{Properties, parse_property};
 use super::streams::Streams;
+use super::tls::Tls;
 use super::unused::Mode;
-use crate::causes::sentence;
+pub(super) use opening::Begun;
+
+/// Exit code of mosquitto's clients after -W.
+pub(super) const TIMED_OUT: u8 = 27;
+
+/// How long DISCONNECT may take to leave after -W.
+pub(super) const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 /// Equal losses of a connection in a row after which there is no other attempt.
 const LOSSES_MAX: u32 = 3;
@@ -33,6 +39,12 @@ pub(super) struct Connect {
     /// Show this help.
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+    /// File with more options, one a line; the command line counts first. What is
+    /// in dunlin/client and dunlin/COMMAND of the user's configuration folder, and
+    /// DUNLIN_URL, _USER, _PASSWORD, _CAFILE, _CERT and _KEY of the environment,
+    /// counts after it.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    options: Option<PathBuf>,
     /// Where to connect, instead of -h and -p: auto:// (QUIC, or TLS where
     /// QUIC does not get through), quic://, mqtts://, mqtt://, wss:// or
     /// ws://[USER:PASSWORD@]HOST[:PORT][/PATH].
@@ -122,44 +134,6 @@ pub(super) struct Connect {
     will: WillArgs,
 }
 
-/// A connection that is being made, and what is heard of it.
-pub(super) struct Begun {
-    connecting: Connecting,
-    events: Events,
-}
-
-/// Whom to trust.
-#[derive(Debug, Args)]
-pub(super) struct Tls {
-    /// File with trusted authorities.
-    #[arg(long, alias = "ca", value_name = "FILE")]
-    cafile: Option<PathBuf>,
-    /// Directory with trusted authorities (.pem and .crt).
-    #[arg(long, value_name = "DIR")]
-    capath: Option<PathBuf>,
-    /// Client certificate.
-    #[arg(long, value_name = "FILE", requires = "key")]
-    cert: Option<PathBuf>,
-    /// Key of the client certificate.
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Option<PathBuf>,
-    /// SHA-256 of the server's public key, in hexadecimal.
-    #[arg(long, value_name = "SHA256", value_parser = parse_pin)]
-    pin: Option<[u8; 32]>,
-    /// Trust any server. Only for experiments.
-    #[arg(long)]
-    insecure: bool,
-    /// Use TLS and trust what the system trusts.
-    #[arg(long)]
-    tls_use_os_certs: bool,
-    /// Accepted for mosquitto's sake: 1.2 is the lowest version that is spoken.
-    #[arg(long, hide = true, value_parser = ["tlsv1.2"])]
-    tls_version: Option<String>,
-    /// Offer no version of TLS after this one; QUIC has 1.3 always.
-    #[arg(long, value_name = "VERSION", value_parser = ["1.2"])]
-    tls_max: Option<String>,
-}
-
 /// The will.
 #[derive(Debug, Args)]
 struct WillArgs {
@@ -204,6 +178,11 @@ impl Connect {
             race: url.is_auto(),
             v5: self.protocol_version == Version::V5,
         })
+    }
+
+    /// The version that is spoken.
+    pub(super) const fn version(&self) -> Version {
+        self.protocol_version
     }
 
     /// Whether the server is to keep the session after the connection.
@@ -317,93 +296,6 @@ impl Connect {
         }
     }
 
-    /// For a connection that is too short to search for a larger packet size.
-    pub(super) fn briefly(&self, builder: Builder) -> Builder {
-        builder.network(self.network.options().mtu_discovery(false))
-    }
-
-    /// Begins to connect.
-    pub(super) fn start(&self, builder: Builder) -> Result<(Client, Messages, Begun)> {
-        self.say(|| "Client sending CONNECT".into());
-        let (client, messages, mut connecting) = builder.start()?;
-        let events = connecting.events();
-        Ok((client, messages, Begun { connecting, events }))
-    }
-
-    /// Waits for the server's answer: what it said to early data, if there was
-    /// any; `Err` is the exit code, after the error has been printed.
-    pub(super) async fn connected(
-        &self,
-        client: &Client,
-        begun: Begun,
-    ) -> Result<Result<Option<bool>, ExitCode>> {
-        let Begun {
-            connecting,
-            mut events,
-        } = begun;
-        match connecting.await {
-            Ok(()) => {
-                let mut early = None;
-                while let Some(event) = events.next().await {
-                    match event {
-                        ConnectionEvent::EarlyData { accepted } => early = Some(accepted),
-                        ConnectionEvent::Connected { .. } => break,
-                        _ => {}
-                    }
-                }
-                let id = client.client_id();
-                match early {
-                    Some(true) => self.say(|| format!("Client {id} early data accepted")),
-                    Some(false) => self.say(|| format!("Client {id} early data sent again")),
-                    None => {}
-                }
-                if let Some(transport) = client.transport() {
-                    let scheme = dunlin_client::scheme(transport);
-                    self.say(|| format!("Client {id} connected over {scheme}"));
-                }
-                self.say(|| format!("Client {id} received CONNACK (0)"));
-                Ok(Ok(early))
-            }
-            Err(ConnectError::Failed(cause)) => {
-                let hint = self.hint(&cause);
-                self.complain(&format_args!("Error: {}{hint}", sentence(&cause)));
-                Ok(Err(self.exit_code(&cause)))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// What to look at when QUIC gets no answer: nothing refuses a datagram.
-    fn hint(&self, cause: &DisconnectCause) -> &'static str {
-        let is_silence = matches!(
-            cause,
-            DisconnectCause::Transport(CloseCause::HandshakeTimeout)
-        );
-        let is_quic = |url: &Url| url.transport() == Transport::Quic && !url.is_auto();
-        match self.parse_url() {
-            Ok(url) if is_silence && is_quic(&url) => {
-                " (no answer by UDP: is the port right, does a firewall block UDP? \
-                 auto:// takes TLS where QUIC does not get through)"
-            }
-            _ => "",
-        }
-    }
-
-    /// mosquitto exits with the reason code of a refusal, and with 1 when there
-    /// was no server to refuse.
-    pub(super) fn exit_code(&self, cause: &DisconnectCause) -> ExitCode {
-        match cause {
-            DisconnectCause::Refused { reason, .. } => match self.protocol_version {
-                Version::V311 => ExitCode::from(reason.connack_v3_code()),
-                Version::V5 => ExitCode::from(reason.to_u8()),
-            },
-            DisconnectCause::Server { reason, .. } if reason.is_error() => {
-                ExitCode::from(reason.to_u8())
-            }
-            _ => ExitCode::FAILURE,
-        }
-    }
-
     fn parse_url(&self) -> Result<Url> {
         if let Some(text) = &self.url {
             return text.parse().with_context(|| format!("--url {text}"));
@@ -428,67 +320,6 @@ impl Connect {
         url.parse()
             .with_context(|| format!("-h {} -p {port}", self.host))
     }
-}
-
-impl Tls {
-    pub(super) fn is_wanted(&self) -> bool {
-        self.cafile.is_some()
-            || self.capath.is_some()
-            || self.cert.is_some()
-            || self.pin.is_some()
-            || self.insecure
-            || self.tls_use_os_certs
-            || self.tls_max.is_some()
-    }
-
-    pub(super) fn options(&self) -> Result<TlsOptions> {
-        let mut options = TlsOptions::new();
-        if let Some(file) = &self.cafile {
-            options = options.ca_file(file);
-        }
-        if let Some(dir) = &self.capath {
-            for file in certificates_in(dir)? {
-                options = options.ca_file(file);
-            }
-        }
-        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
-            options = options.identity_files(cert, key);
-        }
-        if let Some(pin) = self.pin {
-            options = options.pin_key_sha256(pin);
-        }
-        if self.tls_use_os_certs {
-            options = options.and_system_roots();
-        }
-        if self.tls_max.is_some() {
-            options = options.tls12_at_most();
-        }
-        // As curl and browsers do. Only commands look at the environment; the
-        // library and the broker need the setting.
-        if let Some(path) = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty()) {
-            options = options.log_secrets_to(path);
-        }
-        if self.insecure {
-            options = options.dangerous_no_verification();
-        }
-        Ok(options)
-    }
-}
-
-fn certificates_in(dir: &Path) -> Result<Vec<PathBuf>> {
-    let read = || format!("cannot read --capath {}", dir.display());
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).with_context(read)? {
-        let path = entry.with_context(read)?.path();
-        if path.extension().is_some_and(|e| e == "pem" || e == "crt") {
-            files.push(path);
-        }
-    }
-    if files.is_empty() {
-        bail!("--capath {} has no .pem or .crt file", dir.display());
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// `mqtt://host/a/b` is `mqtt://host` and `a/b`.
@@ -529,25 +360,6 @@ fn parse_expiry(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_pin(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || "it is 64 hexadecimal digits".to_owned();
-    let mut pin = [0; 32];
-    let digits: Vec<u32> = text
-        .chars()
-        .filter(|char| *char != ':')
-        .map(|char| char.to_digit(16).ok_or_else(wrong))
-        .collect::<Result<_, _>>()?;
-    if digits.len() != 2 * pin.len() {
-        return Err(wrong());
-    }
-    for (byte, pair) in pin.iter_mut().zip(digits.chunks_exact(2)) {
-        if let [high, low] = pair {
-            *byte = u8::try_from(high << 4 | low).map_err(|_| wrong())?;
-        }
-    }
-    Ok(pin)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -563,17 +375,6 @@ mod tests {
         for (url, server, topic) in cases {
             assert_eq!(split_topic(url), (server, topic), "{url}");
         }
-    }
-
-    #[test]
-    fn pins_are_hexadecimal() {
-        let text = "00ff".repeat(16);
-        let pin = parse_pin(&text).expect("a pin");
-        assert_eq!(&pin[..4], &[0, 255, 0, 255]);
-        let colons: Vec<&str> = ["0a"; 32].to_vec();
-        assert!(parse_pin(&colons.join(":")).is_ok());
-        assert!(parse_pin("00").is_err());
-        assert!(parse_pin(&"g".repeat(64)).is_err());
     }
 
     #[test]

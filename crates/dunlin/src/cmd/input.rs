@@ -1,12 +1,13 @@
-//! What `pub` and `send` send: an argument, a file, or standard input, whole or
+//! What `pub`, `rr` and `send` send: an argument, a file, or standard input, whole or
 //! line by line.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use clap::Args;
 use tokio::sync::mpsc;
 
 /// Lines read ahead of the network.
@@ -14,6 +15,39 @@ const LINES_MAX: usize = 1024;
 
 /// Largest message: what MQTT can express.
 const MESSAGE_BYTES_MAX: u64 = 268_435_455;
+
+/// Where the one message of a command comes from.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct Source {
+    /// Message to publish.
+    #[arg(short = 'm', long, allow_hyphen_values = true, group = "source")]
+    message: Option<String>,
+    /// File to publish as one message.
+    #[arg(short = 'f', long, value_name = "FILE", group = "source")]
+    file: Option<PathBuf>,
+    /// Read standard input and publish all of it as one message.
+    #[arg(short = 's', long, group = "source")]
+    stdin_file: bool,
+    /// Publish an empty message.
+    #[arg(short = 'n', long, group = "source")]
+    null_message: bool,
+}
+
+impl Source {
+    /// The input that was chosen.
+    pub(super) fn input(&self) -> Option<Input<'_>> {
+        if let Some(message) = &self.message {
+            Some(Input::Argument(message))
+        } else if let Some(path) = &self.file {
+            Some(Input::File(path))
+        } else if self.stdin_file {
+            Some(Input::Stdin)
+        } else {
+            self.null_message.then_some(Input::Argument(""))
+        }
+    }
+}
 
 /// Where messages come from.
 pub(super) enum Input<'a> {

@@ -96,6 +96,16 @@ impl PublishProperties {
         publish
     }
 
+    /// Response Topic.
+    pub(super) fn response_topic(&self) -> Option<&str> {
+        self.response_topic.as_deref()
+    }
+
+    /// Correlation Data.
+    pub(super) fn correlation_data(&self) -> Option<&str> {
+        self.correlation_data.as_deref()
+    }
+
     /// Tells whether there is such a property.
     fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match name {

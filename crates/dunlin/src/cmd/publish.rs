@@ -2,7 +2,6 @@
 
 use core::ops::Range;
 use core::time::Duration;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,7 +10,7 @@ use clap::Args;
 use dunlin_client::{Client, Delivery, Publish, PublishError, QoS};
 
 use super::connect::{Connect, parse_qos};
-use super::input::{Input, Lines};
+use super::input::{Input, Lines, Source};
 use super::properties::Properties;
 use super::timing::{ACKNOWLEDGED, ALL_ACKNOWLEDGED, CONNECTED, Timing};
 use super::unused::Mode;
@@ -30,21 +29,11 @@ pub(super) struct Pub {
     /// Topic to publish to.
     #[arg(short = 't', long, allow_hyphen_values = true)]
     topic: Option<String>,
-    /// Message to publish.
-    #[arg(short = 'm', long, allow_hyphen_values = true, group = "source")]
-    message: Option<String>,
-    /// File to publish as one message.
-    #[arg(short = 'f', long, value_name = "FILE", group = "source")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    source: Source,
     /// Read standard input and publish each line as a message.
     #[arg(short = 'l', long, group = "source")]
     stdin_line: bool,
-    /// Read standard input and publish all of it as one message.
-    #[arg(short = 's', long, group = "source")]
-    stdin_file: bool,
-    /// Publish an empty message.
-    #[arg(short = 'n', long, group = "source")]
-    null_message: bool,
     /// Quality of service.
     #[arg(short = 'q', long, default_value = "0", value_parser = parse_qos)]
     qos: QoS,
@@ -61,7 +50,8 @@ pub(super) struct Pub {
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
     repeat_delay: f64,
     /// Print a line of JSON with the times to CONNACK, to the first
-    /// acknowledgement, to the last and to the end, in microseconds.
+    /// acknowledgement, to the last and to the end, in microseconds, when
+    /// connecting started, over what, and later connections.
     #[arg(long)]
     timing: bool,
     #[command(flatten)]
@@ -106,19 +96,11 @@ impl Pub {
     }
 
     fn input(&self) -> Result<Input<'_>> {
-        Ok(if let Some(message) = &self.message {
-            Input::Argument(message)
-        } else if let Some(path) = &self.file {
-            Input::File(path)
-        } else if self.stdin_file {
-            Input::Stdin
-        } else if self.null_message {
-            Input::Argument("")
-        } else if self.stdin_line {
-            Input::Lines
-        } else {
-            bail!("both topic (-t) and message (-m, -f, -l, -n or -s) must be supplied")
-        })
+        if self.stdin_line {
+            return Ok(Input::Lines);
+        }
+        let missing = "both topic (-t) and message (-m, -f, -l, -n or -s) must be supplied";
+        self.source.input().context(missing)
     }
 
     async fn publish(
@@ -151,28 +133,28 @@ impl Pub {
             Some(payload) if self.repeat > 0 => sender.send(payload.clone()).await.is_ok(),
             _ => false,
         };
-        match self.connect.connected(&client, begun).await? {
-            Ok(early) => {
-                sender.timing.early_data(early);
-                sender.timing.reached(CONNECTED);
-            }
+        let opened = match self.connect.connected(&client, begun).await? {
+            Ok(opened) => opened,
             Err(code) => return Ok(code),
-        }
-        let sent = match payload {
-            Some(payload) => {
-                let sent = u64::from(first);
-                sender.repeat(&payload, sent..self.repeat, delay).await
+        };
+        sender.timing.reached(CONNECTED);
+        sender.timing.early_data(opened.early);
+        sender.timing.transport(opened.transport);
+        let work = async {
+            match payload {
+                Some(payload) => {
+                    let sent = u64::from(first);
+                    sender.repeat(&payload, sent..self.repeat, delay).await?;
+                }
+                None => sender.lines().await?,
             }
-            None => sender.lines().await,
-        };
-        let outcome = match sent {
-            Ok(()) => sender.wait(0).await,
-            Err(error) => Err(error),
-        };
-        if outcome.is_ok() {
+            sender.wait(0).await?;
             sender.timing.reached(ALL_ACKNOWLEDGED);
-        }
-        let (refused, timing) = (sender.refused, sender.timing);
+            anyhow::Ok(())
+        };
+        let (outcome, later) = self.connect.watching(&client, opened.events, work).await;
+        let (refused, mut timing) = (sender.refused, sender.timing);
+        timing.reconnected(later);
         match properties.disconnect_expiry {
             Some(expiry) => client.disconnect_and_keep_session(expiry).await,
             None => client.disconnect().await,

@@ -14,6 +14,8 @@ use dunlin_store::StoreOp;
 use dunlin_store_redb::{Report, import, read, repair};
 
 use crate::config::Config;
+#[cfg(unix)]
+use crate::control::caller::{Caller, SOCKET, socket_of};
 use crate::daemon::TICKET_PREFIX;
 use crate::store::json::{self, Writer};
 
@@ -22,7 +24,9 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Check, repair, export, import and back up the store of a broker.
 ///
-/// All but `backup` need the broker to be stopped.
+/// All but `backup` need the broker to be stopped. `backup` asks the broker on its
+/// control socket, which it looks for beside the store or where the configuration
+/// says.
 #[derive(Debug, Args)]
 pub(super) struct Store {
     #[command(subcommand)]
@@ -82,6 +86,15 @@ impl Place {
         }
     }
 
+    /// The socket of the broker, and its store if that was given.
+    #[cfg(unix)]
+    fn broker(&self) -> anyhow::Result<(PathBuf, Option<PathBuf>)> {
+        match &self.file {
+            Some(file) => Ok((file.with_file_name(SOCKET), Some(file.clone()))),
+            None => Ok((socket_of(self.config.as_deref())?, None)),
+        }
+    }
+
     /// A store that is there.
     fn existing(&self) -> anyhow::Result<PathBuf> {
         let path = self.path()?;
@@ -103,7 +116,17 @@ impl Store {
             Command::Repair(place) => mend(&place.existing()?),
             Command::Export { place, output } => export(&place.existing()?, output.as_deref()),
             Command::Import { place, input } => fill(&place.path()?, input.as_deref()),
-            Command::Backup { place, output } => backup(&place.path()?, output.as_deref()),
+            #[cfg(unix)]
+            Command::Backup { place, output } => {
+                let (socket, store) = place.broker()?;
+                let copied = backup(&socket, store.as_deref(), output.as_deref());
+                copied.context("of a stopped broker, `dunlin store export` copies the store")
+            }
+            #[cfg(not(unix))]
+            Command::Backup { .. } => bail!(
+                "backups of a running broker need Unix sockets; stop it and use \
+                 `dunlin store export`"
+            ),
         }
     }
 }
@@ -214,13 +237,25 @@ fn is_ticket(op: &StoreOp) -> bool {
     matches!(op, StoreOp::PutMeta { key, .. } if key.starts_with(TICKET_PREFIX))
 }
 
+/// Copies the store of the broker that listens on `socket`; `store`: it must be this.
 #[cfg(unix)]
-fn backup(store: &Path, output: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let broker = crate::store::control::request(store).with_context(|| {
-        let store = store.display();
-        format!("no broker is running on {store}; of a stopped one, `dunlin store export` copies")
-    })?;
-    let mut broker = BufReader::new(broker);
+pub(super) fn backup(
+    socket: &Path,
+    store: Option<&Path>,
+    output: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let mut broker = Caller::connect(socket)?;
+    if let Some(store) = store {
+        let found = broker.status()?.store.unwrap_or_default();
+        let is_it = match (store.canonicalize(), Path::new(&found).canonicalize()) {
+            (Ok(wanted), Ok(found)) => wanted == found,
+            _ => false,
+        };
+        if !is_it {
+            bail!("the broker that is running there has another store: {found}");
+        }
+    }
+    let mut broker = broker.backup()?;
     let mut progress = Progress::new();
     with_output(output, &mut |out| {
         // Read and written again, so that a copy is whole or an error.
@@ -232,11 +267,6 @@ fn backup(store: &Path, output: Option<&Path>) -> anyhow::Result<ExitCode> {
         lines.end(lost)
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(not(unix))]
-fn backup(_store: &Path, _output: Option<&Path>) -> anyhow::Result<ExitCode> {
-    bail!("backups of a running broker need Unix sockets; stop it and use `dunlin store export`")
 }
 
 /// Writes to a new file that only its owner can read, and that is removed if it

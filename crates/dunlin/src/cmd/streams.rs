@@ -1,4 +1,4 @@
-//! Options of `pub` and `sub` that say how messages are spread over the
+//! Options of `pub`, `sub` and `bench --library` that say how messages are spread over the
 //! streams of a QUIC connection, and what the race of QUIC and TLS remembers.
 
 use core::time::Duration;
@@ -55,6 +55,11 @@ pub(super) struct Streams {
     /// through.
     #[arg(help_heading = HEADING, long, value_name = "FILE")]
     race_memory: Option<PathBuf>,
+    /// With auto://: where TLS was taken, try QUIC again after this many
+    /// milliseconds; by what is remembered, from 10 seconds to an hour, if not
+    /// given. The connection moves only if the server keeps the session (-x).
+    #[arg(help_heading = HEADING, long, value_name = "MS", value_parser = millis)]
+    race_probe_after: Option<Duration>,
 }
 
 /// As [`StreamPolicy`].
@@ -124,12 +129,23 @@ impl Streams {
         if let Some(max_age) = self.max_age {
             builder = builder.max_age(max_age);
         }
-        if let (Some(path), true) = (&self.race_memory, is_auto) {
-            let memory = RaceMemory::file(path)
-                .with_context(|| format!("cannot read --race-memory {}", path.display()))?;
-            builder = builder.race(Race::new().memory(&memory));
+        if is_auto {
+            builder = builder.race(self.race()?);
         }
         Ok(builder)
+    }
+
+    fn race(&self) -> Result<Race> {
+        let mut race = Race::new();
+        if let Some(path) = &self.race_memory {
+            let memory = RaceMemory::file(path)
+                .with_context(|| format!("cannot read --race-memory {}", path.display()))?;
+            race = race.memory(&memory);
+        }
+        if let Some(wait) = self.race_probe_after {
+            race = race.probe_after(wait);
+        }
+        Ok(race)
     }
 }
 

@@ -3,34 +3,26 @@
 mod context;
 mod format;
 mod json;
+pub(super) mod output;
 mod time;
 
 use core::time::Duration;
-use std::io::{self, BufWriter, Stdout, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use dunlin_base::topic;
 use dunlin_client::{
-    Client, ConnectionEvent, Message, Messages, Publish, QoS, ReasonCode, RetainHandling,
-    Subscribe, SubscribeError, Subscription,
+    Client, Events, Message, Messages, Publish, QoS, ReasonCode, RetainHandling, Subscribe,
+    SubscribeError, Subscription,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::connect::{Begun, Connect, parse_qos};
+use super::connect::{Begun, Connect, LEAVE_MAX, TIMED_OUT, parse_qos};
 use super::properties::{Properties, PublishProperties};
+use super::timing::{CONNECTED, SUBSCRIBED, Timing};
 use super::unused::Mode;
-use crate::causes::sentence;
-use context::Context;
-use format::Format;
-use time::WallTime;
-
-/// Exit code of mosquitto_sub after -W.
-const TIMED_OUT: u8 = 27;
-
-/// How long DISCONNECT may take to leave after -W.
-const LEAVE_MAX: Duration = Duration::from_secs(1);
+use output::{Output, Printer, is_broken_pipe};
 
 /// Messages printed at a time before the clock is looked at.
 const BATCH: u32 = 64;
@@ -56,25 +48,8 @@ pub(super) struct Sub {
     /// Exit after this many seconds, connecting included, with code 27.
     #[arg(short = 'W', long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// Print topics as well.
-    #[arg(short = 'v', long)]
-    verbose: bool,
-    /// Do not end messages with a newline.
-    #[arg(short = 'N')]
-    no_eol: bool,
-    /// Print messages in this format: %t topic, %p payload, %x hexadecimal, %l
-    /// length, %q QoS, %r retain, %m identifier, %I and %U time, %j and %J
-    /// JSON, @ and a letter of strftime, \n and other escapes.
-    #[arg(
-        short = 'F',
-        long = "output-format",
-        value_name = "FORMAT",
-        allow_hyphen_values = true
-    )]
-    format: Option<String>,
-    /// Print JSON over several lines.
-    #[arg(long)]
-    pretty: bool,
+    #[command(flatten)]
+    output: Output,
     /// Do not print retained messages.
     #[arg(short = 'R', long)]
     no_retain: bool,
@@ -99,6 +74,11 @@ pub(super) struct Sub {
     /// Print only this percentage of the messages, chosen at random.
     #[arg(long, value_name = "PERCENT")]
     random_filter: Option<f64>,
+    /// Print a last line of JSON with the times to CONNACK, to SUBACK and to the
+    /// end, in microseconds, when connecting started, over what, and later
+    /// connections.
+    #[arg(long)]
+    timing: bool,
     #[command(flatten)]
     connect: Connect,
 }
@@ -129,14 +109,7 @@ impl Sub {
         if self.topic.is_empty() && self.unsubscribe.is_empty() {
             bail!("you must specify a topic to subscribe to (-t)");
         }
-        let printer = Printer {
-            format: match &self.format {
-                Some(text) => Some(Format::parse(text).context("-F")?),
-                None => None,
-            },
-            out: BufWriter::new(io::stdout()),
-            printed: 0,
-        };
+        let printer = self.output.printer()?;
         let properties = self.connect.properties()?;
         if properties.publish != PublishProperties::default() {
             bail!("-D publish has no effect here: nothing is published");
@@ -150,21 +123,37 @@ impl Sub {
         done
     }
 
-    async fn subscribe(&self, properties: &Properties, mut printer: Printer) -> Result<ExitCode> {
+    async fn subscribe(
+        &self,
+        properties: &Properties,
+        mut printer: Printer<'_>,
+    ) -> Result<ExitCode> {
         let timeout = async {
             match self.timeout.map(Duration::from_secs) {
                 Some(timeout) => tokio::time::sleep(timeout).await,
                 None => core::future::pending().await,
             }
         };
+        let mut timing = Timing::start(&[CONNECTED, SUBSCRIBED]);
         let mut builder = self.connect.builder(properties)?.pipelined(true);
         if !self.connect.keeps_session(properties) {
             builder = builder.session_expiry(Duration::ZERO);
         }
         let (client, mut messages, begun) = self.connect.start(builder)?;
-        let mut events = client.events();
+        let events = client.events();
+        let receive = async {
+            match self.open(&client, begun, properties, &mut timing).await? {
+                Ok(events) => {
+                    let work = self.receive(&client, &mut messages, &mut printer);
+                    let (end, later) = self.connect.watching(&client, events, work).await;
+                    timing.reconnected(later);
+                    end
+                }
+                Err(code) => Ok(End::Failed(code)),
+            }
+        };
         let end = tokio::select! {
-            end = self.receive(&client, &mut messages, begun, properties, &mut printer) => end?,
+            end = receive => end?,
             () = timeout => End::TimedOut,
         };
         let leave = async {
@@ -178,20 +167,7 @@ impl Sub {
                 client.disconnect().await;
                 Ok(code)
             }
-            End::Closed => {
-                let mut last = None;
-                while let Some(event) = events.next().await {
-                    if let ConnectionEvent::Disconnected { cause } = event {
-                        last = Some(cause);
-                    }
-                }
-                let Some(cause) = last else {
-                    return Ok(ExitCode::FAILURE);
-                };
-                let error = sentence(&cause);
-                self.connect.complain(&format_args!("Error: {error}"));
-                Ok(self.connect.exit_code(&cause))
-            }
+            End::Closed => Ok(self.connect.lost(events).await),
             End::TimedOut => {
                 let _ = tokio::time::timeout(LEAVE_MAX, leave).await;
                 self.connect.complain(&"Timed out");
@@ -199,32 +175,50 @@ impl Sub {
             }
             End::Done | End::Interrupted => {
                 leave.await;
+                if self.timing {
+                    timing.print();
+                }
                 Ok(ExitCode::SUCCESS)
             }
         }
     }
 
-    /// Connects, subscribes and prints.
+    /// Connects and subscribes: what happens later; the exit code if that fails.
+    async fn open(
+        &self,
+        client: &Client,
+        begun: Begun,
+        properties: &Properties,
+        timing: &mut Timing,
+    ) -> Result<Result<Events, ExitCode>> {
+        let connected = async {
+            let connected = self.connect.connected(client, begun).await;
+            timing.reached(CONNECTED);
+            connected
+        };
+        // It may go out with the first datagram.
+        let (connected, answers) = tokio::join!(connected, self.request(client, properties));
+        // If there is no connection, that is the error to tell.
+        let opened = match connected? {
+            Ok(opened) => opened,
+            Err(code) => return Ok(Err(code)),
+        };
+        timing.reached(SUBSCRIBED);
+        timing.early_data(opened.early);
+        timing.transport(opened.transport);
+        Ok(match self.judge(answers?) {
+            None => Ok(opened.events),
+            Some(code) => Err(code),
+        })
+    }
+
+    /// Prints what comes.
     async fn receive(
         &self,
         client: &Client,
         messages: &mut Messages,
-        begun: Begun,
-        properties: &Properties,
-        printer: &mut Printer,
+        printer: &mut Printer<'_>,
     ) -> Result<End> {
-        // It may go out with the first datagram.
-        let (connected, answers) = tokio::join!(
-            self.connect.connected(client, begun),
-            self.request(client, properties)
-        );
-        // If there is no connection, that is the error to tell.
-        if let Err(code) = connected? {
-            return Ok(End::Failed(code));
-        }
-        if let Some(code) = self.judge(answers?) {
-            return Ok(End::Failed(code));
-        }
         if self.exit_after_subscribe || self.topic.is_empty() {
             return Ok(End::Done);
         }
@@ -289,12 +283,11 @@ impl Sub {
         &self,
         client: &Client,
         messages: &mut Messages,
-        printer: &mut Printer,
+        printer: &mut Printer<'_>,
     ) -> Result<End> {
         let cannot = "cannot wait for signals";
         let mut interrupt = signal(SignalKind::interrupt()).context(cannot)?;
         let mut terminate = signal(SignalKind::terminate()).context(cannot)?;
-        let mut events = client.events();
         let mut turns = 0_u32;
         loop {
             turns = turns.wrapping_add(1);
@@ -310,10 +303,6 @@ impl Sub {
                             Some(message) => message,
                             None => return Ok(End::Closed),
                         },
-                        Some(event) = events.next() => {
-                            self.say_event(client, &event);
-                            continue;
-                        }
                         _ = interrupt.recv() => return Ok(End::Interrupted),
                         _ = terminate.recv() => return Ok(End::Interrupted),
                     }
@@ -326,22 +315,12 @@ impl Sub {
         }
     }
 
-    /// What happens to the connection that a user may want to know.
-    fn say_event(&self, client: &Client, event: &ConnectionEvent) {
-        if let ConnectionEvent::Migrated(moved) = event {
-            self.connect.say(|| {
-                let id = client.client_id();
-                format!("Client {id} moved from {} to {}", moved.from, moved.to)
-            });
-        }
-    }
-
     /// Tells whether it was the last.
     async fn on_message(
         &self,
         client: &Client,
         message: &Message,
-        printer: &mut Printer,
+        printer: &mut Printer<'_>,
     ) -> Result<bool> {
         self.connect.say(|| {
             format!(
@@ -371,8 +350,8 @@ impl Sub {
         {
             return Ok(false);
         }
-        printer.print(self, message)?;
-        Ok(self.count.is_some_and(|count| printer.printed >= count))
+        printer.print(&self.connect, message)?;
+        Ok(self.count.is_some_and(|count| printer.printed() >= count))
     }
 
     fn is_chosen(&self) -> bool {
@@ -382,74 +361,6 @@ impl Sub {
         let random = getrandom::u32().unwrap_or_default();
         f64::from(random) / f64::from(u32::MAX) * 100.0 < percent
     }
-}
-
-/// Standard output.
-struct Printer {
-    format: Option<Format>,
-    out: BufWriter<Stdout>,
-    printed: u64,
-}
-
-impl Printer {
-    fn print(&mut self, sub: &Sub, message: &Message) -> Result<()> {
-        let result = match &self.format {
-            Some(format) => {
-                let context = Context {
-                    now: WallTime::now(),
-                    pretty: sub.pretty,
-                };
-                let mut line = Vec::new();
-                match format.write(message, &context, &mut line) {
-                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        sub.connect.complain(&format_args!(
-                            "Error: Message payload is not valid JSON on topic {}.",
-                            message.topic
-                        ));
-                        return Ok(());
-                    }
-                    result => result
-                        .and_then(|()| self.out.write_all(&line))
-                        .and_then(|()| self.end_line(sub)),
-                }
-            }
-            None => self.plain(sub, message),
-        };
-        self.printed += 1;
-        result.context("cannot write to standard output")
-    }
-
-    fn plain(&mut self, sub: &Sub, message: &Message) -> io::Result<()> {
-        match (sub.verbose, message.payload.is_empty()) {
-            (false, true) => Ok(()),
-            (true, true) if sub.no_eol => Ok(()),
-            (true, true) => writeln!(self.out, "{} (null)", message.topic),
-            (verbose, false) => {
-                if verbose {
-                    write!(self.out, "{} ", message.topic)?;
-                }
-                self.out.write_all(&message.payload)?;
-                self.end_line(sub)
-            }
-        }
-    }
-
-    fn end_line(&mut self, sub: &Sub) -> io::Result<()> {
-        match sub.no_eol {
-            true => Ok(()),
-            false => self.out.write_all(b"\n"),
-        }
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.out.flush().context("cannot write to standard output")
-    }
-}
-
-/// Whether the reader of the output has had enough, as `head` does.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.root_cause().downcast_ref::<io::Error>();
-    cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn parse_handling(text: &str) -> Result<RetainHandling, String> {

@@ -10,10 +10,11 @@ use std::thread;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use dunlin_base::transport::Transport;
-use dunlin_dial::{LinkOptions, TicketFile, Url};
+use dunlin_dial::Url;
+use dunlin_socket::{Options, TicketFile};
 
-use super::connect::Tls;
 use super::network::Network;
+use super::tls::Tls;
 use crate::signals::{Signal, Signals};
 use crate::tunnel::{CONNECTIONS_DEFAULT, KEEP_ALIVE, STREAMS_DEFAULT, Settings, Tunnel};
 
@@ -68,7 +69,9 @@ impl TunnelArgs {
     /// # Errors
     /// An option cannot be, or the address to listen on cannot be used.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let tunnel = Tunnel::bind(self.settings()?)?;
+        let settings = self.settings()?;
+        let cannot = format!("cannot listen on tcp {}", settings.listen);
+        let tunnel = Tunnel::bind(settings).context(cannot)?;
         let _ = writeln!(io::stdout(), "Listening on {}", tunnel.addr());
         let stop = tunnel.stop();
         let mut signals = Signals::new().context("cannot watch signals")?;
@@ -96,22 +99,25 @@ impl TunnelArgs {
         };
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let tcp_port = url.protocol().default_port(Transport::Tcp);
-        let mut link = LinkOptions::new(url);
-        link.tls = self.network.tls(self.tls.options()?);
-        link.network = self.network.options().keep_alive(KEEP_ALIVE);
-        link.network.check()?;
-        link.early_data = !self.no_early_data;
+        let network = self.network.options();
+        network.clone().keep_alive(KEEP_ALIVE).check()?;
+        let mut options = Options::new()
+            .tls(self.network.tls(self.tls.options()?))
+            .network(network)
+            .keep_alive(Some(KEEP_ALIVE));
         if let Some(path) = &self.tickets {
             let file = TicketFile::open(path)
                 .with_context(|| format!("cannot use --tickets {}", path.display()))?;
             if let Some(notice) = file.notice() {
                 complain(&format_args!("warning: {notice}"));
             }
-            link.tickets = Some(file);
+            options = options.tickets(&file);
         }
         Ok(Settings {
             listen: self.listen.unwrap_or_else(|| local(tcp_port)),
-            link,
+            url,
+            options,
+            early_data: !self.no_early_data,
             connections_max: self.connections,
             streams_max: self.streams,
             complain: Box::new(complain),

@@ -1,4 +1,4 @@
-//! Options of `pub` and `sub` that would have no effect beside the others: they
+//! Options of `pub`, `sub`, `rr` and `bench` that would have no effect beside the others: they
 //! are refused, because the user counts on them.
 
 use clap::parser::ValueSource;
@@ -73,7 +73,7 @@ const RULES: &[Rule] = &[
     Rule {
         needs: "--url auto",
         holds: |mode, _| mode.race,
-        options: &["race_memory"],
+        options: &["race_memory", "race_probe_after"],
     },
     Rule {
         needs: "MQTT 5.0",
@@ -82,6 +82,7 @@ const RULES: &[Rule] = &[
             "properties",
             "session_expiry_interval",
             "scram",
+            "no_correlation",
             "no_local",
             "retain_as_published",
             "retain_handling",
@@ -124,14 +125,61 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Looks for an option that has no effect; says so in a sentence.
-pub(super) fn check(command: &Command, matches: &ArgMatches, mode: Mode) -> Result<(), String> {
-    let given = |id: &str| {
+/// Of `bench`: how clients of the library spread messages.
+const LIBRARY: &[Rule] = &[Rule {
+    needs: "--library",
+    holds: |_, given| given("library"),
+    options: &[
+        "streams",
+        "stream_kind",
+        "topic_streams",
+        "priority",
+        "max_age",
+        "datagrams",
+        "isolate",
+        "repeat_packets",
+        "delivery_streams",
+        "race_memory",
+        "race_probe_after",
+    ],
+}];
+
+/// Looks for an option of `pub`, `sub` or `rr` that has no effect; says so in a sentence.
+/// `given` is the command line, `all` has what profiles add to it: they are for several
+/// commands, and may say what this one does not need.
+pub(super) fn check(
+    command: &Command,
+    given: &ArgMatches,
+    all: &ArgMatches,
+    mode: Mode,
+) -> Result<(), String> {
+    apply(RULES, command, (given, all), mode)
+}
+
+/// The same for `bench`.
+pub(super) fn check_bench(command: &Command, matches: &ArgMatches) -> Result<(), String> {
+    let all = Mode {
+        quic: true,
+        tls: true,
+        race: true,
+        v5: true,
+    };
+    apply(LIBRARY, command, (matches, matches), all)
+}
+
+fn apply(
+    rules: &[Rule],
+    command: &Command,
+    (given, all): (&ArgMatches, &ArgMatches),
+    mode: Mode,
+) -> Result<(), String> {
+    let is_in = |matches: &ArgMatches, id: &str| {
         // Ids that only the other command has are an error to ask for.
         matches.try_contains_id(id).is_ok_and(|known| known)
             && matches.value_source(id) == Some(ValueSource::CommandLine)
     };
-    for rule in RULES.iter().filter(|rule| !(rule.holds)(&mode, &given)) {
+    let (given, all) = (|id: &str| is_in(given, id), |id: &str| is_in(all, id));
+    for rule in rules.iter().filter(|rule| !(rule.holds)(&mode, &all)) {
         if let Some(id) = rule.options.iter().find(|id| given(id)) {
             let name = name(command, id);
             return Err(format!(
@@ -162,13 +210,18 @@ mod tests {
     #[test]
     fn every_name_is_one_of_an_option() {
         let cli = Cli::command();
-        let commands = ["pub", "sub"].map(|name| cli.find_subcommand(name).expect("a command"));
+        let commands =
+            ["pub", "sub", "rr"].map(|name| cli.find_subcommand(name).expect("a command"));
         let has = |id: &str| {
             let mut options = commands.iter().flat_map(|command| command.get_arguments());
             options.any(|option| option.get_id() == id)
         };
         for id in RULES.iter().flat_map(|rule| rule.options) {
             assert!(has(id), "{id}");
+        }
+        let bench = cli.find_subcommand("bench").expect("a command");
+        for id in LIBRARY.iter().flat_map(|rule| rule.options) {
+            assert!(bench.get_arguments().any(|option| option.get_id() == id));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `auth.jwt`: how bearer tokens of clients are verified.
 
+use core::time::Duration;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,13 @@ pub const JWT_ALGORITHMS: [&str; 12] = [
     "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256",
     "ES384", "EdDSA",
 ];
+
+/// How far clocks may differ at most: a token lives as much longer.
+const LEEWAY_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// Bounds of the time for which a token lets its user in.
+const LIFETIME_MIN: Duration = Duration::from_secs(1);
+const LIFETIME_MAX: Duration = Duration::from_secs(4 * 7 * 24 * 60 * 60);
 
 /// Tokens that let clients in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +42,10 @@ pub struct Jwt {
     /// How far clocks may differ.
     #[serde(default = "half_a_minute")]
     pub leeway: Span,
+    /// Longest time for which a token lets its user in, however late it expires; then
+    /// the client must set one again.
+    #[serde(default = "a_day")]
+    pub max_lifetime: Span,
 }
 
 fn subject() -> String {
@@ -44,9 +56,20 @@ const fn half_a_minute() -> Span {
     Span::secs(30)
 }
 
+const fn a_day() -> Span {
+    Span::secs(24 * 60 * 60)
+}
+
 impl Jwt {
     /// How the values fit together.
     pub(super) fn check(&self) -> Result<(), Wrong> {
+        if self.leeway.0 > LEEWAY_MAX {
+            return Err(("jwt.leeway", format!("at most {}", Span(LEEWAY_MAX))));
+        }
+        if !(LIFETIME_MIN..=LIFETIME_MAX).contains(&self.max_lifetime.0) {
+            let (min, max) = (Span(LIFETIME_MIN), Span(LIFETIME_MAX));
+            return Err(("jwt.max_lifetime", format!("{min} to {max}")));
+        }
         if self.algorithms.is_empty() {
             let why = "there must be one at least, such as \"RS256\"".into();
             return Err(("jwt.algorithms", why));

@@ -10,6 +10,7 @@ use dunlin_base::transport::Transport;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::path::Path;
+use super::qlog::Range;
 use super::tls::Name;
 
 /// Path of the WebSocket endpoint when none is configured.
@@ -34,6 +35,14 @@ pub struct Listener {
     /// Web pages that may connect; when absent all, but none that would need no
     /// credentials.
     pub origins: Option<Vec<String>>,
+    /// The PROXY header that every connection begins with; none when absent.
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// Whether the common name in that header is a verified certificate's.
+    pub proxy_identity: Option<bool>,
+    /// Header of a WebSocket's request that has the client's address; none when absent.
+    pub forwarded: Option<Forwarded>,
+    /// Addresses of the proxies that are believed.
+    pub trusted: Option<Vec<Range>>,
     /// Certificates; the development ones when absent.
     pub tls: Option<Tls>,
     /// How QUIC behaves here; as `[quic]` says when absent.
@@ -52,6 +61,10 @@ impl Listener {
             path: None,
             anonymous: None,
             origins: None,
+            proxy_protocol: None,
+            proxy_identity: None,
+            forwarded: None,
+            trusted: None,
             tls: None,
             quic: None,
         }
@@ -87,6 +100,12 @@ impl Listener {
     #[must_use]
     pub fn path(&self) -> &str {
         self.path.as_deref().unwrap_or(WEBSOCKET_PATH)
+    }
+
+    /// Whether the name that a proxy verified lets a client in.
+    #[must_use]
+    pub fn proxy_identity(&self) -> bool {
+        self.proxy_identity.unwrap_or(false)
     }
 
     /// What is wrong with it, as key and sentence.
@@ -245,6 +264,28 @@ impl Kind {
             Self::Wss => Transport::Wss,
         }
     }
+}
+
+/// Versions of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProxyProtocol {
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
+    /// Both.
+    Any,
+}
+
+/// Headers of HTTP that have the address of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarded {
+    /// `X-Forwarded-For`.
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
 }
 
 /// Certificates of a listener, as PEM files.

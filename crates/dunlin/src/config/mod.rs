@@ -4,6 +4,7 @@
 //! file, the overrides of the command line (`--set KEY=VALUE`), the check of
 //! how values fit together. It says what is wanted and opens nothing.
 
+pub mod bridge;
 pub mod early;
 mod error;
 mod jwt;
@@ -11,8 +12,10 @@ pub mod lb;
 pub mod listener;
 pub mod path;
 pub mod priority;
+pub mod proxies;
 pub mod qlog;
 pub mod queues;
+pub mod redirect;
 pub mod sections;
 pub mod tls;
 pub mod transactions;
@@ -29,7 +32,7 @@ pub use error::ConfigError;
 pub use jwt::{JWT_ALGORITHMS, Jwt};
 use listener::{Anonymous, Kind, Listener};
 pub use sections::ShardThreads;
-use sections::{Auth, Limits, Log, Metrics, Quic, Store, Sys};
+use sections::{Auth, Control, Limits, Log, Metrics, Quic, Store, Sys};
 
 /// The commented file that shows every key with its default.
 pub const EXAMPLE: &str = include_str!("../../../../dunlin.example.toml");
@@ -55,6 +58,8 @@ pub struct Config {
     pub priority: Vec<priority::Rule>,
     /// Queues that are there from the start.
     pub queue: Vec<queues::Queue>,
+    /// Other brokers, and which topics are exchanged with them.
+    pub bridge: Vec<bridge::Bridge>,
     /// Where connections are accepted.
     pub listener: Vec<Listener>,
     /// What clients may take.
@@ -63,6 +68,8 @@ pub struct Config {
     pub queues: queues::Queues,
     /// What one transaction may be.
     pub transactions: transactions::Transactions,
+    /// Clients that another server is to serve.
+    pub redirect: redirect::Redirect,
     /// Flow control of QUIC connections.
     pub quic: Quic,
     /// Ciphers and key exchanges.
@@ -81,6 +88,18 @@ pub struct Config {
     pub qlog: qlog::Qlog,
     /// Metrics over HTTP.
     pub metrics: Metrics,
+    /// How the broker is steered.
+    pub control: Control,
+    /// Where this was read.
+    #[serde(skip)]
+    origin: Option<Origin>,
+}
+
+/// Where a configuration was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Origin {
+    file: PathBuf,
+    overrides: Vec<String>,
 }
 
 impl Default for Config {
@@ -91,10 +110,12 @@ impl Default for Config {
             shard_threads: ShardThreads::default(),
             priority: Vec::new(),
             queue: Vec::new(),
+            bridge: Vec::new(),
             listener: default_listeners(),
             limits: Limits::default(),
             queues: queues::Queues::default(),
             transactions: transactions::Transactions::default(),
+            redirect: redirect::Redirect::default(),
             quic: Quic::default(),
             tls: tls::Tls::default(),
             early_data: EarlyData::default(),
@@ -104,6 +125,8 @@ impl Default for Config {
             sys: Sys::default(),
             qlog: qlog::Qlog::default(),
             metrics: Metrics::default(),
+            control: Control::default(),
+            origin: None,
         }
     }
 }
@@ -138,7 +161,34 @@ impl Config {
         for argument in overrides {
             config = config.overridden(argument)?;
         }
+        config.origin = file.map(|file| Origin {
+            file: file.into(),
+            overrides: overrides.to_vec(),
+        });
         Ok(config)
+    }
+
+    /// What its file says now; without one, what it is. The data directory may have been
+    /// chosen on the command line, and stays.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(crate) fn read_again(&self) -> Result<Self, ConfigError> {
+        let Some(Origin { file, overrides }) = &self.origin else {
+            return Ok(self.clone());
+        };
+        let mut fresh = Self::load(Some(file), overrides)?;
+        fresh.data_dir.clone_from(&self.data_dir);
+        Ok(fresh)
+    }
+
+    /// Keys whose values differ; of a list, its own.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        let (mut found, empty) = (Vec::new(), || toml::Value::Table(toml::Table::new()));
+        let [one, other] =
+            [self, other].map(|config| toml::Value::try_from(config).unwrap_or_else(|_| empty()));
+        differences("", &one, &other, &mut found);
+        found
     }
 
     /// Reads and checks the text of a file; `path` is named in errors.
@@ -203,6 +253,26 @@ impl Config {
         self.store.path.clone().unwrap_or_else(within)
     }
 
+    /// The socket for `dunlin ctl`, if there is to be one.
+    #[must_use]
+    pub fn control_path(&self) -> Option<PathBuf> {
+        let within = || self.data_dir.join(sections::CONTROL_SOCKET);
+        let path = self.control.socket.clone().unwrap_or_else(within);
+        self.control.enabled.then_some(path)
+    }
+
+    /// The audit log of orders.
+    #[must_use]
+    pub fn audit_path(&self) -> PathBuf {
+        self.data_dir.join("audit.log")
+    }
+
+    /// Who is banned.
+    #[must_use]
+    pub fn bans_path(&self) -> PathBuf {
+        self.data_dir.join("bans.json")
+    }
+
     /// Directory of the development certificates.
     #[must_use]
     pub fn certs_dir(&self) -> PathBuf {
@@ -231,11 +301,18 @@ impl Config {
             anonymous: listener.anonymous.unwrap_or(self.auth.anonymous).into(),
             passwords: self.auth.password_file.is_some(),
             tokens: self.auth.jwt.is_some(),
-            certificates: listener
-                .tls
-                .as_ref()
-                .is_some_and(|tls| tls.client_ca.is_some()),
+            certificates: listener.proxy_identity()
+                || listener
+                    .tls
+                    .as_ref()
+                    .is_some_and(|tls| tls.client_ca.is_some()),
         }
+    }
+
+    /// Number of the listener that only bridges come through: that after the last.
+    #[must_use]
+    pub(crate) fn bridge_listener(&self) -> u16 {
+        u16::try_from(self.listener.len()).unwrap_or(u16::MAX)
     }
 
     /// Web pages that may open a WebSocket at a listener: those that it lists.
@@ -266,11 +343,14 @@ impl Config {
         if let Err((index, (key, why))) = queues::check(&self.queue) {
             return Err((format!("queue.{index}.{key}"), why));
         }
+        if let Err((index, (key, why))) = bridge::check(&self.bridge) {
+            return Err((format!("bridge.{index}.{key}"), why));
+        }
         let in_section =
             |name: &'static str| move |(key, why): error::Wrong| (format!("{name}.{key}"), why);
-        let jwt = self.auth.jwt.as_ref();
-        jwt.map_or(Ok(()), Jwt::check).map_err(in_section("auth"))?;
+        self.auth.check().map_err(in_section("auth"))?;
         self.limits.check().map_err(in_section("limits"))?;
+        self.redirect.check().map_err(in_section("redirect"))?;
         self.quic.check().map_err(in_section("quic"))?;
         self.tls.check().map_err(in_section("tls"))?;
         self.early_data.check().map_err(in_section("early_data"))?;
@@ -287,7 +367,8 @@ impl Config {
         let mut seen = BTreeMap::new();
         for (index, listener) in self.listener.iter().enumerate() {
             let wrong = |key: &str, why| Err((format!("listener.{index}.{key}"), why));
-            if let Err((key, why)) = listener.check() {
+            let checked = listener.check().and_then(|()| proxies::check(listener));
+            if let Err((key, why)) = checked {
                 return wrong(key, why);
             }
             if let Some(path) = &listener.quic
@@ -305,6 +386,24 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+fn differences(at: &str, one: &toml::Value, other: &toml::Value, found: &mut Vec<String>) {
+    let (Some(one), Some(other)) = (one.as_table(), other.as_table()) else {
+        if one != other {
+            found.push(at.to_owned());
+        }
+        return;
+    };
+    let keys: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    for key in keys {
+        let dot = if at.is_empty() { "" } else { "." };
+        let at = format!("{at}{dot}{key}");
+        match (one.get(key), other.get(key)) {
+            (Some(one), Some(other)) => differences(&at, one, other, found),
+            _ => found.push(at),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use dunlin_net::{AddrRange, QlogFilter, QlogLimits};
+use dunlin_base::AddrRange;
+use dunlin_net::{QlogFilter, QlogLimits};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::Wrong;

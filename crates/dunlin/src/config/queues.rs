@@ -53,6 +53,16 @@ pub enum Full {
     DropOldest,
 }
 
+impl From<Full> for Overflow {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Reject => Self::Reject,
+            Full::DropNewest => Self::DropNewest,
+            Full::DropOldest => Self::DropOldest,
+        }
+    }
+}
+
 /// `[[queue]]`: one that is there from the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,11 +146,7 @@ fn one(queue: &Queue) -> NamedQueue {
         options: QueueOptions {
             messages_max: queue.max_messages,
             bytes_max: queue.max_bytes.as_usize(),
-            overflow: match queue.full {
-                Full::Reject => Overflow::Reject,
-                Full::DropNewest => Overflow::DropNewest,
-                Full::DropOldest => Overflow::DropOldest,
-            },
+            overflow: queue.full.into(),
             ttl: Some(queue.ttl.0).filter(|ttl| !ttl.is_zero()),
             levels: queue.levels,
             deliveries_max: queue.max_deliveries,

@@ -3,6 +3,7 @@
 //! together.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::path::PathBuf;
 
 use dunlin_base::limits::{
@@ -15,8 +16,9 @@ use super::error::Wrong;
 use super::jwt::Jwt;
 use super::lb::Lb;
 use super::listener::Anonymous;
-use super::path::{Control, Path, Retry};
+use super::path::{Control as CongestionControl, Path, Retry};
 use super::units::{Expiry, Share, Size, Span};
+use crate::auth::Delays;
 
 /// Smallest `max_packet_size` that is accepted: a CONNECT with a will fits.
 const PACKET_BYTES_MIN: u64 = 256;
@@ -32,6 +34,9 @@ const STREAMS_MAX: u32 = 1024;
 
 /// Longest keep alive that MQTT can express.
 const KEEP_ALIVE_SECS_MAX: u64 = 65_535;
+
+/// Longest `login_delay_max`.
+const LOGIN_DELAY_MAX: Duration = Duration::from_secs(600);
 
 /// `[limits]`: what one client, and all of them, may take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -258,7 +263,7 @@ pub struct Quic {
     /// How long such a token is good.
     pub token_lifetime: Span,
     /// Congestion control.
-    pub congestion: Control,
+    pub congestion: CongestionControl,
     /// Round-trip time assumed at first.
     pub initial_rtt: Span,
     /// How soon clients are asked to acknowledge.
@@ -293,7 +298,7 @@ impl Default for Quic {
             retry_from_pending: 1024,
             tokens: 1,
             token_lifetime: Span::secs(7 * 24 * 3600),
-            congestion: Control::Cubic,
+            congestion: CongestionControl::Cubic,
             initial_rtt: Span::millis(250),
             ack_delay: Span::millis(5),
             initial_window: None,
@@ -386,7 +391,7 @@ pub enum Durability {
 }
 
 /// `[auth]`: who may connect, and what they may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Auth {
@@ -400,6 +405,46 @@ pub struct Auth {
     pub acl_file: Option<PathBuf>,
     /// What happens to a client whose identifier has a session of another user.
     pub session_of_other_user: OtherUser,
+    /// How long who tried wrong passwords has to wait at first; zero: no time.
+    pub login_delay: Span,
+    /// How long at most.
+    pub login_delay_max: Span,
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self {
+            anonymous: Anonymous::default(),
+            password_file: None,
+            jwt: None,
+            acl_file: None,
+            session_of_other_user: OtherUser::default(),
+            login_delay: Span::secs(1),
+            login_delay_max: Span::secs(60),
+        }
+    }
+}
+
+impl Auth {
+    /// How long who tried wrong passwords has to wait.
+    pub(crate) const fn delays(&self) -> Delays {
+        Delays {
+            first: self.login_delay.0,
+            longest: self.login_delay_max.0,
+        }
+    }
+
+    /// What is wrong with it, as key and sentence.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        if self.login_delay > self.login_delay_max {
+            let why = format!("{} is more than login_delay_max", self.login_delay);
+            return Err(("login_delay", why));
+        }
+        if self.login_delay_max.0 > LOGIN_DELAY_MAX {
+            return Err(("login_delay_max", "is more than 10m".into()));
+        }
+        self.jwt.as_ref().map_or(Ok(()), Jwt::check)
+    }
 }
 
 /// What happens to a client whose identifier has a session of another user.
@@ -499,4 +544,30 @@ pub struct Metrics {
     /// Names of this machine by which it may be asked, besides `localhost` and
     /// addresses.
     pub hosts: Vec<String>,
+}
+
+/// The name of the control socket in the data directory.
+pub const CONTROL_SOCKET: &str = "control.sock";
+
+/// `[control]`: how the broker is seen and steered while it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Control {
+    /// Whether there is a socket.
+    pub enabled: bool,
+    /// Where; within the data directory when absent.
+    pub socket: Option<PathBuf>,
+    /// Bytes of the audit log after which a new file is begun.
+    pub audit_size: Size,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            socket: None,
+            audit_size: Size::mib(8),
+        }
+    }
 }

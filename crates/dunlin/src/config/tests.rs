@@ -57,6 +57,10 @@ fn example_shows_every_key() {
     let first = everything.listener.first_mut().expect("listener");
     first.path = Some("/".into());
     first.origins = Some(vec!["*".into()]);
+    first.proxy_protocol = Some(listener::ProxyProtocol::Any);
+    first.proxy_identity = Some(true);
+    first.forwarded = Some(listener::Forwarded::Forwarded);
+    first.trusted = Some(Vec::new());
     keys(
         "",
         &toml::Value::try_from(&everything).expect("toml"),
@@ -294,6 +298,26 @@ fn mistakes_in_a_file_are_one_sentence() {
             "f:3: listener.0.path: `x` does not begin with `/`",
         ),
         (
+            "[[listener]]\ntransport = \"tcp\"\nproxy_protocol = \"any\"",
+            "f:3: listener.0.proxy_protocol: requires `trusted`: the addresses of the proxies",
+        ),
+        (
+            "[[listener]]\ntransport = \"quic\"\nproxy_protocol = \"v2\"\ntrusted = [\"::1\"]",
+            "f:3: listener.0.proxy_protocol: QUIC has no PROXY header; a load balancer forwards its datagrams by [quic.lb]",
+        ),
+        (
+            "[[listener]]\ntransport = \"tls\"\nforwarded = \"forwarded\"\ntrusted = [\"::1\"]",
+            "f:3: listener.0.forwarded: a tls listener gets no headers of HTTP; only ws and wss do",
+        ),
+        (
+            "[[listener]]\ntransport = \"tls\"\ntrusted = [\"::1\"]",
+            "f:3: listener.0.trusted: requires `proxy_protocol` or `forwarded`: what the proxies are believed",
+        ),
+        (
+            "[[listener]]\ntransport = \"tls\"\nproxy_protocol = \"v1\"\nproxy_identity = true\ntrusted = [\"::1\"]",
+            "f:4: listener.0.proxy_identity: requires `proxy_protocol` \"v2\" or \"any\": version 1 has no names",
+        ),
+        (
             "[[listener]]\ntransport = \"tls\"\n[listener.tls]\ncert = \"a\"\nkey = \"b\"\nrequire_client_cert = true",
             "f:6: listener.0.tls.require_client_cert: requires `tls.client_ca`, to verify client certificates with",
         ),
@@ -447,5 +471,15 @@ fn algorithms_of_tokens_are_named_and_known() {
             error.contains("auth.jwt.algorithms") && error.contains(why),
             "{error}"
         );
+    }
+    for (key, value, why) in [
+        ("leeway", "11m", "at most 10m"),
+        ("max_lifetime", "0s", "1s to 4w"),
+        ("max_lifetime", "5w", "1s to 4w"),
+    ] {
+        let text = format!("[\"RS256\"], {key} = \"{value}\"");
+        let error = parse(&text).expect_err(key).to_string();
+        let names = error.contains(&format!("auth.jwt.{key}"));
+        assert!(names && error.contains(why), "{error}");
     }
 }

@@ -1,5 +1,7 @@
 //! What a shard answers when it is asked about itself.
 
+use dunlin_broker::Input;
+
 use super::query::Query;
 use super::worker::Worker;
 use crate::metrics::{SAMPLES_MAX, ShardReport};
@@ -10,12 +12,12 @@ impl Worker {
         // The asker may have given up waiting.
         let _received = match query {
             Query::Report(reply) => reply.send(self.report()).is_ok(),
-            Query::Clients {
-                after,
-                limit,
-                reply,
-            } => reply.send(self.shard.clients(after, limit)).is_ok(),
-            Query::Client { client_id, reply } => reply.send(self.shard.client(&client_id)).is_ok(),
+            Query::Control { request, reply } => {
+                let (now, number) = (self.clock.now(), self.asked.note(reply));
+                let input = Input::Control { number, request };
+                self.shard.handle(now, input);
+                true
+            }
             Query::Conns { conns, reply } => {
                 let net = &mut self.net;
                 let found = conns
@@ -23,14 +25,18 @@ impl Worker {
                     .filter_map(|conn| Some((conn, net.conn(conn).stats()?)));
                 reply.send(found.collect()).is_ok()
             }
-            Query::Watched {
-                after,
-                limit,
-                reply,
-            } => reply.send(self.shard.watched_clients(after, limit)).is_ok(),
+            Query::StopListening => {
+                self.net.stop_listening();
+                true
+            }
             Query::Publish { client_id, payload } => {
                 let now = self.clock.now();
                 self.shard.publish_client(now, &client_id, payload);
+                true
+            }
+            Query::Bridge { name, connected } => {
+                let now = self.clock.now();
+                self.shard.publish_bridge(now, &name, connected);
                 true
             }
             Query::Name { conn, client_id } => {

@@ -6,7 +6,7 @@ use dunlin_base::ConnId;
 use dunlin_broker::auth::{AuthAnswer, AuthRequest};
 
 use super::mailbox::{Address, Mail};
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Proof};
 
 /// Asks the authenticator for a shard.
 pub(crate) struct AuthClient {
@@ -15,6 +15,13 @@ pub(crate) struct AuthClient {
 }
 
 impl AuthClient {
+    /// Notes how an exchange of SCRAM ended.
+    pub(crate) fn note(&self, proof: Proof) {
+        if let Some(authenticator) = &self.authenticator {
+            authenticator.note(proof);
+        }
+    }
+
     pub(crate) const fn new(authenticator: Option<Arc<Authenticator>>, shard: Address) -> Self {
         Self {
             authenticator,

@@ -1,7 +1,7 @@
 //! `dunlin broker --check`: everything that start reads, without making or
 //! binding anything.
 
-use super::{Config, StartError, load_access, load_tls};
+use super::{Config, StartError, certificates, load_access};
 
 impl super::Daemon {
     /// Reads the files that a configuration names, and looks up its names.
@@ -12,9 +12,9 @@ impl super::Daemon {
     /// refuse, as far as it can be known without doing it.
     pub fn check(config: &Config) -> Result<(), StartError> {
         load_access(config)?;
-        load_tls(config, None, None)?;
+        certificates::load(config, None, None)?;
         for (index, listener) in config.listener.iter().enumerate() {
-            super::resolve(index, listener)?;
+            super::listening::resolve(index, listener)?;
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::BusMessage;
 use dunlin_broker::access::Access;
 use dunlin_broker::auth::AuthAnswer;
-use dunlin_net::{DetachedConn, ForeignDatagram, ServerTls, StrikeId, Waker};
+use dunlin_net::{Adopted, DetachedConn, ForeignDatagram, ServerTls, StrikeId, Waker};
 use dunlin_store::StoreDone;
 
 use super::query::Query;
@@ -50,6 +50,8 @@ pub(crate) enum Mail {
     Bus(BusBatch),
     /// A connection over TCP that moves to this shard.
     Conn(Box<MovedConn>),
+    /// A connection from within this process.
+    Adopt(Box<Adopted>),
     /// A QUIC datagram that arrived at the wrong shard's socket.
     Datagram(ForeignDatagram),
     /// From the store.
@@ -319,7 +321,7 @@ impl Drop for Inbox {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use core::cell::Cell;
     use core::sync::atomic::AtomicU64;
     use std::thread;
@@ -332,7 +334,7 @@ mod tests {
     /// No poll of these tests may last as long.
     const TIMEOUT: Duration = Duration::from_secs(20);
 
-    fn event_loop() -> Net {
+    pub(crate) fn event_loop() -> Net {
         let keys = NetKeys::derived(&[7; NET_SECRET_BYTES]);
         Net::new(NetConfig::new(ShardId(0), 1, Clock::new(), keys)).expect("a loop")
     }

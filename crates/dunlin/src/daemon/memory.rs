@@ -12,36 +12,56 @@ use dunlin_base::Instant;
 /// Fewer connections are not worth it.
 const CONNECTIONS_MIN: usize = 16;
 
+/// Connections that end until pages are given back again, while a crowd leaves.
+/// While that goes on, threads that allocate wait: some megabytes take less than a
+/// millisecond, what ten thousand connections leave behind takes tens.
+const STEP: usize = 128;
+
 /// How long it must have been worth it: clients that lost a network come back.
 const CALM: Duration = Duration::from_secs(5);
+
+/// What is to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Nothing,
+    /// The pages of connections that have just ended.
+    Pages,
+    /// Those, and what tables have too much room for.
+    Tables,
+}
 
 /// How many connections a shard had.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// The most since memory was given back.
+    /// The most since tables were made smaller.
     most: usize,
     /// Since when half of them are gone.
     since: Option<Instant>,
+    /// The most since pages were given back.
+    mark: usize,
 }
 
 impl Memory {
-    /// Looks at the number of connections; returns whether half of them and
-    /// more ended a while ago, and it is time to give memory back.
-    pub(crate) fn is_due(&mut self, connections: usize, now: Instant) -> bool {
+    /// Looks at the number of connections: pages are given back after each [`STEP`]
+    /// of them, the rest when half of them and more ended a while ago.
+    pub(crate) fn look(&mut self, connections: usize, now: Instant) -> Due {
         self.most = self.most.max(connections);
+        self.mark = self.mark.max(connections);
         if self.most < CONNECTIONS_MIN || connections > self.most / 2 {
             self.since = None;
-            return false;
+        } else if now >= *self.since.get_or_insert(now) + CALM {
+            *self = Self {
+                most: connections,
+                since: None,
+                mark: connections,
+            };
+            return Due::Tables;
         }
-        let since = *self.since.get_or_insert(now);
-        if now < since + CALM {
-            return false;
+        if connections + STEP > self.mark {
+            return Due::Nothing;
         }
-        *self = Self {
-            most: connections,
-            since: None,
-        };
-        true
+        self.mark = connections;
+        Due::Pages
     }
 
     /// When to look again, if nothing happens before.
@@ -102,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_due_once_after_a_crowd_has_left_for_a_while() {
+    fn tables_are_due_once_after_a_crowd_has_left_for_a_while() {
         let mut memory = Memory::default();
         for (second, connections, due) in [
             (0, 10, false),
@@ -126,9 +146,28 @@ mod tests {
             (54, 0, false),
             (56, 3, true),
         ] {
-            assert_eq!(memory.is_due(connections, at(second)), due, "{second}");
+            let tables = memory.look(connections, at(second)) == Due::Tables;
+            assert_eq!(tables, due, "{second}");
             let waits = memory.look_at().is_some_and(|look| look > at(second));
             assert_eq!(waits, memory.since.is_some(), "{second}");
+        }
+    }
+
+    #[test]
+    fn pages_are_due_in_steps_while_a_crowd_leaves() {
+        let mut memory = Memory::default();
+        let mut due = Vec::new();
+        for connections in (0..=1_000).chain((0..1_000).rev()) {
+            if memory.look(connections, at(1)) == Due::Pages {
+                due.push(connections);
+            }
+        }
+        assert_eq!(due, [872, 744, 616, 488, 360, 232, 104]);
+        assert_eq!(memory.look(0, at(7)), Due::Tables);
+        // Those that come and go as others do are no crowd.
+        for second in 10..100 {
+            assert_eq!(memory.look(400, at(second)), Due::Nothing);
+            assert_eq!(memory.look(300, at(second)), Due::Nothing);
         }
     }
 

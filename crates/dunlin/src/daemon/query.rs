@@ -1,10 +1,11 @@
 //! Questions to a shard about itself. They come as mail between batches, so that
 //! an answer takes no lock on the shard's state.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use dunlin_base::{ConnId, Text};
-use dunlin_broker::ClientView;
+use dunlin_broker::control::values::{Reply, Request};
 use dunlin_net::ConnStats;
 
 use crate::metrics::ShardReport;
@@ -14,37 +15,28 @@ use crate::metrics::ShardReport;
 pub(crate) enum Query {
     /// Counters of the shard.
     Report(Sender<ShardReport>),
-    /// Connected clients.
-    Clients {
-        /// Only connections after this one.
-        after: Option<ConnId>,
-        /// At most this many.
-        limit: usize,
-        /// Where the answer goes.
-        reply: Sender<Vec<ClientView>>,
+    /// What an operator asks.
+    Control {
+        /// What.
+        request: Request,
+        /// Where the reply goes, when there is one.
+        reply: Sender<Reply>,
     },
-    /// One client.
-    Client {
-        /// Its identifier.
-        client_id: Text,
-        /// Where the answer goes.
-        reply: Sender<Option<ClientView>>,
-    },
-    /// Clients to whose pages on `$SYS` a session has subscribed.
-    Watched {
-        /// Only connections after this one.
-        after: Option<ConnId>,
-        /// At most this many are examined.
-        limit: usize,
-        /// Where the answer goes: the clients, and where to go on.
-        reply: Sender<(Vec<ClientView>, Option<ConnId>)>,
-    },
+    /// Accept no connection any more. There is no answer.
+    StopListening,
     /// Publish the page of this client on `$SYS`. There is no answer.
     Publish {
         /// The client's identifier.
         client_id: Text,
         /// The page.
         payload: String,
+    },
+    /// Publish on `$SYS` whether a bridge is connected. There is no answer.
+    Bridge {
+        /// Its name.
+        name: Arc<str>,
+        /// Whether it is.
+        connected: bool,
     },
     /// The client of this connection, whose socket is here, is known: decide
     /// whether the connection is logged. There is no answer.

@@ -1,12 +1,16 @@
 //! From the configuration file to the settings of shards, loops and store.
 
 use dunlin_base::ShardId;
-use dunlin_broker::{Config as ShardConfig, Memory, OtherUser, QueueFull, Secret, Totals};
+use dunlin_broker::auth::{Anonymous, AuthPolicy};
+use dunlin_broker::{
+    Bounds, BridgeSession, Bridges, Config as ShardConfig, Memory, OtherUser, QueueFull, Secret,
+    Totals,
+};
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
 use crate::config::units::Size;
-use crate::config::{Config, priority, queues, sections, transactions};
+use crate::config::{Config, priority, queues, redirect, sections, transactions};
 
 /// Settings of one shard.
 pub(crate) fn shard(
@@ -22,11 +26,7 @@ pub(crate) fn shard(
         shard: id,
         shards,
         secret,
-        listeners: config
-            .listener
-            .iter()
-            .map(|listener| config.auth_policy(listener))
-            .collect(),
+        listeners: policies(config),
         other_user: match config.auth.session_of_other_user {
             sections::OtherUser::Refuse => OtherUser::Refuse,
             sections::OtherUser::StartClean => OtherUser::StartClean,
@@ -60,9 +60,43 @@ pub(crate) fn shard(
         repeat_packets: config.quic.repeat_packets,
         queues: queues::queues(&config.queues, &config.queue, limits, shards),
         transactions: transactions::transactions(&config.transactions),
+        redirect: redirect::redirect(&config.redirect),
+        bridges: bridges(config),
         priorities: priority::priorities(&config.priority),
         sys_interval: config.sys.interval.0,
         durable: config.store.durability != sections::Durability::Memory,
+    }
+}
+
+/// What each listener asks; behind them, that of bridges, which have proved themselves
+/// by where they come from.
+fn policies(config: &Config) -> Vec<AuthPolicy> {
+    let listeners = config.listener.iter();
+    let own = AuthPolicy {
+        anonymous: Anonymous::Never,
+        passwords: false,
+        certificates: true,
+        tokens: false,
+    };
+    listeners
+        .map(|listener| config.auth_policy(listener))
+        .chain([own])
+        .collect()
+}
+
+/// Sessions in which messages for other brokers wait.
+fn bridges(config: &Config) -> Bridges {
+    let sessions = config.bridge.iter().map(|bridge| BridgeSession {
+        client_id: bridge.local_id().into(),
+        bounds: Bounds {
+            messages_max: bridge.max_messages,
+            bytes_max: config.limits.max_queued_bytes.as_usize(),
+            overflow: bridge.full.into(),
+        },
+    });
+    Bridges {
+        listener: (!config.bridge.is_empty()).then(|| config.bridge_listener()),
+        sessions: sessions.collect(),
     }
 }
 

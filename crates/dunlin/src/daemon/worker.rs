@@ -14,10 +14,12 @@ use dunlin_net::{Clock, Net, Qlog};
 use dunlin_store::Request;
 use dunlin_store_redb::{SubmitError, Submitter};
 
+use super::asked::Asked;
 use super::authenticator::AuthClient;
 use super::mailbox::{Address, BusBatch, Inbox, Mail, MovedConn, Outbox};
-use super::memory::{Memory, give_back_aside};
+use super::memory::{Due, Memory, give_back_aside};
 use super::query::Query;
+use crate::auth::Proof;
 use crate::metrics::Paths;
 
 /// Time for clients to take their DISCONNECT and for the store to finish.
@@ -56,6 +58,7 @@ pub(crate) struct Worker {
     /// Properties of QUIC paths, as sampled for the metrics.
     pub(crate) paths: Paths,
     pub(crate) memory: Memory,
+    pub(super) asked: Asked,
 }
 
 impl fmt::Debug for Worker {
@@ -86,8 +89,11 @@ impl Worker {
         self.take_mail();
         let now = self.clock.now();
         let connections = self.net.connections().max(self.shard.connections());
-        if self.memory.is_due(connections, now) {
+        let due = self.memory.look(connections, now);
+        if due == Due::Tables {
             self.shard.shrink();
+        }
+        if due != Due::Nothing {
             give_back_aside();
         }
         if self.shard.poll_timeout().is_some_and(|at| at <= now) {
@@ -213,6 +219,11 @@ impl Worker {
         match mail {
             Mail::Bus(batch) => _ = self.take_batch(batch),
             Mail::Conn(moved) => self.take_over(*moved),
+            Mail::Adopt(adopted) => {
+                if let Err(error) = self.net.adopt(*adopted) {
+                    tracing::warn!(%error, "a bridge cannot connect to its own broker");
+                }
+            }
             Mail::Datagram(datagram) => self.net.handle_foreign(datagram),
             Mail::Store(done) => self.shard.handle(now, Input::Store(done)),
             Mail::Auth { conn, answer } => {
@@ -254,6 +265,16 @@ impl Worker {
                     self.retry_held();
                 }
                 Output::Auth { conn, request } => self.auth.ask(conn, request),
+                Output::Control { number, reply } => self.asked.answer(number, reply),
+                Output::Proof {
+                    user,
+                    address,
+                    right,
+                } => self.auth.note(Proof {
+                    user,
+                    address,
+                    right,
+                }),
                 Output::Event(event) => self.note(&event),
             }
         }
@@ -374,6 +395,19 @@ fn log_full(holder: &Holder) {
     }
 }
 
+/// An operator ended a connection.
+fn log_ended(event: &Event) {
+    if let Event::Ended {
+        conn,
+        client_id,
+        why,
+    } = event
+    {
+        let (client_id, why) = (client_id.as_str(), why.as_str());
+        tracing::debug!(%conn, client_id, why, "ended by an operator");
+    }
+}
+
 fn log(event: &Event) {
     match event {
         Event::Connected {
@@ -389,6 +423,7 @@ fn log(event: &Event) {
             let (client_id, cause) = (client_id.as_deref(), cause.as_str());
             tracing::debug!(%conn, client_id, cause, "disconnected");
         }
+        Event::Ended { .. } => log_ended(event),
         Event::Access(event) => {
             let (user, topic) = (event.user.as_deref(), event.topic.as_deref());
             tracing::info!(

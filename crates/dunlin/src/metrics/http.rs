@@ -8,6 +8,9 @@ use std::time::Instant;
 
 use dunlin_net::http;
 
+/// Media type of most pages.
+pub(crate) const JSON: &str = "application/json";
+
 /// Bytes of a request's head at most.
 pub(crate) const REQUEST_BYTES_MAX: usize = 8 << 10;
 

@@ -6,8 +6,7 @@ use dunlin_net::{Qlog, QlogFilter, QlogTotals};
 use serde_json::json;
 
 use super::connection::conn_id;
-use super::http::{Request, Response};
-use super::page;
+use super::http::{JSON, Request, Response};
 use super::text::Exposition;
 
 /// What a request changes.
@@ -35,7 +34,7 @@ pub(super) fn show(qlog: &Qlog) -> Response {
         "dropped_bytes": totals.dropped_bytes,
         "failure": qlog.failure(),
     });
-    Response::new(page::CONTENT_TYPE, format!("{body:#}\n"))
+    Response::new(JSON, format!("{body:#}\n"))
 }
 
 /// How much is logged, for those who watch disks.

@@ -5,13 +5,16 @@
 mod connection;
 mod http;
 mod logs;
-mod page;
+mod ready;
 pub(crate) mod report;
 mod server;
 mod shards;
-mod text;
+pub(crate) mod text;
 mod watch;
 
+pub(crate) use ready::Readiness;
 pub(crate) use report::{Paths, SAMPLES_MAX, ShardReport};
 pub(crate) use server::{Server, Sources};
+pub use shards::Pulse;
+pub(crate) use shards::Shards;
 pub(crate) use watch::Watch;

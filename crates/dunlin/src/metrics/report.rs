@@ -360,6 +360,12 @@ mod tests {
         let mut out = metrics(&[ShardReport::default()], Some(&store), StdInstant::now());
         super::super::server::shards(&mut out, 1, 1, 1);
         super::super::logs::metrics(&mut out, &QlogTotals::default(), false);
+        let bridge = crate::bridge::stats::View {
+            name: "cloud".into(),
+            session: None,
+            stats: Arc::default(),
+        };
+        crate::bridge::stats::metrics(&mut out, &bridge, Some(0));
         let mut page = String::from(
             "# Metrics\n\n\
              What `/metrics` shows; how to switch it on is in [Seeing inside](observability.md).\n\

@@ -12,18 +12,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use dunlin_base::{ShardId, Text};
-use dunlin_broker::ClientView;
 use dunlin_net::{Qlog, http};
 use dunlin_store_redb::StoreMetrics;
 use serde_json::json;
 
 use super::connection::conn_id;
-use super::http::{Refused, Request, Response, decode};
-use super::report::{self, ShardReport};
+use super::http::{JSON, Refused, Request, Response, decode};
+use super::ready::Readiness;
 use super::shards::Shards;
 use super::text::{self, Exposition};
-use super::{logs, page};
+use super::{logs, report};
+use crate::bridge::stats as bridge;
+use crate::control::audit::Who;
+use crate::control::plane::Plane;
+use crate::control::values::{self as control, ClientFilter, Code, Page, PageOf, Reply, Role};
 use crate::daemon::mailbox::Address;
 use crate::daemon::query::Query;
 
@@ -39,21 +41,18 @@ const ANSWERS_MAX: usize = 8;
 /// scrapes costs the shards no more than one a second.
 const METRICS_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Connections on one page, when the request does not say.
-const PAGE_DEFAULT: usize = 100;
-
-/// Connections on one page at most.
-const PAGE_MAX: usize = 1000;
-
 /// Where everything is known.
 pub(crate) struct Sources {
     pub(crate) shards: Vec<Address>,
+    pub(crate) plane: Arc<Plane>,
     /// How many threads serve them.
     pub(crate) threads: Arc<AtomicUsize>,
     pub(crate) store: Option<Arc<StoreMetrics>>,
     pub(crate) qlog: Option<Qlog>,
+    pub(crate) ready: Arc<Readiness>,
     /// Names of this machine, besides `localhost` and addresses.
     pub(crate) hosts: Vec<String>,
+    pub(crate) bridges: Vec<bridge::View>,
     pub(crate) started: Instant,
 }
 
@@ -239,10 +238,23 @@ impl Desk {
         response.write(stream, with_body)
     }
 
+    /// Whether clients should come here, or why not.
+    fn wants_clients(&self) -> Result<(), &'static str> {
+        self.sources.ready.check()?;
+        match self.sources.plane.is_draining() {
+            true => Err("the broker is being drained"),
+            false => Ok(()),
+        }
+    }
+
     fn answer(&self, request: &Request, here: bool) -> Response {
         match (request.method.as_str(), request.path.as_str()) {
             ("GET" | "HEAD", "/metrics") => Response::new(text::CONTENT_TYPE, self.metrics()),
             ("GET" | "HEAD", "/healthz") => self.health(),
+            ("GET" | "HEAD", "/readyz") => match self.wants_clients() {
+                Ok(()) => self.health(),
+                Err(why) => Response::refusal("503 Service Unavailable", why),
+            },
             ("GET" | "HEAD", "/connections") => self.connections(request),
             ("GET" | "HEAD", path) if path.starts_with("/connections/") => {
                 match path.strip_prefix("/connections/").and_then(decode) {
@@ -258,7 +270,7 @@ impl Desk {
             ),
             ("GET" | "HEAD", _) => Response::refusal(
                 "404 Not Found",
-                "there are /metrics, /healthz, /connections?limit=&after=, \
+                "there are /metrics, /healthz, /readyz, /connections?limit=&after=, \
                  /connections/CLIENT_ID and /qlog",
             ),
             _ => Response::refusal("405 Method Not Allowed", "only GET is understood"),
@@ -277,9 +289,10 @@ impl Desk {
             Err(refusal) => return refusal,
         };
         qlog.select(change.filter);
-        if let Some(client_id) = change.client_id
-            && let Some(Some(view)) = self.view(client_id)
-            && let Some(conn) = view.conn
+        let client_id = change.client_id.map(|id| id.as_str().to_owned());
+        if let Some(client_id) = client_id
+            && let Reply::Client(client) = self.ask(&control::Request::Client { client_id })
+            && let Some(conn) = client.connection.as_deref().and_then(conn_id)
         {
             self.shards.mail(conn.shard(), Query::Log(conn));
         }
@@ -298,13 +311,23 @@ impl Desk {
             return text.clone();
         }
         let sources = &self.sources;
-        let mut reports = self.shards.ask_all(Query::Report);
-        reports.sort_by_key(|report: &ShardReport| report.shard);
+        let mut reports = self.shards.reports();
+        reports.sort_by_key(|report| report.shard);
         let mut out = report::metrics(&reports, sources.store.as_ref(), sources.started);
         let threads = sources.threads.load(Ordering::Relaxed);
         shards(&mut out, self.shards.count(), reports.len(), threads);
         if let Some(qlog) = &sources.qlog {
             logs::metrics(&mut out, &qlog.totals(), qlog.failure().is_some());
+        }
+        for view in &sources.bridges {
+            let session = view.session.clone();
+            let session =
+                session.map(|client_id| self.ask(&control::Request::Client { client_id }));
+            let waiting = match session {
+                Some(Reply::Client(it)) => Some(it.queued_messages + it.inflight_messages),
+                _ => None,
+            };
+            bridge::metrics(&mut out, view, waiting);
         }
         let text = out.render();
         *latest = Some((Instant::now(), text.clone()));
@@ -313,11 +336,7 @@ impl Desk {
 
     fn health(&self) -> Response {
         let shards = self.shards.count();
-        let nothing = |reply| Query::Conns {
-            conns: Vec::new(),
-            reply,
-        };
-        let answering = self.shards.ask_all(nothing).len();
+        let answering = self.shards.answering();
         let body = format!("{answering} of {shards} shards answer");
         if answering == shards {
             Response::new("text/plain; charset=utf-8", format!("{body}\n"))
@@ -326,70 +345,60 @@ impl Desk {
         }
     }
 
-    /// One page of connected clients, in the order of their connections.
+    /// One page of connected clients.
     fn connections(&self, request: &Request) -> Response {
-        let wrong = |why| Response::refusal("400 Bad Request", why);
-        let limit = match request.query("limit").map(|text| text.parse::<usize>()) {
-            None => PAGE_DEFAULT,
-            Some(Ok(limit @ 1..=PAGE_MAX)) => limit,
-            Some(_) => return wrong("limit is a number from 1 to 1000"),
+        let limit = match request.query("limit").map(|text| text.parse()) {
+            None => PageOf::default().limit,
+            // The plane says what a limit is.
+            Some(limit) => limit.unwrap_or(0),
         };
-        let after = match request.query("after").map(|text| conn_id(&text)) {
-            None => None,
-            Some(Some(conn)) => Some(conn),
-            Some(None) => return wrong("after is a connection such as 0:1048576"),
+        let after = request.query("after");
+        let question = control::Request::Clients {
+            filter: ClientFilter::default(),
+            page: PageOf { after, limit },
         };
-        let query = |reply| Query::Clients {
-            after,
-            limit,
-            reply,
-        };
-        let mut views: Vec<ClientView> = self.shards.ask_all(query).into_iter().flatten().collect();
-        views.sort_by_key(|view| view.conn);
-        let more = views.len() >= limit;
-        views.truncate(limit);
-        let next = views.last().filter(|_| more).and_then(|view| view.conn);
-        let stats = self.shards.stats(&views);
-        let find = |view: &ClientView| {
-            let conn = view.conn?;
-            let at = stats.binary_search_by_key(&conn, |(conn, _)| *conn).ok()?;
-            stats.get(at).map(|(_, stats)| stats)
-        };
-        let rows: Vec<_> = views.iter().map(|v| page::client(v, find(v))).collect();
-        let next = next.map(|conn| conn.to_string());
-        let body = json!({ "connections": rows, "next": next });
-        Response::new(page::CONTENT_TYPE, format!("{body:#}\n"))
+        match self.ask(&question) {
+            Reply::Clients(Page { rows, next }) => {
+                let body = json!({ "connections": rows, "next": next });
+                Response::new(JSON, format!("{body:#}\n"))
+            }
+            other => refusal(&other),
+        }
     }
 
     fn client(&self, client_id: &str) -> Response {
-        match self.view(Text::from(client_id)) {
-            Some(Some(view)) => {
-                let stats = self.shards.stats(core::slice::from_ref(&view));
-                let stats = stats.first().map(|(_, stats)| stats);
-                let body = page::client(&view, stats);
-                Response::new(page::CONTENT_TYPE, format!("{body:#}\n"))
+        let client_id = client_id.to_owned();
+        match self.ask(&control::Request::Client { client_id }) {
+            Reply::Client(client) => {
+                let body = json!(client);
+                Response::new(JSON, format!("{body:#}\n"))
             }
-            Some(None) => Response::refusal("404 Not Found", "there is no such session"),
-            None => Response::refusal("503 Service Unavailable", "the shard does not answer"),
+            other => refusal(&other),
         }
     }
 
-    /// A session, on whichever shard it is; `None`: it is on none that answers,
-    /// and some do not.
-    fn view(&self, client_id: Text) -> Option<Option<ClientView>> {
-        let shards = u16::try_from(self.shards.count()).unwrap_or(u16::MAX);
-        let mut answered = true;
-        for shard in 0..shards {
-            let client_id = client_id.clone();
-            let ask = |reply| Query::Client { client_id, reply };
-            match self.shards.ask(ShardId(shard), ask) {
-                Some(Some(view)) => return Some(Some(view)),
-                Some(None) => {}
-                None => answered = false,
-            }
-        }
-        answered.then_some(None)
+    fn ask(&self, question: &control::Request) -> Reply {
+        let who = Who {
+            door: "metrics",
+            name: String::new(),
+            role: Role::Read,
+        };
+        self.sources.plane.answer(&who, question)
     }
+}
+
+/// Why there is no answer.
+fn refusal(reply: &Reply) -> Response {
+    let Reply::Failed(failure) = reply else {
+        return Response::refusal("500 Internal Server Error", "an answer to another question");
+    };
+    let status = match failure.code {
+        Code::BadRequest => "400 Bad Request",
+        Code::NotFound => "404 Not Found",
+        Code::Forbidden => "403 Forbidden",
+        Code::Busy | Code::Unavailable => "503 Service Unavailable",
+    };
+    Response::refusal(status, &failure.text)
 }
 
 /// Index of the oldest connection of the address that has the most of them.

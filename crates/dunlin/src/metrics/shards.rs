@@ -6,41 +6,68 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 use dunlin_base::{ConnId, ShardId};
-use dunlin_broker::ClientView;
+use dunlin_broker::control::values::{ClientView, Reply, Request};
 use dunlin_net::ConnStats;
 
+use super::report::ShardReport;
 use crate::daemon::mailbox::{Address, Mail};
 use crate::daemon::query::Query;
 
 /// Time for shards to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Whether the shards answer.
+#[derive(Debug)]
+pub struct Pulse(Shards);
+
+impl Pulse {
+    pub(crate) const fn new(shards: Vec<Address>) -> Self {
+        Self(Shards::new(shards))
+    }
+
+    /// All of them do, within two seconds.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.0.answering() == self.0.count()
+    }
+}
+
 /// The shards, by their addresses.
-pub(super) struct Shards(Vec<Address>);
+#[derive(Clone, Debug)]
+pub(crate) struct Shards(Vec<Address>);
 
 impl Shards {
-    pub(super) const fn new(shards: Vec<Address>) -> Self {
+    pub(crate) const fn new(shards: Vec<Address>) -> Self {
         Self(shards)
     }
 
-    pub(super) const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.0.len()
     }
 
     /// Their numbers.
-    pub(super) fn ids(&self) -> impl Iterator<Item = ShardId> + use<> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..u16::try_from(self.0.len()).unwrap_or(u16::MAX)).map(ShardId)
     }
 
+    /// How many of them answer in time.
+    pub(crate) fn answering(&self) -> usize {
+        let nothing = |reply| Query::Conns {
+            conns: Vec::new(),
+            reply,
+        };
+        self.ask_all(nothing).len()
+    }
+
     /// Sends a question.
-    pub(super) fn mail(&self, shard: ShardId, query: Query) {
+    pub(crate) fn mail(&self, shard: ShardId, query: Query) {
         if let Some(address) = self.0.get(usize::from(shard.0)) {
             address.send(Mail::Query(query));
         }
     }
 
     /// Asks one shard; `None`: it does not answer in time.
-    pub(super) fn ask<T>(
+    pub(crate) fn ask<T>(
         &self,
         shard: ShardId,
         query: impl FnOnce(Sender<T>) -> Query,
@@ -51,7 +78,7 @@ impl Shards {
     }
 
     /// Asks all shards; those that do not answer in time are left out.
-    pub(super) fn ask_all<T>(&self, query: impl Fn(Sender<T>) -> Query) -> Vec<T> {
+    pub(crate) fn ask_all<T>(&self, query: impl Fn(Sender<T>) -> Query) -> Vec<T> {
         let waiting: Vec<Receiver<T>> = self
             .ids()
             .map(|shard| {
@@ -62,8 +89,35 @@ impl Shards {
             .collect();
         collect(&waiting)
     }
+
+    /// Asks one shard as an operator; `None`: it does not answer in time.
+    pub(crate) fn control(&self, shard: ShardId, request: Request) -> Option<Reply> {
+        self.ask(shard, |reply| Query::Control { request, reply })
+    }
+
+    /// Asks all shards as an operator, by shard; `None`: it does not answer in time.
+    pub(crate) fn control_all(&self, request: &Request) -> Vec<(ShardId, Option<Reply>)> {
+        let ask = |shard| {
+            let (reply, answer) = channel();
+            let request = request.clone();
+            self.mail(shard, Query::Control { request, reply });
+            (shard, answer)
+        };
+        let waiting: Vec<_> = self.ids().map(ask).collect();
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let waiting = waiting.into_iter();
+        waiting
+            .map(|(shard, answer)| (shard, within(deadline, &answer)))
+            .collect()
+    }
+
+    /// Counters of the shards that answer in time.
+    pub(crate) fn reports(&self) -> Vec<ShardReport> {
+        self.ask_all(Query::Report)
+    }
+
     /// What the shards of their sockets know, in the order of connections.
-    pub(super) fn stats(&self, views: &[ClientView]) -> Vec<(ConnId, ConnStats)> {
+    pub(crate) fn stats(&self, views: &[ClientView]) -> Vec<(ConnId, ConnStats)> {
         let mut found = Vec::new();
         let mut waiting = Vec::new();
         for shard in self.ids() {
@@ -86,9 +140,28 @@ impl Shards {
 /// Answers that come in time.
 fn collect<T>(waiting: &[Receiver<T>]) -> Vec<T> {
     let deadline = Instant::now() + ANSWER_TIMEOUT;
-    let within = |answer: &Receiver<T>| {
-        let left = deadline.saturating_duration_since(Instant::now());
-        answer.recv_timeout(left).ok()
-    };
-    waiting.iter().filter_map(within).collect()
+    let waiting = waiting.iter();
+    waiting
+        .filter_map(|answer| within(deadline, answer))
+        .collect()
+}
+
+fn within<T>(deadline: Instant, answer: &Receiver<T>) -> Option<T> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    answer.recv_timeout(left).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::mailbox::Inbox;
+    use crate::daemon::mailbox::tests::event_loop;
+
+    #[test]
+    fn a_shard_that_does_not_answer_is_noticed() {
+        assert!(Pulse::new(Vec::new()).is_there());
+        let net = event_loop();
+        let (_inbox, address) = Inbox::new(net.waker());
+        assert!(!Pulse::new(vec![address]).is_there());
+    }
 }

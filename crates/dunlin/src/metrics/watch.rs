@@ -7,10 +7,11 @@ use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
-use dunlin_broker::ClientView;
+use dunlin_base::Text;
+use dunlin_broker::control::values::{Reply, Request};
 
-use super::page;
 use super::shards::Shards;
+use crate::control::clients;
 use crate::daemon::mailbox::Address;
 use crate::daemon::query::Query;
 
@@ -55,30 +56,19 @@ impl Drop for Watch {
 /// One round over all shards.
 fn tell(shards: &Shards) {
     for shard in shards.ids() {
-        let mut after = None;
-        loop {
-            let query = |reply| Query::Watched {
-                after,
-                limit: CLIENTS_MAX,
-                reply,
-            };
-            let Some((views, next)) = shards.ask::<(Vec<ClientView>, _)>(shard, query) else {
+        let mut next = Some(0);
+        while let Some(at) = next {
+            let limit = CLIENTS_MAX;
+            let reply = shards.control(shard, Request::Watched { at, limit });
+            let Some(Reply::Clients(page)) = reply else {
                 break;
             };
-            let stats = shards.stats(&views);
-            for view in &views {
-                let at = view
-                    .conn
-                    .and_then(|conn| stats.binary_search_by_key(&conn, |(conn, _)| *conn).ok());
-                let stats = at.and_then(|at| stats.get(at)).map(|(_, stats)| stats);
-                let client_id = view.client_id.clone();
-                let payload = page::client(view, stats).to_string();
+            for client in clients::described(shards, &page.rows) {
+                let payload = serde_json::to_string(&client).unwrap_or_default();
+                let client_id = Text::from(client.client_id);
                 shards.mail(shard, Query::Publish { client_id, payload });
             }
-            if next.is_none() {
-                break;
-            }
-            after = next;
+            next = page.next;
         }
     }
 }

@@ -117,7 +117,8 @@ fn passwords_are_verified_on_every_shard() {
         let dir = directory();
         let path = dir.path().join("passwords");
         set_password(&path, "alice", "one");
-        let auth = format!("[auth]\npassword_file = {path:?}\nanonymous = \"never\"\n{TCP}");
+        let auth = format!("[auth]\npassword_file = {path:?}\nanonymous = \"never\"");
+        let auth = format!("{auth}\nlogin_delay = \"0s\"\n{TCP}");
         let daemon = start(&dir, shards, &auth).expect("started");
         for _ in 0..4 {
             assert_eq!(connack(&daemon, 5, Some(("alice", "one"))), 0);
@@ -128,6 +129,24 @@ fn passwords_are_verified_on_every_shard() {
         }
         daemon.shut_down();
     }
+}
+
+#[test]
+fn after_three_wrong_passwords_the_next_attempt_has_to_wait() {
+    let dir = directory();
+    let path = dir.path().join("passwords");
+    set_password(&path, "alice", "one");
+    set_password(&path, "bob", "two");
+    let auth = format!("[auth]\npassword_file = {path:?}\nlogin_delay = \"1m\"\n{TCP}");
+    // Whichever shards they come to.
+    let daemon = start(&dir, 2, &auth).expect("started");
+    for _ in 0..3 {
+        assert_eq!(connack(&daemon, 5, Some(("alice", "guess"))), 0x86);
+    }
+    assert_eq!(connack(&daemon, 5, Some(("alice", "one"))), 0x9f);
+    assert_eq!(connack(&daemon, 4, Some(("alice", "one"))), 3);
+    assert_eq!(connack(&daemon, 5, Some(("bob", "two"))), 0);
+    daemon.shut_down();
 }
 
 #[test]

@@ -5,10 +5,13 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use dunlin::bench;
+use dunlin::bench::fleet::Share;
 use dunlin::bench::handshakes::{self, Pace, Until, Visits};
+use dunlin::bench::library::{self, Options};
 use dunlin::bench::plan::{Pattern, Plan, Target};
 use dunlin::bench::proc::Process;
 use dunlin::bench::report::Report;
+use dunlin::bench::schedule::Arrival;
 use dunlin_base::transport::Transport;
 use dunlin_dial::Protocol;
 use dunlin_mqtt_codec::{QoS, Version};
@@ -35,10 +38,10 @@ fn target(broker: &Broker, protocol: Protocol, transport: Transport) -> Target {
 fn plan(broker: &Broker, transport: Transport, run_id: &str) -> Plan {
     let target = target(broker, Protocol::Mqtt, transport);
     let mut plan = Plan::new(target, run_id);
-    plan.warmup = Duration::from_millis(50);
-    plan.duration = Duration::from_millis(300);
+    plan.time.warmup = Duration::from_millis(50);
+    plan.time.duration = Duration::from_millis(300);
     // A machine under load must not fail the test.
-    plan.drain = Duration::from_secs(30);
+    plan.time.drain = Duration::from_secs(30);
     plan
 }
 
@@ -73,11 +76,15 @@ fn nothing_is_lost_on_any_transport_and_qos() {
     ];
     for (number, (transport, qos, version)) in cases.into_iter().enumerate() {
         let mut plan = plan(&broker, transport, &format!("t{number}"));
-        (plan.qos, plan.subscribe_qos, plan.version) = (qos, qos, version);
+        (
+            plan.messages.qos,
+            plan.sessions.subscribe_qos,
+            plan.sessions.version,
+        ) = (qos, qos, version);
         plan.pattern = Pattern::All;
         (plan.publishers, plan.subscribers, plan.topics) = (3, 2, 4);
         plan.threads = 2;
-        plan.rate = Some(2_000.0);
+        plan.pace.rate = Some(2_000.0);
         let report = run(&plan);
         assert_complete(&report, &format!("{transport:?} {qos:?}"));
         let messages = report.messages.expect("messages");
@@ -109,12 +116,12 @@ fn nothing_is_lost_with_amqp_and_between_protocols() {
         let mut plan = plan(&broker, transport, &format!("a{number}"));
         plan.target = target(&broker, from, transport);
         plan.subscribers_at = Some(target(&broker, to, transport));
-        (plan.qos, plan.subscribe_qos) = (qos, qos);
+        (plan.messages.qos, plan.sessions.subscribe_qos) = (qos, qos);
         (plan.publishers, plan.subscribers, plan.topics) = (3, 2, 4);
         plan.pattern = Pattern::All;
-        plan.rate = Some(2_000.0);
+        plan.pace.rate = Some(2_000.0);
         if to_queue {
-            (plan.queue, plan.topics) = (Some(format!("/queues/{number}")), 1);
+            (plan.messages.queue, plan.topics) = (Some(format!("/queues/{number}")), 1);
         }
         let report = run(&plan);
         assert_complete(&report, &what);
@@ -135,8 +142,12 @@ fn saturation_of_a_queue_is_settled_in_full() {
     for (qos, durable) in [(QoS::AtMostOnce, false), (QoS::AtLeastOnce, true)] {
         let mut plan = plan(&broker, Transport::Tcp, "queue");
         plan.target = target(&broker, Protocol::Amqp, Transport::Tcp);
-        plan.queue = Some("/queues/full".into());
-        (plan.qos, plan.subscribe_qos, plan.durable) = (qos, qos, durable);
+        plan.messages.queue = Some("/queues/full".into());
+        (
+            plan.messages.qos,
+            plan.sessions.subscribe_qos,
+            plan.messages.durable,
+        ) = (qos, qos, durable);
         plan.subscribers = 20;
         assert_complete(&run(&plan), &format!("{qos:?}"));
     }
@@ -159,8 +170,8 @@ fn saturation_with_a_persistent_subscriber_is_acknowledged_in_full() {
     let mut plan = plan(&broker, Transport::Tcp, "full");
     plan.pattern = Pattern::FanIn;
     (plan.publishers, plan.topics) = (5, 5);
-    (plan.qos, plan.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
-    plan.persistent = true;
+    (plan.messages.qos, plan.sessions.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
+    plan.sessions.persistent = true;
     let report = run(&plan);
     assert_complete(&report, "persistent");
     let messages = report.messages.expect("messages");
@@ -173,8 +184,8 @@ fn what_a_broker_refuses_is_distinguished_from_what_is_lost() {
     let mut plan = plan(&broker, Transport::Tcp, "refuse");
     plan.pattern = Pattern::FanIn;
     (plan.publishers, plan.topics) = (5, 5);
-    (plan.qos, plan.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
-    plan.persistent = true;
+    (plan.messages.qos, plan.sessions.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
+    plan.sessions.persistent = true;
     let report = run(&plan);
     let messages = report.messages.as_ref().expect("messages");
     assert!(messages.refused > 0, "{report}");
@@ -267,4 +278,131 @@ fn visits_at_an_interval_are_timed_step_by_step() {
     let times = cost.times.expect("times");
     assert_eq!((times.done, cost.failed), (0, 3));
     assert!(times.why.expect("a cause").contains("refused"));
+}
+
+fn fleet(broker: &Broker, transport: Transport, run_id: &str) -> Plan {
+    let mut plan = plan(broker, transport, run_id);
+    plan.pattern = Pattern::Fleet;
+    (plan.messages.qos, plan.sessions.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
+    (plan.publishers, plan.subscribers, plan.topics) = (8, 8, 8);
+    plan.pace.rate = Some(40.0);
+    plan.time.duration = Duration::from_millis(1_500);
+    plan.messages.sizes = vec![16, 200];
+    plan
+}
+
+fn percent(share: f64) -> Share {
+    Share::percent(share).expect("a percentage")
+}
+
+/// A turn of the generator touches those publishers only to which something
+/// happened: to ask all of them in each of some 300 turns would be 120,000 times.
+#[test]
+fn publishers_without_anything_to_send_are_not_asked() {
+    let broker = Broker::start(1);
+    let mut plan = plan(&broker, Transport::Tcp, "asked");
+    (plan.publishers, plan.subscribers, plan.topics) = (400, 1, 400);
+    plan.pattern = Pattern::FanIn;
+    (plan.messages.qos, plan.sessions.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
+    plan.pace.rate = Some(300.0);
+    plan.time.duration = Duration::from_secs(1);
+    let report = run(&plan);
+    assert_complete(&report, "fan-in");
+    if let Some(generator) = report.generator {
+        // Some twice while they connect; for a message: it is due, its bytes have
+        // left, it is acknowledged.
+        let sent = report.messages.expect("messages").sent;
+        let most = 5 * 400 + 5 * (sent + 50);
+        assert!(generator.asked < most, "{} of {most}", generator.asked);
+    }
+}
+
+#[test]
+fn devices_of_a_fleet_sleep_and_wake() {
+    let broker = Broker::start(1);
+    let cases = [
+        (Transport::Quic, QoS::AtLeastOnce, Arrival::Even),
+        (Transport::Quic, QoS::AtMostOnce, Arrival::Poisson),
+        (Transport::Tls, QoS::ExactlyOnce, Arrival::Clusters(4)),
+        (Transport::Tcp, QoS::AtMostOnce, Arrival::Even),
+    ];
+    for (number, (transport, qos, arrival)) in cases.into_iter().enumerate() {
+        let what = format!("{transport:?} {qos:?} {arrival:?}");
+        let mut plan = fleet(&broker, transport, &format!("f{number}"));
+        (
+            plan.messages.qos,
+            plan.sessions.subscribe_qos,
+            plan.pace.arrival,
+        ) = (qos, qos, arrival);
+        plan.fleet.sleeping = percent(75.0);
+        let report = run(&plan);
+        assert_complete(&report, &what);
+        assert!(report.connections.losses.is_empty(), "{what}: {report}");
+        let fleet = report.fleet.as_ref().expect("a fleet");
+        assert_eq!((fleet.devices, fleet.sleeping), (16, 6), "{what}");
+        assert!(fleet.wakes > 0, "{what}: {report}");
+        assert_eq!(fleet.wake.count, fleet.wakes, "{what}");
+        let is_quic = transport == Transport::Quic;
+        assert_eq!(fleet.early_data_accepted > 0, is_quic, "{what}: {report}");
+        assert!(report.to_string().contains("wake time"), "{report}");
+    }
+}
+
+#[test]
+fn devices_of_a_fleet_move() {
+    let broker = Broker::start(1);
+    let mut plan = fleet(&broker, Transport::Quic, "move");
+    plan.fleet.moving = percent(50.0);
+    plan.fleet.move_every = Duration::from_millis(400);
+    plan.threads = 2;
+    let report = run(&plan);
+    assert_complete(&report, "moving");
+    assert!(report.connections.losses.is_empty(), "{report}");
+    let fleet = report.fleet.as_ref().expect("a fleet");
+    assert_eq!((fleet.moving, fleet.wakes), (8, 0));
+    assert!(fleet.moves >= 8, "{report}");
+    let json = serde_json::to_value(&report).expect("JSON");
+    assert_eq!(json["fleet"]["moves"], fleet.moves);
+}
+
+#[test]
+fn clients_of_the_library_carry_a_load() {
+    let broker = Broker::start(2);
+    for (transport, scheme) in [(Transport::Quic, "quic"), (Transport::Tcp, "mqtt")] {
+        let mut plan = plan(&broker, transport, scheme);
+        plan.pattern = Pattern::All;
+        (plan.publishers, plan.subscribers, plan.topics) = (2, 2, 4);
+        (plan.messages.qos, plan.sessions.subscribe_qos) = (QoS::AtLeastOnce, QoS::AtLeastOnce);
+        plan.pace.rate = Some(100.0);
+        (plan.time.warmup, plan.time.duration) = (Duration::ZERO, Duration::from_secs(1));
+        let url = format!("{scheme}://{}", broker.addr(transport));
+        let make = |kind, number| {
+            let tls = dunlin_client::TlsOptions::new().dangerous_no_verification();
+            let builder = dunlin_client::Client::builder(&url)?.tls(tls);
+            Ok(builder.client_id(plan.client_id(kind, number)))
+        };
+        let options = Options {
+            samples: true,
+            migrate: Some(Duration::from_millis(300)),
+            exchange: 2,
+            ..Options::default()
+        };
+        let done = library::run(&plan, &options, &make).expect("a run");
+        assert_eq!((done.published, done.expected), (100, 200), "{done}");
+        assert_eq!(
+            (done.lost, done.duplicated, done.failed),
+            (0, 0, 0),
+            "{done}"
+        );
+        assert_eq!(done.received, 200, "{done}");
+        assert_eq!((done.samples.len(), done.acknowledged.len()), (100, 100));
+        assert!(
+            done.samples
+                .iter()
+                .all(|(topic, sent, came)| *topic < 4 && sent <= came)
+        );
+        assert!(done.samples.is_sorted_by_key(|(_, sent, _)| *sent));
+        assert_eq!(done.latency.count, 200);
+        assert_eq!(done.moves > 0, transport == Transport::Quic, "{done}");
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::SystemTime;
 
 use dunlin_base::transport::Transport;
 
@@ -201,6 +202,31 @@ fn errors_have_mosquittos_exit_codes() {
 }
 
 #[test]
+fn a_subscriber_prints_when_it_was_subscribed() {
+    let broker = Broker::start(1);
+    let port = broker.addr(Transport::Quic).port();
+    let micros = || {
+        let since = SystemTime::UNIX_EPOCH.elapsed();
+        u64::try_from(since.expect("later").as_micros()).expect("soon")
+    };
+    let before = micros();
+    let got = output(&format!(
+        "sub --url quic://127.0.0.1:{port} --insecure -t t -E --timing"
+    ));
+    assert_eq!(got.status.code(), Some(0));
+    let json: serde_json::Value = serde_json::from_slice(&got.stdout).expect("JSON");
+    let field = |name: &str| json[name].as_u64().expect(name);
+    assert!(before <= field("start_unix_us"), "{json}");
+    assert!(
+        field("start_unix_us") + field("closed_us") <= micros(),
+        "{json}"
+    );
+    assert!(0 < field("connected_us"), "{json}");
+    assert!(field("connected_us") <= field("subscribed_us"), "{json}");
+    assert!(field("subscribed_us") <= field("closed_us"), "{json}");
+}
+
+#[test]
 fn help_is_long_only() {
     for command in ["pub", "sub"] {
         let got = output(&format!("{command} --help"));
@@ -253,6 +279,7 @@ fn options_without_effect_are_refused() {
         "pub --url mqtts://h -t a -m b --datagrams",
         "pub --url quic://h -t a -m b --topic-streams 3",
         "pub --url quic://h -t a -m b --race-memory f",
+        "pub --url quic://h -t a -m b --race-probe-after 1000",
         "pub --url quic://h -t a -m b -h h",
         "pub -t a -m b --tls-version tlsv1.2",
         "pub -t a -m b --will-qos 1",

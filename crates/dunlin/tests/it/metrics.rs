@@ -106,10 +106,12 @@ fn traffic_shows_in_metrics_and_clients_in_connections() {
             client.disconnect().await;
         }
     });
-    assert_eq!(
-        get(&broker, "/healthz"),
-        ("HTTP/1.1 200 OK".into(), "2 of 2 shards answer\n".into())
-    );
+    for target in ["/healthz", "/readyz"] {
+        assert_eq!(
+            get(&broker, target),
+            ("HTTP/1.1 200 OK".into(), "2 of 2 shards answer\n".into())
+        );
+    }
 }
 
 #[test]

@@ -127,6 +127,12 @@ impl Drop for Broker {
     }
 }
 
+/// A port that nothing listens on at the moment, for a broker that comes back.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
 /// Runs a test's conversation, but not for ever.
 pub(crate) fn run<T>(conversation: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()

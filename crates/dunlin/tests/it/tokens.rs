@@ -1,11 +1,15 @@
 //! Tokens let clients of AMQP in, until they expire.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dunlin_amqp_client::{Builder, Client, ConnectionEvent, Sasl, TlsOptions};
+use dunlin_amqp_client::{
+    Builder, Client, ConnectionEvent, Message, Sasl, StreamPolicy, TlsOptions, Token,
+};
 use dunlin_base::transport::Transport;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -73,5 +77,76 @@ fn a_token_lets_its_user_in_until_it_expires() {
         });
         let cause = ended.await.expect("in time");
         assert!(cause.contains("expired"), "{cause}");
+    });
+}
+
+#[test]
+fn a_client_that_renews_its_token_stays() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let keys = dir.path().join("keys");
+    std::fs::write(&keys, SECRET).expect("written");
+    let jwt = format!(
+        "auth.jwt={{key_file={:?},algorithms=[\"HS256\"],leeway=\"0s\"}}",
+        keys.display().to_string()
+    );
+    let listener = r#"listener=[{transport="tls",address="127.0.0.1:0",anonymous="always",protocols=["amqp"]},
+        {transport="quic",address="127.0.0.1:0",anonymous="never",protocols=["amqp"]}]"#;
+    let broker = Broker::start_with(2, &[listener, &jwt]);
+    let lifetime = Duration::from_secs(3);
+    for (scheme, transport) in [("amqps", Transport::Tls), ("amqp+quic", Transport::Quic)] {
+        let port = broker.addr(transport).port();
+        let builder = Client::builder(format!("{scheme}://localhost:{port}")).expect("a URL");
+        let builder = builder.tls(TlsOptions::new().ca_file(broker.ca()));
+        run(async {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&asked);
+            let alice = builder.clone().tokens(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(Token::new(token(SECRET, "alice", lifetime), lifetime))
+            });
+            // Without streams that has no effect.
+            let alice = alice.streams(StreamPolicy::PerLink);
+            let alice = alice.connect().await.expect("let in");
+            let mut events = alice.events();
+            let sender = alice.sender("t").attach().await.expect("attached");
+            let second = alice.sender("u").attach().await.expect("attached");
+            let ended = async {
+                while let Some(event) = events.next().await {
+                    if let ConnectionEvent::Disconnected { cause } = event {
+                        return cause.to_string();
+                    }
+                }
+                String::new()
+            };
+            let ended = tokio::time::timeout(lifetime * 2, ended).await;
+            assert!(ended.is_err(), "{ended:?}");
+            assert!(asked.load(Ordering::Relaxed) >= 3);
+            let outcome = sender.send(Message::new("x")).await.expect("an outcome");
+            assert!(outcome.is_accepted());
+            let outcome = second.send(Message::new("x")).await.expect("an outcome");
+            assert!(outcome.is_accepted());
+            // The user stays the same.
+            let other = alice.set_token(&token(SECRET, "bob", PATIENCE)).await;
+            let other = other.expect_err("hers").to_string();
+            assert!(other.contains("another user"), "{other}");
+            alice.close().await;
+        });
+    }
+    // Who came without a name has one by its token.
+    let port = broker.addr(Transport::Tls).port();
+    let builder = Client::builder(format!("amqps://localhost:{port}")).expect("a URL");
+    run(async {
+        let builder = builder.tls(TlsOptions::new().ca_file(broker.ca()));
+        let client = builder.connect().await.expect("let in");
+        let foreign = token(b"another secret that is as long as it", "bob", PATIENCE);
+        let wrong = client.set_token(&foreign).await;
+        wrong.expect_err("not signed by it");
+        let bob = token(SECRET, "bob", PATIENCE);
+        client.set_token(&bob).await.expect("taken");
+        client
+            .set_token(&token(SECRET, "alice", PATIENCE))
+            .await
+            .expect_err("his");
+        client.close().await;
     });
 }

@@ -14,8 +14,8 @@ use dunlin::tunnel::{Settings, Stop, Tunnel};
 use dunlin_base::transport::{NetEventKind, Transport};
 use dunlin_base::{ConnId, SendBuf, StreamId, Text};
 use dunlin_client::{Client, Publish, QoS, TlsOptions};
-use dunlin_dial::{LinkOptions, NetworkOptions};
 use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, ServerTls, ServerTlsOptions};
+use dunlin_socket::Options;
 
 use crate::amqp;
 use crate::metrics::{get, sum};
@@ -37,15 +37,17 @@ struct Running {
 
 impl Running {
     fn start(url: &str, tls: TlsOptions) -> Self {
-        let mut link = LinkOptions::new(url.parse().expect("a URL"));
-        link.tls = tls;
-        link.connect_timeout = Duration::from_secs(5);
-        link.network = NetworkOptions::new().keep_alive(Duration::from_secs(1));
+        let options = Options::new()
+            .tls(tls)
+            .connect_timeout(Duration::from_secs(5))
+            .keep_alive(Some(Duration::from_secs(1)));
         let complaints = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&complaints);
         let tunnel = Tunnel::bind(Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            link,
+            url: url.parse().expect("a URL"),
+            options,
+            early_data: true,
             connections_max: 64,
             streams_max: 32,
             complain: Box::new(move |what| heard.lock().expect("whole").push(what.to_string())),

@@ -12,6 +12,7 @@ use dunlin_link::linux::{Emulator, Options};
 use serde::de::DeserializeOwned;
 
 use super::congestion;
+use super::load::{BEHIND_US_MAX, clients};
 use super::record::{Cell, Measure, Outcome};
 use super::systems::{Serving, System};
 use super::validity;
@@ -20,7 +21,6 @@ use crate::lab::Lab;
 use crate::link::start;
 use crate::process::{Server, output};
 use crate::profile::of;
-use crate::tool::load::BEHIND_US_MAX;
 
 /// A link with a server at host B.
 pub(super) struct Bench<'a> {
@@ -70,14 +70,6 @@ impl<'a> Bench<'a> {
         self.system.url(Emulator::address(Side::B))
     }
 
-    /// One of this program's hidden commands at host A, with where to connect.
-    pub(super) fn tool(&self, name: &str) -> Command {
-        let mut command = self.lab.me(self.emulator.namespace(Side::A));
-        command.args([name, "--url", &self.url()]);
-        command.arg("--ca").arg(self.lab.certificate("ca.pem"));
-        command
-    }
-
     /// Clients at host A that come one after another.
     pub(super) fn visits(&self, visits: &Visits<'_>) -> Result<Times> {
         let command = self.lab.dunlin(self.emulator.namespace(Side::A));
@@ -86,11 +78,21 @@ impl<'a> Bench<'a> {
         Ok(visited.times)
     }
 
-    /// As [`Self::tool`] for those that use the client library.
+    /// `dunlin pub` or `sub`, to be started at host A.
     pub(super) fn client(&self, name: &str) -> Command {
-        let mut command = self.tool(name);
-        command.args(["--policy", self.system.streams]);
-        command
+        let broker = Emulator::address(Side::B);
+        self.system.client(self.lab, broker, name, "a")
+    }
+
+    /// The load generator at host A; `streams` is how messages are spread.
+    pub(super) fn load(&self, streams: &str) -> Command {
+        let command = self.lab.dunlin(self.emulator.namespace(Side::A));
+        clients(
+            command,
+            &self.url(),
+            &self.lab.certificate("ca.pem"),
+            streams,
+        )
     }
 
     /// Ends everything where no time is measured; what makes the cell worthless:

@@ -1,16 +1,16 @@
-//! The load generator as a child process: started, awaited, ended. So are
-//! other tools of this program that say when they are connected.
+//! The load generator as a child process: started, awaited, ended.
 
+use core::net::Ipv4Addr;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::Namespace;
-use serde::de::DeserializeOwned;
 
+use super::load::{Done, Load, clients};
+use super::systems::System;
 use crate::children::Known;
 use crate::lab::Lab;
-use crate::tool::load::Done;
 
 /// A load that runs until it is awaited, or dropped and thereby killed.
 #[derive(Debug)]
@@ -21,20 +21,27 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// Starts a load in a namespace; `client` says where the broker is, see
-    /// [`System::client`](super::systems::System::client).
+    /// Starts a load whose publishers are in a namespace, and its subscribers in
+    /// another.
     pub(crate) fn start(
         lab: &Lab,
-        namespace: &Namespace,
-        client: &[String],
+        (publishers, subscribers): (&Namespace, &Namespace),
+        (system, broker): (&System, Ipv4Addr),
+        load: &Load,
         more: &[&str],
     ) -> Result<Self> {
-        let mut command: Command = lab.me(namespace);
-        command.args(["load", "--announce"]).args(client).args(more);
+        let (url, ca) = (system.url(broker), lab.certificate("ca.pem"));
+        let mut command = clients(lab.dunlin(publishers), &url, &ca, system.streams);
+        if system.early {
+            command.arg("--tickets").arg(lab.temporary("tickets-load"));
+        }
+        load.add_to(&mut command);
+        command.args(["--announce", "--sub-namespace", subscribers.name()]);
+        command.args(more);
         Self::of(command)
     }
 
-    /// Starts a tool that says `connected`.
+    /// Starts a load that says `connected`.
     pub(crate) fn of(mut command: Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
@@ -62,12 +69,7 @@ impl Generator {
     }
 
     /// Waits for the end, and what came of it.
-    pub(crate) fn end(self) -> Result<Done> {
-        self.reply()
-    }
-
-    /// As [`Self::end`], for other tools.
-    pub(crate) fn reply<T: DeserializeOwned>(mut self) -> Result<T> {
+    pub(crate) fn end(mut self) -> Result<Done> {
         let mut said = String::new();
         self.said.read_to_string(&mut said)?;
         if !self.child.wait()?.success() {

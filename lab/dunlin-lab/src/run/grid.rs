@@ -7,13 +7,13 @@ use anyhow::{Context as _, Result};
 
 use super::bench::{Bench, measure, outcome, reply};
 use super::experiment::{Claim, Experiment, Figure, Kind, Target};
+use super::load::{Done, Load};
 use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float, quantile_of};
 use super::validity;
 use super::visits::Visits;
 use crate::lab::Lab;
-use crate::tool::load::Done;
 
 /// Every combination.
 pub(crate) struct Grid;
@@ -35,7 +35,7 @@ fn crowd(kbit: &str) -> (usize, Duration) {
 }
 
 /// Messages a second.
-const RATE: &str = "40";
+const RATE: f64 = 40.0;
 
 type Values = &'static [&'static str];
 
@@ -53,11 +53,11 @@ const fn axes(scale: Scale) -> (Values, Values, Values) {
 }
 
 /// Longest that a client may take, and seconds of messages.
-const fn size(scale: Scale) -> (Duration, &'static str) {
+const fn size(scale: Scale) -> (Duration, Duration) {
     match scale {
-        Scale::Smoke => (Duration::from_secs(10), "1s"),
-        Scale::Short => (Duration::from_secs(10), "2s"),
-        Scale::Paper => (Duration::from_secs(60), "60s"),
+        Scale::Smoke => (Duration::from_secs(10), Duration::from_secs(1)),
+        Scale::Short => (Duration::from_secs(10), Duration::from_secs(2)),
+        Scale::Paper => (Duration::from_secs(60), Duration::from_secs(60)),
     }
 }
 
@@ -90,7 +90,7 @@ impl Experiment for Grid {
     }
 
     fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
-        let time: f64 = size(scale).1.trim_end_matches('s').parse().unwrap_or(1.0);
+        let time = size(scale).1.as_secs_f64();
         let late = if cell.factor("loss_percent") == "0" {
             0.0
         } else {
@@ -125,9 +125,13 @@ impl Experiment for Grid {
             until: "connack",
             early: false,
         })?;
-        let mut command = bench.client("load");
-        command.args(["--topics", "8", "--rate", RATE, "--payload", "64"]);
-        command.args(["--samples", "--time", time]);
+        let mut command = bench.load(bench.system.streams);
+        let load = Load {
+            rate: Some(RATE),
+            ..Load::of(time)
+        };
+        load.add_to(&mut command);
+        command.arg("--samples");
         let done: Done = reply(command)?;
         let latencies: Vec<f64> = done
             .samples

@@ -3,18 +3,19 @@
 
 mod spikes;
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 
 use super::bench::{Bench, measure, outcome, reply};
 use super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
+use super::load::{Done, Load};
 use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float, mean, quantile_of};
 use super::validity;
 use crate::lab::Lab;
-use crate::tool::load::Done;
 use spikes::{NARROW_US, WIDE_US, alone, alone_by_chance, spikes};
 
 /// Eight topics at 500 messages a second.
@@ -47,11 +48,11 @@ const SINGLE: [&str; 4] = [
 ];
 
 /// Seconds of sending, warm-up included.
-const fn seconds(scale: Scale) -> &'static str {
+const fn seconds(scale: Scale) -> Duration {
     match scale {
-        Scale::Smoke => "3s",
-        Scale::Short => "6s",
-        Scale::Paper => "62s",
+        Scale::Smoke => Duration::from_secs(3),
+        Scale::Short => Duration::from_secs(6),
+        Scale::Paper => Duration::from_secs(62),
     }
 }
 
@@ -133,7 +134,7 @@ impl Experiment for Isolation {
     }
 
     fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
-        0.8 + seconds(scale).trim_end_matches('s').parse().unwrap_or(1.0)
+        0.8 + seconds(scale).as_secs_f64()
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
@@ -143,17 +144,20 @@ impl Experiment for Isolation {
             format!("loss={}%", cell.factor("loss_percent")),
         ];
         let bench = Bench::start(lab, cell, &settings, None)?;
-        let mut command = bench.tool("load");
-        match cell.factor("policy") {
-            "per-topic, sent once" => command.args(["--policy", "per-topic", "--repeat", "never"]),
-            "per-topic, sent twice" => {
-                command.args(["--policy", "per-topic", "--repeat", "always"])
-            }
-            "datagrams" => command.args(["--policy", "per-topic", "--datagrams"]),
-            policy => command.args(["--policy", policy]),
+        let (streams, more) = match cell.factor("policy") {
+            "per-topic, sent once" => ("per-topic", Some("--repeat-packets=never")),
+            "per-topic, sent twice" => ("per-topic", Some("--repeat-packets=always")),
+            "datagrams" => ("per-topic", Some("--datagrams")),
+            "unordered" => ("per-publish-unordered", None),
+            policy => (policy, None),
         };
-        command.args(["--topics", "8", "--rate", "500", "--payload", "64"]);
-        command.args(["--samples", "--time", seconds(scale)]);
+        let mut command = bench.load(streams);
+        let load = Load {
+            rate: Some(500.0),
+            ..Load::of(seconds(scale))
+        };
+        load.add_to(&mut command);
+        command.arg("--samples").args(more);
         let done: Done = reply(command)?;
         let mut outcome = outcome(measures(&done), bench.finish(0)?);
         if outcome.invalid.is_none() {

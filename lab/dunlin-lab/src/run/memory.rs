@@ -7,11 +7,11 @@ use anyhow::Result;
 
 use super::bench::{Bench, measure, outcome, reply};
 use super::experiment::{Claim, Experiment, Figure, Target};
+use super::load::{Done, Load};
 use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float};
 use crate::lab::Lab;
-use crate::tool::load::Done;
 
 /// Memory of the broker at saturation under loss.
 pub(crate) struct Memory;
@@ -22,7 +22,7 @@ const SYSTEM: &str = "dunlin-quic";
 const MEMORY_MAX_MIB: f64 = 64.0;
 
 /// Clients that get every message.
-const SUBSCRIBERS: u64 = 4;
+const SUBSCRIBERS: u32 = 4;
 
 /// Longest that a load takes on top of its time.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -76,28 +76,24 @@ impl Experiment for Memory {
         let loss = format!("loss={}%", cell.factor("loss_percent"));
         let settings = ["delay=10ms", "rate=100mbit", "queue=250kB", &loss];
         let bench = Bench::start(lab, cell, &settings.map(str::to_owned), None)?;
-        let mut command = bench.tool("load");
-        command.args([
-            "--policy",
-            cell.factor("policy"),
-            "--qos",
-            cell.factor("qos"),
-        ]);
-        command.args([
-            "--publishers",
-            "4",
-            "--subscribers",
-            &SUBSCRIBERS.to_string(),
-        ]);
-        command.args(["--topics", "8", "--payload", "256"]);
-        command.args(["--time", &format!("{}s", seconds(scale))]);
-        command.args(["--patience", &format!("{}s", PATIENCE.as_secs())]);
+        let mut command = bench.load(cell.factor("policy"));
+        let load = Load {
+            publishers: 4,
+            subscribers: SUBSCRIBERS,
+            payload: 256,
+            patience: PATIENCE,
+            ..Load::of(Duration::from_secs(seconds(scale).into()))
+        };
+        load.add_to(&mut command);
+        command.args(["--qos", cell.factor("qos")]);
         let done: Done = reply(command)?;
         let (_, most) = bench.server.memory()?;
         // Packets that the kernel lost make memory none the smaller.
         let notes = bench.finish_untimed()?.into_iter().collect();
         // A publisher that was refused (full queues, 0x97) knows; that is no loss.
-        let lost = done.lost.saturating_sub(done.failed * SUBSCRIBERS);
+        let lost = done
+            .lost
+            .saturating_sub(done.failed * u64::from(SUBSCRIBERS));
         let measures = [
             ("memory", "MiB", float(most) / 1024.0 / 1024.0),
             ("published", "/s", float(done.published) / done.seconds),

@@ -5,21 +5,22 @@
 use core::time::Duration;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
+use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use dunlin_link::Side;
 use dunlin_link::linux::{Emulator, Namespace};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::bench::{Bench, measure, outcome, reply};
+use super::dialog::Dialog;
 use super::experiment::{Claim, Experiment, Figure, Target};
 use super::plan;
 use super::record::{Cell, Factors, Measure, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float};
 use crate::lab::{Lab, QUIC_PORT, find};
 use crate::process::output;
-use crate::tool::racer::Raced;
 
 /// QUIC and TLS race for a connection.
 pub(crate) struct Race;
@@ -27,10 +28,22 @@ pub(crate) struct Race;
 const SYSTEM: &str = "dunlin-quic";
 
 /// A client that is on TLS tries QUIC after this time.
-const PROBE_AFTER: &str = "1s";
+const PROBE_AFTER_MS: &str = "1000";
 
 /// UDP gets through again so long after that client connected.
 const OPEN_AFTER: Duration = Duration::from_millis(1500);
+
+/// Longest wait until it is on QUIC.
+const UPGRADE_MAX: Duration = Duration::from_secs(60);
+
+/// Between two of its messages.
+const PUBLISH_EVERY: Duration = Duration::from_millis(5);
+
+/// Longest wait for a client to be ready, and for each of the last messages.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Where it publishes.
+const TOPIC: &str = "race";
 
 /// One-way delays.
 const DELAYS: [&str; 3] = ["5", "25", "100"];
@@ -204,7 +217,7 @@ impl Track<'_> {
             self.connects(first, &auto, None)?;
             self.tried(first, firewall.packets()?);
             let memory = self.memory(word);
-            self.racer(&auto, Some(&memory), &[])?;
+            self.connect(&auto, Some(&memory), &[])?;
             let before = firewall.packets()?;
             self.connects(remembered, &auto, Some(&memory))?;
             self.tried(remembered, firewall.packets()? - before);
@@ -222,17 +235,17 @@ impl Track<'_> {
     /// Connects again and again.
     fn connects(&mut self, way: &str, url: &str, memory: Option<&Path>) -> Result<()> {
         let raced = (0..self.times)
-            .map(|_| self.racer(url, memory, &[]))
+            .map(|_| self.connect(url, memory, &[]))
             .collect::<Result<Vec<_>>>()?;
         self.note(way, &raced);
         Ok(())
     }
 
     /// What one way to connect gave.
-    fn note(&mut self, way: &str, raced: &[Raced]) {
+    fn note(&mut self, way: &str, raced: &[Timed]) {
         let quic = WAYS.iter().any(|(name, _, _, quic)| *name == way && *quic);
-        let wrong = raced.iter().filter(|raced| raced.quic != quic).count();
-        let took = raced.iter().map(|raced| raced.connect_us / 1e3).collect();
+        let wrong = raced.iter().filter(|raced| raced.is_quic() != quic).count();
+        let took = raced.iter().map(|raced| raced.connected_us / 1e3).collect();
         self.add("connect", "ms", way, took);
         self.add("on-the-other-transport", "", way, vec![float(wrong as u64)]);
     }
@@ -257,10 +270,10 @@ impl Track<'_> {
         let (mut early, mut blocked) = (Vec::new(), Vec::new());
         for _ in 0..self.times {
             let _ = std::fs::remove_file(&memory);
-            self.racer(url, Some(&memory), &more)?;
-            early.push(self.racer(url, Some(&memory), &more)?);
+            self.connect(url, Some(&memory), &more)?;
+            early.push(self.connect(url, Some(&memory), &more)?);
             let firewall = Firewall::start(self.bench.emulator.namespace(Side::B), "drop")?;
-            blocked.push(self.racer(url, Some(&memory), &more)?);
+            blocked.push(self.connect(url, Some(&memory), &more)?);
             drop(firewall);
         }
         self.note(EARLY, &early);
@@ -272,41 +285,130 @@ impl Track<'_> {
     fn back(&mut self, url: &str) -> Result<()> {
         let memory = self.memory("back");
         let _ = std::fs::remove_file(&memory);
-        let firewall = Firewall::start(self.bench.emulator.namespace(Side::B), "drop")?;
-        let raced = thread::scope(|scope| {
-            let client = scope.spawn(|| {
-                let more = ["--upgrade-within", "60s", "--probe-after", PROBE_AFTER];
-                self.racer(url, Some(&memory), &more)
-            });
-            thread::sleep(OPEN_AFTER);
-            drop(firewall);
-            client.join().ok().context("a thread failed")?
-        })?;
-        let next = self.racer(url, Some(&memory), &[])?;
-        let after = raced.upgrade_us.map_or(f64::NAN, |us| us / 1e6);
+        let host = self.bench.emulator.namespace(Side::A);
+        let mut firewall = Some(Firewall::start(
+            self.bench.emulator.namespace(Side::B),
+            "drop",
+        )?);
+        let mut receiver = self.client("sub", url);
+        receiver.args(["-i", "receiver"]).args(GOES_BACK);
+        let receiver = Dialog::start(host, &mut receiver)?;
+        receiver.await_line(&format!("Subscribed '{TOPIC}'"), WAIT_MAX)?;
+        let mut sender = self.client("pub", url);
+        sender.args(["-i", "sender", "-l"]).args(GOES_BACK);
+        let mut sender = Dialog::start(host, sender.arg("--race-memory").arg(&memory))?;
+        let begun = Instant::now();
+        let mut published = 0_u64;
+        loop {
+            sender.give(&published.to_string())?;
+            published += 1;
+            if sender
+                .await_line("connected over quic", PUBLISH_EVERY)
+                .is_ok()
+            {
+                break;
+            }
+            if begun.elapsed() > OPEN_AFTER {
+                drop(firewall.take());
+            }
+            if begun.elapsed() > UPGRADE_MAX {
+                bail!("not on QUIC within {UPGRADE_MAX:?}");
+            }
+        }
+        let raced: Timed = serde_json::from_str(&sender.leave(true)?)?;
+        let times = arrivals(&receiver, published);
+        let next = self.connect(url, Some(&memory), &[])?;
+        let after = raced.back_us().map_or(f64::NAN, |us| us / 1e6);
+        let lost = times.iter().filter(|times| **times == 0).count() as u64;
+        let doubled = times.iter().map(|times| times.saturating_sub(1)).sum();
         for (metric, unit, value) in [
             ("back-after", "s", after),
-            ("back-began-on-quic", "", float(raced.quic.into())),
-            ("back-published", "messages", float(raced.published)),
-            ("back-lost", "messages", float(raced.lost)),
-            ("back-doubled", "messages", float(raced.doubled)),
-            ("back-next-on-quic", "", float(next.quic.into())),
+            ("back-began-on-quic", "", float(raced.is_quic().into())),
+            ("back-published", "messages", float(published)),
+            ("back-lost", "messages", float(lost)),
+            ("back-doubled", "messages", float(doubled)),
+            ("back-next-on-quic", "", float(next.is_quic().into())),
         ] {
             self.measures.push(measure(metric, unit, vec![value]));
         }
         Ok(())
     }
 
-    /// A client in a process of its own.
-    fn racer(&self, url: &str, memory: Option<&Path>, more: &[&str]) -> Result<Raced> {
+    /// `dunlin pub` or `sub`, which says how long it took and over what.
+    fn client(&self, name: &str, url: &str) -> Command {
         let lab = self.bench.lab;
-        let mut command = lab.me(self.bench.emulator.namespace(Side::A));
-        command.args(["racer", "--url", url]).args(more);
-        command.arg("--ca").arg(lab.certificate("ca.pem"));
+        let mut command = lab.dunlin(self.bench.emulator.namespace(Side::A));
+        command.args([name, "--timing", "--url", url, "-t", TOPIC]);
+        command.arg("--cafile").arg(lab.certificate("ca.pem"));
+        command
+    }
+
+    /// Connects once, in a process of its own.
+    fn connect(&self, url: &str, memory: Option<&Path>, more: &[&str]) -> Result<Timed> {
+        let mut command = self.client("pub", url);
+        // One of QoS 0 would be lost with a connection that is given up.
+        command.args(["-n", "-q", "1"]).args(more);
         if let Some(memory) = memory {
-            command.arg("--memory").arg(memory);
+            command.arg("--race-memory").arg(memory);
         }
         reply(command)
+    }
+}
+
+/// Of the clients that go back to QUIC.
+const GOES_BACK: [&str; 7] = [
+    "-d",
+    "-q",
+    "2",
+    "-x",
+    "60",
+    "--race-probe-after",
+    PROBE_AFTER_MS,
+];
+
+/// How often each of the messages came.
+fn arrivals(receiver: &Dialog, published: u64) -> Vec<u64> {
+    let mut times = vec![0; usize::try_from(published).unwrap_or_default()];
+    while times.contains(&0) {
+        let Some(line) = receiver.next(WAIT_MAX) else {
+            break;
+        };
+        // The other lines say what happens.
+        let number: Option<usize> = line.parse().ok();
+        if let Some(times) = number.and_then(|number| times.get_mut(number)) {
+            *times += 1;
+        }
+    }
+    times
+}
+
+/// What `--timing` prints.
+#[derive(Clone, Debug, Deserialize)]
+struct Timed {
+    connected_us: f64,
+    /// Of the first connection.
+    transport: String,
+    #[serde(default)]
+    reconnections: Vec<Reconnection>,
+}
+
+/// A later connection.
+#[derive(Clone, Debug, Deserialize)]
+struct Reconnection {
+    us: f64,
+    transport: String,
+}
+
+impl Timed {
+    fn is_quic(&self) -> bool {
+        self.transport == "quic"
+    }
+
+    /// From CONNACK until the connection was on QUIC again.
+    fn back_us(&self) -> Option<f64> {
+        let mut later = self.reconnections.iter();
+        let back = later.find(|later| later.transport == "quic")?;
+        Some(back.us - self.connected_us)
     }
 }
 

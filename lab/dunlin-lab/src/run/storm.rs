@@ -12,12 +12,12 @@ use dunlin_link::linux::Emulator;
 use super::bench::{Bench, measure, outcome};
 use super::experiment::{Claim, Experiment, Figure, Target};
 use super::generator::Generator;
+use super::load::{Done, Load};
 use super::plan;
 use super::record::{Cell, Factors, Measure, Outcome, Record, Scale};
 use super::stats::{Pick, Sample, Statistic, float};
 use super::systems::Serving;
 use crate::lab::Lab;
-use crate::tool::load::Done;
 
 /// Rebinding and migration under traffic.
 pub(crate) struct Storm;
@@ -98,14 +98,17 @@ impl Experiment for Storm {
         let time = PERIOD * seconds(scale) + AFTER;
         let mut loads = Vec::new();
         for qos in QOS {
-            let mut command = bench.tool("load");
-            command.args(["--announce", "--policy", cell.factor("policy")]);
-            command.args(["--qos", qos, "--id", &format!("storm{qos}")]);
-            command.args(["--rate", "50", "--patience", "10s"]);
-            command.args(["--time", &format!("{}s", time.as_secs())]);
+            let mut command = bench.load(cell.factor("policy"));
+            let load = Load {
+                rate: Some(50.0),
+                patience: Duration::from_secs(10),
+                ..Load::of(time)
+            };
+            load.add_to(&mut command);
+            command.args(["--announce", "--qos", qos]);
             if moves {
                 // Not in step with the link's seconds.
-                command.args(["--migrate", "1700ms"]);
+                command.args(["--migrate", "1.7"]);
             }
             loads.push(Generator::of(command)?);
         }

@@ -283,20 +283,19 @@ impl System {
         }
     }
 
-    /// Arguments of the load generator and of `knock` that say where the
-    /// broker is and how to talk to it. Each device has tickets of its own.
-    pub(crate) fn client(&self, lab: &Lab, broker: Ipv4Addr, device: &str) -> Vec<String> {
-        let mut arguments = vec!["--url".to_owned(), self.url(broker)];
-        arguments.push("--ca".to_owned());
-        arguments.push(lab.certificate("ca.pem").display().to_string());
-        arguments.push("--policy".to_owned());
-        arguments.push(self.streams.to_owned());
-        if self.early {
-            arguments.push("--tickets".to_owned());
-            let tickets = lab.temporary(&format!("tickets-{device}"));
-            arguments.push(tickets.display().to_string());
+    /// `dunlin pub` or `sub`, that talks to the broker as this system does. Each
+    /// device has tickets of its own.
+    pub(crate) fn client(&self, lab: &Lab, broker: Ipv4Addr, name: &str, device: &str) -> Command {
+        let mut command = Command::new(lab.program());
+        command.args([name, "--url", &self.url(broker)]);
+        if self.wire != Wire::Tcp {
+            command.arg("--cafile").arg(lab.certificate("ca.pem"));
         }
-        arguments
+        if self.early {
+            let tickets = lab.temporary(&format!("tickets-{device}"));
+            command.arg("--tickets").arg(tickets);
+        }
+        command
     }
 }
 

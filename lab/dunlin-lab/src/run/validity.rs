@@ -2,7 +2,7 @@
 
 use dunlin_link::linux::{Lateness, Report};
 
-use crate::tool::load::{BEHIND_US_MAX, Done};
+use super::load::{BEHIND_US_MAX, Done};
 
 /// Share of packets that may be later than [`LATE_US_MAX`].
 const LATE_SHARE: f64 = 0.99;

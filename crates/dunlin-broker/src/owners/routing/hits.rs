@@ -14,10 +14,10 @@ use crate::owners::groups::Groups;
 use crate::owners::subscribers::{Subscribed, Subscriber};
 
 /// No Local in the options byte of a subscription.
-pub(super) const NO_LOCAL: u8 = 0b0100;
+pub(crate) const NO_LOCAL: u8 = 0b0100;
 
 /// Retain As Published, likewise.
-const RETAIN_AS_PUBLISHED: u8 = 0b1000;
+pub(crate) const RETAIN_AS_PUBLISHED: u8 = 0b1000;
 
 /// The session has filters of its own, which see more than the topic. Reserved in
 /// MQTT.

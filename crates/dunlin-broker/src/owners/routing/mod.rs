@@ -17,7 +17,9 @@ pub(crate) use crate::owners::subscribers::{Subscribed, Subscriber};
 mod hits;
 mod retained;
 
-pub(crate) use hits::{FILTERED, Hit, Matches, Member, Scope, Wanted};
+pub(crate) use hits::{
+    FILTERED, Hit, Matches, Member, NO_LOCAL, RETAIN_AS_PUBLISHED, Scope, Wanted,
+};
 use hits::{Finder, Mark};
 use retained::Retained;
 
@@ -234,6 +236,25 @@ impl Routing {
                 }
             }
         }
+    }
+
+    /// Calls `visit` with who has subscribed to a topic, without giving shared
+    /// subscriptions their turn; with the `$share` filter of those.
+    pub(crate) fn visit(
+        &self,
+        topic: &str,
+        mut visit: impl FnMut(Subscriber, &Subscribed, Option<&Text>),
+    ) {
+        self.subscribers.tree().matches(topic, |found| match found {
+            Match::Subscriber { key, value } => visit(key, value, None),
+            Match::Shared(shared) => {
+                let share = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
+                let share = Text::from(share);
+                for member in shared.members() {
+                    visit(member.key, member.value, Some(&share));
+                }
+            }
+        });
     }
 
     /// Whether a session wants messages of this topic.

@@ -1,5 +1,6 @@
 //! The exchange against packets of a server, without a transport.
 
+use dunlin_dial::Channel;
 use dunlin_dial::RuntimeLimits;
 use dunlin_mqtt::codec::{Ack, ConnAck, Packet, decode_from_client, peek};
 
@@ -37,7 +38,8 @@ impl Rig {
 
     fn connected(set: impl FnOnce(&mut Options)) -> Self {
         let mut rig = Self::new(set);
-        rig.exchange.begin(NOW, 0, false, &mut rig.out);
+        rig.exchange
+            .begin(NOW, Channel::default(), 0, false, &mut rig.out);
         assert_eq!(rig.sent(), ["CONNECT"]);
         let connack = Packet::ConnAck(ConnAck::default());
         assert!(matches!(
@@ -92,7 +94,8 @@ impl Rig {
 #[test]
 fn connack_says_what_streams_the_server_takes() {
     let mut rig = Rig::new(|_| {});
-    rig.exchange.begin(NOW, 0, false, &mut rig.out);
+    rig.exchange
+        .begin(NOW, Channel::default(), 0, false, &mut rig.out);
     let name = Text::from_static(dunlin_mqtt::flow::option::DATA_STREAMS);
     let properties = [(name, Text::from_static("8"))];
     let mut connack = ConnAck::default();

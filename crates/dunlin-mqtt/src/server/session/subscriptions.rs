@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use dunlin_base::{StreamId, Text};
 use dunlin_mqtt_codec::{ReasonCode, RetainHandling, SubscribeOptions};
@@ -103,6 +104,12 @@ impl Subscriptions {
     #[must_use]
     pub fn get(&self, filter: &str) -> Option<&Subscription> {
         self.by_filter.get(filter.as_bytes())
+    }
+
+    /// Those after this filter, in the order of filters.
+    pub fn after(&self, filter: &str) -> impl Iterator<Item = (&Text, &Subscription)> {
+        let after = (Bound::Excluded(filter.as_bytes()), Bound::Unbounded);
+        self.by_filter.range::<[u8], _>(after)
     }
 
     /// Whether one message could match more than `max` if a filter were added.

@@ -3,12 +3,13 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use dunlin_base::transport::{CloseCause, NetCommandKind, NetEvent, NetEventKind};
+use dunlin_base::transport::{BindingType, CloseCause, NetCommandKind, NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, Repeat, SendBuf, StreamId};
 use dunlin_quic::{ConnStats, DatagramError, QuicConn};
 
 use super::super::env::Env;
 use super::{Conn, Conns, Report, find_in, mark};
+use crate::stream;
 
 /// One connection of a loop. Where there is none with the id it was asked for,
 /// or none any more, nothing happens.
@@ -40,11 +41,32 @@ impl ConnMut<'_> {
         })
     }
 
+    /// The certificate that the peer presented, in DER; `None` where there is no TLS,
+    /// and before the handshake is complete.
+    #[must_use]
+    pub fn peer_certificate(&mut self) -> Option<Vec<u8>> {
+        match self.conns.find(self.id)? {
+            Conn::Stream(stream) => stream::peer_certificate(stream),
+            Conn::Quic(quic) => dunlin_quic::peer_certificate(&quic.conn),
+        }
+    }
+
+    /// The peer's transport parameters (RFC 9000 section 18), in their encoding; `None`
+    /// on other transports than QUIC, and before the handshake is complete.
+    #[must_use]
+    pub fn peer_parameters(&mut self) -> Option<Vec<u8>> {
+        match self.conns.find(self.id)? {
+            Conn::Stream(_) => None,
+            Conn::Quic(quic) => dunlin_quic::peer_parameters(&quic.conn),
+        }
+    }
+
     /// Gives it bytes; takes all of them. Returns how many left at once: room
     /// for as many more. The rest is announced by `Sent`.
     ///
     /// A dialled QUIC connection opens its control stream with the first bytes
-    /// sent on it. Bytes for a stream that takes none any more are dropped and
+    /// sent on it; an accepted one keeps bytes for it until the client has opened
+    /// it. Bytes for a stream that takes none any more are dropped and
     /// count as left.
     #[must_use = "these bytes are not announced by `Sent`"]
     pub fn send(&mut self, stream: StreamId, data: &mut SendBuf) -> usize {
@@ -77,6 +99,23 @@ impl ConnMut<'_> {
     pub fn open_stream(&mut self, bidirectional: bool) -> Option<StreamId> {
         self.with_quic(|quic| quic.streams().open(bidirectional))
             .flatten()
+    }
+
+    /// Lets the peer know of a stream on which nothing has been sent (QUIC), so that
+    /// it can send first.
+    pub fn announce_stream(&mut self, stream: StreamId) {
+        self.with_quic(|quic| quic.streams().announce(stream));
+    }
+
+    /// Whether more may arrive on a stream, and whether this side may send on it:
+    /// after `StreamReset`, which of the two was meant. On other transports than
+    /// QUIC both, while the connection lives.
+    pub fn stream_sides(&mut self, stream: StreamId) -> (bool, bool) {
+        let quic = self.with_quic(|quic| quic.streams().sides(stream));
+        quic.unwrap_or_else(|| {
+            let lives = self.conns.find(self.id).is_some();
+            (lives, lives)
+        })
     }
 
     /// Ends our side of a stream after what was given to `send`.
@@ -167,6 +206,26 @@ impl ConnMut<'_> {
         }
     }
 
+    /// What SASL on a dialled connection can be bound by.
+    #[must_use]
+    pub fn binding_type(&mut self) -> Option<BindingType> {
+        match self.conns.find(self.id)? {
+            Conn::Stream(tcp) => stream::end_point(tcp).map(|_| BindingType::TlsServerEndPoint),
+            Conn::Quic(_) => Some(BindingType::TlsExporter),
+        }
+    }
+
+    /// The data of that type, or of the one that
+    /// [`Peer::binding`](dunlin_base::transport::Peer::binding) names; `None` as
+    /// long as the handshake goes on. On an accepted connection an event gives
+    /// it then.
+    pub fn bind_channel(&mut self) -> Option<Bytes> {
+        match self.conns.find(self.id)? {
+            Conn::Stream(tcp) => stream::end_point(tcp),
+            Conn::Quic(quic) => quic.conn.binding().ask(),
+        }
+    }
+
     /// The application knows the peer: it does not count as a pending handshake
     /// any more ([`NetConfig::accepts_peers`](crate::NetConfig::accepts_peers)).
     pub fn accept(&mut self) {
@@ -237,7 +296,7 @@ impl ConnMut<'_> {
         let serial = id.serial();
         match find_in(&mut conns.slots, conns.shard, *id) {
             Some(Conn::Stream(tcp)) => {
-                tcp.input.idle_timeout = idle;
+                tcp.input.set_idle_timeout(idle);
                 conns
                     .timers
                     .arm(serial, tcp.next_deadline(), &mut tcp.armed);
@@ -362,7 +421,13 @@ impl ConnMut<'_> {
             NetCommandKind::IsolateStreams { isolate } => self.isolate_streams(*isolate),
             NetCommandKind::RepeatPackets { repeat } => self.repeat_packets(*repeat),
             NetCommandKind::ExpectMore => {
-                self.with_quic(QuicConn::expect_more);
+                self.with_quic(|quic| quic.early_data().expect_more());
+            }
+            NetCommandKind::BindChannel => {
+                let kind = NetEventKind::ChannelBinding {
+                    data: self.bind_channel()?,
+                };
+                return Some(NetEvent::new(self.id, kind));
             }
             NetCommandKind::Accept => self.accept(),
             NetCommandKind::Close { code, promptly } => self.close_as(*code, *promptly),

@@ -4,6 +4,7 @@ use dunlin_base::transport::CloseCause;
 
 use super::super::env::Env;
 use super::super::sources::Sources;
+use super::acks::note_ack;
 use super::{Conn, Conns, Report, mark};
 use crate::port::PortOf;
 
@@ -20,32 +21,30 @@ impl Conns {
         self.dirty = listed;
     }
 
-    /// Sends what a connection has. Returns whether its address or the way from
-    /// there is gone.
-    pub(crate) fn flush_one(&mut self, serial: u64, sources: &mut Sources, env: &mut Env) -> bool {
+    /// Gives its socket what a connection has.
+    pub(crate) fn flush_one(&mut self, serial: u64, sources: &mut Sources, env: &mut Env) {
         let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
-            return false;
+            return;
         };
         let Some(endpoint) = sources.endpoint_mut(quic.source) else {
-            return false;
+            return;
         };
         quic.dirty = false;
         if quic.conn.awaits_owner() {
-            return false;
+            return;
         }
         if quic.conn.exchange(&mut endpoint.quic) {
             self.remove(serial, env);
-            return false;
+            return;
         }
         let Some(port) = sources.port_mut(quic.via) else {
-            return false;
+            return;
         };
         let (clock, now) = (&env.config.clock, env.now);
         let (counters, buf) = (&mut env.counters, &mut env.scratch.udp_out);
         let mut port = PortOf { port, serial };
         let conn = quic.conn.id();
         let transmitted = quic.conn.transmit(clock, now, &mut port, buf, counters);
-        let failed = transmitted.is_some() && core::mem::take(&mut port.port.unreachable);
         if let Some(transmitted) = transmitted {
             if transmitted.more {
                 mark(&mut self.dirty, serial, &mut quic.dirty);
@@ -65,6 +64,6 @@ impl Conns {
         }
         let at = quic.conn.next_deadline(clock);
         self.timers.arm(serial, at, &mut quic.armed);
-        failed
+        note_ack(&mut self.acks, serial, quic, env);
     }
 }

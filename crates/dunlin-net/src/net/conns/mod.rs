@@ -1,6 +1,7 @@
 //! The connections of a loop: their table, their deadlines, what is left to do
 //! for each, and what is to be reported of them.
 
+mod acks;
 mod commands;
 mod detach;
 mod flush;
@@ -20,6 +21,9 @@ use mio::{Interest, Registry, Token};
 pub use commands::ConnMut;
 pub use detach::DetachedConn;
 pub(super) use run::{Cause, Handler};
+
+use acks::WaitingAcks;
+pub(super) use acks::join_acks;
 
 use super::env::Env;
 use super::held::Held;
@@ -62,6 +66,7 @@ pub(super) struct Conns {
     dirty: Vec<u64>,
     /// QUIC connections to run after a batch of datagrams.
     touched: Vec<u64>,
+    pub(super) acks: WaitingAcks,
     /// Connections whose ticket's use is being kept.
     strikes: BTreeMap<StrikeId, u64>,
     reports: VecDeque<Report>,
@@ -107,6 +112,7 @@ impl Conns {
             ready: Vec::new(),
             dirty: Vec::new(),
             touched: Vec::new(),
+            acks: WaitingAcks::new(),
             strikes: BTreeMap::new(),
             reports: VecDeque::new(),
             strangers: Strangers::default(),
@@ -253,13 +259,13 @@ impl Conns {
                     .extend(moves.take_left().into_iter().chain(probed).chain([via]));
             }
         }
-        let (accepted, addr) = match &conn {
-            Conn::Stream(tcp) => (tcp.is_accepted(), tcp.addr().ip()),
-            Conn::Quic(quic) => (quic.conn.is_accepted(), quic.admitted_ip),
+        let (accepted, counted, addr) = match &conn {
+            Conn::Stream(tcp) => (tcp.is_accepted(), !tcp.is_proxy, tcp.addr().ip()),
+            Conn::Quic(quic) => (quic.conn.is_accepted(), true, quic.admitted_ip),
         };
         unknown::forget(&mut self.strangers, &mut conn, env);
         if accepted {
-            let by_address = env.limits().counts_addresses();
+            let by_address = counted && env.limits().counts_addresses();
             env.admission().end(addr, by_address);
         }
         self.freed = true;

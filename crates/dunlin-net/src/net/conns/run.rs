@@ -1,10 +1,13 @@
 //! Running one connection: after readiness, datagrams or a deadline.
 
+use core::net::IpAddr;
+
 use dunlin_base::transport::NetEvent;
 
 use super::super::env::Env;
 use super::super::quic::QuicSlot;
 use super::{Conn, Conns, mark};
+use crate::strangers::Strangers;
 use crate::stream::{Cx, Step, StreamConn};
 
 /// Where events go.
@@ -44,13 +47,16 @@ impl Conns {
                 let mut cx = Cx {
                     now: env.now,
                     limits: &env.config.limits,
+                    admission: &env.config.shared.admission,
                     counters: &mut env.counters,
                     scratch: &mut env.scratch,
                     delivered: 0,
                     out: handler,
                 };
+                let proxy = tcp.is_proxy.then(|| tcp.addr().ip());
                 let step = run_stream(tcp, cause, &mut cx);
                 bytes = cx.delivered;
+                follow(&mut self.strangers, proxy, tcp);
                 (step, tcp.is_handshaking(), tcp.stranger.is_some())
             }
             Conn::Quic(quic) => {
@@ -124,6 +130,17 @@ impl Conns {
                 self.ready.push(serial);
             }
         }
+    }
+}
+
+/// Lists a connection at the address of its client, once that is known and no longer
+/// that of its proxy.
+fn follow(strangers: &mut Strangers, proxy: Option<IpAddr>, tcp: &mut StreamConn) {
+    let client = tcp.addr().ip();
+    if let (Some(proxy), Some(ticket)) = (proxy, &mut tcp.stranger)
+        && proxy != client
+    {
+        strangers.move_to(proxy, client, ticket);
     }
 }
 

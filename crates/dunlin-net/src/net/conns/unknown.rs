@@ -8,7 +8,7 @@ use dunlin_base::transport::CloseCause;
 
 use super::super::env::Env;
 use super::{Conn, Conns, find_in};
-use crate::admission::Refusal;
+use crate::admission::{Refusal, Standing};
 use crate::strangers::{Strangers, Ticket};
 
 impl Conns {
@@ -16,6 +16,9 @@ impl Conns {
     pub(super) fn accept(&mut self, conn: ConnId, env: &Env) {
         if let Some(conn) = find_in(&mut self.slots, self.shard, conn) {
             forget(&mut self.strangers, conn, env);
+            if let Conn::Quic(quic) = conn {
+                quic.conn.binding().settle();
+            }
         }
     }
 
@@ -53,8 +56,13 @@ impl Conns {
     ///
     /// # Errors
     /// A limit is reached.
-    pub(crate) fn admit(&mut self, ip: IpAddr, proved: bool, env: &mut Env) -> Result<(), Refusal> {
-        let admit = |env: &Env| env.admission().admit(ip, proved, env.now, env.limits());
+    pub(crate) fn admit(
+        &mut self,
+        ip: IpAddr,
+        standing: Standing,
+        env: &mut Env,
+    ) -> Result<(), Refusal> {
+        let admit = |env: &Env| env.admission().admit(ip, standing, env.now, env.limits());
         match admit(env) {
             Err(Refusal::Pending) if self.make_room(ip, env) => admit(env),
             result => result,

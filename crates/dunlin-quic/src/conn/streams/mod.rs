@@ -39,7 +39,7 @@ pub(super) type Left = Vec<(StreamId, usize)>;
 pub(super) struct Streams {
     /// This side is the server.
     accepted: bool,
-    /// This side opened a bidirectional stream, the first of which is control.
+    /// The client has opened a bidirectional stream, the first of which is control.
     opened_control: bool,
     /// Bytes of different streams leave in different packets.
     isolated: bool,
@@ -236,6 +236,13 @@ impl Streams {
         self.take_unread()
     }
 
+    /// Whether this is control of an accepted connection that the client has not
+    /// opened yet.
+    fn is_awaited(&self, id: QuicStreamId) -> bool {
+        let control = QuicStreamId::new(Side::Client, Dir::Bi, 0);
+        self.accepted && !self.opened_control && id == control
+    }
+
     fn backlog_mut(&mut self, id: QuicStreamId) -> Option<&mut StreamBacklog> {
         self.backlogs.iter_mut().find(|b| b.id == id)
     }
@@ -293,7 +300,7 @@ impl<'a> StreamsMut<'a> {
             self.check_backlog(limits, counters)?;
             return Ok(0);
         }
-        if self.state.isolated && self.state.flight.is_none() {
+        if (self.state.isolated && self.state.flight.is_none()) || self.state.is_awaited(id) {
             self.state.backlogs.push(StreamBacklog::of(id, data, 0));
             self.check_backlog(limits, counters)?;
             return Ok(0);
@@ -324,10 +331,11 @@ impl<'a> StreamsMut<'a> {
     }
 
     /// The stream, if this side may send on it. A dialled connection opens its
-    /// control stream by sending on it.
+    /// control stream by sending on it; an accepted one keeps what is sent on it
+    /// until the client has opened it.
     pub(super) fn sending(&mut self, stream: StreamId) -> Option<QuicStreamId> {
         let id = quic_id(stream)?;
-        if self.state.sending.contains(&id) {
+        if self.state.sending.contains(&id) || self.state.is_awaited(id) {
             return Some(id);
         }
         let may_open = !self.state.accepted && !self.state.opened_control;
@@ -396,7 +404,7 @@ impl<'a> StreamsMut<'a> {
     /// As [`Self::write_backlog`], but not more than `max` bytes.
     fn write_some(&mut self, id: QuicStreamId, max: usize) -> usize {
         // Early data goes out once, and then waits for the verdict.
-        if self.state.flight.is_some() {
+        if self.state.flight.is_some() || self.state.is_awaited(id) {
             return 0;
         }
         let Some(at) = self.state.backlogs.iter().position(|b| b.id == id) else {
@@ -481,7 +489,7 @@ impl<'a> StreamsMut<'a> {
             }
             return None;
         };
-        self.state.opened_control |= bidirectional;
+        self.state.opened_control |= bidirectional && !self.state.accepted;
         self.state.sending.push(id);
         if let Some(flight) = &mut self.state.flight {
             flight.opened(id);
@@ -490,6 +498,27 @@ impl<'a> StreamsMut<'a> {
             log.stream_opened(StreamId(id.into()), true);
         }
         Some(StreamId(id.into()))
+    }
+
+    /// Lets the peer know of a stream on which nothing has been sent, by an empty
+    /// STREAM frame: it may want to send first.
+    pub fn announce(&mut self, stream: StreamId) {
+        if let Some(id) = quic_id(stream)
+            && self.state.sending.contains(&id)
+        {
+            let _ = self.proto.send_stream(id).write(&[]);
+        }
+    }
+
+    /// Whether more may arrive on a stream, and whether this side may send on it.
+    pub fn sides(&mut self, stream: StreamId) -> (bool, bool) {
+        let Some(id) = quic_id(stream) else {
+            return (false, false);
+        };
+        let ours = stream.is_server_initiated() == self.state.accepted;
+        let receives =
+            !(stream.is_unidirectional() && ours) && self.proto.recv_stream(id).read(true).is_ok();
+        (receives, self.state.sending.contains(&id))
     }
 
     /// Bytes given to [`Self::send`] that the stream has not taken.
@@ -579,6 +608,10 @@ impl<'a> StreamsMut<'a> {
     /// Ends our side of a stream after its backlog.
     pub fn finish(&mut self, stream: StreamId) {
         if let Some(id) = quic_id(stream) {
+            if self.state.is_awaited(id) && self.state.backlog_mut(id).is_none() {
+                let empty = StreamBacklog::new(id, Backlog::default());
+                self.state.backlogs.push(empty);
+            }
             match self.state.backlog_mut(id) {
                 Some(backlog) => backlog.finish = true,
                 None => self.finish_now(id),
@@ -649,6 +682,8 @@ impl<'a> StreamsMut<'a> {
         let id = self.proto.streams().accept(dir)?;
         if dir == Dir::Bi {
             self.state.sending.push(id);
+            // What was kept for control leaves now.
+            self.state.writable |= !core::mem::replace(&mut self.state.opened_control, true);
         }
         if let Some(log) = self.log {
             log.stream_opened(StreamId(id.into()), false);

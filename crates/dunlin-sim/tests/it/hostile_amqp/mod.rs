@@ -13,12 +13,14 @@
 //! | a transfer never finished | `keeping::transfers_never_finished_share_one_budget` |
 //! | unknown or forbidden addresses | `states::unknown_and_forbidden_addresses_refuse_the_link` |
 //! | SASL that loops or is silent | `strangers::sasl_that_loops_ends`, `strangers::sasl_that_is_silent_ends` |
+//! | SASL on one stream after another | `strangers::sasl_on_stream_after_stream_ends_the_connection` |
 //! | floods before authentication | `strangers::floods_before_authentication_are_bounded` |
 //! | receivers that never settle | `keeping::receivers_that_never_settle_hold_what_others_get_after_them` |
 //! | senders that never settle | `keeping::senders_that_never_settle_get_no_further_credit` |
 //! | transactions never discharged | `keeping::transactions_never_discharged_are_rolled_back`, `keeping::outcomes_of_a_transaction_that_grow_count_against_it` |
 //! | large link state, large outcomes | `keeping::large_attaches_count_in_the_budget`, `keeping::a_large_outcome_is_not_repeated_for_each_delivery` |
 //! | dispositions of ranges | `keeping::an_outcome_that_is_repeated_costs_nothing_more`, `dunlin-amqp` `tests::deliveries::states_that_are_said_again_and_again_are_passed_over` |
+//! | tokens at `$cbs`: by the thousand, long ones, answers never read, a wrong reply-to, links that are gone | `tokens::tokens_by_the_thousand_are_answered_and_few_of_them_verified`, `tokens::a_flight_of_long_tokens_is_bounded`, `tokens::answers_that_are_never_read_are_dropped`, `tokens::answers_go_to_the_client_itself_only`, `tokens::tokens_of_what_has_gone_are_forgotten` |
 //! | a selector of 100 KB | `types::a_selector_of_100_kb_fits_no_frame_and_a_long_one_no_link` |
 //! | poison messages | `types::poison_messages_are_rejected_and_others_go_on`; of consumers: `dunlin-broker`, `tests::dead` |
 //!
@@ -29,6 +31,7 @@
 mod keeping;
 mod states;
 mod strangers;
+mod tokens;
 mod types;
 
 use core::time::Duration;

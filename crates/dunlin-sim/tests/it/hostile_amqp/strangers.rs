@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use dunlin_amqp::codec::{Open, Performative, SaslFrame, SaslInit, SaslResponse, Symbol};
 use dunlin_base::StreamId;
+use dunlin_base::transport::Transport;
 use dunlin_broker::Part;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
 use dunlin_sim::Setup;
@@ -163,4 +164,29 @@ fn floods_before_authentication_are_bounded() {
     assert!(all.iter().all(|wire| wire.is_over));
     scene.check_served("after a flood");
     scene.check_empty("a flood");
+}
+
+#[test]
+fn sasl_on_stream_after_stream_ends_the_connection() {
+    let scram: &[u8] = b"n,,n=alice,r=of-the-client";
+    for (mechanism, first) in [("PLAIN", &b"\0alice\0guess"[..]), ("SCRAM-SHA-256", scram)] {
+        let mut setup = closed();
+        setup.transport = Transport::Quic;
+        let mut scene = Scene::new(setup);
+        let conn = scene.world.open_from("192.0.2.1:9", None);
+        let mut asked = 0;
+        for number in 0..100 {
+            let mut wire = RawAmqp::new(conn, StreamId(4 * number));
+            wire.send(&mut scene.world, SASL_HEADER);
+            wire.send(&mut scene.world, &init(mechanism, Some(first)));
+            scene.run(&mut [&mut wire]);
+            let is_said =
+                |line: &&String| line.starts_with("outcome") || line.starts_with("challenge");
+            asked += wire.lines.iter().filter(is_said).count();
+        }
+        // As many as a transport has tries, and its connection is gone.
+        assert_eq!(asked, 16, "{mechanism}");
+        assert_eq!(scene.world.census().conns, 1, "{mechanism}");
+        scene.check_served("streams");
+    }
 }

@@ -93,7 +93,7 @@ pub(super) fn in_order(mut times: Vec<(u64, u64)>) -> Vec<u64> {
 }
 
 /// The 98th percentile: what tells a saturated machine from a single hiccup.
-pub(super) fn all_but_one_in_fifty(mut late: Vec<u64>) -> u64 {
+pub(in crate::bench) fn all_but_one_in_fifty(mut late: Vec<u64>) -> u64 {
     late.sort_unstable();
     let index = late.len().saturating_sub(1) * 98 / 100;
     late.get(index).copied().unwrap_or_default()

@@ -4,6 +4,7 @@ mod print;
 pub(super) mod queue;
 pub(super) mod receive;
 pub(super) mod send;
+mod token;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use clap::{Args, ValueEnum};
 use dunlin_amqp_client::{Builder, Client, ConnectionEvent, Events, NetworkOptions};
 use dunlin_amqp_client::{Sasl, StreamPolicy, TicketFile, Transport, Url};
 
-use super::connect::Tls;
+use super::tls::Tls;
 
 /// Equal losses of a connection in a row after which there is no other attempt.
 const LOSSES_MAX: u32 = 3;
@@ -38,6 +39,10 @@ pub(super) struct Connect {
         allow_hyphen_values = true
     )]
     password: Option<String>,
+    /// File with a JSON Web Token, which authenticates (OAUTHBEARER). It is read again
+    /// before the token expires, and the new one prolongs the connection.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sasl", "username"])]
+    token_file: Option<PathBuf>,
     /// How to authenticate; plain with a user name, else anonymous, if not given.
     #[arg(long, value_name = "MECHANISM")]
     sasl: Option<Mechanism>,
@@ -137,6 +142,10 @@ impl Connect {
             let file = TicketFile::open(path)
                 .with_context(|| format!("cannot use --tickets {}", path.display()))?;
             builder = builder.tickets(file);
+        }
+        if let Some(path) = &self.token_file {
+            let path = path.clone();
+            builder = builder.tokens(move || token::read(&path));
         }
         Ok(match self.sasl {
             None => builder,

@@ -24,6 +24,7 @@ use super::super::bed::{BROKER, Bed, PUBLISHER, SUBSCRIBER};
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::generator::Generator;
 use super::super::interrupt::pause;
+use super::super::load::Load;
 use super::super::plan::cells;
 use super::super::record::{Cell, Measure, Outcome, Record, Scale};
 use super::super::stats::{Pick, Sample, Statistic, float};
@@ -64,7 +65,7 @@ const SYSTEMS: [&str; 4] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls", "mqttv
 pub(super) struct HalfOpen;
 
 struct Size {
-    connections: &'static str,
+    connections: u32,
     /// Before anybody connects.
     idle: Duration,
     publishing: Duration,
@@ -79,7 +80,7 @@ fn size(scale: Scale) -> Size {
     let seconds = Duration::from_secs;
     match scale {
         Scale::Smoke => Size {
-            connections: "10",
+            connections: 10,
             idle: seconds(2),
             publishing: seconds(2),
             idle_timeout: seconds(2),
@@ -87,7 +88,7 @@ fn size(scale: Scale) -> Size {
             restarted: seconds(2),
         },
         Scale::Short => Size {
-            connections: "100",
+            connections: 100,
             idle: seconds(3),
             publishing: seconds(5),
             idle_timeout: seconds(5),
@@ -95,7 +96,7 @@ fn size(scale: Scale) -> Size {
             restarted: seconds(4),
         },
         Scale::Paper => Size {
-            connections: "100",
+            connections: 100,
             idle: seconds(30),
             publishing: seconds(120),
             idle_timeout: seconds(30),
@@ -148,25 +149,23 @@ impl Experiment for HalfOpen {
         let broker = system.serve(lab, namespace, &serving)?;
         let mut watch = Watch::new(system, namespace, broker);
         watch.phase("idle", size.idle)?;
-        let load = |id: &str| -> Result<Generator> {
-            let client = system.client(lab, bed.address(BROKER)?, PUBLISHER);
-            let more = [
-                ["--id", id],
-                ["--subscribers-in", bed.namespace(SUBSCRIBER)?.name()],
-                ["--publishers", size.connections],
-                ["--topics", "1"],
-                ["--rate", "1"],
-                ["--time", "3600s"],
-                ["--session-expiry", "0s"],
-                ["--keep-alive", "0s"],
-                ["--subscribers-keep-alive", "2s"],
-            ];
-            let more: Vec<&str> = more.into_iter().flatten().collect();
-            let mut load = Generator::start(lab, bed.namespace(PUBLISHER)?, &client, &more)?;
+        let load = || -> Result<Generator> {
+            let namespaces = (bed.namespace(PUBLISHER)?, bed.namespace(SUBSCRIBER)?);
+            let server = (system, bed.address(BROKER)?);
+            let load = Load {
+                publishers: size.connections,
+                topics: 1,
+                rate: Some(1.0),
+                expiry: Duration::ZERO,
+                keep_alive: 0,
+                ..Load::of(Duration::from_secs(3600))
+            };
+            let more = ["--sub-keep-alive", "2"];
+            let mut load = Generator::start(lab, namespaces, server, &load, &more)?;
             load.await_connected()?;
             Ok(load)
         };
-        let first = load("first")?;
+        let first = load()?;
         watch.phase("publishing", size.publishing)?;
 
         // What their kernel says for them is not heard.
@@ -176,7 +175,7 @@ impl Experiment for HalfOpen {
         watch.phase("vanished", size.vanished)?;
 
         bed.publisher_loses("none")?;
-        let second = load("second")?;
+        let second = load()?;
         watch.phase("restarted", size.restarted)?;
         second.kill()?;
 

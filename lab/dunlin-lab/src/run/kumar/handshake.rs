@@ -13,15 +13,19 @@
 //! A first connection of each client is not counted: it brings the session
 //! ticket where there are tickets, and TCP's cache of the path.
 
+use core::time::Duration;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, Result};
 use dunlin_link::linux::Namespace;
+use serde::Deserialize;
 
 use super::super::bed::{BROKER, Bed, PUBLISHER, SUBSCRIBER, TESTBEDS};
 use super::super::capture::{Captured, Packet};
+use super::super::dialog::Dialog;
 use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
 use super::super::plan::cells;
 use super::super::record::{Cell, Measure, Outcome, Record, Scale};
@@ -30,7 +34,6 @@ use super::super::systems::{Serving, System};
 use super::{change, factor, measure};
 use crate::lab::{Lab, find};
 use crate::process::output;
-use crate::tool::knock::Knocked;
 
 const ROLES: [&str; 3] = [SUBSCRIBER, PUBLISHER, BROKER];
 
@@ -72,16 +75,19 @@ const SYSTEMS: [&str; 6] = [
     "mqttv5-quic",
 ];
 
+/// Longest wait for a connection, whose packets may be lost.
+const CONNECT_MAX: Duration = Duration::from_secs(60);
+
 /// What claims with a target are about: a short run has more of them.
 const JUDGED: [&str; 2] = ["dunlin-quic-0rtt", "mosquitto-tls"];
 
 /// Connections of each client that count.
-fn times(cell: &Cell, scale: Scale) -> &'static str {
+fn times(cell: &Cell, scale: Scale) -> u32 {
     match scale {
-        Scale::Smoke => "2",
-        Scale::Short if JUDGED.contains(&&*cell.system) => "5",
-        Scale::Short => "3",
-        Scale::Paper => "10",
+        Scale::Smoke => 2,
+        Scale::Short if JUDGED.contains(&&*cell.system) => 5,
+        Scale::Short => 3,
+        Scale::Paper => 10,
     }
 }
 
@@ -119,8 +125,7 @@ impl Experiment for Handshake {
             "long-distance" => 1.1,
             _ => 0.36,
         };
-        let times: f64 = times(cell, scale).parse().unwrap_or(1.0);
-        0.6 + (times + 1.0) * each
+        0.6 + f64::from(times(cell, scale) + 1) * each
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
@@ -137,17 +142,18 @@ impl Experiment for Handshake {
         let bed = Bed::start(cell.factor("testbed"), cell.seed, Some(capture.clone()))?;
         let mut broker = system.serve(lab, bed.namespace(BROKER)?, &Serving::default())?;
         let address = bed.address(BROKER)?;
+        let settle = settle(cell.factor("testbed"));
         let knock = |role: &str, namespace: &Namespace| -> Result<Vec<Knocked>> {
-            let mut command = lab.me(namespace);
-            command.arg("knock").args(system.client(lab, address, role));
-            command.args(["--id", role, "--times", times]);
-            command.args(["--settle", settle(cell.factor("testbed"))]);
-            command.arg("--keylog").arg(&keys);
-            if role == SUBSCRIBER {
-                command.arg("--subscribe");
+            let name = if role == SUBSCRIBER { "sub" } else { "pub" };
+            let mut command = system.client(lab, address, name, role);
+            command.args(["-t", "knock", "-i", role, "-k", "0", "-d", "--timing"]);
+            if name == "pub" {
+                command.arg("-l");
             }
-            let said = output(command)?;
-            serde_json::from_str(said.trim()).context("knock printed something else")
+            command.env("SSLKEYLOGFILE", &keys);
+            let mut one = || knock_once(namespace, &mut command, name == "sub", settle);
+            one()?;
+            (0..times).map(|_| one()).collect()
         };
         let (subscriber, publisher) = (bed.namespace(SUBSCRIBER)?, bed.namespace(PUBLISHER)?);
         let (subscribed, published) = thread::scope(|scope| {
@@ -267,11 +273,52 @@ impl Experiment for Handshake {
 }
 
 /// Several round trips, and longer than acknowledgements are delayed.
-fn settle(testbed: &str) -> &'static str {
-    match testbed {
-        "long-distance" => "450ms",
-        _ => "200ms",
-    }
+fn settle(testbed: &str) -> Duration {
+    Duration::from_millis(match testbed {
+        "long-distance" => 450,
+        _ => 200,
+    })
+}
+
+/// When a connection got how far, in microseconds since 1970.
+struct Knocked {
+    begun: u64,
+    /// CONNACK was there, or SUBACK of a subscriber.
+    ready: u64,
+    /// Before DISCONNECT, long after the last packet.
+    settled: u64,
+}
+
+/// What `--timing` prints, as far as it is read.
+#[derive(Deserialize)]
+struct Timing {
+    start_unix_us: u64,
+    connected_us: u64,
+    subscribed_us: Option<u64>,
+}
+
+/// Connects once, and stays until the flow has gone quiet.
+fn knock_once(
+    namespace: &Namespace,
+    command: &mut Command,
+    subscribes: bool,
+    settle: Duration,
+) -> Result<Knocked> {
+    let client = Dialog::start(namespace, command)?;
+    let sign = if subscribes { "Subscribed" } else { "CONNACK" };
+    client.await_line(sign, CONNECT_MAX)?;
+    thread::sleep(settle);
+    let settled = UNIX_EPOCH.elapsed()?.as_micros();
+    let said = client.leave(!subscribes)?;
+    let timing: Timing =
+        serde_json::from_str(&said).with_context(|| format!("a client's timing is {said}"))?;
+    // DISCONNECT leaves sooner than everything else.
+    thread::sleep(settle / 2);
+    Ok(Knocked {
+        begun: timing.start_unix_us,
+        ready: timing.start_unix_us + timing.subscribed_us.unwrap_or(timing.connected_us),
+        settled: u64::try_from(settled)?,
+    })
 }
 
 /// Counts for each role, a value for each iteration.

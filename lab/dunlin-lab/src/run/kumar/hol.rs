@@ -11,11 +11,14 @@
 //! With a stream per topic the client sends small packets twice for a while
 //! after a loss, as it does by itself then; on one stream it does not.
 
+use core::time::Duration;
+
 use anyhow::Result;
 
 use super::super::bed::{BROKER, Bed, PUBLISHER, SUBSCRIBER, TESTBEDS};
 use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
 use super::super::generator::Generator;
+use super::super::load::{Done, Load};
 use super::super::plan::cells;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::super::stats::{Pick, Statistic, float};
@@ -23,12 +26,11 @@ use super::super::systems::{Serving, System};
 use super::super::validity;
 use super::{change, measure};
 use crate::lab::Lab;
-use crate::tool::load::Done;
 
 /// Messages a second.
-const RATE: &str = "250";
+const RATE: f64 = 250.0;
 
-const TOPICS: &str = "8";
+const TOPICS: u32 = 8;
 
 /// Microseconds at the start that are not looked at.
 const WARM_UP_US: u64 = 500_000;
@@ -84,12 +86,12 @@ const ALL: [&str; 6] = [
 const JUDGED: [&str; 2] = ["dunlin-quic-topics", "mosquitto-tls"];
 const SHORT_TIMES: u32 = 3;
 
-fn time(cell: &Cell, scale: Scale) -> &'static str {
+fn time(cell: &Cell, scale: Scale) -> Duration {
     match scale {
-        Scale::Smoke => "2s",
-        Scale::Short if cell.factor("drop_percent") == DROPS[0].0 => "3s",
-        Scale::Short => "2s",
-        Scale::Paper => "300s",
+        Scale::Smoke => Duration::from_secs(2),
+        Scale::Short if cell.factor("drop_percent") == DROPS[0].0 => Duration::from_secs(3),
+        Scale::Short => Duration::from_secs(2),
+        Scale::Paper => Duration::from_secs(300),
     }
 }
 
@@ -137,30 +139,23 @@ impl Experiment for Hol {
             ("long-distance", _) => 0.6,
             _ => 0.2,
         };
-        0.4 + late
-            + time(cell, scale)
-                .trim_end_matches('s')
-                .parse()
-                .unwrap_or(1.0)
+        0.4 + late + time(cell, scale).as_secs_f64()
     }
 
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let system = System::of(cell)?;
         let bed = Bed::start(cell.factor("testbed"), cell.seed, None)?;
         let mut broker = system.serve(lab, bed.namespace(BROKER)?, &Serving::default())?;
-        let client = system.client(lab, bed.address(BROKER)?, PUBLISHER);
-        let subscriber = bed.namespace(SUBSCRIBER)?.name();
-        let time = time(cell, scale);
-        let more = [
-            ["--subscribers-in", subscriber],
-            ["--topics", TOPICS],
-            ["--rate", RATE],
-            ["--time", time],
-            ["--keep-alive", "0s"],
-            ["--patience", "1s"],
-        ];
-        let more: Vec<&str> = more.into_iter().flatten().chain(["--samples"]).collect();
-        let mut load = Generator::start(lab, bed.namespace(PUBLISHER)?, &client, &more)?;
+        let namespaces = (bed.namespace(PUBLISHER)?, bed.namespace(SUBSCRIBER)?);
+        let server = (system, bed.address(BROKER)?);
+        let load = Load {
+            topics: TOPICS,
+            rate: Some(RATE),
+            patience: Duration::from_secs(1),
+            keep_alive: 0,
+            ..Load::of(time(cell, scale))
+        };
+        let mut load = Generator::start(lab, namespaces, server, &load, &["--samples"])?;
         load.await_connected()?;
         let drops = DROPS
             .iter()

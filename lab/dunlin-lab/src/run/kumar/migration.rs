@@ -17,6 +17,7 @@ use super::super::bed::{BROKER, Bed, PUBLISHER, SUBSCRIBER};
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::generator::Generator;
 use super::super::interrupt::pause;
+use super::super::load::{Done, Load};
 use super::super::plan::cells;
 use super::super::record::{Cell, Measure, Outcome, Record, Scale};
 use super::super::stats::{Pick, Sample, Statistic, float};
@@ -24,7 +25,6 @@ use super::super::systems::{Serving, System};
 use super::super::validity;
 use super::measure;
 use crate::lab::Lab;
-use crate::tool::load::Done;
 
 /// Moves of the subscriber.
 const MOVES: u32 = 3;
@@ -33,7 +33,7 @@ const MOVES: u32 = 3;
 const BIN: Duration = Duration::from_millis(250);
 const SECOND: Duration = Duration::from_secs(1);
 
-const CONNECTIONS: &str = "100";
+const CONNECTIONS: u32 = 100;
 
 const SYSTEMS: [&str; 5] = [
     "dunlin-quic",
@@ -54,32 +54,32 @@ pub(super) struct Migration;
 
 /// How long and how much.
 struct Size {
-    connections: &'static str,
+    connections: u32,
     /// Messages a second of each connection.
     rate: f64,
     between: Duration,
-    keep_alive: &'static str,
+    keep_alive: u16,
 }
 
 fn size(scale: Scale) -> Size {
     match scale {
         Scale::Smoke => Size {
-            connections: "10",
+            connections: 10,
             rate: 10.0,
             between: Duration::from_secs(2),
-            keep_alive: "1s",
+            keep_alive: 1,
         },
         Scale::Short => Size {
             connections: CONNECTIONS,
             rate: 5.0,
             between: Duration::from_secs(5),
-            keep_alive: "2s",
+            keep_alive: 2,
         },
         Scale::Paper => Size {
             connections: CONNECTIONS,
             rate: 10.0,
             between: Duration::from_secs(240),
-            keep_alive: "30s",
+            keep_alive: 30,
         },
     }
 }
@@ -119,24 +119,18 @@ impl Experiment for Migration {
         let size = size(scale);
         let bed = Bed::start("wired", cell.seed, None)?;
         let mut broker = system.serve(lab, bed.namespace(BROKER)?, &Serving::default())?;
-        let client = system.client(lab, bed.address(BROKER)?, PUBLISHER);
-        let time = size.between * (MOVES + 1);
-        let (rate, time) = (size.rate.to_string(), format!("{}ms", time.as_millis()));
-        let subscriber = bed.namespace(SUBSCRIBER)?.name();
-        let more = [
-            ["--subscribers-in", subscriber],
-            ["--publishers", size.connections],
-            ["--topics", "1"],
-            ["--rate", &rate],
-            ["--time", &time],
-            ["--qos", "1"],
-            ["--keep-alive", size.keep_alive],
-            // Mosquitto 2.0 overruns small ones when a session goes on.
-            ["--receive-maximum", "32000"],
-            ["--patience", "5s"],
-        ];
-        let more: Vec<&str> = more.into_iter().flatten().chain(["--samples"]).collect();
-        let mut load = Generator::start(lab, bed.namespace(PUBLISHER)?, &client, &more)?;
+        let namespaces = (bed.namespace(PUBLISHER)?, bed.namespace(SUBSCRIBER)?);
+        let server = (system, bed.address(BROKER)?);
+        let load = Load {
+            publishers: size.connections,
+            topics: 1,
+            rate: Some(size.rate),
+            keep_alive: size.keep_alive,
+            ..Load::of(size.between * (MOVES + 1))
+        };
+        // Mosquitto 2.0 overruns small ones when a session goes on.
+        let more = ["--qos", "1", "--receive-maximum", "32000", "--samples"];
+        let mut load = Generator::start(lab, namespaces, server, &load, &more)?;
         load.await_connected()?;
         let begun = Instant::now();
         let mut moves = Vec::new();
@@ -238,7 +232,7 @@ fn outcome(done: &Done, moves: &[Duration], size: &Size) -> Outcome {
         .map(|(_, _, arrived)| Duration::from_micros(arrived.saturating_sub(first)))
         .collect();
     arrivals.sort_unstable();
-    let offered = size.connections.parse().unwrap_or(1.0) * size.rate;
+    let offered = f64::from(size.connections) * size.rate;
     let (mut gaps, mut dips) = (Vec::new(), Vec::new());
     for start in moves {
         let end = *start + size.between;
@@ -328,10 +322,10 @@ mod tests {
             ..Done::default()
         };
         let size = Size {
-            connections: "10",
+            connections: 10,
             rate: 10.0,
             between: Duration::from_secs(2),
-            keep_alive: "0s",
+            keep_alive: 0,
         };
         let outcome = outcome(&done, &[Duration::from_millis(1400)], &size);
         let value = |metric: &str| {

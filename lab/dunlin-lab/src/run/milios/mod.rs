@@ -7,6 +7,7 @@
 mod bytes;
 mod connect;
 mod publish;
+mod publisher;
 mod resources;
 
 pub(super) use bytes::Bytes;
@@ -22,7 +23,6 @@ use super::experiment::{Claim, Estimate, Figure, Kind, PaperPoint, Target};
 use super::generator::Generator;
 use super::record::{Cell, Record, Scale};
 use super::stats::{Pick, Sample, Statistic};
-use crate::tool::pairs::Paired;
 
 /// What the paper compares, and what else there is.
 const SYSTEMS: [&str; 6] = [
@@ -67,18 +67,50 @@ struct Pairs {
 }
 
 /// Time between two messages of a pair.
-const EVERY: &str = "1s";
+const EVERY_US: u64 = 1_000_000;
+
+/// What came of pairs.
+struct Paired {
+    /// From publishing to arrival, in the order of publishing.
+    delivered_us: Vec<u64>,
+    /// From publishing to PUBACK.
+    acknowledged_us: Vec<u64>,
+    published: u64,
+    late_us: u64,
+    /// From before the first message to after the last arrival, since the epoch.
+    window_us: (u64, u64),
+    /// Time for which messages were sent, from the beginning of the window.
+    sending_us: u64,
+    /// Messages that were to be published.
+    messages: u64,
+}
 
 impl Pairs {
     fn run(&self, bench: &Bench<'_>, cell: &Cell) -> Result<Paired> {
-        let mut command = bench.client("pairs");
-        command.args(["--announce", "--qos", "1", "--every", EVERY]);
-        command.args(["--pairs", self.pairs, "--count", self.count]);
-        command.args(["--warm-up", self.warm_up]);
+        let mut command = bench.load(bench.system.streams);
+        command.args(["--announce", "--samples", "--qos", "1", "--pattern", "pair"]);
+        // One a second of each.
+        command.args(["--pubs", self.pairs, "--rate", self.pairs]);
+        command.args(["--duration", self.count, "--drain", "10"]);
+        command.args(["--exchange", self.warm_up]);
         let mut pairs = Generator::of(command)?;
         pairs.await_connected()?;
         bench.emulator.apply(Action::parse(&loss(cell))?);
-        pairs.reply()
+        let done = pairs.end()?;
+        let count: u64 = self.count.parse()?;
+        let took = done
+            .samples
+            .iter()
+            .map(|(_, sent, came)| came.saturating_sub(*sent));
+        Ok(Paired {
+            delivered_us: took.collect(),
+            acknowledged_us: done.acknowledged.iter().map(|(_, took)| *took).collect(),
+            published: done.published,
+            late_us: done.late_us,
+            window_us: done.window_us,
+            sending_us: count * EVERY_US,
+            messages: count * self.pairs.parse::<u64>()?,
+        })
     }
 
     /// How long that takes, with a link and a server.

@@ -1,19 +1,23 @@
 //! `milios-resources`: processor time and memory of a publisher, a process of
 //! its own that publishes lines as they come: `dunlin pub` and `mosquitto_pub`.
 
+use core::time::Duration;
+use std::process::Command;
+
 use anyhow::{Context as _, Result};
 use dunlin_link::Side;
 use dunlin_link::linux::Emulator;
 
-use super::super::bench::{Bench, measure, millis, outcome, reply};
+use super::super::bench::{Bench, measure, millis, outcome};
+use super::super::dialog::Dialog;
 use super::super::experiment::{Claim, Experiment, Figure, PaperPoint, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::super::systems::{Broker, Wire};
+use super::publisher::feed;
 use super::{bench, change, claim, drawn, losses, worst};
 use crate::lab::{Lab, find};
-use crate::run::stats::mean;
-use crate::tool::trickle::Trickled;
+use crate::run::stats::{float, mean};
 
 /// One publisher.
 pub(crate) struct Resources;
@@ -28,12 +32,15 @@ const SYSTEMS: [&str; 4] = [
 /// What the publisher publishes to.
 const TOPIC: &str = "plant/7/temperature";
 
+/// Longest wait for the SUBACK, whose packets may be lost.
+const SUBSCRIBE_MAX: Duration = Duration::from_secs(60);
+
 /// Lines and time between two.
-const fn load(scale: Scale) -> (&'static str, &'static str) {
+const fn load(scale: Scale) -> (usize, Duration) {
     match scale {
-        Scale::Smoke => ("10", "50ms"),
-        Scale::Short => ("80", "50ms"),
-        Scale::Paper => ("1000", "1s"),
+        Scale::Smoke => (10, Duration::from_millis(50)),
+        Scale::Short => (80, Duration::from_millis(50)),
+        Scale::Paper => (1000, Duration::from_secs(1)),
     }
 }
 
@@ -46,29 +53,34 @@ const BINARY: &str = "Most of what is resident are pages of the program, which i
     clients and tools in one; what the process has for itself is in `memory-private`.";
 
 impl Resources {
-    /// The publisher's command line.
-    fn publisher(bench: &Bench<'_>) -> Result<Vec<String>> {
-        let ca = bench.lab.certificate("ca.pem").display().to_string();
-        let mut words: Vec<String> = Vec::new();
-        let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
-        if bench.system.broker == Broker::Mosquitto {
-            let program = find("mosquitto_pub")
-                .context("mosquitto_pub is not installed: apt install mosquitto-clients")?;
-            add(&[&program.display().to_string(), "-V", "5"]);
-            add(&["-h", &Emulator::address(Side::B).to_string()]);
-            add(&["-p", &bench.system.port().to_string()]);
-            if bench.system.wire == Wire::Tls {
-                add(&["--cafile", &ca, "--tls-version", "tlsv1.3"]);
+    /// The publisher.
+    fn publisher(bench: &Bench<'_>) -> Result<Dialog> {
+        let mut command = match bench.system.broker {
+            Broker::Mosquitto => {
+                let program = find("mosquitto_pub")
+                    .context("mosquitto_pub is not installed: apt install mosquitto-clients")?;
+                let mut command = Command::new(program);
+                command.args(["-V", "5", "-h", &Emulator::address(Side::B).to_string()]);
+                command.args(["-p", &bench.system.port().to_string()]);
+                if bench.system.wire == Wire::Tls {
+                    command.args(["--tls-version", "tlsv1.3", "--cafile"]);
+                    command.arg(bench.lab.certificate("ca.pem"));
+                }
+                command
             }
-        } else {
-            let program = bench.lab.program().display().to_string();
-            add(&[&program, "pub", "--url", &bench.url()]);
-            if bench.system.wire != Wire::Tcp {
-                add(&["--cafile", &ca]);
-            }
-        }
-        add(&["-t", TOPIC, "-q", "1", "-l"]);
-        Ok(words)
+            _ => bench.client("pub"),
+        };
+        command.args(["-t", TOPIC, "-q", "1", "-l"]);
+        Dialog::start(bench.emulator.namespace(Side::A), &mut command)
+    }
+
+    /// A subscriber that prints when something arrives, subscribed.
+    fn subscriber(bench: &Bench<'_>) -> Result<Dialog> {
+        let mut command = bench.client("sub");
+        command.args(["-t", TOPIC, "-q", "1", "-F", "%U %p", "-d"]);
+        let subscriber = Dialog::start(bench.emulator.namespace(Side::A), &mut command)?;
+        subscriber.await_line("Subscribed", SUBSCRIBE_MAX)?;
+        Ok(subscriber)
     }
 }
 
@@ -101,16 +113,14 @@ impl Experiment for Resources {
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let bench = bench(lab, cell)?;
         let (count, every) = load(scale);
-        let mut command = bench.client("trickle");
-        command.args(["--count", count, "--every", every, "--topic", TOPIC]);
-        command.arg("--").args(Self::publisher(&bench)?);
-        let done: Trickled = reply(command)?;
+        let subscriber = Self::subscriber(&bench)?;
+        let mut publisher = Self::publisher(&bench)?;
+        let done = feed(&mut publisher, &subscriber, count, every)?;
+        drop((publisher, subscriber));
         let delays = millis(&done.delivered_us);
         let peak = done.cpu_percent.iter().copied().fold(0.0, f64::max);
-        let lines =
-            mean(&vec![1.0; delays.len()]).map_or(f64::NAN, |_| count.parse().unwrap_or(1.0));
         let product = mean(&delays).map(|delay| delay * peak / 100.0);
-        let mib = |bytes: u64| vec![millis(&[bytes])[0] * 1e3 / 1_048_576.0];
+        let mib = |bytes: u64| vec![float(bytes) / 1_048_576.0];
         let measures = vec![
             measure("delay", "ms", delays),
             measure("cpu-peak", "%", vec![peak]),
@@ -118,9 +128,9 @@ impl Experiment for Resources {
             measure(
                 "cpu-per-message",
                 "us",
-                vec![millis(&[done.lines_cpu_us])[0] * 1e3 / lines],
+                vec![done.lines_cpu.as_secs_f64() * 1e6 / float(count as u64)],
             ),
-            measure("cpu-start", "ms", millis(&[done.start_cpu_us])),
+            measure("cpu-start", "ms", vec![done.start_cpu.as_secs_f64() * 1e3]),
             measure("memory", "MiB", mib(done.resident_bytes)),
             measure("memory-private", "MiB", mib(done.private_bytes)),
         ];

@@ -1,0 +1,172 @@
+//! What operators ask of a shard: pages are bounded in what they look at, and
+//! everything is in one of them.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_amqp::Event;
+use dunlin_amqp::codec::condition;
+use dunlin_base::{ConnId, Instant, Text};
+
+use super::amqp::{Client, OPEN, World, conn};
+use crate::bans::{Banned, Bans};
+use crate::control::values::{
+    ClientFilter, ClientView, Ending, EndingKind, Page, Place, Reply, Request,
+};
+use crate::reports::clients::EXAMINED_MAX;
+
+fn page(world: &mut World, filter: &ClientFilter, at: Place, limit: usize) -> Page<ClientView> {
+    let filter = filter.clone();
+    world.ask(0, Request::Clients { filter, at, limit });
+    match world.replies.pop() {
+        Some(Reply::Clients(page)) => page,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Opens a connection of MQTT whose client identifier is its number.
+fn connect(world: &mut World, conn: ConnId) {
+    let id = format!("{:06}", conn.serial());
+    world.open(conn, "mqtt");
+    let mut packet = Vec::from([0x10, 19, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0, 0, 6]);
+    packet.extend_from_slice(id.as_bytes());
+    world.bytes(conn, &packet);
+}
+
+#[test]
+fn a_page_looks_at_a_bounded_piece_of_the_table() {
+    const CLIENTS: usize = 5 * EXAMINED_MAX / 2;
+    let mut world = World::new(1, OPEN);
+    for number in 1..=CLIENTS as u64 {
+        connect(&mut world, conn(0, number));
+    }
+    let nothing = ClientFilter {
+        client_id: Text::from_static("other"),
+        ..ClientFilter::default()
+    };
+    let last = ClientFilter {
+        client_id: Text::from(format!("{CLIENTS:06}")),
+        ..ClientFilter::default()
+    };
+    for (filter, found) in [(nothing, 0), (last, 1), (ClientFilter::default(), CLIENTS)] {
+        let (mut rows, mut at, mut pages) = (Vec::new(), Some(0), 0);
+        while let Some(place) = at {
+            let page = page(&mut world, &filter, place, usize::MAX);
+            assert!(page.next.is_none_or(|next| next - place <= EXAMINED_MAX));
+            rows.extend(page.rows.into_iter().map(|row| row.client_id));
+            (at, pages) = (page.next, pages + 1);
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        assert_eq!(rows.len(), found, "{filter:?}");
+        assert!(pages >= 3, "{pages}");
+    }
+    let beyond = page(&mut world, &ClientFilter::default(), usize::MAX, 10);
+    assert!(beyond.rows.is_empty() && beyond.next.is_none());
+}
+
+#[test]
+fn clients_of_both_protocols_are_found_by_what_they_are() {
+    let mut world = World::new(1, OPEN);
+    connect(&mut world, conn(0, 1));
+    let _amqp = Client::new(&mut world, conn(0, 2), None);
+    world.open(conn(0, 3), "mqtt");
+    let ids = |world: &mut World, filter: ClientFilter| {
+        let rows = page(world, &filter, 0, 10).rows.into_iter();
+        rows.map(|row| row.client_id).collect::<Vec<_>>()
+    };
+    let all = ClientFilter::default;
+    assert_eq!(
+        ids(&mut world, all()),
+        ["000001", "client"],
+        "not who said nothing"
+    );
+    let by = |mqtt, user, network: &str| ClientFilter {
+        mqtt,
+        user,
+        network: Some(network.parse().expect("a range")),
+        ..all()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(
+        ids(&mut world, by(Some(true), None, "127.0.0.0/8")),
+        ["000001"]
+    );
+    assert_eq!(
+        ids(&mut world, by(Some(false), None, "127.0.0.1")),
+        ["client"]
+    );
+    assert_eq!(ids(&mut world, by(None, None, "10.0.0.0/8")), none);
+    let user = Some(Text::from_static("ann"));
+    assert_eq!(ids(&mut world, by(None, user, "0.0.0.0/0")), none);
+}
+
+#[test]
+fn connections_that_are_gone_are_not_ended() {
+    let mut world = World::new(1, OPEN);
+    connect(&mut world, conn(0, 1));
+    world.open(conn(0, 2), "mqtt");
+    let mut end = |serial| {
+        let ending = Ending {
+            kind: EndingKind::Ordered,
+            why: Text::from_static("tests"),
+        };
+        let conn = conn(0, serial);
+        world.ask(0, Request::End { conn, ending });
+        match world.replies.pop() {
+            Some(Reply::Ended { count, .. }) => count,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((end(1), end(1), end(2), end(3)), (1, 0, 0, 0));
+    assert_eq!(world.closed, [conn(0, 1)]);
+    let stats = world.shards[0].stats();
+    assert_eq!((stats.connections_ended, stats.internal_errors), (1, 0));
+}
+
+#[test]
+fn a_banned_container_is_refused_and_one_that_is_here_is_found() {
+    let mut world = World::new(1, OPEN);
+    let mut here = Client::new(&mut world, conn(0, 1), None);
+    connect(&mut world, conn(0, 2));
+    let container = Banned::Client(Text::from_static("client"));
+    let bans: Bans = [(container, Instant::FAR_FUTURE)].into_iter().collect();
+    world.ask(0, Request::Ban(Arc::new(bans)));
+    let ending = Ending {
+        kind: EndingKind::Banned,
+        why: Text::from_static("banned"),
+    };
+    let banned = ClientFilter {
+        banned: true,
+        ..ClientFilter::default()
+    };
+    world.ask(
+        0,
+        Request::EndAll {
+            filter: banned,
+            at: 0,
+            limit: 10,
+            ending,
+        },
+    );
+    let ended = world.replies.pop();
+    assert!(
+        matches!(ended, Some(Reply::Ended { count: 1, .. })),
+        "{ended:?}"
+    );
+    here.exchange(&mut world);
+    assert_eq!(world.closed, [conn(0, 1)]);
+    let late = Client::new(&mut world, conn(0, 3), None);
+    let refusal = late.events.iter().find_map(|event| match event {
+        Event::Closed { error, .. } => error.clone(),
+        _ => None,
+    });
+    let refusal = refusal.expect("an error");
+    assert_eq!(refusal.get().condition, condition::UNAUTHORIZED_ACCESS);
+    connect(&mut world, conn(0, 4));
+    let stats = world.shards[0].stats();
+    assert_eq!((stats.clients_banned, stats.connections_ended), (1, 1));
+    let all = page(&mut world, &ClientFilter::default(), 0, 10).rows;
+    assert!(all.iter().all(|row| row.version == 5), "{all:?}");
+}

@@ -1,0 +1,148 @@
+//! When an acknowledgement leaves that nothing has taken along. quinn-proto sends
+//! it at the end of the delay that the peer allows, each connection at its own
+//! time. Shortly before that it may leave with datagrams of other connections,
+//! which are sent anyway: then it costs neither a wake-up nor a system call of its
+//! own.
+//!
+//! quinn-proto says only when it wants to be woken next, not for what. That it is
+//! an acknowledgement is seen by the time: the delay after a packet came, to the
+//! nanosecond. The delay, which peers may change (draft-ietf-quic-ack-frequency),
+//! is seen when a packet comes to a connection that has nothing else to wait for.
+
+use core::fmt;
+use core::time::Duration;
+use std::time::Instant as StdInstant;
+
+use dunlin_base::Instant;
+use quinn_proto::Connection;
+
+use super::QuicConn;
+use crate::Clock;
+
+/// Delays with which it is worth the while: no peer that asks for longer ones is
+/// in a hurry, and none that asks for shorter ones can wait.
+const DELAYS: core::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_millis(100);
+
+/// A connection that wants to be woken in less than this waits for something.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// The last part of the delay, in which an acknowledgement may leave. Until then
+/// the owner may have an answer that takes it along.
+const EARLY_PART: u32 = 4;
+
+/// What is known of it.
+#[derive(Debug, Default)]
+pub(super) struct AckWait {
+    /// How long the peer lets acknowledgements wait.
+    delay: Duration,
+    due: Option<StdInstant>,
+}
+
+impl AckWait {
+    /// A packet came; quinn-proto wanted to be woken at `before`, and wants to be
+    /// at `after` now.
+    pub(super) fn note(
+        &mut self,
+        came: StdInstant,
+        before: Option<StdInstant>,
+        after: Option<StdInstant>,
+    ) {
+        if before == after && self.due == after {
+            return;
+        }
+        let until = |at: StdInstant| at.saturating_duration_since(came);
+        let delay = after.map(until).filter(|delay| DELAYS.contains(delay));
+        if let Some(delay) = delay
+            && before.is_none_or(|at| until(at) > QUIET)
+        {
+            self.delay = delay;
+        }
+        self.due = after.filter(|_| delay == Some(self.delay));
+    }
+}
+
+/// The acknowledgement of a connection that waits.
+pub struct AcksMut<'a> {
+    wait: &'a mut AckWait,
+    proto: &'a mut Connection,
+}
+
+impl fmt::Debug for AcksMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcksMut")
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> AcksMut<'a> {
+    /// That of this connection.
+    pub const fn of(conn: &'a mut QuicConn) -> Self {
+        Self {
+            wait: &mut conn.ack_wait,
+            proto: &mut conn.proto,
+        }
+    }
+
+    /// From when on it may leave with datagrams of other connections; `None`: there
+    /// is none.
+    pub fn early_from(&mut self, clock: &Clock) -> Option<Instant> {
+        let due = self.wait.due;
+        let due = due.filter(|at| self.proto.poll_timeout() == Some(*at))?;
+        let early = due.checked_sub(self.wait.delay / EARLY_PART)?;
+        Some(clock.from_std(early))
+    }
+
+    /// Has the next transmission carry it. Nothing else is due at that time.
+    pub fn leave(&mut self) {
+        if let Some(due) = self.wait.due.take()
+            && self.proto.poll_timeout() == Some(due)
+        {
+            self.proto.handle_timeout(due);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_is_learned_and_only_what_has_it_is_an_acknowledgement() {
+        let start = StdInstant::now();
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let idle = Some(start + Duration::from_secs(98_303));
+        let mut wait = AckWait::default();
+        // A timer of something that was sent, beside which nothing is learned.
+        wait.note(at(0), Some(at(30)), Some(at(20)));
+        assert_eq!(wait.due, None);
+        wait.note(at(100), idle, Some(at(125)));
+        assert_eq!(
+            (wait.due, wait.delay),
+            (Some(at(125)), Duration::from_millis(25))
+        );
+        // Another packet, for which nothing changes.
+        wait.note(at(110), Some(at(125)), Some(at(125)));
+        assert_eq!(wait.due, Some(at(125)));
+        // Sent; something is in flight, and an acknowledgement of it comes.
+        wait.note(at(130), Some(at(180)), Some(at(190)));
+        assert_eq!(wait.due, None);
+        // A packet comes while something is in flight.
+        wait.note(at(140), Some(at(190)), Some(at(165)));
+        assert_eq!(wait.due, Some(at(165)));
+        // The peer asks for another delay.
+        wait.note(at(200), Some(at(290)), Some(at(205)));
+        assert_eq!(wait.due, None);
+        wait.note(at(300), None, Some(at(305)));
+        assert_eq!(
+            (wait.due, wait.delay),
+            (Some(at(305)), Duration::from_millis(5))
+        );
+        // One that is in no hurry.
+        wait.note(at(400), idle, Some(at(600)));
+        assert_eq!((wait.due, wait.delay), (None, Duration::from_millis(5)));
+        wait.note(at(700), idle, idle);
+        assert_eq!(wait.due, None);
+    }
+}

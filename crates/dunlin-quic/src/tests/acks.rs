@@ -1,0 +1,122 @@
+//! Acknowledgements that wait for something that takes them along.
+
+use core::time::Duration;
+
+use super::World;
+use crate::AcksMut;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// What the client asks for by default (`QuicTuning::ack_delay`).
+const DELAY: Duration = Duration::from_millis(5);
+
+/// Datagrams that the server has sent so far.
+fn sent(world: &mut World) -> u64 {
+    let conn = world.server.conn.as_mut().unwrap();
+    conn.quic_stats().udp_out
+}
+
+fn acks(world: &mut World) -> AcksMut<'_> {
+    AcksMut::of(world.server.conn.as_mut().unwrap())
+}
+
+/// From when on an acknowledgement of the server may leave, from now.
+fn early(world: &mut World) -> Option<Duration> {
+    let clock = world.server.clock;
+    let at = acks(world).early_from(&clock)?;
+    Some(at.saturating_duration_since(world.now))
+}
+
+/// A packet of the client has just come, and the connection was quiet before.
+fn packet_came(world: &mut World) {
+    world.pass(Duration::from_secs(2));
+    let before = world.server.received.len();
+    world.client.send(b"reading");
+    world.touch_client();
+    world.until(MS * 100, |world| world.server.received.len() > before);
+}
+
+#[test]
+fn an_acknowledgement_leaves_early_with_datagrams_of_others() {
+    let mut world = World::connected(MS * 10, 3);
+    packet_came(&mut world);
+    assert_eq!(early(&mut world), Some(DELAY * 3 / 4));
+    let before = sent(&mut world);
+    world.touch_server();
+    assert_eq!(sent(&mut world), before, "not by itself");
+    acks(&mut world).leave();
+    world.touch_server();
+    assert_eq!((sent(&mut world), early(&mut world)), (before + 1, None));
+    world.pass(DELAY * 2);
+    assert_eq!(sent(&mut world), before + 1, "once");
+    let lost = world
+        .client
+        .conn
+        .as_mut()
+        .unwrap()
+        .quic_stats()
+        .lost_packets;
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn an_answer_takes_the_acknowledgement_along() {
+    let mut world = World::connected(MS * 10, 4);
+    packet_came(&mut world);
+    let before = sent(&mut world);
+    world.pass(DELAY / 2);
+    world.server.send(b"PUBACK");
+    world.touch_server();
+    assert_eq!((sent(&mut world), early(&mut world)), (before + 1, None));
+    world.pass(DELAY * 3);
+    assert_eq!(sent(&mut world), before + 1);
+    assert_eq!(world.client.received, b"PUBACK");
+}
+
+#[test]
+fn what_waits_for_something_else_is_not_taken_for_an_acknowledgement() {
+    let mut world = World::connected(MS * 10, 5);
+    packet_came(&mut world);
+    world.pass(DELAY * 2);
+    // The server has something in flight: its timer is for loss.
+    world.server.send(b"lost");
+    world.loss = 1000;
+    world.touch_server();
+    world.loss = 0;
+    assert_eq!(early(&mut world), None);
+    world.client.send(b"reading");
+    world.touch_client();
+    world.pass(MS * 10 + MS / 2);
+    let before = sent(&mut world);
+    for _ in 0..3 {
+        acks(&mut world).leave();
+        world.touch_server();
+    }
+    assert_eq!(sent(&mut world), before + 1, "no probe before its time");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.client.received, b"lost");
+}
+
+/// Without a keep alive of the transport nothing but what is spoken on a connection,
+/// as PINGREQ of MQTT, wakes either side.
+#[test]
+fn a_silent_connection_sends_nothing() {
+    fn by_client(world: &mut World) -> u64 {
+        let conn = world.client.conn.as_mut().unwrap();
+        conn.quic_stats().udp_out
+    }
+    let mut world = World::connected(MS * 10, 6);
+    packet_came(&mut world);
+    world.pass(Duration::from_secs(2));
+    let before = (by_client(&mut world), sent(&mut world));
+    world.pass(Duration::from_secs(590));
+    assert_eq!((by_client(&mut world), sent(&mut world)), before);
+    packet_came(&mut world);
+    world.pass(Duration::from_secs(2));
+    let after = (by_client(&mut world), sent(&mut world));
+    assert_eq!(
+        after,
+        (before.0 + 1, before.1 + 1),
+        "a packet, and its answer"
+    );
+}

@@ -1,0 +1,523 @@
+//! Tokens that are valid, and those that are not.
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    self, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair,
+    Ed25519KeyPair, KeyPair as _, RsaKeyPair,
+};
+use aws_lc_rs::{hmac, rsa};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use serde_json::json;
+
+use super::*;
+use crate::config::Config;
+
+/// Of 1,024 bits.
+const WEAK_RSA: &str = "-----BEGIN PUBLIC KEY-----
+MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDCxyGM8uUt3zAM9vz2Wv8eFGzP
+7LPbmXLvt7TIFx28qnKuXaVKT690fgdUs1WtIfGo7MhJAVI0Zux/NCKItJpRbalC
+UTvCgBNgfsdjIPI0tHQk6LmdVhSzc3FhlZmeXf/tnKFhQfs48dt9PsTXAEAEgWCO
+pg3Mp5LlsN7yIQlZLwIDAQAB
+-----END PUBLIC KEY-----
+";
+
+const SECRET: &str = "a secret that is thirty-two bytes";
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("after 1970").as_secs()
+}
+
+/// Verifies with these keys, and the rest of the inline table.
+fn load(keys: &str, rest: &str) -> Result<Tokens, TokenError> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("keys");
+    std::fs::write(&path, keys).expect("written");
+    let text = format!(
+        "[auth]\njwt = {{ key_file = \"{}\", {rest} }}\n",
+        path.display()
+    );
+    let config = Config::parse(Path::new("f"), &text).expect("valid");
+    Tokens::load(&config.auth.jwt.expect("given"))
+}
+
+fn sign(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let signed = format!("{}.{}", part(header), part(claims));
+    let signature = sign(signed.as_bytes());
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+fn hmac_of(secret: &str, message: &[u8]) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    hmac::sign(&key, message).as_ref().to_vec()
+}
+
+/// A key pair of P-256: its public key in PEM and as a point, and what it signs.
+struct Pair(KeyPair, EcdsaKeyPair);
+
+impl Pair {
+    fn new() -> Self {
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key");
+        let der = pair.serialize_der();
+        let signs = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der);
+        Self(pair, signs.expect("PKCS #8"))
+    }
+
+    fn sign(&self, message: &[u8]) -> Vec<u8> {
+        let signature = self.1.sign(&SystemRandom::new(), message);
+        signature.expect("signed").as_ref().to_vec()
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        sign(&json!({"alg": "ES256"}), claims, |it| self.sign(it))
+    }
+
+    fn jwk(&self, id: &str) -> Value {
+        let point = self.1.public_key().as_ref();
+        let (x, y) = point[1..].split_at(32);
+        let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        json!({"kty": "EC", "crv": "P-256", "kid": id, "x": part(x), "y": part(y)})
+    }
+}
+
+/// Claims that are valid for `a_token...`, with one changed or without it.
+fn claims(name: &str, value: Value) -> Value {
+    let mut claims = json!({
+        "sub": "alice", "aud": ["other", "dunlin"], "iss": "me", "exp": now() + 100,
+    });
+    let map = claims.as_object_mut().expect("a map");
+    match value {
+        Value::Null => drop(map.remove(name)),
+        value => drop(map.insert(name.into(), value)),
+    }
+    claims
+}
+
+#[test]
+fn a_token_lets_in_no_longer_than_the_broker_allows() {
+    let pair = Pair::new();
+    let pem = pair.0.public_key_pem();
+    let year = 365 * 24 * 60 * 60;
+    let lifetime = |rest: &str, secs: u64| {
+        let rest = format!("algorithms = [\"ES256\"]{rest}");
+        let tokens = load(&pem, &rest).expect("a public key");
+        let token = pair.token(&claims("exp", json!(now() + secs)));
+        tokens.verify(&token).expect("valid").lifetime.as_secs()
+    };
+    assert_eq!(lifetime("", year), 24 * 60 * 60);
+    assert_eq!(lifetime(", max_lifetime = \"1h\"", year), 60 * 60);
+    let brief = lifetime(", max_lifetime = \"1h\", leeway = \"0s\"", 100);
+    assert!((98..=100).contains(&brief), "{brief}");
+}
+
+#[test]
+fn a_token_is_what_its_claims_say_and_no_other_is_valid() {
+    let pair = Pair::new();
+    let rest =
+        "algorithms = [\"ES256\"], audience = [\"dunlin\"], issuer = \"me\", leeway = \"1s\"";
+    let tokens = load(&pair.0.public_key_pem(), rest).expect("a public key");
+    let whole = claims("x", json!(1));
+    let valid = tokens.verify(&pair.token(&whole)).expect("valid");
+    assert_eq!(valid.user, "alice");
+    let secs = valid.lifetime.as_secs();
+    assert!((99..=101).contains(&secs), "{secs}");
+    for (name, value) in [
+        ("exp", json!(now() - 10)),
+        ("exp", json!("tomorrow")),
+        ("exp", Value::Null),
+        ("nbf", json!(now() + 60)),
+        ("aud", json!("other")),
+        ("aud", json!(["other"])),
+        ("aud", Value::Null),
+        ("iss", json!("you")),
+        ("iss", Value::Null),
+        ("sub", Value::Null),
+        ("sub", json!("")),
+        ("sub", json!(7)),
+        ("sub", json!("x".repeat(USER_BYTES_MAX + 1))),
+        ("x", json!("x".repeat(TOKEN_BYTES_MAX))),
+    ] {
+        let token = pair.token(&claims(name, value.clone()));
+        assert_eq!(tokens.verify(&token), None, "{name} {value}");
+    }
+    // Signed by another, with the public key as a secret, not at all, changed.
+    assert_eq!(tokens.verify(&Pair::new().token(&whole)), None);
+    let pem = pair.0.public_key_pem();
+    for algorithm in ["HS256", "ES256", "none", "None", ""] {
+        let header = json!({ "alg": algorithm });
+        let confused = sign(&header, &whole, |it| hmac_of(&pem, it));
+        assert_eq!(tokens.verify(&confused), None, "{algorithm}");
+        assert_eq!(tokens.verify(&sign(&header, &whole, |_| vec![])), None);
+    }
+    let critical = json!({"alg": "ES256", "crit": ["exp"]});
+    let critical = sign(&critical, &whole, |it| pair.sign(it));
+    assert_eq!(tokens.verify(&critical), None);
+    let token = pair.token(&whole);
+    let (signed, _) = token.rsplit_once('.').expect("three parts");
+    for text in [
+        signed,
+        &format!("{signed}."),
+        "",
+        ".",
+        "..",
+        "a.b.c",
+        &token[1..],
+    ] {
+        assert_eq!(tokens.verify(text), None, "{text}");
+    }
+}
+
+#[test]
+fn the_key_of_a_set_is_chosen_by_its_id() {
+    let (first, second) = (Pair::new(), Pair::new());
+    let encrypts = json!({"kty": "RSA", "use": "enc", "n": "AQAB", "e": "AQAB"});
+    let set = json!({ "keys": [first.jwk("1"), encrypts, second.jwk("2"), {"kty": "?"}] });
+    let rest = "algorithms = [\"ES256\", \"RS256\"], user_claim = \"name\"";
+    let tokens = load(&set.to_string(), rest).expect("a key set");
+    let claims = json!({ "name": "bob", "exp": now() + 5, "aud": "any" });
+    for (id, is_valid) in [("", true), ("2", true), ("1", false), ("3", false)] {
+        let header = match id {
+            "" => json!({"alg": "ES256"}),
+            id => json!({"alg": "ES256", "kid": id}),
+        };
+        let verified = tokens.verify(&sign(&header, &claims, |it| second.sign(it)));
+        let user = verified.map(|valid| valid.user);
+        assert_eq!(user, is_valid.then(|| Text::from("bob")), "{id:?}");
+    }
+}
+
+#[test]
+fn the_configuration_knows_the_same_algorithms() {
+    let names = keys::ALGORITHMS.map(|(name, _)| name);
+    assert_eq!(names, crate::config::JWT_ALGORITHMS);
+}
+
+#[test]
+fn keys_of_every_kind_verify() {
+    let claims = json!({ "sub": "carol", "exp": now() + 5 });
+    let valid = |keys: &str, algorithm: &str, token: &str| {
+        let rest = format!("algorithms = [\"{algorithm}\"]");
+        let tokens = load(keys, &rest).expect("keys");
+        let user = tokens.verify(token).map(|valid| valid.user);
+        assert_eq!(user, Some(Text::from("carol")), "{algorithm}");
+    };
+    let header = |algorithm: &str| json!({ "alg": algorithm });
+    let secret = sign(&header("HS256"), &claims, |it| hmac_of(SECRET, it));
+    valid(SECRET, "HS256", &secret);
+    let oct = json!({"keys": [{"kty": "oct", "k": URL_SAFE_NO_PAD.encode(SECRET)}]});
+    valid(&oct.to_string(), "HS256", &secret);
+    let ed = Ed25519KeyPair::generate().expect("a key");
+    let token = sign(&header("EdDSA"), &claims, |it| {
+        ed.sign(it).as_ref().to_vec()
+    });
+    let x = URL_SAFE_NO_PAD.encode(ed.public_key().as_ref());
+    let set = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": x}]});
+    valid(&set.to_string(), "EdDSA", &token);
+    let key = RsaKeyPair::generate(rsa::KeySize::Rsa2048).expect("a key");
+    let public = key.public_key();
+    let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let n = part(public.modulus().big_endian_without_leading_zero());
+    let e = part(public.exponent().big_endian_without_leading_zero());
+    let set = json!({"keys": [{"kty": "RSA", "n": n, "e": e}]});
+    for (algorithm, how) in [
+        ("RS256", &signature::RSA_PKCS1_SHA256),
+        ("PS512", &signature::RSA_PSS_SHA512),
+    ] {
+        let token = sign(&header(algorithm), &claims, |it| {
+            let mut signature = vec![0; key.public_modulus_len()];
+            let signed = key.sign(how, &SystemRandom::new(), it, &mut signature);
+            signed.expect("signed");
+            signature
+        });
+        valid(&set.to_string(), algorithm, &token);
+    }
+}
+
+#[test]
+fn keys_that_cannot_be_used_are_said() {
+    for (keys, rest, why) in [
+        ("short", "[\"HS256\"]", "a secret of less than 32 bytes"),
+        (SECRET, "[\"RS256\"]", "a secret is no key for RS256"),
+        (
+            "-----BEGIN PUBLIC KEY-----\nx\n",
+            "[\"RS256\"]",
+            "no public key",
+        ),
+        ("{\"keys\": 7}", "[\"RS256\"]", "`keys` is missing"),
+        ("{\"keys\": []}", "[\"RS256\"]", "no key for any of"),
+    ] {
+        let rest = format!("algorithms = {rest}");
+        let error = load(keys, &rest).expect_err(why).to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+/// A set of keys, of which this one is the number `at`, from 1.
+fn set_with(pair: &Pair, at: usize, more: usize, name: bool) -> String {
+    let others = (0..more).map(|_| Pair::new());
+    let mut keys: Vec<Value> = others.map(|other| other.jwk("other")).collect();
+    keys.insert(at - 1, pair.jwk("mine"));
+    for key in &mut keys {
+        if !name {
+            key.as_object_mut().expect("a map").remove("kid");
+        }
+    }
+    json!({ "keys": keys }).to_string()
+}
+
+const ES256: &str = "algorithms = [\"ES256\"]";
+
+#[test]
+fn a_token_costs_few_checks_of_signatures() {
+    let pair = Pair::new();
+    let whole = claims("x", json!(1));
+    let named = |id: &str| {
+        let header = json!({"alg": "ES256", "kid": id});
+        sign(&header, &whole, |it| pair.sign(it))
+    };
+    for (at, name, token, is_valid) in [
+        (4, false, pair.token(&whole), true),
+        (5, false, pair.token(&whole), false),
+        (5, true, pair.token(&whole), false),
+        // What names its key is not kept from it by others.
+        (5, true, named("mine"), true),
+        (5, false, named("mine"), false),
+        (2, false, named("mine"), true),
+    ] {
+        let tokens = load(&set_with(&pair, at, 5, name), ES256).expect("a key set");
+        let valid = tokens.verify(&token).is_some();
+        assert_eq!(valid, is_valid, "{at} {name}");
+    }
+}
+
+#[test]
+fn headers_that_say_something_else_are_refused() {
+    let pair = Pair::new();
+    let tokens = load(&set_with(&pair, 1, 1, true), ES256).expect("a key set");
+    let whole = claims("x", json!(1));
+    let token = |header: &Value| sign(header, &whole, |it| pair.sign(it));
+    for (name, value, is_valid) in [
+        ("typ", json!("JWT"), true),
+        ("typ", json!("at+jwt"), true),
+        ("typ", json!("application/AT+JWT"), true),
+        ("kid", json!("mine"), true),
+        // Keys that come with a token, or from where it says, are not looked at.
+        ("jwk", pair.jwk("mine"), true),
+        ("jku", json!("http://127.0.0.1:9/"), true),
+        // Another key, or no text.
+        ("kid", json!("other"), false),
+        ("kid", json!(7), false),
+        ("kid", json!(["mine"]), false),
+        ("kid", Value::Null, false),
+        // Tokens for something else.
+        ("typ", json!("logout+jwt"), false),
+        ("typ", json!("dpop+jwt"), false),
+        ("typ", json!(7), false),
+        ("crit", json!([]), false),
+        ("crit", Value::Null, false),
+        ("alg", json!("none"), false),
+        ("alg", json!("es256"), false),
+        ("alg", json!(["ES256"]), false),
+    ] {
+        let mut header = json!({"alg": "ES256"});
+        let map = header.as_object_mut().expect("a map");
+        map.insert(name.into(), value.clone());
+        let valid = tokens.verify(&token(&header)).is_some();
+        assert_eq!(valid, is_valid, "{name} {value}");
+    }
+    // A key of its own, by which it is signed.
+    let forger = Pair::new();
+    let header = json!({"alg": "ES256", "jwk": forger.jwk("mine")});
+    let forged = sign(&header, &whole, |it| forger.sign(it));
+    assert_eq!(tokens.verify(&forged), None);
+}
+
+/// A token whose parts are these texts.
+fn raw(pair: &Pair, header: &str, claims: &str) -> String {
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let signed = format!("{}.{}", part(header), part(claims));
+    let signature = pair.sign(signed.as_bytes());
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+#[test]
+fn a_member_that_comes_twice_makes_a_token_invalid() {
+    let pair = Pair::new();
+    let tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
+    let exp = now() + 100;
+    let once = format!(r#"{{"sub":"alice","exp":{exp}}}"#);
+    let header = r#"{"alg":"ES256"}"#;
+    assert!(tokens.verify(&raw(&pair, header, &once)).is_some());
+    for claims in [
+        format!(r#"{{"sub":"alice","sub":"root","exp":{exp}}}"#),
+        format!(r#"{{"sub":"alice","\u0073ub":"root","exp":{exp}}}"#),
+        format!(r#"{{"exp":1,"sub":"alice","exp":{exp}}}"#),
+    ] {
+        assert_eq!(
+            tokens.verify(&raw(&pair, header, &claims)),
+            None,
+            "{claims}"
+        );
+    }
+    for header in [
+        r#"{"alg":"none","alg":"ES256"}"#,
+        r#"{"alg":"ES256","alg":"ES256"}"#,
+    ] {
+        assert_eq!(tokens.verify(&raw(&pair, header, &once)), None, "{header}");
+    }
+}
+
+#[test]
+fn numbers_and_names_have_bounds() {
+    let pair = Pair::new();
+    let tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
+    let header = r#"{"alg":"ES256"}"#;
+    let exp = now() + 100;
+    for (claims, is_valid) in [
+        (format!(r#"{{"sub":"a","exp":{exp}.5}}"#), true),
+        (format!(r#"{{"sub":"a","exp":{exp},"iat":{exp}}}"#), true),
+        (r#"{"sub":"a","exp":1e18}"#.into(), true),
+        (r#"{"sub":"a","exp":18446744073709551615}"#.into(), false),
+        (r#"{"sub":"a","exp":1e300}"#.into(), false),
+        (r#"{"sub":"a","exp":1e999}"#.into(), false),
+        (r#"{"sub":"a","exp":-1}"#.into(), false),
+        (r#"{"sub":"a","exp":true}"#.into(), false),
+        (r#"{"sub":"a","exp":null}"#.into(), false),
+        (r#"{"sub":"a","exp":[9999999999]}"#.into(), false),
+        (format!(r#"{{"sub":"a","exp":{exp},"nbf":"0"}}"#), false),
+        (format!(r#"{{"sub":"a","exp":{exp},"nbf":null}}"#), false),
+        (format!(r#"{{"sub":"a","exp":{exp},"nbf":1e300}}"#), false),
+        (format!(r#"{{"sub":"a","exp":{exp},"iat":"0"}}"#), false),
+        (format!(r#"{{"sub":"a\u0000b","exp":{exp}}}"#), false),
+        (format!(r#"{{"sub":"a\nb","exp":{exp}}}"#), false),
+        (format!(r#"{{"sub":["a"],"exp":{exp}}}"#), false),
+        (format!(r#"{{"sub":"\ud800","exp":{exp}}}"#), false),
+        (format!(r#"[{{"sub":"a","exp":{exp}}}]"#), false),
+        (format!(r#"{{"sub":"a","exp":{exp}}} "#), true),
+        (format!(r#"{{"sub":"a","exp":{exp}}}x"#), false),
+        ("[".repeat(4000), false),
+    ] {
+        let valid = tokens.verify(&raw(&pair, header, &claims)).is_some();
+        assert_eq!(valid, is_valid, "{claims}");
+    }
+    let long = format!("{}.", "A".repeat(1 << 20));
+    assert_eq!(tokens.verify(&long.repeat(3)), None);
+}
+
+#[test]
+fn base64_has_one_form() {
+    let pair = Pair::new();
+    let tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
+    let token = pair.token(&claims("x", json!(1)));
+    assert!(tokens.verify(&token).is_some());
+    let (signed, signature) = token.rsplit_once('.').expect("three parts");
+    // 64 bytes end in a character of which 4 bits count: here they are not 0.
+    let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let last = alphabet.find(&signature[signature.len() - 1..]);
+    let at = last.expect("of the alphabet") + 1;
+    let changed = format!(
+        "{}{}",
+        &signature[..signature.len() - 1],
+        &alphabet[at..=at]
+    );
+    for signature in [
+        changed,
+        format!("{signature}="),
+        format!("{signature}=="),
+        format!("{signature}\n"),
+        format!(" {signature}"),
+        format!("{signature}A"),
+    ] {
+        let token = format!("{signed}.{signature}");
+        assert_eq!(tokens.verify(&token), None, "{signature}");
+    }
+    // The form that TLS uses, of the same two numbers.
+    let der = pair.0.serialize_der();
+    let asn1 = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &der);
+    let asn1 = asn1
+        .expect("PKCS #8")
+        .sign(&SystemRandom::new(), signed.as_bytes());
+    let asn1 = URL_SAFE_NO_PAD.encode(asn1.expect("signed").as_ref());
+    assert_eq!(tokens.verify(&format!("{signed}.{asn1}")), None);
+}
+
+#[test]
+fn keys_are_used_only_for_what_they_are_for() {
+    let pair = Pair::new();
+    let token = pair.token(&claims("x", json!(1)));
+    let both = "algorithms = [\"ES256\", \"ES384\", \"EdDSA\", \"HS256\"]";
+    for (name, value, is_valid) in [
+        ("alg", json!("ES256"), true),
+        ("key_ops", json!(["sign", "verify"]), true),
+        ("use", json!("sig"), true),
+        ("alg", json!("ES384"), false),
+        ("alg", json!("ECDH-ES"), false),
+        ("key_ops", json!(["deriveBits"]), false),
+        ("key_ops", json!("verify"), false),
+        ("use", json!("enc"), false),
+        ("crv", json!("P-384"), false),
+        ("crv", json!("secp256k1"), false),
+        ("crv", Value::Null, false),
+    ] {
+        let mut key = pair.jwk("mine");
+        key.as_object_mut()
+            .expect("a map")
+            .insert(name.into(), value.clone());
+        // Another, so that the set can be used at all.
+        let set = json!({ "keys": [key, Pair::new().jwk("other")] });
+        let tokens = load(&set.to_string(), both).expect("a key set");
+        let valid = tokens.verify(&token).is_some();
+        assert_eq!(valid, is_valid, "{name} {value}");
+    }
+    // A key for agreement is none for signatures, though it has the same length.
+    let ed = Ed25519KeyPair::generate().expect("a key");
+    let x = URL_SAFE_NO_PAD.encode(ed.public_key().as_ref());
+    let set = json!({"keys": [{"kty": "OKP", "crv": "X25519", "x": x}]});
+    let error = load(&set.to_string(), both).expect_err("none for it");
+    assert!(error.to_string().contains("no key for any of"), "{error}");
+}
+
+#[test]
+fn weak_keys_and_public_secrets_are_refused() {
+    let weak = RsaKeyPair::generate(rsa::KeySize::Rsa2048).expect("a key");
+    let modulus = weak.public_key().modulus();
+    let n = URL_SAFE_NO_PAD.encode(&modulus.big_endian_without_leading_zero()[..128]);
+    let short = json!({"keys": [{"kty": "RSA", "n": n, "e": "AQAB"}]}).to_string();
+    let pem = Pair::new().0.public_key_pem();
+    let (after, before) = (format!("# a key\n{pem}"), format!("\u{feff}{pem}"));
+    for (keys, algorithms, why) in [
+        (SECRET, "\"HS384\"", "a secret of less than 48 bytes"),
+        (
+            SECRET,
+            "\"HS256\", \"HS512\"",
+            "a secret of less than 64 bytes",
+        ),
+        (
+            SECRET,
+            "\"HS256\", \"RS256\"",
+            "a secret is no key for RS256",
+        ),
+        (&short, "\"RS256\"", "RSA keys have 2048"),
+        (WEAK_RSA, "\"RS256\"", "an RSA key of less than 2048"),
+        // Who has the public key would have the secret.
+        (&after, "\"HS256\"", "text before a key in PEM"),
+        (&before, "\"HS256\"", "no key for any of"),
+    ] {
+        let rest = format!("algorithms = [{algorithms}]");
+        let error = load(keys, &rest).expect_err(why).to_string();
+        assert!(error.contains(why), "{why}: {error}");
+    }
+    // A set whose secret is long enough for one of two.
+    let oct = json!({"keys": [{"kty": "oct", "k": URL_SAFE_NO_PAD.encode(SECRET)}]});
+    let tokens = load(&oct.to_string(), "algorithms = [\"HS256\", \"HS512\"]");
+    let tokens = tokens.expect("a key");
+    let whole = claims("x", json!(1));
+    let token = sign(&json!({"alg": "HS512"}), &whole, |it| {
+        let key = hmac::Key::new(hmac::HMAC_SHA512, SECRET.as_bytes());
+        hmac::sign(&key, it).as_ref().to_vec()
+    });
+    assert_eq!(tokens.verify(&token), None);
+    let token = sign(&json!({"alg": "HS256"}), &whole, |it| hmac_of(SECRET, it));
+    assert!(tokens.verify(&token).is_some());
+}

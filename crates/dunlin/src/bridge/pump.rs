@@ -1,0 +1,247 @@
+//! Carries messages one way: from the messages of one client to others that publish
+//! them. A message is acknowledged to its source when its target has acknowledged it, in
+//! the order in which messages came, so that nothing acknowledged is lost.
+
+use core::hash::{BuildHasher as _, BuildHasherDefault};
+use core::time::Duration;
+use std::collections::hash_map::DefaultHasher;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dunlin_client::{Client, Delivery, Message, Messages, Publish, PublishError, QoS, ReasonCode};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::route::{Dropped, Route, Way};
+use super::stats::Stats;
+
+/// Wait before a message that its target had no room for is published again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a task of a bridge has ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// It was asked to, or has nothing more to do.
+    Done,
+    /// It was asked to. What the source has received and not given is unacknowledged as
+    /// long as this is kept.
+    Stopped(Messages),
+    /// One of the clients is closed: the bridge begins again.
+    Closed,
+}
+
+/// One way of a bridge.
+pub(super) struct Pump {
+    pub(super) route: Route,
+    pub(super) stats: Arc<Stats>,
+    /// Most messages on their way.
+    pub(super) window: usize,
+}
+
+/// A message on its way to a target.
+struct Item {
+    publish: Publish,
+    qos: QoS,
+    message: Message,
+}
+
+impl Item {
+    /// As the server takes it, if that is known: some have no QoS 2, or no retained
+    /// messages.
+    fn fitted(&self, target: &Client) -> Publish {
+        let publish = self.publish.clone();
+        match target.negotiated() {
+            Some(terms) => publish
+                .qos(self.qos.min(terms.maximum_qos))
+                .retain(self.message.retain && terms.retain_available),
+            None => publish,
+        }
+    }
+}
+
+/// One that was handed over to the target's client.
+struct Sent {
+    item: Item,
+    delivery: Delivery,
+    at: Instant,
+}
+
+impl Pump {
+    /// Begins to carry; the tasks end with the first client that is closed, or when all
+    /// that was taken from the source is settled after `stop`.
+    pub(super) fn start(
+        self,
+        messages: Messages,
+        targets: Vec<Client>,
+        stop: watch::Receiver<bool>,
+        tasks: &mut JoinSet<Ended>,
+    ) {
+        let pump = Arc::new(self);
+        let mut lanes = Vec::new();
+        for target in targets {
+            let (to_send, items) = mpsc::channel(pump.window);
+            let (to_settle, sent) = mpsc::channel(pump.window);
+            tasks.spawn(send(target.clone(), items, to_settle));
+            tasks.spawn(settle(Arc::clone(&pump), target.clone(), sent));
+            lanes.push(Lane { target, to_send });
+        }
+        tasks.spawn(read(pump, messages, lanes, stop));
+    }
+
+    fn leave_out(&self, message: Message, why: Dropped) {
+        tracing::debug!(
+            way = self.route.way.name(),
+            cause = why.name(),
+            "a message was not carried"
+        );
+        self.stats.dropped(why);
+        message.acknowledge();
+    }
+}
+
+/// A client that publishes, and what it is to publish.
+struct Lane {
+    target: Client,
+    to_send: mpsc::Sender<Item>,
+}
+
+/// Takes messages from the source and gives each to the lane of its topic.
+async fn read(
+    pump: Arc<Pump>,
+    mut messages: Messages,
+    lanes: Vec<Lane>,
+    mut stop: watch::Receiver<bool>,
+) -> Ended {
+    loop {
+        let next = tokio::select! {
+            next = messages.next() => next,
+            _ = stop.wait_for(|stop| *stop) => return Ended::Stopped(messages),
+        };
+        let Some(message) = next else {
+            return Ended::Closed;
+        };
+        let (publish, qos) = match pump.route.map(&message) {
+            Ok(mapped) => mapped,
+            Err(why) => {
+                pump.leave_out(message, why);
+                continue;
+            }
+        };
+        let at = lane_of(publish.topic(), lanes.len());
+        let Some(lane) = lanes.get(at) else {
+            return Ended::Closed;
+        };
+        let is_lossy = message.qos == QoS::AtMostOnce;
+        if is_lossy && lane.target.transport().is_none() {
+            pump.leave_out(message, Dropped::Away);
+            continue;
+        }
+        let item = Item {
+            publish,
+            qos,
+            message,
+        };
+        if is_lossy {
+            if let Err(mpsc::error::TrySendError::Full(item)) = lane.to_send.try_send(item) {
+                pump.leave_out(item.message, Dropped::Slow);
+            }
+        } else if lane.to_send.send(item).await.is_err() {
+            return Ended::Closed;
+        }
+    }
+}
+
+/// Messages of a topic take the same way, so that they keep their order.
+fn lane_of(topic: &str, lanes: usize) -> usize {
+    if lanes <= 1 {
+        return 0;
+    }
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    (hasher.hash_one(topic) % lanes as u64) as usize
+}
+
+/// Hands messages over to the client, as far as it takes them.
+async fn send(
+    target: Client,
+    mut items: mpsc::Receiver<Item>,
+    to_settle: mpsc::Sender<Sent>,
+) -> Ended {
+    while let Some(item) = items.recv().await {
+        let Ok(delivery) = target.start_publish(item.fitted(&target)).await else {
+            return Ended::Closed;
+        };
+        let at = Instant::now();
+        let sent = Sent { item, delivery, at };
+        if to_settle.send(sent).await.is_err() {
+            return Ended::Closed;
+        }
+    }
+    Ended::Done
+}
+
+/// Waits for what became of messages, in their order, and acknowledges them.
+async fn settle(pump: Arc<Pump>, target: Client, mut sent: mpsc::Receiver<Sent>) -> Ended {
+    while let Some(Sent { item, delivery, at }) = sent.recv().await {
+        let mut outcome = delivery.await;
+        while let Some(wait) = retry_after(&outcome, &item, &target) {
+            tokio::time::sleep(wait).await;
+            outcome = target.publish(item.fitted(&target)).await;
+        }
+        let Item {
+            publish, message, ..
+        } = item;
+        match outcome {
+            Ok(_) => {
+                if pump.route.way == Way::Out && message.qos != QoS::AtMostOnce {
+                    pump.stats.round_trip(at.elapsed());
+                }
+                pump.stats.carried(pump.route.way, publish.payload().len());
+                message.acknowledge();
+            }
+            Err(PublishError::Closed(_)) => return Ended::Closed,
+            Err(error) => {
+                tracing::debug!(%error, "a message of a bridge was not taken");
+                pump.leave_out(message, Dropped::Refused);
+            }
+        }
+    }
+    Ended::Done
+}
+
+/// When to publish a message once more: there was no room for it, or it was written before
+/// it was known what the server takes.
+fn retry_after(
+    outcome: &Result<ReasonCode, PublishError>,
+    item: &Item,
+    target: &Client,
+) -> Option<Duration> {
+    match outcome {
+        Err(PublishError::Refused {
+            reason: ReasonCode::QuotaExceeded,
+        }) => Some(RETRY_AFTER),
+        Err(PublishError::NotSupported(_)) => {
+            let terms = target.negotiated();
+            let takes_less = terms.is_none_or(|terms| {
+                item.qos > terms.maximum_qos || (item.message.retain && !terms.retain_available)
+            });
+            let wait = terms.map_or(RETRY_AFTER, |_| Duration::ZERO);
+            takes_less.then_some(wait)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_spread_and_keep_their_lane() {
+        let lanes: Vec<usize> = (0..64).map(|n| lane_of(&format!("a/{n}"), 4)).collect();
+        for lane in 0..4 {
+            assert!(lanes.contains(&lane), "{lanes:?}");
+        }
+        assert!((0..64).all(|n| lane_of(&format!("a/{n}"), 4) == lanes[n]));
+        assert_eq!(lane_of("a", 1), 0);
+    }
+}

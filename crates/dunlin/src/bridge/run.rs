@@ -1,0 +1,311 @@
+//! One bridge from start to end: its clients, its subscriptions, what it carries each way,
+//! and another beginning when one of the clients is closed for good.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dunlin_base::Text;
+use dunlin_client::{
+    Backoff, Client, ConnectionEvent, DisconnectCause, Events, Publish, SubscribeError,
+};
+use dunlin_dial::random_u64;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::ends::{Ends, Plan};
+use super::known::{Filters, Known};
+use super::pump::{Ended, Pump};
+use super::route::{Route, Way};
+use super::stats::Stats;
+use crate::config::bridge::Bridge;
+use crate::daemon::mailbox::{Address, Mail};
+use crate::daemon::query::Query;
+
+/// Time in which messages that are on their way when the broker stops may arrive.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+/// Time for the clients to say that they go.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
+
+/// A bridge that went on for so long begins again without a longer wait.
+const LASTED: Duration = Duration::from_secs(60);
+
+/// A bridge, ready to run.
+pub(super) struct Runner {
+    pub(super) name: Arc<str>,
+    pub(super) config: Bridge,
+    pub(super) plan: Plan,
+    /// Its name among all bridges of all brokers.
+    pub(super) via: Text,
+    pub(super) stats: Arc<Stats>,
+    pub(super) known: Known,
+    /// The shard that publishes its state.
+    pub(super) shard: Address,
+}
+
+/// How many of the connections to the other broker are there.
+struct Presence {
+    up: AtomicUsize,
+    all: usize,
+}
+
+impl Runner {
+    /// Runs until it is asked to stop.
+    pub(super) async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let connection = &self.config.connection;
+        let backoff = Backoff {
+            min: connection.reconnect_min.0,
+            max: connection.reconnect_max.0,
+            ..Backoff::default()
+        };
+        self.announce(false);
+        let mut failures = 0;
+        loop {
+            let began = Instant::now();
+            self.once(stop.clone()).await;
+            if self.stats.set_connected(false) {
+                self.announce(false);
+            }
+            failures = if began.elapsed() > LASTED {
+                1
+            } else {
+                failures + 1
+            };
+            let wait = backoff.wait(failures, (random_u64() >> 32) as u32);
+            let stopped = timeout(wait, stop.wait_for(|stop| *stop)).await;
+            if stopped.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Says on `$SYS` whether the bridge is connected.
+    fn announce(&self, connected: bool) {
+        let name = Arc::clone(&self.name);
+        self.shard
+            .send(Mail::Query(Query::Bridge { name, connected }));
+    }
+
+    /// From the start of the clients until one of them is closed, or the stop.
+    async fn once(self: &Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut ends = match self.plan.start() {
+            Ok(ends) => ends,
+            Err(error) => {
+                tracing::error!(bridge = &*self.name, %error, "a bridge cannot start");
+                return;
+            }
+        };
+        let mut others = JoinSet::new();
+        let clients = self.watch_all(&mut ends, &mut others);
+        let mut pumps = JoinSet::new();
+        self.carry(ends, &stop, &mut pumps, &mut others);
+        let mut kept = Vec::new();
+        let mut stopping = false;
+        while !stopping {
+            let ended = tokio::select! {
+                ended = pumps.join_next() => ended,
+                Some(ended) = others.join_next() => Some(ended),
+                _ = stop.wait_for(|stop| *stop) => {
+                    stopping = true;
+                    continue;
+                }
+            };
+            match ended {
+                Some(Ok(Ended::Done)) => {}
+                Some(Ok(Ended::Stopped(messages))) => kept.push(messages),
+                Some(Ok(Ended::Closed) | Err(_)) | None => break,
+            }
+        }
+        if stopping && self.stats.is_connected() {
+            let drained = async {
+                while let Some(ended) = pumps.join_next().await {
+                    if let Ok(Ended::Stopped(messages)) = ended {
+                        kept.push(messages);
+                    }
+                }
+            };
+            // What is not acknowledged by then is sent again after the next start.
+            let _ = timeout(DRAIN_MAX, drained).await;
+            self.tell_gone(&clients).await;
+        }
+        pumps.shutdown().await;
+        others.shutdown().await;
+        for client in clients {
+            let _ = timeout(LEAVE_MAX, client.disconnect()).await;
+        }
+    }
+
+    /// Watches all clients; gives them, those of the other broker first.
+    fn watch_all(self: &Arc<Self>, ends: &mut Ends, tasks: &mut JoinSet<Ended>) -> Vec<Client> {
+        let mut clients = Vec::new();
+        let presence = Arc::new(Presence {
+            up: AtomicUsize::new(0),
+            all: ends.remote().count(),
+        });
+        for (number, end) in ends.remote().enumerate() {
+            let status = self.plan.status(true).filter(|_| number == 0);
+            let (client, events) = (end.client.clone(), end.connecting.events());
+            clients.push(client.clone());
+            let presence = Arc::clone(&presence);
+            tasks.spawn(Arc::clone(self).watch(client, events, presence, status));
+        }
+        for end in ends.local() {
+            clients.push(end.client.clone());
+            tasks.spawn(until_closed(end.connecting.events()));
+        }
+        clients
+    }
+
+    /// Subscribes at both brokers and begins to carry.
+    fn carry(
+        self: &Arc<Self>,
+        mut ends: Ends,
+        stop: &watch::Receiver<bool>,
+        pumps: &mut JoinSet<Ended>,
+        others: &mut JoinSet<Ended>,
+    ) {
+        let (here, there) = (ends.publishes_here(), ends.publish_there());
+        let client = |end: &Option<_>| {
+            end.as_ref()
+                .map(|end: &super::ends::End| end.client.clone())
+        };
+        let sources = (client(&ends.local_source), client(&ends.remote_source));
+        others.spawn(Arc::clone(self).subscribe(sources.0, sources.1));
+        let ways = [
+            (Way::Out, ends.local_source.take(), there),
+            (Way::In, ends.remote_source.take(), here),
+        ];
+        for (way, source, targets) in ways {
+            let Some(source) = source else {
+                continue;
+            };
+            let pump = Pump {
+                route: Route::new(&self.config, way, &self.via),
+                stats: Arc::clone(&self.stats),
+                window: usize::from(self.config.max_in_flight),
+            };
+            pump.start(source.messages, targets, stop.clone(), pumps);
+        }
+    }
+
+    /// Subscribes at both brokers, and ends what an earlier process had subscribed to.
+    async fn subscribe(self: Arc<Self>, local: Option<Client>, remote: Option<Client>) -> Ended {
+        let before = self.known.read();
+        let out = Route::new(&self.config, Way::Out, &self.via).subscriptions();
+        let back = Route::new(&self.config, Way::In, &self.via).subscriptions();
+        let names = |of: &[(String, _)]| of.iter().map(|(filter, _)| filter.clone()).collect();
+        let now = Filters {
+            local: names(&out),
+            remote: names(&back),
+        };
+        let both = |one: &[String], other: &[String]| [one, other].concat();
+        self.note(&Filters {
+            local: both(&before.local, &now.local),
+            remote: both(&before.remote, &now.remote),
+        });
+        for (client, subscriptions, stale) in [
+            (local, out, stale(&before.local, &now.local)),
+            (remote, back, stale(&before.remote, &now.remote)),
+        ] {
+            let Some(client) = client else {
+                continue;
+            };
+            if let Err(error) = subscribe_all(&client, subscriptions, stale).await {
+                tracing::warn!(bridge = &*self.name, %error, "a bridge cannot subscribe");
+                return Ended::Closed;
+            }
+        }
+        self.note(&now);
+        Ended::Done
+    }
+
+    fn note(&self, filters: &Filters) {
+        if let Err(error) = self.known.write(filters) {
+            tracing::warn!(bridge = &*self.name, %error, "cannot note what a bridge subscribes to");
+        }
+    }
+
+    /// Follows a connection to the other broker.
+    async fn watch(
+        self: Arc<Self>,
+        client: Client,
+        mut events: Events,
+        presence: Arc<Presence>,
+        status: Option<Publish>,
+    ) -> Ended {
+        let mut is_up = false;
+        while let Some(event) = events.next().await {
+            match event {
+                ConnectionEvent::Connected { transport, .. } => {
+                    let transport = transport.name();
+                    tracing::info!(bridge = &*self.name, transport, "a bridge is connected");
+                    self.stats.connect();
+                    if !core::mem::replace(&mut is_up, true) {
+                        presence.up.fetch_add(1, Ordering::Relaxed);
+                    }
+                    if let Some(status) = status.clone()
+                        && let Ok(delivery) = client.start_publish(status).await
+                    {
+                        // The next connection says it again.
+                        drop(delivery);
+                    }
+                }
+                ConnectionEvent::Disconnected { cause } => {
+                    self.note_loss(&cause);
+                    if core::mem::replace(&mut is_up, false) {
+                        presence.up.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+                ConnectionEvent::Closed => break,
+                _ => continue,
+            }
+            let connected = presence.up.load(Ordering::Relaxed) == presence.all;
+            if self.stats.set_connected(connected) {
+                self.announce(connected);
+            }
+        }
+        Ended::Closed
+    }
+
+    fn note_loss(&self, cause: &DisconnectCause) {
+        tracing::warn!(bridge = &*self.name, %cause, "a bridge is not connected");
+    }
+
+    /// Says at the other broker that the bridge goes, if that is there.
+    async fn tell_gone(&self, clients: &[Client]) {
+        let first = clients
+            .first()
+            .filter(|client| client.transport().is_some());
+        if let (Some(client), Some(status)) = (first, self.plan.status(false)) {
+            let _ = timeout(LEAVE_MAX, client.publish(status)).await;
+        }
+    }
+}
+
+/// What was subscribed to and is no more.
+fn stale(before: &[String], now: &[String]) -> Vec<String> {
+    let gone = before.iter().filter(|filter| !now.contains(filter));
+    gone.cloned().collect()
+}
+
+async fn subscribe_all(
+    client: &Client,
+    subscriptions: Vec<(String, dunlin_client::Subscribe)>,
+    stale: Vec<String>,
+) -> Result<(), SubscribeError> {
+    for outcome in client.subscribe_many(subscriptions).await? {
+        outcome?;
+    }
+    for filter in stale {
+        client.unsubscribe(filter).await?;
+    }
+    Ok(())
+}
+
+async fn until_closed(mut events: Events) -> Ended {
+    while events.next().await.is_some() {}
+    Ended::Closed
+}

@@ -1,0 +1,151 @@
+//! What the control plane does with a request, for whichever door it came through: one
+//! function for each. Roles are checked and orders audited here.
+
+use std::io::{self, Write};
+
+use super::audit::Who;
+use super::plane::{Outcome, Plane, absolute};
+use super::values::{Code, Failure, Reply, Request, Role, Status};
+use super::{bans, clients, drain, running, sessions, topics};
+use crate::store::json::Writer;
+
+impl Plane {
+    /// Answers a request; an order is written to the audit log.
+    #[must_use]
+    pub fn answer(&self, who: &Who, request: &Request) -> Reply {
+        let outcome = permitted(who, request).and_then(|()| self.carry_out(request));
+        self.note(who, request, &outcome);
+        outcome.unwrap_or_else(Reply::Failed)
+    }
+
+    /// One function for each request.
+    fn carry_out(&self, request: &Request) -> Outcome {
+        match request {
+            Request::Status {} => self.status(),
+            Request::Clients { filter, page } => clients::list(self, filter, page),
+            Request::Client { client_id } => clients::show(self, client_id),
+            Request::Disconnect { client_id, why } => clients::disconnect(self, client_id, why),
+            Request::Sessions { filter, page } => sessions::list(self, filter, page),
+            Request::DeleteSession { client_id, why } => sessions::delete(self, client_id, why),
+            Request::Subscriptions { client_id, page } => {
+                topics::subscriptions(self, client_id, page)
+            }
+            Request::Receivers { topic, limit } => topics::receivers(self, topic, *limit),
+            Request::Retained { filter, page } => topics::retained(self, filter, page),
+            Request::RetainedMessage { topic } => topics::retained_message(self, topic),
+            Request::ClearRetained { filter, page } => topics::clear_retained(self, filter, page),
+            Request::Publish { message } => topics::publish(self, message),
+            Request::Ban { whom, seconds, why } => bans::ban(self, whom, *seconds, why),
+            Request::Unban { whom } => bans::unban(self, whom),
+            Request::Bans { page } => bans::list(self, page),
+            Request::Reload {} => running::reload(self),
+            Request::LogLevel {} => running::level(self),
+            Request::SetLogLevel { filter } => running::set_level(self, filter),
+            Request::Limits {} => running::limits(self),
+            Request::Users { page } => running::users(self, page),
+            Request::Rights {
+                user,
+                client_id,
+                topic,
+            } => running::rights(self, user.as_deref(), client_id, topic),
+            Request::Drain {
+                rate,
+                server,
+                moved,
+            } => drain::begin(self, *rate, server.as_deref(), *moved),
+            Request::Backup {} => {
+                let text = "this door has no way to send a copy of the store";
+                Err(Failure::new(Code::BadRequest, text))
+            }
+        }
+    }
+
+    /// Writes a copy of the store as of this moment, as lines of JSON. `stopping`
+    /// ends it.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn backup(
+        &self,
+        who: &Who,
+        out: impl Write,
+        stopping: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        let mut lines = Writer::new(out)?;
+        let copied = permitted(who, &Request::Backup {}).and_then(|()| {
+            let none = || Failure::new(Code::NotFound, "the broker keeps nothing on disk");
+            let (_, snapshots) = self.store.as_ref().ok_or_else(none)?;
+            let busy = |_| Failure::new(Code::Busy, "a copy is being made");
+            let _alone = self.copying.try_lock().map_err(busy)?;
+            let copied = snapshots.take().and_then(|view| {
+                view.read(&mut |op| match stopping() {
+                    true => Err(io::Error::other("the broker stops")),
+                    false => lines.write(&op),
+                })
+            });
+            copied.map_err(|error| Failure::new(Code::Unavailable, error.to_string()))
+        });
+        let outcome = match &copied {
+            Ok(_) => Ok(Reply::Done {
+                count: lines.lines(),
+                next: None,
+            }),
+            Err(failure) => Err(failure.clone()),
+        };
+        self.note(who, &Request::Backup {}, &outcome);
+        match copied {
+            Ok(report) => {
+                tracing::info!(lines = lines.lines(), lost = report.lost(), "backup made");
+                lines.end(report.lost())
+            }
+            Err(failure) => {
+                tracing::warn!(error = %failure, "a backup was not finished");
+                lines.fail(failure.text)
+            }
+        }
+    }
+
+    fn note(&self, who: &Who, request: &Request, outcome: &Outcome) {
+        if request.role() > Role::Read {
+            self.audit.write(who, request, outcome);
+        }
+    }
+
+    fn status(&self) -> Outcome {
+        let reports = self.shards.reports();
+        let census = reports
+            .iter()
+            .fold(dunlin_broker::Census::default(), |sum, report| {
+                sum.plus(&report.census)
+            });
+        let store = self.store.as_ref();
+        Ok(Reply::Status(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            data_dir: absolute(self.config.data_dir.clone()).display().to_string(),
+            store: store.map(|(path, _)| path.display().to_string()),
+            draining: self.is_draining(),
+            shards: self.shards.count(),
+            shards_answering: reports.len(),
+            connections: census.conns as u64,
+            sessions: census.sessions as u64,
+            subscriptions: census.subscriptions as u64,
+            retained: reports
+                .iter()
+                .map(|it| it.census.retained)
+                .max()
+                .unwrap_or(0) as u64,
+        }))
+    }
+}
+
+fn permitted(who: &Who, request: &Request) -> Result<(), Failure> {
+    match request.role() <= who.role {
+        true => Ok(()),
+        false => {
+            let text = "your role does not allow this";
+            Err(Failure::new(Code::Forbidden, text))
+        }
+    }
+}

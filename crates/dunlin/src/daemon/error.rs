@@ -1,0 +1,127 @@
+//! Why a broker does not start.
+
+use core::net::SocketAddr;
+use std::path::PathBuf;
+
+use dunlin_net::TlsError;
+
+use crate::certs;
+
+/// Why the broker did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The data directory cannot be made.
+    #[error("cannot create the data directory {}", path.display())]
+    DataDir {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The secret of QUIC cannot be read or made.
+    #[error("cannot use the QUIC key {}: {source}", path.display())]
+    Key {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A listener's name has no address.
+    #[error("listener {index} ({name}): the name cannot be resolved")]
+    Resolve {
+        /// Number of the listener in the file.
+        index: usize,
+        /// Its address as configured.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A listener's address is taken, or not of this machine, or needs rights.
+    #[error("listener {index} cannot listen on {transport} {addr}: {source}")]
+    Listen {
+        /// Number of the listener in the file.
+        index: usize,
+        /// What it speaks.
+        transport: &'static str,
+        /// Where.
+        addr: SocketAddr,
+        /// Why.
+        source: dunlin_net::NetError,
+    },
+    /// As [`StartError::Listen`], found by asking for the address alone.
+    #[error("listener {index} cannot listen on {transport} {addr}: {source}")]
+    Busy {
+        /// Number of the listener in the file.
+        index: usize,
+        /// What it speaks.
+        transport: &'static str,
+        /// Where.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Certificates cannot be read, or do not fit.
+    #[error("listener {index}: {source}")]
+    Tls {
+        /// Number of the listener in the file.
+        index: usize,
+        /// Why.
+        source: TlsError,
+    },
+    /// Development certificates cannot be made or read.
+    #[error("development certificates: {0}")]
+    Certificates(certs::CertError),
+    /// The directory for qlog cannot be made or read.
+    #[error("qlog.dir: cannot use {}: {source}", path.display())]
+    Qlog {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file for secrets cannot be opened.
+    #[error("tls.key_log: {0}")]
+    KeyLog(TlsError),
+    /// The address of the metrics is taken, or not of this machine.
+    #[error("cannot show metrics on {addr}: {source}")]
+    Metrics {
+        /// Where.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The bans cannot be read.
+    #[error("cannot read the bans in {}: {source}", path.display())]
+    Bans {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The control socket cannot be made.
+    #[error("control.socket: cannot listen on {}: {source}", path.display())]
+    Control {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] dunlin_store_redb::OpenError),
+    /// The password file or the access list cannot be used.
+    #[error(transparent)]
+    Auth(#[from] crate::auth::AuthError),
+    /// A bridge cannot be made as it is configured.
+    #[error("bridge {name}: {message}")]
+    Bridge {
+        /// Which.
+        name: String,
+        /// Why.
+        message: String,
+    },
+    /// An event loop or a thread cannot be had.
+    #[error("cannot start an event loop: {0}")]
+    Loop(String),
+}

@@ -1,0 +1,120 @@
+//! The sockets of the listeners: each address is bound on every shard.
+
+use core::net::SocketAddr;
+use std::sync::Arc;
+
+use dunlin_base::Text;
+use dunlin_base::transport::Transport;
+use dunlin_mqtt::flow;
+use dunlin_net::ListenerConfig;
+
+use super::certificates::LoadedTls;
+use super::{Parts, StartError};
+use crate::config::Config;
+use crate::config::listener::{Kind, Listener, Protocol};
+use crate::config::proxies;
+
+/// A place where the broker listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bound {
+    /// Number of the listener in the configuration.
+    pub listener: usize,
+    /// What it speaks.
+    pub transport: Transport,
+    /// Where.
+    pub addr: SocketAddr,
+}
+
+/// Addresses of a listener.
+pub(super) fn resolve(index: usize, listener: &Listener) -> Result<Vec<SocketAddr>, StartError> {
+    let address = listener.address();
+    address.resolve().map_err(|source| StartError::Resolve {
+        index,
+        name: address.to_string(),
+        source,
+    })
+}
+
+/// Binds every listener on every shard.
+pub(super) fn listen(
+    config: &Config,
+    tls: &LoadedTls,
+    parts: &mut [Parts],
+) -> Result<Vec<Bound>, StartError> {
+    let mut bound = Vec::new();
+    for (index, (listener, tls)) in config.listener.iter().zip(tls).enumerate() {
+        for addr in resolve(index, listener)? {
+            let mut settings = ListenerConfig::new(listener.transport.transport(), addr);
+            settings.quic = config.quic_tuning(listener);
+            settings.tls = tls.clone();
+            settings.protocols = protocols(listener);
+            settings.origins = config.origins(listener);
+            settings.proxies = proxies::proxies(listener).map(Arc::new);
+            let addr = listen_on(index, listener, settings, parts)?;
+            bound.push(Bound {
+                listener: index,
+                transport: listener.transport.transport(),
+                addr,
+            });
+        }
+    }
+    Ok(bound)
+}
+
+/// What is spoken: MQTT on QUIC with flow headers too, for clients that offer it.
+fn protocols(listener: &Listener) -> Vec<Text> {
+    let spoken = listener.protocols();
+    let has_flows = listener.transport == Kind::Quic && spoken.contains(&Protocol::Mqtt);
+    let flows = has_flows.then_some(flow::ALPN);
+    let names = spoken.iter().map(|protocol| protocol.name());
+    flows
+        .into_iter()
+        .chain(names)
+        .map(Text::from_static)
+        .collect()
+}
+
+/// Whether the address can be had by this process alone.
+fn probe(transport: Transport, addr: SocketAddr) -> std::io::Result<()> {
+    match transport {
+        Transport::Quic => std::net::UdpSocket::bind(addr).map(drop),
+        _ => std::net::TcpListener::bind(addr).map(drop),
+    }
+}
+
+fn listen_on(
+    index: usize,
+    listener: &Listener,
+    mut settings: ListenerConfig,
+    parts: &mut [Parts],
+) -> Result<SocketAddr, StartError> {
+    let (shared, addr) = (parts.len() > 1, settings.addr);
+    if shared {
+        // Shards share the address with each other, and so with any other
+        // broker that shares it: ask for it alone first.
+        probe(listener.transport.transport(), addr).map_err(|source| StartError::Busy {
+            index,
+            transport: listener.transport.name(),
+            addr,
+            source,
+        })?;
+    }
+    settings.index = u16::try_from(index).unwrap_or(u16::MAX);
+    settings.reuse_port = shared;
+    settings.ws_path = listener.path().to_owned();
+    for part in parts {
+        // The first shard's port is everybody's.
+        let addr = settings.addr;
+        settings.addr = part
+            .net
+            .listen(settings.clone())
+            .map_err(|source| StartError::Listen {
+                index,
+                transport: listener.transport.name(),
+                addr,
+                source,
+            })?;
+    }
+    Ok(settings.addr)
+}

@@ -1,0 +1,236 @@
+//! Listeners of mosquitto as listeners of Dunlin.
+
+use core::fmt::Write as _;
+
+use super::lines::Line;
+use super::{Import, quoted};
+
+/// Port when none is given.
+const PORT: u16 = 1883;
+
+/// A listener as mosquitto's file says it.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    port: u16,
+    host: Option<String>,
+    websockets: bool,
+    cert: Option<String>,
+    key: Option<String>,
+    ca: Option<String>,
+    require_certificate: bool,
+    identity: bool,
+    anonymous: Option<bool>,
+    pub(super) max_connections: Option<u64>,
+    /// It cannot be one of Dunlin.
+    dropped: bool,
+}
+
+/// Options that concern one listener, and why they stay behind; empty: they are
+/// carried over.
+const OPTIONS: &[(&str, &str)] = &[
+    ("bind_address", ""),
+    ("port", ""),
+    ("protocol", ""),
+    ("certfile", ""),
+    ("keyfile", ""),
+    ("cafile", ""),
+    ("require_certificate", ""),
+    ("use_identity_as_username", ""),
+    ("socket_domain", ""),
+    ("max_connections", ""),
+    (
+        "capath",
+        "tls.client_ca is one file: put the certificates of the folder into it",
+    ),
+    (
+        "crlfile",
+        "revoked client certificates are not looked up: give clients short-lived ones",
+    ),
+    ("ciphers", "see tls.cipher_suites"),
+    ("ciphers_tls1.3", "see tls.cipher_suites"),
+    ("dhparamfile", "key exchanges are those of tls.groups"),
+    ("tls_version", "TLS 1.2 and 1.3 are both spoken over TCP"),
+    ("tls_engine", "keys are files in PEM"),
+    ("tls_engine_kpass_sha1", "keys are files in PEM"),
+    ("tls_keyform", "keys are files in PEM"),
+    (
+        "use_subject_as_username",
+        "tls.identity takes one name of a certificate, not the subject",
+    ),
+    (
+        "psk_hint",
+        "there is no TLS-PSK: use certificates, or SCRAM with a password",
+    ),
+    (
+        "psk_file",
+        "there is no TLS-PSK: use certificates, or SCRAM with a password",
+    ),
+    ("mount_point", "listeners have no mount points"),
+    ("max_qos", "all listeners take QoS 2"),
+    (
+        "use_username_as_clientid",
+        "clients choose their identifiers",
+    ),
+    ("http_dir", "no files are served"),
+    ("websockets_headers_size", "the bound is fixed"),
+    ("bind_interface", "listen on the address of the interface"),
+    ("accept_protocol_versions", "3.1.1 and 5.0 are accepted"),
+];
+
+/// Whether an option concerns one listener.
+pub(super) fn has(name: &str) -> bool {
+    OPTIONS.iter().any(|(option, _)| *option == name)
+}
+
+impl Listener {
+    /// The one that mosquitto makes for options before the first `listener`.
+    pub(super) fn implied() -> Self {
+        Self {
+            port: PORT,
+            ..Self::default()
+        }
+    }
+
+    /// Listens on one address only.
+    pub(super) fn bind(&mut self, host: &str) {
+        self.host = Some(host.to_owned());
+    }
+
+    /// `listener PORT [ADDRESS]`, or `listener 0 SOCKET`.
+    pub(super) fn begin(line: &Line, import: &mut Import) -> Self {
+        let mut words = line.value.split_whitespace();
+        let port = words.next().and_then(|word| word.parse().ok());
+        let host = words.next().map(str::to_owned);
+        let dropped = match port {
+            Some(0) => {
+                import.leave(
+                    line,
+                    "Unix sockets: let its clients connect to a port on loopback",
+                );
+                true
+            }
+            None => {
+                import.leave(line, "the port is no number");
+                true
+            }
+            Some(_) => false,
+        };
+        Self {
+            port: port.unwrap_or_default(),
+            host,
+            dropped,
+            ..Self::default()
+        }
+    }
+
+    /// An option of this listener.
+    pub(super) fn set(&mut self, line: &Line, import: &mut Import) {
+        let (value, flag) = (&line.value, line.value == "true");
+        let text = || Some(value.clone());
+        match line.name.as_str() {
+            "bind_address" => self.host = text(),
+            "port" => match value.parse() {
+                Ok(port) => self.port = port,
+                Err(_) => import.leave(line, "the port is no number"),
+            },
+            "protocol" => match value.as_str() {
+                "mqtt" => {}
+                "websockets" => self.websockets = true,
+                _ => {
+                    import.leave(line, "there is no such protocol; the listener is left out");
+                    self.dropped = true;
+                }
+            },
+            "certfile" => self.cert = text(),
+            "keyfile" => self.key = text(),
+            "cafile" => self.ca = text(),
+            "require_certificate" => self.require_certificate = flag,
+            "use_identity_as_username" => self.identity = flag,
+            "allow_anonymous" => self.anonymous = Some(flag),
+            "socket_domain" if self.host.is_none() => match value.as_str() {
+                "ipv4" => self.host = Some("0.0.0.0".into()),
+                "ipv6" => self.host = Some("::".into()),
+                _ => import.leave(line, "it is ipv4 or ipv6"),
+            },
+            "max_connections" => self.max_connections = value.parse().ok(),
+            name => {
+                let found = OPTIONS.iter().find(|(option, _)| *option == name);
+                import.leave(line, found.map_or("", |(_, why)| why));
+            }
+        }
+    }
+
+    /// The table in our file.
+    pub(super) fn write(&self, out: &mut String) {
+        if self.dropped {
+            return;
+        }
+        let has_tls = self.cert.is_some();
+        let transport = match (self.websockets, has_tls) {
+            (false, false) => "tcp",
+            (false, true) => "tls",
+            (true, false) => "ws",
+            (true, true) => "wss",
+        };
+        self.table(transport, self.port, "", out);
+        if has_tls && !self.websockets {
+            out.push_str("# The same over QUIC, for clients that speak it:\n");
+            self.table("quic", 14567, "#", out);
+        }
+    }
+
+    fn table(&self, transport: &str, port: u16, comment: &str, out: &mut String) {
+        let host = match &self.host {
+            None => "*".to_owned(),
+            Some(host) if host.contains(':') => format!("[{host}]"),
+            Some(host) => host.clone(),
+        };
+        let mut line = |text: String| {
+            let _ = writeln!(out, "{comment}{text}");
+        };
+        line("[[listener]]".into());
+        line(format!("transport = \"{transport}\""));
+        line("protocols = [\"mqtt\"]".into());
+        line(format!("address = {}", quoted(&format!("{host}:{port}"))));
+        if let Some(anonymous) = self.anonymous {
+            line(format!(
+                "anonymous = \"{}\"",
+                if anonymous { "always" } else { "never" }
+            ));
+        }
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            line(format!("tls.cert = {}", quoted(cert)));
+            line(format!("tls.key = {}", quoted(key)));
+        }
+        // mosquitto needs the option to ask clients for certificates.
+        if let (Some(ca), true) = (&self.ca, self.require_certificate) {
+            line(format!("tls.client_ca = {}", quoted(ca)));
+            line("tls.require_client_cert = true".into());
+            if self.identity {
+                line("tls.identity = \"cn\"".into());
+            }
+        }
+        out.push('\n');
+    }
+
+    /// What only shows when all its options are known.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let name = format!("listener {}", self.port);
+        if self.websockets && !self.dropped {
+            remarks.push(format!(
+                "{name}: clients must ask for the path /mqtt (key `path`); mosquitto takes any"
+            ));
+        }
+        if self.require_certificate && !self.identity {
+            remarks.push(format!(
+                "{name}: the name in a client's certificate becomes its user name, as with \
+                 use_identity_as_username"
+            ));
+        }
+        if self.cert.is_some() && self.key.is_none() {
+            remarks.push(format!("{name}: certfile without keyfile"));
+        }
+        remarks
+    }
+}
