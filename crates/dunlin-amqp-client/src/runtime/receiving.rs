@@ -30,6 +30,9 @@ pub(super) struct ReceiveLink {
     largest: u64,
     /// Unsettled, by tag.
     held: BTreeMap<Tag, Held>,
+    /// Of them, what the sender has yet to resume on this attachment, for which it
+    /// needs credit.
+    unresumed: usize,
     next_serial: u64,
     drain: Drain,
     /// The sender settles first.
@@ -75,6 +78,7 @@ impl ReceiveLink {
             arrived_bytes: 0,
             largest: 1,
             held: BTreeMap::new(),
+            unresumed: 0,
             next_serial: 0,
             drain: Drain::Off,
             second: settle_mode == ReceiverSettleMode::Second,
@@ -97,6 +101,7 @@ impl ReceiveLink {
             self.next_serial += 1;
             self.held.insert(tag, held);
         }
+        self.unresumed = self.held.len();
     }
 
     /// What another process of the application goes on with.
@@ -122,6 +127,7 @@ impl ReceiveLink {
         for held in self.held.values_mut() {
             held.delivery = None;
         }
+        self.unresumed = self.held.len();
         self.end_drain();
     }
 
@@ -141,6 +147,8 @@ impl ReceiveLink {
             }
             !is_forgotten
         });
+        let unresumed = self.held.values().filter(|held| held.delivery.is_none());
+        self.unresumed = unresumed.count();
     }
 
     /// A message came.
@@ -197,6 +205,9 @@ impl ReceiveLink {
     /// is news.
     fn resume(&mut self, engine: &mut Connection, message: Message<'_>) {
         let (delivery, tag) = (message.delivery, message.tag);
+        if self.held.get(&tag).is_some_and(|it| it.delivery.is_none()) {
+            self.unresumed = self.unresumed.saturating_sub(1);
+        }
         if message.settled {
             return self.handle_settled(tag);
         }
@@ -332,7 +343,13 @@ impl ReceiveLink {
         // One message may be larger than the bound.
         let room = room.min(by_bytes.max(u64::from(messages == 0)));
         let room = room.min(HELD_MAX.saturating_sub(self.held.len()) as u64);
-        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        // What is resumed does not wait for the application again. A sender that uses
+        // the credit for other messages gets no more than once.
+        let resumed = match messages <= u64::from(self.window) {
+            true => self.unresumed as u64,
+            false => 0,
+        };
+        let room = u32::try_from(room + resumed).unwrap_or(u32::MAX);
         if room > self.credit && engine.set_credit(link, room, false).is_ok() {
             self.credit = room;
         }

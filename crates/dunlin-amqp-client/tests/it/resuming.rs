@@ -327,6 +327,59 @@ fn what_is_received_exactly_once_is_so_over_the_end_of_processes() {
     server.end();
 }
 
+fn is_of_sender(attach: &Body) -> bool {
+    attach.attach().is_some_and(|it| it.role == Role::Sender)
+}
+
+#[test]
+fn what_is_accepted_is_settled_while_as_many_messages_wait_as_may() {
+    let server = Server::run(|listener| {
+        let mut kept = Kept {
+            only_sends: true,
+            next: COUNT - 12,
+            ..Kept::default()
+        };
+        let mut peer = listener.accept();
+        peer.by_hand = true;
+        // Settles nothing, and breaks when the client begins to send.
+        let _ = peer.until(|engine, event| match event {
+            Event::Attach { attach, .. } if is_of_sender(attach) => Some(()),
+            Event::Disposition { .. } => None,
+            _ => {
+                kept.handle(engine, event);
+                None
+            }
+        });
+        drop(peer);
+        let mut peer = listener.accept();
+        peer.by_hand = true;
+        serve(&mut peer, &mut kept, u64::MAX);
+        assert!(kept.is_done());
+    });
+    run(async {
+        let (client, mut receiver) = begin(&server, Vec::new()).await;
+        let mut accepted = Vec::new();
+        for _ in 0..4 {
+            let delivery = receiver.recv().await.expect("a message");
+            accepted.push(delivery.accept());
+        }
+        // The credit is 8: that many wait now.
+        while receiver.unsettled().await.expect("attached").len() < 12 {
+            tokio::task::yield_now().await;
+        }
+        let _sender = client.sender("a").start().expect("started");
+        for settled in accepted {
+            settled.await.expect("settled by both");
+        }
+        for _ in 0..8 {
+            let delivery = receiver.recv().await.expect("a message");
+            delivery.accept().await.expect("settled by both");
+        }
+        client.close().await;
+    });
+    server.end();
+}
+
 #[test]
 fn what_had_no_outcome_comes_again_with_its_tag() {
     let server = sends_to_processes(u64::MAX / 2);
