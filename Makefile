@@ -69,6 +69,7 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/wire.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/amqp-client.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/proxy.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/api.sh
 endef
 
 define mini

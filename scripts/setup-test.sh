@@ -6,7 +6,8 @@
 #                    microcontroller qemu-system-arm, gcc-arm-none-eabi and
 #                    musl-tools; for clients of AMQP a JDK, maven and
 #                    libqpid-proton-cpp12-dev (root)
-#   target/venv      a Python environment with paho-mqtt, aioquic and qpid-proton
+#   target/venv      a Python environment with paho-mqtt, aioquic, qpid-proton and
+#                    openapi-spec-validator
 #   target/interop   MQTT.js and rhea from npm
 #   target/interop-java  what interop/amqp/pom.xml names, from Maven
 #   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
@@ -111,17 +112,19 @@ debian_packages() {
 
 python_environment() {
     local python=target/venv/bin/python
-    if "$python" -c 'import aioquic, paho.mqtt, proton; assert paho.mqtt.__version__ >= "2"' 2>/dev/null; then
+    local packages='paho-mqtt, aioquic, qpid-proton, openapi-spec-validator'
+    if "$python" -c 'import aioquic, openapi_spec_validator, paho.mqtt, proton; assert paho.mqtt.__version__ >= "2"' 2>/dev/null; then
         return
     fi
     if ! command -v python3 >/dev/null; then
-        skip 'paho-mqtt, aioquic, qpid-proton: no python3'
+        skip "$packages: no python3"
     elif ! python3 -m venv target/venv >target/setup-venv.log 2>&1; then
-        skip 'paho-mqtt, aioquic, qpid-proton: see target/setup-venv.log'
+        skip "$packages: see target/setup-venv.log"
     else
         python_package 'paho-mqtt>=2.1,<3'
         python_package 'aioquic>=1.2,<2'
         python_package 'python-qpid-proton==0.40.0'
+        python_package 'openapi-spec-validator>=0.7,<1'
     fi
 }
 

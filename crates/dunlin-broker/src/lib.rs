@@ -87,7 +87,7 @@ pub use memory::{Memory, Part, Totals};
 pub use owners::holders::{Holder, Holding};
 pub use queues::options::{LEVELS_MAX, Overflow, QueueOptions};
 pub use random::{SECRET_BYTES, Secret, home_shard};
-pub use reports::census::Census;
+pub use reports::census::{Census, Spoken};
 pub use reports::sys::client_topic;
 pub use shard::Shard;
 pub use stats::Stats;

@@ -113,6 +113,12 @@ dunlin_base::totals! {
         pub quic_congestion_events: u64,
         /// Times that a path of QUIC stopped to carry large packets.
         pub quic_black_holes: u64,
+        /// Handshakes of accepted QUIC connections, by whether they resumed an
+        /// earlier session.
+        pub quic_handshakes_full: u64,
+        /// Handshakes of accepted QUIC connections, by whether they resumed an
+        /// earlier session.
+        pub quic_handshakes_resumed: u64,
         /// QUIC connections whose peer address changed.
         pub migrations: u64,
         /// Accepted QUIC connections whose early data was taken.

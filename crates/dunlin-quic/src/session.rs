@@ -14,9 +14,9 @@ use quinn_proto::crypto::{
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{Connection, ConnectionId, Side, TransportError, TransportErrorCode};
-use rustls::AlertDescription;
 use rustls::pki_types::CertificateDer;
 use rustls::quic::{self, KeyChange, Secrets, ServerConnection, Version};
+use rustls::{AlertDescription, HandshakeKind};
 
 use crate::allowance;
 use crate::inspect::{Inspector, export};
@@ -83,6 +83,7 @@ impl ServerConfig for ListenerTls {
             is_known: false,
             next: None,
             protocol: None,
+            is_resumed: false,
             chain: None,
             inspector: Arc::default(),
         })
@@ -92,6 +93,7 @@ impl ServerConfig for ListenerTls {
 /// What a connection asks of its TLS, once the client's first message was read.
 pub(crate) struct Accepted {
     pub(crate) protocol: Option<Vec<u8>>,
+    is_resumed: bool,
     inspector: Arc<Inspector>,
 }
 
@@ -100,6 +102,13 @@ pub(crate) fn inspector(proto: &Connection) -> Option<Arc<Inspector>> {
     let data = proto.crypto_session().handshake_data()?;
     let accepted = data.downcast::<Accepted>().ok()?;
     Some(accepted.inspector)
+}
+
+/// Whether the handshake of an accepted connection resumed an earlier session.
+pub(crate) fn is_resumed(proto: &Connection) -> bool {
+    let data = proto.crypto_session().handshake_data();
+    let accepted = data.and_then(|data| data.downcast::<Accepted>().ok());
+    accepted.is_some_and(|accepted| accepted.is_resumed)
 }
 
 /// TLS of one connection.
@@ -113,8 +122,9 @@ struct TlsSession {
     /// The application protocol was reported.
     is_known: bool,
     next: Option<Secrets>,
-    /// Of a handshake that is over.
+    /// Of a handshake that is over, like the next two.
     protocol: Option<Box<[u8]>>,
+    is_resumed: bool,
     chain: Option<Box<[CertificateDer<'static>]>>,
     inspector: Arc<Inspector>,
 }
@@ -123,6 +133,7 @@ impl TlsSession {
     fn end_handshake(&mut self) {
         if let Some(tls) = self.handshake.take() {
             self.protocol = tls.alpn_protocol().map(Into::into);
+            self.is_resumed = is_resumption(&tls);
             let exported = export(|data, label, context| {
                 let exported = tls.export_keying_material(data, label, Some(context));
                 exported.map(|_| ())
@@ -154,6 +165,10 @@ impl TlsSession {
             ),
         }
     }
+}
+
+fn is_resumption(tls: &quic::Connection) -> bool {
+    tls.handshake_kind() == Some(HandshakeKind::Resumed)
 }
 
 fn error(code: TransportErrorCode, reason: String) -> TransportError {
@@ -198,6 +213,7 @@ impl Session for TlsSession {
         self.is_known.then(|| {
             let data: Box<dyn Any> = Box::new(Accepted {
                 protocol,
+                is_resumed: tls.map_or(self.is_resumed, |tls| is_resumption(tls)),
                 inspector: Arc::clone(&self.inspector),
             });
             data

@@ -51,6 +51,30 @@ pub struct Census {
     /// Bytes by which the memory budget's counts of sessions, subscriptions, wills
     /// and queues are wrong: 0.
     pub miscounted_bytes: usize,
+    /// Connected clients by what they speak.
+    pub spoken: Spoken,
+}
+
+/// Connected clients by what they speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spoken {
+    /// MQTT 3.1.1.
+    pub mqtt_3_1_1: usize,
+    /// MQTT 5.0.
+    pub mqtt_5_0: usize,
+    /// AMQP 1.0.
+    pub amqp_1_0: usize,
+}
+
+impl Spoken {
+    const fn plus(&self, other: &Self) -> Self {
+        Self {
+            mqtt_3_1_1: self.mqtt_3_1_1 + other.mqtt_3_1_1,
+            mqtt_5_0: self.mqtt_5_0 + other.mqtt_5_0,
+            amqp_1_0: self.amqp_1_0 + other.amqp_1_0,
+        }
+    }
 }
 
 impl Census {
@@ -78,6 +102,7 @@ impl Census {
             parked_bytes: self.parked_bytes + other.parked_bytes,
             unfinished_bytes: self.unfinished_bytes + other.unfinished_bytes,
             miscounted_bytes: self.miscounted_bytes + other.miscounted_bytes,
+            spoken: self.spoken.plus(&other.spoken),
         }
     }
 }
@@ -102,6 +127,11 @@ pub(crate) fn census(own: &Owners) -> Census {
         census.in_flight += session.in_flight();
         census.walks += session.walks.len();
         census.receiving += session.receiving();
+        match session.version() {
+            4 if session.conn.is_some() => census.spoken.mqtt_3_1_1 += 1,
+            5 if session.conn.is_some() => census.spoken.mqtt_5_0 += 1,
+            _ => {}
+        }
     }
     for (_, conn) in own.conns.iter() {
         match conn.handed_over() {
@@ -109,6 +139,7 @@ pub(crate) fn census(own: &Owners) -> Census {
             None if conn.is_carried() => census.carried += 1,
             None => census.conns += 1,
         }
+        census.spoken.amqp_1_0 += usize::from(conn.links().is_some());
         census.backlog_bytes += conn.backlog();
         census.parked_bytes += conn.parked_bytes();
         census.unfinished_bytes += conn.begun_bytes();

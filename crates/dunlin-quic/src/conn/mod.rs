@@ -404,6 +404,12 @@ impl QuicConn {
                 .map(|_| cx.now + cx.limits.first_bytes_timeout),
         );
         cx.counters.opened += 1;
+        if self.listener.is_some() {
+            match session::is_resumed(&self.proto) {
+                true => cx.counters.quic_handshakes_resumed += 1,
+                false => cx.counters.quic_handshakes_full += 1,
+            }
+        }
         if let Some(log) = &self.log {
             log.opened(protocol(&self.proto).as_deref(), !self.life.is_confirmed());
         }

@@ -106,6 +106,15 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
     if let Some(addr) = daemon.metrics() {
         writeln!(out, "  metrics    http://{addr}/metrics")?;
     }
+    if let Some(socket) = daemon.control_socket() {
+        writeln!(out, "  control    {}", socket.display())?;
+    }
+    if let Some(url) = daemon.http() {
+        writeln!(
+            out,
+            "  http       {url}/ (needs a token: dunlin ctl token add)"
+        )?;
+    }
     if let Some(ca) = daemon.development_ca() {
         writeln!(out, "  CA         {} (development)", ca.display())?;
     }

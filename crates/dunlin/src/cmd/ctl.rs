@@ -1,5 +1,7 @@
 //! `dunlin ctl`: sees and steers a running broker over its control socket.
 
+mod args;
+mod columns;
 mod table;
 
 use std::io::{self, Read, Write};
@@ -9,16 +11,19 @@ use std::process::ExitCode;
 use anyhow::bail;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::qlog::Range;
-use crate::config::units::Span;
 use crate::control::caller::{Caller, socket_of};
 use crate::control::values::{
-    ClientFilter, Code, Failure, Message, PageOf, Protocol, ROWS_MAX, Reply, Request,
-    SessionFilter, Whom,
+    ClientFilter, Code, Failure, Message, PageOf, ROWS_MAX, Reply, Request, Role, SessionFilter,
+    Setting,
+};
+use args::{Acl, Client, Command, OneSession, Retained, Token, Topic};
+use columns::{
+    BANS, CERTIFICATES, CLIENTS, CONFIGURATION, LISTENERS, RECEIVERS, RETAINED, RIGHTS, SESSIONS,
+    SETTINGS, SUBSCRIPTIONS, TOKENS, USERS,
 };
 use table::{Column, Table};
 
@@ -52,295 +57,6 @@ pub(super) struct Ctl {
     json: bool,
     #[command(subcommand)]
     command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// What is running, and how much it has.
-    Status,
-    /// List connected clients.
-    Clients {
-        #[command(flatten)]
-        filter: Chosen,
-        /// Print so many at most.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<usize>,
-    },
-    /// One client.
-    #[command(subcommand)]
-    Client(Client),
-    /// End the connections of a client. Its session stays, and it may come back.
-    Disconnect {
-        /// Client identifier, or container id of AMQP.
-        id: String,
-        /// Why, for the client.
-        #[arg(long, default_value = "", value_name = "TEXT")]
-        why: String,
-    },
-    /// List sessions of MQTT, connected or not.
-    Sessions {
-        #[command(flatten)]
-        filter: Kept,
-        /// Print so many at most.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<usize>,
-    },
-    /// One session.
-    #[command(subcommand)]
-    Session(OneSession),
-    /// List the subscriptions of a session.
-    Subscriptions {
-        /// Client identifier.
-        id: String,
-        /// Print so many at most.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<usize>,
-    },
-    /// Topics.
-    #[command(subcommand)]
-    Topic(Topic),
-    /// Retained messages.
-    #[command(subcommand)]
-    Retained(Retained),
-    /// Publish a message of the broker.
-    Publish {
-        /// Its topic.
-        topic: String,
-        /// Its payload; standard input if not given.
-        message: Option<String>,
-        /// Its QoS.
-        #[arg(short, long, default_value_t = 1, value_name = "0|1|2")]
-        qos: u8,
-        /// Have it retained.
-        #[arg(short, long)]
-        retain: bool,
-        /// Seconds after which it is of no use.
-        #[arg(long, value_name = "SECONDS")]
-        expiry: Option<u32>,
-        /// Its Content Type.
-        #[arg(long, value_name = "TYPE")]
-        content_type: Option<String>,
-    },
-    /// Keep clients out, and end the connections of those who are here.
-    Ban {
-        #[command(flatten)]
-        whom: Banned,
-        /// For how long, as in 10m, 12h or 7d; for good if not given.
-        #[arg(long = "for", value_name = "TIME")]
-        lasts: Option<Span>,
-        /// Why, for those who look at the bans.
-        #[arg(long, default_value = "", value_name = "TEXT")]
-        why: String,
-    },
-    /// End a ban.
-    Unban {
-        #[command(flatten)]
-        whom: Banned,
-    },
-    /// List bans.
-    Bans,
-    /// Read users, rules, certificates and the configuration again.
-    Reload,
-    /// Show or change what the log writes.
-    LogLevel {
-        /// off, error, warn, info, debug, trace, or what RUST_LOG takes.
-        filter: Option<String>,
-    },
-    /// Show limits.
-    Limits,
-    /// List users of the password file.
-    Users,
-    /// Rules.
-    #[command(subcommand)]
-    Acl(Acl),
-    /// Accept no clients any more, send those who are here away, and stop.
-    Drain {
-        /// Connections ended in a second.
-        #[arg(long, default_value_t = 100, value_name = "NUMBER")]
-        rate: u32,
-        /// The server to which clients of MQTT 5.0 are to go.
-        #[arg(long, value_name = "SERVER")]
-        server: Option<String>,
-        /// They are to go there from now on, not just for now.
-        #[arg(long, requires = "server")]
-        moved: bool,
-    },
-    /// Copy the store, as of one moment, as lines of JSON.
-    Backup {
-        /// The copy, which must not exist; standard output if not given.
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum Client {
-    /// Show everything that is known of it.
-    Show {
-        /// Client identifier, or container id of AMQP.
-        id: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum Acl {
-    /// Say what a user may do with a topic or filter, and which line says so.
-    Explain {
-        /// The user; - for clients without one.
-        user: String,
-        /// The topic, or filter.
-        topic: String,
-        /// The client identifier.
-        #[arg(long, default_value = "", value_name = "ID")]
-        client: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum OneSession {
-    /// Show everything that is known of it.
-    Show {
-        /// Client identifier.
-        id: String,
-    },
-    /// End it, and the connection of its client: what waits for it is lost.
-    Delete {
-        /// Client identifier.
-        id: String,
-        /// Why, for the client.
-        #[arg(long, default_value = "", value_name = "TEXT")]
-        why: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum Topic {
-    /// List who would get a message, without sending one.
-    Who {
-        /// The topic.
-        topic: String,
-        /// Print so many at most.
-        #[arg(long, default_value_t = ROWS_MAX, value_name = "NUMBER")]
-        limit: usize,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum Retained {
-    /// List topics that have one.
-    List {
-        /// Topic filter.
-        #[arg(default_value = "#")]
-        filter: String,
-        /// Print so many at most.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<usize>,
-    },
-    /// Show one of them.
-    Get {
-        /// Its topic.
-        topic: String,
-    },
-    /// Remove those that match. Subscribers hear nothing of it.
-    Clear {
-        /// Topic filter.
-        filter: String,
-    },
-}
-
-/// Whom a ban keeps out.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-struct Banned {
-    /// A client identifier, or container id of AMQP.
-    #[arg(long, value_name = "ID")]
-    client: Option<String>,
-    /// A user that has authenticated.
-    #[arg(long, value_name = "NAME")]
-    user: Option<String>,
-    /// An address, or a range such as 192.0.2.0/24.
-    #[arg(long, value_name = "RANGE")]
-    address: Option<dunlin_base::AddrRange>,
-}
-
-impl Banned {
-    fn whom(self) -> anyhow::Result<Whom> {
-        match (self.client, self.user, self.address) {
-            (Some(client), ..) => Ok(Whom::ClientId(client)),
-            (_, Some(user), _) => Ok(Whom::User(user)),
-            (.., Some(address)) => Ok(Whom::Address(Range(address))),
-            _ => bail!("one of --client, --user and --address is needed"),
-        }
-    }
-}
-
-/// Which sessions.
-#[derive(Debug, Args)]
-struct Kept {
-    /// What their client identifiers begin with.
-    #[arg(long, default_value = "", value_name = "TEXT")]
-    prefix: String,
-    /// Their user.
-    #[arg(long)]
-    user: Option<String>,
-    /// Whether their clients are connected.
-    #[arg(long, value_name = "true|false")]
-    connected: Option<bool>,
-    /// Whether they outlive their connections.
-    #[arg(long, value_name = "true|false")]
-    persistent: Option<bool>,
-    /// A filter to which they have subscribed, exactly.
-    #[arg(long, value_name = "FILTER")]
-    subscribed: Option<String>,
-}
-
-impl From<Kept> for SessionFilter {
-    fn from(sessions: Kept) -> Self {
-        Self {
-            client_id: sessions.prefix,
-            user: sessions.user,
-            connected: sessions.connected,
-            persistent: sessions.persistent,
-            subscribed: sessions.subscribed,
-        }
-    }
-}
-
-/// Which clients.
-#[derive(Debug, Args)]
-struct Chosen {
-    /// What their client identifiers begin with.
-    #[arg(long, default_value = "", value_name = "TEXT")]
-    prefix: String,
-    /// Their user.
-    #[arg(long)]
-    user: Option<String>,
-    /// Where they connect from: an address, or a range such as 192.0.2.0/24.
-    #[arg(long, value_name = "RANGE")]
-    address: Option<dunlin_base::AddrRange>,
-    /// What they speak.
-    #[arg(long)]
-    protocol: Option<Spoken>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Spoken {
-    Mqtt,
-    Amqp,
-}
-
-impl From<Chosen> for ClientFilter {
-    fn from(clients: Chosen) -> Self {
-        Self {
-            client_id: clients.prefix,
-            user: clients.user,
-            address: clients.address.map(Range),
-            protocol: clients.protocol.map(|protocol| match protocol {
-                Spoken::Mqtt => Protocol::Mqtt,
-                Spoken::Amqp => Protocol::Amqp,
-            }),
-        }
-    }
 }
 
 impl Ctl {
@@ -417,6 +133,12 @@ impl Session {
                 self.show(&request)
             }
             Command::Limits => self.list(&SETTINGS, None, |_| Request::Limits {}),
+            Command::Configuration { changed } => self.configuration(changed),
+            Command::Listeners => self.list(&LISTENERS, None, |_| Request::Listeners {}),
+            Command::Certificates => self.list(&CERTIFICATES, None, |_| Request::Certificates {}),
+            Command::Token(Token::List) => {
+                self.list(&TOKENS, None, |page| Request::Tokens { page })
+            }
             Command::Users => self.list(&USERS, None, |page| Request::Users { page }),
             Command::Acl(Acl::Explain {
                 user,
@@ -473,6 +195,10 @@ impl Session {
                 self.order(&Request::Unban { whom }, "bans ended")
             }
             Command::Reload => self.reload(),
+            Command::Token(Token::Add { name, role }) => self.add_token(name, role.into()),
+            Command::Token(Token::Remove { name }) => {
+                self.order(&Request::RemoveToken { name }, "tokens removed")
+            }
             Command::Drain {
                 rate,
                 server,
@@ -503,6 +229,26 @@ impl Session {
                 Ok(())
             }
             _ => bail!("the broker's answer is not understood"),
+        }
+    }
+
+    fn add_token(&mut self, name: String, role: Role) -> anyhow::Result<()> {
+        match self.broker.ask(&Request::AddToken { name, role })? {
+            Reply::Token { token } if self.json => line(&serde_json::json!({ "token": token })),
+            Reply::Token { token } => Ok(writeln!(io::stdout(), "{token}")?),
+            _ => bail!("the broker's answer is not understood"),
+        }
+    }
+
+    fn configuration(&mut self, changed: bool) -> anyhow::Result<()> {
+        let Reply::Settings(page) = self.broker.ask(&Request::Configuration {})? else {
+            bail!("the broker's answer is not understood");
+        };
+        let is_wanted = |it: &Setting| !changed || !it.default || it.file.is_some();
+        let rows = values(page.rows.into_iter().filter(is_wanted).collect())?;
+        match self.json {
+            true => rows.iter().try_for_each(line),
+            false => Ok(Table::new(&CONFIGURATION).print(&mut io::stdout().lock(), &rows)?),
         }
     }
 
@@ -646,6 +392,9 @@ fn rows(reply: Reply) -> anyhow::Result<(Vec<Value>, Option<String>)> {
         Reply::Settings(page) => Ok((values(page.rows)?, page.next)),
         Reply::Users(page) => Ok((values(page.rows)?, page.next)),
         Reply::Rights(page) => Ok((values(page.rows)?, page.next)),
+        Reply::Listeners(page) => Ok((values(page.rows)?, page.next)),
+        Reply::Certificates(page) => Ok((values(page.rows)?, page.next)),
+        Reply::Tokens(page) => Ok((values(page.rows)?, page.next)),
         _ => bail!("the broker's answer is not understood"),
     }
 }
@@ -657,66 +406,3 @@ fn values<T: Serialize>(rows: Vec<T>) -> Result<Vec<Value>, serde_json::Error> {
 fn line(value: &Value) -> anyhow::Result<()> {
     Ok(writeln!(io::stdout(), "{value}")?)
 }
-
-const SESSIONS: [Column; 7] = [
-    Column("CLIENT", "client_id"),
-    Column("USER", "user"),
-    Column("CONNECTION", "connection"),
-    Column("EXPIRY", "session_expiry_seconds"),
-    Column("SUBSCRIPTIONS", "subscriptions"),
-    Column("QUEUED", "queued_messages"),
-    Column("INFLIGHT", "inflight_messages"),
-];
-
-const SUBSCRIPTIONS: [Column; 5] = [
-    Column("FILTER", "filter"),
-    Column("QOS", "qos"),
-    Column("IDENTIFIER", "identifier"),
-    Column("NO LOCAL", "no_local"),
-    Column("RETAIN AS PUBLISHED", "retain_as_published"),
-];
-
-const RECEIVERS: [Column; 5] = [
-    Column("CLIENT", "client_id"),
-    Column("QOS", "qos"),
-    Column("SHARE", "share"),
-    Column("ALLOWED", "allowed"),
-    Column("CONNECTED", "connected"),
-];
-
-const RETAINED: [Column; 3] = [
-    Column("TOPIC", "topic"),
-    Column("QOS", "qos"),
-    Column("BYTES", "bytes"),
-];
-
-const SETTINGS: [Column; 3] = [
-    Column("KEY", "key"),
-    Column("VALUE", "value"),
-    Column("DEFAULT", "default"),
-];
-
-const USERS: [Column; 1] = [Column("USER", "name")];
-
-const RIGHTS: [Column; 3] = [
-    Column("ACTION", "action"),
-    Column("ALLOWED", "allowed"),
-    Column("WHY", "why"),
-];
-
-const BANS: [Column; 3] = [
-    Column("WHOM", "whom"),
-    Column("UNTIL", "until"),
-    Column("WHY", "why"),
-];
-
-const CLIENTS: [Column; 8] = [
-    Column("CLIENT", "client_id"),
-    Column("USER", "user"),
-    Column("ADDRESS", "address"),
-    Column("TRANSPORT", "transport"),
-    Column("PROTOCOL", "protocol"),
-    Column("SUBSCRIPTIONS", "subscriptions"),
-    Column("QUEUED", "queued_messages"),
-    Column("INFLIGHT", "inflight_messages"),
-];

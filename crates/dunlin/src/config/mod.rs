@@ -7,6 +7,7 @@
 pub mod bridge;
 pub mod early;
 mod error;
+pub mod http;
 mod jwt;
 pub mod lb;
 pub mod listener;
@@ -267,6 +268,13 @@ impl Config {
         self.data_dir.join("audit.log")
     }
 
+    /// Who may give orders over HTTP.
+    #[must_use]
+    pub fn tokens_path(&self) -> PathBuf {
+        let within = || self.data_dir.join(http::TOKENS);
+        self.control.http.tokens_file.clone().unwrap_or_else(within)
+    }
+
     /// Who is banned.
     #[must_use]
     pub fn bans_path(&self) -> PathBuf {
@@ -315,7 +323,8 @@ impl Config {
         u16::try_from(self.listener.len()).unwrap_or(u16::MAX)
     }
 
-    /// Web pages that may open a WebSocket at a listener: those that it lists.
+    /// Web pages that may open a WebSocket at a listener: those that it lists, and the
+    /// broker's own.
     /// When it lists none, no page may use that a client needs no credentials.
     pub(crate) fn origins(&self, listener: &Listener) -> dunlin_net::Origins {
         use dunlin_net::OriginCheck;
@@ -326,8 +335,9 @@ impl Config {
             (None, Anonymous::Loopback) => OriginCheck::Loopback,
             (None, Anonymous::Never) => OriginCheck::Never,
         };
-        let allowed = listener.origins.iter().flatten();
-        origins.allowed = allowed.map(|text| text.as_str().into()).collect();
+        let allowed = listener.origins.iter().flatten().cloned();
+        let allowed = allowed.chain(self.control.http.origins());
+        origins.allowed = allowed.map(dunlin_base::Text::from).collect();
         origins
     }
 
@@ -356,6 +366,8 @@ impl Config {
         self.early_data.check().map_err(in_section("early_data"))?;
         self.qlog.check().map_err(in_section("qlog"))?;
         self.store.check().map_err(in_section("store"))?;
+        let http = self.control.http.check();
+        http.map_err(in_section("control.http"))?;
         self.check_listeners()
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use dunlin_base::AddrRange;
 use dunlin_net::{QlogFilter, QlogLimits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::Wrong;
@@ -79,8 +80,9 @@ impl Qlog {
 }
 
 /// A range of addresses, as `"192.0.2.0/24"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range(pub AddrRange);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(transparent)]
+pub struct Range(#[schemars(with = "String")] pub AddrRange);
 
 impl Serialize for Range {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

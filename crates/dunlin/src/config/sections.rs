@@ -13,6 +13,7 @@ use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::error::Wrong;
+use super::http::Http;
 use super::jwt::Jwt;
 use super::lb::Lb;
 use super::listener::Anonymous;
@@ -560,6 +561,8 @@ pub struct Control {
     pub socket: Option<PathBuf>,
     /// Bytes of the audit log after which a new file is begun.
     pub audit_size: Size,
+    /// Orders over HTTP.
+    pub http: Http,
 }
 
 impl Default for Control {
@@ -568,6 +571,7 @@ impl Default for Control {
             enabled: true,
             socket: None,
             audit_size: Size::mib(8),
+            http: Http::default(),
         }
     }
 }

@@ -113,7 +113,7 @@ fn book_page() -> String {
          Durations are numbers with `ms`, `s`, `m`, `h`, `d` or `w`; sizes are numbers\n\
          with `B`, `KiB`, `MiB` or `GiB`; both in quotes. Relative paths begin at the\n\
          directory in which the broker was started. `SIGHUP` makes it read the password\n\
-         file, the access list and all certificates again.\n\n## At the top\n\n",
+         file, the access list, the tokens of the HTTP door and all certificates again.\n\n## At the top\n\n",
     );
     let head = "| key | default | meaning |\n|---|---|---|\n";
     page.push_str(head);

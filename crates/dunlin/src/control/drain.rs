@@ -43,7 +43,7 @@ pub(super) fn begin(plane: &Plane, rate: u32, server: Option<&str>, moved: bool)
     };
     let ending = ending(kind, "the server is drained")?;
     if plane.drain.begin() {
-        return Err(Failure::new(Code::Busy, "the broker is being drained"));
+        return Err(Failure::new(Code::Conflict, "the broker is being drained"));
     }
     let (shards, drain) = (plane.shards.clone(), Arc::clone(&plane.drain));
     for shard in shards.ids() {

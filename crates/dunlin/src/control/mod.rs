@@ -1,20 +1,24 @@
 //! Seeing and steering a running broker: requests and replies as [`values`], the
 //! [`plane`] that carries them out over the shards, whichever door they come through,
-//! the [`audit`] log of orders, and the door that is always there, a Unix socket.
+//! the [`audit`] log of orders, and two doors: a Unix socket and HTTP.
 
 pub mod audit;
 pub(crate) mod banlist;
 pub(crate) mod bans;
+mod bearers;
 #[cfg(unix)]
 pub(crate) mod caller;
 pub(crate) mod clients;
 pub(crate) mod cursor;
 mod drain;
 mod draining;
+pub(crate) mod http;
+mod inventory;
 pub mod plane;
 mod requests;
 mod running;
 pub(crate) mod sessions;
+pub(crate) mod tokens;
 pub(crate) mod topics;
 #[cfg(unix)]
 pub mod unix;

@@ -17,8 +17,11 @@ use super::audit::Audit;
 use super::banlist::Banlist;
 use super::cursor::Cursor;
 use super::draining::Drain;
-use super::values::{Code, Failure, PageOf, ROWS_MAX, Reply};
+use super::tokens::Tokens;
+use super::values::{Bearer, Code, Failure, PageOf, ROWS_MAX, Reply};
 use crate::config::Config;
+use crate::daemon::Bound;
+use crate::daemon::error::StartError;
 use crate::daemon::mailbox::Address;
 use crate::daemon::reload::Reloader;
 use crate::metrics::Shards;
@@ -42,6 +45,9 @@ pub(crate) struct Reach {
     pub(crate) store: Option<(PathBuf, Snapshots)>,
     pub(crate) audit: Audit,
     pub(crate) bans: Banlist,
+    pub(crate) tokens: Tokens,
+    /// Where clients are accepted.
+    pub(crate) bound: Vec<Bound>,
     pub(crate) reloader: Arc<Reloader>,
 }
 
@@ -54,6 +60,8 @@ pub struct Plane {
     pub(super) store: Option<(PathBuf, Snapshots)>,
     pub(super) audit: Audit,
     pub(super) bans: Banlist,
+    pub(super) tokens: Tokens,
+    pub(super) bound: Vec<Bound>,
     pub(super) reloader: Arc<Reloader>,
     /// What the log writes.
     pub(super) level: Mutex<String>,
@@ -71,6 +79,8 @@ impl Plane {
             store: reach.store.map(|(path, copies)| (absolute(path), copies)),
             audit: reach.audit,
             bans: reach.bans,
+            tokens: reach.tokens,
+            bound: reach.bound,
             reloader: reach.reloader,
             level: Mutex::new(reach.config.log.level.name().to_owned()),
             drain: Arc::default(),
@@ -84,6 +94,26 @@ impl Plane {
     /// process, usually.
     pub fn when_drained(&self, stop: impl Fn() + Send + Sync + 'static) {
         self.drain.then(Box::new(stop));
+    }
+
+    /// Whose token this is.
+    pub(super) fn bearer(&self, token: &str) -> Option<Bearer> {
+        self.tokens.find(token)
+    }
+
+    /// Reads everything again that may change while the broker runs, but its
+    /// configuration.
+    ///
+    /// # Errors
+    /// A file cannot be read or has a mistake; then nothing changes.
+    pub(crate) fn reload_files(&self) -> Result<(), StartError> {
+        let tokens = self.tokens.read_again().map_err(|source| {
+            let path = self.tokens.path().to_owned();
+            StartError::Tokens { path, source }
+        })?;
+        self.reloader.reload()?;
+        self.tokens.replace(tokens);
+        Ok(())
     }
 
     /// Whether no more clients are accepted, and those that are here are sent away.

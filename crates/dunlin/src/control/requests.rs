@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::audit::Who;
 use super::plane::{Outcome, Plane, absolute};
 use super::values::{Code, Failure, Reply, Request, Role, Status};
-use super::{bans, clients, drain, running, sessions, topics};
+use super::{bans, bearers, clients, drain, inventory, running, sessions, topics};
 use crate::store::json::Writer;
 
 impl Plane {
@@ -42,6 +42,12 @@ impl Plane {
             Request::LogLevel {} => running::level(self),
             Request::SetLogLevel { filter } => running::set_level(self, filter),
             Request::Limits {} => running::limits(self),
+            Request::Configuration {} => inventory::configuration(self),
+            Request::Listeners {} => inventory::listeners(self),
+            Request::Certificates {} => inventory::certificates(self),
+            Request::Tokens { page } => bearers::list(self, page),
+            Request::AddToken { name, role } => bearers::add(self, name, *role),
+            Request::RemoveToken { name } => bearers::remove(self, name),
             Request::Users { page } => running::users(self, page),
             Request::Rights {
                 user,
@@ -60,49 +66,74 @@ impl Plane {
         }
     }
 
-    /// Writes a copy of the store as of this moment, as lines of JSON. `stopping`
-    /// ends it.
+    /// Writes a copy of the store as of this moment, as lines of JSON, the last of which
+    /// may say why it is not whole. `stopping` ends it.
     ///
     /// # Errors
     /// What `out` says.
     pub fn backup(
         &self,
         who: &Who,
-        out: impl Write,
+        mut out: impl Write,
         stopping: impl Fn() -> bool,
     ) -> io::Result<()> {
-        let mut lines = Writer::new(out)?;
-        let copied = permitted(who, &Request::Backup {}).and_then(|()| {
+        match self.copy(who, || &mut out, stopping) {
+            Ok(written) => written,
+            Err(failure) => Writer::new(out)?.fail(failure.text),
+        }
+    }
+
+    /// As [`Plane::backup`], to what `open` returns when the copy begins.
+    ///
+    /// # Errors
+    /// There is no copy.
+    pub(super) fn copy<W: Write>(
+        &self,
+        who: &Who,
+        open: impl FnOnce() -> W,
+        stopping: impl Fn() -> bool,
+    ) -> Result<io::Result<()>, Failure> {
+        let begun = permitted(who, &Request::Backup {}).and_then(|()| {
             let none = || Failure::new(Code::NotFound, "the broker keeps nothing on disk");
             let (_, snapshots) = self.store.as_ref().ok_or_else(none)?;
             let busy = |_| Failure::new(Code::Busy, "a copy is being made");
-            let _alone = self.copying.try_lock().map_err(busy)?;
-            let copied = snapshots.take().and_then(|view| {
-                view.read(&mut |op| match stopping() {
-                    true => Err(io::Error::other("the broker stops")),
-                    false => lines.write(&op),
-                })
-            });
-            copied.map_err(|error| Failure::new(Code::Unavailable, error.to_string()))
+            let alone = self.copying.try_lock().map_err(busy)?;
+            let view = snapshots.take();
+            let view = view.map_err(|error| Failure::new(Code::Unavailable, error.to_string()))?;
+            Ok((view, alone))
         });
-        let outcome = match &copied {
-            Ok(_) => Ok(Reply::Done {
-                count: lines.lines(),
-                next: None,
-            }),
-            Err(failure) => Err(failure.clone()),
-        };
-        self.note(who, &Request::Backup {}, &outcome);
-        match copied {
-            Ok(report) => {
-                tracing::info!(lines = lines.lines(), lost = report.lost(), "backup made");
-                lines.end(report.lost())
-            }
+        let (view, _alone) = match begun {
+            Ok(begun) => begun,
             Err(failure) => {
-                tracing::warn!(error = %failure, "a backup was not finished");
-                lines.fail(failure.text)
+                tracing::warn!(error = %failure, "a backup was not begun");
+                self.note(who, &Request::Backup {}, &Err(failure.clone()));
+                return Err(failure);
             }
-        }
+        };
+        Ok(Writer::new(open()).and_then(|mut lines| {
+            let read = view.read(&mut |op| match stopping() {
+                true => Err(io::Error::other("the broker stops")),
+                false => lines.write(&op),
+            });
+            let outcome = match &read {
+                Ok(_) => Ok(Reply::Done {
+                    count: lines.lines(),
+                    next: None,
+                }),
+                Err(error) => Err(Failure::new(Code::Unavailable, error.to_string())),
+            };
+            self.note(who, &Request::Backup {}, &outcome);
+            match read {
+                Ok(report) => {
+                    tracing::info!(lines = lines.lines(), lost = report.lost(), "backup made");
+                    lines.end(report.lost())
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a backup was not finished");
+                    lines.fail(error.to_string())
+                }
+            }
+        }))
     }
 
     fn note(&self, who: &Who, request: &Request, outcome: &Outcome) {

@@ -16,15 +16,15 @@ use crate::config::Config;
 const LEVEL: &str = "log.level";
 
 /// What a reload reads besides the configuration.
-const FILES: &str = "users, rules and certificates";
+const FILES: &str = "users, rules, certificates and tokens";
 
-/// Reads users, rules and certificates again, and the configuration, of which it takes
+/// Reads users, rules, certificates and tokens again, and the configuration, of which it takes
 /// over the level of the log; says what else has changed there.
 pub(super) fn reload(plane: &Plane) -> Outcome {
     // A mistake in any file leaves everything as it was.
     let fresh = plane.config.read_again();
     let fresh = fresh.map_err(|error| bad(sentence(&error)))?;
-    let reloaded = plane.reloader.reload();
+    let reloaded = plane.reload_files();
     reloaded.map_err(|error| bad(sentence(&error)))?;
     let mut changed = vec![FILES.to_owned()];
     let mut restart = plane.config.differences(&fresh);
@@ -68,14 +68,20 @@ pub(super) fn limits(plane: &Plane) -> Outcome {
     let (here, default) = (table(&plane.config), table(&Config::default()));
     let rows = here.into_iter().map(|(key, value)| Setting {
         default: default.get(&key) == Some(&value),
-        value: match value {
-            toml::Value::String(text) => text,
-            other => other.to_string(),
-        },
+        value: shown(&value),
         key: format!("limits.{key}"),
+        file: None,
     });
     let rows = rows.collect();
     Ok(Reply::Settings(Page { rows, next: None }))
+}
+
+/// A value as a person writes it.
+pub(super) fn shown(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Users of the password file.

@@ -87,6 +87,11 @@ impl Door {
             thread: Some(thread),
         })
     }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// Removes a socket on which no process listens.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::qlog::Range;
@@ -147,6 +148,31 @@ pub enum Request {
     },
     /// Limits as they are. Answered by [`Reply::Settings`].
     Limits {},
+    /// The configuration as it runs, and where its file says something else by now.
+    /// Answered by [`Reply::Settings`].
+    Configuration {},
+    /// Where clients are accepted. Answered by [`Reply::Listeners`].
+    Listeners {},
+    /// Certificates of the broker. Answered by [`Reply::Certificates`].
+    Certificates {},
+    /// Who may come over HTTP. Answered by [`Reply::Tokens`].
+    Tokens {
+        /// Which page.
+        #[serde(default)]
+        page: PageOf,
+    },
+    /// Makes a token for the HTTP door. Answered by [`Reply::Token`].
+    AddToken {
+        /// What it is called, in the audit log too.
+        name: String,
+        /// What it allows.
+        role: Role,
+    },
+    /// Takes a token away. Answered by [`Reply::Done`].
+    RemoveToken {
+        /// What it is called.
+        name: String,
+    },
     /// Users of the password file. Answered by [`Reply::Users`].
     Users {
         /// Which page.
@@ -182,7 +208,9 @@ pub enum Request {
 }
 
 /// Who may ask for what; each may also do what those before it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Look.
@@ -191,6 +219,21 @@ pub enum Role {
     Operate,
     /// Change the broker.
     Admin,
+}
+
+impl Role {
+    /// All of them, the least first.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Operate, Self::Admin];
+
+    /// As in the file of tokens.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 impl Request {
@@ -209,6 +252,9 @@ impl Request {
             | Self::Bans { .. }
             | Self::LogLevel {}
             | Self::Limits {}
+            | Self::Configuration {}
+            | Self::Listeners {}
+            | Self::Certificates {}
             | Self::Users { .. }
             | Self::Rights { .. } => Role::Read,
             Self::Disconnect { .. }
@@ -217,15 +263,19 @@ impl Request {
             | Self::Publish { .. }
             | Self::Ban { .. }
             | Self::Unban { .. } => Role::Operate,
-            Self::Backup {} | Self::Reload {} | Self::SetLogLevel { .. } | Self::Drain { .. } => {
-                Role::Admin
-            }
+            Self::Backup {}
+            | Self::Reload {}
+            | Self::SetLogLevel { .. }
+            | Self::Tokens { .. }
+            | Self::AddToken { .. }
+            | Self::RemoveToken { .. }
+            | Self::Drain { .. } => Role::Admin,
         }
     }
 }
 
 /// One page of rows. Who is there from the first page to the last is in one of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageOf {
     /// What [`Page::next`] of the page before was.
@@ -264,7 +314,7 @@ pub struct SessionFilter {
 }
 
 /// A setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Its key in the configuration.
     pub key: String,
@@ -272,17 +322,63 @@ pub struct Setting {
     pub value: String,
     /// Whether that is the default.
     pub default: bool,
+    /// What the configuration file says, if that is something else by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// Where clients are accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Listening {
+    /// Number of the listener in the configuration.
+    pub listener: usize,
+    /// Its transport.
+    pub transport: String,
+    /// Address and port.
+    pub address: String,
+    /// The path of a WebSocket.
+    pub path: Option<String>,
+    /// What is spoken there.
+    pub protocols: Vec<Protocol>,
+}
+
+/// A certificate of the broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Certificate {
+    /// Number of the listener in the configuration; none: it is that of the HTTP door.
+    pub listener: Option<usize>,
+    /// Its file.
+    pub file: String,
+    /// Whether it is one that the broker has made for itself.
+    pub development: bool,
+    /// Whose it is.
+    pub subject: String,
+    /// Names and addresses that it is good for.
+    pub names: Vec<String>,
+    /// From when on it is good, in seconds since 1970.
+    pub not_before: i64,
+    /// Until when it is good, in seconds since 1970.
+    pub not_after: i64,
+}
+
+/// Who may come over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bearer {
+    /// What the token is called.
+    pub name: String,
+    /// What it allows.
+    pub role: Role,
 }
 
 /// A user of the password file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct User {
     /// The name.
     pub name: String,
 }
 
 /// What a client may do with a topic.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Right {
     /// `subscribe`, `publish` or `receive`.
     pub action: String,
@@ -293,7 +389,7 @@ pub struct Right {
 }
 
 /// Whom a ban keeps out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Whom {
     /// A client identifier, or container id.
@@ -305,7 +401,7 @@ pub enum Whom {
 }
 
 /// A ban.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ban {
     /// Whom it keeps out.
     pub whom: Whom,
@@ -316,7 +412,7 @@ pub struct Ban {
 }
 
 /// A subscription.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subscription {
     /// The filter, as in SUBSCRIBE.
     pub filter: String,
@@ -331,7 +427,7 @@ pub struct Subscription {
 }
 
 /// Who gets a message, for one subscription.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Receiver {
     /// Client identifier, container id, or address of a queue.
     pub client_id: String,
@@ -346,7 +442,7 @@ pub struct Receiver {
 }
 
 /// A retained message without its payload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RetainedTopic {
     /// Its topic.
     pub topic: String,
@@ -357,7 +453,7 @@ pub struct RetainedTopic {
 }
 
 /// A message.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Message {
     /// Its topic.
@@ -395,7 +491,7 @@ pub struct ClientFilter {
 }
 
 /// What a client speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     /// MQTT, any version.
@@ -405,7 +501,7 @@ pub enum Protocol {
 }
 
 /// What became of a [`Request`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reply {
@@ -446,6 +542,17 @@ pub enum Reply {
     Users(Page<User>),
     /// Rights of a client.
     Rights(Page<Right>),
+    /// Where clients are accepted.
+    Listeners(Page<Listening>),
+    /// Certificates of the broker.
+    Certificates(Page<Certificate>),
+    /// Who may come over HTTP.
+    Tokens(Page<Bearer>),
+    /// A new token.
+    Token {
+        /// The token, which is kept nowhere.
+        token: String,
+    },
     /// One message.
     Message(Box<Message>),
     /// A message was published.
@@ -466,7 +573,8 @@ pub enum Reply {
 }
 
 /// Rows, and where to go on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{T}Page")]
 pub struct Page<T> {
     /// What was found. A page may have none and be followed by others.
     pub rows: Vec<T>,
@@ -475,7 +583,7 @@ pub struct Page<T> {
 }
 
 /// Why something is not done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
     /// What kind of reason it is.
@@ -494,7 +602,7 @@ impl Failure {
 }
 
 /// Kinds of reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Code {
@@ -504,6 +612,8 @@ pub enum Code {
     Forbidden,
     /// There is no such thing.
     NotFound,
+    /// It is there already, or under way.
+    Conflict,
     /// Too much is asked at a time.
     Busy,
     /// A shard, the store or a file does not do its part.
@@ -511,7 +621,7 @@ pub enum Code {
 }
 
 /// What runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// The version of the program.
     pub version: String,
@@ -540,7 +650,7 @@ pub struct Status {
 }
 
 /// A session of MQTT with its connection, or a connection of AMQP.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Client {
     /// Client identifier, or container id.
     pub client_id: String,
@@ -584,7 +694,7 @@ pub struct Client {
 }
 
 /// What TLS has agreed on, if the connection has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tls {
     /// The protocol that both sides agreed on by ALPN.
     pub alpn: Option<String>,

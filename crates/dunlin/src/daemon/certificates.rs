@@ -60,6 +60,14 @@ pub(super) fn load(
     Ok(loaded)
 }
 
+/// The certificate of the HTTP door, if it has one.
+pub(super) fn http(config: &Config) -> Result<Option<ServerTls>, StartError> {
+    let files = config.control.http.tls.as_ref();
+    let files = files.map(|it| listener::Tls::new(it.cert.clone(), it.key.clone()));
+    let tls = files.map(|files| server_tls(config, &files));
+    tls.transpose().map_err(StartError::HttpTls)
+}
+
 fn server_tls(config: &Config, tls: &listener::Tls) -> Result<ServerTls, TlsError> {
     let mut options = ServerTlsOptions::read(&tls.cert, &tls.key, tls.client_ca.as_deref())?;
     options.require_client_cert = tls.require_client_cert;

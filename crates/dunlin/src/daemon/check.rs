@@ -13,6 +13,7 @@ impl super::Daemon {
     pub fn check(config: &Config) -> Result<(), StartError> {
         load_access(config)?;
         certificates::load(config, None, None)?;
+        certificates::http(config)?;
         for (index, listener) in config.listener.iter().enumerate() {
             super::listening::resolve(index, listener)?;
         }

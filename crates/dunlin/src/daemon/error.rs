@@ -99,6 +99,25 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// The tokens of the HTTP door cannot be read.
+    #[error("cannot read the tokens in {}: {source}", path.display())]
+    Tokens {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The certificate of the HTTP door cannot be read, or does not fit.
+    #[error("control.http.tls: {0}")]
+    HttpTls(TlsError),
+    /// The address of the HTTP door is taken, or not of this machine.
+    #[error("control.http.address: cannot listen on {addr}: {source}")]
+    Http {
+        /// Where.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The control socket cannot be made.
     #[error("control.socket: cannot listen on {}: {source}", path.display())]
     Control {

@@ -39,10 +39,13 @@ use crate::bridge::Bridges;
 use crate::config::Config;
 use crate::control::audit::Audit;
 use crate::control::banlist::Banlist;
+use crate::control::http::{self, tls::Tls};
 use crate::control::plane::{Plane, Reach};
+use crate::control::tokens::Tokens;
 #[cfg(unix)]
 use crate::control::unix::Door;
-use crate::metrics::{Paths, Readiness, Server, Sources, Watch};
+use crate::metrics::history::{Known, Recording};
+use crate::metrics::{Paths, Readiness, Server, Shards, Sources, Watch};
 use asked::Asked;
 use authenticator::AuthClient;
 use mailbox::{Address, Inbox, Mail, Outbox};
@@ -75,9 +78,10 @@ pub struct Daemon {
     door: Option<Door>,
     authenticator: Option<Arc<Authenticator>>,
     bridges: Option<Bridges>,
+    /// Orders over HTTP, and the last hour, which is shown there.
+    http: Option<(http::Server, Recording)>,
     metrics: Option<Server>,
     watch: Option<Watch>,
-    reloader: Arc<Reloader>,
     qlog: Option<Qlog>,
     ready: Arc<Readiness>,
 }
@@ -129,8 +133,9 @@ impl Daemon {
             authenticator: authenticator.clone(),
             secrets,
             access: Mutex::new(access.clone()),
+            http: certificates::http(&config)?.as_ref().map(Tls::new),
         });
-        let plane = plane(&reloader, clock, store.as_ref())?;
+        let plane = plane(&reloader, &bound, clock, store.as_ref())?;
         let mut daemon = Self {
             bound,
             ca,
@@ -144,9 +149,9 @@ impl Daemon {
             door: None,
             authenticator,
             bridges: None,
+            http: None,
             metrics: None,
             watch: None,
-            reloader,
             qlog,
             config,
         };
@@ -154,6 +159,7 @@ impl Daemon {
         daemon.bridges = Bridges::start(&daemon.config, &daemon.shards)?;
         daemon.spawn(parts, clock, &recovered, &access)?;
         daemon.open_door()?;
+        daemon.open_http(reloader.http.clone())?;
         daemon.show_metrics()?;
         daemon.show_clients()?;
         Ok(daemon)
@@ -169,6 +175,28 @@ impl Daemon {
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(Server::addr)
+    }
+
+    /// Where the control plane is reached over HTTP, as a URL, if it is.
+    #[must_use]
+    pub fn http(&self) -> Option<String> {
+        self.http.as_ref().map(|(server, _)| {
+            let scheme = if server.is_encrypted() {
+                "https"
+            } else {
+                "http"
+            };
+            format!("{scheme}://{}", server.addr())
+        })
+    }
+
+    /// The socket for `dunlin ctl`, if there is one.
+    #[must_use]
+    pub fn control_socket(&self) -> Option<&Path> {
+        #[cfg(unix)]
+        return self.door.as_ref().map(Door::path);
+        #[cfg(not(unix))]
+        None
     }
 
     /// Certificate of the development authority, when a listener uses it.
@@ -195,7 +223,8 @@ impl Daemon {
         self.threads.in_use().load(Ordering::Relaxed)
     }
 
-    /// Reads the password and access files and all certificates again. Clients
+    /// Reads the password and access files, all certificates and the tokens of the HTTP
+    /// door again. Clients
     /// whose user is gone or has a new password are disconnected, new rules
     /// hold for those that stay; new certificates for connections to come. The
     /// shards have them soon after this returns.
@@ -203,7 +232,7 @@ impl Daemon {
     /// # Errors
     /// A file cannot be read or has a mistake; then nothing changes.
     pub fn reload(&self) -> Result<(), StartError> {
-        self.reloader.reload()
+        self.plane.reload_files()
     }
 
     /// Tells every client that the server goes (0x8B), lets the store finish,
@@ -217,6 +246,7 @@ impl Daemon {
         {
             self.door = None;
         }
+        self.http = None;
         for shard in &self.shards {
             shard.send(Mail::ShutDown);
         }
@@ -255,6 +285,32 @@ impl Daemon {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Listens for orders over HTTP, when that is wanted.
+    fn open_http(&mut self, tls: Option<Tls>) -> Result<(), StartError> {
+        let config = &self.config.control.http;
+        let Some(addr) = config.address else {
+            return Ok(());
+        };
+        let wrong = |source| StartError::Http { addr, source };
+        let busy = self.threads.busy();
+        let known = Known {
+            shards: Shards::new(self.shards.clone()),
+            store: self.store.as_ref().map(RedbStore::metrics),
+            busy: Box::new(move || busy.micros()),
+        };
+        let recording = Recording::start(known).map_err(wrong)?;
+        let settings = http::Settings {
+            addr,
+            tls,
+            hosts: config.hosts.clone(),
+            plane: Arc::clone(&self.plane),
+            recorder: recording.recorder(),
+        };
+        let server = http::Server::start(settings).map_err(wrong)?;
+        self.http = Some((server, recording));
         Ok(())
     }
 
@@ -343,6 +399,7 @@ impl Daemon {
 
 fn plane(
     reloader: &Arc<Reloader>,
+    bound: &[Bound],
     clock: Clock,
     store: Option<&RedbStore>,
 ) -> Result<Arc<Plane>, StartError> {
@@ -353,6 +410,11 @@ fn plane(
         source,
     };
     let bans = Banlist::load(path).map_err(wrong)?;
+    let wrong = |source| StartError::Tokens {
+        path: config.tokens_path(),
+        source,
+    };
+    let tokens = Tokens::load(config.tokens_path()).map_err(wrong)?;
     let reach = Reach {
         shards: reloader.shards.clone(),
         reloader: Arc::clone(reloader),
@@ -361,6 +423,8 @@ fn plane(
         store: store.map(|store| (config.store_path(), store.snapshots())),
         audit: Audit::new(config.audit_path(), config.control.audit_size.0),
         bans,
+        tokens,
+        bound: bound.to_vec(),
     };
     Ok(Arc::new(Plane::new(reach)))
 }

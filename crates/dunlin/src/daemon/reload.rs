@@ -10,6 +10,7 @@ use super::error::StartError;
 use super::mailbox::{Address, Mail};
 use crate::auth::{Authenticator, Credentials};
 use crate::config::Config;
+use crate::control::http::tls::Tls;
 
 /// The access list, the password file and the keys of tokens.
 pub(super) fn load_access(config: &Config) -> Result<(Access, Credentials), StartError> {
@@ -35,6 +36,8 @@ pub(crate) struct Reloader {
     pub(super) authenticator: Option<Arc<Authenticator>>,
     pub(super) secrets: Option<KeyLog>,
     pub(super) access: Mutex<Access>,
+    /// TLS of the HTTP door, if it has it.
+    pub(super) http: Option<Tls>,
 }
 
 impl Reloader {
@@ -53,6 +56,10 @@ impl Reloader {
         let development = certificates::development(&self.config)?;
         let tls: Arc<[_]> =
             certificates::load(&self.config, development.as_ref(), self.secrets.as_ref())?.into();
+        let http = certificates::http(&self.config)?;
+        if let (Some(door), Some(http)) = (&self.http, http) {
+            door.replace(&http);
+        }
         *self.access.lock().unwrap_or_else(PoisonError::into_inner) = access.clone();
         let shards = self.shards.clone();
         let then = move || {

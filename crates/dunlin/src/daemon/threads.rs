@@ -6,7 +6,7 @@
 //! goes to a thread of its own; when all of them together are nearly idle, they
 //! come back. A shard is one value ([`Worker`]), which one thread has at a time.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -61,6 +61,11 @@ impl Threads {
         shared.map_or_else(Arc::default, |shared| Arc::clone(&shared.in_use))
     }
 
+    /// How long each of them has been busy.
+    pub(super) fn busy(&self) -> Busy {
+        Busy(self.shared.clone())
+    }
+
     /// Lets those end that have no shard.
     fn close(&self) {
         for slot in self.shared.iter().flat_map(|shared| &shared.threads) {
@@ -78,12 +83,29 @@ impl Threads {
     }
 }
 
+/// How long the threads have been busy, for others to see.
+#[derive(Clone, Debug)]
+pub(super) struct Busy(Option<Arc<Shared>>);
+
+impl Busy {
+    /// Microseconds since the start, by thread. What a thread does is in it when it has
+    /// been at it for a moment.
+    pub(super) fn micros(&self) -> Vec<u64> {
+        let slots = self.0.iter().flat_map(|shared| &shared.threads);
+        slots
+            .map(|slot| slot.busy.load(Ordering::Relaxed))
+            .collect()
+    }
+}
+
 #[derive(Debug)]
 struct Slot {
     arrivals: Mutex<Arrivals>,
     changed: Condvar,
     /// Load in thousandths during the last window.
     load: AtomicU32,
+    /// Microseconds of all windows in which the thread did not wait.
+    busy: AtomicU64,
 }
 
 /// Shards on their way to a thread.
@@ -100,7 +122,13 @@ impl Slot {
             arrivals: Mutex::default(),
             changed: Condvar::new(),
             load: AtomicU32::new(0),
+            busy: AtomicU64::new(0),
         }
+    }
+
+    fn note(&self, measured: Measured) {
+        self.load.store(measured.load, Ordering::Relaxed);
+        self.busy.fetch_add(measured.busy, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Arrivals> {
@@ -200,9 +228,8 @@ impl Load {
         }
     }
 
-    /// Once a window: the share of it in which the thread did not wait, in
-    /// thousandths.
-    fn measure(&mut self, now: Instant) -> Option<u32> {
+    /// Once a window: how much of it the thread did not wait.
+    fn measure(&mut self, now: Instant) -> Option<Measured> {
         let window = now.saturating_duration_since(self.since);
         if window < WINDOW {
             return None;
@@ -210,8 +237,18 @@ impl Load {
         let busy = window.saturating_sub(self.waited).as_micros();
         let load = u32::try_from(busy * 1000 / window.as_micros().max(1)).unwrap_or(1000);
         *self = Self::new(now);
-        Some(load)
+        let busy = u64::try_from(busy).unwrap_or(0);
+        Some(Measured { load, busy })
     }
+}
+
+/// What a thread did in a window.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    /// Share of it in which it did not wait, in thousandths.
+    load: u32,
+    /// The same in microseconds.
+    busy: u64,
 }
 
 /// A thread other than the first: serves its shard whenever that is here.
@@ -233,7 +270,7 @@ fn serve_one(index: usize, shared: &Shared) {
             let Some(measured) = load.measure(now) else {
                 continue;
             };
-            slot.load.store(measured, Ordering::Relaxed);
+            slot.note(measured);
             if shared.mode == ShardThreads::Always || worker.is_ending() {
                 continue;
             }
@@ -404,11 +441,12 @@ impl Host {
 
     /// Measures the load and spreads the shards if it is high.
     fn weigh(&mut self) {
-        let Some(load) = self.load.measure(self.shared.clock.now()) else {
+        let Some(measured) = self.load.measure(self.shared.clock.now()) else {
             return;
         };
+        let load = measured.load;
         if let Some(slot) = self.shared.threads.first() {
-            slot.load.store(load, Ordering::Relaxed);
+            slot.note(measured);
         }
         let is_ending = self.served.iter().any(|served| served.worker.is_ending());
         if load > SPREAD_ABOVE && self.served.len() > 1 && !is_ending {
@@ -454,21 +492,27 @@ mod tests {
         Instant::from_micros(millis * 1000)
     }
 
+    /// Load, and how long it was busy.
+    fn measured(load: &mut Load, millis: u64) -> Option<(u32, u64)> {
+        let measured = load.measure(at(millis));
+        measured.map(|it| (it.load, it.busy))
+    }
+
     #[test]
     fn load_is_the_share_of_a_window_that_was_not_waited() {
         let mut load = Load::new(at(0));
         load.waited += Duration::from_millis(10);
-        assert_eq!(load.measure(at(49)), None, "the window is not over");
-        assert_eq!(load.measure(at(50)), Some(800));
+        assert_eq!(measured(&mut load, 49), None, "the window is not over");
+        assert_eq!(measured(&mut load, 50), Some((800, 40_000)));
         load.waited += Duration::from_millis(400);
         assert_eq!(
-            load.measure(at(450)),
-            Some(0),
+            measured(&mut load, 450),
+            Some((0, 0)),
             "the next window is measured by itself"
         );
         // A wait that began in the window before.
         load.waited += Duration::from_millis(90);
-        assert_eq!(load.measure(at(500)), Some(0));
+        assert_eq!(measured(&mut load, 500), Some((0, 0)));
     }
 
     #[test]

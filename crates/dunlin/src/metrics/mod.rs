@@ -1,8 +1,9 @@
 //! What the broker shows of itself: metrics as Prometheus text, connections as
 //! JSON, both over a small HTTP server of its own thread, and connections on
-//! `$SYS`. It asks the shards by mail and never looks into them.
+//! `$SYS`, and the last hour for the broker's page. It asks the shards by mail and never looks into them.
 
 mod connection;
+pub(crate) mod history;
 mod http;
 mod logs;
 mod ready;
@@ -12,6 +13,7 @@ mod shards;
 pub(crate) mod text;
 mod watch;
 
+pub(crate) use http::decode;
 pub(crate) use ready::Readiness;
 pub(crate) use report::{Paths, SAMPLES_MAX, ShardReport};
 pub(crate) use server::{Server, Sources};

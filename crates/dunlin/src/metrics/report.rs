@@ -16,7 +16,7 @@ use crate::bench::proc::Process;
 pub(crate) const SAMPLES_MAX: usize = 2048;
 
 /// Upper bounds of the classes of round-trip times, in microseconds.
-const RTT_MICROS: [u64; 12] = [
+pub(super) const RTT_MICROS: [u64; 12] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     5_000_000,
 ];
@@ -64,6 +64,24 @@ impl<const N: usize> Histogram<N> {
         }
     }
 
+    /// Observations since an earlier moment, by class, and all of them.
+    pub(super) fn since(&self, before: Option<&Self>) -> ([u64; N], u64) {
+        let earlier = |at: usize| before.and_then(|it| it.classes.get(at)).copied();
+        let of = |at: usize| self.classes.get(at).copied().unwrap_or(0);
+        let classes = core::array::from_fn(|at| of(at).saturating_sub(earlier(at).unwrap_or(0)));
+        let count = self.count.saturating_sub(before.map_or(0, |it| it.count));
+        (classes, count)
+    }
+
+    /// With what another one has observed.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (class, more) in self.classes.iter_mut().zip(other.classes) {
+            *class += more;
+        }
+        self.sum = self.sum.saturating_add(other.sum);
+        self.count += other.count;
+    }
+
     fn show(&self, out: &mut Exposition, name: &str, help: &'static str, shard: &str, unit: f64) {
         let bounds = self.bounds.iter().map(|bound| *bound as f64 / unit);
         let classes = bounds.zip(self.classes.iter().copied());
@@ -75,7 +93,7 @@ impl<const N: usize> Histogram<N> {
 /// How the paths of a shard's QUIC connections were at the last look.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
-    rtt: Histogram<{ RTT_MICROS.len() }>,
+    pub(super) rtt: Histogram<{ RTT_MICROS.len() }>,
     window: Histogram<{ WINDOW_BYTES.len() }>,
     loss: Histogram<{ LOSS_PPM.len() }>,
 }
@@ -119,7 +137,7 @@ pub(crate) struct ShardReport {
 /// Families that divide totals by a label: what the name of a total begins
 /// with, the family, the label. A new total of such a beginning needs no line
 /// here.
-const DIVIDED: [(&str, &str, &str, &str); 6] = [
+const DIVIDED: [(&str, &str, &str, &str); 7] = [
     (
         "refused_",
         "connections_refused",
@@ -131,6 +149,12 @@ const DIVIDED: [(&str, &str, &str, &str); 6] = [
         "early_data_refused",
         "cause",
         "Connections whose 0-RTT data was refused, by cause.",
+    ),
+    (
+        "quic_handshakes_",
+        "quic_handshakes",
+        "kind",
+        "Handshakes of accepted QUIC connections, by whether they resumed an earlier session.",
     ),
     (
         "memory_refused_",

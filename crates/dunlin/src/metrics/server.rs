@@ -396,6 +396,7 @@ fn refusal(reply: &Reply) -> Response {
         Code::BadRequest => "400 Bad Request",
         Code::NotFound => "404 Not Found",
         Code::Forbidden => "403 Forbidden",
+        Code::Conflict => "409 Conflict",
         Code::Busy | Code::Unavailable => "503 Service Unavailable",
     };
     Response::refusal(status, &failure.text)

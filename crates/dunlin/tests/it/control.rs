@@ -27,7 +27,7 @@ fn output(broker: &Broker, args: &[&str]) -> Output {
 }
 
 /// What it prints, which must succeed.
-fn ctl(broker: &Broker, args: &[&str]) -> String {
+pub(crate) fn ctl(broker: &Broker, args: &[&str]) -> String {
     let output = output(broker, args);
     let text = String::from_utf8(output.stdout).expect("text");
     let error = String::from_utf8_lossy(&output.stderr);
@@ -36,14 +36,14 @@ fn ctl(broker: &Broker, args: &[&str]) -> String {
 }
 
 /// The exit code, and what it says on standard error.
-fn fail(broker: &Broker, args: &[&str]) -> (i32, String) {
+pub(crate) fn fail(broker: &Broker, args: &[&str]) -> (i32, String) {
     let output = output(broker, args);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code().expect("it ended"), error)
 }
 
 /// Rows of JSON.
-fn rows(broker: &Broker, args: &[&str]) -> Vec<Value> {
+pub(crate) fn rows(broker: &Broker, args: &[&str]) -> Vec<Value> {
     let args = [&["--json"], args].concat();
     let text = ctl(broker, &args);
     let row = |line| serde_json::from_str(line).expect("JSON");
@@ -86,25 +86,29 @@ impl Caller {
 }
 
 /// A connected client, and what happens to it.
-struct Device {
-    _client: Client,
+pub(crate) struct Device {
+    client: Client,
     _messages: Messages,
     events: Events,
 }
 
 impl Device {
-    async fn connect(broker: &Broker, transport: Transport, id: &str) -> Self {
+    pub(crate) async fn connect(broker: &Broker, transport: Transport, id: &str) -> Self {
         let builder = broker.client(transport).client_id(id);
         let (client, messages) = builder.connect().await.expect("connected");
         Self {
             events: client.events(),
-            _client: client,
+            client,
             _messages: messages,
         }
     }
 
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Why the connection ends.
-    async fn ended(&mut self) -> String {
+    pub(crate) async fn ended(&mut self) -> String {
         loop {
             match self.events.next().await {
                 Some(ConnectionEvent::Disconnected { cause }) => return cause.to_string(),
@@ -457,7 +461,7 @@ fn a_reload_says_what_it_changed_and_what_needs_a_restart() {
     let file = broker.data_dir().with_file_name("dunlin.toml");
     let before = std::fs::read_to_string(&file).expect("read");
     let said = ctl(&broker, &["reload"]);
-    assert_eq!(said, "in force: users, rules and certificates\n");
+    assert_eq!(said, "in force: users, rules, certificates and tokens\n");
     std::fs::write(&file, format!("{before}[limits]\nmax_inflight = 7\n")).expect("written");
     let said = ctl(&broker, &["reload"]);
     assert!(
@@ -547,7 +551,7 @@ fn a_drained_broker_sends_its_clients_elsewhere() {
         let since = Instant::now();
         let drain = r#"{"request":"drain","rate":20,"server":"other.example"}"#;
         assert_eq!(caller.ask(drain)["count"], 6);
-        assert_eq!(caller.ask(drain)["code"], "busy");
+        assert_eq!(caller.ask(drain)["code"], "conflict");
         assert_eq!(caller.ask(r#"{"request":"status"}"#)["draining"], true);
         assert!(get(&broker, "/readyz").0.contains("503"));
         for device in &mut devices {

@@ -16,6 +16,8 @@ mod cli;
 mod control;
 mod early;
 mod hostile;
+#[cfg(unix)]
+mod http;
 mod identities;
 mod import;
 mod metrics;

@@ -109,6 +109,11 @@ impl Broker {
         self.daemon().metrics().expect("configured")
     }
 
+    /// Where the control plane is reached over HTTP.
+    pub(crate) fn http(&self) -> String {
+        self.daemon().http().expect("configured")
+    }
+
     /// A client that is about to connect.
     pub(crate) fn client(&self, transport: Transport) -> Builder {
         let port = self.addr(transport).port();

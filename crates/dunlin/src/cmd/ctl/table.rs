@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use serde_json::Value;
+use time::UtcDateTime;
 
 /// A heading, and the field of a row below it.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,10 @@ impl Table {
     /// Prints rows, the first time below the headings.
     pub(super) fn print(&mut self, out: &mut dyn Write, rows: &[Value]) -> io::Result<()> {
         let cells = rows.iter().map(|row| {
-            let fields = self.columns.iter().map(|column| cell(&row[column.1]));
+            let fields = self
+                .columns
+                .iter()
+                .map(|column| field(column.1, &row[column.1]));
             fields.collect::<Vec<_>>()
         });
         let cells: Vec<_> = cells.collect();
@@ -76,6 +80,22 @@ fn fields(prefix: &str, thing: &Value) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// Fields that are seconds since 1970.
+const TIMES: [&str; 2] = ["until", "not_after"];
+
+/// The value of a field as a person reads it.
+fn field(name: &str, value: &Value) -> String {
+    let seconds = value.as_i64().filter(|_| TIMES.contains(&name));
+    let at = seconds.and_then(|seconds| UtcDateTime::from_unix_timestamp(seconds).ok());
+    match at {
+        Some(at) => {
+            let (date, hour, minute, second) = (at.date(), at.hour(), at.minute(), at.second());
+            format!("{date} {hour:02}:{minute:02}:{second:02} UTC")
+        }
+        None => cell(value),
+    }
 }
 
 /// A value as a person reads it.
@@ -128,6 +148,19 @@ mod tests {
         assert_eq!(lines[1], r"a\u{1b}[2J\u{a}  1");
         assert_eq!(lines[2], "-                2, 3");
         assert_eq!(lines[3], "-                4");
+    }
+
+    #[test]
+    fn times_are_dates() {
+        for (value, text) in [
+            (json!(0), "1970-01-01 00:00:00 UTC"),
+            (json!(1_790_000_000), "2026-09-21 14:13:20 UTC"),
+            (json!(null), "-"),
+            (json!(u64::MAX), "18446744073709551615"),
+        ] {
+            assert_eq!(field("until", &value), text);
+        }
+        assert_eq!(field("count", &json!(7)), "7");
     }
 
     #[test]

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The control API as programs by others see it: the OpenAPI document goes through
+# openapi-spec-validator, and a client that knows nothing but the document asks every
+# resource, over HTTPS, and holds each answer against its schema. Prints, last,
+# `N passed, N failed, N skipped`.
+#
+#   DUNLIN=target/debug/dunlin scripts/interop/api.sh
+#
+# Skips itself, in one line, where the validator is not installed;
+# scripts/setup-test.sh installs it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+python=target/venv/bin/python
+if ! "$python" -c 'import openapi_spec_validator, jsonschema' 2>/dev/null; then
+    echo 'api: skipped: no openapi-spec-validator'
+    echo '0 passed, 0 failed, 1 skipped'
+    exit 0
+fi
+exec "$python" -B scripts/interop/run_api.py "${DUNLIN:-target/debug/dunlin}"
