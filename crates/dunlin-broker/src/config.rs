@@ -12,7 +12,9 @@ use crate::auth::AuthPolicy;
 use crate::bridges::{Bounds, Bridges};
 use crate::memory::Memory;
 use crate::queues::options::{Overflow, QueueOptions};
+use crate::quotas::Quotas;
 use crate::random::Secret;
+use crate::topics::Topics;
 
 /// What happens to a QoS 1 or 2 message when the queue of one of its receivers
 /// is full.
@@ -148,6 +150,57 @@ impl Default for Transactions {
     }
 }
 
+/// What happens to clients that is published below `$SYS/events/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SysEvent {
+    /// A client is connected.
+    Connected,
+    /// A client is not connected any more.
+    Disconnected,
+    /// A client was not let in.
+    Refused,
+    /// A client may not publish or subscribe to a topic.
+    Denied,
+    /// A client has subscribed to a filter.
+    Subscribed,
+    /// A client has unsubscribed from a filter.
+    Unsubscribed,
+}
+
+impl SysEvent {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Connected,
+        Self::Disconnected,
+        Self::Refused,
+        Self::Denied,
+        Self::Subscribed,
+        Self::Unsubscribed,
+    ];
+
+    /// The last level of its topic.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Disconnected => "disconnected",
+            Self::Refused => "refused",
+            Self::Denied => "denied",
+            Self::Subscribed => "subscribed",
+            Self::Unsubscribed => "unsubscribed",
+        }
+    }
+}
+
+/// What is published below `$SYS` besides the figures of each shard.
+#[derive(Clone, Debug, Default)]
+pub struct SysTopics {
+    /// Figures of all shards, by the names that mosquitto has for them.
+    pub mosquitto: bool,
+    /// What happens to clients, as it happens.
+    pub events: Vec<SysEvent>,
+}
+
 /// Configuration of one shard.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -226,8 +279,14 @@ pub struct Config {
     pub bridges: Bridges,
     /// Topics whose messages overtake others.
     pub priorities: Vec<Priority>,
+    /// What becomes of topics of clients.
+    pub topics: Topics,
+    /// How fast clients may send, and what they may have.
+    pub quotas: Quotas,
     /// Interval of `$SYS` messages; zero: none.
     pub sys_interval: Duration,
+    /// What else is published below `$SYS`.
+    pub sys: SysTopics,
     /// Sessions, retained messages and queues go to a store that answers.
     pub durable: bool,
 }
@@ -269,7 +328,10 @@ impl Default for Config {
             redirect: Redirect::default(),
             bridges: Bridges::default(),
             priorities: vec![],
+            topics: Topics::default(),
+            quotas: Quotas::default(),
             sys_interval: Duration::from_secs(10),
+            sys: SysTopics::default(),
             durable: true,
         }
     }
@@ -286,16 +348,26 @@ impl Config {
     }
 
     /// What bounds the queue of a client's session.
-    pub(crate) fn bounds_of(&self, client_id: &str) -> Bounds {
-        let own = self.bridges.bounds_of(client_id);
-        own.unwrap_or(Bounds {
-            messages_max: self.queue_messages_max,
-            bytes_max: self.queue_bytes_max,
+    pub(crate) fn bounds_of(&self, client_id: &str, user: Option<&str>) -> Bounds {
+        if let Some(own) = self.bridges.bounds_of(client_id) {
+            return own;
+        }
+        let quota = self.quotas.of(client_id, user, None);
+        let quota = quota.map_or((0, 0), |it| (it.queue_messages_max, it.queue_bytes_max));
+        Bounds {
+            messages_max: match quota.0 {
+                0 => self.queue_messages_max,
+                max => max,
+            },
+            bytes_max: match quota.1 {
+                0 => self.queue_bytes_max,
+                max => max,
+            },
             overflow: match self.queue_full {
                 QueueFull::Reject => Overflow::Reject,
                 QueueFull::DropNewest => Overflow::DropNewest,
             },
-        })
+        }
     }
 
     /// The level of a topic: that of the first rule that matches it.

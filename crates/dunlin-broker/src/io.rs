@@ -15,6 +15,7 @@ use dunlin_store::{SessionKey, StoreDone, StoreOp};
 use crate::auth::{AuthAnswer, AuthRequest};
 use crate::control::values::{Reply, Request};
 use crate::memory::Part;
+use crate::owners::figures::Counts;
 use crate::owners::holders::{Holder, Holding};
 use crate::owners::pending::Passed;
 use crate::queues::calls::Call;
@@ -150,6 +151,8 @@ pub enum BusMessage {
     },
     /// This is what users and addresses have with the sender now.
     Holders(Vec<(Holder, Holding)>),
+    /// What the sender has counted.
+    Figures(ShardFigures),
     /// The session under this claim has ended.
     Left {
         /// Of the claim.
@@ -215,6 +218,10 @@ pub enum BusMessage {
     /// A message of a shared subscription that a member gives up, for one there.
     PassedOn(PassedOn),
 }
+
+/// Figures of a shard.
+#[derive(Debug)]
+pub struct ShardFigures(pub(crate) Box<Counts>);
 
 /// A message of a shared subscription on its way from one member to another.
 #[derive(Debug)]
@@ -388,6 +395,17 @@ pub enum Event {
         client_id: Option<Text>,
         /// Why, for people.
         cause: Text,
+    },
+    /// A client has subscribed to a filter or unsubscribed, where that is published.
+    Subscribed {
+        /// The connection.
+        conn: ConnId,
+        /// Client identifier.
+        client_id: Text,
+        /// The filter.
+        filter: Text,
+        /// It has subscribed.
+        subscribed: bool,
     },
     /// An operator ended a connection.
     Ended {

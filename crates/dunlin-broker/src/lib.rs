@@ -10,7 +10,8 @@
 //! protocol and `receivers` where a message leaves for it, `mqtt` and `amqp`
 //! are the two, each behind the feature of its name, `messages` one message's way,
 //! `queues` named queues and their links, `sessions` what outlives a connection, `between` other shards, `reports` what
-//! a shard tells about itself, `control` what operators ask of it. No file imports one that imports it.
+//! a shard tells about itself, `control` what operators ask of it; `topics` and `quotas`
+//! are rules of operators as values and pure functions. No file imports one that imports it.
 //!
 //! # Where things live
 //! A session that begins empty and ends with its connection lives on the shard
@@ -63,6 +64,7 @@ mod messages;
 mod mqtt;
 mod owners;
 mod queues;
+mod quotas;
 mod random;
 mod receivers;
 mod reports;
@@ -71,23 +73,29 @@ mod shard;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod topics;
 mod translate;
 mod wants;
 
 pub use bridges::{BRIDGE_PREFIX, Bounds, BridgeSession, Bridges, is_bridge_name};
 pub use config::{
     Config, LinkRedirect, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues,
-    Redirect, Server, Transactions,
+    Redirect, Server, SysEvent, SysTopics, Transactions,
 };
 pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Missed,
-    Output, PassedOn, Preparation, QueueCall,
+    Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
 pub use memory::{Memory, Part, Totals};
 pub use owners::holders::{Holder, Holding};
 pub use queues::options::{LEVELS_MAX, Overflow, QueueOptions};
+pub use quotas::{QUOTAS_MAX, Quota, Quotas};
 pub use random::{SECRET_BYTES, Secret, home_shard};
 pub use reports::census::{Census, Spoken};
 pub use reports::sys::client_topic;
 pub use shard::Shard;
 pub use stats::Stats;
+pub use topics::{
+    Automatic, Delays, MOUNT_BYTES_MAX, Rewrite, RewriteOf, TOPIC_RULES_MAX, TopicRuleError,
+    Topics, validate_mount,
+};

@@ -24,7 +24,7 @@ use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::queues::{dead, dispatch, restoring, retiring, termini};
 use crate::reports::census::{self, Census};
-use crate::reports::{audit, sys};
+use crate::reports::{audit, events, mosquitto, sys};
 use crate::sessions::{restore, rules};
 use crate::stats::Stats;
 
@@ -167,6 +167,11 @@ impl Shard {
                         throttle::release(own, c);
                     }
                 }
+                Timer::Pace(conn) => {
+                    if let Some(c) = own.conns.find(conn) {
+                        throttle::end_pace(own, c);
+                    }
+                }
                 Timer::Unstored => {
                     own.unstored.reminded = false;
                     throttle::release_unstored(own);
@@ -174,6 +179,9 @@ impl Shard {
                 Timer::Termini => termini::check_expiry(own),
                 Timer::Sys => {
                     sys::publish_counters(own, self.started);
+                    if own.config.sys.mosquitto {
+                        mosquitto::round(own, self.started);
+                    }
                     self.sys_round = true;
                     own.timers.set(now + own.config.sys_interval, Timer::Sys);
                 }
@@ -195,6 +203,12 @@ impl Shard {
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
             if let Some(output) = self.own.outbox.pop() {
+                if let Output::Event(event) = &output
+                    && !self.own.config.sys.events.is_empty()
+                {
+                    events::publish(&mut self.own, event);
+                    self.finish();
+                }
                 return Some(output);
             }
             if let Some(c) = self.own.conns.next_touched() {

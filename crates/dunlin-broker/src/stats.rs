@@ -19,6 +19,10 @@ dunlin_base::totals! {
         pub clients_refused: u64,
         /// Clients refused because they are banned.
         pub clients_banned: u64,
+        /// Times that a client was not read because it sent faster than its quota.
+        pub clients_paced: u64,
+        /// Clients disconnected because they sent far more than their quota.
+        pub clients_over_quota: u64,
         /// Connections that an operator ended.
         pub connections_ended: u64,
         /// Connections ended for want of a packet within 1.5 times keep alive.

@@ -5,8 +5,8 @@
 //! follows, `NAME >> PACKET` only sends, `NAME < PACKET` reads the next packet
 //! that the server sent, `NAME < closed` its end of the connection. `NAME > PACKET =>
 //! ANSWER` sends and reads. A name is a client, or `client@4` for stream 4 of its
-//! connection and `client@d` for its datagrams; it connects when it first sends, and
-//! again after its connection has ended. `NAME cut` breaks
+//! connection and `client@d` for its datagrams, or `client_1` for one that comes to
+//! listener 1; it connects when it first sends, and again after its connection has ended. `NAME cut` breaks
 //! the connection, `NAME finish` ends the client's side of the stream, `NAME
 //! stall` and `NAME read` stop and resume reading (of `client@4`: that stream), `NAME reset 0xbe` abandons
 //! a stream, `NAME grant` lets the server open one more, `NAME v4` expects answers in
@@ -21,9 +21,12 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use dunlin_base::{ConnId, StreamId};
+use dunlin_base::{ConnId, QoS, StreamId};
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
-use dunlin_broker::{Bounds, BridgeSession, OtherUser, Overflow, Priority, QueueFull};
+use dunlin_broker::{
+    Automatic, Bounds, BridgeSession, Config, OtherUser, Overflow, Priority, QueueFull, Quota,
+    Rewrite, RewriteOf, SysEvent,
+};
 use dunlin_mqtt::flow::{self, FlowHeader};
 use dunlin_mqtt_codec::{Packet, Version, decode, peek};
 
@@ -31,7 +34,7 @@ use crate::disk::Fault;
 use crate::link::ToClient;
 use crate::notation::{encode, show};
 use crate::setup::Setup;
-use crate::world::{World, open_as, set_acl, set_user};
+use crate::world::{World, open_as, open_at, set_acl, set_user};
 
 /// What scripts call stream `d`.
 const DATAGRAM: StreamId = StreamId(u64::MAX);
@@ -174,7 +177,64 @@ fn set(setup: &mut Setup, pair: &str) {
                 tokens: false,
             }];
         }
+        key => set_rule(config, key, value),
+    }
+}
+
+/// Rules of operators about topics and clients.
+fn set_rule(config: &mut Config, key: &str, value: &str) {
+    let number = || value.parse::<usize>().expect("a number");
+    match key {
+        "mounts" => config.topics.mounts = value.split('|').map(Into::into).collect(),
+        "rewrite" => config.topics.rewrites.push(rewrite(value)),
+        "automatic" => config.topics.automatic.push(automatic(value)),
+        "sparkplug" => config.topics.sparkplug = value == "yes",
+        "delayed_max" => config.topics.delays.messages_max = number(),
+        "delayed_bytes_max" => config.topics.delays.bytes_max = number(),
+        "mosquitto" => config.sys.mosquitto = value == "yes",
+        "sys_interval" => config.sys_interval = duration(value),
+        "events" => {
+            let all = SysEvent::ALL.into_iter();
+            let wanted = all.filter(|event| value.split('|').any(|it| it == event.name()));
+            config.sys.events = wanted.collect();
+        }
+        "quota" => config.quotas.0.push(quota(value)),
         other => unreachable!("no such setting: {other}"),
+    }
+}
+
+/// `ACTION|FROM|TO`.
+fn rewrite(value: &str) -> Rewrite {
+    let parts: Vec<&str> = value.split('|').collect();
+    let of = match parts[0] {
+        "publish" => RewriteOf::Publish,
+        "subscribe" => RewriteOf::Subscribe,
+        _ => RewriteOf::All,
+    };
+    Rewrite::new(of, parts[1], parts[2]).expect("a rule")
+}
+
+/// `FILTER|QOS`, perhaps with `|USER`.
+fn automatic(value: &str) -> Automatic {
+    let parts: Vec<&str> = value.split('|').collect();
+    let qos = parts[1].parse().ok().and_then(QoS::from_u8);
+    let rule = Automatic::new(parts[0], qos.expect("a QoS")).expect("a rule");
+    rule.of(None, parts.get(2).map(|user| (*user).into()))
+}
+
+/// `MESSAGES|BYTES|DEBT|PACKET|QUEUE|SESSIONS`, perhaps with `|USER`; without a burst.
+fn quota(value: &str) -> Quota {
+    let parts: Vec<&str> = value.split('|').collect();
+    let number = |at: usize| parts[at].parse::<usize>().expect("a number");
+    Quota {
+        messages: number(0) as u64,
+        bytes: number(1) as u64,
+        debt: duration(parts[2]),
+        packet_bytes_max: number(3) as u32,
+        queue_messages_max: number(4),
+        sessions_max: number(5),
+        user: parts.get(6).map(|user| (*user).into()),
+        ..Quota::default()
     }
 }
 
@@ -339,7 +399,7 @@ impl Script {
                 let opaque = bytes.starts_with(b"AMQP");
                 let conn = match opaque {
                     true => open_as(&mut self.world, "amqp", "127.0.0.1:40000", None),
-                    false => self.world.open(),
+                    false => open_at(&mut self.world, listener(name)),
                 };
                 let at = self.place(name);
                 self.conns.insert(conn, at);
@@ -504,6 +564,13 @@ impl Client {
 /// `LINE; LINE`, or `-` for no list.
 fn access_list(lines: &str) -> Option<String> {
     (lines != "-").then(|| lines.split("; ").collect::<Vec<_>>().join("\n"))
+}
+
+/// The listener that a client comes to.
+fn listener(name: &str) -> u16 {
+    let name = name.split('@').next().unwrap_or(name);
+    let number = name.rsplit_once('_').and_then(|(_, it)| it.parse().ok());
+    number.unwrap_or(0)
 }
 
 fn stream(name: &str) -> StreamId {

@@ -3,6 +3,7 @@
 
 mod clients;
 
+pub(crate) use clients::open_at;
 pub use clients::{channel_of, open_as};
 
 use std::collections::{BTreeMap, VecDeque};

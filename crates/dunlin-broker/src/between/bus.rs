@@ -5,7 +5,9 @@ use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ShardId, StreamId};
 
 use crate::front;
-use crate::io::{BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall};
+use crate::io::{
+    BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall, ShardFigures,
+};
 use crate::messages::{publish, settle, shared};
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, PendingBinding};
@@ -31,6 +33,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         | BusMessage::Evict { .. }
         | BusMessage::Left { .. }) => front::handle_claims(own, from, message),
         BusMessage::Holders(changes) => own.budget.holders.handle_changes(from, changes),
+        BusMessage::Figures(ShardFigures(counts)) => own.figures.note(from, *counts),
         BusMessage::Command(command) => own.outbox.push(Output::Net(command)),
         BusMessage::Interest { token, changes } => {
             for change in changes {

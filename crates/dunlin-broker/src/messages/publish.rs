@@ -9,6 +9,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
 use dunlin_base::{Message, QoS, ShardId};
 
 use crate::access::Action;
@@ -20,7 +21,9 @@ use crate::owners::Owners;
 use crate::owners::node::BINDING;
 use crate::owners::pending::{PendingPublish, Record, Work};
 use crate::owners::routing::{Hit, Matches, Scope, Wanted};
+use crate::queues::waiting;
 use crate::random::home_shard;
+use crate::topics::sparkplug;
 
 /// Who gets a message.
 fn find(
@@ -53,9 +56,12 @@ pub(crate) fn dispatch(
 ) {
     let publisher = origin.map(|session| session.at);
     let origin = origin.filter(|_| source.is_answered());
-    let is_kept = source.retain() && !source.is_to_queue() && own.commits.is_durable();
+    let is_kept = source.retain() && source.is_to_topic() && own.commits.is_durable();
     if is_kept && !source.is_answered() {
         source.follow();
+    }
+    if own.config.topics.sparkplug && source.is_to_topic() {
+        keep_certificate(own, source);
     }
     let mut publish = PendingPublish::new(origin, source.is_lossy());
     place(own, publisher, token, source, &mut publish);
@@ -85,6 +91,23 @@ pub(crate) fn dispatch(
     settle::line_up(own, token, publish);
 }
 
+/// Retains the certificate that a birth of Sparkplug is.
+fn keep_certificate(own: &mut Owners, source: &Source<'_>) {
+    let Some(topic) = sparkplug::certificate(source.topic()) else {
+        return;
+    };
+    let message = Arc::new(Message {
+        topic: topic.as_str().into(),
+        payload: Bytes::copy_from_slice(source.payload()),
+        qos: source.qos(),
+        retain: true,
+        ..Message::default()
+    });
+    let token = own.commits.token();
+    let mut source = Source::of(&message, own.now).lossy();
+    dispatch(own, None, token, &mut source, None);
+}
+
 /// Gives a message to who gets it, as far as that is not stored first.
 pub(crate) fn place(
     own: &mut Owners,
@@ -94,14 +117,15 @@ pub(crate) fn place(
     publish: &mut PendingPublish,
 ) {
     let acknowledged = source.is_answered();
-    let mut found = match source.is_to_queue() {
-        true => find_queue(own, source.topic()),
-        false => find(own, source.topic(), publisher, None, source.qos()),
+    let mut found = match source.is_to_topic() {
+        true => find(own, source.topic(), publisher, None, source.qos()),
+        false if source.is_for_later() => waiting::find(own),
+        false => find_queue(own, source.topic()),
     };
     let mut work = Work::default();
     publish.unmatched = found.hits.is_empty() && found.forwards.is_empty();
-    publish.refused |= publish.unmatched && source.is_to_queue();
-    if source.retain() && !source.is_to_queue() {
+    publish.refused |= publish.unmatched && !source.is_to_topic();
+    if source.retain() && source.is_to_topic() {
         let kept = place_retained(own, source, &mut work, &mut found.forwards);
         publish.refused |= !kept && !source.is_lossy();
     }

@@ -13,6 +13,17 @@ use crate::messages::written::Written;
 use crate::owners::outbox::Outbox;
 use crate::translate;
 
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    /// To who has subscribed to its topic.
+    Topic,
+    /// Its topic is the address of a queue, and it goes nowhere else.
+    Queue,
+    /// To where it waits for its time.
+    Later,
+}
+
 /// A message on its way through the router.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
@@ -25,8 +36,7 @@ pub(crate) struct Source<'a> {
     /// Connection that the message came on.
     publisher: Option<ConnIdx>,
     lossy: bool,
-    /// Its topic is the address of a queue, and it goes nowhere else.
-    queue: bool,
+    goal: Goal,
     /// Its publisher waits to hear what became of it, also with QoS 0.
     answered: bool,
     /// It is part of a transaction.
@@ -50,7 +60,7 @@ impl<'a> Source<'a> {
             level: None,
             publisher,
             lossy: false,
-            queue: false,
+            goal: Goal::Topic,
             answered: false,
             transacted: false,
             receipt: None,
@@ -80,8 +90,14 @@ impl<'a> Source<'a> {
 
     /// As `self`, to the queue whose address is its topic.
     pub(crate) fn for_queue(self) -> Self {
-        let queue = true;
-        Self { queue, ..self }
+        let goal = Goal::Queue;
+        Self { goal, ..self }
+    }
+
+    /// As `self`, to where it waits for its time.
+    pub(crate) fn for_later(self) -> Self {
+        let goal = Goal::Later;
+        Self { goal, ..self }
     }
 
     /// Something is stored with it for its publisher.
@@ -96,7 +112,17 @@ impl<'a> Source<'a> {
 
     /// Whether it goes to one queue.
     pub(crate) const fn is_to_queue(&self) -> bool {
-        self.queue
+        matches!(self.goal, Goal::Queue)
+    }
+
+    /// Whether it waits for its time first.
+    pub(crate) const fn is_for_later(&self) -> bool {
+        matches!(self.goal, Goal::Later)
+    }
+
+    /// Whether it goes to who has subscribed to its topic.
+    pub(crate) const fn is_to_topic(&self) -> bool {
+        matches!(self.goal, Goal::Topic)
     }
 
     /// As `self`, and its publisher waits to hear what became of it.
@@ -136,7 +162,7 @@ impl<'a> Source<'a> {
         Source {
             publisher: self.publisher,
             lossy: self.lossy,
-            queue: self.queue,
+            goal: self.goal,
             answered: self.answered,
             transacted: self.transacted,
             ..Source::of(message, self.now)

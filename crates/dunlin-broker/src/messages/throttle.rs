@@ -1,5 +1,5 @@
-//! Back-pressure to publishers: from receivers, for moments only, and from the
-//! store, for those of retained messages.
+//! Back-pressure to publishers: from receivers, for moments only, from the store, for
+//! those of retained messages, and from their quotas.
 //!
 //! A receiver that falls behind holds up who publishes to it until it has
 //! caught up, but never longer than [`HOLD_MAX`]: a burst is smoothed, a
@@ -137,6 +137,25 @@ pub(crate) fn release_unstored(own: &mut Owners) {
         own.unstored.reminded = true;
         own.timers.set(own.now + RELEASE_MORE, Timer::Unstored);
     }
+}
+
+/// What a client has sent is paid for.
+pub(crate) fn end_pace(own: &mut Owners, c: ConnIdx) {
+    let now = own.now;
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    let id = conn.id;
+    let Some(pace) = &mut conn.pace else {
+        return;
+    };
+    let ahead = pace.ahead(now);
+    if !ahead.is_zero() {
+        // More has come that was under way.
+        return own.timers.set(now + ahead, Timer::Pace(id));
+    }
+    pace.held = false;
+    release(own, c);
 }
 
 /// A publisher has been held up long enough.

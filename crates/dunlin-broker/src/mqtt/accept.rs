@@ -18,12 +18,14 @@ use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
 use crate::mqtt::conn::{MqttConn, Phase};
 use crate::mqtt::waiting::MqttPending;
-use crate::mqtt::{acks, ending, lifetime, pump, records, send, subscribe};
+use crate::mqtt::{acks, ending, lifetime, pump, records, send, subscribe, topics};
 use crate::owners::common::{Identity, Standing};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
+use crate::quotas::Pace;
 use crate::reports::audit;
 use crate::sessions::{rights, subscriptions};
+use crate::topics::Client;
 
 /// The client is authenticated and has its client identifier: gives it its
 /// session. `claim`: the token under which its home granted it, or 0.
@@ -38,11 +40,9 @@ pub(crate) fn accept(
     let client_id = assigned
         .clone()
         .unwrap_or_else(|| Text::from(connect.client_id));
-    let (s, session_present) = take_session(own, connect, &client_id, identity.user.as_ref());
+    let (s, session_present) = take_session(own, c, connect, &client_id, identity.user.as_ref());
     let expiry = Lifetime::asked(connect, own.config.session_expiry_secs_max);
-    let will = connect.will.as_ref();
-    let will = will.filter(|will| !access::is_reserved(will.topic));
-    let will = will.map(|will| Box::new(Will::of(will)));
+    let will = will(own, c, connect, &client_id, identity.user.as_deref());
     let accepted = Accepted {
         session_present,
         assigned,
@@ -50,9 +50,12 @@ pub(crate) fn accept(
         auth_data: identity.data,
         ..Accepted::of(connect, expiry)
     };
+    let mount = own.conns.mqtt(c).map(|conn| conn.peer.listener);
+    let mount = own.config.topics.mount(mount.unwrap_or_default());
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
+    session.mount = (!mount.is_empty()).then(|| mount.into());
     session.mqtt.version = connect.version;
     let before = core::mem::replace(&mut session.user, identity.user);
     let new_user = session.user != before;
@@ -75,29 +78,66 @@ pub(crate) fn accept(
     if changed && session_present {
         subscriptions::lifetime_changed(own, s);
     }
+    let pace = pace(own, c, s);
     if let Some(conn) = own.conns.mqtt_mut(c) {
+        conn.pace = pace;
         conn.phase = Phase::Storing(s, Box::new(accepted));
     }
-    store(own, c, s);
+    store(own, c, s, !session_present);
 }
 
-/// Has the session's record stored, before CONNACK.
-fn store(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
+/// How fast a client may send.
+fn pace(own: &Owners, c: ConnIdx, s: SessionIdx) -> Option<Box<Pace>> {
+    let (conn, session) = (own.conns.mqtt(c)?, own.sessions.mqtt(s)?);
+    if own.config.bridges.is_own(&conn.peer) {
+        return None;
+    }
+    let (user, listener) = (session.user.as_deref(), conn.peer.listener);
+    let quotas = &own.config.quotas;
+    quotas.of(&session.client_id, user, Some(listener))?.pace()
+}
+
+/// The will of a CONNECT, for the topic that it stands for.
+fn will(
+    own: &Owners,
+    c: ConnIdx,
+    connect: &Connect<'_>,
+    client_id: &str,
+    user: Option<&str>,
+) -> Option<Box<Will>> {
+    let will = connect.will.as_ref()?;
+    let listener = own.conns.mqtt(c)?.peer.listener;
+    let client = Client {
+        id: client_id,
+        user,
+    };
+    let will = topics::will(own, listener, client, will)?;
+    let is_reserved = access::is_reserved(&will.message.topic);
+    (!is_reserved).then(|| Box::new(will))
+}
+
+/// Has the session's record stored, before CONNACK, and gives one that `is_new` its
+/// first subscriptions.
+fn store(own: &mut Owners, c: ConnIdx, s: SessionIdx, is_new: bool) {
     let (Some(session), Some(conn)) = (own.sessions.mqtt_mut(s), own.conns.mqtt(c)) else {
         return;
     };
     // A session that was stored stays so although it now ends with its
     // connection: its queue may be only in the store.
     session.stored |= session.is_persistent() || session.mqtt.lifetime.will().is_some();
-    if !session.stored || !own.commits.is_durable() {
-        return connected(own, c);
-    }
+    let is_stored = session.stored && own.commits.is_durable();
     // A will of before that is under way takes the record with it.
-    if session.will_under_way.is_none() {
+    if is_stored && session.will_under_way.is_none() {
         let (conn, token) = (conn.id, own.commits.token());
         records::put(own, s);
         own.commits
             .when_stored(token, MqttPending::Connect { conn }.into());
+    }
+    if is_new && !own.config.topics.automatic.is_empty() {
+        subscribe::begin(own, c, s);
+    }
+    if !is_stored {
+        connected(own, c);
     }
 }
 
@@ -172,9 +212,11 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
 }
 
 fn send_connack(own: &mut Owners, c: ConnIdx, accepted: &Accepted) {
+    let quota = own.conns.mqtt(c).and_then(|conn| conn.pace.as_ref());
+    let packet_bytes_max = quota.map_or(u32::MAX, |pace| pace.packet_bytes_max);
     let announced = Announced {
         receive_maximum: own.config.receive_maximum,
-        packet_bytes_max: own.config.packet_bytes_max,
+        packet_bytes_max: own.config.packet_bytes_max.min(packet_bytes_max),
         topic_alias_maximum: own.config.topic_alias_maximum,
         data_streams_max: own.config.data_streams_max,
     };
@@ -221,6 +263,7 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
 /// has it gets DISCONNECT with 0x8E and is closed.
 fn take_session(
     own: &mut Owners,
+    c: ConnIdx,
     connect: &Connect<'_>,
     client_id: &Text,
     user: Option<&Text>,
@@ -234,7 +277,8 @@ fn take_session(
     // The disconnection may have ended the session.
     if let Some(s) = own.sessions.find(client_id) {
         let owner = own.sessions.mqtt(s).and_then(|s| s.user.as_ref());
-        if !connect.clean_start && (owner.is_none() || owner == user) {
+        let is_own = owner.is_none() || owner == user;
+        if !connect.clean_start && is_own && is_mounted_alike(own, c, s) {
             return (s, true);
         }
         //= mqtt5#[MQTT-3.1.2-4]
@@ -242,4 +286,14 @@ fn take_session(
     }
     let s = own.sessions.create(client_id.clone(), connect.version);
     (s, false)
+}
+
+/// Whether a session has its subscriptions where a connection would have them: one below
+/// another mount point is another client's.
+fn is_mounted_alike(own: &Owners, c: ConnIdx, s: SessionIdx) -> bool {
+    let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.mqtt(s)) else {
+        return false;
+    };
+    let mount = own.config.topics.mount(conn.peer.listener);
+    session.mount.as_deref().unwrap_or_default() == mount
 }

@@ -63,7 +63,7 @@ pub(crate) fn handle_connect(
         .will
         .as_ref()
         .filter(|_| connect.version == Version::V5);
-    if will.is_some_and(|will| access::is_reserved(will.topic)) {
+    if will.is_some_and(|will| is_reserved(own, c, will.topic)) {
         let fault = Fault::new(
             ReasonCode::NotAuthorized,
             "a will for a topic of the server",
@@ -95,6 +95,13 @@ pub(crate) fn handle_connect(
     };
     authenticate::authenticate(own, c, connect, pending);
     Ok(Flow::Continue)
+}
+
+/// Whether a will is for a topic that clients of its listener do not publish to.
+fn is_reserved(own: &Owners, c: ConnIdx, topic: &str) -> bool {
+    let listener = own.conns.mqtt(c).map(|conn| conn.peer.listener);
+    let mount = own.config.topics.mount(listener.unwrap_or_default());
+    access::is_reserved(topic) || (!mount.is_empty() && topic.starts_with('$'))
 }
 
 /// An identifier that belongs to this shard.

@@ -11,7 +11,7 @@ use dunlin_queue::Identifiers;
 use crate::messages::source::Source;
 use crate::messages::throttle;
 use crate::mqtt::form::Form;
-use crate::mqtt::outgoing_streams;
+use crate::mqtt::{outgoing_streams, topics};
 use crate::owners::Owners;
 use crate::owners::routing::Hit;
 
@@ -43,11 +43,12 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
     };
     let (version, bytes_max) = (conn.link.terms.version, conn.link.terms.packet_bytes_max);
     let aliased = conn.link.uses_aliases(hit.stream);
+    let mounted = !own.config.topics.mount(conn.peer.listener).is_empty();
     own.stats.note_sent(QoS::AtMostOnce);
     if datagrams && deliver_datagram(own, source, hit, retain) {
         return;
     }
-    if hit.identifiers.is_empty() && !aliased {
+    if hit.identifiers.is_empty() && !aliased && !mounted {
         let (_, out) = outgoing_streams::delivery_out(own, c, hit.stream, source.topic());
         if let Some(out) = out {
             append_qos0(source, version, retain, bytes_max, out);
@@ -95,8 +96,9 @@ fn deliver_datagram(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain
         return true;
     };
     let (version, bytes_max) = (conn.link.terms.version, conn.link.terms.packet_bytes_max);
+    let mount = own.config.topics.mount(conn.peer.listener);
     let mut packet = SendBuf::new();
-    if hit.identifiers.is_empty() {
+    if hit.identifiers.is_empty() && mount.is_empty() {
         append_qos0(source, version, retain, bytes_max, &mut packet);
     } else {
         let mut publish = Publish {
@@ -107,10 +109,10 @@ fn deliver_datagram(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain
         };
         publish.properties.subscription_identifiers =
             SubscriptionIdentifiers::new(hit.identifiers.as_slice());
-        if publish
-            .encode_header(version, publish.payload.len(), &mut packet)
-            .is_ok()
-        {
+        // Where it is not seen, nothing is written.
+        let is_seen = mount.is_empty() || topics::relative(&mut publish, mount);
+        let len = publish.payload.len();
+        if is_seen && publish.encode_header(version, len, &mut packet).is_ok() {
             packet.put_slice(publish.payload);
         }
     }
@@ -121,7 +123,7 @@ fn deliver_datagram(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain
 
 /// Adds identifiers and alias, checks the size, encodes. The stream that it
 /// leaves on, as far as that is known; `None` when the client does not take
-/// a packet of that size.
+/// a packet of that size, or its topic is not below the client's mount point.
 pub(crate) fn send_publish<'a>(
     own: &mut Owners,
     c: usize,
@@ -136,6 +138,10 @@ pub(crate) fn send_publish<'a>(
     let version = conn.link.terms.version;
     let may_alias = conn.link.uses_aliases(stream);
     let topic = publish.topic;
+    let mount = own.config.topics.mount(conn.peer.listener);
+    if !mount.is_empty() && !topics::relative(&mut publish, mount) {
+        return None;
+    }
     if !conn.link.fit(&mut publish, identifiers, may_alias) {
         return None;
     }

@@ -107,6 +107,10 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
         Phase::Closing | Phase::HandedOver(_) => return,
         _ => false,
     };
+    if conn.pace.as_ref().is_some_and(|pace| pace.held) {
+        // What it sends is not read.
+        conn.link.keep_alive.heard(now);
+    }
     match conn.link.keep_alive.handle_deadline(now, connected) {
         Silence::Until(due) => {
             if let Some(due) = due {

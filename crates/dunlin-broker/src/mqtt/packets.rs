@@ -21,8 +21,8 @@ use crate::mqtt::conn::{MqttConn, Phase};
 use crate::mqtt::connect::Flow;
 use crate::mqtt::fault::Fault;
 use crate::mqtt::{
-    acks, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams, publish,
-    pump, send, subscribe,
+    acks, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams, pace,
+    publish, pump, send, subscribe,
 };
 use crate::owners::Owners;
 use crate::owners::conn::Conn;
@@ -82,7 +82,9 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
         let mut framer = core::mem::take(&mut entry.framer);
         let before = data;
         let known = conn.session().is_some();
+        let quota = conn.pace.as_ref().map(|pace| pace.packet_bytes_max);
         let bytes_max = own.config.largest_packet(known);
+        let bytes_max = quota.map_or(bytes_max, |max| bytes_max.min(max));
         let outcome = match framer.next(&mut data, bytes_max) {
             Ok(None) => {
                 put_framer(own, c, stream, framer);
@@ -172,6 +174,9 @@ fn handle_packet(
     if let Phase::Connected(s) = conn.phase
         && let Some(publish) = decode_publish(packet, conn.link.terms.version)
     {
+        if let Some(pace) = &mut conn.pace {
+            pace.note_message(now);
+        }
         let answered = answer_stream(stream);
         publish::handle_publish(own, (c, s), (stream, answered), (publish?, packet))?;
         return Ok(Flow::Continue);
@@ -253,6 +258,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
             let data = data.as_ref();
             own.stats.bytes_received += data.len() as u64;
             handle_bytes(own, c, stream, data);
+            pace::check(own, c, data.len());
         }
         NetEventKind::Sent { bytes, .. } => handle_sent(own, c, bytes),
         NetEventKind::StreamBlocked { stream, bytes } => {
@@ -271,6 +277,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
             let data = data.as_ref();
             own.stats.bytes_received += data.len() as u64;
             handle_datagram(own, c, data);
+            pace::check(own, c, data.len());
         }
         NetEventKind::ChannelBinding { data } => authenticate::handle_binding(own, c, data),
         NetEventKind::StreamOpened { stream } => {
@@ -397,6 +404,9 @@ fn handle_datagram(own: &mut Owners, c: ConnIdx, data: &[u8]) {
         }
     };
     own.stats.datagrams_received += 1;
+    if let Some(pace) = &mut conn.pace {
+        pace.note_message(own.now);
+    }
     conn.link.keep_alive.heard(own.now);
     let decoded = conn.link.datagram(data, own.config.packet_bytes_max);
     let stream = StreamId::CONTROL;

@@ -1,17 +1,19 @@
 //! PUBLISH of a client: whether it is new and allowed, and its
 //! acknowledgement when it is not routed.
 
+use core::time::Duration;
+
 use dunlin_base::{QoS, StreamId};
 use dunlin_mqtt::codec::{Publish, ReasonCode, Version};
 use dunlin_mqtt::server::AckToken;
 use dunlin_mqtt::server::session::Admission;
 
-use crate::ids::{ConnIdx, SessionIdx};
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::publish;
 use crate::messages::source::Source;
-use crate::mqtt::acks;
 use crate::mqtt::fault::Fault;
-use crate::mqtt::form::Form;
+use crate::mqtt::form::{Form, Raw};
+use crate::mqtt::{acks, topics};
 use crate::owners::Owners;
 use crate::reports::audit;
 
@@ -25,9 +27,12 @@ pub(crate) fn handle_publish(
 ) -> Result<(), Fault> {
     own.stats.note_received(packet.qos);
     let maximum = own.config.topic_alias_maximum;
-    let alias_topic = match own.conns.mqtt_mut(c) {
-        Some(conn) => conn.link.handle_publish(arrived, &packet, maximum)?,
-        None => None,
+    let (alias_topic, listener) = match own.conns.mqtt_mut(c) {
+        Some(conn) => {
+            let topic = conn.link.handle_publish(arrived, &packet, maximum)?;
+            (topic, conn.peer.listener)
+        }
+        None => (None, 0),
     };
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return Ok(());
@@ -55,15 +60,53 @@ pub(crate) fn handle_publish(
     }
     packet.properties.topic_alias = None;
     packet.dup = false;
-    if !own.may_publish(s, packet.topic) {
-        audit::note_denied(own, s, "may not publish", packet.topic);
-        acknowledge_now(own, s, token, packet.qos, ReasonCode::NotAuthorized);
+    let from = Publisher { c, origin, token };
+    if !own.config.topics.alters() {
+        route(own, from, (&packet, raw), None);
         return Ok(());
     }
-    let form = Form::of_packet(&packet, raw);
+    match topics::publish(own, s, listener, &packet) {
+        Ok(altered) => {
+            let raw = raw.filter(|_| !altered.is_altered());
+            route(own, from, (&altered.apply(&packet), raw), altered.delay);
+        }
+        Err(wrong) => {
+            audit::note_denied(own, s, topics::cause(wrong), packet.topic);
+            acknowledge_now(own, s, token, packet.qos, topics::reason(wrong));
+        }
+    }
+    Ok(())
+}
+
+/// Who publishes, and the token of the message.
+#[derive(Clone, Copy)]
+struct Publisher {
+    c: ConnIdx,
+    origin: SessionRef,
+    token: u64,
+}
+
+/// Gives a message that is new to who gets it, now or after a while.
+fn route(
+    own: &mut Owners,
+    from: Publisher,
+    (packet, raw): (&Publish<'_>, Option<Raw<'_>>),
+    delay: Option<Duration>,
+) {
+    let Publisher { c, origin, token } = from;
+    let s = origin.at;
+    if !own.may_publish(s, packet.topic) {
+        audit::note_denied(own, s, "may not publish", packet.topic);
+        return acknowledge_now(own, s, token, packet.qos, ReasonCode::NotAuthorized);
+    }
+    let form = Form::of_packet(packet, raw);
+    if let Some(delay) = delay {
+        let message = topics::later(form.message(own.now), delay, own.now);
+        let mut source = Source::of(&message, own.now).by(c).for_later();
+        return publish::dispatch(own, Some(origin), token, &mut source, None);
+    }
     let mut source = Source::new(form.into(), Some(c), own.now);
     publish::dispatch(own, Some(origin), token, &mut source, None);
-    Ok(())
 }
 
 /// Acknowledges without routing. 3.1.1 has no reason codes: there a

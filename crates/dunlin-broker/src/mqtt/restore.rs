@@ -48,6 +48,8 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Will
     };
     let mut session = MqttSession::new(from.key, record.client_id.clone(), version);
     session.user = record.user_name.clone();
+    let mount = core::str::from_utf8(&record.options).ok();
+    session.mount = mount.filter(|mount| !mount.is_empty()).map(Box::from);
     // Records of version 1 do not say who vouches for the name.
     let certificates = own.config.listeners.iter().any(|l| l.certificates);
     if session.user.is_some() && (!record.owner.is_empty() || !certificates) {

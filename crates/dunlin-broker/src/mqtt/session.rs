@@ -33,6 +33,8 @@ pub(crate) struct MqttSession {
     pub(crate) overlapping: bool,
     /// The store has a record of it.
     pub(crate) stored: bool,
+    /// What is in front of its topics.
+    pub(crate) mount: Option<Box<str>>,
 }
 
 /// What the tree keeps of a subscription.
@@ -54,6 +56,7 @@ impl MqttSession {
             claim: 0,
             overlapping: false,
             stored: false,
+            mount: None,
         }
     }
 
@@ -83,7 +86,7 @@ impl MqttSession {
                 Standing::Open | Standing::Server | Standing::Unproved => Text::new(),
                 Standing::Listed | Standing::Gone => self.user.clone().unwrap_or_default(),
             },
-            options: Box::default(),
+            options: self.mount.clone().unwrap_or_default().into_boxed_bytes(),
         }
     }
 }
@@ -165,7 +168,10 @@ impl SessionKind for MqttSession {
 
     fn refuses(&self, config: &Config, qos: QoS) -> bool {
         let kept = qos != QoS::AtMostOnce && self.is_persistent();
-        kept && config.bounds_of(&self.client_id).overflow == Overflow::Reject
+        kept && config
+            .bounds_of(&self.client_id, self.user.as_deref())
+            .overflow
+            == Overflow::Reject
     }
 
     fn receipt(&self, token: u64) -> Option<StoreOp> {
@@ -175,6 +181,10 @@ impl SessionKind for MqttSession {
             session: self.key,
             packet_id: packet_id.get(),
         })
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.mount.as_ref().map_or(0, |mount| mount.len())
     }
 
     fn subscription_bytes(&self) -> usize {

@@ -4,23 +4,28 @@
 use alloc::vec::Vec;
 
 use dunlin_base::topic::Filter;
-use dunlin_base::{ConnId, StreamId};
-use dunlin_mqtt::codec::{Subscribe, Unsubscribe};
-use dunlin_mqtt::server::session::{Changes, Limits};
+use dunlin_base::{ConnId, StreamId, Text};
+use dunlin_mqtt::codec::{
+    PacketId, Subscribe, SubscribeFilter, SubscribeFilters, SubscribeOptions, Unsubscribe,
+    UnsubscribeFilters, UserProperties,
+};
+use dunlin_mqtt::server::session::{Changes, Limits, Subscribing};
 use dunlin_store::StoreOp;
 
 use crate::access::Action;
+use crate::config::SysEvent;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{Event, InterestChange};
 use crate::memory::Part;
 use crate::mqtt::conn::{MqttConn, Phase};
 use crate::mqtt::session::subscribed;
 use crate::mqtt::waiting::{MqttPending, PendingSubscribe};
-use crate::mqtt::{pump, send};
+use crate::mqtt::{pump, send, topics};
 use crate::owners::Owners;
 use crate::owners::session::Session;
 use crate::reports::audit;
 use crate::sessions::subscriptions;
+use crate::topics::Client;
 
 pub(crate) fn handle_subscribe(
     own: &mut Owners,
@@ -29,9 +34,94 @@ pub(crate) fn handle_subscribe(
     stream: StreamId,
     subscribe: &Subscribe<'_>,
 ) {
-    let filters = subscribe.filters.iter();
+    let made = match topics::subscribe(own, (c, s), subscribe) {
+        None => make(own, (c, s), stream, subscribe, &[]),
+        Some(meant) => {
+            let requests = subscribe.filters.iter().zip(&meant);
+            let filters: Vec<_> = requests.map(topics::requested).collect();
+            let altered = Subscribe {
+                filters: SubscribeFilters::new(&filters),
+                ..subscribe.clone()
+            };
+            let refused: Vec<bool> = meant.iter().map(Result::is_err).collect();
+            make(own, (c, s), stream, &altered, &refused)
+        }
+    };
+    let Some(made) = made else {
+        return;
+    };
+    let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.get(s)) else {
+        return;
+    };
+    let pending = PendingSubscribe {
+        conn: conn.id,
+        session: session.reference(s),
+        subscribing: made.subscribing,
+        walks: made.walks,
+        waiting: 0,
+    };
+    announce(own, c, made.changes, pending);
+}
+
+/// Gives a new session the subscriptions that rules have for it.
+pub(crate) fn begin(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
+    let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.get(s)) else {
+        return;
+    };
+    let client = Client {
+        id: &session.client_id,
+        user: session.user.as_deref(),
+    };
+    let wanted = match own.config.bridges.is_own(&conn.peer) {
+        true => Vec::new(),
+        false => own.config.topics.automatic(conn.peer.listener, client),
+    };
+    let filters = wanted.iter().filter_map(|(filter, options)| {
+        let options = SubscribeOptions::from_byte(*options).ok()?;
+        Some(SubscribeFilter { filter, options })
+    });
+    let filters: Vec<_> = filters.collect();
+    if filters.is_empty() {
+        return;
+    }
+    let subscribe = Subscribe {
+        packet_id: PacketId::MIN,
+        subscription_identifier: None,
+        user_properties: UserProperties::default(),
+        filters: SubscribeFilters::new(&filters),
+    };
+    let Some(made) = make(own, (c, s), StreamId::CONTROL, &subscribe, &[]) else {
+        return;
+    };
+    subscriptions::announce(own, 0, &made.changes);
+    if let Some(session) = own.sessions.mqtt_mut(s) {
+        for filter in made.walks {
+            session.walks.start(filter);
+        }
+    }
+}
+
+/// What a SUBSCRIBE has made.
+struct MadeAll {
+    subscribing: Subscribing,
+    /// For other shards.
+    changes: Vec<InterestChange>,
+    /// Filters whose retained messages are due.
+    walks: Vec<Text>,
+}
+
+/// Makes the subscriptions of a session, but for those that are refused.
+fn make(
+    own: &mut Owners,
+    (c, s): (ConnIdx, SessionIdx),
+    stream: StreamId,
+    subscribe: &Subscribe<'_>,
+    refused: &[bool],
+) -> Option<MadeAll> {
+    let filters = subscribe.filters.iter().enumerate();
     let allowed: Vec<bool> = filters
-        .map(|request| match Filter::parse(request.filter) {
+        .map(|(at, request)| match Filter::parse(request.filter) {
+            Ok(_) if refused.get(at) == Some(&true) => false,
             Ok(filter) => own.may(s, Action::Subscribe, filter.filter),
             Err(_) => false,
         })
@@ -44,8 +134,9 @@ pub(crate) fn handle_subscribe(
     own.budget.look();
     let full = own.full_holder(s);
     let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.mqtt_mut(s)) else {
-        return;
+        return None;
     };
+    let id = conn.id;
     let now = session.mqtt.subscriptions.bytes();
     let limits = Limits {
         subscriptions_max: own.config.subscriptions_max,
@@ -59,37 +150,58 @@ pub(crate) fn handle_subscribe(
     let mqtt = &mut session.mqtt;
     let (subscribing, made) =
         mqtt.handle_subscribe(&conn.link, stream, subscribe, &limits, allowed);
-    let mut pending = PendingSubscribe {
-        conn: conn.id,
-        session: session.reference(s),
-        subscribing,
-        walks: Vec::new(),
-        waiting: 0,
-    };
-    let mut changes = Vec::new();
+    let key = session.key;
+    let (mut changes, mut walks) = (Vec::new(), Vec::new());
     for made in made {
+        report(own, s, &made.filter, true);
         let subscription = made.subscription;
         let value = subscribed(&subscription);
         changes.extend(subscriptions::place(own, s, &made.filter, value));
         if made.outlives {
             own.commits.write(StoreOp::PutSubscription {
-                key: pending.session.key,
+                key,
                 filter: made.filter.clone(),
                 options: subscription.options.to_byte(),
                 identifier: subscription.identifier,
             });
         }
         if made.retained {
-            pending.walks.push(made.filter);
+            walks.push(made.filter);
         }
     }
     own.weigh(s);
     match full {
-        Some(holder) => own.note_full_holder(holder, pending.subscribing.refused),
-        None => own.note_refused(Part::Subscriptions, pending.subscribing.refused),
+        Some(holder) => own.note_full_holder(holder, subscribing.refused),
+        None => own.note_refused(Part::Subscriptions, subscribing.refused),
     }
-    report_overlapping(own, s, pending.conn, pending.subscribing.overlapping);
-    announce(own, c, changes, pending);
+    report_overlapping(own, s, id, subscribing.overlapping);
+    Some(MadeAll {
+        subscribing,
+        changes,
+        walks,
+    })
+}
+
+/// Says what a client has subscribed to, where that is published.
+fn report(own: &mut Owners, s: SessionIdx, filter: &Text, subscribed: bool) {
+    let kind = match subscribed {
+        true => SysEvent::Subscribed,
+        false => SysEvent::Unsubscribed,
+    };
+    if !own.config.sys.events.contains(&kind) {
+        return;
+    }
+    let session = own.sessions.mqtt(s);
+    let conn = session.and_then(|session| own.conns.mqtt(session.conn?));
+    if let (Some(session), Some(conn)) = (session, conn) {
+        let event = Event::Subscribed {
+            conn: conn.id,
+            client_id: session.client_id.clone(),
+            filter: filter.clone(),
+            subscribed,
+        };
+        own.outbox.event(event);
+    }
 }
 
 /// Says who was refused subscriptions because too many overlap: once a
@@ -116,10 +228,22 @@ pub(crate) fn handle_unsubscribe(
     stream: StreamId,
     unsubscribe: &Unsubscribe<'_>,
 ) {
+    let meant = topics::unsubscribe(own, (c, s), unsubscribe);
     let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.mqtt_mut(s)) else {
         return;
     };
-    let (subscribing, ended) = session.mqtt.handle_unsubscribe(stream, unsubscribe);
+    let (subscribing, ended) = match &meant {
+        None => session.mqtt.handle_unsubscribe(stream, unsubscribe),
+        Some(meant) => {
+            let filters = unsubscribe.filters.iter().zip(meant);
+            let filters: Vec<&str> = filters.map(topics::filter).collect();
+            let altered = Unsubscribe {
+                filters: UnsubscribeFilters::new(&filters),
+                ..unsubscribe.clone()
+            };
+            session.mqtt.handle_unsubscribe(stream, &altered)
+        }
+    };
     let pending = PendingSubscribe {
         conn: conn.id,
         session: session.reference(s),
@@ -127,6 +251,9 @@ pub(crate) fn handle_unsubscribe(
         walks: Vec::new(),
         waiting: 0,
     };
+    for filter in &ended {
+        report(own, s, filter, false);
+    }
     let changes = subscriptions::remove(own, s, ended);
     announce(own, c, changes, pending);
 }

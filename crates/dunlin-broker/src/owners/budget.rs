@@ -60,7 +60,7 @@ struct Queues {
 }
 
 impl Budget {
-    pub(crate) fn new(memory: Memory, shards: u16) -> Self {
+    pub(crate) fn new(memory: Memory, shards: u16, counts_sessions: bool) -> Self {
         let (mut limits, mut grains) = (Parts::default(), Parts::default());
         for part in Part::ALL {
             let limit = memory.limit(part);
@@ -83,7 +83,7 @@ impl Budget {
             },
             full: Parts::default(),
             full_holder: None,
-            holders: Holders::new(&memory, shards),
+            holders: Holders::new(&memory, shards, counts_sessions),
             memory,
         }
     }
@@ -275,7 +275,7 @@ mod tests {
             subscription_bytes_max: 1_000,
             ..Memory::default()
         };
-        Budget::new(memory, 1)
+        Budget::new(memory, 1, false)
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::holders::Charge;
 use crate::owners::timers::Alarm;
 use crate::owners::walks::Walks;
+use crate::quotas::Pace;
 
 /// Who a client says that it is, until it has its session.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub(crate) struct ConnCore {
     pub(crate) paused: bool,
     /// It is held until retained messages are stored.
     pub(crate) unstored: bool,
+    /// How fast it may send, if there is a limit.
+    pub(crate) pace: Option<Box<Pace>>,
     /// This receiver is behind.
     pub(crate) behind: Option<Box<Behind>>,
     pub(crate) alarm: Alarm,
@@ -81,6 +84,7 @@ impl ConnCore {
             blocked: false,
             paused: false,
             unstored: false,
+            pace: None,
             behind: None,
             alarm: Alarm::default(),
             weight: ConnWeight::default(),

@@ -12,13 +12,24 @@ pub(crate) struct Delayed {
     all: BTreeMap<(Instant, u64), Delivery>,
     last: u64,
     bytes: usize,
+    all_bytes: usize,
+    /// They are published when their time comes, and not queued.
+    pub(crate) publishes: bool,
 }
 
 impl Delayed {
+    pub(crate) fn new(publishes: bool) -> Self {
+        Self {
+            publishes,
+            ..Self::default()
+        }
+    }
+
     /// Keeps a message back; of one that is in the store not more than that.
     pub(crate) fn insert(&mut self, until: Instant, mut delivery: Delivery) {
         delivery.shed();
         self.bytes += cost(&delivery);
+        self.all_bytes += delivery.held_cost();
         self.last += 1;
         self.all.insert((until, self.last), delivery);
     }
@@ -38,6 +49,7 @@ impl Delayed {
     pub(crate) fn take_first(&mut self) -> Option<Delivery> {
         let (_, delivery) = self.all.pop_first()?;
         self.bytes = self.bytes.saturating_sub(cost(&delivery));
+        self.all_bytes = self.all_bytes.saturating_sub(delivery.held_cost());
         Some(delivery)
     }
 
@@ -48,6 +60,11 @@ impl Delayed {
     /// Of messages in memory.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Of all, also of those that are only in the store.
+    pub(crate) const fn all_bytes(&self) -> usize {
+        self.all_bytes
     }
 
     pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {

@@ -55,6 +55,8 @@ impl Charge {
 pub(crate) struct Holders {
     /// 0: no limit.
     sessions_max: usize,
+    /// Some users have another limit.
+    counts_sessions: bool,
     user_bytes_max: usize,
     address_bytes_max: usize,
     shards: usize,
@@ -90,9 +92,10 @@ impl Entry {
 }
 
 impl Holders {
-    pub(crate) fn new(memory: &Memory, shards: u16) -> Self {
+    pub(crate) fn new(memory: &Memory, shards: u16, counts_sessions: bool) -> Self {
         Self {
             sessions_max: memory.sessions_per_user_max,
+            counts_sessions: counts_sessions || memory.sessions_per_user_max > 0,
             user_bytes_max: memory.user_bytes_max,
             address_bytes_max: memory.address_bytes_max,
             shards: usize::from(shards.max(1)),
@@ -114,13 +117,17 @@ impl Holders {
         }
     }
 
-    /// Whether a user may have one session more.
-    pub(crate) fn has_room(&self, user: &Text) -> bool {
-        let entry = match self.sessions_max {
+    /// Whether a user may have one session more; 0: as many as all users.
+    pub(crate) fn has_room(&self, user: &Text, sessions_max: usize) -> bool {
+        let max = match sessions_max {
+            0 => self.sessions_max,
+            max => max,
+        };
+        let entry = match max {
             0 => None,
             _ => self.all.get(&Holder::User(user.clone())),
         };
-        entry.is_none_or(|entry| entry.sum(|holding| holding.sessions) < self.sessions_max)
+        entry.is_none_or(|entry| entry.sum(|holding| holding.sessions) < max)
     }
 
     /// Which of two has all the bytes that it may have.
@@ -135,7 +142,7 @@ impl Holders {
 
     /// A session that belonged to one user belongs to another.
     pub(crate) fn moved(&mut self, from: Option<&Text>, to: Option<&Text>) {
-        if self.sessions_max == 0 || from == to {
+        if !self.counts_sessions || from == to {
             return;
         }
         if let Some(user) = from {
@@ -251,7 +258,7 @@ mod tests {
             address_bytes_max: bytes,
             ..Memory::default()
         };
-        Holders::new(&memory, 2)
+        Holders::new(&memory, 2, false)
     }
 
     #[test]
@@ -261,18 +268,19 @@ mod tests {
         let mut users = holders(2, usize::MAX);
         users.moved(None, Some(&a));
         users.moved(None, Some(&a));
-        assert!(!users.has_room(&a) && users.has_room(&b));
+        assert!(!users.has_room(&a, 0) && users.has_room(&b, 0));
+        assert!(users.has_room(&a, 3) && !users.has_room(&a, 1));
         users.moved(Some(&a), Some(&b));
-        assert!(users.has_room(&a));
+        assert!(users.has_room(&a, 0));
         let sessions = |sessions| Holding { sessions, bytes: 0 };
         let mut changes = users.take_changes();
         changes.sort();
         assert_eq!(changes, [(of_a.clone(), sessions(1)), (of_b, sessions(1))]);
         assert!(users.take_changes().is_empty());
         users.handle_changes(ShardId(1), alloc::vec![(of_a.clone(), sessions(1))]);
-        assert!(!users.has_room(&a));
+        assert!(!users.has_room(&a, 0));
         users.handle_changes(ShardId(1), alloc::vec![(of_a, sessions(0))]);
-        assert!(users.has_room(&a));
+        assert!(users.has_room(&a, 0));
         users.moved(Some(&a), None);
         users.moved(Some(&b), None);
         assert_eq!(users.take_changes().len(), 2);
@@ -320,6 +328,6 @@ mod tests {
             ..Charge::default()
         };
         holders.charge(&mut charge, 9);
-        assert!(holders.has_room(&a) && holders.all.is_empty());
+        assert!(holders.has_room(&a, 0) && holders.all.is_empty());
     }
 }

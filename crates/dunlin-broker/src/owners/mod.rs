@@ -16,6 +16,7 @@ pub(crate) mod connections;
 pub(crate) mod delayed;
 pub(crate) mod elsewhere;
 pub(crate) mod end;
+pub(crate) mod figures;
 pub(crate) mod groups;
 pub(crate) mod holders;
 pub(crate) mod kind;
@@ -54,6 +55,7 @@ use crate::owners::budget::Budget;
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
 use crate::owners::end::Looks;
+use crate::owners::figures::Figures;
 use crate::owners::outbox::Outbox;
 use crate::owners::pending::{Dead, Pending, Retired};
 use crate::owners::routing::Routing;
@@ -64,6 +66,7 @@ use crate::owners::unstored::Unstored;
 use crate::queues::calls::{Call, Death, Waits};
 use crate::random::Generator;
 use crate::stats::Stats;
+use crate::topics::sparkplug::CERTIFICATES;
 
 /// Work that a function leaves for the end of the call, because it may reach
 /// any connection and so must not happen in the middle of another one's work.
@@ -120,6 +123,7 @@ pub(crate) struct Owners {
     pub(crate) later: VecDeque<Later>,
     pub(crate) stats: Stats,
     pub(crate) audit: Audit,
+    pub(crate) figures: Box<Figures>,
     pub(crate) shutting_down: bool,
 }
 
@@ -148,7 +152,11 @@ impl Owners {
             routing: Routing::new(hash_key),
             commits: Commits::new(shard, config.durable),
             unstored: Unstored::default(),
-            budget: Budget::new(config.memory.clone(), config.shards),
+            budget: Budget::new(
+                config.memory.clone(),
+                config.shards,
+                config.quotas.counts_sessions(),
+            ),
             termini: Termini::default(),
             timers: Timers::default(),
             looks: Looks::default(),
@@ -156,6 +164,7 @@ impl Owners {
             later: VecDeque::new(),
             stats: Stats::default(),
             audit: Audit::new(now),
+            figures: Box::default(),
             shutting_down: false,
             config,
         }
@@ -177,13 +186,14 @@ impl Owners {
         policy.unwrap_or_default()
     }
 
-    /// Stops or resumes reading from a connection. One that is held for the store is
-    /// not read before that lets it go on.
+    /// Stops or resumes reading from a connection. One that is held for the store, or has
+    /// sent faster than it may, is not read before that lets it go on.
     pub(crate) fn pause(&mut self, c: ConnIdx, paused: bool) {
         let Some(conn) = self.conns.get_mut(c) else {
             return;
         };
-        let paused = paused || conn.unstored;
+        let is_paced = conn.pace.as_ref().is_some_and(|pace| pace.held);
+        let paused = paused || conn.unstored || is_paced;
         if conn.paused != paused {
             conn.paused = paused;
             let (conn, kind) = conn.reading(paused);
@@ -214,10 +224,16 @@ impl Owners {
         }
     }
 
+    /// Whether only the server publishes to a topic.
+    fn is_reserved(&self, topic: &str) -> bool {
+        let topics = &self.config.topics;
+        access::is_reserved(topic) || (topics.sparkplug && topic.starts_with(CERTIFICATES))
+    }
+
     /// Access control for a session. The server's own topics are never a
     /// client's to publish.
     pub(crate) fn may(&self, s: SessionIdx, action: Action, topic: &str) -> bool {
-        if action == Action::Publish && access::is_reserved(topic) {
+        if action == Action::Publish && self.is_reserved(topic) {
             return false;
         }
         let session = self.sessions.get(s);

@@ -33,6 +33,9 @@ use crate::wants::Wants;
 /// Protocol of a node in its record.
 pub(crate) const PROTOCOL: u8 = 10;
 
+/// In front of the address of a node whose messages are published when their time comes.
+pub(crate) const WAITING: &str = "/delayed/";
+
 /// QoS 1 and Retain As Published: a message is once in a queue, however its
 /// publisher sent it, and its consumers settle it. [`Node::binding`] has more.
 pub(crate) const BINDING: Subscribed = Subscribed {
@@ -124,6 +127,7 @@ pub(crate) struct Change {
 impl Node {
     pub(crate) fn new(core: SessionCore, address: Text, kept: Kept) -> Self {
         let wants = kept.wants(core.user.as_ref());
+        let publishes = address.starts_with(WAITING);
         Self {
             core,
             address,
@@ -131,7 +135,7 @@ impl Node {
             kept,
             bindings: BTreeMap::new(),
             queue: Queue::default(),
-            delayed: Delayed::default(),
+            delayed: Delayed::new(publishes),
             ends: Slab::new(),
             searching: 0,
             wants,
@@ -193,7 +197,11 @@ impl Node {
         let options = &self.kept.options;
         let (messages, bytes) = (self.queue.expected(), self.queue.expected_bytes());
         let messages = messages + self.taken.messages + self.delayed.len() + self.aside.len();
-        let bytes = bytes + self.taken.bytes + self.delayed.bytes() + self.aside.bytes();
+        let delayed = match self.delayed.publishes {
+            true => self.delayed.all_bytes(),
+            false => self.delayed.bytes(),
+        };
+        let bytes = bytes + self.taken.bytes + delayed + self.aside.bytes();
         Room {
             messages: (messages, options.messages_max),
             bytes: (bytes, options.bytes_max),
@@ -501,6 +509,11 @@ impl SessionKind for Node {
         let wants = self.wants.as_ref();
         wants.is_none_or(|wants| wants.look(message, now).0)
     }
+}
+
+/// Messages that are leaving a node, or are being loaded for that.
+pub(crate) fn leaving(node: &Node) -> usize {
+    node.taken.leaving + node.aside.len()
 }
 
 /// What a filter takes here and in the tree, about.

@@ -21,6 +21,8 @@ pub(crate) enum Timer {
     Session(SessionRef),
     /// A publisher has been held up long enough.
     Release(ConnId),
+    /// What a client has sent is paid for.
+    Pace(ConnId),
     /// Publishers that are held for the store may go on.
     Unstored,
     /// What is kept of a link that sent.

@@ -309,7 +309,11 @@ impl Owners {
         let known =
             self.sessions.find(client_id).is_some() || self.sessions.elsewhere(client_id).is_some();
         let holders = &self.budget.holders;
-        let full = user.is_some_and(|user| !holders.has_room(user));
+        let listener = self.conns.peek(c).map(|conn| conn.peer.listener);
+        let quotas = &self.config.quotas;
+        let quota = quotas.of(client_id, user.map(|user| &**user), listener);
+        let quota = quota.map_or(0, |quota| quota.sessions_max);
+        let full = user.is_some_and(|user| !holders.has_room(user, quota));
         if !known && (full || !self.budget.has_room_for_session()) {
             return Some(self.refuse(Part::Sessions, "no room for another session"));
         }

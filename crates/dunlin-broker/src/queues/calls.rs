@@ -141,6 +141,8 @@ pub(crate) enum Death {
     DeliveryLimit,
     /// It was past its time.
     Expired,
+    /// It is not dead: the time has come at which it is published.
+    Due,
 }
 
 impl Death {
@@ -150,6 +152,7 @@ impl Death {
             Self::Rejected => "rejected",
             Self::DeliveryLimit => "delivery_limit",
             Self::Expired => "expired",
+            Self::Due => "due",
         }
     }
 }

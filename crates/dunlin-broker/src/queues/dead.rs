@@ -1,5 +1,5 @@
 //! Messages that cannot be delivered: to the queue that the options name, in one
-//! batch with their removal.
+//! batch with their removal. Those whose time has come are published on the same way.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,12 +36,24 @@ pub(crate) fn message(
     }))
 }
 
+/// A message whose time has come, as it is published.
+fn due(delivery: &Delivery) -> Option<Arc<Message>> {
+    let message = delivery.held()?;
+    Some(match message.extra {
+        None => Arc::clone(message),
+        Some(_) => Arc::new(Message {
+            extra: None,
+            ..Message::clone(message)
+        }),
+    })
+}
+
 /// A message of a node is dead. If the store refuses to move it, it waits again. One
 /// that is only in the store waits there until it is loaded.
 pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
     if let Some(s) = own.sessions.resolve(dead.node)
         && let Some(node) = own.sessions.node_mut(s)
-        && node.kept.options.dead_letter.is_some()
+        && (node.kept.options.dead_letter.is_some() || dead.death == Death::Due)
         && dead.delivery.is_stored()
     {
         node.taken.end_leaving();
@@ -51,7 +63,11 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
     let how = (own.now, own.config.packet_bytes_max);
     let entry = own.sessions.resolve_mut(dead.node);
     let entry = entry.as_deref().and_then(|entry| entry.node());
-    let message = entry.and_then(|entry| message(entry, &dead.delivery, dead.death, how));
+    let is_due = dead.death == Death::Due;
+    let message = match is_due {
+        true => due(&dead.delivery),
+        false => entry.and_then(|entry| message(entry, &dead.delivery, dead.death, how)),
+    };
     let seq = dead.delivery.seq.map(Seq);
     let removal = seq.map(|seq| StoreOp::Dequeue {
         seq,
@@ -63,8 +79,11 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
     rest.dead = Some(dead);
     let token = own.commits.token();
     if let Some(message) = message {
-        let source = Source::of(&message, own.now).for_queue();
-        let mut source = source.answered().lossy();
+        let source = Source::of(&message, own.now).answered().lossy();
+        let mut source = match is_due {
+            true => source,
+            false => source.for_queue(),
+        };
         publish::place(own, None, token, &mut source, &mut publish);
     }
     // Where there is no such queue, or no room, it is over.
@@ -73,15 +92,17 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
 }
 
 /// The store has moved a dead message, or has refused to: where its link waits for that,
-/// it is asked again.
+/// or its time has come, it is asked again.
 pub(crate) fn buried(own: &mut Owners, dead: Box<Dead>, stored: bool) {
-    let is_wanted = dead.waits.is_some() && own.sessions.resolve(dead.node).is_some();
+    let is_due = dead.death == Death::Due;
+    let is_wanted = dead.waits.is_some() || is_due;
+    let is_wanted = is_wanted && own.sessions.resolve(dead.node).is_some();
     if !stored && is_wanted {
         return own.retry_later(Pending::Bury(dead));
     }
     // One that is past its time would be dead again at once.
     let is_over = stored || dead.death == Death::Expired;
-    own.stats.messages_dead += u64::from(is_over);
+    own.stats.messages_dead += u64::from(is_over && !is_due);
     if let Some((to, link, key)) = dead.waits {
         own.call(to, Call::Settled { link, key });
     }

@@ -14,7 +14,7 @@ use crate::messages::source::Source;
 use crate::messages::walk;
 use crate::owners::end::LOOK_PAUSE;
 use crate::owners::kind::SessionKind as _;
-use crate::owners::node::Node;
+use crate::owners::node::{Node, leaving};
 use crate::owners::pending::Acquired;
 use crate::owners::room::Room;
 use crate::owners::routing::Hit;
@@ -40,17 +40,34 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
 /// Messages whose time has come that are queued at a time.
 const DUE_MAX: usize = 1024;
 
-/// Queues what was kept back and whose time has come.
+/// Queues what was kept back and whose time has come, or has it published.
 fn release_due(own: &mut Owners, s: SessionIdx) {
     let now = own.now;
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
+    if node.delayed.publishes {
+        return publish_due(own, s);
+    }
     for _ in 0..DUE_MAX {
         let Some(delivery) = node.delayed.take_due(now) else {
             return;
         };
         node.queue.push(delivery);
+    }
+}
+
+/// Has messages published whose time has come, so many that their ways out of the store
+/// do not crowd.
+fn publish_due(own: &mut Owners, s: SessionIdx) {
+    let now = own.now;
+    loop {
+        let node = own.sessions.node_mut(s);
+        let node = node.filter(|node| leaving(node) < DUE_MAX);
+        let Some(delivery) = node.and_then(|node| node.delayed.take_due(now)) else {
+            return;
+        };
+        own.bury(s, delivery, Death::Due, None);
     }
 }
 

@@ -22,3 +22,4 @@ pub(crate) mod orders;
 pub(crate) mod restoring;
 pub(crate) mod retiring;
 pub(crate) mod termini;
+pub(crate) mod waiting;

@@ -15,7 +15,7 @@ use crate::queues::addresses::{self, QUEUES};
 use crate::queues::calls::Create;
 use crate::queues::keeping::Had;
 use crate::queues::options::{Kept, Life};
-use crate::queues::{delivering, manage, nodes, termini};
+use crate::queues::{delivering, manage, nodes, termini, waiting};
 use crate::random::home_shard;
 use crate::sessions::{records, subscriptions};
 
@@ -63,6 +63,10 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession, mut had: Had) {
     };
     let mut node = Node::new(core, address.clone(), kept);
     node.stage = Stage::Ready;
+    let publishes = node.delayed.publishes;
+    if publishes {
+        node.kept.options = waiting::options(&own.config);
+    }
     for queued in &from.queue {
         let mut delivery = records::delivery(queued);
         delivery.level = node.kept.options.level(queued.priority());
@@ -71,8 +75,10 @@ fn restore_node(own: &mut Owners, from: &RecoveredSession, mut had: Had) {
         let Some(delivery) = had.take(delivery) else {
             continue;
         };
-        match queued.not_before().filter(|at| *at > own.now) {
+        let until = queued.not_before();
+        match until.filter(|at| *at > own.now) {
             Some(until) => node.delayed.insert(until, delivery),
+            None if publishes => node.delayed.insert(own.now, delivery),
             None => node.queue.push(delivery),
         }
     }

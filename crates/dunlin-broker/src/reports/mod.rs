@@ -3,4 +3,6 @@
 pub(crate) mod audit;
 pub(crate) mod census;
 pub(crate) mod clients;
+pub(crate) mod events;
+pub(crate) mod mosquitto;
 pub(crate) mod sys;

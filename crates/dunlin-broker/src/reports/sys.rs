@@ -14,13 +14,28 @@ use crate::messages::source::Source;
 use crate::owners::Owners;
 use crate::reports::{census, clients};
 
+/// Levels below `clients/` that are figures, and no clients.
+pub(crate) const CLIENTS: [&str; 6] = [
+    "total",
+    "connected",
+    "disconnected",
+    "maximum",
+    "active",
+    "inactive",
+];
+
 /// Topic of the state of a client's connection. Of its identifier, what would be a
-/// level or a wildcard is percent-encoded.
+/// level or a wildcard is percent-encoded, and where it is the name of a figure its first
+/// letter.
 #[must_use]
 pub fn client_topic(client_id: &str) -> String {
     let mut topic = String::from("$SYS/broker/clients/");
-    for letter in client_id.chars() {
+    let is_figure = CLIENTS.contains(&client_id);
+    for (at, letter) in client_id.chars().enumerate() {
         match letter {
+            letter if is_figure && at == 0 => {
+                topic.push_str(&format!("%{:02X}", u32::from(letter)));
+            }
             '/' => topic.push_str("%2F"),
             '+' => topic.push_str("%2B"),
             '#' => topic.push_str("%23"),
@@ -97,7 +112,13 @@ pub(crate) fn publish_value(own: &mut Owners, name: &str, value: u64) {
     publish_here(own, &topic, format!("{value}"));
 }
 
-fn publish_here(own: &mut Owners, topic: &str, payload: String) {
+/// Publishes something of the whole broker.
+pub(crate) fn publish_named(own: &mut Owners, name: &str, value: String) {
+    publish_here(own, &format!("$SYS/broker/{name}"), value);
+}
+
+/// Publishes something about this broker, for those who have subscribed to it.
+pub(crate) fn publish_here(own: &mut Owners, topic: &str, payload: String) {
     let message = Message {
         topic: Text::from(topic),
         payload: Bytes::from(payload.into_bytes()),
@@ -124,6 +145,8 @@ mod tests {
             ("a/b", "a%2Fb"),
             ("+#%", "%2B%23%25"),
             ("\u{e4}", "\u{e4}"),
+            ("total", "%74otal"),
+            ("totals", "totals"),
         ] {
             let topic = client_topic(id);
             assert_eq!(topic.strip_prefix("$SYS/broker/clients/"), Some(level));

@@ -215,13 +215,29 @@ fn binding_of(transport: Transport) -> Option<BindingType> {
 /// # Panics
 /// `addr` is no address.
 pub fn open_as(world: &mut World, protocol: &str, addr: &str, identity: Option<&str>) -> ConnId {
+    open_with(world, protocol, addr, identity, 0)
+}
+
+/// As [`World::open`], at a listener.
+pub(crate) fn open_at(world: &mut World, listener: u16) -> ConnId {
+    let protocol = world.setup.protocol.unwrap_or("mqtt");
+    open_with(world, protocol, "127.0.0.1:40000", None, listener)
+}
+
+fn open_with(
+    world: &mut World,
+    protocol: &str,
+    addr: &str,
+    identity: Option<&str>,
+    listener: u16,
+) -> ConnId {
     world.conns += 1;
     let shard = world.conns % u64::from(world.setup.shards);
     let conn = ConnId::new(ShardId(shard as u16), world.conns);
     let peer = Peer {
         addr: addr.parse().expect("an address"),
         transport: world.setup.transport,
-        listener: 0,
+        listener,
         identity: identity.map(Into::into),
         protocol: protocol.into(),
         early_data: false,

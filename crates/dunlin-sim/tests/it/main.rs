@@ -27,6 +27,7 @@ mod publish;
 mod qos;
 mod queues;
 mod resuming;
+mod rules;
 mod shared;
 mod smoke;
 mod streams;

@@ -28,6 +28,8 @@ pub struct Listener {
     /// Address and port; all addresses and the usual port of transport and
     /// protocol when absent.
     pub address: Option<Address>,
+    /// What is in front of all topics of its clients; nothing when absent.
+    pub mount: Option<String>,
     /// Path of the WebSocket endpoint.
     pub path: Option<String>,
     /// Who may connect without credentials; as `[auth]` says when absent.
@@ -58,6 +60,7 @@ impl Listener {
             transport,
             protocols: None,
             address: Some(Address::Any(transport.port())),
+            mount: None,
             path: None,
             anonymous: None,
             origins: None,

@@ -16,9 +16,11 @@ pub mod priority;
 pub mod proxies;
 pub mod qlog;
 pub mod queues;
+pub mod quotas;
 pub mod redirect;
 pub mod sections;
 pub mod tls;
+pub mod topics;
 pub mod transactions;
 mod tuning;
 pub mod units;
@@ -57,6 +59,12 @@ pub struct Config {
     pub shard_threads: ShardThreads,
     /// Topics whose messages go before others.
     pub priority: Vec<priority::Rule>,
+    /// Topics of clients that stand for others.
+    pub rewrite: Vec<topics::Rewrite>,
+    /// Subscriptions of new sessions.
+    pub subscribe: Vec<topics::Subscribe>,
+    /// How fast some clients may send, and what they may have.
+    pub quota: Vec<quotas::Quota>,
     /// Queues that are there from the start.
     pub queue: Vec<queues::Queue>,
     /// Other brokers, and which topics are exchanged with them.
@@ -65,6 +73,8 @@ pub struct Config {
     pub listener: Vec<Listener>,
     /// What clients may take.
     pub limits: Limits,
+    /// Messages with a delay, and Sparkplug.
+    pub topics: topics::Topics,
     /// What queues clients may make.
     pub queues: queues::Queues,
     /// What one transaction may be.
@@ -110,10 +120,14 @@ impl Default for Config {
             shards: 0,
             shard_threads: ShardThreads::default(),
             priority: Vec::new(),
+            rewrite: Vec::new(),
+            subscribe: Vec::new(),
+            quota: Vec::new(),
             queue: Vec::new(),
             bridge: Vec::new(),
             listener: default_listeners(),
             limits: Limits::default(),
+            topics: topics::Topics::default(),
             queues: queues::Queues::default(),
             transactions: transactions::Transactions::default(),
             redirect: redirect::Redirect::default(),
@@ -350,6 +364,7 @@ impl Config {
         if let Err((index, (key, why))) = priority::check(&self.priority) {
             return Err((format!("priority.{index}.{key}"), why));
         }
+        self.check_rules()?;
         if let Err((index, (key, why))) = queues::check(&self.queue) {
             return Err((format!("queue.{index}.{key}"), why));
         }
@@ -371,6 +386,17 @@ impl Config {
         self.check_listeners()
     }
 
+    /// Rules about topics and quotas.
+    fn check_rules(&self) -> Result<(), (String, String)> {
+        let of = |name: &'static str| {
+            move |(index, (key, why)): (usize, error::Wrong)| (format!("{name}.{index}.{key}"), why)
+        };
+        topics::check_rewrites(&self.rewrite).map_err(of("rewrite"))?;
+        topics::check_subscribes(&self.subscribe).map_err(of("subscribe"))?;
+        let listeners = self.listener.len();
+        quotas::check(&self.quota, listeners, &self.limits).map_err(of("quota"))
+    }
+
     fn check_listeners(&self) -> Result<(), (String, String)> {
         if self.listener.is_empty() || self.listener.len() > LISTENERS_MAX {
             let why = format!("there must be 1 to {LISTENERS_MAX} listeners");
@@ -380,6 +406,7 @@ impl Config {
         for (index, listener) in self.listener.iter().enumerate() {
             let wrong = |key: &str, why| Err((format!("listener.{index}.{key}"), why));
             let checked = listener.check().and_then(|()| proxies::check(listener));
+            let checked = checked.and_then(|()| topics::check_mount(listener));
             if let Err((key, why)) = checked {
                 return wrong(key, why);
             }

@@ -524,6 +524,41 @@ pub struct Sys {
     pub interval: Span,
     /// Whether each client's connection is published too.
     pub clients: bool,
+    /// Whether figures are published by mosquitto's names as well.
+    pub mosquitto: bool,
+    /// What happens to clients that is published.
+    pub events: Vec<SysEvent>,
+}
+
+/// Something that happens to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SysEvent {
+    /// It is connected.
+    Connected,
+    /// It is not connected any more.
+    Disconnected,
+    /// It was not let in.
+    Refused,
+    /// It may not publish or subscribe to a topic.
+    Denied,
+    /// It has subscribed.
+    Subscribed,
+    /// It has unsubscribed.
+    Unsubscribed,
+}
+
+impl From<SysEvent> for dunlin_broker::SysEvent {
+    fn from(event: SysEvent) -> Self {
+        match event {
+            SysEvent::Connected => Self::Connected,
+            SysEvent::Disconnected => Self::Disconnected,
+            SysEvent::Refused => Self::Refused,
+            SysEvent::Denied => Self::Denied,
+            SysEvent::Subscribed => Self::Subscribed,
+            SysEvent::Unsubscribed => Self::Unsubscribed,
+        }
+    }
 }
 
 impl Default for Sys {
@@ -531,6 +566,8 @@ impl Default for Sys {
         Self {
             interval: Span::secs(10),
             clients: false,
+            mosquitto: true,
+            events: Vec::new(),
         }
     }
 }

@@ -55,6 +55,7 @@ fn example_shows_every_key() {
     // not see it: what serializes is all there is.
     let mut everything = full.clone();
     let first = everything.listener.first_mut().expect("listener");
+    first.mount = Some("/".into());
     first.path = Some("/".into());
     first.origins = Some(vec!["*".into()]);
     first.proxy_protocol = Some(listener::ProxyProtocol::Any);

@@ -4,13 +4,13 @@ use dunlin_base::ShardId;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
 use dunlin_broker::{
     Bounds, BridgeSession, Bridges, Config as ShardConfig, Memory, OtherUser, QueueFull, Secret,
-    Totals,
+    SysTopics, Totals,
 };
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
 use crate::config::units::Size;
-use crate::config::{Config, priority, queues, redirect, sections, transactions};
+use crate::config::{Config, priority, queues, quotas, redirect, sections, topics, transactions};
 
 /// Settings of one shard.
 pub(crate) fn shard(
@@ -63,7 +63,13 @@ pub(crate) fn shard(
         redirect: redirect::redirect(&config.redirect),
         bridges: bridges(config),
         priorities: priority::priorities(&config.priority),
+        topics: topics::topics(config, shards),
+        quotas: quotas::quotas(&config.quota),
         sys_interval: config.sys.interval.0,
+        sys: SysTopics {
+            mosquitto: config.sys.mosquitto,
+            events: config.sys.events.iter().map(|it| (*it).into()).collect(),
+        },
         durable: config.store.durability != sections::Durability::Memory,
     }
 }

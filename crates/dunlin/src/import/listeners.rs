@@ -20,6 +20,7 @@ pub(super) struct Listener {
     require_certificate: bool,
     identity: bool,
     anonymous: Option<bool>,
+    mount: Option<String>,
     pub(super) max_connections: Option<u64>,
     /// It cannot be one of Dunlin.
     dropped: bool,
@@ -38,6 +39,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("use_identity_as_username", ""),
     ("socket_domain", ""),
     ("max_connections", ""),
+    ("mount_point", ""),
     (
         "capath",
         "tls.client_ca is one file: put the certificates of the folder into it",
@@ -65,7 +67,6 @@ const OPTIONS: &[(&str, &str)] = &[
         "psk_file",
         "there is no TLS-PSK: use certificates, or SCRAM with a password",
     ),
-    ("mount_point", "listeners have no mount points"),
     ("max_qos", "all listeners take QoS 2"),
     (
         "use_username_as_clientid",
@@ -153,6 +154,10 @@ impl Listener {
                 _ => import.leave(line, "it is ipv4 or ipv6"),
             },
             "max_connections" => self.max_connections = value.parse().ok(),
+            "mount_point" => match dunlin_broker::validate_mount(value) {
+                Ok(()) => self.mount = text(),
+                Err(error) => import.leave(line, &error.to_string()),
+            },
             name => {
                 let found = OPTIONS.iter().find(|(option, _)| *option == name);
                 import.leave(line, found.map_or("", |(_, why)| why));
@@ -192,6 +197,9 @@ impl Listener {
         line(format!("transport = \"{transport}\""));
         line("protocols = [\"mqtt\"]".into());
         line(format!("address = {}", quoted(&format!("{host}:{port}"))));
+        if let Some(mount) = &self.mount {
+            line(format!("mount = {}", quoted(mount)));
+        }
         if let Some(anonymous) = self.anonymous {
             line(format!(
                 "anonymous = \"{}\"",

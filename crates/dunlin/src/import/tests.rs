@@ -59,7 +59,7 @@ fn a_usual_file_is_carried_over() {
         ),
         (
             "conf.d/web.conf",
-            "listener 9001 ::1\nprotocol websockets\n",
+            "listener 9001 ::1\nprotocol websockets\nmount_point web/\n",
         ),
         ("conf.d/notes.txt", "nonsense\n"),
         (
@@ -92,6 +92,7 @@ fn a_usual_file_is_carried_over() {
         "tls.identity = \"cn\"",
         "address = \"[::1]:9001\"",
         "transport = \"ws\"",
+        "mount = \"web/\"",
         "#transport = \"quic\"",
     ] {
         assert!(
@@ -120,7 +121,7 @@ fn what_is_lost_is_named_with_its_line() {
         (
             "mosquitto.conf",
             "listener 1884\n\
-             mount_point x/\n\
+             mount_point x\n\
              psk_file /p\n\
              max_qos 1\n\
              listener 0 /run/m.sock\n\

@@ -1,0 +1,70 @@
+//! Messages that are published later: where they wait for their time, a node of each
+//! shard which no link attaches to.
+
+use alloc::format;
+
+use dunlin_base::Text;
+
+use crate::config::Config;
+use crate::ids::SessionIdx;
+use crate::owners::Owners;
+use crate::owners::common::Standing;
+use crate::owners::node::{BINDING, Stage, WAITING};
+use crate::owners::routing::{Hit, Matches};
+use crate::queues::calls::Create;
+use crate::queues::nodes;
+use crate::queues::options::{Kept, Life, Overflow, QueueOptions};
+use crate::random::home_shard;
+
+/// Where a message waits that came to this shard.
+pub(crate) fn find(own: &mut Owners) -> Matches {
+    let mut found = Matches::default();
+    let s = node(own);
+    found.hits.push(Hit::new(s, &BINDING, None));
+    found
+}
+
+/// The node of this shard, which is made when there is none.
+fn node(own: &mut Owners) -> SessionIdx {
+    let address = address(&own.config);
+    if let Some(s) = own.sessions.find_node(&address) {
+        return s;
+    }
+    let kept = Kept {
+        options: options(&own.config),
+        life: Life::Kept,
+        ..Kept::default()
+    };
+    let new = Create {
+        kept,
+        filter: None,
+        standing: Standing::Server,
+    };
+    let s = nodes::insert(own, address, None, new);
+    nodes::store(own, s);
+    // What waits there is stored in one batch with it, or refused with it.
+    if let Some(node) = own.sessions.node_mut(s) {
+        node.stage = Stage::Ready;
+    }
+    s
+}
+
+/// The first address that belongs to the shard.
+fn address(config: &Config) -> Text {
+    let mut all = (0_u32..).map(|number| format!("{WAITING}{number}"));
+    let first = all.find(|it| home_shard(it, config.shards) == config.shard.0);
+    Text::from(first.unwrap_or_default())
+}
+
+/// What such a node is like.
+pub(crate) fn options(config: &Config) -> QueueOptions {
+    let delays = &config.topics.delays;
+    QueueOptions {
+        messages_max: delays.messages_max,
+        bytes_max: delays.bytes_max,
+        overflow: Overflow::Reject,
+        levels: 1,
+        durable: config.durable,
+        ..QueueOptions::default()
+    }
+}
