@@ -113,6 +113,9 @@ dunlin_base::totals! {
         pub quic_congestion_events: u64,
         /// Times that a path of QUIC stopped to carry large packets.
         pub quic_black_holes: u64,
+        /// Times that bytes for a stream had to wait because the peer had not read
+        /// it, while its connection went on.
+        pub quic_streams_blocked: u64,
         /// Handshakes of accepted QUIC connections, by whether they resumed an
         /// earlier session.
         pub quic_handshakes_full: u64,

@@ -501,6 +501,7 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
         "{:?}",
         reported(server)
     );
+    assert_eq!(server.net.counters().quic_streams_blocked, 1);
     let stats = server.net.conn(conn).stats().unwrap();
     assert!(stats.backlog_bytes <= data.len(), "{}", stats.backlog_bytes);
     scene.bystander();

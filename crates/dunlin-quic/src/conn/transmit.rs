@@ -90,7 +90,7 @@ impl QuicConn {
         left.retain(|_| self.life.is_open());
         Some(Transmitted {
             left,
-            blocked: self.streams.take_blocked_news(),
+            blocked: counted(self.streams.take_blocked_news(), counters),
             more: transmits == TRANSMITS_MAX,
         })
     }
@@ -105,6 +105,13 @@ impl QuicConn {
         }
         self.streams.note_transmit(transmit);
     }
+}
+
+/// Streams that are blocked since the last time, or not any more.
+fn counted(blocked: Vec<(StreamId, usize)>, counters: &mut Counters) -> Vec<(StreamId, usize)> {
+    let waiting = blocked.iter().filter(|(_, bytes)| *bytes > 0);
+    counters.quic_streams_blocked += waiting.count() as u64;
+    blocked
 }
 
 fn log_path(conn: &mut QuicConn) {

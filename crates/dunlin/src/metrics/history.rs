@@ -159,6 +159,8 @@ struct Quic {
     rtt_p99_us: Option<u64>,
     /// Clients whose address changed.
     path_changes: u64,
+    /// Times that bytes for a stream had to wait because the client had not read it.
+    streams_blocked: u64,
 }
 
 /// Handshakes of QUIC by kind.
@@ -472,6 +474,7 @@ fn quic(before: Option<&Look>, now: &Look, net: &dyn Fn(fn(&Counters) -> u64) ->
         rtt_p50_us: quantile(&RTT_MICROS, &rtts, count, 50),
         rtt_p99_us: quantile(&RTT_MICROS, &rtts, count, 99),
         path_changes: net(|it| it.migrations),
+        streams_blocked: net(|it| it.quic_streams_blocked),
     }
 }
 
