@@ -10,7 +10,7 @@ ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl doc clean setup \
 	attack innocent soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
-	mcu-interop mcu-report deb deb-test
+	mcu-interop mcu-report deb deb-test page-test
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,7 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/amqp-client.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/proxy.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/api.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/page.sh --short
 endef
 
 define mini
@@ -113,6 +114,11 @@ interop: setup ## other clients and brokers, QUIC ones included (BROKERS=all bui
 			--only dunlin || exit 1; \
 	done
 	python3 -B scripts/interop/book.py
+
+page-test: ## the broker's page in Chromium, with 10,000 clients, and its pictures in the book
+	scripts/setup-test.sh --page
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/page.sh --book $(ARGS)
 
 mcu-interop: setup ## the microcontroller's client and QUIC servers by others
 	scripts/mcu/interop.sh --book $(ARGS)

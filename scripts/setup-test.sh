@@ -17,6 +17,9 @@
 # with: mosquitto, mosquitto-clients, tshark, iproute2, and in target/peers/artemis
 # ActiveMQ Artemis from Maven, where there are a JDK and maven.
 #
+# With --page only what the test of the broker's page needs: chromium-headless-shell (300
+# MB), pngquant, which makes the book's pictures small, and fonts-inter, their font.
+#
 # Each step is quick when its result is there. A step that cannot be done is
 # skipped with one line that says why; the tests that need it skip themselves.
 set -euo pipefail
@@ -56,6 +59,14 @@ lab_packages() {
     command -v ip >/dev/null || [ -x /usr/sbin/ip ] || missing+=(iproute2)
 }
 
+page_packages() {
+    command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
+        missing+=(chromium-headless-shell)
+    command -v pngquant >/dev/null || missing+=(pngquant)
+    [ -d /usr/share/fonts/opentype/inter ] || missing+=(fonts-inter)
+    command -v openssl >/dev/null || missing+=(openssl)
+}
+
 test_packages() {
     command -v openssl >/dev/null || missing+=(openssl)
     command -v haproxy >/dev/null || [ -x /usr/sbin/haproxy ] || missing+=(haproxy)
@@ -76,8 +87,14 @@ test_packages() {
 
 debian_packages() {
     local missing=()
-    lab_packages
-    [ "${1:-}" = --lab ] || test_packages
+    case "${1:-}" in
+    --page) page_packages ;;
+    --lab) lab_packages ;;
+    *)
+        lab_packages
+        test_packages
+        ;;
+    esac
     if [ ${#missing[@]} -eq 0 ]; then
         return
     fi
@@ -229,10 +246,13 @@ cargo_brokers() {
 
 mkdir -p target
 debian_packages "${1:-}"
-if [ "${1:-}" = --lab ]; then
+case "${1:-}" in
+--page) exit ;;
+--lab)
     artemis
     exit
-fi
+    ;;
+esac
 python_environment
 node_packages
 java_packages

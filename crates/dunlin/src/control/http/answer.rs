@@ -17,10 +17,12 @@ use super::problem::Problem;
 use super::routes::Found;
 
 /// What a web page of the broker may do: load its own files, ask its own server, and
-/// speak MQTT to the broker, whose WebSocket has another port.
+/// speak MQTT to the broker, whose WebSocket has another port. No script of it may make
+/// markup of text.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self' data:; font-src 'self'; connect-src 'self' ws: wss:; manifest-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'";
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
