@@ -88,7 +88,11 @@ impl Audit {
             .is_some_and(|(_, bytes)| *bytes >= self.bytes_max)
         {
             *open = None;
-            rotate(&self.path)?;
+            if let Err(error) = rotate(&self.path) {
+                // Better a long file than an order that is in none.
+                let path = self.path.display();
+                tracing::error!(%error, %path, "the audit log cannot be renamed: it grows");
+            }
         }
         let (file, bytes) = match &mut *open {
             Some(open) => open,
