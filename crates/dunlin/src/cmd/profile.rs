@@ -2,7 +2,7 @@
 //! a line, and from the environment. What is nearer counts: the command line, the file
 //! of -o, that of the user, the environment.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
@@ -114,7 +114,7 @@ fn entries(
         if let Some(value) = (around.variable)(variable)
             && let Some(option) = find(command, long)
         {
-            let words = vec![OsString::from(format!("--{long}")), value];
+            let words = words(option, Some(&value));
             let id = option.get_id().to_string();
             add(vec![Entry { id, words }], &mut taken, &mut all);
         }
@@ -171,19 +171,35 @@ fn read(path: &Path, command: &Command, strict: bool) -> Result<Vec<Entry>, Stri
         let several = option
             .get_num_args()
             .is_some_and(|range| range.max_values() > 1);
-        let mut words = vec![OsString::from(name)];
-        match several {
-            _ if value.is_empty() => {}
-            _ if option.is_require_equals_set() => words = vec![format!("{name}={value}").into()],
-            true => words.extend(value.split_whitespace().map(OsString::from)),
-            false => words.push(value.into()),
-        }
+        let words = match several {
+            true => {
+                let mut words = words(option, None);
+                words.extend(value.split_whitespace().map(OsString::from));
+                words
+            }
+            false => words(option, Some(value.as_ref()).filter(|_| !value.is_empty())),
+        };
         let id = option.get_id().to_string();
         if !["options", "help"].contains(&id.as_str()) {
             entries.push(Entry { id, words });
         }
     }
     Ok(entries)
+}
+
+/// An option as a command line has it. Its value is in the same word, since it may begin
+/// with a dash.
+fn words(option: &Arg, value: Option<&OsStr>) -> Vec<OsString> {
+    let (mut word, between) = match (option.get_long(), option.get_short()) {
+        (Some(long), _) => (OsString::from(format!("--{long}")), "="),
+        (None, Some(short)) => (OsString::from(format!("-{short}")), ""),
+        (None, None) => (OsString::new(), ""),
+    };
+    if let Some(value) = value {
+        word.push(between);
+        word.push(value);
+    }
+    vec![word]
 }
 
 /// The option of this name, which is a long or a short one.
@@ -266,16 +282,19 @@ mod tests {
             variable: environment,
         };
         let got = extended("dunlin pub -t x -m y", &around);
-        let all = "dunlin pub -u file --cafile ca.pem -q 1 --url mqtt://from.environment -t x -m y";
+        let all = "dunlin pub --username=file --cafile=ca.pem --qos=1 --url=mqtt://from.environment \
+                   -t x -m y";
         assert_eq!(got.as_deref(), Ok(all));
         let got = extended("dunlin pub -t x -m y -h host -u me -q 2", &around);
-        let all = "dunlin pub --cafile ca.pem -t x -m y -h host -u me -q 2";
+        let all = "dunlin pub --cafile=ca.pem -t x -m y -h host -u me -q 2";
         assert_eq!(got.as_deref(), Ok(all));
         let got = extended("dunlin sub -h host", &around).expect("extended");
-        assert!(got.starts_with("dunlin sub -t a/# -t b -D connect user-property k v -v -u file"));
+        let all = "dunlin sub --topic=a/# --topic=b --property connect user-property k v --verbose \
+                   --username=file";
+        assert!(got.starts_with(all), "{got}");
         assert!(got.contains("--retained-only"), "{got}");
         let got = extended("dunlin sub -h host -t c", &around).expect("extended");
-        assert!(!got.contains("-t a"), "{got}");
+        assert!(!got.contains("a/#"), "{got}");
         // Others have none.
         let got = extended("dunlin cert show x", &around);
         assert_eq!(got.as_deref(), Ok("dunlin cert show x"));
@@ -309,7 +328,14 @@ mod tests {
         }
         std::fs::write(&path, "-h far.example\n").expect("written");
         let got = extended(&line, &around).expect("read");
-        assert!(got.starts_with("dunlin pub -h far.example -t x"), "{got}");
+        assert!(
+            got.starts_with("dunlin pub --host=far.example -t x"),
+            "{got}"
+        );
+        // A dash begins a value here, and none has to begin a name.
+        std::fs::write(&path, "-P -secret\nusername -me\n").expect("written");
+        let got = extended(&line, &around).expect("read");
+        assert!(got.contains("--pw=-secret --username=-me"), "{got}");
     }
 
     #[test]
