@@ -61,11 +61,8 @@ const OPTIONS: &[(&str, &str)] = &[
     ),
     (
         "psk_hint",
-        "there is no TLS-PSK: use certificates, or SCRAM with a password",
-    ),
-    (
-        "psk_file",
-        "there is no TLS-PSK: use certificates, or SCRAM with a password",
+        "there is no TLS-PSK: use certificates, or SCRAM with a password; the listener is \
+         left out",
     ),
     ("max_qos", "all listeners take QoS 2"),
     (
@@ -159,15 +156,28 @@ impl Listener {
                 Err(error) => import.leave(line, &error.to_string()),
             },
             name => {
+                // Without its keys it would be open to all, in plain text.
+                self.dropped |= name == "psk_hint";
                 let found = OPTIONS.iter().find(|(option, _)| *option == name);
                 import.leave(line, found.map_or("", |(_, why)| why));
             }
         }
     }
 
+    /// Whether it asks for certificates, and of which authority is not known here: without
+    /// that it would ask for none.
+    const fn lacks_authority(&self) -> bool {
+        self.require_certificate && self.ca.is_none()
+    }
+
+    /// Whether it has no table in our file.
+    pub(super) const fn is_left_out(&self) -> bool {
+        self.dropped || self.lacks_authority()
+    }
+
     /// The table in our file.
     pub(super) fn write(&self, out: &mut String) {
-        if self.dropped {
+        if self.is_left_out() {
             return;
         }
         let has_tls = self.cert.is_some();
@@ -225,7 +235,16 @@ impl Listener {
     pub(super) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         let name = format!("listener {}", self.port);
-        if self.websockets && !self.dropped {
+        if self.lacks_authority() && !self.dropped {
+            remarks.push(format!(
+                "{name}: left out, since it asks clients for certificates and has no cafile: \
+                 add it with tls.client_ca and tls.require_client_cert"
+            ));
+        }
+        if self.is_left_out() {
+            return remarks;
+        }
+        if self.websockets {
             remarks.push(format!(
                 "{name}: clients must ask for the path /mqtt (key `path`); mosquitto takes any"
             ));

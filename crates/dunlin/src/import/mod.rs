@@ -215,6 +215,14 @@ impl Import {
             return None;
         }
         self.remarks.extend(bad);
+        let [from, into] = [path.as_str(), to].map(std::fs::canonicalize);
+        if from.is_ok_and(|from| into.is_ok_and(|into| from == into)) {
+            self.remark(format!(
+                "{path}: is mosquitto's and stays; the broker does not start with these lines: \
+                 write to another folder (-o), and the others are copied"
+            ));
+            return None;
+        }
         let file = self
             .settings
             .iter_mut()
@@ -247,13 +255,18 @@ impl Import {
     /// What mosquitto does where its file says nothing.
     fn defaults(&mut self) {
         let said = self.settings.iter().any(|(_, key, _)| *key == "anonymous");
-        if self.listeners.is_empty() {
-            // On this machine only, and without credentials.
+        let has_none = self.listeners.is_empty();
+        if !has_none && !said {
+            self.settings.push(("auth", "anonymous", quoted("never")));
+        }
+        if self.listeners.iter().all(Listener::is_left_out) {
+            // Without any, those of Dunlin's defaults would listen on all addresses.
             let mut local = Listener::implied();
             local.bind("127.0.0.1");
             self.listeners.push(local);
-        } else if !said {
-            self.settings.push(("auth", "anonymous", quoted("never")));
+            if !has_none {
+                self.remark("no listener is left: there is one for this machine only".into());
+            }
         }
         if !self
             .settings

@@ -56,6 +56,10 @@ const LEFT: &[(&str, &str)] = &[
         "use the access list, with `client` and %c",
     ),
     ("log_facility", "logs go to standard error"),
+    (
+        "psk_file",
+        "there is no TLS-PSK: use certificates, or SCRAM with a password",
+    ),
     ("max_inflight_bytes", "see limits.max_send_backlog"),
     ("max_queued_bytes_total", "see limits.memory"),
     (

@@ -212,3 +212,31 @@ fn files_that_include_each_other_end() {
     let missing = mosquitto(&dir.path().join("none"), "p");
     assert!(matches!(missing, Err(ReadError::File { .. })));
 }
+
+#[test]
+fn no_listener_becomes_one_that_asks_for_less() {
+    let (imported, _dir) = import(&[(
+        "mosquitto.conf",
+        "allow_anonymous true\n\
+         psk_file /p\n\
+         listener 8883\n\
+         psk_hint h\n\
+         listener 8884\n\
+         certfile /c\n\
+         keyfile /k\n\
+         capath /ca\n\
+         require_certificate true\n",
+    )]);
+    let addresses = imported.toml.lines();
+    let addresses = addresses.filter(|line| line.starts_with("address"));
+    // Clients of both had to prove who they are.
+    let addresses: Vec<&str> = addresses.collect();
+    assert_eq!(addresses, ["address = \"127.0.0.1:1883\""]);
+    let remarks: Vec<String> = imported.remarks.iter().map(ToString::to_string).collect();
+    for part in ["psk_hint h", "listener 8884: left out", "this machine only"] {
+        assert!(
+            remarks.iter().any(|it| it.contains(part)),
+            "{part}: {remarks:?}"
+        );
+    }
+}
