@@ -246,7 +246,7 @@ fn accept(own: &mut Owners, c: ConnIdx, cause: &'static str) {
 }
 
 /// Closes the connection of a client that is banned; whether it is.
-fn refuse_banned(own: &mut Owners, c: ConnIdx) -> bool {
+pub(super) fn refuse_banned(own: &mut Owners, c: ConnIdx) -> bool {
     let Some(conn) = own.conns.amqp(c) else {
         return false;
     };

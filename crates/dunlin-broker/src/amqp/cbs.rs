@@ -252,6 +252,7 @@ fn become_user(own: &mut Owners, c: ConnIdx, user: Text, expires: Instant) {
     let before = core::mem::replace(&mut conn.identity, identity);
     match before.standing {
         Standing::Unproved => access::let_in(own, c, "token"),
+        _ if access::refuse_banned(own, c) => {}
         _ => access::note_user(own, c, "token"),
     }
     carried::note_proved(own, c);
