@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use dunlin_base::transport::plain_addr;
 use httparse::Header;
 
-use super::Proxies;
+use super::{Proxies, is_possible};
 
 /// The header that proxies write. Only this one is looked at: the other one may be
 /// passed on as the client sent it.
@@ -53,13 +53,13 @@ impl Proxies {
                 ForwardedHeader::Forwarded => forwarded(header.value, &mut hops)?,
             }
         }
-        let mut client = None;
+        let (mut client, mut from) = (None, peer.to_canonical());
         for hop in hops.into_iter().rev() {
             // `unknown`, or a name that means something to one proxy only.
-            let Some(addr) = hop else {
+            let Some(addr) = hop.filter(|addr| is_possible(addr.ip(), from)) else {
                 break;
             };
-            client = Some(addr);
+            (client, from) = (Some(addr), addr.ip());
             if !self.trusts(addr.ip()) {
                 break;
             }
@@ -176,6 +176,9 @@ mod tests {
             (&["[2001:db8::7]:80"], Some("[2001:db8::7]:80")),
             (&["::ffff:203.0.113.5"], Some("203.0.113.5:0")),
             (&["10.7.7.7, 10.9.9.9"], Some("10.7.7.7:0")),
+            // A client at an address of the proxies wrote the first one.
+            (&["127.0.0.1, 10.7.7.7"], Some("10.7.7.7:0")),
+            (&["127.0.0.1"], None),
             (&["203.0.113.5, unknown"], None),
             (&["203.0.113.5, unknown, 10.9.9.9"], Some("10.9.9.9:0")),
             (&[""], None),
@@ -236,5 +239,14 @@ mod tests {
         }];
         let stranger = "192.0.2.1".parse().unwrap();
         assert_eq!(proxies.client(&header, stranger), Ok(None));
+        // Of a proxy on this machine, a client on it is believed.
+        let here = |text: &str| {
+            let header = [Header {
+                name: "X-Forwarded-For",
+                value: text.as_bytes(),
+            }];
+            proxies.client(&header, "::1".parse().unwrap())
+        };
+        assert_eq!(here("127.0.0.1"), Ok(Some("127.0.0.1:0".parse().unwrap())));
     }
 }

@@ -44,6 +44,13 @@ impl Proxies {
     }
 }
 
+/// Whether an address may be that of a client of who is at `from`: a loopback address only
+/// on this machine. Elsewhere it is another machine's, and clients that are let in for
+/// being here must not be mistaken for it.
+pub(crate) const fn is_possible(client: IpAddr, from: IpAddr) -> bool {
+    !client.is_loopback() || from.is_loopback()
+}
+
 /// The header of a connection that has not come as a whole.
 #[derive(Debug)]
 pub(crate) struct Awaited {

@@ -8,7 +8,7 @@ use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, plain_addr};
 use dunlin_base::{Instant, StreamId, Text};
 
 use super::{Cx, First, Layers, Phase, Step, StreamConn};
-use crate::proxy::HeaderError;
+use crate::proxy::{HeaderError, is_possible};
 use crate::tls::TlsEvent;
 use crate::ws::{WsEvent, WsLayer};
 
@@ -248,10 +248,12 @@ fn feed_header(
     let Some((header, used)) = awaited.input(data)? else {
         return Ok(());
     };
+    let source = header.source.map(plain_addr);
+    let source = source.filter(|client| is_possible(client.ip(), conn.addr.ip()));
     // The header of HTTP has the last word, where there is one.
     let by_request = layers.ws.as_ref().is_some_and(|ws| ws.names_client());
-    match header.source {
-        Some(client) if by_request => conn.addr = plain_addr(client),
+    match source {
+        Some(client) if by_request => conn.addr = client,
         _ if by_request => {}
         source => settle(conn, source, cx).map_err(Fault)?,
     }
@@ -277,7 +279,7 @@ fn settle(
     if !conn.is_proxy {
         return Ok(());
     }
-    let addr = client.map_or(conn.addr, plain_addr);
+    let addr = client.unwrap_or(conn.addr);
     // Who is behind a proxy has proved its address to it.
     let admitted = cx
         .admission
