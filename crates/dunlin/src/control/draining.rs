@@ -31,6 +31,11 @@ impl Drain {
         self.begun.swap(true, Ordering::Relaxed)
     }
 
+    /// It could not begin.
+    pub(super) fn give_up(&self) {
+        self.begun.store(false, Ordering::Relaxed);
+    }
+
     /// No client is left.
     pub(super) fn end(&self) {
         if let Some(stop) = self.stop.get() {
