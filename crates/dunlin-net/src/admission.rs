@@ -39,8 +39,8 @@ pub(crate) enum Standing {
     Proved,
     /// It may be forged.
     Unproved,
-    /// It is that of a proxy, and counts for nothing. The client's is counted when it
-    /// is known: [`Admission::admit_address`].
+    /// It is that of a proxy, or of this process, and counts for nothing. That of a
+    /// proxy's client is counted when it is known: [`Admission::admit_address`].
     Proxy,
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn handle_connect(
         .mqtt(c)
         .is_some_and(|conn| own.config.bridges.is_own(&conn.peer));
     // Before it costs more: its user is looked at when that is known.
-    if !is_own && own.is_banned(c, connect.client_id, None) {
+    if own.is_banned(c, connect.client_id, None) {
         ending::refuse_banned(own, c);
         return Ok(Flow::Continue);
     }

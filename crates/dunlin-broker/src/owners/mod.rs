@@ -171,9 +171,11 @@ impl Owners {
     }
 
     /// Whether the client of a connection is banned, as far as it is known: counted if
-    /// so.
+    /// so. The broker's own bridges never are.
     pub(crate) fn is_banned(&mut self, c: ConnIdx, client_id: &str, user: Option<&Text>) -> bool {
-        let address = self.conns.peek(c).map(|conn| conn.peer.addr.ip());
+        let peer = self.conns.peek(c).map(|conn| &conn.peer);
+        let peer = peer.filter(|peer| !self.config.bridges.is_own(peer));
+        let address = peer.map(|peer| peer.addr.ip());
         let banned =
             address.is_some_and(|address| self.bans.has(client_id, user, address, self.now));
         self.stats.clients_banned += u64::from(banned);

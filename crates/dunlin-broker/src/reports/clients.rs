@@ -35,7 +35,7 @@ pub(crate) fn clients(
     })
 }
 
-/// As [`clients`], where their connections are.
+/// As [`clients`], where their connections are; without the broker's own bridges.
 pub(crate) fn places(
     own: &Owners,
     filter: &ClientFilter,
@@ -43,7 +43,8 @@ pub(crate) fn places(
     limit: usize,
 ) -> Page<ConnIdx> {
     page(own.conns.from(at), limit, |c, conn| {
-        (0, matches(own, filter, conn).then_some(c))
+        let is_own = own.config.bridges.is_own(&conn.peer);
+        (0, (!is_own && matches(own, filter, conn)).then_some(c))
     })
 }
 

@@ -89,7 +89,8 @@ impl Net {
         self.env.tick();
         let env = &mut self.env;
         let full = NetError::TooManyConnections(env.limits().connections_max);
-        if let Err(refusal) = self.conns.admit(addr.ip(), Standing::Proved, env) {
+        // Its address is no client's either: it counts for nothing.
+        if let Err(refusal) = self.conns.admit(addr.ip(), Standing::Proxy, env) {
             refusal.count(&mut env.counters);
             return Err(full);
         }
@@ -112,7 +113,7 @@ impl Net {
                     addr,
                     origin,
                     layers: Some(layers),
-                    is_proxy: false,
+                    is_proxy: true,
                     handshake_deadline: now + limits.handshake_timeout,
                 };
                 StreamConn::new(new, now, limits)
@@ -126,8 +127,7 @@ impl Net {
             Ok(None) => full,
             Err(error) => NetError::Loop(error),
         };
-        env.admission()
-            .withdraw(addr.ip(), Standing::Proved, limits);
+        env.admission().withdraw(addr.ip(), Standing::Proxy, limits);
         Err(error)
     }
 

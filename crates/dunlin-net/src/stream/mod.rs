@@ -61,7 +61,7 @@ pub(crate) struct StreamConn {
     origin: Arc<Origin>,
     phase: Phase,
     /// Its address is that of a proxy, which is not counted, and that of its client is
-    /// not known.
+    /// not known; or it comes from this process.
     pub(crate) is_proxy: bool,
     /// Its place among the peers that are not known yet.
     pub(crate) stranger: Option<Ticket>,
@@ -138,7 +138,7 @@ pub(crate) struct NewStream {
     pub(crate) addr: SocketAddr,
     pub(crate) origin: Arc<Origin>,
     pub(crate) layers: Option<Box<Layers>>,
-    /// Its address is that of a trusted proxy.
+    /// Its address is that of a trusted proxy, or of this process.
     pub(crate) is_proxy: bool,
     pub(crate) handshake_deadline: Instant,
 }

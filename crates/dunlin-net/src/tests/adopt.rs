@@ -67,6 +67,23 @@ fn both_ends_of_a_pair_are_connections_and_the_peer_has_the_name_it_was_given() 
 }
 
 #[test]
+fn an_adopted_connection_takes_no_place_of_clients_at_this_machine() {
+    let limits = NetLimits {
+        connections_per_address_max: 1,
+        handshakes_per_address_per_second: 1,
+        ..NetLimits::default()
+    };
+    let mut server = Side::new(limits);
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        let (near, far) = UnixStream::pair().unwrap();
+        others.push(near);
+        server.net.adopt(adopted(far)).unwrap();
+    }
+    assert_eq!(server.net.counters().refused_per_address, 0);
+}
+
+#[test]
 fn an_adopted_connection_keeps_its_name_when_it_moves() {
     let (shared, keys) = (NetShared::default(), NetKeys::random().unwrap());
     let side = |shard| {

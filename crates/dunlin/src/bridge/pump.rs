@@ -8,8 +8,10 @@ use std::collections::hash_map::DefaultHasher;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dunlin_client::{Client, Delivery, Message, Messages, Publish, PublishError, QoS, ReasonCode};
-use tokio::sync::{mpsc, watch};
+use dunlin_client::{
+    Client, CommandError, Delivery, Message, Messages, Publish, PublishError, QoS, ReasonCode,
+};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::route::{Dropped, Route, Way};
@@ -18,14 +20,18 @@ use super::stats::Stats;
 /// Wait before a message that its target had no room for is published again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Bytes of messages on their way in one direction, after which the source is not read.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Messages that are carried. Their client acknowledges what it receives when this is
+/// dropped, so that it is kept until the client has ended.
+pub(super) type Source = Arc<Mutex<Messages>>;
+
 /// Why a task of a bridge has ended.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// It was asked to, or has nothing more to do.
     Done,
-    /// It was asked to. What the source has received and not given is unacknowledged as
-    /// long as this is kept.
-    Stopped(Messages),
     /// One of the clients is closed: the bridge begins again.
     Closed,
 }
@@ -36,6 +42,8 @@ pub(super) struct Pump {
     pub(super) stats: Arc<Stats>,
     /// Most messages on their way.
     pub(super) window: usize,
+    /// For bytes of them.
+    pub(super) room: Arc<Semaphore>,
 }
 
 /// A message on its way to a target.
@@ -43,6 +51,8 @@ struct Item {
     publish: Publish,
     qos: QoS,
     message: Message,
+    /// Its part of the room.
+    _room: OwnedSemaphorePermit,
 }
 
 impl Item {
@@ -67,11 +77,16 @@ struct Sent {
 }
 
 impl Pump {
+    /// Room for bytes of one direction.
+    pub(super) fn room() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(BYTES_MAX))
+    }
+
     /// Begins to carry; the tasks end with the first client that is closed, or when all
     /// that was taken from the source is settled after `stop`.
     pub(super) fn start(
         self,
-        messages: Messages,
+        source: Source,
         targets: Vec<Client>,
         stop: watch::Receiver<bool>,
         tasks: &mut JoinSet<Ended>,
@@ -85,7 +100,19 @@ impl Pump {
             tasks.spawn(settle(Arc::clone(&pump), target.clone(), sent));
             lanes.push(Lane { target, to_send });
         }
-        tasks.spawn(read(pump, messages, lanes, stop));
+        tasks.spawn(read(pump, source, lanes, stop));
+    }
+
+    /// Room for a message, as soon as there is; a lossy one does not wait.
+    async fn room_for(&self, message: &Message, is_lossy: bool) -> Option<OwnedSemaphorePermit> {
+        let properties = message.properties.as_ref().map_or(0, |it| it.cost());
+        let bytes = message.topic.len() + message.payload.len() + properties;
+        let bytes = u32::try_from(bytes.min(BYTES_MAX)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room);
+        match is_lossy {
+            true => room.try_acquire_many_owned(bytes).ok(),
+            false => room.acquire_many_owned(bytes).await.ok(),
+        }
     }
 
     fn leave_out(&self, message: Message, why: Dropped) {
@@ -108,14 +135,15 @@ struct Lane {
 /// Takes messages from the source and gives each to the lane of its topic.
 async fn read(
     pump: Arc<Pump>,
-    mut messages: Messages,
+    source: Source,
     lanes: Vec<Lane>,
     mut stop: watch::Receiver<bool>,
 ) -> Ended {
+    let mut messages = source.lock().await;
     loop {
         let next = tokio::select! {
             next = messages.next() => next,
-            _ = stop.wait_for(|stop| *stop) => return Ended::Stopped(messages),
+            _ = stop.wait_for(|stop| *stop) => return Ended::Done,
         };
         let Some(message) = next else {
             return Ended::Closed;
@@ -136,10 +164,15 @@ async fn read(
             pump.leave_out(message, Dropped::Away);
             continue;
         }
+        let Some(room) = pump.room_for(&message, is_lossy).await else {
+            pump.leave_out(message, Dropped::Slow);
+            continue;
+        };
         let item = Item {
             publish,
             qos,
             message,
+            _room: room,
         };
         if is_lossy {
             if let Err(mpsc::error::TrySendError::Full(item)) = lane.to_send.try_send(item) {
@@ -219,13 +252,16 @@ fn retry_after(
         Err(PublishError::Refused {
             reason: ReasonCode::QuotaExceeded,
         }) => Some(RETRY_AFTER),
-        Err(PublishError::NotSupported(_)) => {
-            let terms = target.negotiated();
-            let takes_less = terms.is_none_or(|terms| {
-                item.qos > terms.maximum_qos || (item.message.retain && !terms.retain_available)
-            });
-            let wait = terms.map_or(RETRY_AFTER, |_| Duration::ZERO);
-            takes_less.then_some(wait)
+        Err(PublishError::NotSupported(why)) => {
+            let Some(terms) = target.negotiated() else {
+                return Some(RETRY_AFTER);
+            };
+            let fits_now = match why {
+                CommandError::QosNotSupported => item.qos > terms.maximum_qos,
+                CommandError::RetainNotSupported => item.message.retain && !terms.retain_available,
+                _ => false,
+            };
+            fits_now.then_some(Duration::ZERO)
         }
         _ => None,
     }

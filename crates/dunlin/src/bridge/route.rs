@@ -77,20 +77,23 @@ struct Rule {
     qos: QoS,
     from: String,
     to: String,
+    /// Topics of a server are meant, those that begin with `$`.
+    of_server: bool,
 }
 
 impl Rule {
     fn new(topic: &Topic, way: Way) -> Self {
         let (local, remote) = (topic.local_prefix.clone(), topic.remote_prefix.clone());
-        let (filter, from, to) = match way {
-            Way::In => (topic.remote_filter(), remote, local),
-            Way::Out => (topic.local_filter(), local, remote),
+        let (filter, target, from, to) = match way {
+            Way::In => (topic.remote_filter(), topic.local_filter(), remote, local),
+            Way::Out => (topic.local_filter(), topic.remote_filter(), local, remote),
         };
         Self {
             filter,
             qos: topic.qos(),
             from,
             to,
+            of_server: target.starts_with('$'),
         }
     }
 
@@ -100,7 +103,9 @@ impl Rule {
             return None;
         }
         let rest = name.strip_prefix(&self.from)?;
-        Some(format!("{}{rest}", self.to))
+        let name = format!("{}{rest}", self.to);
+        // `#` does not mean `$SYS`, also where a prefix stood before it.
+        (self.of_server || !name.starts_with('$')).then_some(name)
     }
 }
 
@@ -201,5 +206,23 @@ mod tests {
         let one = Rule::new(&topics[1], Way::In);
         assert_eq!(one.map("time/utc").as_deref(), Some("clock"));
         assert_eq!(one.map("time/utc/x"), None);
+    }
+
+    #[test]
+    fn a_prefix_that_goes_makes_no_topic_of_a_server() {
+        let topics = rules(
+            "[[topic]]\npattern = '#'\ndirection = 'both'\nremote_prefix = 'site7/'\n\
+             [[topic]]\npattern = '$SYS/#'\ndirection = 'out'\nremote_prefix = 'site7/'\n\
+             [[topic]]\npattern = '$aws/#'\ndirection = 'both'\n",
+        );
+        let back = Rule::new(&topics[0], Way::In);
+        assert_eq!(back.map("site7/$SYS/x"), None);
+        assert_eq!(back.map("site7/x/$y").as_deref(), Some("x/$y"));
+        let out = Rule::new(&topics[1], Way::Out);
+        assert_eq!(out.map("$SYS/x").as_deref(), Some("site7/$SYS/x"));
+        for way in Way::ALL {
+            let same = Rule::new(&topics[2], way);
+            assert_eq!(same.map("$aws/x").as_deref(), Some("$aws/x"));
+        }
     }
 }

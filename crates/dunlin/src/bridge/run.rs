@@ -11,13 +11,13 @@ use dunlin_client::{
     Backoff, Client, ConnectionEvent, DisconnectCause, Events, Publish, SubscribeError,
 };
 use dunlin_dial::random_u64;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::ends::{Ends, Plan};
 use super::known::{Filters, Known};
-use super::pump::{Ended, Pump};
+use super::pump::{Ended, Pump, Source};
 use super::route::{Route, Way};
 use super::stats::Stats;
 use crate::config::bridge::Bridge;
@@ -27,8 +27,11 @@ use crate::daemon::query::Query;
 /// Time in which messages that are on their way when the broker stops may arrive.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Time for the clients to say that they go.
-const LEAVE_MAX: Duration = Duration::from_secs(2);
+/// Time for the other broker to hear that the bridge goes.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
+
+/// Time for the clients to end, all at once: somewhat more than each takes at most.
+const LEAVE_MAX: Duration = Duration::from_secs(6);
 
 /// A bridge that went on for so long begins again without a longer wait.
 const LASTED: Duration = Duration::from_secs(60);
@@ -101,41 +104,39 @@ impl Runner {
         let mut others = JoinSet::new();
         let clients = self.watch_all(&mut ends, &mut others);
         let mut pumps = JoinSet::new();
-        self.carry(ends, &stop, &mut pumps, &mut others);
-        let mut kept = Vec::new();
+        let sources = self.carry(ends, &stop, &mut pumps, &mut others);
         let mut stopping = false;
         while !stopping {
             let ended = tokio::select! {
-                ended = pumps.join_next() => ended,
-                Some(ended) = others.join_next() => Some(ended),
+                biased;
                 _ = stop.wait_for(|stop| *stop) => {
                     stopping = true;
                     continue;
                 }
+                ended = pumps.join_next() => ended,
+                Some(ended) = others.join_next() => Some(ended),
             };
             match ended {
                 Some(Ok(Ended::Done)) => {}
-                Some(Ok(Ended::Stopped(messages))) => kept.push(messages),
                 Some(Ok(Ended::Closed) | Err(_)) | None => break,
             }
         }
         if stopping && self.stats.is_connected() {
-            let drained = async {
-                while let Some(ended) = pumps.join_next().await {
-                    if let Ok(Ended::Stopped(messages)) = ended {
-                        kept.push(messages);
-                    }
-                }
-            };
+            let drained = async { while pumps.join_next().await.is_some() {} };
             // What is not acknowledged by then is sent again after the next start.
             let _ = timeout(DRAIN_MAX, drained).await;
             self.tell_gone(&clients).await;
         }
         pumps.shutdown().await;
         others.shutdown().await;
+        let mut leaving = JoinSet::new();
         for client in clients {
-            let _ = timeout(LEAVE_MAX, client.disconnect()).await;
+            leaving.spawn(async move { client.disconnect().await });
         }
+        let left = async { while leaving.join_next().await.is_some() {} };
+        let _ = timeout(LEAVE_MAX, left).await;
+        // A client without takers acknowledges what it gets: not before it has ended.
+        drop(sources);
     }
 
     /// Watches all clients; gives them, those of the other broker first.
@@ -159,14 +160,14 @@ impl Runner {
         clients
     }
 
-    /// Subscribes at both brokers and begins to carry.
+    /// Subscribes at both brokers and begins to carry; gives what is carried from.
     fn carry(
         self: &Arc<Self>,
         mut ends: Ends,
         stop: &watch::Receiver<bool>,
         pumps: &mut JoinSet<Ended>,
         others: &mut JoinSet<Ended>,
-    ) {
+    ) -> Vec<Source> {
         let (here, there) = (ends.publishes_here(), ends.publish_there());
         let client = |end: &Option<_>| {
             end.as_ref()
@@ -178,17 +179,22 @@ impl Runner {
             (Way::Out, ends.local_source.take(), there),
             (Way::In, ends.remote_source.take(), here),
         ];
+        let mut from = Vec::new();
         for (way, source, targets) in ways {
             let Some(source) = source else {
                 continue;
             };
+            let source = Source::new(Mutex::new(source.messages));
+            from.push(Source::clone(&source));
             let pump = Pump {
                 route: Route::new(&self.config, way, &self.via),
                 stats: Arc::clone(&self.stats),
                 window: usize::from(self.config.max_in_flight),
+                room: Pump::room(),
             };
-            pump.start(source.messages, targets, stop.clone(), pumps);
+            pump.start(source, targets, stop.clone(), pumps);
         }
+        from
     }
 
     /// Subscribes at both brokers, and ends what an earlier process had subscribed to.
@@ -280,7 +286,7 @@ impl Runner {
             .first()
             .filter(|client| client.transport().is_some());
         if let (Some(client), Some(status)) = (first, self.plan.status(false)) {
-            let _ = timeout(LEAVE_MAX, client.publish(status)).await;
+            let _ = timeout(FAREWELL_MAX, client.publish(status)).await;
         }
     }
 }

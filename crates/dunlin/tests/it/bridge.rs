@@ -344,6 +344,63 @@ fn what_waits_at_the_other_broker_comes_in_after_a_restart() {
 }
 
 #[test]
+fn nothing_is_lost_while_the_other_broker_refuses_a_subscription() {
+    const MESSAGES: u32 = 400;
+    let dir = tempfile::tempdir().expect("a directory");
+    let acl = dir.path().join("acl");
+    std::fs::write(&acl, "topic readwrite o/#\n").expect("written");
+    let remote = Broker::start_with(1, &[&format!("auth.acl_file={}", acl.display())]);
+    let topics = "{ pattern = 'o/#', direction = 'out' }, { pattern = 'i/#', direction = 'in' }";
+    run(async {
+        let (_far, mut at_far) = subscriber(&remote, "o/#").await;
+        // It begins again and again, in the middle of what it carries.
+        let local = joined(&remote, topics, ", max_in_flight = 64");
+        let (near, _messages) = client(&local).await;
+        ready(&near, "o/probe", &mut at_far).await;
+        let sent = async {
+            for number in 0..MESSAGES {
+                publish(&near, "o/x", &number.to_string()).await;
+            }
+        };
+        let arrived = async {
+            let mut missing: std::collections::BTreeSet<u32> = (0..MESSAGES).collect();
+            while !missing.is_empty() {
+                let text = payload(&mut at_far).await;
+                missing.remove(&text.parse().unwrap_or(MESSAGES));
+            }
+        };
+        tokio::join!(sent, arrived);
+    });
+}
+
+#[test]
+fn a_ban_of_this_machine_is_none_of_its_bridges() {
+    let remote = Broker::start(1);
+    let topics = "{ pattern = 'i/#', direction = 'in' }";
+    let local = joined(&remote, topics, "");
+    run(async {
+        let (far, _messages) = client(&remote).await;
+        let (_near, mut at_near) = subscriber(&local, "i/#").await;
+        ready(&far, "i/probe", &mut at_near).await;
+        local.order(r#"{"request":"ban","whom":{"address":"127.0.0.0/8"}}"#);
+        let connects = |broker: &Broker| {
+            let (_, text) = get(broker, "/metrics");
+            let carried = sum(&text, "dunlin_bridge_messages_total", "in");
+            (sum(&text, "dunlin_bridge_connects_total", "up"), carried)
+        };
+        let before = connects(&local).1;
+        publish(&far, "i/x", "after").await;
+        while connects(&local).1 <= before {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(connects(&local).0, 1.0);
+        let refused = local.client(Transport::Tcp).connect().await;
+        let reason = refused.expect_err("banned").reason();
+        assert_eq!(reason, Some(ReasonCode::Banned));
+    });
+}
+
+#[test]
 fn loops_end() {
     // Two brokers, each with a bridge to the other, and one with a bridge to itself.
     let port = free_port();

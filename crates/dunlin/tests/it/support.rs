@@ -82,6 +82,23 @@ impl Broker {
         self.daemon.as_ref().expect("running")
     }
 
+    /// Carries out an order of an operator, which must succeed.
+    #[cfg(unix)]
+    pub(crate) fn order(&self, request: &str) {
+        use std::io::{BufRead as _, BufReader, Write as _};
+
+        let path = self.data_dir().join("control.sock");
+        let mut stream = std::os::unix::net::UnixStream::connect(path).expect("connected");
+        stream
+            .write_all(format!("{request}\n").as_bytes())
+            .expect("sent");
+        let mut reply = String::new();
+        BufReader::new(stream)
+            .read_line(&mut reply)
+            .expect("a reply");
+        assert!(reply.contains(r#""reply":"done""#), "{reply}");
+    }
+
     /// Threads that serve shards.
     pub(crate) fn threads(&self) -> usize {
         self.daemon().threads_in_use()

@@ -137,7 +137,7 @@ fn a_client_that_renews_its_token_stays() {
     let builder = Client::builder(format!("amqps://localhost:{port}")).expect("a URL");
     run(async {
         let builder = builder.tls(TlsOptions::new().ca_file(broker.ca()));
-        let client = builder.connect().await.expect("let in");
+        let client = builder.clone().connect().await.expect("let in");
         let foreign = token(b"another secret that is as long as it", "bob", PATIENCE);
         let wrong = client.set_token(&foreign).await;
         wrong.expect_err("not signed by it");
@@ -148,5 +148,26 @@ fn a_client_that_renews_its_token_stays() {
             .await
             .expect_err("his");
         client.close().await;
+        // Who is banned gains nothing by coming without a name first.
+        let client = builder.connect().await.expect("let in");
+        let mut events = client.events();
+        broker.order(r#"{"request":"ban","whom":{"user":"bob"}}"#);
+        let ended = async {
+            loop {
+                let event = events.next().await.expect("an event");
+                if let ConnectionEvent::Disconnected { cause } = event {
+                    break cause.to_string();
+                }
+            }
+        };
+        // The client comes back and tries again.
+        let set = async {
+            let _ = client.set_token(&bob).await;
+            core::future::pending::<()>().await;
+        };
+        tokio::select! {
+            cause = ended => assert!(cause.contains("banned"), "{cause}"),
+            () = set => {}
+        }
     });
 }
