@@ -25,6 +25,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# A program that replaced /dev/null by a file leaves a machine on which nothing works
+# as it should.
+if [ ! -c /dev/null ]; then
+    echo 'setup: /dev/null is not a device but a file, and what follows would fail in' \
+        'strange ways. As root: rm -f /dev/null && mknod -m 666 /dev/null c 1 3' >&2
+    exit 1
+fi
+
 # Longest that one download may take.
 readonly SECONDS_MAX=300
 readonly BUILD_SECONDS_MAX=1200

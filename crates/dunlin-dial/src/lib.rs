@@ -20,6 +20,7 @@ mod channel;
 mod context;
 mod error;
 mod event_loop;
+pub mod files;
 mod link;
 mod network;
 mod options;

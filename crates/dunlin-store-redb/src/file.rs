@@ -121,10 +121,15 @@ pub(crate) fn lock(path: &Path) -> Result<Lock, OpenError> {
     }
 }
 
-/// Refuses a file of no length: a store appears whole, so that one was cut off.
+/// Refuses a file of no length: a store appears whole, so that one was cut off. And
+/// what is no file, such as a device: a repair would take its place.
 pub(crate) fn refuse_empty(path: &Path) -> Result<(), OpenError> {
     let metadata = std::fs::metadata(path);
     match metadata {
+        Ok(found) if !found.is_file() => Err(OpenError::Io {
+            path: path.to_owned(),
+            error: io::Error::other("it is no regular file"),
+        }),
         Ok(file) if file.is_file() && file.len() == 0 => Err(OpenError::Empty {
             path: path.to_owned(),
         }),

@@ -130,6 +130,8 @@ pub(crate) fn repair_locked(path: &Path) -> Result<(Report, PathBuf), OpenError>
         path: path.to_owned(),
         error,
     };
+    // The new file takes the place of what a symbolic link leads to, not of the link.
+    let path = &std::fs::canonicalize(path).map_err(io_error)?;
     let mut import = Import::beside(path)?;
     let report = read_locked(path, &mut |op| import.push(op))?;
     let new = import.finish().map_err(io_error)?;

@@ -18,7 +18,6 @@ pub mod control;
 pub mod daemon;
 #[cfg(unix)]
 pub mod descriptors;
-pub mod files;
 pub mod import;
 pub mod log;
 pub mod metrics;
@@ -27,3 +26,5 @@ mod service;
 pub mod signals;
 pub mod store;
 pub mod tunnel;
+
+pub use dunlin_dial::files;

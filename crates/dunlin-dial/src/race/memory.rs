@@ -5,12 +5,13 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::plan::Plan;
+use crate::files::{self, Access};
 
 /// Networks remembered; the one seen longest ago makes room.
 const NETWORKS_MAX: usize = 256;
@@ -82,9 +83,10 @@ impl RaceMemory {
     /// understood is begun again.
     ///
     /// # Errors
-    /// It exists and cannot be read.
+    /// It exists and cannot be read, or not be replaced: a device, for one.
     pub fn file(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
+        files::replaceable(&path)?;
         let entries = read(&path)?;
         let inner = Inner {
             entries,
@@ -184,7 +186,7 @@ impl RaceMemory {
             };
             (show(&inner.entries), path)
         };
-        write_atomically(&path, text.as_bytes())
+        files::replace(&path, text.as_bytes(), Access::Private)
     }
 }
 
@@ -252,28 +254,6 @@ fn read(path: &Path) -> io::Result<BTreeMap<String, Entry>> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(parse(&String::from_utf8_lossy(&bytes)))
-}
-
-fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = PathBuf::from(name);
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600);
-    }
-    let written = options.open(&new).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -23,6 +23,7 @@ use bytes::Bytes;
 use dunlin_base::transport::Transport;
 use dunlin_net::{AddressTokens, SessionTickets};
 
+use crate::files::{self, Access};
 use crate::protocol::Protocol;
 use crate::url::Url;
 pub(crate) use format::PathRtt;
@@ -76,9 +77,10 @@ impl TicketFile {
     /// others may read, is begun again, and [`TicketFile::notice`] says so.
     ///
     /// # Errors
-    /// The file cannot be read, or not be replaced.
+    /// The file cannot be read, or not be replaced: a device, for one.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
+        files::replaceable(&path)?;
         let _lock = lock(&path)?;
         let (entries, notice) = read(&path)?;
         // That it could be written, the lock beside it has shown.
@@ -289,14 +291,7 @@ fn write(path: &Path, entries: &[Entry]) -> io::Result<()> {
         entries.remove(0);
         bytes = format::encode(&entries);
     }
-    let temporary = beside(path, "new")?;
-    // Left by a process that died; it is under the lock.
-    let _ = fs::remove_file(&temporary);
-    private()
-        .create_new(true)
-        .open(&temporary)?
-        .write_all(&bytes)?;
-    fs::rename(&temporary, path)
+    files::replace_soon(path, &bytes, Access::Private)
 }
 
 /// Locks the file beside it, because the file itself is replaced.
@@ -413,6 +408,24 @@ mod tests {
             let all = core::iter::from_fn(|| SessionTickets::take(&*scope)).count();
             assert_eq!(all, EACH, "{name}");
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_is_no_regular_file_is_refused_and_stays() {
+        use std::os::unix::net::UnixListener;
+
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("socket");
+        let _listener = UnixListener::bind(&path).expect("bound");
+        let refused = [
+            TicketFile::open(&path).expect_err("a socket"),
+            crate::RaceMemory::file(&path).expect_err("a socket"),
+        ];
+        for error in refused {
+            assert!(error.to_string().contains("it is a socket"), "{error}");
+        }
+        assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 1);
     }
 
     #[test]

@@ -300,6 +300,39 @@ fn an_empty_file_is_refused() {
 }
 
 #[test]
+#[cfg(unix)]
+fn what_is_no_file_is_refused_and_a_link_stays_one() {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    let dir = TempDir::new();
+    let socket = dir.path().join("socket");
+    let _listener = UnixListener::bind(&socket).expect("bound");
+    for error in [
+        open(&socket).err(),
+        check(&socket).err(),
+        repair(&socket).err(),
+    ] {
+        let error = error.expect("refused");
+        assert!(error.to_string().contains("no regular file"), "{error}");
+    }
+    assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok());
+
+    let files = Files::new();
+    let mut bytes = files.killed.clone();
+    let at = bytes.windows(7).position(|w| w == b"topic/9");
+    let at = at.expect("there");
+    bytes[at..at + 20].fill(0xff);
+    let path = files.put("elsewhere", &bytes);
+    let link = dir.path().join("link");
+    symlink(&path, &link).expect("linked");
+    let (_, kept) = repair(&link).expect("space");
+    assert!(link.is_symlink());
+    assert_eq!(kept.parent(), path.canonicalize().expect("there").parent());
+    assert!(check(&path).expect("a store").is_sound());
+}
+
+#[test]
 fn a_copy_of_all_operations_is_the_same_store() {
     let files = Files::new();
     let expected = expected(&mut all());
