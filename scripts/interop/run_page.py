@@ -32,6 +32,9 @@ HOSTILE = (
     "javascript:window.hacked=1",
 )
 
+# What must break somewhere, or be cut off.
+LONG = "x" * 400
+
 # How many messages come of one PUBLISH in pieces at each place, and how many of random
 # bytes are errors.
 DECODER = """
@@ -225,6 +228,7 @@ class Trial:
         self.hostile = {name: Client(tcp, name) for name in HOSTILE}
         for name, client in self.hostile.items():
             client.subscribe(f"{name.replace('#', '').replace('+', '')}/#")
+        self.clients.append(Client(tcp, LONG))
         away = Client(tcp, "away", expiry=3600)
         away.subscribe("orders/#", 1)
         away.close()
@@ -236,6 +240,7 @@ class Trial:
             sender.publish(topic, name.encode(), qos=1, retain=True)
         sender.publish("plant/1/state", b'{"temperature": 21.5, "unit": "C"}', qos=1, retain=True)
         sender.publish("plant/1/image", bytes(range(256)), qos=1, retain=True)
+        sender.publish(f"long/{LONG}", LONG.encode(), qos=1, retain=True)
         self.sender = sender
 
     def page(self, role):
@@ -266,7 +271,7 @@ class Trial:
     def now(self):
         page = self.page("read")
         page.view("now")
-        least = self.count + len(HOSTILE) + 1
+        least = self.count + len(HOSTILE) + 2
         tile = "Number(document.querySelector('.tile b')?.textContent.replace(/,/g, ''))"
         page.tab.wait(f"{tile} >= {least}")
         # Two looks make a rate.
@@ -283,7 +288,7 @@ class Trial:
     def clients_view(self):
         page = self.page("operate")
         page.view("clients")
-        total = self.count + len(HOSTILE) + 1
+        total = self.count + len(HOSTILE) + 2
         page.shows(f"{total:,} clients", ".view")
         page.expect("document.querySelectorAll('tbody tr').length", min(50, total))
         first = "document.querySelector('tbody .link').textContent"
@@ -529,7 +534,9 @@ class Trial:
         page = self.page("admin")
         for view in VIEWS:
             page.view(view)
-            page.tab.wait("document.querySelector('.view').innerText.length > 20")
+            # All that is listed is there: what is wide could be in it.
+            page.tab.wait("[...document.querySelectorAll('.table')].every((it) => it.childElementCount > 0)"
+                          " && document.querySelector('.view').innerText.length > 20")
             for look, size, dark in (("light", DESK, False), ("dark", DESK, True), ("phone", PHONE, False), ("phone-dark", PHONE, True)):
                 page.tab.look(*size, dark=dark)
                 width = page.tab.js("document.documentElement.scrollWidth")
