@@ -53,6 +53,7 @@ pub(crate) fn run(data: &[u8]) {
             passwords: false,
             certificates: false,
             tokens: false,
+            ..AuthPolicy::default()
         }],
         // Small, so that limits are met.
         inflight_max: 3,

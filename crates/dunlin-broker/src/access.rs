@@ -9,6 +9,11 @@
 //! topic readwrite home/alice/#
 //! topic deny home/alice/vault/#
 //!
+//! # An extension: lines that several users share.
+//! group operators = alice, bob
+//! group operators
+//! topic readwrite plant/#
+//!
 //! # An extension: by client identifier, for any user.
 //! client pump-7
 //! topic write plant/pump-7/+
@@ -24,7 +29,9 @@
 //!
 //! Pure and without state: reading files is up to the caller.
 
+mod groups;
 mod levels;
+mod own;
 #[cfg(test)]
 mod tests;
 
@@ -36,8 +43,12 @@ use alloc::vec::Vec;
 
 use dunlin_base::Text;
 use dunlin_base::topic::{self, TopicError};
+use groups::Groups;
 use hashbrown::HashMap;
 use levels::{Levels, Name, Names};
+
+pub(crate) use own::Actor;
+pub use own::{OWN_RULES_BYTES_MAX, OWN_RULES_MAX, OwnRules};
 
 /// Most `topic` and `pattern` lines of one list.
 pub const RULES_MAX: usize = 1_000_000;
@@ -60,7 +71,7 @@ pub struct AclError {
 #[non_exhaustive]
 pub enum AclErrorKind {
     /// It begins with something else than a keyword.
-    #[error("`{0}` is not `user`, `client`, `topic` or `pattern`")]
+    #[error("`{0}` is not `user`, `group`, `client`, `topic` or `pattern`")]
     Keyword(String),
     /// The keyword stands alone.
     #[error("`{0}` needs something after it")]
@@ -73,9 +84,12 @@ pub enum AclErrorKind {
         /// The rule.
         source: TopicError,
     },
-    /// There are more than [`RULES_MAX`].
-    #[error("there are more than {RULES_MAX} lines with topics")]
+    /// There are more than [`RULES_MAX`], with the members of groups.
+    #[error("there are more than {RULES_MAX} lines with topics and members of groups")]
     TooMany,
+    /// A client brings more than [`OWN_RULES_MAX`], or too long ones.
+    #[error("there are more than {OWN_RULES_MAX} rules of a client, or too long ones")]
+    TooManyOwn,
 }
 
 /// What a client wants to do.
@@ -184,6 +198,7 @@ pub struct Acl {
     // Only looked up, never iterated; the keys are the administrator's.
     users: HashMap<Box<str>, Rules>,
     clients: HashMap<Box<str>, Rules>,
+    groups: Groups,
     patterns: Rules,
 }
 
@@ -192,6 +207,7 @@ enum Section<'a> {
     Anonymous,
     User(&'a str),
     Client(&'a str),
+    Group(&'a str),
 }
 
 impl Acl {
@@ -221,10 +237,16 @@ impl Acl {
             };
             match keyword {
                 "user" => section = Section::User(rest("user")?),
+                "group" => match rest("group")?.split_once('=') {
+                    Some((group, users)) => {
+                        rules += acl.add_members(group.trim(), users).map_err(at)?;
+                    }
+                    None => section = Section::Group(rest("group")?),
+                },
                 "client" => section = Section::Client(rest("client")?),
                 "topic" => {
                     let rule = Rule::parse(rest("topic")?, false, number).map_err(at)?;
-                    acl.section(&section).push(rule);
+                    acl.push(&section, rule);
                     rules += 1;
                 }
                 "pattern" => {
@@ -256,15 +278,30 @@ impl Acl {
             levels,
             line,
         };
-        self.section(&Section::User(user)).push(rule);
+        self.push(&Section::User(user), rule);
     }
 
-    fn section(&mut self, section: &Section<'_>) -> &mut Rules {
-        match *section {
+    fn push(&mut self, section: &Section<'_>, rule: Rule) {
+        let rules = match *section {
             Section::Anonymous => &mut self.anonymous,
             Section::User(name) => self.users.entry(name.into()).or_default(),
             Section::Client(id) => self.clients.entry(id.into()).or_default(),
+            Section::Group(name) => return self.groups.push(name, rule),
+        };
+        rules.push(rule);
+    }
+
+    /// Adds users, with commas between them, to a group; how many there are.
+    fn add_members(&mut self, group: &str, users: &str) -> Result<usize, AclErrorKind> {
+        let mut members = 0;
+        for user in users.split(',').map(str::trim) {
+            if group.is_empty() || user.is_empty() {
+                return Err(AclErrorKind::Missing("group"));
+            }
+            self.groups.add(group, user);
+            members += 1;
         }
+        Ok(members)
     }
 
     /// Whether a client may do this. `user` is its verified name; `topic` is a
@@ -289,10 +326,7 @@ impl Acl {
         action: Action,
         topic: &str,
     ) -> Result<u32, Option<u32>> {
-        let topic = match action {
-            Action::Subscribe => without_share(topic),
-            Action::Publish | Action::Receive => topic,
-        };
+        let topic = named(action, topic);
         let names = Names {
             user: user.map_or(Name::Absent, Name::new),
             client_id: Name::new(client_id),
@@ -302,7 +336,8 @@ impl Acl {
             Some(name) => self.users.get(name),
         };
         let sections = [by_user, self.clients.get(client_id), Some(&self.patterns)];
-        let mut rules = sections.iter().flatten();
+        let groups = self.groups.of(user);
+        let mut rules = sections.into_iter().flatten().chain(groups);
         let denied = rules
             .clone()
             .find_map(|rules| rules.denies(action, topic, names));
@@ -345,6 +380,14 @@ pub fn is_reserved(topic: &str) -> bool {
     topic
         .strip_prefix("$SYS")
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What lines are compared with.
+fn named(action: Action, topic: &str) -> &str {
+    match action {
+        Action::Subscribe => without_share(topic),
+        Action::Publish | Action::Receive => topic,
+    }
 }
 
 fn without_share(filter: &str) -> &str {

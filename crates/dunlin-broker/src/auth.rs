@@ -4,13 +4,17 @@
 //! Password hashing takes milliseconds, so it never happens here: the shard
 //! emits an [`AuthRequest`] and goes on; the answer comes back as an input.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt;
 use core::net::IpAddr;
+use core::time::Duration;
 
 use bytes::Bytes;
-use core::time::Duration;
 use dunlin_base::Text;
 use dunlin_base::transport::Peer;
+
+use crate::access::OwnRules;
 
 /// Whether a client without credentials may connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +53,22 @@ pub struct AuthPolicy {
     pub certificates: bool,
     /// The authenticator verifies tokens.
     pub tokens: bool,
+    /// Whom it decides on besides those whose password is in the file.
+    pub others: Others,
+    /// A client with such a certificate is let in without asking it.
+    pub certificate_first: bool,
+}
+
+/// Whom the authenticator decides on without a password file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others {
+    /// No client.
+    #[default]
+    Never,
+    /// Those that send a user name or a password.
+    Credentials,
+    /// All, also those that send neither.
+    Always,
 }
 
 /// What follows from a CONNECT before anything slow is asked.
@@ -75,7 +95,10 @@ impl AuthPolicy {
         user: Option<&Text>,
         password: Option<&Bytes>,
     ) -> FirstStep {
-        if self.passwords && (user.is_some() || password.is_some()) {
+        if self.certificate_first && self.certificates && peer.identity.is_some() {
+            return self.without_credentials(peer);
+        }
+        if self.asks(user.is_some() || password.is_some()) {
             return FirstStep::Ask(AuthRequest::Password {
                 user: user.cloned().unwrap_or_default(),
                 password: password.cloned().unwrap_or_default(),
@@ -83,6 +106,24 @@ impl AuthPolicy {
                 peer: peer.clone(),
             });
         }
+        self.without_credentials(peer)
+    }
+
+    /// Whether the authenticator decides on a client that sends a user name or a
+    /// password, or that does not.
+    #[must_use]
+    pub const fn asks(&self, sends_any: bool) -> bool {
+        match self.others {
+            Others::Always => true,
+            Others::Credentials => sends_any,
+            Others::Never => self.passwords && sends_any,
+        }
+    }
+
+    /// Decides on a client that has sent no credentials, and that the authenticator
+    /// knows nothing of.
+    #[must_use]
+    pub fn without_credentials(&self, peer: &Peer) -> FirstStep {
         if self.certificates && peer.identity.is_some() {
             return FirstStep::Accept {
                 user: peer.identity.clone(),
@@ -122,6 +163,8 @@ pub enum AuthRequest {
         user: Option<Text>,
         /// The token.
         token: Text,
+        /// Client identifier, where it is known.
+        client_id: Option<Text>,
     },
 }
 
@@ -161,13 +204,10 @@ pub enum AuthAnswer {
         /// Verified name, for the access list.
         user: Option<Text>,
     },
-    /// The token is valid.
-    Token {
-        /// Whose it is, for the access list.
-        user: Text,
-        /// Time until it expires.
-        lifetime: Duration,
-    },
+    /// Something else than the password file vouches for the client.
+    Granted(Box<Grant>),
+    /// It knows nothing of this client, which has sent no credentials.
+    Unknown,
     /// Bad user name or password, or no valid token.
     Refuse,
     /// Too many questions wait; the client may try again later.
@@ -177,6 +217,57 @@ pub enum AuthAnswer {
     /// What SCRAM needs; for unknown users made up, so that they fail only at
     /// the proof and look like known ones.
     Scram(ScramCredential),
+}
+
+/// What a client is let in with by something else than the password file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Grant {
+    /// Verified name, for the access list.
+    pub user: Option<Text>,
+    /// What vouches for it, for the log.
+    pub by: By,
+    /// Time until it ends; `None`: with the connection.
+    pub lifetime: Option<Duration>,
+    /// What the client may do besides what the access list says.
+    pub rules: Option<Arc<OwnRules>>,
+}
+
+impl Grant {
+    /// A grant for a user, without an end and without rules.
+    #[must_use]
+    pub const fn new(user: Option<Text>, by: By) -> Self {
+        Self {
+            user,
+            by,
+            lifetime: None,
+            rules: None,
+        }
+    }
+}
+
+/// What vouches for a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Its certificate.
+    #[default]
+    Certificate,
+    /// A token.
+    Token,
+    /// A server that is asked by HTTP.
+    Http,
+}
+
+impl By {
+    /// As the log calls it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Certificate => "client certificate",
+            Self::Token => "token",
+            Self::Http => "http",
+        }
+    }
 }
 
 /// What a server keeps of a password for SCRAM-SHA-256 (RFC 5802 section 3).
@@ -246,7 +337,7 @@ mod tests {
             anonymous: Anonymous::Always,
             passwords: true,
             certificates: true,
-            tokens: false,
+            ..AuthPolicy::default()
         };
         let closed = AuthPolicy {
             anonymous: Anonymous::Never,

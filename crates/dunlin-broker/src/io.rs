@@ -325,7 +325,7 @@ pub enum AccessKind {
     TakenOver,
     /// It may not publish or subscribe to a topic.
     Denied,
-    /// A reload took its user or password away.
+    /// A reload took its user or password away, or its token has expired.
     Revoked,
 }
 

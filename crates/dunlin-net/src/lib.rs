@@ -99,7 +99,7 @@ pub use dunlin_quic::{
     ConnStats, Counters, DatagramError, Group, KeyLog, LbConfig, LbError, LbId, Qlog, QlogFilter,
     QlogLimits, QlogTotals, QuicStats, QuicTuning, ServerTls, ServerTlsOptions, SessionTickets,
     StrikeId, TICKET_BYTES_MAX, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits,
-    TicketRegister, TlsError, TlsPolicy, TuningError, UnknownName,
+    TicketRegister, TlsError, TlsPolicy, TuningError, UnknownName, crypto_provider, system_roots,
 };
 pub use error::{MoveError, NetError};
 pub use limits::{NetLimits, RetryMode};

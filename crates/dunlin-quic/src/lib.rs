@@ -72,7 +72,8 @@ pub use tickets::{
 };
 pub use tls::{
     CertName, Cipher, ClientTls, ClientTlsBuilder, Group, KeyLog, ServerTls, ServerTlsOptions,
-    TlsError, TlsPolicy, UnknownName, describe, end_point, identity, release_keys,
+    TlsError, TlsPolicy, UnknownName, crypto_provider, describe, end_point, identity, release_keys,
+    system_roots,
 };
 pub use tokens::{AddressTokens, UsedTokens};
 pub use tuning::{Congestion, QuicTuning, TuningError};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dunlin_base::Text;
-use dunlin_broker::auth::{AuthAnswer, AuthRequest, ScramCredential};
+use dunlin_broker::access::OwnRules;
+use dunlin_broker::auth::{AuthAnswer, AuthRequest, By, Grant, ScramCredential};
 use dunlin_mqtt::scram::StoredKeys;
 
 /// The salt of every user.
@@ -43,6 +44,26 @@ impl Users {
         users.map(Arc::new)
     }
 
+    /// What follows the name of a user in a token is the seconds that it is valid, and
+    /// a topic that is its only one.
+    fn verify(&self, user: Option<&Text>, token: &str) -> AuthAnswer {
+        let valid = token.split_once('.').and_then(|(name, rest)| {
+            let (secs, topic) = match rest.split_once('.') {
+                Some((secs, topic)) => (secs, Some(topic)),
+                None => (rest, None),
+            };
+            let claimed = user.is_none_or(|user| user.as_str() == name);
+            let mut grant = Grant::new(Some(name.into()), By::Token);
+            grant.lifetime = Some(Duration::from_secs(secs.parse().ok()?));
+            let rules = topic.map(OwnRules::parse).transpose().ok()?;
+            grant.rules = rules.map(Arc::new);
+            (claimed && self.0.contains_key(name)).then_some(grant)
+        });
+        valid.map_or(AuthAnswer::Refuse, |grant| {
+            AuthAnswer::Granted(Box::new(grant))
+        })
+    }
+
     pub(crate) fn answer(&self, request: &AuthRequest) -> AuthAnswer {
         match request {
             AuthRequest::Password { user, password, .. } => {
@@ -56,24 +77,11 @@ impl Users {
                         user: Some(user.clone()),
                     }
                 } else {
-                    AuthAnswer::Refuse
+                    let token = core::str::from_utf8(password).unwrap_or_default();
+                    self.verify(None, token)
                 }
             }
-            // What follows the name of a user is the seconds that it is valid.
-            AuthRequest::Token { user, token } => {
-                let valid = token.split_once('.').and_then(|(name, secs)| {
-                    let claimed = user.as_ref().is_none_or(|user| user.as_str() == name);
-                    let secs = secs.parse().ok()?;
-                    (claimed && self.0.contains_key(name)).then_some((name, secs))
-                });
-                match valid {
-                    Some((name, secs)) => AuthAnswer::Token {
-                        user: name.into(),
-                        lifetime: Duration::from_secs(secs),
-                    },
-                    None => AuthAnswer::Refuse,
-                }
-            }
+            AuthRequest::Token { user, token, .. } => self.verify(user.as_ref(), token),
             AuthRequest::Scram { user, .. } => {
                 let made_up = Text::from_static("no password has this form\0");
                 let password = self.0.get(user.as_str()).map(String::as_bytes);

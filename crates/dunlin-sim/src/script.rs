@@ -169,12 +169,12 @@ fn set(setup: &mut Setup, pair: &str) {
         "access" => {
             config.listeners = vec![AuthPolicy {
                 anonymous: match value {
-                    "passwords" => Anonymous::Never,
+                    "passwords" | "tokens" => Anonymous::Never,
                     _ => Anonymous::Loopback,
                 },
                 passwords: true,
-                certificates: false,
-                tokens: false,
+                tokens: value == "tokens",
+                ..AuthPolicy::default()
             }];
         }
         key => set_rule(config, key, value),

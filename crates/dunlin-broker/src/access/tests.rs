@@ -205,7 +205,7 @@ fn mistakes_name_their_line() {
     let cases = [
         (
             "\n\ntopik a",
-            "line 3: `topik` is not `user`, `client`, `topic` or `pattern`",
+            "line 3: `topik` is not `user`, `group`, `client`, `topic` or `pattern`",
         ),
         ("user", "line 1: `user` needs something after it"),
         ("topic  ", "line 1: `topic` needs something after it"),
@@ -278,4 +278,48 @@ fn the_line_that_decides_is_known() {
     assert_eq!(decide(Action::Subscribe, "a/#"), Err(Some(4)));
     assert_eq!(decide(Action::Publish, "c/x"), Ok(5));
     assert_eq!(decide(Action::Publish, "c/y"), Err(None));
+}
+
+#[test]
+fn members_of_a_group_share_its_lines() {
+    let list = "
+        group operators = ann , bob
+        group operators
+        topic readwrite plant/#
+        topic deny plant/vault
+        group guests=bob,eve
+        group guests
+        topic read plant/vault
+        topic read lobby
+        user bob
+        topic write own
+    ";
+    let acl = Acl::parse(list).expect("valid");
+    check(
+        &acl,
+        &[
+            (Some("ann"), "c", Action::Publish, "plant/x", true),
+            (Some("bob"), "c", Action::Publish, "plant/x", true),
+            (Some("eve"), "c", Action::Publish, "plant/x", false),
+            // What one of them denies no other allows.
+            (Some("bob"), "c", Action::Receive, "plant/vault", false),
+            (Some("eve"), "c", Action::Receive, "plant/vault", true),
+            (Some("bob"), "c", Action::Receive, "lobby", true),
+            (Some("ann"), "c", Action::Receive, "lobby", false),
+            (Some("bob"), "c", Action::Publish, "own", true),
+            // It is no user, and those without a name are in none.
+            (Some("operators"), "c", Action::Publish, "plant/x", false),
+            (None, "c", Action::Publish, "plant/x", false),
+        ],
+    );
+    for wrong in [
+        "group",
+        "group = a",
+        "group g =",
+        "group g = a,,b",
+        "group g = a,",
+    ] {
+        let error = Acl::parse(wrong).expect_err(wrong);
+        assert_eq!(error.kind, AclErrorKind::Missing("group"), "{wrong}");
+    }
 }

@@ -126,7 +126,7 @@ pub(super) fn decide(own: &mut Owners, c: ConnIdx) {
         return;
     };
     let policy = own.policy(conn.peer.listener);
-    let step = policy.first_step(&conn.peer, &Text::new(), None, None);
+    let step = policy.without_credentials(&conn.peer);
     if let AmqpPhase::Authenticated(mechanism) = conn.phase {
         return accept(own, c, cause_of(mechanism));
     }

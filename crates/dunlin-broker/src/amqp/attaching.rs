@@ -69,6 +69,7 @@ pub(super) fn create(
     let mut core = SessionCore::new(key, container.unwrap_or_default());
     core.user = conn.identity.user.clone();
     core.standing = conn.identity.standing;
+    core.rules = conn.identity.rules.clone();
     core.conn = Some(c);
     own.budget.holders.moved(None, core.user.as_ref());
     let s = own

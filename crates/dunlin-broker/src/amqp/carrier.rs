@@ -2,11 +2,13 @@
 //! client opens is a connection of its own.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 
 use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Instant, StreamId, Text};
 
+use crate::access::OwnRules;
 use crate::amqp::tokens::Pace;
 use crate::ids::ConnIdx;
 use crate::owners::common::{ConnCore, Identity, Standing};
@@ -44,6 +46,8 @@ pub(crate) struct Proved {
     pub(crate) standing: Standing,
     /// When the token expires that proves it.
     pub(crate) expires: Option<Instant>,
+    /// What it may do besides what the access list says.
+    pub(crate) rules: Option<Arc<OwnRules>>,
 }
 
 impl Proved {
@@ -59,6 +63,7 @@ impl From<&Identity> for Proved {
             user: identity.user.clone(),
             standing: identity.standing,
             expires: identity.expires,
+            rules: identity.rules.clone(),
         }
     }
 }
@@ -69,7 +74,8 @@ impl From<Proved> for Identity {
             user: proved.user,
             standing: proved.standing,
             expires: proved.expires,
-            data: None,
+            rules: proved.rules,
+            ..Self::default()
         }
     }
 }

@@ -4,11 +4,13 @@
 //! working drafts before it and of clients in wide use, another message. By
 //! `delete-token`, of the same drafts, it takes its token back.
 
-use core::time::Duration;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use dunlin_amqp::codec::{Message as Scanned, Properties, Symbol, Value, condition};
 use dunlin_base::{Instant, Text};
 
+use crate::access::OwnRules;
 use crate::amqp::attaching::{Refusal, refusal};
 use crate::amqp::carrier::Carried;
 use crate::amqp::management::{Response, Wanted};
@@ -16,13 +18,14 @@ use crate::amqp::service::Service;
 use crate::amqp::state::AmqpPhase;
 use crate::amqp::tokens::{Pace, TOKEN_BYTES_MAX, Tokens};
 use crate::amqp::{access, carried};
-use crate::auth::{AuthAnswer, AuthRequest};
-use crate::ids::{ConnIdx, SessionRef};
+use crate::auth::{AuthAnswer, AuthRequest, Grant};
+use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::{AccessKind, Output};
 use crate::owners::common::{Identity, Standing};
 use crate::owners::{Later, Owners};
 use crate::random::sender_number;
 use crate::reports::audit;
+use crate::sessions::rights;
 
 /// What clients call a JSON Web Token.
 const TYPES: [&str; 3] = ["jwt", "amqp:jwt", "servicebus.windows.net:jwt"];
@@ -155,8 +158,14 @@ fn ask(own: &mut Owners, c: ConnIdx) {
     };
     let token = conn.tokens.as_ref().and_then(|tokens| tokens.first());
     if let Some(token) = token {
+        let who = conn.who.as_ref();
+        let client_id = who.map(|who| who.client_id.clone());
         let (conn, user) = (conn.id, None);
-        let request = AuthRequest::Token { user, token };
+        let request = AuthRequest::Token {
+            user,
+            token,
+            client_id,
+        };
         own.outbox.push(Output::Auth { conn, request });
     }
 }
@@ -173,7 +182,7 @@ pub(super) fn decide(
         return None;
     }
     let (status, text) = match answer {
-        AuthAnswer::Token { user, lifetime } => take(own, c, user, lifetime),
+        AuthAnswer::Granted(grant) => take(own, c, *grant),
         AuthAnswer::Busy | AuthAnswer::TooSoon => (503, "the authenticator is busy"),
         _ => (401, "no valid token"),
     };
@@ -210,9 +219,13 @@ pub(super) fn go_on(own: &mut Owners, c: ConnIdx) {
 }
 
 /// The connection has a valid token of this user.
-fn take(own: &mut Owners, c: ConnIdx, user: Text, lifetime: Duration) -> (u16, &'static str) {
+fn take(own: &mut Owners, c: ConnIdx, grant: Grant) -> (u16, &'static str) {
     const ACCEPTED: (u16, &str) = (202, "Accepted");
-    let expires = own.now + lifetime;
+    let Some(user) = grant.user else {
+        return (401, "no valid token");
+    };
+    let lifetime = grant.lifetime;
+    let expires = lifetime.map_or(Instant::FAR_FUTURE, |lifetime| own.now + lifetime);
     let Some(conn) = own.conns.amqp_mut(c) else {
         return ACCEPTED;
     };
@@ -223,8 +236,29 @@ fn take(own: &mut Owners, c: ConnIdx, user: Text, lifetime: Duration) -> (u16, &
         Some(_) => extend(&mut conn.identity.expires, expires),
         None => become_user(own, c, user, expires),
     }
+    set_rules(own, c, grant.rules);
     renew_streams(own, c, expires);
     ACCEPTED
+}
+
+/// What the last token says holds for the links that there are, too.
+fn set_rules(own: &mut Owners, c: ConnIdx, rules: Option<Arc<OwnRules>>) {
+    let Some(conn) = own.conns.amqp_mut(c) else {
+        return;
+    };
+    if conn.identity.rules == rules {
+        return;
+    }
+    conn.identity.rules.clone_from(&rules);
+    let user = conn.identity.user.clone();
+    let links: Vec<SessionIdx> = conn.links.values().copied().collect();
+    for s in links {
+        let session = own.sessions.get_mut(s);
+        if let Some(session) = session.filter(|session| session.user == user) {
+            session.rules.clone_from(&rules);
+            rights::handle_new_user(own, s);
+        }
+    }
 }
 
 /// Who has a token lives until that expires, or a later one; who has another

@@ -388,6 +388,7 @@ fn asker(own: &mut Owners, s: SessionIdx) -> Asker {
             .as_ref()
             .map(|it| it.client_id.clone())
             .unwrap_or_default(),
+        rules: link.as_ref().and_then(|link| link.rules.clone()),
         standing: link.map(|link| link.standing).unwrap_or_default(),
     }
 }

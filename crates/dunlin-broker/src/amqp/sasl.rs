@@ -50,7 +50,7 @@ pub(super) fn offered(
         Mechanism::ScramSha256Plus => policy.passwords && binds,
         Mechanism::External => is_certified || inherits,
         // Without a password file a name is not believed, and counts for nothing.
-        Mechanism::Plain => is_secret && (policy.passwords || is_free),
+        Mechanism::Plain => is_secret && (policy.asks(true) || is_free),
         Mechanism::Anonymous => is_free || inherits,
         Mechanism::OAuthBearer | Mechanism::Cbs => is_secret && policy.tokens,
     };
@@ -158,7 +158,11 @@ pub(super) fn resume(own: &mut Owners, c: ConnIdx, sasl: Sasl) {
             user,
             address: peer.addr.ip(),
         }),
-        Question::Token { user, token } => FirstStep::Ask(AuthRequest::Token { user, token }),
+        Question::Token { user, token } => FirstStep::Ask(AuthRequest::Token {
+            user,
+            token,
+            client_id: None,
+        }),
         Question::Anonymous | Question::External(_) => FirstStep::Refuse,
     };
     match step {
@@ -226,6 +230,7 @@ const fn proved(user: Option<Text>, standing: Standing) -> Proved {
         user,
         standing,
         expires: None,
+        rules: None,
     }
 }
 
@@ -286,10 +291,11 @@ pub(crate) fn handle_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
                 Err(_) => refuse(own, c, SaslCode::Auth, WRONG),
             }
         }
-        AuthAnswer::Token { user, lifetime } => {
+        AuthAnswer::Granted(grant) => {
             let proved = Proved {
-                expires: Some(own.now + lifetime),
-                ..proved(Some(user), Standing::Open)
+                expires: grant.lifetime.map(|lifetime| own.now + lifetime),
+                rules: grant.rules,
+                ..proved(grant.user, Standing::Open)
             };
             accept(own, c, exchange.mechanism(), proved, None);
         }
@@ -301,7 +307,7 @@ pub(crate) fn handle_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
             let cause = "no valid token";
             refuse_with(own, c, SaslCode::Auth, cause, Some(INVALID_TOKEN));
         }
-        AuthAnswer::Refuse => refuse(own, c, SaslCode::Auth, WRONG),
+        AuthAnswer::Refuse | AuthAnswer::Unknown => refuse(own, c, SaslCode::Auth, WRONG),
     }
 }
 

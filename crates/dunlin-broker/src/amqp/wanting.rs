@@ -164,18 +164,14 @@ fn subscription(
         client_id: container,
         filter: filter_of(source, number_of(own, c, source).is_some())?,
     };
-    let standing = own.conns.amqp(c).map(|conn| conn.identity.standing);
     let filter = Text::from(filter.filter);
+    let create = create(own, c, kept, filter.clone());
     let span = span_of(attach, source).filter(|_| !settled && !shared);
     Ok(Some(Wanted {
         address,
-        right: Some((Action::Subscribe, filter.clone())),
+        right: Some((Action::Subscribe, filter)),
         wants: Use::Take { settled },
-        create: Some(Create {
-            kept,
-            filter: Some(filter),
-            standing: standing.unwrap_or_default(),
-        }),
+        create: Some(create),
         generated: false,
         scope: scope_of(source.expiry_policy),
         // Others may have what one of several has not settled. A subscription that ends
@@ -186,6 +182,17 @@ fn subscription(
         }),
         search: None,
     }))
+}
+
+/// A subscription to be made, with the rights of this client.
+fn create(own: &Owners, c: ConnIdx, kept: Kept, filter: Text) -> Create {
+    let identity = own.conns.amqp(c).map(|conn| &conn.identity);
+    Create {
+        kept,
+        filter: Some(filter),
+        standing: identity.map(|it| it.standing).unwrap_or_default(),
+        rules: identity.and_then(|it| it.rules.clone()),
+    }
 }
 
 /// What has to end before the time of a subscription runs.
@@ -279,6 +286,7 @@ fn named(
         },
         filter: None,
         standing: Standing::Server,
+        rules: None,
     });
     Ok(Some((Text::from(address), create, false)))
 }
@@ -311,6 +319,7 @@ fn dynamic_node(own: &mut Owners, properties: Option<Map<'_>>) -> Named {
         },
         filter: None,
         standing: Standing::Server,
+        rules: None,
     };
     (address, Some(create), true)
 }

@@ -16,7 +16,7 @@ use dunlin_mqtt::server::session::{Lifetime, Will};
 use crate::access;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
-use crate::mqtt::conn::{MqttConn, Phase};
+use crate::mqtt::conn::{MqttConn, Phase, Voucher};
 use crate::mqtt::waiting::MqttPending;
 use crate::mqtt::{acks, ending, lifetime, pump, records, send, subscribe, topics};
 use crate::owners::common::{Identity, Standing};
@@ -62,6 +62,8 @@ pub(crate) fn accept(
     let holders = &mut own.budget.holders;
     holders.moved(before.as_ref(), session.user.as_ref());
     session.standing = identity.standing;
+    let new_rules = session.rules != identity.rules;
+    session.rules = identity.rules;
     let outlived = session.is_persistent();
     session.mqtt.lifetime.handle_connected(expiry, will);
     let changed = outlived != session.is_persistent();
@@ -72,7 +74,7 @@ pub(crate) fn accept(
         true => own.charge_client(s),
         false => own.count_in(s),
     }
-    if session_present && new_user {
+    if session_present && (new_user || new_rules) {
         rights::handle_new_user(own, s);
     }
     if changed && session_present {
@@ -81,6 +83,9 @@ pub(crate) fn accept(
     let pace = pace(own, c, s);
     if let Some(conn) = own.conns.mqtt_mut(c) {
         conn.pace = pace;
+        let expires = identity.expires;
+        let voucher = identity.by.map(|by| Voucher { by, expires });
+        conn.voucher = voucher.map(Box::new);
         conn.phase = Phase::Storing(s, Box::new(accepted));
     }
     store(own, c, s, !session_present);
@@ -156,6 +161,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     conn.phase = Phase::Connected(s);
     conn.who = None;
     conn.link.keep_alive.heard(own.now);
+    let expires = conn.expires();
     let (id, silence) = (conn.id, conn.link.keep_alive.limit());
     let timeout = if silence.is_zero() {
         own.timers.cancel(Timer::Conn(id), &mut conn.alarm);
@@ -167,6 +173,9 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         // timeout is the net under it.
         silence + silence / 4
     };
+    if let Some(due) = expires {
+        own.timers.remind(due, Timer::Conn(id), &mut conn.alarm);
+    }
     own.outbox.command(id, NetCommandKind::Accept);
     own.outbox
         .command(id, NetCommandKind::SetIdleTimeout { timeout });
@@ -175,23 +184,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
         return;
     }
     own.stats.clients_accepted += 1;
-    let is_own = own
-        .conns
-        .mqtt(c)
-        .is_some_and(|conn| own.config.bridges.is_own(&conn.peer));
-    let session = own.sessions.mqtt(s);
-    let cause = match session.map(|session| (session.standing, session.user.is_some())) {
-        Some((Standing::Listed, _)) if accepted.auth_method.is_some() => {
-            match accepted.auth_method.as_deref() {
-                Some(METHOD_PLUS) => METHOD_PLUS,
-                _ => METHOD,
-            }
-        }
-        Some((Standing::Listed, _)) => "password",
-        Some((_, true)) if is_own => "a bridge of this broker",
-        Some((_, true)) => "client certificate",
-        _ => "no credentials needed",
-    };
+    let cause = cause_of(own, c, s, accepted.auth_method.as_deref());
     audit::note(own, c, AccessKind::Accepted, cause);
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
@@ -209,6 +202,26 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     acks::send_acks(own, s);
     pump::pump(own, s);
     own.later.push_back(Later::Unpark(c));
+}
+
+/// What let a client in, for the log.
+fn cause_of(own: &Owners, c: ConnIdx, s: SessionIdx, method: Option<&str>) -> &'static str {
+    let conn = own.conns.mqtt(c);
+    if let Some(voucher) = conn.and_then(|conn| conn.voucher.as_ref()) {
+        return voucher.by.name();
+    }
+    let is_own = conn.is_some_and(|conn| own.config.bridges.is_own(&conn.peer));
+    let session = own.sessions.mqtt(s);
+    match session.map(|session| (session.standing, session.user.is_some())) {
+        Some((Standing::Listed, _)) => match method {
+            Some(METHOD_PLUS) => METHOD_PLUS,
+            Some(_) => METHOD,
+            None => "password",
+        },
+        Some((_, true)) if is_own => "a bridge of this broker",
+        Some((_, true)) => "client certificate",
+        _ => "no credentials needed",
+    }
 }
 
 fn send_connack(own: &mut Owners, c: ConnIdx, accepted: &Accepted) {

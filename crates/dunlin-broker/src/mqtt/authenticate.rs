@@ -9,19 +9,25 @@ use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{StreamId, Text};
 use dunlin_mqtt::codec::{Auth, Connect, Packet, ReasonCode, Version, decode};
 use dunlin_mqtt::scram::StoredKeys;
-use dunlin_mqtt::server::{AuthExchange, NOT_AUTHORIZED, Reauth, auth_packet};
+use dunlin_mqtt::server::{
+    AuthExchange, METHOD_BEARER, NOT_AUTHORIZED, Reauth, auth_packet, bearer,
+};
 
-use crate::auth::{AuthAnswer, AuthRequest, FirstStep};
+use crate::auth::{AuthAnswer, AuthRequest, FirstStep, Grant};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
 use crate::mqtt::claims;
-use crate::mqtt::conn::{PendingConnect, Phase};
+use crate::mqtt::conn::{PendingConnect, Phase, Voucher};
 use crate::mqtt::fault::Fault;
-use crate::mqtt::{ending, send};
+use crate::mqtt::{ending, records, send};
 use crate::owners::Owners;
 use crate::owners::common::{Identity, Standing};
+use crate::owners::timers::Timer;
+use crate::sessions::rights;
 
 const BUSY: Fault = Fault::new(ReasonCode::ServerBusy, "the authenticator is busy");
+
+const NO_CREDENTIALS: Fault = Fault::new(ReasonCode::NotAuthorized, "no credentials");
 
 const TOO_SOON: Fault = Fault::new(
     ReasonCode::ConnectionRateExceeded,
@@ -54,10 +60,7 @@ pub(crate) fn authenticate(
             };
             claims::accept(own, c, connect, pending, identity);
         }
-        FirstStep::Refuse => {
-            let fault = Fault::new(ReasonCode::NotAuthorized, "no credentials");
-            ending::refuse(own, c, fault);
-        }
+        FirstStep::Refuse => ending::refuse(own, c, NO_CREDENTIALS),
         FirstStep::Ask(request) => ask(own, c, Phase::Authenticating(Box::new(pending)), request),
     }
 }
@@ -97,11 +100,21 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
             let identity = Identity {
                 user,
                 standing: Standing::Listed,
-                expires: None,
-                data: None,
+                ..Identity::default()
             };
             accept_pending(own, c, *pending, identity);
         }
+        AuthAnswer::Granted(grant) => {
+            let identity = Identity {
+                user: grant.user,
+                expires: grant.lifetime.map(|lifetime| own.now + lifetime),
+                by: Some(grant.by),
+                rules: grant.rules,
+                ..Identity::default()
+            };
+            accept_pending(own, c, *pending, identity);
+        }
+        AuthAnswer::Unknown => accept_unknown(own, c, *pending),
         AuthAnswer::Busy => ending::refuse(own, c, BUSY),
         AuthAnswer::TooSoon => ending::refuse(own, c, TOO_SOON),
         _ => {
@@ -110,6 +123,43 @@ pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswe
             ending::refuse(own, c, fault);
         }
     }
+}
+
+/// The authenticator knows nothing of a client, which has sent no credentials.
+fn accept_unknown(own: &mut Owners, c: ConnIdx, pending: PendingConnect) {
+    let Some(conn) = own.conns.mqtt(c) else {
+        return;
+    };
+    let policy = own.policy(conn.peer.listener);
+    match policy.without_credentials(&conn.peer) {
+        FirstStep::Accept { user } => {
+            let identity = Identity {
+                user,
+                ..Identity::default()
+            };
+            accept_pending(own, c, pending, identity);
+        }
+        FirstStep::Refuse | FirstStep::Ask(_) => ending::refuse(own, c, NO_CREDENTIALS),
+    }
+}
+
+/// CONNECT with a token as its authentication data.
+fn begin_token(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>, pending: PendingConnect) {
+    let (user, token) = match bearer(connect.properties.authentication_data) {
+        Ok(read) => read,
+        Err(fault) => return ending::refuse(own, c, fault),
+    };
+    if let Some(conn) = own.conns.mqtt_mut(c)
+        && let Some(who) = &mut conn.who
+    {
+        who.user.clone_from(&user);
+    }
+    let request = AuthRequest::Token {
+        user,
+        token,
+        client_id: Some(pending.client_id(connect)),
+    };
+    ask(own, c, Phase::Authenticating(Box::new(pending)), request);
 }
 
 /// CONNECT with an authentication method.
@@ -121,6 +171,12 @@ fn begin_exchange(
     pending: PendingConnect,
 ) {
     let conn = own.conns.mqtt(c);
+    // A token is not for others to read.
+    let takes_tokens =
+        conn.is_some_and(|it| own.policy(it.peer.listener).tokens && it.peer.is_private());
+    if method == METHOD_BEARER && takes_tokens {
+        return begin_token(own, c, connect, pending);
+    }
     let conn = conn.filter(|conn| own.policy(conn.peer.listener).passwords);
     let Some(offered) = conn.map(|conn| conn.peer.binding) else {
         let reason = ReasonCode::BadAuthenticationMethod;
@@ -168,8 +224,60 @@ pub(crate) fn handle_binding(own: &mut Owners, c: ConnIdx, data: Bytes) {
     }
 }
 
+/// The authenticator has answered for a token that a connected client renews; `false`:
+/// it was not asked about one.
+fn renew(own: &mut Owners, c: ConnIdx, answer: &AuthAnswer) -> bool {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
+        return false;
+    };
+    if !conn.link.reauth.take_token() {
+        return false;
+    }
+    let Some(s) = conn.session() else {
+        return true;
+    };
+    let known = own.sessions.mqtt(s).and_then(|it| it.user.clone());
+    let fault = match answer {
+        AuthAnswer::Granted(grant) if grant.user == known => {
+            prolong(own, c, s, grant);
+            return true;
+        }
+        AuthAnswer::Busy => BUSY,
+        AuthAnswer::TooSoon => TOO_SOON,
+        _ => NOT_AUTHORIZED,
+    };
+    ending::fail(own, c, fault);
+    true
+}
+
+/// A connected client has another token of its user.
+fn prolong(own: &mut Owners, c: ConnIdx, s: SessionIdx, grant: &Grant) {
+    let Some(conn) = own.conns.mqtt_mut(c) else {
+        return;
+    };
+    let expires = grant.lifetime.map(|lifetime| own.now + lifetime);
+    let by = grant.by;
+    conn.voucher = Some(Box::new(Voucher { by, expires }));
+    if let Some(due) = expires {
+        let timer = Timer::Conn(conn.id);
+        own.timers.remind(due, timer, &mut conn.alarm);
+    }
+    let Some(session) = own.sessions.mqtt_mut(s) else {
+        return;
+    };
+    if session.rules != grant.rules {
+        session.rules.clone_from(&grant.rules);
+        records::put_lasting(own, s);
+        rights::handle_new_user(own, s);
+    }
+    send_auth(own, c, METHOD_BEARER, ReasonCode::Success, &[]);
+}
+
 /// The authenticator gave the keys of a user: the challenge leaves.
 fn challenge(own: &mut Owners, c: ConnIdx, answer: &AuthAnswer) {
+    if renew(own, c, answer) {
+        return;
+    }
     let nonce = format!("{:032x}", own.random.next());
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
@@ -237,12 +345,11 @@ pub(crate) fn handle_auth_exchange(
     let data = Some(data);
     if let Phase::Exchanging(pending, _) = core::mem::replace(&mut conn.phase, Phase::ExpectConnect)
     {
-        let standing = Standing::Listed;
         let identity = Identity {
             user,
-            standing,
-            expires: None,
+            standing: Standing::Listed,
             data,
+            ..Identity::default()
         };
         accept_pending(own, c, *pending, identity);
     }
@@ -256,10 +363,9 @@ pub(crate) fn handle_reauth(
     s: SessionIdx,
     auth: &Auth<'_>,
 ) -> Result<(), Fault> {
-    let known = own
-        .sessions
-        .mqtt(s)
-        .and_then(|session| session.user.as_ref());
+    let session = own.sessions.mqtt(s);
+    let known = session.and_then(|session| session.user.as_ref());
+    let client_id = session.map(|session| session.client_id.clone());
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return Ok(());
     };
@@ -273,6 +379,14 @@ pub(crate) fn handle_reauth(
                 own.outbox.command(id, NetCommandKind::BindChannel);
             }
             let request = AuthRequest::Scram { user, address };
+            own.outbox.push(Output::Auth { conn: id, request });
+        }
+        Reauth::Verify(user, token) => {
+            let request = AuthRequest::Token {
+                user,
+                token,
+                client_id,
+            };
             own.outbox.push(Output::Auth { conn: id, request });
         }
         Reauth::Done(last) => {

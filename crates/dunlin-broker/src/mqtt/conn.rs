@@ -11,6 +11,7 @@ use dunlin_mqtt::codec::Connect;
 use dunlin_mqtt::server::connect::Accepted;
 use dunlin_mqtt::server::{AuthExchange, Link, Stage};
 
+use crate::auth::By;
 use crate::ids::SessionIdx;
 use crate::owners::common::{ConnCore, Identity, Standing, Who};
 use crate::owners::kind::{ConnKind, Proof};
@@ -89,6 +90,16 @@ pub(crate) struct MqttConn {
     pub(crate) phase: Phase,
     pub(crate) link: Link,
     pub(crate) who: Option<Box<Who>>,
+    /// What vouches for the client, if that is neither the password file nor a
+    /// certificate.
+    pub(crate) voucher: Option<Box<Voucher>>,
+}
+
+/// What vouches for a client, and until when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Voucher {
+    pub(crate) by: By,
+    pub(crate) expires: Option<Instant>,
 }
 
 impl MqttConn {
@@ -98,7 +109,13 @@ impl MqttConn {
             phase: Phase::ExpectConnect,
             link: Link::new(now, connect_timeout),
             who: None,
+            voucher: None,
         }
+    }
+
+    /// When what vouches for the client ends.
+    pub(crate) fn expires(&self) -> Option<Instant> {
+        self.voucher.as_ref().and_then(|voucher| voucher.expires)
     }
 
     /// Whether both sides agreed on flow headers (ALPN).

@@ -107,13 +107,18 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
         Phase::Closing | Phase::HandedOver(_) => return,
         _ => false,
     };
+    let expires = conn.expires();
+    if connected && expires.is_some_and(|at| at <= now) {
+        return expire(own, c);
+    }
     if conn.pace.as_ref().is_some_and(|pace| pace.held) {
         // What it sends is not read.
         conn.link.keep_alive.heard(now);
     }
     match conn.link.keep_alive.handle_deadline(now, connected) {
         Silence::Until(due) => {
-            if let Some(due) = due {
+            let expires = expires.filter(|_| connected);
+            if let Some(due) = due.into_iter().chain(expires).min() {
                 let timer = Timer::Conn(conn.id);
                 own.timers.remind(due, timer, &mut conn.alarm);
             }
@@ -124,6 +129,23 @@ pub(crate) fn check_silence(own: &mut Owners, c: ConnIdx) {
         }
         Silence::TooLong(_) => close(own, c, close_code::NO_ERROR),
     }
+}
+
+/// What vouched for a client does so no longer.
+fn expire(own: &mut Owners, c: ConnIdx) {
+    let cause = "the token of the client has expired";
+    audit::note(own, c, AccessKind::Revoked, cause);
+    let Some(conn) = own.conns.mqtt(c) else {
+        return;
+    };
+    let (id, session) = (conn.id, conn.session());
+    let client_id = session.and_then(|s| Some(own.sessions.mqtt(s)?.client_id.clone()));
+    own.outbox.event(Event::Disconnected {
+        conn: id,
+        client_id,
+        cause: Text::from_static(cause),
+    });
+    disconnect(own, c, ReasonCode::NotAuthorized);
 }
 
 /// Ends a connection for a broken rule: with the reason code where the

@@ -22,6 +22,14 @@ pub(crate) fn put(own: &mut Owners, s: SessionIdx) {
     }
 }
 
+/// As [`put`], of a session that the store has.
+pub(crate) fn put_lasting(own: &mut Owners, s: SessionIdx) {
+    let session = own.sessions.mqtt(s);
+    if session.is_some_and(|session| session.stored) && own.commits.is_durable() {
+        put(own, s);
+    }
+}
+
 /// What is stored in one batch with a will.
 pub(crate) fn with_will(own: &mut Owners, token: u64, record: &Record) -> Vec<StoreOp> {
     let session = match record {

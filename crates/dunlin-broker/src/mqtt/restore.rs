@@ -12,8 +12,9 @@ use dunlin_mqtt::server::session::{Subscription, Will};
 use dunlin_queue::Delivery;
 use dunlin_store::{InflightState, RecoveredSession};
 
+use crate::auth::Others;
 use crate::mqtt::lifetime;
-use crate::mqtt::session::{MqttSession, subscribed};
+use crate::mqtt::session::{MqttSession, stored, subscribed};
 use crate::owners::Owners;
 use crate::owners::common::Standing;
 use crate::owners::session::Session;
@@ -48,13 +49,13 @@ fn restore_session(own: &mut Owners, from: &RecoveredSession) -> Option<Box<Will
     };
     let mut session = MqttSession::new(from.key, record.client_id.clone(), version);
     session.user = record.user_name.clone();
-    let mount = core::str::from_utf8(&record.options).ok();
-    session.mount = mount.filter(|mount| !mount.is_empty()).map(Box::from);
     // Records of version 1 do not say who vouches for the name.
-    let certificates = own.config.listeners.iter().any(|l| l.certificates);
-    if session.user.is_some() && (!record.owner.is_empty() || !certificates) {
+    let mut listeners = own.config.listeners.iter();
+    let others = listeners.any(|l| l.certificates || l.others != Others::Never);
+    if session.user.is_some() && (!record.owner.is_empty() || !others) {
         session.standing = Standing::Listed;
     }
+    (session.mount, session.rules) = stored(&record.options);
     // A session that was connected when the process died lost its
     // connection then; now is the best estimate of that.
     let since = record.disconnected_at.unwrap_or(own.now);

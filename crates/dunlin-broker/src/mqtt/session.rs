@@ -12,11 +12,38 @@ use dunlin_mqtt::server::{self, AckToken};
 use dunlin_queue::{Delivery, Queue};
 use dunlin_store::{SessionKey, SessionRecord, StoreOp, StoredWill};
 
+use crate::access::OwnRules;
 use crate::config::Config;
 use crate::owners::common::{SessionCore, Standing};
 use crate::owners::kind::SessionKind;
 use crate::owners::subscribers::Subscribed;
 use crate::queues::options::Overflow;
+
+/// Between the mount point and the rules of a stored session; in neither.
+const RULES: u8 = 0;
+
+/// What the store keeps of a session besides: its mount point and its rules.
+fn options(mount: Option<&str>, rules: Option<&OwnRules>) -> Box<[u8]> {
+    let mut kept = Vec::from(mount.unwrap_or_default());
+    if let Some(rules) = rules {
+        kept.push(RULES);
+        kept.extend_from_slice(rules.text().as_bytes());
+    }
+    kept.into()
+}
+
+/// The mount point and the rules of a stored session. Rules that cannot be read allow
+/// nothing.
+pub(crate) fn stored(options: &[u8]) -> (Option<Box<str>>, Option<Arc<OwnRules>>) {
+    let mut parts = options.splitn(2, |byte| *byte == RULES);
+    let mount = parts.next().and_then(|it| core::str::from_utf8(it).ok());
+    let rules = parts.next().map(|text| {
+        let text = core::str::from_utf8(text).unwrap_or_default();
+        Arc::new(OwnRules::parse(text).unwrap_or_default())
+    });
+    let mount = mount.filter(|mount| !mount.is_empty());
+    (mount.map(Box::from), rules)
+}
 
 /// A session of MQTT.
 #[derive(Debug)]
@@ -86,7 +113,7 @@ impl MqttSession {
                 Standing::Open | Standing::Server | Standing::Unproved => Text::new(),
                 Standing::Listed | Standing::Gone => self.user.clone().unwrap_or_default(),
             },
-            options: self.mount.clone().unwrap_or_default().into_boxed_bytes(),
+            options: options(self.mount.as_deref(), self.rules.as_deref()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -9,7 +10,8 @@ use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Instant, Text};
 use dunlin_store::SessionKey;
 
-use crate::access::{Access, Action};
+use crate::access::{Access, Action, Actor, OwnRules};
+use crate::auth::By;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::holders::Charge;
 use crate::owners::timers::Alarm;
@@ -30,6 +32,10 @@ pub(crate) struct Identity {
     pub(crate) standing: Standing,
     /// When the token expires that proves it.
     pub(crate) expires: Option<Instant>,
+    /// What proves it, if that is neither the password file nor a certificate.
+    pub(crate) by: Option<By>,
+    /// What it may do besides what the access list says.
+    pub(crate) rules: Option<Arc<OwnRules>>,
     /// Last message of an enhanced authentication, for CONNACK.
     pub(crate) data: Option<Bytes>,
 }
@@ -171,6 +177,8 @@ pub(crate) struct SessionCore {
     /// Whom it belongs to.
     pub(crate) user: Option<Text>,
     pub(crate) standing: Standing,
+    /// What vouches for it brought these.
+    pub(crate) rules: Option<Arc<OwnRules>>,
     pub(crate) allowed: Option<Box<Allowed>>,
     /// What waits or is in flight may come from a time of other rules.
     pub(crate) recheck: bool,
@@ -193,6 +201,7 @@ impl SessionCore {
             client_id,
             user: None,
             standing: Standing::Open,
+            rules: None,
             allowed: None,
             recheck: false,
             conn: None,
@@ -210,10 +219,14 @@ impl SessionCore {
         match self.standing {
             Standing::Gone | Standing::Unproved => false,
             Standing::Server => true,
-            Standing::Open | Standing::Listed => access
-                .acl
-                .as_ref()
-                .is_none_or(|acl| acl.allows(self.user.as_deref(), &self.client_id, action, topic)),
+            Standing::Open | Standing::Listed => {
+                let who = Actor {
+                    user: self.user.as_deref(),
+                    client_id: &self.client_id,
+                    rules: self.rules.as_deref(),
+                };
+                access.allows(who, action, topic)
+            }
         }
     }
 

@@ -244,10 +244,12 @@ impl Owners {
 
     /// As [`Owners::may`] for [`Action::Publish`], with a memory.
     pub(crate) fn may_publish(&mut self, s: SessionIdx, topic: &str) -> bool {
-        if self.access.acl.is_none() {
+        let session = self.sessions.get(s);
+        let has_rules = session.as_ref().is_some_and(|s| s.rules.is_some());
+        if self.access.acl.is_none() && !has_rules {
             return self.may(s, Action::Publish, topic);
         }
-        let known = self.sessions.get(s).and_then(|s| s.allowed.as_deref());
+        let known = session.and_then(|s| s.allowed.as_deref());
         if known.is_some_and(|known| known.has(topic)) {
             return true;
         }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use dunlin_base::{Message, ShardId, Text};
 use dunlin_queue::Outcome;
 
+use crate::access::OwnRules;
 use crate::ids::SessionRef;
 use crate::owners::common::Standing;
 use crate::queues::options::Kept;
@@ -98,6 +99,8 @@ pub(crate) struct Create {
     pub(crate) filter: Option<Text>,
     /// Its filter is checked against the rules for its user.
     pub(crate) standing: Standing,
+    /// And against these rules of its client.
+    pub(crate) rules: Option<Arc<OwnRules>>,
 }
 
 /// Why a link does not get its node, or loses it.

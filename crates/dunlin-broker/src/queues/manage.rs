@@ -112,6 +112,7 @@ fn create(
         kept,
         filter: None,
         standing: Standing::Server,
+        rules: None,
     };
     let s = nodes::insert(own, address, asker.user.clone(), new);
     if let Some(node) = own.sessions.node_mut(s) {

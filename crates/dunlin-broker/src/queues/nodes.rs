@@ -220,6 +220,7 @@ pub(crate) fn insert(
     own.budget.holders.moved(None, user.as_ref());
     core.user = user;
     core.standing = new.standing;
+    core.rules = new.rules;
     let mut node = Node::new(core, address, new.kept);
     let binding = node.binding();
     node.bindings = new

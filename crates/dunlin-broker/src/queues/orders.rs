@@ -2,12 +2,13 @@
 //! the shard that a queue lives on, and its answers.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use dunlin_base::{ShardId, Text};
 
-use crate::access::{Access, Action};
+use crate::access::{Access, Action, Actor, OwnRules};
 use crate::ids::SessionRef;
 use crate::owners::common::Standing;
 use crate::queues::options::{LEVELS_MAX, Overflow, QueueOptions};
@@ -117,6 +118,7 @@ pub(crate) struct Asker {
     pub(crate) user: Option<Text>,
     pub(crate) client_id: Text,
     pub(crate) standing: Standing,
+    pub(crate) rules: Option<Arc<OwnRules>>,
 }
 
 impl Asker {
@@ -125,15 +127,14 @@ impl Asker {
         match self.standing {
             Standing::Gone | Standing::Unproved => false,
             Standing::Server => true,
-            Standing::Open | Standing::Listed => access.acl.as_ref().is_none_or(|acl| {
-                let topic = right_of(address);
-                acl.allows(
-                    self.user.as_deref(),
-                    &self.client_id,
-                    Action::Subscribe,
-                    &topic,
-                )
-            }),
+            Standing::Open | Standing::Listed => {
+                let who = Actor {
+                    user: self.user.as_deref(),
+                    client_id: &self.client_id,
+                    rules: self.rules.as_deref(),
+                };
+                access.allows(who, Action::Subscribe, &right_of(address))
+            }
         }
     }
 }

@@ -126,6 +126,7 @@ fn configure(own: &mut Owners) {
                 kept,
                 filter: None,
                 standing: Standing::Server,
+                rules: None,
             };
             let s = nodes::insert(own, address, None, new);
             if let Some(node) = own.sessions.node_mut(s) {

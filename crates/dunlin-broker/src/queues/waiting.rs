@@ -39,6 +39,7 @@ fn node(own: &mut Owners) -> SessionIdx {
         kept,
         filter: None,
         standing: Standing::Server,
+        rules: None,
     };
     let s = nodes::insert(own, address, None, new);
     nodes::store(own, s);

@@ -25,7 +25,9 @@ pub(crate) fn set_access(own: &mut Owners, access: Access) {
     let lists = before.acl.is_some() || own.access.acl.is_some();
     let mut affected = Vec::new();
     for s in sessions {
-        if update_standing(own, s) || lists {
+        let session = own.sessions.peek(s);
+        let has_rules = session.is_some_and(|session| session.rules.is_some());
+        if update_standing(own, s) || lists || has_rules {
             affected.push(s);
         }
     }

@@ -21,7 +21,7 @@ use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Trans
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
 use dunlin_store::{Batch, MemoryStore, Request, StoreDone, StoreError};
 
-use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest};
+use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest, Others};
 use crate::config::Config;
 use crate::control::values::{self as control, Reply};
 use crate::io::{Input, Output};
@@ -504,6 +504,8 @@ pub(super) const OPEN: AuthPolicy = AuthPolicy {
     passwords: false,
     certificates: false,
     tokens: false,
+    others: Others::Never,
+    certificate_first: false,
 };
 
 pub(super) fn conn(shard: u16, serial: u64) -> ConnId {
@@ -787,6 +789,7 @@ fn sasl_decides_who_may_open() {
         passwords: true,
         certificates: false,
         tokens: false,
+        ..AuthPolicy::default()
     };
     let init = |mechanism, response| SaslInit {
         mechanism: Symbol::from_static(mechanism),

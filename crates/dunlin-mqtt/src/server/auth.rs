@@ -1,6 +1,6 @@
 //! Enhanced authentication (MQTT 5.0 section 4.12), the server's side: one
-//! exchange of SCRAM-SHA-256 (RFC 7677), bound to its channel or not, and when
-//! its packets may come.
+//! exchange of SCRAM-SHA-256 (RFC 7677), bound to its channel or not, or one token
+//! (OAUTHBEARER, RFC 7628), and when their packets may come.
 
 use alloc::boxed::Box;
 
@@ -9,11 +9,28 @@ use dunlin_base::Text;
 use dunlin_base::transport::BindingType;
 use dunlin_mqtt_codec::{Auth, AuthProperties, Packet, ReasonCode};
 
+use dunlin_sasl::oauth::Bearer;
+
 use super::Fault;
 use crate::scram::{Exchange, METHOD, METHOD_PLUS, StoredKeys};
 
 /// The client is not who it says.
 pub const NOT_AUTHORIZED: Fault = Fault::new(ReasonCode::NotAuthorized, "authentication failed");
+
+/// The Authentication Method of tokens. The client says all in its first message.
+pub const METHOD_BEARER: &str = "OAUTHBEARER";
+
+/// The token in Authentication Data, and the user that the client claims to be, if it
+/// names one.
+///
+/// # Errors
+///
+/// This is no message of [`METHOD_BEARER`].
+pub fn bearer(data: Option<&[u8]>) -> Result<(Option<Text>, Text), Fault> {
+    let bearer = Bearer::parse(data.unwrap_or_default()).map_err(|_| NOT_AUTHORIZED)?;
+    let user = (!bearer.authzid.is_empty()).then(|| Text::from(bearer.authzid));
+    Ok((user, Text::from(bearer.token)))
+}
 
 /// An exchange after the client's first message.
 #[derive(Debug)]
@@ -118,13 +135,24 @@ impl AuthExchange {
 pub enum Reauth {
     /// Get the keys of this user, for [`Reauthentication::exchange`].
     Ask(Text),
+    /// Have this token verified, which the client says is this user's, for
+    /// [`Reauthentication::take_token`].
+    Verify(Option<Text>, Text),
     /// It has proved itself: send AUTH with this.
     Done(Bytes),
 }
 
 /// Authentication of a connected client, again (section 4.12.1).
 #[derive(Debug, Default)]
-pub struct Reauthentication(Option<Box<AuthExchange>>);
+pub struct Reauthentication(Option<Under>);
+
+/// What is under way.
+#[derive(Debug)]
+enum Under {
+    Scram(Box<AuthExchange>),
+    /// A token is being verified.
+    Token,
+}
 
 impl Reauthentication {
     /// AUTH of a client that connected with this method, as this user.
@@ -151,13 +179,18 @@ impl Reauthentication {
             return Err(Fault::protocol("not the method of CONNECT"));
         };
         match (auth.reason, self.0.take()) {
+            (ReasonCode::ReAuthenticate, None) if method == METHOD_BEARER => {
+                let (user, token) = bearer(data)?;
+                self.0 = Some(Under::Token);
+                Ok(Reauth::Verify(user, token))
+            }
             (ReasonCode::ReAuthenticate, None) => {
                 let exchange = AuthExchange::begin(method, data, offered)?;
                 let user = exchange.user().clone();
-                self.0 = Some(Box::new(exchange));
+                self.0 = Some(Under::Scram(Box::new(exchange)));
                 Ok(Reauth::Ask(user))
             }
-            (ReasonCode::ContinueAuthentication, Some(exchange)) => {
+            (ReasonCode::ContinueAuthentication, Some(Under::Scram(exchange))) => {
                 //= mqtt5#[MQTT-4.12.1-2]
                 let last = exchange.finish(data)?;
                 match known {
@@ -171,7 +204,19 @@ impl Reauthentication {
 
     /// The exchange under way.
     pub fn exchange(&mut self) -> Option<&mut AuthExchange> {
-        self.0.as_deref_mut()
+        match &mut self.0 {
+            Some(Under::Scram(exchange)) => Some(&mut **exchange),
+            Some(Under::Token) | None => None,
+        }
+    }
+
+    /// Ends the verification of a token; whether one was under way.
+    pub fn take_token(&mut self) -> bool {
+        let waits = matches!(self.0, Some(Under::Token));
+        if waits {
+            self.0 = None;
+        }
+        waits
     }
 }
 
@@ -273,6 +318,39 @@ mod tests {
             let proof = prove(&CLIENT, state.exchange().expect("under way"));
             let done = state.handle_auth(&auth(goes_on, &proof), method, Some(&known), None);
             assert_eq!(done.err().map(|fault| fault.reason), reason);
+        }
+    }
+
+    #[test]
+    fn a_token_is_the_whole_exchange() {
+        let data: &[u8] = b"n,a=u,\x01auth=Bearer t\x01\x01";
+        let (user, token) = (Some(Text::from_static("u")), Text::from_static("t"));
+        assert_eq!(bearer(Some(data)), Ok((user.clone(), token.clone())));
+        for wrong in [None, Some(&b"t"[..])] {
+            let fault = bearer(wrong).expect_err("no message");
+            assert_eq!(fault.reason, ReasonCode::NotAuthorized);
+        }
+        let (again, goes_on) = (
+            ReasonCode::ReAuthenticate,
+            ReasonCode::ContinueAuthentication,
+        );
+        let mut state = Reauthentication::default();
+        let method = Some(METHOD_BEARER);
+        let handle = |state: &mut Reauthentication, reason| {
+            let auth = auth_of(METHOD_BEARER, reason, data);
+            state.handle_auth(&auth, method, None, None)
+        };
+        assert!(!state.take_token());
+        for _ in 0..2 {
+            let asked = handle(&mut state, again);
+            assert_eq!(asked, Ok(Reauth::Verify(user.clone(), token.clone())));
+            assert!(state.exchange().is_none() && state.take_token());
+        }
+        // Nothing follows the token, nor another one before the answer.
+        assert!(handle(&mut state, goes_on).is_err());
+        for reason in [goes_on, again] {
+            assert!(handle(&mut state, again).is_ok());
+            assert!(handle(&mut state, reason).is_err());
         }
     }
 

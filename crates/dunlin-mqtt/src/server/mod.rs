@@ -24,7 +24,9 @@ mod outbound;
 pub mod session;
 
 pub use crate::aliases::{AliasTable, TopicAliases};
-pub use auth::{AuthExchange, NOT_AUTHORIZED, Reauth, Reauthentication, auth_packet};
+pub use auth::{
+    AuthExchange, METHOD_BEARER, NOT_AUTHORIZED, Reauth, Reauthentication, auth_packet, bearer,
+};
 pub use fault::Fault;
 pub use framer::Framer;
 pub use inbound::{Ack, AckToken, Inbound, Receipt, Release};

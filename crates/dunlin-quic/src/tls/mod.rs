@@ -11,6 +11,7 @@ mod server;
 mod verify;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use client::{ClientTls, ClientTlsBuilder};
 pub use compact::release_keys;
@@ -19,8 +20,9 @@ pub use end_point::end_point;
 pub use keylog::KeyLog;
 pub use policy::{CertName, Cipher, Group, TlsPolicy, UnknownName};
 pub(crate) use policy::{quic_client, quic_server};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 pub use server::{ServerTls, ServerTlsOptions};
 
 /// What a browser offers for a WebSocket.
@@ -65,6 +67,9 @@ pub enum TlsError {
     /// There is no certificate in it.
     #[error("{0} contains no certificate")]
     NoCertificate(String),
+    /// There is no revocation list in it.
+    #[error("{0} contains no certificate revocation list")]
+    NoList(String),
     /// There is no private key in it.
     #[error("{0} contains no private key")]
     NoKey(String),
@@ -104,6 +109,44 @@ pub(crate) fn parse_certs(
         return Err(TlsError::NoCertificate(what.into()));
     }
     Ok(certs)
+}
+
+pub(crate) fn parse_lists(
+    pem: &[u8],
+    what: &str,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let lists = CertificateRevocationListDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| TlsError::Pem {
+            what: what.into(),
+            detail: e.to_string(),
+        })?;
+    if lists.is_empty() {
+        return Err(TlsError::NoList(what.into()));
+    }
+    Ok(lists)
+}
+
+/// The cryptography of all connections, for a client of another protocol.
+#[must_use]
+pub fn crypto_provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// The authorities that the operating system trusts, in DER.
+///
+/// # Errors
+/// There is none.
+pub fn system_roots() -> Result<Vec<Vec<u8>>, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let why = found.errors.first().map(ToString::to_string);
+        return Err(TlsError::Roots(
+            why.unwrap_or_else(|| "the system has none".into()),
+        ));
+    }
+    let certs = found.certs.into_iter();
+    Ok(certs.map(|cert| cert.to_vec()).collect())
 }
 
 pub(crate) fn parse_key(pem: &[u8], what: &str) -> Result<PrivateKeyDer<'static>, TlsError> {

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     ALPN_HTTP, CertName, KeyLog, TlsError, TlsPolicy, alpn, end_point, parse_certs, parse_key,
-    read_file,
+    parse_lists, read_file,
 };
 
 /// What a listener's TLS is made of, as PEM text.
@@ -28,6 +28,10 @@ pub struct ServerTlsOptions {
     pub key_pem: Vec<u8>,
     /// Authorities of client certificates; `None`: clients are not asked.
     pub client_ca_pem: Option<Vec<u8>>,
+    /// Lists of certificates of clients that were revoked, each with what it is called
+    /// in errors. With one, there must be a list of each authority between a client and
+    /// those of `client_ca_pem`.
+    pub revoked_pem: Vec<(String, Vec<u8>)>,
     /// Refuse clients without a certificate.
     pub require_client_cert: bool,
     /// Ciphers and key exchanges.
@@ -46,6 +50,7 @@ impl ServerTlsOptions {
             cert_pem,
             key_pem,
             client_ca_pem: None,
+            revoked_pem: Vec::new(),
             require_client_cert: false,
             policy: TlsPolicy::default(),
             cert_name: CertName::default(),
@@ -67,6 +72,16 @@ impl ServerTlsOptions {
             client_ca.map(name).unwrap_or_default(),
         ];
         Ok(options)
+    }
+
+    /// Reads a PEM file with revocation lists.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read_revoked(&mut self, path: &Path) -> Result<(), TlsError> {
+        let list = (path.display().to_string(), read_file(path)?);
+        self.revoked_pem.push(list);
+        Ok(())
     }
 }
 
@@ -188,6 +203,10 @@ fn scope(options: &ServerTlsOptions) -> [u8; 32] {
     };
     put(options.client_ca_pem.as_deref().unwrap_or_default());
     put(&[u8::from(options.require_client_cert)]);
+    // What was revoked meanwhile resumes nothing.
+    for (_, list) in &options.revoked_pem {
+        put(list);
+    }
     hash.finalize().into()
 }
 
@@ -208,6 +227,11 @@ fn client_verifier(
                 "client certificates are required, but no authority for them is given".into(),
             ));
         }
+        if !options.revoked_pem.is_empty() {
+            return Err(TlsError::Roots(
+                "certificates are revoked, but no authority for them is given".into(),
+            ));
+        }
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
     let mut roots = RootCertStore::empty();
@@ -218,6 +242,11 @@ fn client_verifier(
     }
     let builder =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let mut lists = Vec::new();
+    for (name, pem) in &options.revoked_pem {
+        lists.extend(parse_lists(pem, name)?);
+    }
+    let builder = builder.with_crls(lists);
     let builder = if options.require_client_cert {
         builder
     } else {

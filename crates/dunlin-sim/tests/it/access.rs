@@ -289,6 +289,7 @@ fn guarded(shards: u16) -> Script {
         passwords: true,
         certificates: false,
         tokens: false,
+        ..AuthPolicy::default()
     }];
     Script::new(setup)
 }

@@ -24,6 +24,7 @@ fn world(seed: u64) -> World {
         passwords: true,
         certificates: false,
         tokens: false,
+        ..AuthPolicy::default()
     };
     world_with(seed, policy)
 }
@@ -89,6 +90,7 @@ fn scram_authenticates_over_any_transport() {
             passwords: true,
             certificates: false,
             tokens: false,
+            ..AuthPolicy::default()
         }];
         let mut world = World::new(setup);
         // From another machine: PLAIN is for encrypted connections.
@@ -444,6 +446,7 @@ fn tokens(seed: u64) -> World {
         passwords: false,
         certificates: false,
         tokens: true,
+        ..AuthPolicy::default()
     };
     world_with(seed, policy)
 }
@@ -542,6 +545,7 @@ fn tokens_are_for_encrypted_connections_where_they_are_verified() {
             passwords: true,
             certificates: false,
             tokens: verified,
+            ..AuthPolicy::default()
         }];
         let mut world = World::new(setup);
         let conn = world.open_from(addr, None);

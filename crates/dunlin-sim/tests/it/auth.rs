@@ -1,5 +1,7 @@
 //! Enhanced authentication: section 4.12 of MQTT 5.0, with SCRAM-SHA-256.
 
+use core::time::Duration;
+
 use dunlin_base::StreamId;
 use dunlin_base::transport::{BindingType, Transport};
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
@@ -10,11 +12,11 @@ use dunlin_mqtt_codec::{
 use dunlin_sim::{Setup, ToClient, World, channel_of, check, show};
 
 /// One client that speaks SCRAM.
-struct Rig {
-    world: World,
+pub(crate) struct Rig {
+    pub(crate) world: World,
     conn: dunlin_base::ConnId,
     bytes: Vec<u8>,
-    open: bool,
+    pub(crate) open: bool,
 }
 
 fn rig(shards: u16) -> Rig {
@@ -22,17 +24,21 @@ fn rig(shards: u16) -> Rig {
 }
 
 fn rig_over(transport: Transport, shards: u16) -> Rig {
+    rig_from("127.0.0.1:40000", transport, shards, false)
+}
+
+pub(crate) fn rig_from(addr: &str, transport: Transport, shards: u16, tokens: bool) -> Rig {
     let mut setup = Setup::new(shards, 7);
     setup.transport = transport;
     setup.users = &[("alice", "secret"), ("bob", "hunter2")];
     setup.config.listeners = vec![AuthPolicy {
         anonymous: Anonymous::Never,
         passwords: true,
-        certificates: false,
-        tokens: false,
+        tokens,
+        ..AuthPolicy::default()
     }];
     let mut world = World::new(setup);
-    let conn = world.open();
+    let conn = world.open_from(addr, None);
     Rig {
         world,
         conn,
@@ -42,21 +48,37 @@ fn rig_over(transport: Transport, shards: u16) -> Rig {
 }
 
 impl Rig {
-    fn send(&mut self, packet: &Packet<'_>) {
+    pub(crate) fn send(&mut self, packet: &Packet<'_>) {
         let mut out = Vec::new();
         packet.encode(Version::V5, &mut out).expect("encodes");
         self.world.send(self.conn, StreamId::CONTROL, &out);
+        self.settle();
+    }
+
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        let until = self.world.now() + time;
+        while let Some((_, event)) = self.world.next(until) {
+            self.see(event);
+        }
+    }
+
+    fn settle(&mut self) {
         while let Some((_, event)) = self.world.next_before_quiet() {
-            match event {
-                ToClient::Bytes(_, bytes) => self.bytes.extend(bytes),
-                ToClient::Closed(_) => self.open = false,
-                _ => {}
-            }
+            self.see(event);
+        }
+    }
+
+    fn see(&mut self, event: ToClient) {
+        match event {
+            ToClient::Bytes(_, bytes) => self.bytes.extend(bytes),
+            ToClient::Closed(_) => self.open = false,
+            _ => {}
         }
     }
 
     /// The next packet as a line, with the authentication data that it has.
-    fn read(&mut self) -> (String, Vec<u8>) {
+    pub(crate) fn read(&mut self) -> (String, Vec<u8>) {
         let frame = peek(&self.bytes, u32::MAX).expect("valid").expect("whole");
         let packet: Vec<u8> = self.bytes.drain(..frame.total_len).collect();
         let packet = decode(&packet, Version::V5).expect("valid");
@@ -73,7 +95,7 @@ impl Rig {
         self.connect_by(METHOD, &first(client));
     }
 
-    fn connect_by(&mut self, method: &str, first: &[u8]) {
+    pub(crate) fn connect_by(&mut self, method: &str, first: &[u8]) {
         let connect = Connect {
             client_id: "c",
             properties: ConnectProperties {
@@ -86,7 +108,7 @@ impl Rig {
         self.send(&Packet::Connect(connect));
     }
 
-    fn auth(&mut self, reason: ReasonCode, method: &str, data: &[u8]) {
+    pub(crate) fn auth(&mut self, reason: ReasonCode, method: &str, data: &[u8]) {
         let properties = AuthProperties {
             authentication_method: Some(method),
             authentication_data: Some(data),

@@ -27,6 +27,7 @@ fn policy(anonymous: Anonymous) -> AuthPolicy {
         passwords: true,
         certificates: false,
         tokens: true,
+        ..AuthPolicy::default()
     }
 }
 

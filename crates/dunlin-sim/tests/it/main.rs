@@ -32,6 +32,7 @@ mod shared;
 mod smoke;
 mod streams;
 mod subscribe;
+mod tokens;
 mod topics;
 mod transactions;
 mod v311;

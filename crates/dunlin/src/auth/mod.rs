@@ -1,32 +1,41 @@
-//! The authenticator: a thread that verifies passwords and tokens, so that shards
-//! never wait for a hash or a signature. Knows the password file and the keys of
-//! tokens; knows no connection.
+//! The authenticator: a thread that verifies passwords and tokens, and others that ask
+//! servers, so that shards never wait for a hash, a signature or an answer. Knows the
+//! password file and the keys of tokens; knows no connection.
 
+mod http;
 pub mod passwords;
+mod rules;
 mod throttle;
 pub mod tokens;
+mod web;
+mod worker;
+
+#[cfg(test)]
+#[path = "../../tests/it/web.rs"]
+mod fake;
 
 use core::fmt;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use dunlin_base::Text;
 use dunlin_broker::access::{Acl, AclError};
 use dunlin_broker::auth::{AuthAnswer, AuthRequest};
-use dunlin_broker::is_bridge_name;
+use http::Server;
 use passwords::{PasswordError, Passwords};
-use subtle::ConstantTimeEq;
-use throttle::Throttle;
-use tokens::{TokenError, Tokens};
+use tokens::{Fetched, TokenError, Tokens};
+use worker::Worker;
 
-use crate::config::Jwt;
+use crate::config::{Auth, Step};
 
+pub use http::HttpError;
 pub use throttle::Delays;
+pub use web::WebError;
 
 /// Most questions that wait; the next one is answered [`AuthAnswer::Busy`].
 /// At a millisecond each, the last of them waits for about a second.
@@ -40,10 +49,48 @@ pub type Reply = Box<dyn FnOnce(AuthAnswer) + Send>;
 /// answers from the old ones have been given before.
 pub type Then = Box<dyn FnOnce() + Send>;
 
+/// A question, and how far it has come.
+struct Asked {
+    request: AuthRequest,
+    reply: Reply,
+    /// Steps that know nothing of the client.
+    passed: usize,
+    /// It has waited for keys.
+    has_waited: bool,
+}
+
+impl Asked {
+    fn new(request: AuthRequest, reply: Reply) -> Self {
+        Self {
+            request,
+            reply,
+            passed: 0,
+            has_waited: false,
+        }
+    }
+
+    /// Who logs in, and from where, with a password that may be wrong.
+    fn login(&self) -> Option<(Text, IpAddr)> {
+        match &self.request {
+            AuthRequest::Password {
+                user,
+                password,
+                peer,
+                ..
+            } if !(user.is_empty() && password.is_empty()) => {
+                Some((Text::from(user.as_str()), peer.addr.ip()))
+            }
+            _ => None,
+        }
+    }
+}
+
 enum Job {
-    Ask(AuthRequest, Reply),
+    Ask(Box<Asked>),
     Note(Proof),
-    Replace(Credentials, Then),
+    /// Keys of tokens were fetched, or not.
+    Fetched(Fetched),
+    Replace(Box<Credentials>, Then),
 }
 
 /// Why the authenticator cannot start, or an access list cannot be used.
@@ -56,6 +103,9 @@ pub enum AuthError {
     /// The keys of tokens.
     #[error(transparent)]
     Tokens(#[from] TokenError),
+    /// The server that is asked by HTTP.
+    #[error("auth.http: {0}")]
+    Http(#[from] HttpError),
     /// The access list cannot be read.
     #[error("cannot read the access list {}: {source}", path.display())]
     ReadAcl {
@@ -109,7 +159,7 @@ pub struct Proof {
 /// Answers [`AuthRequest`]s on a thread of its own, which ends when this is
 /// dropped.
 pub struct Authenticator {
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<Arc<SyncSender<Job>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -124,6 +174,9 @@ impl fmt::Debug for Authenticator {
 pub struct Credentials {
     passwords: Option<Passwords>,
     tokens: Option<Tokens>,
+    server: Option<Server>,
+    /// What is asked about a client, one after the other.
+    order: Vec<Step>,
 }
 
 impl Credentials {
@@ -131,10 +184,13 @@ impl Credentials {
     ///
     /// # Errors
     /// A file cannot be read, or is wrong.
-    pub fn load(password_file: Option<&Path>, jwt: Option<&Jwt>) -> Result<Self, AuthError> {
+    pub fn load(config: &Auth) -> Result<Self, AuthError> {
+        let passwords = config.password_file.as_deref();
         Ok(Self {
-            passwords: password_file.map(Passwords::load).transpose()?,
-            tokens: jwt.map(Tokens::load).transpose()?,
+            passwords: passwords.map(Passwords::load).transpose()?,
+            tokens: config.jwt.as_ref().map(Tokens::load).transpose()?,
+            server: config.http.as_ref().map(Server::load).transpose()?,
+            order: config.steps().collect(),
         })
     }
 
@@ -151,11 +207,12 @@ impl Credentials {
     /// # Errors
     /// There is no thread, or no random key, to be had.
     pub fn start(self, delays: Delays) -> Result<Option<Authenticator>, AuthError> {
-        if self.passwords.is_none() && self.tokens.is_none() {
+        if self.passwords.is_none() && self.tokens.is_none() && self.server.is_none() {
             return Ok(None);
         }
-        let worker = Worker::new(self, delays)?;
         let (jobs, queue) = sync_channel(QUEUE_MAX);
+        let jobs = Arc::new(jobs);
+        let worker = Worker::start(self, delays, &Door(Arc::downgrade(&jobs)))?;
         let thread = std::thread::Builder::new()
             .name("auth".into())
             .spawn(move || worker.run(&queue))
@@ -167,19 +224,39 @@ impl Credentials {
     }
 }
 
+/// The way to the authenticator for threads that it started, which does not keep it
+/// alive.
+#[derive(Clone)]
+struct Door(Weak<SyncSender<Job>>);
+
+impl Door {
+    /// Waits while the queue is full; `false`: the authenticator has ended.
+    fn send(&self, job: Job) -> bool {
+        self.0.upgrade().is_some_and(|jobs| jobs.send(job).is_ok())
+    }
+
+    /// Does not wait; the job comes back where there is no room for it.
+    fn try_send(&self, job: Job) -> Result<(), Job> {
+        submit(self.0.upgrade().as_deref(), job)
+    }
+}
+
+/// Does not wait; the job comes back where there is no room for it.
+fn submit(jobs: Option<&SyncSender<Job>>, job: Job) -> Result<(), Job> {
+    let Some(jobs) = jobs else {
+        return Err(job);
+    };
+    jobs.try_send(job).map_err(|error| match error {
+        TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
+    })
+}
+
 impl Authenticator {
     /// Asks; never waits. The answer is given to `reply`.
     pub fn submit(&self, request: AuthRequest, reply: Reply) {
-        let job = Job::Ask(request, reply);
-        let refused = match &self.jobs {
-            None => Some(job),
-            Some(jobs) => match jobs.try_send(job) {
-                Ok(()) => None,
-                Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Some(job),
-            },
-        };
-        if let Some(Job::Ask(_, reply)) = refused {
-            reply(AuthAnswer::Busy);
+        let job = Job::Ask(Box::new(Asked::new(request, reply)));
+        if let Err(Job::Ask(asked)) = submit(self.jobs.as_deref(), job) {
+            (asked.reply)(AuthAnswer::Busy);
         }
     }
 
@@ -196,7 +273,7 @@ impl Authenticator {
     pub fn replace(&self, credentials: Credentials, then: Then) {
         if let Some(jobs) = &self.jobs {
             // The thread ends only after this sender does.
-            let _ = jobs.send(Job::Replace(credentials, then));
+            let _ = jobs.send(Job::Replace(Box::new(credentials), then));
         }
     }
 }
@@ -208,110 +285,6 @@ impl Drop for Authenticator {
             // A panic there has been reported there.
             let _ = thread.join();
         }
-    }
-}
-
-/// What the thread owns.
-struct Worker {
-    credentials: Credentials,
-    /// Key of the fingerprints, which keeps them useless elsewhere.
-    key: [u8; 32],
-    /// For each user the last password that was right, as a fingerprint: when
-    /// thousands reconnect after a restart, each hash is computed once. Bounded
-    /// by the number of users.
-    known: BTreeMap<Text, [u8; 32]>,
-    throttle: Throttle,
-}
-
-impl Worker {
-    fn new(credentials: Credentials, delays: Delays) -> Result<Self, AuthError> {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(AuthError::Random)?;
-        Ok(Self {
-            credentials,
-            key,
-            known: BTreeMap::new(),
-            throttle: Throttle::new(delays),
-        })
-    }
-
-    fn run(mut self, queue: &Receiver<Job>) {
-        while let Ok(job) = queue.recv() {
-            match job {
-                Job::Ask(request, reply) => reply(self.answer(request, Instant::now())),
-                Job::Note(proof) => self.note(&proof.user, proof.address, proof.right),
-                Job::Replace(credentials, then) => {
-                    self.credentials = credentials;
-                    self.known.clear();
-                    then();
-                }
-            }
-        }
-    }
-
-    fn note(&mut self, user: &Text, address: IpAddr, right: bool) {
-        if right {
-            self.throttle.note_right(user, address);
-        } else {
-            self.throttle.note_wrong(user, address, Instant::now());
-        }
-    }
-
-    fn answer(&mut self, request: AuthRequest, now: Instant) -> AuthAnswer {
-        match request {
-            AuthRequest::Scram { user, address } => {
-                if !self.throttle.admits(&user, address, now) {
-                    return AuthAnswer::TooSoon;
-                }
-                let passwords = self.credentials.passwords.as_ref();
-                passwords.map_or(AuthAnswer::Refuse, |it| AuthAnswer::Scram(it.scram(&user)))
-            }
-            AuthRequest::Token { user, token } => {
-                let tokens = self.credentials.tokens.as_ref();
-                let valid = tokens.and_then(|tokens| tokens.verify(&token));
-                // A client acts for itself only.
-                let valid = valid.filter(|valid| user.is_none_or(|user| user == valid.user));
-                // Bridges of the broker have no tokens.
-                let valid = valid.filter(|valid| !is_bridge_name(&valid.user));
-                valid.map_or(AuthAnswer::Refuse, |valid| AuthAnswer::Token {
-                    user: valid.user,
-                    lifetime: valid.lifetime,
-                })
-            }
-            AuthRequest::Password {
-                user,
-                password,
-                peer,
-                ..
-            } => {
-                let address = peer.addr.ip();
-                if !self.throttle.admits(&user, address, now) {
-                    return AuthAnswer::TooSoon;
-                }
-                let right = self.is_right(&user, &password);
-                self.note(&user, address, right);
-                if right {
-                    AuthAnswer::Accept { user: Some(user) }
-                } else {
-                    AuthAnswer::Refuse
-                }
-            }
-        }
-    }
-
-    fn is_right(&mut self, user: &Text, password: &[u8]) -> bool {
-        let fingerprint = Passwords::fingerprint(&self.key, user, password);
-        let known = self.known.get(user.as_bytes());
-        if known.is_some_and(|known| known.ct_eq(&fingerprint).into()) {
-            return true;
-        }
-        let passwords = self.credentials.passwords.as_ref();
-        let right = passwords.is_some_and(|passwords| passwords.verify(user, password));
-        if right {
-            // A copy, because the name may be a slice of a large packet.
-            self.known.insert(Text::from(user.as_str()), fingerprint);
-        }
-        right
     }
 }
 
@@ -363,7 +336,11 @@ mod tests {
     }
 
     fn load(path: &Path) -> Credentials {
-        Credentials::load(Some(path), None).expect("loaded")
+        let config = Auth {
+            password_file: Some(path.into()),
+            ..Auth::default()
+        };
+        Credentials::load(&config).expect("loaded")
     }
 
     fn start(path: &Path) -> Authenticator {

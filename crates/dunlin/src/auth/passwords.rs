@@ -277,6 +277,12 @@ impl Passwords {
         self.users.len()
     }
 
+    /// Whether there is a user of this name.
+    #[must_use]
+    pub fn has(&self, user: &str) -> bool {
+        self.users.contains_key(user)
+    }
+
     /// Whether there is no user.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,25 +1,34 @@
 //! Bearer tokens of clients: JSON Web Tokens (RFC 7519), verified with the keys of a
-//! file. Knows no connection.
+//! file or of another server. Knows no connection.
 
 use core::fmt;
 use core::time::Duration;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dunlin_base::Text;
+use dunlin_broker::access::OwnRules;
+use fetch::Source;
 use keys::Key;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::config::Jwt;
+#[cfg(test)]
+use super::fake;
+use super::rules;
+use super::web::{Manner, Web, WebError};
+use crate::config::{Jwt, UserName};
 
+mod fetch;
 mod keys;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
+pub(super) use fetch::{Fetched, start};
 pub use keys::KEYS_MAX;
 
 /// Longest token; a longer one is refused unread. So is one that fits into no SASL
@@ -53,16 +62,49 @@ pub enum TokenError {
         /// Why.
         why: String,
     },
+    /// The server that has them cannot be asked.
+    #[error("auth.jwt: {0}")]
+    Web(#[from] WebError),
+}
+
+/// Why a token lets no client in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is not valid.
+    Invalid,
+    /// No key is known that it may be signed with.
+    NoKey,
 }
 
 /// Verifies tokens.
 pub struct Tokens {
     keys: Vec<Key>,
+    /// Where keys are fetched, if they are.
+    source: Option<Arc<Source>>,
     audience: Vec<String>,
     issuer: Option<String>,
-    user_claim: String,
+    claims: Claims,
     leeway: Duration,
     max_lifetime: Duration,
+    unencrypted: bool,
+}
+
+/// What claims say of a client.
+struct Claims {
+    user: String,
+    /// It must be the user name of a client that sends the token as its password.
+    is_user_name: bool,
+    client_id: Option<String>,
+    rules: Option<String>,
+}
+
+/// What a client says of itself beside its token.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Said<'a> {
+    /// User name that came with the token as password.
+    pub user_name: Option<&'a str>,
+    /// Client identifier, where it is known.
+    pub client_id: Option<&'a str>,
 }
 
 // Keys must not reach a log.
@@ -82,32 +124,76 @@ pub struct Valid {
     pub user: Text,
     /// Time until it expires, or is to be set again.
     pub lifetime: Duration,
+    /// What it says its user may do.
+    pub rules: Option<Arc<OwnRules>>,
 }
 
 impl Tokens {
-    /// Reads the keys.
+    /// Reads the keys of a file. Those of a server are yet to come.
     ///
     /// # Errors
-    /// The file cannot be read, or has no key for the algorithms.
+    /// The file cannot be read, or has no key for the algorithms; or another file,
+    /// with authorities.
     pub fn load(config: &Jwt) -> Result<Self, TokenError> {
-        let path = &config.key_file;
-        let text = std::fs::read(path).map_err(|source| TokenError::Read {
-            path: path.clone(),
-            source,
-        })?;
+        let keys = config.key_file.as_deref();
+        let keys = keys
+            .map(|path| read(path, &config.algorithms))
+            .transpose()?;
+        let source = Source::of(config)?;
         Ok(Self {
-            keys: keys::read(path, &text, &config.algorithms)?,
+            keys: keys.unwrap_or_default(),
+            source: source.map(Arc::new),
             audience: config.audience.clone(),
             issuer: config.issuer.clone(),
-            user_claim: config.user_claim.clone(),
+            claims: Claims {
+                user: config.user_claim.clone(),
+                is_user_name: config.user_name == UserName::Same,
+                client_id: config.client_id_claim.clone(),
+                rules: config.rules_claim.clone(),
+            },
             leeway: config.leeway.0,
             max_lifetime: config.max_lifetime.0,
+            unencrypted: config.unencrypted,
         })
     }
 
+    /// Whether a token may come over a connection that others read.
+    pub(super) const fn may_be_read(&self) -> bool {
+        self.unencrypted
+    }
+
+    /// Where keys are fetched, if they are.
+    pub(super) fn source(&self) -> Option<Arc<Source>> {
+        self.source.clone()
+    }
+
+    /// Goes on with keys that were fetched before.
+    pub(super) fn adopt(&mut self, before: Self) {
+        if self.source.is_some() {
+            self.keys = before.keys;
+        }
+    }
+
+    /// Keys have come, or are too old.
+    pub(super) fn set_keys(&mut self, fetched: Fetched) {
+        if let Some(keys) = fetched.keys() {
+            self.keys = keys;
+        }
+    }
+
     /// Whose token this is and how long, if it is valid now.
-    #[must_use]
-    pub fn verify(&self, token: &str) -> Option<Valid> {
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn verify(&self, token: &str, said: Said<'_>) -> Result<Valid, Refused> {
+        self.signed(token)
+            .ok_or(Refused::Invalid)?
+            .and_then(|claims| self.check(&claims, said).ok_or(Refused::Invalid))
+    }
+
+    /// The claims of a token that is signed with a known key; `None`: it is no token,
+    /// or not signed with the key that it names.
+    fn signed(&self, token: &str) -> Option<Result<Map<String, Value>, Refused>> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -125,10 +211,13 @@ impl Tokens {
             None => None,
         };
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        let mut keys = self.keys(algorithm, id).take(KEYS_TRIED_MAX);
+        let mut keys = self.keys(algorithm, id).take(KEYS_TRIED_MAX).peekable();
+        if keys.peek().is_none() {
+            return Some(Err(Refused::NoKey));
+        }
         keys.find(|key| key.is_signed(signed.as_bytes(), &signature))?;
         let Unique(claims) = object(claims)?;
-        self.check(&claims)
+        Some(Ok(claims))
     }
 
     /// The keys that a token may be signed with, likely ones first.
@@ -146,7 +235,7 @@ impl Tokens {
     }
 
     /// What the claims of a token say that is signed.
-    fn check(&self, claims: &Map<String, Value>) -> Option<Valid> {
+    fn check(&self, claims: &Map<String, Value>, said: Said<'_>) -> Option<Valid> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
         let expires = seconds(claims.get("exp")?)?.checked_add(self.leeway)?;
         let lifetime = expires.checked_sub(now).filter(|left| !left.is_zero())?;
@@ -169,14 +258,52 @@ impl Tokens {
         if !is_of_issuer || !(is_for_us || self.audience.is_empty()) {
             return None;
         }
-        let user = claims.get(&self.user_claim)?.as_str()?;
-        let fits =
-            !user.is_empty() && user.len() <= USER_BYTES_MAX && !user.contains(char::is_control);
-        fits.then(|| Valid {
+        let user = claims.get(&self.claims.user)?.as_str()?;
+        let is_his = match said.user_name {
+            Some(name) if self.claims.is_user_name => name == user,
+            _ => true,
+        };
+        (is_user(user) && is_his).then_some(())?;
+        if let (Some(claim), Some(id)) = (&self.claims.client_id, said.client_id) {
+            (claims.get(claim)?.as_str()? == id).then_some(())?;
+        }
+        Some(Valid {
             user: Text::from(user),
             lifetime: lifetime.min(self.max_lifetime),
+            rules: self.rules(claims)?,
         })
     }
+
+    /// What its user may do; `None`: that cannot be read. Where claims may say it, one
+    /// that says nothing allows nothing.
+    fn rules(&self, claims: &Map<String, Value>) -> Option<Option<Arc<OwnRules>>> {
+        let Some(claim) = &self.claims.rules else {
+            return Some(None);
+        };
+        match claims.get(claim) {
+            None => Some(Some(Arc::default())),
+            Some(value) => rules::read(value).map(|rules| Some(Arc::new(rules))),
+        }
+    }
+}
+
+/// Whether a password may be a token: three parts, the first of them an object in
+/// base64url.
+pub(super) fn is_like_token(password: &[u8]) -> bool {
+    password.starts_with(b"ey") && password.iter().filter(|byte| **byte == b'.').count() == 2
+}
+
+/// Whether this is the name of a user.
+pub(super) fn is_user(name: &str) -> bool {
+    !name.is_empty() && name.len() <= USER_BYTES_MAX && !name.contains(char::is_control)
+}
+
+fn read(path: &Path, algorithms: &[String]) -> Result<Vec<Key>, TokenError> {
+    let text = std::fs::read(path).map_err(|source| TokenError::Read {
+        path: path.into(),
+        source,
+    })?;
+    keys::read(path, &text, algorithms)
 }
 
 /// A part of a token that is an object.

@@ -3,7 +3,8 @@
 //! microcontrollers verify it.
 //!
 //! A directory holds `ca.pem` and `ca.key`, and for each name `NAME.pem` and
-//! `NAME.key`. It is not a public key infrastructure: nothing is revoked.
+//! `NAME.key`. It is not a public key infrastructure: it makes no lists of
+//! what was revoked.
 
 mod inspect;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use dunlin_base::transport::Transport;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::error::Wrong;
 use super::path::Path;
 use super::qlog::Range;
 use super::tls::Name;
@@ -152,21 +153,7 @@ impl Listener {
                 return Err(("origins", why));
             }
         }
-        if let Some(tls) = &self.tls
-            && tls.require_client_cert
-            && tls.client_ca.is_none()
-        {
-            let why = "requires `tls.client_ca`, to verify client certificates with";
-            return Err(("tls.require_client_cert", why.into()));
-        }
-        if let Some(tls) = &self.tls
-            && tls.identity.is_some()
-            && tls.client_ca.is_none()
-        {
-            let why = "requires `tls.client_ca`, to verify client certificates with";
-            return Err(("tls.identity", why.into()));
-        }
-        Ok(())
+        self.tls.as_ref().map_or(Ok(()), Tls::check)
     }
 }
 
@@ -302,6 +289,9 @@ pub struct Tls {
     pub key: PathBuf,
     /// Certificates that client certificates are verified with.
     pub client_ca: Option<PathBuf>,
+    /// Lists of certificates of clients that were revoked.
+    #[serde(default)]
+    pub crl_files: Vec<PathBuf>,
     /// Refuse clients without a certificate.
     #[serde(default)]
     pub require_client_cert: bool,
@@ -317,8 +307,26 @@ impl Tls {
             cert,
             key,
             client_ca: None,
+            crl_files: Vec::new(),
             require_client_cert: false,
             identity: None,
+        }
+    }
+
+    /// What is wrong with it, as key and sentence.
+    fn check(&self) -> Result<(), Wrong> {
+        let of_clients = [
+            ("tls.require_client_cert", self.require_client_cert),
+            ("tls.identity", self.identity.is_some()),
+            ("tls.crl_files", !self.crl_files.is_empty()),
+        ];
+        let given = of_clients.into_iter().find(|(_, given)| *given);
+        match (given, &self.client_ca) {
+            (Some((key, _)), None) => {
+                let why = "requires `tls.client_ca`, to verify client certificates with";
+                Err((key, why.into()))
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! file, the overrides of the command line (`--set KEY=VALUE`), the check of
 //! how values fit together. It says what is wanted and opens nothing.
 
+mod asking;
 pub mod bridge;
 pub mod early;
 mod error;
@@ -24,18 +25,20 @@ pub mod topics;
 pub mod transactions;
 mod tuning;
 pub mod units;
+mod web;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use asking::{Asking, WhenDown};
 use early::EarlyData;
 pub use error::ConfigError;
-pub use jwt::{JWT_ALGORITHMS, Jwt};
+pub use jwt::{JWT_ALGORITHMS, Jwt, UserName};
 use listener::{Anonymous, Kind, Listener};
-pub use sections::ShardThreads;
-use sections::{Auth, Control, Limits, Log, Metrics, Quic, Store, Sys};
+pub use sections::{Auth, ShardThreads, Step};
+use sections::{Control, Limits, Log, Metrics, Quic, Store, Sys};
 
 /// The commented file that shows every key with its default.
 pub const EXAMPLE: &str = include_str!("../../../../dunlin.example.toml");
@@ -319,15 +322,25 @@ impl Config {
     /// What a listener asks of its clients.
     #[must_use]
     pub fn auth_policy(&self, listener: &Listener) -> dunlin_broker::auth::AuthPolicy {
+        use dunlin_broker::auth::Others;
+        let steps: Vec<Step> = self.auth.steps().collect();
+        let others = match steps.contains(&Step::Http) {
+            true => Others::Always,
+            false if steps.contains(&Step::Jwt) => Others::Credentials,
+            false => Others::Never,
+        };
         dunlin_broker::auth::AuthPolicy {
+            others,
+            certificate_first: steps.first() == Some(&Step::Certificate),
             anonymous: listener.anonymous.unwrap_or(self.auth.anonymous).into(),
             passwords: self.auth.password_file.is_some(),
             tokens: self.auth.jwt.is_some(),
-            certificates: listener.proxy_identity()
-                || listener
-                    .tls
-                    .as_ref()
-                    .is_some_and(|tls| tls.client_ca.is_some()),
+            certificates: steps.contains(&Step::Certificate)
+                && (listener.proxy_identity()
+                    || listener
+                        .tls
+                        .as_ref()
+                        .is_some_and(|tls| tls.client_ca.is_some())),
         }
     }
 

@@ -12,6 +12,7 @@ use dunlin_base::limits::{
 use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
+use super::asking::Asking;
 use super::error::Wrong;
 use super::http::Http;
 use super::jwt::Jwt;
@@ -402,6 +403,10 @@ pub struct Auth {
     pub password_file: Option<PathBuf>,
     /// How bearer tokens are verified; absent: there are none.
     pub jwt: Option<Jwt>,
+    /// A server that is asked who clients are.
+    pub http: Option<Asking>,
+    /// What decides on a client, one after the other.
+    pub order: Vec<Step>,
     /// Topics that users and clients may use.
     pub acl_file: Option<PathBuf>,
     /// What happens to a client whose identifier has a session of another user.
@@ -418,6 +423,8 @@ impl Default for Auth {
             anonymous: Anonymous::default(),
             password_file: None,
             jwt: None,
+            http: None,
+            order: vec![Step::Jwt, Step::Password, Step::Http, Step::Certificate],
             acl_file: None,
             session_of_other_user: OtherUser::default(),
             login_delay: Span::secs(1),
@@ -444,8 +451,60 @@ impl Auth {
         if self.login_delay_max.0 > LOGIN_DELAY_MAX {
             return Err(("login_delay_max", "is more than 10m".into()));
         }
-        self.jwt.as_ref().map_or(Ok(()), Jwt::check)
+        self.jwt.as_ref().map_or(Ok(()), Jwt::check)?;
+        self.http.as_ref().map_or(Ok(()), Asking::check)?;
+        self.check_order()
     }
+
+    fn check_order(&self) -> Result<(), Wrong> {
+        for (at, step) in self.order.iter().enumerate() {
+            if self.order.iter().take(at).any(|earlier| earlier == step) {
+                return Err(("order", "names a step twice".into()));
+            }
+        }
+        for (step, is_set, why) in [
+            (
+                Step::Password,
+                self.password_file.is_some(),
+                "password_file is set, but `password` is not in it",
+            ),
+            (
+                Step::Http,
+                self.http.is_some(),
+                "http is set, but `http` is not in it",
+            ),
+        ] {
+            if is_set && !self.order.contains(&step) {
+                return Err(("order", why.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The steps that there are, in order.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = Step> {
+        let is_there = |step: &Step| match step {
+            Step::Certificate => true,
+            Step::Password => self.password_file.is_some(),
+            Step::Jwt => self.jwt.is_some(),
+            Step::Http => self.http.is_some(),
+        };
+        self.order.iter().copied().filter(is_there)
+    }
+}
+
+/// What decides on a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Step {
+    /// Its certificate.
+    Certificate,
+    /// The password file.
+    Password,
+    /// A token that it sends as password.
+    Jwt,
+    /// A server that is asked.
+    Http,
 }
 
 /// What happens to a client whose identifier has a session of another user.

@@ -70,6 +70,9 @@ pub(super) fn http(config: &Config) -> Result<Option<ServerTls>, StartError> {
 
 fn server_tls(config: &Config, tls: &listener::Tls) -> Result<ServerTls, TlsError> {
     let mut options = ServerTlsOptions::read(&tls.cert, &tls.key, tls.client_ca.as_deref())?;
+    for path in &tls.crl_files {
+        options.read_revoked(path)?;
+    }
     options.require_client_cert = tls.require_client_cert;
     options.policy = config.tls.policy();
     options.cert_name = tls.identity.unwrap_or_default().0;

@@ -19,8 +19,7 @@ pub(super) fn load_access(config: &Config) -> Result<(Access, Credentials), Star
     if let Some(acl) = &mut acl {
         config.bridge.iter().for_each(|bridge| bridge.allow(acl));
     }
-    let auth = &config.auth;
-    let credentials = Credentials::load(auth.password_file.as_deref(), auth.jwt.as_ref())?;
+    let credentials = Credentials::load(&config.auth)?;
     let access = Access {
         acl: acl.map(Arc::new),
         users: credentials.users().map(Arc::new),

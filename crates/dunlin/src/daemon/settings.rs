@@ -83,6 +83,7 @@ fn policies(config: &Config) -> Vec<AuthPolicy> {
         passwords: false,
         certificates: true,
         tokens: false,
+        ..AuthPolicy::default()
     };
     listeners
         .map(|listener| config.auth_policy(listener))

@@ -116,3 +116,83 @@ fn scram_lets_in_who_knows_the_password() {
         });
     }
 }
+
+/// A list of certificates of the directory's authority that were revoked.
+fn revoked(dir: &Path, names: &[&str]) -> String {
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).expect("read");
+    let key = rcgen::KeyPair::from_pem(&read("ca.key")).expect("a key");
+    let issuer = rcgen::Issuer::from_ca_cert_pem(&read("ca.pem"), key).expect("an authority");
+    let serial = |name: &&str| {
+        let (_, pem) = x509_parser::pem::parse_x509_pem(read(name).as_bytes()).expect("PEM");
+        let cert = pem.parse_x509().expect("a certificate");
+        cert.raw_serial().to_vec()
+    };
+    let revoked = names
+        .iter()
+        .map(serial)
+        .map(|serial| rcgen::RevokedCertParams {
+            serial_number: serial.into(),
+            revocation_time: rcgen::date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+    let params = rcgen::CertificateRevocationListParams {
+        this_update: rcgen::date_time_ymd(2024, 1, 1),
+        next_update: rcgen::date_time_ymd(2124, 1, 1),
+        crl_number: 1.into(),
+        issuing_distribution_point: None,
+        revoked_certs: revoked.collect(),
+        key_identifier_method: rcgen::KeyIdMethod::Sha256,
+    };
+    let list = params.signed_by(&issuer).expect("signed");
+    list.pem().expect("PEM")
+}
+
+#[test]
+fn a_certificate_that_was_revoked_lets_no_client_in() {
+    let ours = authority("pump-7");
+    let dir = ours.path();
+    certs::issue(dir, "pump-8", Purpose::Device, &Options::default()).expect("device");
+    let file = |name: &str| dir.join(name).display().to_string();
+    std::fs::write(dir.join("list"), revoked(dir, &["pump-8.pem"])).expect("written");
+    let mut overrides = vec!["auth.anonymous=never".to_owned()];
+    for (index, _) in ENCRYPTED {
+        overrides.push(format!(
+            "listener.{index}.tls={{cert={:?},key={:?},client_ca={:?},crl_files=[{:?}]}}",
+            file("server.pem"),
+            file("server.key"),
+            file("ca.pem"),
+            file("list")
+        ));
+    }
+    let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
+    let broker = Broker::start_with(2, &overrides);
+    let device = |transport, name| identified(broker.client(transport), dir, dir, name);
+    run(async {
+        for (_, transport) in ENCRYPTED {
+            let known = device(transport, "pump-7").connect().await;
+            known.expect("let in").0.disconnect().await;
+            let revoked = device(transport, "pump-8").connect().await;
+            revoked.expect_err("revoked");
+        }
+        // A list that cannot be read changes nothing.
+        std::fs::write(dir.join("list"), "nonsense").expect("written");
+        let error = broker.reload().expect_err("refused").to_string();
+        assert!(error.contains("list"), "{error}");
+        // A ticket of before does not outlive the certificate.
+        let resumed = ENCRYPTED.map(|(_, transport)| device(transport, "pump-7"));
+        for known in &resumed {
+            let (client, _) = known.clone().connect().await.expect("let in");
+            client.disconnect().await;
+        }
+        std::fs::write(dir.join("list"), revoked(dir, &["pump-7.pem"])).expect("written");
+        broker.reload().expect("reloaded");
+        for (_, transport) in ENCRYPTED {
+            // The shards learn of it in their own time.
+            while device(transport, "pump-8").connect().await.is_err() {}
+        }
+        for known in resumed {
+            known.connect().await.expect_err("revoked");
+        }
+    });
+}

@@ -42,4 +42,5 @@ mod threads;
 mod tokens;
 mod transports;
 mod tunnel;
+mod web;
 mod wire;

@@ -1,4 +1,4 @@
-//! Tokens let clients of AMQP in, until they expire.
+//! Tokens let clients in, until they expire, and so does a server that is asked.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
@@ -15,6 +15,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::support::{Broker, PATIENCE, run};
+use crate::web::{Answer, Web};
 
 const SECRET: &[u8] = b"a secret that is thirty-two bytes";
 
@@ -168,6 +169,125 @@ fn a_client_that_renews_its_token_stays() {
         tokio::select! {
             cause = ended => assert!(cause.contains("banned"), "{cause}"),
             () = set => {}
+        }
+    });
+}
+
+/// A broker whose clients need a token over TLS.
+fn guarded(auth: &str) -> Broker {
+    let listener = r#"listener=[{transport="tls",address="127.0.0.1:0",anonymous="never"}]"#;
+    Broker::start_with(2, &[listener, auth])
+}
+
+#[test]
+fn a_token_as_password_lets_a_client_of_mqtt_in_until_it_expires() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let keys = dir.path().join("keys");
+    std::fs::write(&keys, SECRET).expect("written");
+    let broker = guarded(&format!(
+        "auth.jwt={{key_file={:?},algorithms=[\"HS256\"],leeway=\"0s\"}}",
+        keys.display().to_string()
+    ));
+    run(async {
+        let login = |token: String| broker.client(Transport::Tls).credentials("any", token);
+        for wrong in [
+            token(b"another secret that is as long as it", "alice", PATIENCE),
+            token(SECRET, "alice", Duration::ZERO),
+            "nonsense".into(),
+            format!("eyJ{}.x.y", "x".repeat(50_000)),
+        ] {
+            let refused = login(wrong).connect().await;
+            refused.expect_err("refused");
+        }
+        let brief = token(SECRET, "alice", Duration::from_secs(3));
+        let (client, _messages) = login(brief).connect().await.expect("let in");
+        let mut events = client.events();
+        let ended = tokio::time::timeout(PATIENCE, async {
+            loop {
+                match events.next().await {
+                    Some(dunlin_client::ConnectionEvent::Disconnected { cause, .. }) => {
+                        return cause.to_string();
+                    }
+                    Some(_) => {}
+                    None => return String::new(),
+                }
+            }
+        });
+        let cause = ended.await.expect("in time").to_lowercase();
+        assert!(cause.contains("not authorized"), "{cause}");
+    });
+}
+
+#[test]
+fn a_server_that_is_asked_says_what_clients_may() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let server = Web::start(move |line, content| {
+        assert!(line.starts_with("POST /clients "), "{line}");
+        count.fetch_add(1, Ordering::Relaxed);
+        match content.contains(r#""client_id":"pump-7""#)
+            && content.contains(r#""password":"s3cret""#)
+        {
+            true => Answer::Ok(
+                r#"{"result":"allow","user":"pump","rules":{"pub":["plant/%u/%c"]}}"#.into(),
+            ),
+            false => Answer::Ok(r#"{"result":"deny"}"#.into()),
+        }
+    });
+    let url = server.url("/clients");
+    let broker = guarded(&format!("auth.http={{url={url:?}}}"));
+    run(async {
+        let login = |id: &str, password: &str| {
+            let builder = broker.client(Transport::Tls).client_id(id);
+            builder.credentials("x", password.to_owned()).connect()
+        };
+        login("pump-8", "s3cret").await.expect_err("denied");
+        login("pump-7", "wrong").await.expect_err("denied");
+        let (client, _messages) = login("pump-7", "s3cret").await.expect("let in");
+        for (topic, is_his) in [("plant/pump/pump-7", true), ("plant/pump/pump-8", false)] {
+            let publish = dunlin_client::Publish::new(topic, "x");
+            let publish = publish.qos(dunlin_client::QoS::AtLeastOnce);
+            let answered = client.publish(publish).await;
+            let allowed = matches!(answered, Ok(reason) if !reason.is_error());
+            assert_eq!(allowed, is_his, "{topic}: {answered:?}");
+        }
+        client.disconnect().await;
+    });
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn keys_are_fetched_from_a_server() {
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key");
+    let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
+    let set = format!(
+        r#"{{"keys":[{{"kty":"EC","crv":"P-256","kid":"k","x":"{}","y":"{}"}}]}}"#,
+        part(x),
+        part(y)
+    );
+    let server = Web::start(move |_, _| Answer::Ok(set.clone()));
+    let url = server.url("/keys");
+    let broker = guarded(&format!(
+        "auth.jwt={{jwks_url={url:?},algorithms=[\"ES256\"]}}"
+    ));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let expires = (now.expect("after 1970") + PATIENCE).as_secs();
+    let token = |id: &str| {
+        let header = part(format!(r#"{{"alg":"ES256","kid":"{id}"}}"#).as_bytes());
+        let claims = part(format!(r#"{{"sub":"alice","exp":{expires}}}"#).as_bytes());
+        let signed = format!("{header}.{claims}");
+        let signature = pair.sign(&SystemRandom::new(), signed.as_bytes());
+        format!("{signed}.{}", part(signature.expect("signed").as_ref()))
+    };
+    run(async {
+        // The first waits until the keys have come.
+        for (id, is_known) in [("k", true), ("other", false), ("k", true)] {
+            let builder = broker.client(Transport::Tls).credentials("", token(id));
+            assert_eq!(builder.connect().await.is_ok(), is_known, "{id}");
         }
     });
 }

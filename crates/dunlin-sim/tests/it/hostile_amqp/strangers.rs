@@ -21,6 +21,7 @@ fn closed() -> Setup {
         passwords: true,
         certificates: false,
         tokens: false,
+        ..AuthPolicy::default()
     }];
     setup
 }

@@ -20,6 +20,7 @@ fn open() -> Setup {
         passwords: false,
         certificates: false,
         tokens: true,
+        ..AuthPolicy::default()
     }];
     setup
 }

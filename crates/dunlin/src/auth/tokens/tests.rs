@@ -28,6 +28,14 @@ fn now() -> u64 {
     since.expect("after 1970").as_secs()
 }
 
+/// Tokens whose keys are fetched from here; they have none yet.
+pub(in crate::auth) fn fetched(url: &str, rest: &str) -> Tokens {
+    let text =
+        format!("[auth]\njwt = {{ jwks_url = \"{url}\", algorithms = [\"ES256\"]{rest} }}\n");
+    let config = Config::parse(Path::new("f"), &text).expect("valid");
+    Tokens::load(&config.auth.jwt.expect("given")).expect("no file")
+}
+
 /// Verifies with these keys, and the rest of the inline table.
 fn load(keys: &str, rest: &str) -> Result<Tokens, TokenError> {
     let dir = tempfile::tempdir().expect("a directory");
@@ -39,6 +47,13 @@ fn load(keys: &str, rest: &str) -> Result<Tokens, TokenError> {
     );
     let config = Config::parse(Path::new("f"), &text).expect("valid");
     Tokens::load(&config.auth.jwt.expect("given"))
+}
+
+impl Tokens {
+    /// As [`Tokens::verify`], of a client that says nothing else.
+    fn valid(&self, token: &str) -> Option<Valid> {
+        self.verify(token, Said::default()).ok()
+    }
 }
 
 fn sign(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
@@ -54,10 +69,10 @@ fn hmac_of(secret: &str, message: &[u8]) -> Vec<u8> {
 }
 
 /// A key pair of P-256: its public key in PEM and as a point, and what it signs.
-struct Pair(KeyPair, EcdsaKeyPair);
+pub(in crate::auth) struct Pair(KeyPair, EcdsaKeyPair);
 
 impl Pair {
-    fn new() -> Self {
+    pub(in crate::auth) fn new() -> Self {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key");
         let der = pair.serialize_der();
         let signs = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der);
@@ -69,11 +84,17 @@ impl Pair {
         signature.expect("signed").as_ref().to_vec()
     }
 
-    fn token(&self, claims: &Value) -> String {
+    pub(in crate::auth) fn token(&self, claims: &Value) -> String {
         sign(&json!({"alg": "ES256"}), claims, |it| self.sign(it))
     }
 
-    fn jwk(&self, id: &str) -> Value {
+    /// As [`Pair::token`], and says by which key it is signed.
+    pub(in crate::auth) fn named(&self, id: &str, claims: &Value) -> String {
+        let header = json!({"alg": "ES256", "kid": id});
+        sign(&header, claims, |it| self.sign(it))
+    }
+
+    pub(in crate::auth) fn jwk(&self, id: &str) -> Value {
         let point = self.1.public_key().as_ref();
         let (x, y) = point[1..].split_at(32);
         let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
@@ -82,7 +103,7 @@ impl Pair {
 }
 
 /// Claims that are valid for `a_token...`, with one changed or without it.
-fn claims(name: &str, value: Value) -> Value {
+pub(in crate::auth) fn claims(name: &str, value: Value) -> Value {
     let mut claims = json!({
         "sub": "alice", "aud": ["other", "dunlin"], "iss": "me", "exp": now() + 100,
     });
@@ -103,7 +124,7 @@ fn a_token_lets_in_no_longer_than_the_broker_allows() {
         let rest = format!("algorithms = [\"ES256\"]{rest}");
         let tokens = load(&pem, &rest).expect("a public key");
         let token = pair.token(&claims("exp", json!(now() + secs)));
-        tokens.verify(&token).expect("valid").lifetime.as_secs()
+        tokens.valid(&token).expect("valid").lifetime.as_secs()
     };
     assert_eq!(lifetime("", year), 24 * 60 * 60);
     assert_eq!(lifetime(", max_lifetime = \"1h\"", year), 60 * 60);
@@ -118,7 +139,7 @@ fn a_token_is_what_its_claims_say_and_no_other_is_valid() {
         "algorithms = [\"ES256\"], audience = [\"dunlin\"], issuer = \"me\", leeway = \"1s\"";
     let tokens = load(&pair.0.public_key_pem(), rest).expect("a public key");
     let whole = claims("x", json!(1));
-    let valid = tokens.verify(&pair.token(&whole)).expect("valid");
+    let valid = tokens.valid(&pair.token(&whole)).expect("valid");
     assert_eq!(valid.user, "alice");
     let secs = valid.lifetime.as_secs();
     assert!((99..=101).contains(&secs), "{secs}");
@@ -139,20 +160,20 @@ fn a_token_is_what_its_claims_say_and_no_other_is_valid() {
         ("x", json!("x".repeat(TOKEN_BYTES_MAX))),
     ] {
         let token = pair.token(&claims(name, value.clone()));
-        assert_eq!(tokens.verify(&token), None, "{name} {value}");
+        assert_eq!(tokens.valid(&token), None, "{name} {value}");
     }
     // Signed by another, with the public key as a secret, not at all, changed.
-    assert_eq!(tokens.verify(&Pair::new().token(&whole)), None);
+    assert_eq!(tokens.valid(&Pair::new().token(&whole)), None);
     let pem = pair.0.public_key_pem();
     for algorithm in ["HS256", "ES256", "none", "None", ""] {
         let header = json!({ "alg": algorithm });
         let confused = sign(&header, &whole, |it| hmac_of(&pem, it));
-        assert_eq!(tokens.verify(&confused), None, "{algorithm}");
-        assert_eq!(tokens.verify(&sign(&header, &whole, |_| vec![])), None);
+        assert_eq!(tokens.valid(&confused), None, "{algorithm}");
+        assert_eq!(tokens.valid(&sign(&header, &whole, |_| vec![])), None);
     }
     let critical = json!({"alg": "ES256", "crit": ["exp"]});
     let critical = sign(&critical, &whole, |it| pair.sign(it));
-    assert_eq!(tokens.verify(&critical), None);
+    assert_eq!(tokens.valid(&critical), None);
     let token = pair.token(&whole);
     let (signed, _) = token.rsplit_once('.').expect("three parts");
     for text in [
@@ -164,7 +185,7 @@ fn a_token_is_what_its_claims_say_and_no_other_is_valid() {
         "a.b.c",
         &token[1..],
     ] {
-        assert_eq!(tokens.verify(text), None, "{text}");
+        assert_eq!(tokens.valid(text), None, "{text}");
     }
 }
 
@@ -181,7 +202,7 @@ fn the_key_of_a_set_is_chosen_by_its_id() {
             "" => json!({"alg": "ES256"}),
             id => json!({"alg": "ES256", "kid": id}),
         };
-        let verified = tokens.verify(&sign(&header, &claims, |it| second.sign(it)));
+        let verified = tokens.valid(&sign(&header, &claims, |it| second.sign(it)));
         let user = verified.map(|valid| valid.user);
         assert_eq!(user, is_valid.then(|| Text::from("bob")), "{id:?}");
     }
@@ -199,7 +220,7 @@ fn keys_of_every_kind_verify() {
     let valid = |keys: &str, algorithm: &str, token: &str| {
         let rest = format!("algorithms = [\"{algorithm}\"]");
         let tokens = load(keys, &rest).expect("keys");
-        let user = tokens.verify(token).map(|valid| valid.user);
+        let user = tokens.valid(token).map(|valid| valid.user);
         assert_eq!(user, Some(Text::from("carol")), "{algorithm}");
     };
     let header = |algorithm: &str| json!({ "alg": algorithm });
@@ -286,7 +307,7 @@ fn a_token_costs_few_checks_of_signatures() {
         (2, false, named("mine"), true),
     ] {
         let tokens = load(&set_with(&pair, at, 5, name), ES256).expect("a key set");
-        let valid = tokens.verify(&token).is_some();
+        let valid = tokens.valid(&token).is_some();
         assert_eq!(valid, is_valid, "{at} {name}");
     }
 }
@@ -323,14 +344,14 @@ fn headers_that_say_something_else_are_refused() {
         let mut header = json!({"alg": "ES256"});
         let map = header.as_object_mut().expect("a map");
         map.insert(name.into(), value.clone());
-        let valid = tokens.verify(&token(&header)).is_some();
+        let valid = tokens.valid(&token(&header)).is_some();
         assert_eq!(valid, is_valid, "{name} {value}");
     }
     // A key of its own, by which it is signed.
     let forger = Pair::new();
     let header = json!({"alg": "ES256", "jwk": forger.jwk("mine")});
     let forged = sign(&header, &whole, |it| forger.sign(it));
-    assert_eq!(tokens.verify(&forged), None);
+    assert_eq!(tokens.valid(&forged), None);
 }
 
 /// A token whose parts are these texts.
@@ -348,23 +369,19 @@ fn a_member_that_comes_twice_makes_a_token_invalid() {
     let exp = now() + 100;
     let once = format!(r#"{{"sub":"alice","exp":{exp}}}"#);
     let header = r#"{"alg":"ES256"}"#;
-    assert!(tokens.verify(&raw(&pair, header, &once)).is_some());
+    assert!(tokens.valid(&raw(&pair, header, &once)).is_some());
     for claims in [
         format!(r#"{{"sub":"alice","sub":"root","exp":{exp}}}"#),
         format!(r#"{{"sub":"alice","\u0073ub":"root","exp":{exp}}}"#),
         format!(r#"{{"exp":1,"sub":"alice","exp":{exp}}}"#),
     ] {
-        assert_eq!(
-            tokens.verify(&raw(&pair, header, &claims)),
-            None,
-            "{claims}"
-        );
+        assert_eq!(tokens.valid(&raw(&pair, header, &claims)), None, "{claims}");
     }
     for header in [
         r#"{"alg":"none","alg":"ES256"}"#,
         r#"{"alg":"ES256","alg":"ES256"}"#,
     ] {
-        assert_eq!(tokens.verify(&raw(&pair, header, &once)), None, "{header}");
+        assert_eq!(tokens.valid(&raw(&pair, header, &once)), None, "{header}");
     }
 }
 
@@ -398,11 +415,11 @@ fn numbers_and_names_have_bounds() {
         (format!(r#"{{"sub":"a","exp":{exp}}}x"#), false),
         ("[".repeat(4000), false),
     ] {
-        let valid = tokens.verify(&raw(&pair, header, &claims)).is_some();
+        let valid = tokens.valid(&raw(&pair, header, &claims)).is_some();
         assert_eq!(valid, is_valid, "{claims}");
     }
     let long = format!("{}.", "A".repeat(1 << 20));
-    assert_eq!(tokens.verify(&long.repeat(3)), None);
+    assert_eq!(tokens.valid(&long.repeat(3)), None);
 }
 
 #[test]
@@ -410,7 +427,7 @@ fn base64_has_one_form() {
     let pair = Pair::new();
     let tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
     let token = pair.token(&claims("x", json!(1)));
-    assert!(tokens.verify(&token).is_some());
+    assert!(tokens.valid(&token).is_some());
     let (signed, signature) = token.rsplit_once('.').expect("three parts");
     // 64 bytes end in a character of which 4 bits count: here they are not 0.
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -430,7 +447,7 @@ fn base64_has_one_form() {
         format!("{signature}A"),
     ] {
         let token = format!("{signed}.{signature}");
-        assert_eq!(tokens.verify(&token), None, "{signature}");
+        assert_eq!(tokens.valid(&token), None, "{signature}");
     }
     // The form that TLS uses, of the same two numbers.
     let der = pair.0.serialize_der();
@@ -439,7 +456,7 @@ fn base64_has_one_form() {
         .expect("PKCS #8")
         .sign(&SystemRandom::new(), signed.as_bytes());
     let asn1 = URL_SAFE_NO_PAD.encode(asn1.expect("signed").as_ref());
-    assert_eq!(tokens.verify(&format!("{signed}.{asn1}")), None);
+    assert_eq!(tokens.valid(&format!("{signed}.{asn1}")), None);
 }
 
 #[test]
@@ -467,7 +484,7 @@ fn keys_are_used_only_for_what_they_are_for() {
         // Another, so that the set can be used at all.
         let set = json!({ "keys": [key, Pair::new().jwk("other")] });
         let tokens = load(&set.to_string(), both).expect("a key set");
-        let valid = tokens.verify(&token).is_some();
+        let valid = tokens.valid(&token).is_some();
         assert_eq!(valid, is_valid, "{name} {value}");
     }
     // A key for agreement is none for signatures, though it has the same length.
@@ -517,7 +534,64 @@ fn weak_keys_and_public_secrets_are_refused() {
         let key = hmac::Key::new(hmac::HMAC_SHA512, SECRET.as_bytes());
         hmac::sign(&key, it).as_ref().to_vec()
     });
-    assert_eq!(tokens.verify(&token), None);
+    assert_eq!(tokens.valid(&token), None);
     let token = sign(&json!({"alg": "HS256"}), &whole, |it| hmac_of(SECRET, it));
-    assert!(tokens.verify(&token).is_some());
+    assert!(tokens.valid(&token).is_some());
+}
+
+#[test]
+fn a_token_says_who_its_client_is() {
+    let pair = Pair::new();
+    let pem = pair.0.public_key_pem();
+    let rest = "algorithms = [\"ES256\"], user_name = \"same\", client_id_claim = \"cid\"";
+    let tokens = load(&pem, rest).expect("a public key");
+    let verify = |claims: &Value, user_name, client_id| {
+        let said = Said {
+            user_name,
+            client_id,
+        };
+        tokens.verify(&pair.token(claims), said).is_ok()
+    };
+    let own = claims("cid", json!("pump-7"));
+    assert!(verify(&own, Some("alice"), Some("pump-7")));
+    assert!(!verify(&own, Some("bob"), Some("pump-7")));
+    assert!(!verify(&own, Some(""), Some("pump-7")));
+    assert!(!verify(&own, Some("alice"), Some("pump-8")));
+    // What is not said cannot be wrong.
+    assert!(verify(&own, None, None));
+    for claims in [claims("cid", Value::Null), claims("cid", json!(7))] {
+        assert!(!verify(&claims, Some("alice"), Some("pump-7")), "{claims}");
+    }
+}
+
+#[test]
+fn a_token_has_rules_where_that_is_wanted() {
+    let pair = Pair::new();
+    let pem = pair.0.public_key_pem();
+    let rules = |rest: &str, claims: &Value| {
+        let tokens = load(&pem, &format!("algorithms = [\"ES256\"]{rest}")).expect("a key");
+        let valid = tokens.valid(&pair.token(claims))?;
+        Some(valid.rules.map(|rules| rules.text().to_owned()))
+    };
+    let acl = claims("acl", json!({"pub": ["d/%c"]}));
+    let read = ", rules_claim = \"acl\"";
+    assert_eq!(rules("", &acl), Some(None));
+    assert_eq!(rules(read, &acl), Some(Some("write d/%c\n".into())));
+    // Nothing is allowed by a token that says nothing.
+    assert_eq!(
+        rules(read, &claims("acl", Value::Null)),
+        Some(Some(String::new()))
+    );
+    assert_eq!(rules(read, &claims("acl", json!(7))), None);
+}
+
+#[test]
+fn a_megabyte_is_no_token() {
+    let pair = Pair::new();
+    let tokens = load(&pair.0.public_key_pem(), "algorithms = [\"ES256\"]").expect("a key");
+    let long = claims("more", json!("x".repeat(1024 * 1024)));
+    assert_eq!(
+        tokens.verify(&pair.token(&long), Said::default()),
+        Err(Refused::Invalid)
+    );
 }

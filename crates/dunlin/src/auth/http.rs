@@ -1,0 +1,337 @@
+//! A server that is asked by HTTP who a client is: threads that ask it, a bounded
+//! number of questions at a time, each for a bounded time.
+
+use core::time::Duration;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use std::{fmt, io};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use dunlin_base::Text;
+use dunlin_broker::auth::{AuthAnswer, AuthRequest, By, Grant};
+use dunlin_broker::is_bridge_name;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::tokens::is_user;
+use super::web::{Manner, Web, WebError};
+use super::{Asked, Door, Job, Proof, rules};
+use crate::config::{Asking, WhenDown};
+
+/// Longest answer.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+
+/// Most questions that wait for a thread; the next one is answered
+/// [`AuthAnswer::Busy`].
+pub(super) const QUEUE_MAX: usize = 1024;
+
+/// Longest value of the header `Authorization`.
+const AUTHORIZATION_BYTES_MAX: usize = 4096;
+
+/// Longest time for which an answer lets a client in.
+const EXPIRES_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Why a server cannot be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// Its address or authorities cannot be used.
+    #[error(transparent)]
+    Web(#[from] WebError),
+    /// The file with the header cannot be used.
+    #[error("cannot use {}: {why}", path.display())]
+    Authorization {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The server.
+#[derive(Clone)]
+pub(super) struct Server {
+    web: Arc<Web>,
+    timeout: Duration,
+    connections: u32,
+    when_down: WhenDown,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(super) fn load(config: &Asking) -> Result<Self, HttpError> {
+        let manner = Manner {
+            ca_file: config.ca_file.as_deref(),
+            timeout: config.timeout.0,
+            connections: config.connections as usize,
+            bytes_max: ANSWER_BYTES_MAX,
+        };
+        let mut web = Web::new(&config.url, &manner)?;
+        if let Some(path) = &config.authorization_file {
+            let wrong = |why: String| HttpError::Authorization {
+                path: path.clone(),
+                why,
+            };
+            let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+            let value = text.trim();
+            let fits = !value.is_empty()
+                && value.len() <= AUTHORIZATION_BYTES_MAX
+                && !value.contains(|c: char| !c.is_ascii() || c.is_control());
+            if !fits {
+                return Err(wrong("it is not one line of ASCII".into()));
+            }
+            web.set_authorization(value.into());
+        }
+        Ok(Self {
+            web: Arc::new(web),
+            timeout: config.timeout.0,
+            connections: config.connections,
+            when_down: config.when_down,
+        })
+    }
+
+    /// What it says of a client.
+    fn ask(&self, request: &AuthRequest) -> Result<Verdict, WebError> {
+        let AuthRequest::Password {
+            user,
+            password,
+            client_id,
+            peer,
+        } = request
+        else {
+            return Ok(Verdict::Ignore);
+        };
+        let mut question = json!({
+            "client_id": client_id.as_str(),
+            "username": user.as_str(),
+            "address": peer.addr.ip().to_canonical().to_string(),
+            "port": peer.addr.port(),
+            "transport": peer.transport.name(),
+            "protocol": peer.protocol.as_str(),
+            "listener": peer.listener,
+            "certificate": peer.identity.as_deref(),
+        });
+        let (name, text) = match core::str::from_utf8(password) {
+            Ok(text) => ("password", text.to_owned()),
+            Err(_) => ("password_base64", STANDARD.encode(password)),
+        };
+        if let Some(members) = question.as_object_mut() {
+            members.insert(name.into(), Value::String(text));
+        }
+        match self.web.post(&question)? {
+            // No content is a yes without more to say.
+            None => Ok(Verdict::Allow(Box::new(grant(user)))),
+            Some(body) => read(&body, user),
+        }
+    }
+}
+
+/// What a server says of a client.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Allow(Box<Grant>),
+    Deny,
+    Ignore,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    result: Said,
+    user: Option<String>,
+    rules: Option<Value>,
+    expires_in: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Said {
+    Allow,
+    Deny,
+    Ignore,
+}
+
+/// A grant to the user that the client says it is.
+fn grant(user: &Text) -> Grant {
+    // A copy, because the name may be a slice of a large packet.
+    let user = (!user.is_empty()).then(|| Text::from(user.as_str()));
+    Grant::new(user, By::Http)
+}
+
+fn read(body: &[u8], user: &Text) -> Result<Verdict, WebError> {
+    let wrong = |why: &str| WebError::Answer(format!("the answer is not one: {why}"));
+    let body: Body = serde_json::from_slice(body).map_err(|error| wrong(&error.to_string()))?;
+    match body.result {
+        Said::Deny => return Ok(Verdict::Deny),
+        Said::Ignore => return Ok(Verdict::Ignore),
+        Said::Allow => {}
+    }
+    let mut grant = grant(user);
+    if let Some(user) = body.user {
+        if !is_user(&user) {
+            return Err(wrong("`user` is no name"));
+        }
+        grant.user = Some(Text::from(user));
+    }
+    if let Some(value) = &body.rules {
+        let rules = rules::read(value).ok_or_else(|| wrong("`rules` cannot be used"))?;
+        grant.rules = Some(Arc::new(rules));
+    }
+    if let Some(secs) = body.expires_in {
+        let lifetime = Duration::try_from_secs_f64(secs).ok();
+        let lifetime = lifetime.filter(|lifetime| !lifetime.is_zero());
+        let lifetime = lifetime.ok_or_else(|| wrong("`expires_in` is no time"))?;
+        grant.lifetime = Some(lifetime.min(EXPIRES_MAX));
+    }
+    // Only the broker's own bridges have such names.
+    let is_free = !grant.user.as_deref().is_some_and(is_bridge_name);
+    match is_free {
+        true => Ok(Verdict::Allow(Box::new(grant))),
+        false => Err(wrong("`user` is the name of a bridge")),
+    }
+}
+
+/// A question, and when it began to wait.
+type Question = (Box<Asked>, Instant);
+
+/// Threads that ask the server. They end when this is dropped.
+pub(super) struct Pool {
+    questions: SyncSender<Question>,
+}
+
+impl Pool {
+    /// What they hear goes to the client, or through `door`.
+    pub(super) fn start(server: &Server, door: &Door) -> io::Result<Self> {
+        let (questions, queue) = sync_channel(QUEUE_MAX);
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..server.connections {
+            let (server, queue, door) = (server.clone(), Arc::clone(&queue), door.clone());
+            std::thread::Builder::new()
+                .name("auth-http".into())
+                .spawn(move || run(&server, &queue, &door))?;
+        }
+        Ok(Self { questions })
+    }
+
+    /// Asks; never waits.
+    pub(super) fn submit(&self, asked: Box<Asked>, now: Instant) {
+        let outcome = self.questions.try_send((asked, now));
+        if let Err(TrySendError::Full((asked, _)) | TrySendError::Disconnected((asked, _))) =
+            outcome
+        {
+            (asked.reply)(AuthAnswer::Busy);
+        }
+    }
+}
+
+fn run(server: &Server, queue: &Mutex<Receiver<Question>>, door: &Door) {
+    let mut log = Log::default();
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((asked, since)) = next else {
+            return;
+        };
+        // A client that waited for so long has gone, and so would those behind it.
+        let verdict = match since.elapsed() > 2 * server.timeout {
+            true => Err(WebError::Answer("too many questions wait".into())),
+            false => server.ask(&asked.request),
+        };
+        if let Err(error) = &verdict {
+            log.note(error);
+        }
+        conclude(asked, verdict.ok(), server.when_down, door);
+    }
+}
+
+/// Gives a verdict to who waits for it; `None`: there is none.
+fn conclude(asked: Box<Asked>, verdict: Option<Verdict>, when_down: WhenDown, door: &Door) {
+    let (answer, right) = match (verdict, when_down) {
+        (Some(Verdict::Allow(grant)), _) => (AuthAnswer::Granted(grant), Some(true)),
+        (Some(Verdict::Deny), _) => (AuthAnswer::Refuse, Some(false)),
+        (None, WhenDown::Deny) => (AuthAnswer::Busy, None),
+        (Some(Verdict::Ignore), _) | (None, WhenDown::Next) => {
+            if let Err(Job::Ask(asked)) = door.try_send(Job::Ask(asked)) {
+                (asked.reply)(AuthAnswer::Busy);
+            }
+            return;
+        }
+    };
+    if let (Some(right), Some((user, address))) = (right, asked.login()) {
+        // Where the queue is full that is left out.
+        let _ = door.try_send(Job::Note(Proof {
+            user,
+            address,
+            right,
+        }));
+    }
+    (asked.reply)(answer);
+}
+
+/// Says that a server does not answer, once in a while.
+#[derive(Default)]
+struct Log {
+    last: Option<Instant>,
+}
+
+impl Log {
+    fn note(&mut self, error: &WebError) {
+        const EVERY: Duration = Duration::from_secs(10);
+        if self.last.is_none_or(|last| last.elapsed() >= EVERY) {
+            self.last = Some(Instant::now());
+            tracing::warn!(%error, "the server of auth.http does not answer as it should");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_strictly() {
+        let user = Text::from_static("u");
+        let read = |text: &str| read(text.as_bytes(), &user).ok();
+        let allow = |text: &str| match read(text) {
+            Some(Verdict::Allow(grant)) => *grant,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(read(r#"{"result":"deny"}"#), Some(Verdict::Deny));
+        assert_eq!(
+            read(r#"{"result":"ignore","more":1}"#),
+            Some(Verdict::Ignore)
+        );
+        assert_eq!(allow(r#"{"result":"allow"}"#).user, Some(user.clone()));
+        let text = r#"{"result":"allow","user":"v","rules":{"pub":["a"]},"expires_in":1.5}"#;
+        let granted = allow(text);
+        assert_eq!(granted.user.as_deref(), Some("v"));
+        assert_eq!(granted.lifetime, Some(Duration::from_millis(1500)));
+        assert_eq!(
+            granted.rules.map(|it| it.text().to_owned()).as_deref(),
+            Some("write a\n")
+        );
+        for text in [
+            "",
+            "<html>allow</html>",
+            "allow",
+            "{}",
+            r#"{"result":"yes"}"#,
+            r#"{"result":true}"#,
+            r#"{"result":"allow","result":"deny"}"#,
+            r#"{"result":"allow","user":""}"#,
+            r#"{"result":"allow","user":1}"#,
+            r#"{"result":"allow","user":"$bridge:x"}"#,
+            r#"{"result":"allow","rules":[]}"#,
+            r#"{"result":"allow","expires_in":0}"#,
+            r#"{"result":"allow","expires_in":-1}"#,
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}
