@@ -76,6 +76,14 @@ class Api:
     def connect(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection(self.address, context=self.tls, timeout=SECONDS_MAX)
 
+    def certificate(self) -> bytes:
+        """What a new connection is served."""
+        connection = self.connect()
+        connection.connect()
+        found = connection.sock.getpeercert(binary_form=True)
+        connection.close()
+        return found
+
     def ask(self, method: str, target: str, body=None):
         headers = {"Authorization": f"Bearer {self.token}"}
         if body is not None:
@@ -149,6 +157,16 @@ def ask(api: Api, document: dict, path: str, method: str, operation: dict) -> No
     expect(status == (404 if is_gone else 200), f"{status}: {data[:200]!r}")
 
 
+def check_certificate(api: Api, run) -> None:
+    """A new certificate is served after a reload, to connections to come."""
+    before = api.certificate()
+    run("cert", "server", "server", "--dir", "pki", "--san", "localhost", "--force")
+    expect(api.certificate() == before, "the old certificate stays until the reload")
+    status, _, data = api.ask("POST", "/api/v1/reload")
+    expect(status == 200, f"{status}: {data!r}")
+    expect(api.certificate() != before, "the new certificate is not served")
+
+
 def operations(document: dict) -> list:
     found = [
         (path, method, operation)
@@ -200,6 +218,8 @@ def check(dunlin: Path, folder: Path, passed: list) -> None:
         document = json.loads(data)
         openapi_spec_validator.validate(document)
         passed.append("document")
+        check_certificate(api, run)
+        passed.append("certificate")
         tcp = announced(folder, "tcp")
         client = subprocess.Popen(
             [dunlin, "sub", "--url", f"mqtt://{tcp}", "-i", "api/client", "-t", "t/#"],
@@ -229,7 +249,7 @@ def main() -> int:
         try:
             check(dunlin, Path(folder), passed)
             failed = 0
-            print(f"api: the document is valid, and {len(passed) - 1} operations are as it says")
+            print(f"api: the document is valid, and {len(passed) - 2} operations are as it says")
         except Exception as error:  # a failure of any kind is one of the API
             failed = 1
             print(f"api: failed: {type(error).__name__}: {error}")
