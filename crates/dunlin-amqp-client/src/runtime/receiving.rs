@@ -344,9 +344,9 @@ impl ReceiveLink {
         let room = room.min(by_bytes.max(u64::from(messages == 0)));
         let room = room.min(HELD_MAX.saturating_sub(self.held.len()) as u64);
         // What is resumed does not wait for the application again. A sender that uses
-        // the credit for other messages gets no more than once.
+        // this credit for other messages fills a second window, and gets no more.
         let resumed = match messages <= u64::from(self.window) {
-            true => self.unresumed as u64,
+            true => u64::from(self.window).min(self.unresumed as u64),
             false => 0,
         };
         let room = u32::try_from(room + resumed).unwrap_or(u32::MAX);
