@@ -110,6 +110,15 @@ impl QuicSettings {
         })
     }
 
+    /// Draws what quinn-proto draws, as the packet numbers that it leaves out,
+    /// from this seed. Such a gap is acknowledged at once.
+    #[cfg(test)]
+    pub(crate) fn draw_from(&mut self, seed: u64) {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        Arc::make_mut(&mut self.endpoint).rng_seed(Some(bytes));
+    }
+
     /// Limits and deadlines of its connections.
     #[must_use]
     pub const fn limits(&self) -> &QuicLimits {

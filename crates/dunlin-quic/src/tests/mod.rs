@@ -93,7 +93,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    fn new(clock: Clock, endpoint: impl FnOnce(&QuicSettings) -> QuicEndpoint) -> Self {
+    fn new(clock: Clock, seed: u64, endpoint: impl FnOnce(&QuicSettings) -> QuicEndpoint) -> Self {
         let keys = EndpointKeys {
             shard: ShardId(0),
             shards: 1,
@@ -103,7 +103,8 @@ impl Side {
             lb: None,
         };
         let used = Arc::new(UsedTokens::default());
-        let settings = QuicSettings::new(&keys, limits(), &used, None).unwrap();
+        let mut settings = QuicSettings::new(&keys, limits(), &used, None).unwrap();
+        settings.draw_from(seed);
         let endpoint = endpoint(&settings);
         Self {
             clock,
@@ -329,11 +330,11 @@ impl World {
         let protocols = [Text::from_static("mqtt")];
         let clock = Clock::new();
         let now = clock.now();
-        let server = Side::new(clock, |settings| {
+        let server = Side::new(clock, 2 * seed, |settings| {
             let tuning = QuicTuning::default();
             QuicEndpoint::listening(0, &tls, &protocols, tuning, settings, true).unwrap()
         });
-        let mut client = Side::new(clock, |settings| {
+        let mut client = Side::new(clock, 2 * seed + 1, |settings| {
             QuicEndpoint::dialling(QuicTuning::default(), settings, true)
         });
         let client_tls = ClientTls::builder().ca_pem(cert.as_bytes()).unwrap();
