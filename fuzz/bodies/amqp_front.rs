@@ -47,7 +47,7 @@ struct World {
 /// One input.
 pub(crate) fn run(data: &[u8]) {
     let mut input = data.iter().copied();
-    let config = Config {
+    let mut config = Config {
         listeners: vec![AuthPolicy {
             anonymous: Anonymous::Always,
             passwords: false,
@@ -55,14 +55,14 @@ pub(crate) fn run(data: &[u8]) {
             tokens: false,
             ..AuthPolicy::default()
         }],
-        // Small, so that limits are met.
-        inflight_max: 3,
-        receive_maximum: 3,
-        queue_messages_max: 4,
-        send_backlog_bytes: 200,
-        sys_interval: Duration::ZERO,
         ..Config::default()
     };
+    // Small, so that limits are met.
+    config.sending.inflight_max = 3;
+    config.sending.send_backlog_bytes = 200;
+    config.clients.receive_maximum = 3;
+    config.sessions.queue_messages_max = 4;
+    config.sys.interval = Duration::ZERO;
     let now = Instant::from_micros(1_000_000);
     let mut world = World {
         shard: Shard::new(config, now),

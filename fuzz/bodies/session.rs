@@ -58,14 +58,14 @@ pub(crate) fn run(data: &[u8]) {
     let mut input = data.iter().copied();
     let mut setup = Setup::new(2, u64::from(input.next().unwrap_or_default()));
     // Small, so that limits are met and everything ends.
-    setup.config.session_expiry_secs_max = 100;
-    setup.config.queue_messages_max = 6;
-    setup.config.queue_held_max = 2;
-    setup.config.receive_maximum = 5;
+    setup.config.sessions.session_expiry_secs_max = 100;
+    setup.config.sessions.queue_messages_max = 6;
+    setup.config.sessions.queue_held_max = 2;
+    setup.config.clients.receive_maximum = 5;
     setup.config.retained_max = 1;
-    setup.config.data_streams_max = 2;
-    setup.config.send_backlog_bytes = 100;
-    setup.config.qos0_backlog_bytes = 200;
+    setup.config.clients.data_streams_max = 2;
+    setup.config.sending.send_backlog_bytes = 100;
+    setup.config.sending.qos0_backlog_bytes = 200;
     let mut script = Script::new(setup);
     while let Some(op) = input.next() {
         operate(&mut script, op, &mut input);

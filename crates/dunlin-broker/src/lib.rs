@@ -79,8 +79,8 @@ mod wants;
 
 pub use bridges::{BRIDGE_PREFIX, Bounds, BridgeSession, Bridges, is_bridge_name};
 pub use config::{
-    Config, LinkRedirect, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull, Queues,
-    Redirect, Server, SysEvent, SysTopics, Transactions,
+    ClientLimits, Config, LinkRedirect, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull,
+    Queues, Redirect, Sending, Server, SessionLimits, SysEvent, SysTopics, Transactions,
 };
 pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Missed,

@@ -46,8 +46,8 @@ impl Shard {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         let mut own = Owners::new(config, now);
-        if !own.config.sys_interval.is_zero() {
-            own.timers.set(now + own.config.sys_interval, Timer::Sys);
+        if !own.config.sys.interval.is_zero() {
+            own.timers.set(now + own.config.sys.interval, Timer::Sys);
         }
         Self {
             own,
@@ -183,7 +183,7 @@ impl Shard {
                         mosquitto::round(own, self.started);
                     }
                     self.sys_round = true;
-                    own.timers.set(now + own.config.sys_interval, Timer::Sys);
+                    own.timers.set(now + own.config.sys.interval, Timer::Sys);
                 }
             }
             self.finish();

@@ -129,13 +129,13 @@ fn set(setup: &mut Setup, pair: &str) {
     let config = &mut setup.config;
     let number = || value.parse::<usize>().expect("a number");
     match key {
-        "receive_maximum" => config.receive_maximum = number() as u16,
-        "packet_bytes_max" => config.packet_bytes_max = number() as u32,
-        "keep_alive_secs_max" => config.keep_alive_secs_max = number() as u16,
-        "session_expiry_secs_max" => config.session_expiry_secs_max = number() as u32,
-        "topic_alias_maximum" => config.topic_alias_maximum = number() as u16,
-        "queue_messages_max" => config.queue_messages_max = number(),
-        "queue_held_max" => config.queue_held_max = number(),
+        "receive_maximum" => config.clients.receive_maximum = number() as u16,
+        "packet_bytes_max" => config.clients.packet_bytes_max = number() as u32,
+        "keep_alive_secs_max" => config.clients.keep_alive_secs_max = number() as u16,
+        "session_expiry_secs_max" => config.sessions.session_expiry_secs_max = number() as u32,
+        "topic_alias_maximum" => config.clients.topic_alias_maximum = number() as u16,
+        "queue_messages_max" => config.sessions.queue_messages_max = number(),
+        "queue_held_max" => config.sessions.queue_held_max = number(),
         "retained_max" => config.retained_max = number(),
         "memory" => config.memory.bytes = number(),
         "retained_bytes_max" => config.memory.retained_bytes_max = Some(number()),
@@ -145,25 +145,25 @@ fn set(setup: &mut Setup, pair: &str) {
         "sessions_per_user_max" => config.memory.sessions_per_user_max = number(),
         "user_bytes_max" => config.memory.user_bytes_max = number(),
         "address_bytes_max" => config.memory.address_bytes_max = number(),
-        "overlaps_max" => config.overlaps_max = number(),
-        "subscriptions_max" => config.subscriptions_max = number(),
-        "data_streams_max" => config.data_streams_max = number(),
-        "connections_max" => config.connections_max = number(),
-        "delivery_streams_max" => config.delivery_streams_max = number(),
-        "datagrams" => config.datagrams = value == "yes",
+        "overlaps_max" => config.sessions.overlaps_max = number(),
+        "subscriptions_max" => config.sessions.subscriptions_max = number(),
+        "data_streams_max" => config.clients.data_streams_max = number(),
+        "connections_max" => config.clients.connections_max = number(),
+        "delivery_streams_max" => config.sending.delivery_streams_max = number(),
+        "datagrams" => config.sending.datagrams = value == "yes",
         "priority" => {
             let (filter, level) = value.split_once('|').expect("FILTER|LEVEL");
-            config.priorities.push(Priority {
+            config.sending.priorities.push(Priority {
                 filter: filter.into(),
                 level: level.parse().expect("a level"),
             });
         }
         "durable" => config.durable = value == "yes",
-        "other_user" => config.other_user = OtherUser::StartClean,
-        "queue_full" if value == "drop" => config.queue_full = QueueFull::DropNewest,
+        "other_user" => config.sessions.other_user = OtherUser::StartClean,
+        "queue_full" if value == "drop" => config.sessions.queue_full = QueueFull::DropNewest,
         "bridge" => {
             config.bridges.listener = Some(0);
-            let session = bridge(value, config.queue_bytes_max);
+            let session = bridge(value, config.sessions.queue_bytes_max);
             config.bridges.sessions.push(session);
         }
         "access" => {
@@ -192,7 +192,7 @@ fn set_rule(config: &mut Config, key: &str, value: &str) {
         "delayed_max" => config.topics.delays.messages_max = number(),
         "delayed_bytes_max" => config.topics.delays.bytes_max = number(),
         "mosquitto" => config.sys.mosquitto = value == "yes",
-        "sys_interval" => config.sys_interval = duration(value),
+        "sys_interval" => config.sys.interval = duration(value),
         "events" => {
             let all = SysEvent::ALL.into_iter();
             let wanted = all.filter(|event| value.split('|').any(|it| it == event.name()));

@@ -1,9 +1,7 @@
 //! What a world is made from: how many shards, their configuration, delays.
 
-use core::time::Duration;
-
 use dunlin_base::transport::Transport;
-use dunlin_broker::Config;
+use dunlin_broker::{Config, SysTopics};
 
 /// How long things take, in microseconds, from and to.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +65,7 @@ impl Setup {
     #[must_use]
     pub fn new(shards: u16, seed: u64) -> Self {
         let config = Config {
-            sys_interval: Duration::ZERO,
+            sys: SysTopics::quiet(),
             ..Config::default()
         };
         Self {

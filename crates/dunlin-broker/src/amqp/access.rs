@@ -68,9 +68,9 @@ pub(crate) fn engine(
             },
             sessions_max: SESSIONS_MAX,
             links_max: LINKS_MAX,
-            unsettled_sent_max: usize::from(config.inflight_max),
-            partial_bytes_max: config.packet_bytes_max as usize,
-            open_time_out: config.connect_timeout,
+            unsettled_sent_max: usize::from(config.sending.inflight_max),
+            partial_bytes_max: config.clients.packet_bytes_max as usize,
+            open_time_out: config.clients.connect_timeout,
             ..limits
         },
     };
@@ -113,7 +113,7 @@ fn spread(own: &mut Owners, c: ConnIdx, properties: Map<'_>) {
         2 => Repeat::OnLoss,
         _ => return,
     };
-    if own.config.repeat_packets {
+    if own.config.sending.repeat_packets {
         own.outbox
             .command(carried.conn, NetCommandKind::RepeatPackets { repeat });
     }
@@ -231,7 +231,7 @@ fn accept(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     let is_proved = conn.identity.standing != Standing::Unproved;
     let (id, _) = conn.place();
     own.conns.touch(c);
-    let timeout = own.config.idle_timeout_max;
+    let timeout = own.config.clients.idle_timeout_max;
     own.outbox
         .command(id, NetCommandKind::SetIdleTimeout { timeout });
     if is_proved {

@@ -159,7 +159,7 @@ pub(super) fn handle_begun(own: &mut Owners, c: ConnIdx, session: SessionId) {
 /// Whether what has not come whole is more than one connection may have, for
 /// all of its transport together.
 pub(super) fn is_over_bytes(own: &Owners, c: ConnIdx) -> bool {
-    let max = own.config.packet_bytes_max as usize;
+    let max = own.config.clients.packet_bytes_max as usize;
     let mine = own.conns.peek_amqp(c);
     let mine = mine.map_or(0, |conn| conn.engine.unfinished_bytes());
     // The frames of one connection come on top, as they do on TCP.

@@ -21,7 +21,7 @@ use crate::owners::{Later, Owners};
 
 /// A connection was opened whose protocol is AMQP.
 pub(crate) fn handle_opened(own: &mut Owners, id: ConnId, peer: Peer) {
-    let over = own.conns.len() >= own.config.connections_max || own.shutting_down;
+    let over = own.conns.len() >= own.config.clients.connections_max || own.shutting_down;
     let c = insert(own, id, peer);
     match over {
         true => close_transport(own, c, OVERLOADED),
@@ -200,7 +200,9 @@ pub(super) fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
         return;
     };
     conn.given = conn.given.saturating_sub(bytes);
-    let low = own.budget.unsent_limit(own.config.send_backlog_bytes / 2);
+    let low = own
+        .budget
+        .unsent_limit(own.config.sending.send_backlog_bytes / 2);
     if conn.blocked && conn.backlog() <= low {
         conn.blocked = false;
         pump_transport(own, c);

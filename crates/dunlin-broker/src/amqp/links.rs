@@ -160,7 +160,7 @@ fn attach_incoming(
 
 /// Attaches a client that sends to topics.
 pub(super) fn accept(own: &mut Owners, c: ConnIdx, s: SessionIdx, body: &Body) {
-    let bytes_max = u64::from(own.config.packet_bytes_max);
+    let bytes_max = u64::from(own.config.clients.packet_bytes_max);
     let Some(attach) = body.attach() else {
         return;
     };

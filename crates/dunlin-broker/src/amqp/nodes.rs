@@ -180,7 +180,7 @@ fn attached(own: &mut Owners, from: ShardId, place: Place, found: &Found) {
     attachment.place = Some(place);
     let (body, generated) = (attachment.attach.clone(), attachment.generated.clone());
     let sends = matches!(link.end, End::Incoming { .. });
-    let bytes_max = own.config.packet_bytes_max;
+    let bytes_max = own.config.clients.packet_bytes_max;
     if let Some(attach) = body.attach() {
         let address = generated.as_deref();
         // They were valid before.

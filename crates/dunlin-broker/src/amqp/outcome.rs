@@ -82,7 +82,7 @@ pub(super) fn allow(own: &mut Owners, link: SessionRef, limit: u32) {
 /// Gives a link credit again when half of it is used up, for as many messages as
 /// may be without an outcome, or not settled, and as its node has room for.
 pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
-    let max = u32::from(own.config.receive_maximum);
+    let max = u32::from(own.config.clients.receive_maximum);
     let Some(session) = own.sessions.amqp_mut(s) else {
         return;
     };

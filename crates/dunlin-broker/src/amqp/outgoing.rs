@@ -45,7 +45,10 @@ fn qos_of(message: &Message) -> QoS {
 pub(crate) fn deliver_once(own: &mut Owners, source: &mut Source<'_>, hit: &Hit, retain: bool) {
     let (s, message) = (hit.session, source.message());
     let level = source.level(&own.config);
-    let (messages, bytes) = (own.config.queue_messages_max, own.config.queue_bytes_max);
+    let (messages, bytes) = (
+        own.config.sessions.queue_messages_max,
+        own.config.sessions.queue_bytes_max,
+    );
     let (cost, memory) = (message.cost(), own.has_memory(message.cost()));
     let fair = (memory || own.holds_little(s, cost)) && own.full_holder(s).is_none();
     let Some(session) = own.sessions.get_mut(s) else {
@@ -93,7 +96,9 @@ pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
 
 fn send_waiting(own: &mut Owners, s: SessionIdx) {
     loop {
-        let limit = own.budget.unsent_limit(own.config.send_backlog_bytes);
+        let limit = own
+            .budget
+            .unsent_limit(own.config.sending.send_backlog_bytes);
         let Some(session) = own.sessions.amqp_mut(s) else {
             return;
         };
@@ -194,7 +199,10 @@ fn drain(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
 /// Sends one delivery; `false` if no other can be sent now.
 fn send(own: &mut Owners, c: ConnIdx, s: SessionIdx, transfer: &Transfer<u32>) -> bool {
     let key = transfer.key;
-    let (added, bytes_max) = (transfer.added.as_deref(), own.config.packet_bytes_max);
+    let (added, bytes_max) = (
+        transfer.added.as_deref(),
+        own.config.clients.packet_bytes_max,
+    );
     let message = &translate::with_added(&transfer.message, added, own.now, bytes_max);
     let session = own.sessions.get(s);
     if session.is_some_and(|session| session.recheck)

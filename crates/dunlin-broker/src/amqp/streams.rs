@@ -19,7 +19,7 @@ use crate::owners::timers::Timer;
 /// A QUIC connection was opened.
 pub(crate) fn handle_opened(own: &mut Owners, id: ConnId, peer: Peer) {
     own.stats.connections += 1;
-    let is_over = own.conns.len() >= own.config.connections_max || own.shutting_down;
+    let is_over = own.conns.len() >= own.config.clients.connections_max || own.shutting_down;
     let entry = Carrier::new(id, peer);
     let c = own.conns.insert(Conn::Carrier(Box::new(entry)));
     match is_over {
@@ -87,7 +87,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
 
 /// The client has opened a stream: a connection.
 fn begin(own: &mut Owners, by: ConnIdx, stream: StreamId) -> Option<ConnIdx> {
-    let is_full = own.conns.len() >= own.config.connections_max || own.shutting_down;
+    let is_full = own.conns.len() >= own.config.clients.connections_max || own.shutting_down;
     let carrier = own.conns.carrier_mut(by)?;
     let (conn, peer) = (carrier.id, carrier.peer.clone());
     let (inherits, closing) = (!carrier.is_first(stream), carrier.closing);

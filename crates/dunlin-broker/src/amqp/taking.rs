@@ -47,7 +47,7 @@ pub(super) fn handle_credit(own: &mut Owners, s: SessionIdx, drain: bool) {
 
 /// Tells the node how far it may go on: at once, or when it has little left.
 fn report(own: &mut Owners, s: SessionIdx, at_once: bool) {
-    let inflight_max = u32::from(own.config.inflight_max);
+    let inflight_max = u32::from(own.config.sending.inflight_max);
     let Some(link) = own.sessions.amqp_mut(s) else {
         return;
     };
@@ -209,7 +209,9 @@ fn place_of(own: &mut Owners, s: SessionIdx) -> Option<(ShardId, Place)> {
 
 /// Sends the next message; `false` if there is none, or it cannot be sent now.
 fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
-    let limit = own.budget.unsent_limit(own.config.send_backlog_bytes);
+    let limit = own
+        .budget
+        .unsent_limit(own.config.sending.send_backlog_bytes);
     let now = own.now;
     let Some(link) = own.sessions.amqp_mut(s) else {
         return false;

@@ -152,7 +152,7 @@ fn deliver_acknowledged(
         // with its connection does not keep up: its end is a matter
         // between the two of them, not of the publisher.
         own.stats.messages_dropped_full += 1;
-        if !persistent && own.config.queue_full == QueueFull::Reject {
+        if !persistent && own.config.sessions.queue_full == QueueFull::Reject {
             let session = session.reference(s);
             own.later.extend(conn.map(|_| Later::Behind(session)));
         }
@@ -343,7 +343,7 @@ fn without_room(
     kept.sort_unstable();
     let mut copies = kept.chunk_by(|a, b| a == b);
     let full = copies.find(|copies| {
-        let wanted = copies.len().min(own.config.queue_messages_max);
+        let wanted = copies.len().min(own.config.sessions.queue_messages_max);
         let s = copies.first();
         let cost = source.message().cost();
         s.is_some_and(|s| !has_room(own, *s, cost, wanted, memory))

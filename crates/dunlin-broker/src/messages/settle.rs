@@ -222,7 +222,7 @@ fn settle_transacted(own: &mut Owners, transacted: Transacted, stored: bool) {
 }
 
 fn settle_due(own: &mut Owners, work: Work, stored: bool) {
-    let (now, held_max) = (own.now, own.config.queue_held_max);
+    let (now, held_max) = (own.now, own.config.sessions.queue_held_max);
     let short = stored && !own.has_memory(0);
     for Due {
         session,

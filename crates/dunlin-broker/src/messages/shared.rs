@@ -230,7 +230,7 @@ pub(crate) fn give_again(own: &mut Owners, delivery: Delivery, old: SessionRef) 
 /// No member takes a message now. It stays in the queue of the group, and comes back
 /// with a restart, as long as there are not too many such.
 fn leave_behind(own: &mut Owners, mut passed: Passed) {
-    let max = own.config.queue_messages_max;
+    let max = own.config.sessions.queue_messages_max;
     let share = passed.delivery.share.as_deref();
     let stays = share.is_some_and(|share| own.routing.groups.leave_behind(share, max));
     if passed.delivery.seq.is_some() && !stays {

@@ -43,7 +43,7 @@ pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<Conn
         return;
     };
     let behind = session.queue().len() >= QUEUE_HIGH;
-    let (now, limit) = (own.now, own.config.send_backlog_bytes);
+    let (now, limit) = (own.now, own.config.sending.send_backlog_bytes);
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
@@ -72,7 +72,7 @@ pub(crate) fn check_pace(own: &mut Owners, s: SessionIdx, publisher: Option<Conn
 
 /// A receiver may have caught up: its publishers go on.
 pub(crate) fn release_publishers(own: &mut Owners, c: ConnIdx) {
-    let low = own.config.send_backlog_bytes / 2;
+    let low = own.config.sending.send_backlog_bytes / 2;
     let Some(conn) = own.conns.get(c) else {
         return;
     };

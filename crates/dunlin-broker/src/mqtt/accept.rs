@@ -41,7 +41,7 @@ pub(crate) fn accept(
         .clone()
         .unwrap_or_else(|| Text::from(connect.client_id));
     let (s, session_present) = take_session(own, c, connect, &client_id, identity.user.as_ref());
-    let expiry = Lifetime::asked(connect, own.config.session_expiry_secs_max);
+    let expiry = Lifetime::asked(connect, own.config.sessions.session_expiry_secs_max);
     let will = will(own, c, connect, &client_id, identity.user.as_deref());
     let accepted = Accepted {
         session_present,
@@ -165,7 +165,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     let (id, silence) = (conn.id, conn.link.keep_alive.limit());
     let timeout = if silence.is_zero() {
         own.timers.cancel(Timer::Conn(id), &mut conn.alarm);
-        own.config.idle_timeout_max
+        own.config.clients.idle_timeout_max
     } else {
         let due = own.now + silence;
         own.timers.remind(due, Timer::Conn(id), &mut conn.alarm);
@@ -191,7 +191,7 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     };
     let changes = session
         .mqtt
-        .handle_connected(own.now, own.config.receive_maximum);
+        .handle_connected(own.now, own.config.clients.receive_maximum);
     let client_id = session.client_id.clone();
     subscribe::apply(own, s, changes);
     own.outbox.event(Event::Connected {
@@ -228,10 +228,10 @@ fn send_connack(own: &mut Owners, c: ConnIdx, accepted: &Accepted) {
     let quota = own.conns.mqtt(c).and_then(|conn| conn.pace.as_ref());
     let packet_bytes_max = quota.map_or(u32::MAX, |pace| pace.packet_bytes_max);
     let announced = Announced {
-        receive_maximum: own.config.receive_maximum,
-        packet_bytes_max: own.config.packet_bytes_max.min(packet_bytes_max),
-        topic_alias_maximum: own.config.topic_alias_maximum,
-        data_streams_max: own.config.data_streams_max,
+        receive_maximum: own.config.clients.receive_maximum,
+        packet_bytes_max: own.config.clients.packet_bytes_max.min(packet_bytes_max),
+        topic_alias_maximum: own.config.clients.topic_alias_maximum,
+        data_streams_max: own.config.clients.data_streams_max,
     };
     let Some(terms) = own.conns.mqtt(c).map(|conn| conn.link.terms.clone()) else {
         return;
@@ -253,9 +253,9 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
     let offer = Offer {
         quic: conn.peer.transport == Transport::Quic,
         flow_headers: conn.speaks_next(),
-        datagrams: config.datagrams,
-        delivery_streams_max: config.delivery_streams_max,
-        keep_alive_secs_max: config.keep_alive_secs_max,
+        datagrams: config.sending.datagrams,
+        delivery_streams_max: config.sending.delivery_streams_max,
+        keep_alive_secs_max: config.clients.keep_alive_secs_max,
     };
     let agreed = conn.link.handle_connect(connect, &offer);
     let conn = conn.id;
@@ -264,7 +264,7 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
         own.outbox
             .command(conn, NetCommandKind::IsolateStreams { isolate });
     }
-    if agreed.repeat != Repeat::Never && config.repeat_packets {
+    if agreed.repeat != Repeat::Never && config.sending.repeat_packets {
         let repeat = agreed.repeat;
         own.outbox
             .command(conn, NetCommandKind::RepeatPackets { repeat });

@@ -82,7 +82,7 @@ pub(crate) fn handle_connect(
     if lacks_id {
         assigned = Some(assign_client_id(own));
     } else if own.config.shards > 1 {
-        let max = own.config.session_expiry_secs_max;
+        let max = own.config.sessions.session_expiry_secs_max;
         let ends = connect::ends_with_connection(connect, max);
         let home = ShardId(home_shard(connect.client_id, own.config.shards));
         if home != own.config.shard && !ends {

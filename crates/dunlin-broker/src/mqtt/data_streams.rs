@@ -20,7 +20,7 @@ use crate::owners::Owners;
 
 /// The client takes no more of a stream, or takes it again.
 pub(crate) fn handle_blocked(own: &mut Owners, c: ConnIdx, stream: StreamId, bytes: usize) {
-    let limit = own.config.qos0_backlog_bytes;
+    let limit = own.config.sending.qos0_backlog_bytes;
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
@@ -47,7 +47,7 @@ fn go_on(own: &mut Owners, c: ConnIdx) {
     let Phase::Connected(s) = conn.phase else {
         return;
     };
-    if conn.link.backlog() <= own.config.send_backlog_bytes / 2 {
+    if conn.link.backlog() <= own.config.sending.send_backlog_bytes / 2 {
         conn.blocked = false;
     }
     if let Some(session) = own.sessions.mqtt_mut(s) {

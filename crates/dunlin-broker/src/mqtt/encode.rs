@@ -31,7 +31,7 @@ pub(crate) fn deliver_qos0(own: &mut Owners, source: &mut Source<'_>, hit: &Hit,
         return;
     }
     let backlog = conn.link.backlog();
-    if backlog >= own.config.send_backlog_bytes {
+    if backlog >= own.config.sending.send_backlog_bytes {
         throttle::check_pace(own, hit.session, source.publisher());
     }
     if backlog >= limit {

@@ -52,7 +52,7 @@ pub(crate) fn handle_disconnect(
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return Ok(());
     };
-    let max = own.config.session_expiry_secs_max;
+    let max = own.config.sessions.session_expiry_secs_max;
     if session.mqtt.lifetime.handle_disconnect(disconnect, max)? {
         subscriptions::lifetime_changed(own, s);
     }

@@ -54,7 +54,7 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         .mqtt
         .outbound
         .queue
-        .shed(own.config.queue_held_max * usize::from(own.commits.is_durable()));
+        .shed(own.config.sessions.queue_held_max * usize::from(own.commits.is_durable()));
     remind(own, s);
     own.weigh(s);
     own_records::put(own, s);

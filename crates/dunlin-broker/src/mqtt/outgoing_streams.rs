@@ -181,7 +181,7 @@ fn prune_server_streams(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
-    let (id, max) = (conn.id, 2 * own.config.delivery_streams_max + 1);
+    let (id, max) = (conn.id, 2 * own.config.sending.delivery_streams_max + 1);
     let lanes = conn.link.lanes.as_deref();
     let in_use = |stream| lanes.is_some_and(|lanes| lanes.knows(stream));
     if let Some(stream) = conn.link.streams.superfluous(max, in_use) {

@@ -30,8 +30,8 @@ use crate::owners::timers::Timer;
 
 pub(crate) fn handle_opened(own: &mut Owners, conn: ConnId, peer: Peer) {
     own.stats.connections += 1;
-    let over = own.conns.len() >= own.config.connections_max;
-    let mut entry = MqttConn::new(conn, peer, own.now, own.config.connect_timeout);
+    let over = own.conns.len() >= own.config.clients.connections_max;
+    let mut entry = MqttConn::new(conn, peer, own.now, own.config.clients.connect_timeout);
     let due = entry.link.keep_alive.deadline(false);
     if let Some(due) = due.filter(|_| !(over || own.shutting_down)) {
         own.timers.remind(due, Timer::Conn(conn), &mut entry.alarm);
@@ -58,7 +58,7 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
     if conn.link.streams.is_abandoned(stream) {
         return;
     }
-    let streams_max = own.config.data_streams_max;
+    let streams_max = own.config.clients.data_streams_max;
     let conn = own.conns.mqtt_mut(c);
     if !conn.is_some_and(|conn| conn.link.streams.enter(stream, streams_max)) {
         return data_streams::reset_stream(own, c, stream, ReasonCode::QuotaExceeded);
@@ -318,7 +318,7 @@ fn handle_sent(own: &mut Owners, c: ConnIdx, bytes: usize) {
         return;
     };
     conn.link.streams.handle_sent(bytes);
-    let low = own.config.send_backlog_bytes / 2;
+    let low = own.config.sending.send_backlog_bytes / 2;
     if conn.blocked && conn.link.backlog() <= own.budget.unsent_limit(low) {
         conn.blocked = false;
         if let Phase::Connected(s) = conn.phase {
@@ -346,7 +346,7 @@ fn park(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &[u8]) {
     if !conn
         .link
         .parked
-        .push(stream, data, own.config.data_streams_max)
+        .push(stream, data, own.config.clients.data_streams_max)
     {
         let fault = Fault::new(ReasonCode::QuotaExceeded, "too much before CONNACK");
         return ending::fail(own, c, fault);
@@ -408,7 +408,9 @@ fn handle_datagram(own: &mut Owners, c: ConnIdx, data: &[u8]) {
         pace.note_message(own.now);
     }
     conn.link.keep_alive.heard(own.now);
-    let decoded = conn.link.datagram(data, own.config.packet_bytes_max);
+    let decoded = conn
+        .link
+        .datagram(data, own.config.clients.packet_bytes_max);
     let stream = StreamId::CONTROL;
     let handled = decoded.and_then(|publish| {
         publish::handle_publish(own, (c, s), (stream, stream), (publish, data))

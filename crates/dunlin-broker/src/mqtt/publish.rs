@@ -26,7 +26,7 @@ pub(crate) fn handle_publish(
     (packet, bytes): (Publish<'_>, &[u8]),
 ) -> Result<(), Fault> {
     own.stats.note_received(packet.qos);
-    let maximum = own.config.topic_alias_maximum;
+    let maximum = own.config.clients.topic_alias_maximum;
     let (alias_topic, listener) = match own.conns.mqtt_mut(c) {
         Some(conn) => {
             let topic = conn.link.handle_publish(arrived, &packet, maximum)?;

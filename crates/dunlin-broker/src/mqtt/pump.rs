@@ -95,7 +95,7 @@ fn window(config: &Config, budget: &Budget, link: &Link, level: u8) -> Option<u1
     if link.backlog() >= budget.unsent_limit(limit) {
         return None;
     }
-    let window = link.terms.receive_maximum.min(config.inflight_max);
+    let window = link.terms.receive_maximum.min(config.sending.inflight_max);
     Some(config.window(level, window))
 }
 

@@ -139,8 +139,8 @@ fn make(
     let id = conn.id;
     let now = session.mqtt.subscriptions.bytes();
     let limits = Limits {
-        subscriptions_max: own.config.subscriptions_max,
-        overlaps_max: own.config.overlaps_max,
+        subscriptions_max: own.config.sessions.subscriptions_max,
+        overlaps_max: own.config.sessions.overlaps_max,
         bytes_max: match full {
             Some(_) => now,
             None => own.budget.subscription_bytes_max(now),

@@ -48,7 +48,7 @@ pub(crate) fn handle_want(own: &mut Owners, from: ShardId, place: Place, sent: u
 /// A link is attached; the last message that it may send, if it does. More follows where
 /// others wait in front of it.
 pub(crate) fn begin(own: &mut Owners, s: SessionIdx, at: usize, wants: Use) -> u32 {
-    let (now, credit_max) = (own.now, u32::from(own.config.receive_maximum));
+    let (now, credit_max) = (own.now, u32::from(own.config.clients.receive_maximum));
     let Some(node) = own.sessions.node_mut(s).filter(|_| wants == Use::Send) else {
         return 0;
     };
@@ -68,7 +68,7 @@ fn show(own: &mut Owners, to: ShardId, s: SessionIdx, place: Place) {
         let Some((key, (message, failed, added))) = seen else {
             return;
         };
-        let bytes_max = own.config.packet_bytes_max;
+        let bytes_max = own.config.clients.packet_bytes_max;
         let message = translate::with_added(&message, added.as_deref(), now, bytes_max);
         let deliver = Call::Deliver {
             link: place.link,

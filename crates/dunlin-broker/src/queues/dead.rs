@@ -60,7 +60,7 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
         node.aside.put_dead(dead.delivery, dead.death, dead.waits);
         return delivering::pump(own, s);
     }
-    let how = (own.now, own.config.packet_bytes_max);
+    let how = (own.now, own.config.clients.packet_bytes_max);
     let entry = own.sessions.resolve_mut(dead.node);
     let entry = entry.as_deref().and_then(|entry| entry.node());
     let is_due = dead.death == Death::Due;

@@ -77,7 +77,7 @@ fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
         let now = own.now;
         // One by one where memory is short, so that the rest stays in the store.
         let unsettled_max = match own.has_memory(0) {
-            true => usize::from(own.config.inflight_max),
+            true => usize::from(own.config.sending.inflight_max),
             false => 1,
         };
         let Some(node) = own.sessions.node_mut(s) else {
@@ -131,7 +131,7 @@ pub(crate) fn remind(own: &mut Owners, s: SessionIdx) {
 fn hand_over(own: &mut Owners, s: SessionIdx, at: usize, transfer: &Transfer<u32>) {
     let key = transfer.key;
     let added = transfer.added.as_deref();
-    let bytes_max = own.config.packet_bytes_max;
+    let bytes_max = own.config.clients.packet_bytes_max;
     let message = translate::with_added(&transfer.message, added, own.now, bytes_max);
     let session = own.sessions.get(s);
     if session.is_some_and(|session| session.recheck)
@@ -172,7 +172,7 @@ pub(crate) fn room_of(node: &Node) -> Room {
 
 /// Gives links credit that wait for it, as far as there is room.
 pub(crate) fn give_credit(own: &mut Owners, s: SessionIdx) {
-    let (now, credit_max) = (own.now, u32::from(own.config.receive_maximum));
+    let (now, credit_max) = (own.now, u32::from(own.config.clients.receive_maximum));
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };

@@ -32,7 +32,7 @@ pub(crate) fn prepare(
         return false;
     };
     let durable = own.commits.is_durable();
-    let (now, bytes_max) = (own.now, own.config.packet_bytes_max);
+    let (now, bytes_max) = (own.now, own.config.clients.packet_bytes_max);
     let Some(node) = own.sessions.node_mut(s) else {
         return false;
     };

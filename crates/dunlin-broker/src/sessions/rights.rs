@@ -33,7 +33,7 @@ pub(crate) fn handle_new_user(own: &mut Owners, s: SessionIdx) {
 /// with it: who resumes a session of no user first owns it, and one of a user
 /// belongs to that user.
 pub(crate) fn may_have(own: &Owners, client_id: &str, user: Option<&Text>) -> bool {
-    if own.config.other_user == OtherUser::StartClean {
+    if own.config.sessions.other_user == OtherUser::StartClean {
         return true;
     }
     let session = own.sessions.find(client_id);

@@ -22,7 +22,7 @@ use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
 use dunlin_store::{Batch, MemoryStore, Request, StoreDone, StoreError};
 
 use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest, Others};
-use crate::config::Config;
+use crate::config::{ClientLimits, Config, SysTopics};
 use crate::control::values::{self as control, Reply};
 use crate::io::{Input, Output};
 use crate::random::home_shard;
@@ -60,7 +60,7 @@ impl World {
                 shard: ShardId(shard),
                 shards,
                 listeners: alloc::vec![policy],
-                sys_interval: core::time::Duration::ZERO,
+                sys: SysTopics::quiet(),
                 ..Config::default()
             };
             change(&mut config);
@@ -738,9 +738,12 @@ fn a_connection_that_is_refused_does_not_begin_again_as_amqp() {
     let mut world = World::new(1, OPEN);
     world.shards[0] = Shard::new(
         Config {
-            connections_max: 1,
+            clients: ClientLimits {
+                connections_max: 1,
+                ..ClientLimits::default()
+            },
             listeners: alloc::vec![OPEN],
-            sys_interval: core::time::Duration::ZERO,
+            sys: SysTopics::quiet(),
             ..Config::default()
         },
         NOW,

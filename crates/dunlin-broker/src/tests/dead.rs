@@ -21,7 +21,7 @@ const DEAD: &str = "/queues/dead";
 /// Two queues, of which one gets the dead messages of the other.
 fn queues(held_max: usize) -> World {
     World::configured(2, OPEN, move |config: &mut Config| {
-        config.queue_held_max = held_max;
+        config.sessions.queue_held_max = held_max;
         config.queues.named = [("jobs", Some(DEAD)), ("dead", None)]
             .map(|(name, dead)| NamedQueue {
                 name: Text::from_static(name),

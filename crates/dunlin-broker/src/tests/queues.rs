@@ -509,7 +509,7 @@ fn a_queue_has_priorities_and_a_time_of_its_own() {
 #[test]
 fn a_backlog_comes_back_from_the_store_in_order() {
     let queue = address();
-    let mut world = World::configured(2, OPEN, |config| config.queue_held_max = 2);
+    let mut world = World::configured(2, OPEN, |config| config.sessions.queue_held_max = 2);
     let mut from = Client::new(&mut world, conn(1, 1), None);
     let link = from.sender(&mut world, Some(&queue));
     let all: Bytes = (b'a'..=b'z').collect();

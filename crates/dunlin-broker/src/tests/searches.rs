@@ -7,7 +7,7 @@ use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Trans
 use dunlin_base::{ConnId, Instant, ShardId, StreamId};
 use dunlin_store::{Request, StoreDone};
 
-use crate::config::Config;
+use crate::config::{Config, SysTopics};
 use crate::io::{Input, Output};
 use crate::memory::Part;
 use crate::shard::Shard;
@@ -36,7 +36,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let config = Config {
-            sys_interval: core::time::Duration::ZERO,
+            sys: SysTopics::quiet(),
             ..Config::default()
         };
         Self {

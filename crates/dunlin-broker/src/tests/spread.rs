@@ -8,7 +8,7 @@ use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Trans
 use dunlin_base::{Repeat, SendBuf, StreamId, Text};
 
 use super::amqp::{NOW, OPEN, conn};
-use crate::config::Config;
+use crate::config::{Config, Sending};
 use crate::io::{Input, Output};
 use crate::shard::Shard;
 
@@ -20,7 +20,10 @@ type Property = (Value<'static>, Value<'static>);
 fn commands(allowed: bool, properties: &[Property]) -> Vec<NetCommandKind> {
     let config = Config {
         listeners: alloc::vec![OPEN],
-        repeat_packets: allowed,
+        sending: Sending {
+            repeat_packets: allowed,
+            ..Sending::default()
+        },
         ..Config::default()
     };
     let mut shard = Shard::new(config, NOW);

@@ -17,7 +17,7 @@ const INFLIGHT_MAX: u16 = 4;
 const IDLE: usize = 60;
 
 fn world() -> World {
-    World::configured(1, OPEN, |config| config.inflight_max = INFLIGHT_MAX)
+    World::configured(1, OPEN, |config| config.sending.inflight_max = INFLIGHT_MAX)
 }
 
 fn receive(client: &mut Client, world: &mut World, address: &str, credit: u32) -> LinkId {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use dunlin_broker::{Config, Memory, Part, QueueFull};
+use dunlin_broker::{Memory, Part, QueueFull};
 use dunlin_sim::{Random, Script, Setup};
 
 use crate::packets::Packets;
@@ -194,27 +194,25 @@ fn setup(seed: u64, sizes: &Sizes, random: &mut Random) -> Setup {
     setup.pace.store = (50, 200);
     // Bytes arrive as they were sent: pieces cost the simulator.
     setup.pace.split = false;
-    setup.config = Config {
-        packet_bytes_max: sizes.packet_bytes_max,
-        connect_bytes_max: sizes.connect_bytes_max,
-        receive_maximum: 50,
-        inflight_max: 50,
-        queue_messages_max: 200,
-        queue_bytes_max: sizes.queue_bytes_max,
-        queue_full: match random.one_in(2) {
-            true => QueueFull::DropNewest,
-            false => QueueFull::Reject,
-        },
-        send_backlog_bytes: sizes.send_backlog_bytes,
-        qos0_backlog_bytes: sizes.qos0_backlog_bytes,
-        retained_max: sizes.retained_max,
-        subscriptions_max: sizes.subscriptions_max,
-        overlaps_max: sizes.overlaps_max,
-        memory: Memory {
-            bytes: sizes.budget_bytes,
-            ..Memory::default()
-        },
-        ..setup.config
+    let config = &mut setup.config;
+    config.clients.packet_bytes_max = sizes.packet_bytes_max;
+    config.clients.connect_bytes_max = sizes.connect_bytes_max;
+    config.clients.receive_maximum = 50;
+    config.sending.inflight_max = 50;
+    config.sessions.queue_messages_max = 200;
+    config.sessions.queue_bytes_max = sizes.queue_bytes_max;
+    config.sessions.queue_full = match random.one_in(2) {
+        true => QueueFull::DropNewest,
+        false => QueueFull::Reject,
+    };
+    config.sending.send_backlog_bytes = sizes.send_backlog_bytes;
+    config.sending.qos0_backlog_bytes = sizes.qos0_backlog_bytes;
+    config.retained_max = sizes.retained_max;
+    config.sessions.subscriptions_max = sizes.subscriptions_max;
+    config.sessions.overlaps_max = sizes.overlaps_max;
+    config.memory = Memory {
+        bytes: sizes.budget_bytes,
+        ..Memory::default()
     };
     setup
 }

@@ -45,7 +45,7 @@ fn program(seed: u64) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut setup = Setup::new(2, seed);
     // Not a number of copies of whole messages for three groups.
-    setup.config.queue_messages_max = 10;
+    setup.config.sessions.queue_messages_max = 10;
     setup.pace.stores_apart = random.one_in(2);
     let mut world = World::new(setup);
     let mut peers = [

@@ -205,7 +205,7 @@ fn a_hundred_thousand_subscriptions() {
 #[test]
 fn too_many_subscriptions_are_refused() {
     let mut setup = Setup::new(2, 6);
-    setup.config.subscriptions_max = 10;
+    setup.config.sessions.subscriptions_max = 10;
     let mut script = Script::new(setup);
     script.step("a > CONNECT a clean").expect("CONNECT");
     ignore(&mut script, "a");
@@ -220,7 +220,7 @@ fn too_many_subscriptions_are_refused() {
 #[test]
 fn overlapping_subscriptions_are_few() {
     let mut setup = Setup::new(2, 6);
-    setup.config.overlaps_max = 100;
+    setup.config.sessions.overlaps_max = 100;
     let mut script = Script::new(setup);
     for line in ["a > CONNECT attacker clean", "w > CONNECT w clean"] {
         script.step(line).expect(line);
@@ -340,9 +340,9 @@ fn a_client_that_never_reads() {
     for shards in [1, 2] {
         for qos in [0, 1] {
             let mut setup = Setup::new(shards, 8);
-            setup.config.send_backlog_bytes = 64 * 1024;
-            setup.config.qos0_backlog_bytes = 128 * 1024;
-            setup.config.queue_messages_max = 500;
+            setup.config.sending.send_backlog_bytes = 64 * 1024;
+            setup.config.sending.qos0_backlog_bytes = 128 * 1024;
+            setup.config.sessions.queue_messages_max = 500;
             let mut script = Script::new(setup);
             for line in [
                 "a > CONNECT a clean",
@@ -412,8 +412,8 @@ fn a_client_that_never_reads() {
 #[test]
 fn a_persistent_client_that_never_reads_gets_everything_when_it_does() {
     let mut setup = Setup::new(2, 9);
-    setup.config.send_backlog_bytes = 4 * 1024;
-    setup.config.queue_held_max = 10;
+    setup.config.sending.send_backlog_bytes = 4 * 1024;
+    setup.config.sessions.queue_held_max = 10;
     let mut script = Script::new(setup);
     for line in ["a > CONNECT a expiry=100", "p > CONNECT p clean"] {
         script.step(line).expect(line);

@@ -98,7 +98,7 @@ impl Reader {
 fn run(shards: u16, seed: u64, streams: usize, credit: u64) {
     let mut setup = Setup::new(shards, seed);
     setup.server_streams = credit;
-    setup.config.delivery_streams_max = streams;
+    setup.config.sending.delivery_streams_max = streams;
     setup.pace = Pace {
         apart: true,
         ..Pace::default()

@@ -84,7 +84,7 @@ impl Run {
         let mut setup = Setup::new(shards, seed);
         setup.transport = transport(seed);
         // Small, so that queues are shed and loaded.
-        setup.config.queue_held_max = 3;
+        setup.config.sessions.queue_held_max = 3;
         let mut run = Self {
             world: World::new(setup),
             peers: cast(chaos),

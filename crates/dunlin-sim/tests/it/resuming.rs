@@ -512,7 +512,7 @@ fn scene(seed: u64, random: &mut Random) -> Scene {
     setup.protocol = Some("");
     setup.transport = Transport::Tcp;
     setup.pace.stores_apart = random.one_in(2);
-    setup.config.queue_held_max = 3;
+    setup.config.sessions.queue_held_max = 3;
     setup.config.queues.named = vec![NamedQueue {
         name: Text::from("jobs"),
         topics: vec![Text::from("jobs/#")],

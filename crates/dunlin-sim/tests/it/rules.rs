@@ -503,7 +503,7 @@ fn figures_have_the_names_of_mosquitto() {
     for (shards, seed) in [(1, 1), (2, 1), (3, 2)] {
         let mut setup = Setup::new(shards, seed);
         setup.config.sys.mosquitto = true;
-        setup.config.sys_interval = core::time::Duration::from_secs(10);
+        setup.config.sys.interval = core::time::Duration::from_secs(10);
         let mut script = Script::new(setup);
         for line in [
             "w > CONNECT w clean => CONNACK",

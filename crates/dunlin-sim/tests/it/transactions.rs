@@ -421,7 +421,7 @@ fn program(seed: u64) -> Result<(), String> {
     setup.protocol = Some("");
     setup.transport = Transport::Tcp;
     setup.pace.stores_apart = random.one_in(2);
-    setup.config.queue_held_max = 3;
+    setup.config.sessions.queue_held_max = 3;
     let queue = |name, topics: &[&'static str]| NamedQueue {
         name: Text::from_static(name),
         topics: topics.iter().map(|it| Text::from_static(it)).collect(),

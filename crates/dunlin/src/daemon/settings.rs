@@ -3,8 +3,8 @@
 use dunlin_base::ShardId;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
 use dunlin_broker::{
-    Bounds, BridgeSession, Bridges, Config as ShardConfig, Memory, OtherUser, QueueFull, Secret,
-    SysTopics, Totals,
+    Bounds, BridgeSession, Bridges, ClientLimits, Config as ShardConfig, Memory, OtherUser,
+    QueueFull, Secret, Sending, SessionLimits, SysTopics, Totals,
 };
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
@@ -21,25 +21,56 @@ pub(crate) fn shard(
     memory: Memory,
 ) -> ShardConfig {
     let limits = &config.limits;
-    let keep_alive = u16::try_from(limits.max_keep_alive.0.as_secs()).unwrap_or(u16::MAX);
     ShardConfig {
         shard: id,
         shards,
         secret,
+        durable: config.store.durability != sections::Durability::Memory,
         listeners: policies(config),
-        other_user: match config.auth.session_of_other_user {
-            sections::OtherUser::Refuse => OtherUser::Refuse,
-            sections::OtherUser::StartClean => OtherUser::StartClean,
+        clients: clients(config, shards),
+        sessions: sessions(config),
+        sending: sending(config),
+        retained_max: limits.max_retained_messages,
+        memory,
+        queues: queues::queues(&config.queues, &config.queue, limits, shards),
+        transactions: transactions::transactions(&config.transactions),
+        redirect: redirect::redirect(&config.redirect),
+        bridges: bridges(config),
+        topics: topics::topics(config, shards),
+        quotas: quotas::quotas(&config.quota),
+        sys: SysTopics {
+            interval: config.sys.interval.0,
+            mosquitto: config.sys.mosquitto,
+            events: config.sys.events.iter().map(|it| (*it).into()).collect(),
         },
+    }
+}
+
+/// Connections of one shard, and what each is offered.
+fn clients(config: &Config, shards: u16) -> ClientLimits {
+    let limits = &config.limits;
+    ClientLimits {
+        connections_max: limits.max_connections.div_ceil(usize::from(shards)),
         packet_bytes_max: u32::try_from(limits.max_packet_size.0).unwrap_or(u32::MAX),
         connect_bytes_max: u32::try_from(limits.max_connect_size.0).unwrap_or(u32::MAX),
         receive_maximum: limits.receive_maximum,
         topic_alias_maximum: limits.topic_alias_maximum,
         connect_timeout: limits.connect_timeout.0,
-        keep_alive_secs_max: keep_alive,
+        keep_alive_secs_max: u16::try_from(limits.max_keep_alive.0.as_secs()).unwrap_or(u16::MAX),
         idle_timeout_max: limits.idle_timeout.0,
+        data_streams_max: config.quic.max_data_streams as usize,
+    }
+}
+
+/// Sessions and their queues.
+fn sessions(config: &Config) -> SessionLimits {
+    let limits = &config.limits;
+    SessionLimits {
+        other_user: match config.auth.session_of_other_user {
+            sections::OtherUser::Refuse => OtherUser::Refuse,
+            sections::OtherUser::StartClean => OtherUser::StartClean,
+        },
         session_expiry_secs_max: limits.max_session_expiry.as_secs_u32(),
-        inflight_max: limits.max_inflight,
         queue_messages_max: limits.max_queued_messages,
         queue_bytes_max: limits.max_queued_bytes.as_usize(),
         queue_held_max: limits.max_queued_in_memory,
@@ -47,30 +78,22 @@ pub(crate) fn shard(
             sections::QueueFull::Reject => QueueFull::Reject,
             sections::QueueFull::DropNewest => QueueFull::DropNewest,
         },
-        send_backlog_bytes: limits.max_send_backlog.as_usize(),
-        qos0_backlog_bytes: limits.max_qos0_backlog.as_usize(),
-        connections_max: limits.max_connections.div_ceil(usize::from(shards)),
         subscriptions_max: limits.max_subscriptions_per_session,
         overlaps_max: limits.max_overlapping_subscriptions,
-        retained_max: limits.max_retained_messages,
-        memory,
-        data_streams_max: config.quic.max_data_streams as usize,
-        delivery_streams_max: config.quic.delivery_streams as usize,
-        datagrams: config.quic.datagrams,
-        repeat_packets: config.quic.repeat_packets,
-        queues: queues::queues(&config.queues, &config.queue, limits, shards),
-        transactions: transactions::transactions(&config.transactions),
-        redirect: redirect::redirect(&config.redirect),
-        bridges: bridges(config),
+    }
+}
+
+/// How messages go to clients.
+fn sending(config: &Config) -> Sending {
+    let (limits, quic) = (&config.limits, &config.quic);
+    Sending {
+        inflight_max: limits.max_inflight,
+        send_backlog_bytes: limits.max_send_backlog.as_usize(),
+        qos0_backlog_bytes: limits.max_qos0_backlog.as_usize(),
+        delivery_streams_max: quic.delivery_streams as usize,
+        datagrams: quic.datagrams,
+        repeat_packets: quic.repeat_packets,
         priorities: priority::priorities(&config.priority),
-        topics: topics::topics(config, shards),
-        quotas: quotas::quotas(&config.quota),
-        sys_interval: config.sys.interval.0,
-        sys: SysTopics {
-            mosquitto: config.sys.mosquitto,
-            events: config.sys.events.iter().map(|it| (*it).into()).collect(),
-        },
-        durable: config.store.durability != sections::Durability::Memory,
     }
 }
 

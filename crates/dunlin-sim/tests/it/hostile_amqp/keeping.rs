@@ -71,7 +71,7 @@ fn transfers_never_finished_share_one_budget() {
     const MESSAGE_MAX: usize = 128 << 10;
     const PART: usize = 30 << 10;
     let mut setup = setup(2);
-    setup.config.packet_bytes_max = MESSAGE_MAX as u32;
+    setup.config.clients.packet_bytes_max = MESSAGE_MAX as u32;
     setup.config.memory.bytes = 4 << 20;
     let mut scene = Scene::new(setup);
     let mut wires = Vec::new();
@@ -119,7 +119,7 @@ fn transfers_never_finished_share_one_budget() {
 fn receivers_that_never_settle_hold_what_others_get_after_them() {
     for shards in [1, 2] {
         let mut setup = setup(shards);
-        setup.config.inflight_max = 10;
+        setup.config.sending.inflight_max = 10;
         let mut scene = Scene::new(setup);
         fill(&mut scene, "/queues/held", 50);
         let mut greedy = taking(&mut scene, "/queues/held", u32::MAX);
@@ -162,7 +162,7 @@ fn receivers_that_never_settle_hold_what_others_get_after_them() {
 #[test]
 fn senders_that_never_settle_get_no_further_credit() {
     let mut setup = setup(2);
-    setup.config.receive_maximum = 10;
+    setup.config.clients.receive_maximum = 10;
     let mut scene = Scene::new(setup);
     let mut wire = scene.begun();
     let attach = Performative::Attach(Attach {

@@ -261,8 +261,8 @@ fn duplicate_names_handles_and_tags_have_their_condition() {
 #[test]
 fn credit_and_size_violations_detach_the_link() {
     let mut setup = setup(2);
-    setup.config.receive_maximum = 5;
-    setup.config.packet_bytes_max = 1000;
+    setup.config.clients.receive_maximum = 5;
+    setup.config.clients.packet_bytes_max = 1000;
     // No credit comes back before the store has answered.
     setup.pace.store = (50_000, 50_000);
     setup.pace.split = false;
