@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use dunlin_socket::{ListenOptions, Listener, Options, Stream, TlsOptions};
 
 /// Longest wait for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server's certificate, which is its own authority.
 pub(crate) struct Identity {

@@ -82,6 +82,7 @@ impl Rig {
             .tls(TlsOptions::new().ca_file(self.certificate("ca.pem")))
             .tickets(TicketFile::open(self.file()).expect("a file"))
             .runtime(&Runtime::new(RuntimeLimits::default()).expect("a runtime"))
+            .connect_timeout(PATIENCE)
             .no_reconnect()
     }
 

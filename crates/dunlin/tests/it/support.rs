@@ -136,6 +136,7 @@ impl Broker {
         let port = self.addr(transport).port();
         let url = format!("{}://localhost:{port}", dunlin_client::scheme(transport));
         let builder = Client::builder(url).expect("a URL").no_reconnect();
+        let builder = builder.connect_timeout(PATIENCE);
         match self.daemon().development_ca() {
             Some(ca) if transport.is_encrypted() => builder.tls(TlsOptions::new().ca_file(ca)),
             _ => builder,
