@@ -45,7 +45,15 @@ impl FromIterator<(Banned, Instant)> for Bans {
     }
 }
 
+/// Ranges compared in the time of one look at a table.
+const RANGES_A_LOOK: usize = 16;
+
 impl Bans {
+    /// What it costs to compare a client with all, in looks at a table.
+    pub(crate) fn cost(&self) -> usize {
+        self.ranges.len() / RANGES_A_LOOK
+    }
+
     /// Whether a client is banned.
     #[must_use]
     pub fn has(&self, client_id: &str, user: Option<&Text>, addr: IpAddr, now: Instant) -> bool {

@@ -42,9 +42,10 @@ pub(crate) fn places(
     at: Place,
     limit: usize,
 ) -> Page<ConnIdx> {
+    let cost = if filter.banned { own.bans.cost() } else { 0 };
     page(own.conns.from(at), limit, |c, conn| {
         let is_own = own.config.bridges.is_own(&conn.peer);
-        (0, (!is_own && matches(own, filter, conn)).then_some(c))
+        (cost, (!is_own && matches(own, filter, conn)).then_some(c))
     })
 }
 

@@ -103,6 +103,45 @@ fn clients_of_both_protocols_are_found_by_what_they_are() {
 }
 
 #[test]
+fn many_banned_ranges_make_a_step_shorter() {
+    let mut world = World::new(1, OPEN);
+    for number in 1..=EXAMINED_MAX as u64 {
+        connect(&mut world, conn(0, number));
+    }
+    let ranges = (0..10_000_u32).map(|at| {
+        let range = format!("10.{}.{}.0/24", at / 256, at % 256);
+        let range = range.parse().expect("a range");
+        (Banned::Address(range), Instant::FAR_FUTURE)
+    });
+    world.ask(0, Request::Ban(Arc::new(ranges.collect())));
+    world.replies.clear();
+    let filter = ClientFilter {
+        banned: true,
+        ..ClientFilter::default()
+    };
+    let ending = Ending {
+        kind: EndingKind::Banned,
+        why: Text::new(),
+    };
+    let (at, limit) = (0, usize::MAX);
+    world.ask(
+        0,
+        Request::EndAll {
+            filter,
+            at,
+            limit,
+            ending,
+        },
+    );
+    match world.replies.pop() {
+        Some(Reply::Ended { count: 0, next }) => {
+            assert!(next.is_some_and(|next| next < 16), "{next:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn connections_that_are_gone_are_not_ended() {
     let mut world = World::new(1, OPEN);
     connect(&mut world, conn(0, 1));

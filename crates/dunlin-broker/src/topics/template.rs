@@ -86,8 +86,9 @@ impl Template {
     }
 }
 
-/// A name that is a part of one level.
+/// A name that is a part of one level, and makes no topic one of the server or of a group.
 fn plain(name: &str) -> Option<&str> {
     let is_plain = !name.is_empty() && !name.contains(['/', '+', '#', '\0']);
+    let is_plain = is_plain && !name.starts_with('$');
     is_plain.then_some(name)
 }

@@ -92,6 +92,8 @@ fn names_of_clients_are_part_of_one_level() {
         ("+", Some("u"), None),
         ("d", Some("#"), None),
         ("", Some("u"), None),
+        ("$share", Some("u"), None),
+        ("d", Some("$SYS"), None),
     ] {
         let got = rule.apply("t/x", Client { id, user });
         assert_eq!(got.as_deref(), want, "{id} {user:?}");

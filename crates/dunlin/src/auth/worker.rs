@@ -238,7 +238,7 @@ impl Worker {
         let address = login.peer.addr.ip();
         let is_new = first == 0 && !has_waited;
         let is_token = self.credentials.tokens.is_some() && is_like_token(login.password);
-        let counts = !login.is_empty() && !is_token;
+        let counts = !login.is_empty() && (!is_token || self.is_hashed(login.user));
         if is_new && counts && !self.throttle.admits(login.user, address, now) {
             return (Outcome::Answer(AuthAnswer::TooSoon), first);
         }
@@ -270,6 +270,17 @@ impl Worker {
         };
         self.note_outcome(login, &answer, counts);
         (Outcome::Answer(answer), steps.len())
+    }
+
+    /// Whether what looks like a token is compared with a password first: what a client
+    /// sends is no way around the wait after wrong ones.
+    fn is_hashed(&self, user: &str) -> bool {
+        let order = &self.credentials.order;
+        let first = order
+            .iter()
+            .find(|step| matches!(step, Step::Password | Step::Jwt));
+        let passwords = self.credentials.passwords.as_ref();
+        first == Some(&Step::Password) && passwords.is_some_and(|it| it.has(user))
     }
 
     /// Counts a wrong password, or a right one.

@@ -63,15 +63,17 @@ impl Audit {
     pub(super) fn write(&self, who: &Who, request: &Request, outcome: &Result<Reply, Failure>) {
         let mut order = serde_json::to_value(request).unwrap_or_default();
         shorten(&mut order);
+        let mut outcome = match outcome {
+            Ok(_) => "done".to_owned(),
+            Err(failure) => failure.text.clone(),
+        };
+        cut(&mut outcome);
         let line = Line {
             time: now(),
             door: who.door,
             who: &who.name,
             order,
-            outcome: match outcome {
-                Ok(_) => "done",
-                Err(failure) => &failure.text,
-            },
+            outcome: &outcome,
         };
         let mut text = serde_json::to_string(&line).unwrap_or_default();
         text.push('\n');
@@ -136,15 +138,18 @@ fn rotate(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Cuts off a long text.
+fn cut(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS_MAX) {
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
 /// Cuts off long texts, and leaves payloads out.
 fn shorten(value: &mut Value) {
     match value {
-        Value::String(text) => {
-            if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS_MAX) {
-                text.truncate(end);
-                text.push('…');
-            }
-        }
+        Value::String(text) => cut(text),
         Value::Array(values) => values.iter_mut().for_each(shorten),
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -200,12 +205,16 @@ mod tests {
         );
         let failure = Failure::new(Code::NotFound, "no such client");
         audit.write(&who(), &request, &Err(failure));
+        let failure = Failure::new(Code::NotFound, "é".repeat(1 << 20));
+        audit.write(&who(), &request, &Err(failure));
         let text = std::fs::read_to_string(&path).expect("written");
         let lines: Vec<Value> = text
             .lines()
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect();
-        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(lines.len(), 3, "{} bytes", text.len());
+        let outcome = lines[2]["outcome"].as_str().expect("text");
+        assert_eq!(outcome.chars().count(), TEXT_CHARS_MAX + 1);
         assert_eq!(
             (&lines[0]["who"], &lines[0]["door"]),
             (&"uid 7".into(), &"unix".into())

@@ -9,7 +9,7 @@ use dunlin_broker::control::values as shard;
 
 use super::clients::ending;
 use super::plane::{Outcome, Plane};
-use super::topics::bad;
+use super::topics::{bad, has_control};
 use super::values::{Code, Failure, Reply};
 use crate::daemon::query::Query;
 use crate::metrics::Shards;
@@ -34,9 +34,10 @@ pub(super) fn begin(plane: &Plane, rate: u32, server: Option<&str>, moved: bool)
     if !(1..=RATE_MAX).contains(&rate) {
         return Err(bad(format!("`rate` is a number from 1 to {RATE_MAX}")));
     }
-    let wrong = |name: &str| name.is_empty() || name.len() > SERVER_BYTES_MAX;
+    let wrong = |name: &str| name.is_empty() || name.len() > SERVER_BYTES_MAX || has_control(name);
     if server.is_some_and(wrong) {
-        let text = format!("the name of a server has 1 to {SERVER_BYTES_MAX} bytes");
+        let max = SERVER_BYTES_MAX;
+        let text = format!("the name of a server has 1 to {max} bytes, no control characters");
         return Err(bad(text));
     }
     let kind = match (server.map(Text::from), moved) {

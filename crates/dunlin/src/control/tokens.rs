@@ -4,7 +4,7 @@
 use core::str::FromStr;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -45,9 +45,12 @@ pub(crate) struct Tokens {
     changing: Mutex<()>,
 }
 
-/// What the file says, before it is in force.
+/// What the file says, before it is in force. The file is not changed until then.
 #[derive(Debug)]
-pub(crate) struct Fresh(Arc<[Line]>);
+pub(crate) struct Fresh<'a> {
+    lines: Arc<[Line]>,
+    _alone: MutexGuard<'a, ()>,
+}
 
 impl Tokens {
     /// Reads the file; without one there are no tokens.
@@ -60,8 +63,8 @@ impl Tokens {
             known: RwLock::new(Arc::new([])),
             changing: Mutex::default(),
         };
-        let fresh = tokens.read_again()?;
-        tokens.replace(fresh);
+        let lines = tokens.read_again()?.lines;
+        tokens.set(lines);
         Ok(tokens)
     }
 
@@ -69,15 +72,26 @@ impl Tokens {
     ///
     /// # Errors
     /// As [`Tokens::load`].
-    pub(crate) fn read_again(&self) -> io::Result<Fresh> {
+    pub(crate) fn read_again(&self) -> io::Result<Fresh<'_>> {
+        let alone = self.alone();
         let text = self.text()?;
-        Ok(Fresh(parse(&text)?.into()))
+        Ok(Fresh {
+            lines: parse(&text)?.into(),
+            _alone: alone,
+        })
+    }
+
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has this be in force.
-    pub(crate) fn replace(&self, fresh: Fresh) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        *known = fresh.0;
+    pub(crate) fn replace(&self, fresh: Fresh<'_>) {
+        self.set(fresh.lines);
+    }
+
+    fn set(&self, lines: Arc<[Line]>) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = lines;
     }
 
     /// Whose token this is. How long that takes says nothing about the tokens there are.
@@ -167,13 +181,13 @@ impl Tokens {
             let text = format!("cannot use {}: {error}", self.path.display());
             Failure::new(Code::Unavailable, text)
         };
-        let _alone = self.changing.lock();
+        let _alone = self.alone();
         let text = self.text().map_err(failed)?;
         let lines = parse(&text).map_err(failed)?;
         let changed = change(&text, &lines)?;
         let lines = parse(&changed).map_err(failed)?;
         files::replace(&self.path, changed.as_bytes(), Access::Private).map_err(failed)?;
-        self.replace(Fresh(lines.into()));
+        self.set(lines.into());
         Ok(())
     }
 }
@@ -279,6 +293,26 @@ mod tests {
         };
         assert_eq!(parse(&many(TOKENS_MAX)).expect("good").len(), TOKENS_MAX);
         parse(&many(TOKENS_MAX + 1)).expect_err("too many");
+    }
+
+    /// A token that is taken away while files are read again stays away.
+    #[test]
+    fn the_file_does_not_change_while_it_is_read_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::load(dir.path().join("tokens")).expect("none");
+        let token = tokens.add("ann", Role::Admin).expect("made");
+        let fresh = tokens.read_again().expect("good");
+        std::thread::scope(|scope| {
+            let removing = scope.spawn(|| tokens.remove("ann"));
+            // It waits, or is done at once.
+            let since = std::time::Instant::now();
+            while !removing.is_finished() && since.elapsed().as_millis() < 100 {
+                std::thread::yield_now();
+            }
+            tokens.replace(fresh);
+            removing.join().expect("no panic").expect("removed");
+        });
+        assert_eq!(tokens.find(&token), None);
     }
 
     #[test]

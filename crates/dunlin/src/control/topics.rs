@@ -22,6 +22,15 @@ use super::values::{
 /// Bytes that a message has besides its topic and payload.
 const MESSAGE_BYTES: u64 = 32;
 
+/// Longest content type that an operator gives a message: what receivers are sent has
+/// room for it.
+const CONTENT_TYPE_BYTES_MAX: usize = 1024;
+
+/// Whether a receiver would take a text for damage.
+pub(super) fn has_control(text: &str) -> bool {
+    text.chars().any(char::is_control)
+}
+
 /// Subscriptions of one client.
 pub(super) fn subscriptions(plane: &Plane, client_id: &str, page: &PageOf) -> Outcome {
     let request = shard::Request::Subscriptions {
@@ -198,7 +207,13 @@ pub(super) fn publish(plane: &Plane, message: &Message) -> Outcome {
         return Err(bad("the message is larger than limits.max_packet_size"));
     }
     let qos = QoS::from_u8(message.qos).ok_or_else(|| bad("`qos` is 0, 1 or 2"))?;
-    let content_type = message.content_type.as_deref().map(Text::from);
+    let content_type = message.content_type.as_deref();
+    if content_type.is_some_and(|it| it.len() > CONTENT_TYPE_BYTES_MAX || has_control(it)) {
+        let max = CONTENT_TYPE_BYTES_MAX;
+        let text = format!("`content_type` has at most {max} bytes and no control characters");
+        return Err(bad(text));
+    }
+    let content_type = content_type.map(Text::from);
     let properties = MessageProperties {
         content_type,
         ..MessageProperties::default()

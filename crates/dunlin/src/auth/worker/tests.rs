@@ -107,6 +107,19 @@ fn shown(answer: AuthAnswer) -> String {
 }
 
 #[test]
+fn what_looks_like_a_token_waits_like_a_password() {
+    let dir = files(&Pair::new());
+    let auth = format!("order = [\"password\", \"jwt\"]\n{PASSWORDS}{JWT}");
+    let authenticator = start(&dir, &auth);
+    for _ in 0..3 {
+        let answer = ask(&authenticator, login("alice", b"ey.a.b"));
+        assert_eq!(answer, "Refuse");
+    }
+    assert_eq!(ask(&authenticator, login("alice", b"ey.a.b")), "TooSoon");
+    assert_eq!(ask(&authenticator, login("bob", b"ey.a.b")), "Refuse");
+}
+
+#[test]
 fn the_first_step_that_knows_decides() {
     let pair = Pair::new();
     let dir = files(&pair);

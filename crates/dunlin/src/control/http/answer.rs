@@ -89,7 +89,12 @@ fn whole(bytes: impl Into<Bytes>) -> Content {
 pub(super) fn json(value: &impl Serialize) -> Response<Content> {
     // Values of the control plane have no keys but texts.
     let body = serde_json::to_vec(value).unwrap_or_default();
-    response(StatusCode::OK, JSON, whole(body))
+    json_text(body)
+}
+
+/// What is written as JSON already.
+pub(super) fn json_text(text: impl Into<Bytes>) -> Response<Content> {
+    response(StatusCode::OK, JSON, whole(text))
 }
 
 /// Lines of JSON, to be kept in a file.

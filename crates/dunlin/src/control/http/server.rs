@@ -102,7 +102,7 @@ struct Desk {
     recorder: Recorder,
     gate: Gate,
     turns: Arc<Semaphore>,
-    document: OnceLock<Value>,
+    document: OnceLock<Bytes>,
     stopping: Arc<AtomicBool>,
 }
 
@@ -281,7 +281,7 @@ impl Desk {
         };
         let found = routes::find(head.method.as_str(), path);
         if let Found::Route(Route { role: None, .. }, _) = found {
-            return Ok(answer::json(self.document.get_or_init(openapi::document)));
+            return Ok(self.document());
         }
         let who = self.gate.admit(&self.plane, peer, &head.headers)?;
         let Found::Route(route, name) = found else {
@@ -315,8 +315,14 @@ impl Desk {
                 let totals = self.in_turn(move || recorder.totals()).await?;
                 Ok(answer::json(&totals))
             }
-            Act::Document => Ok(answer::json(self.document.get_or_init(openapi::document))),
+            Act::Document => Ok(self.document()),
         }
+    }
+
+    /// The OpenAPI document, which anyone gets: it is written once.
+    fn document(&self) -> Response<Content> {
+        let text = || Bytes::from(openapi::document().to_string());
+        answer::json_text(self.document.get_or_init(text).clone())
     }
 
     /// Asks the control plane.

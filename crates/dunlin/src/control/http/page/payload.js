@@ -6,6 +6,9 @@ import { h } from './dom.js';
 const SHOWN_MAX = 65_536;
 const HEX_MAX = 4_096;
 
+// Levels of JSON up to which it is indented: the indentation grows with their square.
+const NESTING_MAX = 64;
+
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 // Bytes of a message of the HTTP interface.
@@ -49,12 +52,23 @@ export function brief(data, chars = 80) {
   return line.length > chars ? `${line.slice(0, chars)}…` : line;
 }
 
+// At least as many levels as a JSON text has.
+function nesting(text) {
+  let depth = 0;
+  let most = 0;
+  for (const char of text.replace(/"(?:[^"\\]|\\.)*"/g, '')) {
+    if (char === '{' || char === '[') most = Math.max(most, (depth += 1));
+    else if (char === '}' || char === ']') depth -= 1;
+  }
+  return most;
+}
+
 // A payload as it is read best.
 export function payloadView(data) {
   if (data.length === 0) return h('p', { class: 'dim' }, 'The payload is empty.');
   let text = textOf(data, SHOWN_MAX);
   if (text === null) return h('pre', { class: 'payload', tabindex: 0 }, hex(data));
-  if (/^\s*[{[]/.test(text)) {
+  if (/^\s*[{[]/.test(text) && nesting(text) <= NESTING_MAX) {
     try {
       text = JSON.stringify(JSON.parse(text), null, 2);
     } catch {
