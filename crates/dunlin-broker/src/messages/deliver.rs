@@ -200,6 +200,9 @@ fn enqueue(
     let Some(entry) = own.sessions.get_mut(session.at) else {
         return;
     };
+    if let Some(node) = entry.node_mut() {
+        node.delayed.begin(&delivery);
+    }
     if is_held || waits && own.config.durable {
         entry.queue_mut().reserve(cost);
         own.weigh_queue(session.at);

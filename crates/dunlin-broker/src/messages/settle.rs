@@ -259,6 +259,9 @@ fn settle_due(own: &mut Owners, work: Work, stored: bool) {
             receivers::pump(own, session.at);
             own.budget.set_copies(true);
         } else {
+            if let Some(node) = entry.node_mut() {
+                node.delayed.end(&delivery, None);
+            }
             own.weigh_queue(session.at);
         }
     }

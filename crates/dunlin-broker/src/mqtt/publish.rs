@@ -15,6 +15,9 @@ use crate::mqtt::fault::Fault;
 use crate::mqtt::form::{Form, Raw};
 use crate::mqtt::{acks, topics};
 use crate::owners::Owners;
+use crate::owners::pending::Verdict;
+use crate::queues::waiting;
+use crate::random::sender_number;
 use crate::reports::audit;
 
 /// A PUBLISH from a client. `arrived` is the stream that it came on, `stream`
@@ -101,7 +104,16 @@ fn route(
     }
     let form = Form::of_packet(packet, raw);
     if let Some(delay) = delay {
-        let message = topics::later(form.message(own.now), delay, own.now);
+        let session = own.sessions.get(s);
+        let sender = session.and_then(|it| sender_number(it.user.as_deref(), &it.client_id));
+        let message = topics::later(form.message(own.now), sender, delay, own.now);
+        if sender.is_some_and(|it| !waiting::has_share(own, it, message.cost())) {
+            own.stats.publishes_refused += 1;
+            if packet.qos != QoS::AtMostOnce {
+                acks::answer_publish(own, origin, token, Verdict::Refused);
+            }
+            return;
+        }
         let mut source = Source::of(&message, own.now).by(c).for_later();
         return publish::dispatch(own, Some(origin), token, &mut source, None);
     }

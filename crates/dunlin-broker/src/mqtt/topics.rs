@@ -4,6 +4,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use dunlin_base::{Instant, Message};
@@ -199,8 +200,14 @@ pub(crate) fn relative(publish: &mut Publish<'_>, mount: &str) -> bool {
 }
 
 /// A message that is published later: its time begins then.
-pub(crate) fn later(message: Message, delay: Duration, now: Instant) -> Arc<Message> {
+pub(crate) fn later(
+    message: Message,
+    sender: Option<NonZeroU64>,
+    delay: Duration,
+    now: Instant,
+) -> Arc<Message> {
     let mut extra = message.extra.clone().unwrap_or_default();
+    extra.sender = sender;
     extra.deliver_at = Some(now + delay);
     Arc::new(Message {
         expires: message.expires.map(|at| at + delay),

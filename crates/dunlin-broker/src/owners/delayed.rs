@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use core::num::NonZeroU64;
 
 use dunlin_base::{Instant, Message};
 use dunlin_queue::Delivery;
@@ -9,7 +10,10 @@ use dunlin_queue::Delivery;
 /// Messages by the time of their delivery; those of one time in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Delayed {
-    all: BTreeMap<(Instant, u64), Delivery>,
+    all: BTreeMap<(Instant, u64), (Delivery, Option<NonZeroU64>)>,
+    /// Messages and bytes by the number of their sender, those that are being stored
+    /// included; not of those that were there before a restart.
+    of: BTreeMap<NonZeroU64, (usize, usize)>,
     last: u64,
     bytes: usize,
     all_bytes: usize,
@@ -25,13 +29,49 @@ impl Delayed {
         }
     }
 
+    /// A message of a sender is on its way here.
+    pub(crate) fn begin(&mut self, delivery: &Delivery) {
+        if let Some(sender) = self.sender(delivery) {
+            let (messages, bytes) = self.of.entry(sender).or_default();
+            *messages += 1;
+            *bytes += delivery.held_cost();
+        }
+    }
+
+    /// It does not come after all, or has left.
+    pub(crate) fn end(&mut self, delivery: &Delivery, sender: Option<NonZeroU64>) {
+        let Some(sender) = sender.or_else(|| self.sender(delivery)) else {
+            return;
+        };
+        let Some((messages, bytes)) = self.of.get_mut(&sender) else {
+            return;
+        };
+        *messages = messages.saturating_sub(1);
+        *bytes = bytes.saturating_sub(delivery.held_cost());
+        if *messages == 0 {
+            self.of.remove(&sender);
+        }
+    }
+
+    /// What of its messages and bytes a sender has here.
+    pub(crate) fn of(&self, sender: NonZeroU64) -> (usize, usize) {
+        self.of.get(&sender).copied().unwrap_or_default()
+    }
+
+    /// Who sent a message that is published when its time comes.
+    fn sender(&self, delivery: &Delivery) -> Option<NonZeroU64> {
+        let message = delivery.held().filter(|_| self.publishes)?;
+        message.extra.as_ref()?.sender
+    }
+
     /// Keeps a message back; of one that is in the store not more than that.
     pub(crate) fn insert(&mut self, until: Instant, mut delivery: Delivery) {
+        let sender = self.sender(&delivery);
         delivery.shed();
         self.bytes += cost(&delivery);
         self.all_bytes += delivery.held_cost();
         self.last += 1;
-        self.all.insert((until, self.last), delivery);
+        self.all.insert((until, self.last), (delivery, sender));
     }
 
     /// The time of the first one.
@@ -47,7 +87,10 @@ impl Delayed {
 
     /// Takes the first one.
     pub(crate) fn take_first(&mut self) -> Option<Delivery> {
-        let (_, delivery) = self.all.pop_first()?;
+        let (_, (delivery, sender)) = self.all.pop_first()?;
+        if sender.is_some() {
+            self.end(&delivery, sender);
+        }
         self.bytes = self.bytes.saturating_sub(cost(&delivery));
         self.all_bytes = self.all_bytes.saturating_sub(delivery.held_cost());
         Some(delivery)
@@ -68,7 +111,7 @@ impl Delayed {
     }
 
     pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
-        self.all.values().filter_map(Delivery::held)
+        self.all.values().filter_map(|(it, _)| it.held())
     }
 }
 

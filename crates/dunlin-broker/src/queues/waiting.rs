@@ -2,6 +2,7 @@
 //! shard which no link attaches to.
 
 use alloc::format;
+use core::num::NonZeroU64;
 
 use dunlin_base::Text;
 
@@ -22,6 +23,16 @@ pub(crate) fn find(own: &mut Owners) -> Matches {
     let s = node(own);
     found.hits.push(Hit::new(s, &BINDING, None));
     found
+}
+
+/// Whether a client may have another message of this cost wait here: none has all of the
+/// room.
+pub(crate) fn has_share(own: &Owners, sender: NonZeroU64, cost: usize) -> bool {
+    let node = own.sessions.find_node(&address(&own.config));
+    let node = node.and_then(|s| own.sessions.get(s)?.node());
+    let (messages, bytes) = node.map_or((0, 0), |node| node.delayed.of(sender));
+    let delays = &own.config.topics.delays;
+    messages < delays.client_messages_max && bytes.saturating_add(cost) <= delays.client_bytes_max
 }
 
 /// The node of this shard, which is made when there is none.

@@ -14,6 +14,10 @@ pub struct Delays {
     pub messages_max: usize,
     /// Most bytes of them, in memory or not.
     pub bytes_max: usize,
+    /// Most messages of one client.
+    pub client_messages_max: usize,
+    /// Most bytes of these.
+    pub client_bytes_max: usize,
     /// Longest delay.
     pub delay_max: Duration,
 }
@@ -23,6 +27,8 @@ impl Default for Delays {
         Self {
             messages_max: 0,
             bytes_max: 64 * 1024 * 1024,
+            client_messages_max: usize::MAX,
+            client_bytes_max: usize::MAX,
             delay_max: Duration::from_secs(30 * 24 * 3600),
         }
     }

@@ -388,6 +388,49 @@ fn more_delayed_messages_than_may_wait_are_refused() {
 }
 
 #[test]
+fn one_client_does_not_fill_the_room_for_delayed_messages() {
+    let (mut script, refused) = flood(
+        |it| {
+            it.config.topics.delays.messages_max = 2000;
+            it.config.topics.delays.client_messages_max = 500;
+        },
+        3000,
+    );
+    assert_eq!(refused, 2500);
+    play_more(
+        &mut script,
+        "
+        o > CONNECT o clean => CONNACK
+        o > PUBLISH $delayed/100/t x q1 #1 => PUBACK 1
+        p > PUBLISH $delayed/100/t x q1 #60001 => PUBACK 60001 0x97
+        ",
+    );
+    script.run_for(core::time::Duration::from_secs(101));
+    while script.pop("a").is_some() {}
+    // Its share is free again.
+    play_more(
+        &mut script,
+        "p > PUBLISH $delayed/100/t x q1 #60001 => PUBACK 60001",
+    );
+    let (_, refused) = flood(
+        |it| {
+            it.config.topics.delays.messages_max = 100_000;
+            it.config.topics.delays.client_bytes_max = 50_000;
+        },
+        1500,
+    );
+    assert!((900..1300).contains(&refused), "{refused}");
+}
+
+fn play_more(script: &mut Script, lines: &str) {
+    for line in lines.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        if let Err(error) = script.step(line) {
+            panic!("{line}: {error}");
+        }
+    }
+}
+
+#[test]
 fn births_of_sparkplug_are_certificates() {
     check(
         "

@@ -388,6 +388,7 @@ impl Config {
             |name: &'static str| move |(key, why): error::Wrong| (format!("{name}.{key}"), why);
         self.auth.check().map_err(in_section("auth"))?;
         self.limits.check().map_err(in_section("limits"))?;
+        self.topics.check().map_err(in_section("topics"))?;
         self.redirect.check().map_err(in_section("redirect"))?;
         self.quic.check().map_err(in_section("quic"))?;
         self.tls.check().map_err(in_section("tls"))?;

@@ -19,6 +19,8 @@ pub struct Topics {
     pub max_delayed_messages: usize,
     /// Most bytes of them.
     pub max_delayed_bytes: Size,
+    /// How much of both one client may have, in percent.
+    pub max_delayed_share: u8,
     /// Longest delay.
     pub max_delay: Span,
     /// Whether births of Sparkplug are retained as certificates.
@@ -30,6 +32,7 @@ impl Default for Topics {
         Self {
             max_delayed_messages: 0,
             max_delayed_bytes: Size::mib(64),
+            max_delayed_share: 25,
             max_delay: Span::secs(30 * 24 * 3600),
             sparkplug: false,
         }
@@ -126,6 +129,8 @@ impl Subscribe {
 pub(crate) fn topics(config: &super::Config, shards: u16) -> broker::Topics {
     let shards = usize::from(shards);
     let delayed = &config.topics;
+    let percent = usize::from(delayed.max_delayed_share);
+    let share = |all: usize| (all / 100 * percent + all % 100 * percent / 100).max(1);
     let mut mounts: Vec<Text> = Vec::new();
     if config.listener.iter().any(|it| it.mount.is_some()) {
         let all = config.listener.iter().map(|it| it.mount.as_deref());
@@ -138,9 +143,21 @@ pub(crate) fn topics(config: &super::Config, shards: u16) -> broker::Topics {
         delays: Delays {
             messages_max: delayed.max_delayed_messages.div_ceil(shards),
             bytes_max: delayed.max_delayed_bytes.as_usize().div_ceil(shards),
+            client_messages_max: share(delayed.max_delayed_messages.div_ceil(shards)),
+            client_bytes_max: share(delayed.max_delayed_bytes.as_usize().div_ceil(shards)),
             delay_max: delayed.max_delay.0,
         },
         sparkplug: delayed.sparkplug,
+    }
+}
+
+impl Topics {
+    /// What is wrong with them.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        match self.max_delayed_share {
+            1..=100 => Ok(()),
+            _ => Err(("max_delayed_share", "1 to 100 percent".into())),
+        }
     }
 }
 
