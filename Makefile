@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
-.PHONY: help run test test-product test-mini test-lab check interop bench bench-acl doc clean setup \
+.PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate doc clean setup \
 	attack innocent soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
 	mcu-interop mcu-report deb deb-test page-test
 
@@ -178,6 +178,10 @@ reproducible: ## build the release twice in two folders, and compare
 bench-acl: ## what 10,000 users in password file and access list cost
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" bench/acl.sh $(ARGS)
+
+bench-operate: ## what it costs that operators look
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" bench/operate.sh $(ARGS)
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin
